@@ -69,7 +69,7 @@ class LosingSource(RocketMQDataSource):
     """The source with that writer."""
 
     def writer(self, schema, overwrite):
-        return LosingWriter(self.options, schema, overwrite=overwrite)
+        return LosingWriter(super().writer(schema, overwrite)._sender)
 
 
 def run_archive(spark, table, store):

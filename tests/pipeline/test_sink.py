@@ -8,7 +8,6 @@ from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.types import BinaryType, StructField, StructType
 
 from rocketlens.client.blocking.sync_admin import SyncMQAdmin
 from rocketlens.errors import BadInput, RemotingError
@@ -285,16 +284,16 @@ def test_a_micro_batch_that_is_repeated_makes_the_same_unique_keys_and_another_d
     task = {"sql.streaming.queryId": "query", "streaming.sql.batchId": "3"}
     context = SimpleNamespace(getLocalProperty=task.get, partitionId=lambda: 0)
     monkeypatch.setattr(sink, "_task", lambda: context)
-    schema = StructType([StructField("body", BinaryType())])
     options = {"namesrv": running.name_server, "topic": "Micro"}
     now_ms = iter(range(NOON_MS, NOON_MS + 1000))
     clock = SimpleNamespace(
         sleep=time.sleep, monotonic=time.monotonic, time_ns=lambda: next(now_ms) * 1_000_000
     )
     monkeypatch.setattr(sink, "time", clock)
+    writer = RocketMQStreamWriter(RowSender.of(options, {"body": "binary"}))
     for number in ("3", "3", "4"):
         task["streaming.sql.batchId"] = number
-        assert RocketMQStreamWriter(options, schema).write(iter([batch(body=[b"x"])])).count == 1
+        assert writer.write(iter([batch(body=[b"x"])])).count == 1
     monkeypatch.undo()
     first, again, other = (
         each.unique_key

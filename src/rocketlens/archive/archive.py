@@ -12,6 +12,7 @@ from rocketlens.archive.scan import (
     ArchiveLookUp,
     ArchiveScan,
     LookUpCursor,
+    decoded,
     query_digest,
 )
 from rocketlens.archive.source import ArchiveSource
@@ -225,7 +226,7 @@ class Archive:
             raise error
         after, question = None, query_digest(request)
         if cursor is not None:
-            after = ArchiveCursor.decode(cursor)
+            after = decoded(ArchiveCursor, cursor)
             _check_question(after.question, request)
         message_filter = request.filter_of(SearchTally(), topics)
         return ArchiveScan(source, message_filter, question, after)
@@ -257,7 +258,7 @@ class Archive:
             raise error
         after = None
         if cursor is not None:
-            after = LookUpCursor.decode(cursor)
+            after = decoded(LookUpCursor, cursor)
             _check_question(after.question, request)
         return ArchiveLookUp(self.source, request, after)
 

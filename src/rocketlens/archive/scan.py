@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar, get_type_hints
 
 from rocketlens.archive.column_filter import ColumnFilter
 from rocketlens.archive.reader import ArchiveRows
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from rocketlens.archive.files import DataFile
     from rocketlens.query.request import FindRequest
 
-_CURSOR_VERSION: Final = 1
-_OF_LOOK_UP: Final = 2
 _LOOKED_UP_AT_ONCE: Final = 128
 _MAX_CURSOR: Final = 2_000
 _BODY: Final = ("body", "body_error")
@@ -45,18 +43,6 @@ class ArchiveCursor(NamedTuple):
     path: str
     group: int
     skipped: int
-
-    def encode(self) -> str:
-        """Return it as a token of letters, digits, ``-`` and ``_``."""
-        return _encoded(_CURSOR_VERSION, self)
-
-    @classmethod
-    def decode(cls, token: str) -> Self:
-        """Return what a token says.
-
-        :raises BadInput: if it is no such token.
-        """
-        return cls(*_decoded(token, _CURSOR_VERSION, [str, int, str, int, int]))
 
 
 class LookUpCursor(NamedTuple):
@@ -98,32 +84,27 @@ class LookUpCursor(NamedTuple):
             self.body_crc,
         )
 
-    def encode(self) -> str:
-        """Return it as a token of letters, digits, ``-`` and ``_``."""
-        return _encoded(_OF_LOOK_UP, self)
 
-    @classmethod
-    def decode(cls, token: str) -> Self:
-        """Return what a token says; errors as `ArchiveCursor.decode`."""
-        return cls(*_decoded(token, _OF_LOOK_UP, [str, int, str, int, int, str, int, int, int]))
+_KINDS: Final[dict[type, int]] = {ArchiveCursor: 1, LookUpCursor: 2}
+Cursor = TypeVar("Cursor", ArchiveCursor, LookUpCursor)
 
 
-def _encoded(kind: int, values: tuple[object, ...]) -> str:
-    content = json.dumps([kind, *values], separators=(",", ":")).encode()
+def encoded(cursor: ArchiveCursor | LookUpCursor) -> str:
+    """Return a cursor as a token of letters, digits, ``-`` and ``_``."""
+    content = json.dumps([_KINDS[type(cursor)], *cursor], separators=(",", ":")).encode()
     return urlsafe_b64encode(content).decode().rstrip("=")
 
 
-def _decoded(token: str, kind: int, types: list[type]) -> list[Any]:
-    """Return the values of a token.
+def decoded(kind: type[Cursor], token: str) -> Cursor:
+    """Return the cursor of a token.
 
-    :raises BadInput: if it is no such token.
+    :raises BadInput: if it is not the token of such a cursor.
     """
     with suppress(ValueError, TypeError, RecursionError):
         padded = token[:_MAX_CURSOR] + "=" * (-len(token) % 4)
-        own_kind, *values = json.loads(urlsafe_b64decode(padded))
-        if own_kind == kind and [type(each) for each in values] == types:
-            decoded: list[Any] = values
-            return decoded
+        number, *values = json.loads(urlsafe_b64decode(padded))
+        if number == _KINDS[kind] and [*map(type, values)] == [*get_type_hints(kind).values()]:
+            return kind(*values)
     raise BadInput(f"cursor {token[:40]!r} is not one that such a search of an archive ended with")
 
 
@@ -226,7 +207,7 @@ class ArchiveScan(ArrowMessages):
         """
         if self.is_at_end or self._at is None:
             return None
-        return ArchiveCursor(self._question, self._listing.version, *self._at).encode()
+        return encoded(ArchiveCursor(self._question, self._listing.version, *self._at))
 
     def record_batches(self, *, with_body: bool = True) -> "Iterator[pa.RecordBatch]":
         """Yield the messages as record batches of bounded size; as `Scan.record_batches`."""
@@ -305,7 +286,7 @@ class ArchiveLookUp:
 
         None at the end, and before the first message.
         """
-        return None if self.is_at_end or self._after is None else self._after.encode()
+        return None if self.is_at_end or self._after is None else encoded(self._after)
 
     @property
     def complete(self) -> bool:

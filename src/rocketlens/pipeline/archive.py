@@ -19,9 +19,9 @@ a log, or a queue, is another one       it is archived from its beginning; what 
 """
 
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pyspark.sql.streaming.datasource import ReadMaxBytes
 
@@ -29,14 +29,18 @@ from rocketlens.archive.copied import Copied, Missing, QueueRange, behind_of, jo
 from rocketlens.archive.files import DataFile, ShareFiles
 from rocketlens.archive.journal import ArchivedBatch, ArchiveTables, next_batch
 from rocketlens.archive.location import ArchiveLocation
-from rocketlens.bulk.messages import Losses
 from rocketlens.bulk.stream_offset import StreamOffset
 from rocketlens.errors import BadInput
 from rocketlens.pipeline.stream import RocketMQStreamReader
 from rocketlens.query.topic_choice import asked_topics
 
 if TYPE_CHECKING:
+    from rocketlens.bulk.messages import BatchScan
     from rocketlens.decode.rules import BodyRules
+    from rocketlens.pipeline.archive_cluster import ArchivedCluster
+    from rocketlens.pipeline.cluster_scan import ClusterScan
+
+    ArchivedSource: TypeAlias = "ArchivedStore | ArchivedCluster"
 
 MAX_ARCHIVE_BATCH_BYTES: Final = 1 << 30
 """Of log that one batch of an archive has: what a job that is killed reads again, at most."""
@@ -45,24 +49,11 @@ _SHARE_BYTES: Final = 64 << 20
 _LOG: Final = "log"
 
 
-class SharesScan(Protocol):
-    """Reads shares of a source; `rocketlens.bulk.messages.BatchScan` is one."""
-
-    @property
-    def losses(self) -> Losses:
-        """The rule for messages that cannot be read."""
-        ...
-
-    def read(self, share: Any) -> Iterator[Any]:
-        """Return the record batches of a share."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class ShareTask:
     """The work of one task: to write a share of a source to an archive."""
 
-    scan: SharesScan
+    scan: "BatchScan | ClusterScan"
     share: Any
     location: ArchiveLocation
     cluster: str
@@ -112,40 +103,6 @@ class Plan:
     behind: Sequence[Missing] = ()
 
 
-class ArchivedSource(Protocol):
-    """A source of an archive."""
-
-    name: str
-    cluster: str
-    chosen: frozenset[str]
-
-    @property
-    def scan(self) -> SharesScan:
-        """The reader of its shares."""
-        ...
-
-    def plan(self, copied: Copied, last: ArchivedBatch | None) -> Plan:
-        """Ask the source what it has, and return what is next after the batches so far."""
-        ...
-
-    def check_same(self) -> None:
-        """Check, after all of a plan was read, that it is still what was asked.
-
-        :raises StoreError: if not: what was read may be of two logs.
-        """
-        ...
-
-    def lost(
-        self, plan: Plan, copied: Copied, ranges: Sequence[QueueRange], share: Any, what: str
-    ) -> Missing:
-        """Return what a share lacks that was written with ``ranges``."""
-        ...
-
-    def behind(self, plan: Plan, ranges: Sequence[QueueRange]) -> Sequence[Missing]:
-        """Return what the source has besides, once ``ranges`` were written."""
-        ...
-
-
 class ArchivedStore(RocketMQStreamReader):
     """A store directory as a source of an archive: its log, from front to back."""
 
@@ -170,7 +127,7 @@ class ArchivedStore(RocketMQStreamReader):
         self.name = f"{cluster}/{broker}"
 
     @property
-    def scan(self) -> SharesScan:
+    def scan(self) -> "BatchScan":
         """The reader of its shares."""
         return self._messages
 
@@ -182,7 +139,6 @@ class ArchivedStore(RocketMQStreamReader):
         self._messages.losses.lines = lines
         end = self.latestOffset(begin, self.getDefaultReadLimit())
         shares = [] if end == begin else self.partitions(begin, end)
-        plan = Plan(begin, end, asked_ms, [(self.broker, each.value) for each in shares])
         first, stop = (StreamOffset.from_json(each).physical_offset for each in (begin, end))
         # What was written since it was asked does not count: only a full batch leaves something.
         # Looking behind the end may add more.
@@ -194,14 +150,10 @@ class ArchivedStore(RocketMQStreamReader):
             low_ms = None if newest_ms is None else min(newest_ms, asked_ms)
             what = "its log continues behind what was archived: run `rocketlens archive run` again"
             behind = [Missing(what, self.broker, part=_LOG, low_ms=low_ms)]
-        return Plan(
-            begin,
-            end,
-            asked_ms,
-            plan.shares,
-            lost=[self.lost(plan, copied, (), None, each) for each in known],
-            behind=behind,
+        plan = Plan(
+            begin, end, asked_ms, [(self.broker, each.value) for each in shares], behind=behind
         )
+        return replace(plan, lost=[self.lost(plan, copied, (), None, each) for each in known])
 
     def check_same(self) -> None:
         """Do nothing: a log that is replaced has other files."""
@@ -214,7 +166,7 @@ class ArchivedStore(RocketMQStreamReader):
         _share: Any,
         what: str,
     ) -> Missing:
-        """Return what is lost of a part of the log."""
+        """Return what a share lacks that was written with ``ranges``."""
         end_offset, _ = _last_of(plan.end)
         newest = [each.last.physical_offset for each in ranges if each.last is not None]
         is_end_copied = end_offset is not None and max(newest, default=-1) == end_offset
@@ -240,7 +192,7 @@ def _last_of(offset: Any) -> tuple[int | None, int | None]:
 
 def archive_next(
     tables: ArchiveTables,
-    source: ArchivedSource,
+    source: "ArchivedSource",
     run_tasks: RunTasks,
     body_rules: "BodyRules | None" = None,
 ) -> ArchivedBatch | None:

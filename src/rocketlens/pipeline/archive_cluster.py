@@ -46,7 +46,7 @@ from rocketlens.formats.commitlog_record import decode
 from rocketlens.model.answer import Coverage
 from rocketlens.model.rocketmq import SYS_FLAG_INNER_BATCH
 from rocketlens.model.text.counted import counted
-from rocketlens.pipeline.archive import DEFAULT_CLUSTER, Plan, SharesScan, now_ms
+from rocketlens.pipeline.archive import DEFAULT_CLUSTER, Plan, now_ms
 from rocketlens.pipeline.cluster_scan import ClusterScan
 from rocketlens.pipeline.cluster_stream import to_json
 from rocketlens.query.topic_choice import matching_topics, unknown_topic
@@ -105,7 +105,7 @@ class ArchivedCluster:
         self.name = cluster
 
     @property
-    def scan(self) -> SharesScan:
+    def scan(self) -> ClusterScan:
         """The reader of its shares."""
         return self._scan
 

@@ -323,19 +323,17 @@ def _check_columns(
         raise BadInput("there is no column topic: add one, or give option topic")
 
 
+def kinds_of(schema: "StructType") -> dict[str, str]:
+    """Return the types of columns, by name, as Spark shows them."""
+    return {field.name: field.dataType.simpleString() for field in schema.fields}
+
+
 class RocketMQWriter(DataSourceArrowWriter):
     """Sends the rows of a table."""
 
-    def __init__(
-        self, options: Mapping[str, str], schema: "StructType", *, overwrite: bool
-    ) -> None:
-        """Check options and columns.
-
-        :raises BadInput: naming what is not valid, and for the mode overwrite.
-        """
-        if overwrite:
-            raise BadInput('messages cannot be overwritten: use mode("append")')
-        self._sender: Final = RowSender.of(options, _kinds(schema))
+    def __init__(self, sender: RowSender) -> None:
+        """Send by ``sender``."""
+        self._sender: Final = sender
 
     def write(self, iterator: Iterator["RecordBatch"]) -> SentRows:
         """Send the rows of a partition; runs in an executor. Raises what `RowSender.send` does."""
@@ -356,12 +354,9 @@ class RocketMQWriter(DataSourceArrowWriter):
 class RocketMQStreamWriter(DataSourceStreamArrowWriter):
     """Sends the rows of each micro-batch."""
 
-    def __init__(self, options: Mapping[str, str], schema: "StructType") -> None:
-        """Check options and columns.
-
-        :raises BadInput: naming what is not valid.
-        """
-        self._sender: Final = RowSender.of(options, _kinds(schema))
+    def __init__(self, sender: RowSender) -> None:
+        """Send by a sender of each micro-batch, made of ``sender``."""
+        self._sender: Final = sender
 
     def write(self, iterator: Iterator["RecordBatch"]) -> SentRows:
         """Send the rows of a partition; runs in an executor. Raises what `RowSender.send` does."""
@@ -377,10 +372,6 @@ class RocketMQStreamWriter(DataSourceStreamArrowWriter):
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Log what stays sent though the micro-batch failed."""
         _log.warning("micro-batch %d failed: %d messages are sent", batchId, _count(messages))
-
-
-def _kinds(schema: "StructType") -> dict[str, str]:
-    return {field.name: field.dataType.simpleString() for field in schema.fields}
 
 
 def _count(messages: list[WriterCommitMessage | None]) -> int:

@@ -95,9 +95,11 @@ class RocketMQDataSource(DataSource):
 
         :raises BadInput: naming what is not valid.
         """
-        from rocketlens.pipeline.sink import RocketMQWriter
+        from rocketlens.pipeline.sink import RocketMQWriter, RowSender, kinds_of
 
-        return RocketMQWriter(self.options, schema, overwrite=overwrite)
+        if overwrite:
+            raise BadInput('messages cannot be overwritten: use mode("append")')
+        return RocketMQWriter(RowSender.of(self.options, kinds_of(schema)))
 
     def streamWriter(  # noqa: N802 - Spark's name
         self,
@@ -108,9 +110,9 @@ class RocketMQDataSource(DataSource):
 
         :raises BadInput: naming what is not valid.
         """
-        from rocketlens.pipeline.sink import RocketMQStreamWriter
+        from rocketlens.pipeline.sink import RocketMQStreamWriter, RowSender, kinds_of
 
-        return RocketMQStreamWriter(self.options, schema)
+        return RocketMQStreamWriter(RowSender.of(self.options, kinds_of(schema)))
 
     def _check_schema(self, schema: "StructType") -> None:
         # Otherwise a worker fails in the middle of the job.

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import rocketlens
-from rocketlens.archive.scan import ArchiveCursor
+from rocketlens.archive.scan import ArchiveCursor, decoded, encoded
 from rocketlens.errors import ArchiveError, BadInput
 from tests.support.archives import archive_store
 
@@ -76,12 +76,12 @@ def test_what_was_removed_since_is_said(own_lake):
         assert list(gone) == []
         assert "is gone: it was compacted or expired since" in str(gone.coverage)
         assert not gone.complete
-        of_another = ArchiveCursor.decode(cursor)._replace(version=99).encode()
+        of_another = encoded(decoded(ArchiveCursor, cursor)._replace(version=99))
         with pytest.raises(ArchiveError, match="begin the search again"):
             archive.scan(all_topics=True, cursor=of_another)
         with pytest.raises(ArchiveError, match="begin the search again"):
             archive.scan(
-                all_topics=True, cursor=ArchiveCursor.decode(cursor)._replace(path="no").encode()
+                all_topics=True, cursor=encoded(decoded(ArchiveCursor, cursor)._replace(path="no"))
             )
 
 
