@@ -104,16 +104,19 @@ def state_of_worker(_):
         sys.executable,
         "rocketlens.bulk.queue_build" in sys.modules,
         gc.get_freeze_count(),
+        sys.modules["pyspark"].__file__,
     )
 
 
 def test_workers_run_this_interpreter_with_what_tasks_need_and_never_search_it_for_garbage(spark):
     state = spark.sparkContext.parallelize([0], 1).map(state_of_worker).first()
-    command, executable, is_loaded, frozen = state
+    command, executable, is_loaded, frozen, imported = state
     assert executable == sys.executable
     assert "rocketlens.pipeline.worker_daemon" in command
     assert is_loaded
     assert frozen > 10_000
+    # As it is installed, with bytecode, and not from Spark's ZIP file.
+    assert imported == sys.modules["pyspark"].__file__
 
 
 TASKS = """
@@ -181,7 +184,7 @@ def test_a_jvm_that_does_not_start_is_told_in_its_own_words():
     code = (
         "from rocketlens.errors import SparkUnavailable\n"
         "from rocketlens.pipeline.session import start\n"
-        "try: start('local[1]', config={'spark.driver.extraJavaOptions': '-XX:NoSuchOption'})\n"
+        "try: start('local[1]', memory='1k')\n"
         "except SparkUnavailable as error: print(error)\n"
     )
     said = run_quietly(code)

@@ -9,7 +9,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
 from importlib import import_module
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -143,9 +144,10 @@ def _start(
 
     conf = SparkConf(loadDefaults=False).setMaster(master).setAppName("rocketlens")
     conf.setAll(list(chosen.items()))
-    archive = class_archive(java, java_version, with_sql=with_sql)
-    conf.set(_JAVA_OPTIONS, f"{chosen[_JAVA_OPTIONS]} {archive}".rstrip())
-    with tempfile.TemporaryFile() as output:
+    is_own = master.startswith("local") and python == sys.executable
+    with _installed_pyspark() if is_own else nullcontext(), tempfile.TemporaryFile() as output:
+        archive = class_archive(java, java_version, with_sql=with_sql)
+        conf.set(_JAVA_OPTIONS, f"{chosen[_JAVA_OPTIONS]} {archive}".rstrip())
         # The JVM warns of its modules. Streams to the format "console" print to its output.
         streams = {"stderr": output} | ({} if with_sql else {"stdout": output})
         try:
@@ -160,6 +162,34 @@ def _start(
             lines = output.read().decode("utf-8", "replace").split("\n")
             reason = next((line.strip() for line in lines if "rror" in line), reason_of(error))
             raise SparkUnavailable(f"Spark does not start on {master}: {reason}") from error
+
+
+@contextmanager
+def _installed_pyspark() -> Iterator[None]:
+    """Have the processes of a JVM that is started inside import PySpark as it is installed.
+
+    They would import it from a ZIP file in Spark's home, which has no bytecode: half a second for
+    each. So their home is a directory with links to PySpark's programs and jars, without that file.
+    """
+    home = Path(getattr(find_spec("pyspark"), "origin", "")).parent
+    links = user_cache() / "rocketlens" / f"pyspark-{_digest(str(home))}"
+    if "SPARK_HOME" in os.environ or not _QUOTED.isdisjoint(str(links)):
+        yield
+        return
+    with suppress(OSError):
+        links.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for name in ("bin", "jars", "conf"):
+            if (home / name).exists() and not (links / name).exists():
+                (links / name).symlink_to(home / name)
+        os.environ["SPARK_HOME"] = str(links)
+    try:
+        yield
+    finally:
+        os.environ.pop("SPARK_HOME", None)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _asked_last(converter: Any) -> Any:
@@ -193,7 +223,7 @@ def class_archive(
     home = os.environ.get("SPARK_HOME") or getattr(find_spec("pyspark"), "origin", "")
     made_for = f"{java.resolve()} {java_version} {home} {version('pyspark')}"
     kind = "spark" if with_sql else "spark-tasks"
-    path = directory / f"{kind}-{hashlib.sha256(made_for.encode()).hexdigest()[:16]}.jsa"
+    path = directory / f"{kind}-{_digest(made_for)}.jsa"
     if not _QUOTED.isdisjoint(str(path)):
         return ""
     try:

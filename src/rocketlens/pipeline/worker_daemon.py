@@ -11,9 +11,6 @@ import importlib
 import sys
 
 if __name__ == "__main__":
-    # Spark has pyspark in an archive without bytecode, in front of the installed one.
-    sys.path[:] = [path for path in sys.path if not path.endswith("pyspark.zip")]
-
     from pyspark import daemon
 
     for module in (sys.argv[1], "rocketlens.bulk.queue_build", "rocketlens.bulk.index_plan"):
