@@ -190,7 +190,7 @@ def test_a_jvm_that_does_not_start_is_told_in_its_own_words():
         "except SparkUnavailable as error: print(error)\n"
     )
     said = run_quietly(code)
-    assert said.startswith("Spark does not start on local[1]: Error: ")
+    assert said.startswith("Spark does not start on local[1]: Error occurred during initialization")
 
 
 MAPS_CLASSES = """
