@@ -24,9 +24,9 @@ from rocketlens.archive.tables import (
     columns_of,
     day_text,
     days_of,
+    dictionary_encoded,
     key_rows,
     sorted_by_hash,
-    with_codes,
 )
 
 if TYPE_CHECKING:
@@ -287,7 +287,7 @@ class TableFile:
         counters = [*_COUNTERS]
         compression: Any = "zstd"
         if table == KEYS:
-            columns = with_codes(columns.empty_table()).schema
+            columns = dictionary_encoded(columns.empty_table()).schema
             counters += ["queue_offset", "physical_offset"]
             compression = {name: "none" if name in _SCATTERED else "zstd" for name in names}
         self._sealing: Final = SealingSink(self._sink.write, self._sink.tell)
@@ -318,7 +318,7 @@ class TableFile:
         most = _KEY_ROWS if self._table == KEYS else _MESSAGE_ROWS
         group_rows = min(fitting, most)
         if self._table == KEYS:
-            rows = with_codes(rows)
+            rows = dictionary_encoded(rows)
             hashes = rows.column(_FILTERED).to_numpy()
             for start in range(0, len(hashes), group_rows):
                 self._checksums.append(checksums(hashes[start : start + group_rows]))

@@ -67,7 +67,7 @@ DECODED: Final = ("body_format", "body_decoded", "body_decode_error")
 where it was not decoded, or is binary, or nothing failed.
 """
 
-CODED: Final = frozenset({"cluster", "broker", "kind"})
+DICTIONARY_COLUMNS: Final = frozenset({"cluster", "broker", "kind"})
 """Columns of keys that are written as they are dictionaries in memory: the texts of all row groups
 are in each, so there must be few.
 """
@@ -152,13 +152,13 @@ def widened(rows: "pa.Table", columns: "pa.Schema", names: Sequence[str]) -> "pa
 
 
 def key_rows(messages: "pa.Table") -> "pa.Table":
-    """Return a row for each key and each unique key of messages, without hashes, `with_codes`."""
+    """Return a row for each key and unique key of messages, not hashed; `dictionary_encoded`."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
 
     listed = messages.column("keys")
-    positions = with_codes(messages.select(POSITION))
+    positions = dictionary_encoded(messages.select(POSITION))
     of_keys = positions.take(pc.list_parent_indices(listed))
     has_unique_key = pc.is_valid(messages.column("unique_key"))
     of_unique_keys = positions.filter(has_unique_key)
@@ -173,12 +173,12 @@ def key_rows(messages: "pa.Table") -> "pa.Table":
     return pa.concat_tables(parts)
 
 
-def with_codes(rows: "pa.Table") -> "pa.Table":
-    """Return rows of ``message_keys`` with dictionaries where few texts are repeated: `CODED`."""
+def dictionary_encoded(rows: "pa.Table") -> "pa.Table":
+    """Return rows of ``message_keys``, of which `DICTIONARY_COLUMNS` are dictionaries."""
     import pyarrow as pa
 
     for number, field in enumerate(rows.schema):
-        if field.name in CODED and not pa.types.is_dictionary(field.type):
+        if field.name in DICTIONARY_COLUMNS and not pa.types.is_dictionary(field.type):
             coded = rows.column(number).dictionary_encode()
             rows = rows.set_column(number, field.name, coded)
     return rows.unify_dictionaries()

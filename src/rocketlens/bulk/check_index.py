@@ -161,7 +161,7 @@ def compare(
             numbers = _entries_between(mapped, facts, low_offset, high_offset)
             if len(numbers):
                 since_ms = before.end_timestamp_ms if before else 0
-                _compare_file(compared, unmatched, _Taken(facts, mapped, numbers, since_ms))
+                _compare_file(compared, unmatched, _EntrySlice(facts, mapped, numbers, since_ms))
     newest = max((facts.highest_offset for facts in files), default=-1)
     missing = unmatched.missing()
     found_tags = expected.offsets[expected.is_tag & ~missing]
@@ -250,7 +250,7 @@ class _Multiset:
         return result
 
 
-class _Taken(NamedTuple):
+class _EntrySlice(NamedTuple):
     """Some entries of a file, by number. ``since_ms``: the end of the file before it, or 0."""
 
     facts: IndexFileFacts
@@ -264,7 +264,7 @@ class _Taken(NamedTuple):
         return column(self.mapped, self.facts.geometry, name, low, high)[self.numbers - low]
 
 
-def _compare_file(compared: IndexCompared, unmatched: _Multiset, taken: _Taken) -> None:
+def _compare_file(compared: IndexCompared, unmatched: _Multiset, taken: _EntrySlice) -> None:
     """Cross off one file's entries for a range, and report surplus ones."""
     import numpy as np
 

@@ -186,7 +186,7 @@ def check_queue(task: QueueCheckTask) -> QueueChecked:
     if entries > task.sound or has_former:
         for file, found in live:
             for queue_offset, offset, size in found.tolist():
-                reason = _misfit(log, task, queue_offset, offset, size)
+                reason = _entry_error(log, task, queue_offset, offset, size)
                 if reason:
                     own = (task.topic, task.queue_id, queue_offset, offset)
                     findings.add(Finding(FindingKind.QUEUE_EXTRA, reason, str(file.path), *own))
@@ -211,8 +211,10 @@ def _live(file: QueueFile, min_offset: int) -> Any:
     return np.stack([column.astype(np.int64) for column in columns], axis=1)
 
 
-def _misfit(log: CommitLog, task: QueueCheckTask, queue_offset: int, offset: int, size: int) -> str:
-    """Return why no record belongs to an entry; empty if one does."""
+def _entry_error(
+    log: CommitLog, task: QueueCheckTask, queue_offset: int, offset: int, size: int
+) -> str:
+    """Return why no record belongs to an entry, or an empty text."""
     try:
         record = log.record_at(offset, check_crc=False)
     except RecordError as error:

@@ -59,7 +59,7 @@ def resolve(
     return DelayLevels(tuple(delays), sources)
 
 
-class Sighting(NamedTuple):
+class DelayedMessage(NamedTuple):
     """A delayed message, waiting or delivered."""
 
     rank: int
@@ -70,16 +70,16 @@ class Sighting(NamedTuple):
     is_waiting: bool
 
 
-def delays_of_copies(sightings: Sequence[Sequence[Sighting]]) -> dict[int, int]:
-    """Return the delays that delivered messages had, by level, from the sightings of all ranges.
+def delays_of_copies(samples: Sequence[Sequence[DelayedMessage]]) -> dict[int, int]:
+    """Return the delays that delivered messages had, by level, from the samples of all ranges.
 
     Delivery is never early and seldom late by a second, so the least difference in whole seconds
     is the delay.
     """
-    waiting = {s.unique_key: s for sighting in sightings for s in sighting if s.is_waiting}
+    waiting = {s.unique_key: s for sample in samples for s in sample if s.is_waiting}
     delays: dict[int, int] = {}
-    for sighting in sightings:
-        for copy in sighting:
+    for sample in samples:
+        for copy in sample:
             sent = waiting.get(copy.unique_key)
             if sent is None or copy.is_waiting or copy.level != sent.level:
                 continue
@@ -90,7 +90,7 @@ def delays_of_copies(sightings: Sequence[Sequence[Sighting]]) -> dict[int, int]:
     return delays
 
 
-def find_sightings(log_range: LogRange) -> list[Sighting]:
+def sample_delayed_messages(log_range: LogRange) -> list[DelayedMessage]:
     """Find delayed messages in a range, a bounded number of each level and state."""
     mapped, content = open_range(log_range)
     kept: dict[tuple[int, bool], list[Any]] = {}
@@ -98,27 +98,27 @@ def find_sightings(log_range: LogRange) -> list[Sighting]:
         for rows in RangeReader(log_range, content):
             delayed = rows[(rows["delay_level"] > 0) & (rows["unique_key_length"] > 0)]
             for offset in delayed["physical_offset"].tolist():
-                sighting = _sighting(mapped.view, offset - log_range.base_offset)
-                if sighting is None:
+                sample = _delayed_message(mapped.view, offset - log_range.base_offset)
+                if sample is None:
                     continue
-                heap = kept.setdefault((sighting.level, sighting.is_waiting), [])
-                item = (-sighting.rank, sighting)
+                heap = kept.setdefault((sample.level, sample.is_waiting), [])
+                item = (-sample.rank, sample)
                 if len(heap) < _SAMPLES_PER_RANGE:
                     heapq.heappush(heap, item)
                 else:
                     heapq.heappushpop(heap, item)
         del content
-    return [sighting for heap in kept.values() for _, sighting in heap]
+    return [sample for heap in kept.values() for _, sample in heap]
 
 
-def _sighting(content: memoryview, position: int) -> Sighting | None:
+def _delayed_message(content: memoryview, position: int) -> DelayedMessage | None:
     record = commitlog_record.decode(content, position, check_crc=False)
     properties = props.parse(java.decode_utf8(record.properties))
     unique_key = properties[props.UNIQUE_KEY]
     is_waiting = record.topic == SCHEDULE_TOPIC
     if not is_waiting and properties.get(props.REAL_TOPIC) != record.topic:
         return None
-    return Sighting(
+    return DelayedMessage(
         java.string_hash(unique_key) & 0xFFFFFFFF,
         unique_key.encode("utf-8", "surrogatepass"),
         int(properties[props.DELAY]),

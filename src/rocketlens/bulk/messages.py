@@ -123,16 +123,16 @@ class Losses:
 class Share(NamedTuple):
     """The work of one task. ``damage``: what was seen of it when planning.
 
-    ``ends_log``: zeros at the end of the range are the log's end, not records that are missing.
-    ``walk_from``: a position at or before its start at which a record is known to begin.
+    ``zeros_end_log``: zeros at the end of the range are the log's end, not missing records.
+    ``known_start``: a position at or before its start where a record begins.
     ``placed_end``: the physical offset before which positions of queues count.
     ``is_of_queue``: it is of the log of one queue, in tiered storage.
     """
 
     log_range: "LogRange | None"
-    ends_log: bool = True
+    zeros_end_log: bool = True
     damage: "tuple[Damage, ...]" = ()
-    walk_from: int = 0
+    known_start: int = 0
     placed_end: int = INT64[1]
     is_of_queue: bool = False
 
@@ -211,7 +211,7 @@ class BatchScan:
         layout = StoreLayout.of(Path(self.store))
         log = CommitLog.of(layout)
         self.check_topics()
-        for what in self.misplaced():
+        for what in self.positions_outside():
             self.losses.add(what, where=self.store)
         before, behind = self._lost_begin(layout, log), lost_end_of(layout, log, self._has_topic)
         if self.is_damage:
@@ -266,7 +266,7 @@ class BatchScan:
                 topics = frozenset(topic for topic, _ in self.placed)
                 check_topics(self.store, TopicSelection(topics, ()))
 
-    def misplaced(self) -> list[str]:
+    def positions_outside(self) -> list[str]:
         """Return a line for each position outside of its queue, whose messages are not there.
 
         :raises BadInput: when the store does not have the queue of a position.
@@ -311,17 +311,17 @@ class BatchScan:
 
         mapped, content = ranges.open_range(planned)
         with mapped:
-            log_range = ranges.true_start(planned, content, share.walk_from)
+            log_range = ranges.true_start(planned, content, share.known_start)
             if log_range is not None:
                 reader = ranges.RangeReader(log_range, content)
                 damage = list(share.damage)
                 yield from self._messages(reader, content, damage, share)
                 if self.losses.lines is not None:
                     # All of the range was written: it ends where a record does.
-                    damage += _unreadable(reader.walked, ends_log=False)
+                    damage += _unreadable(reader.walked, zeros_end_log=False)
                     self.losses.lines.extend(map(str, sorted(damage)))
                 elif self.is_damage:
-                    damage += _unreadable(reader.walked, ends_log=share.ends_log)
+                    damage += _unreadable(reader.walked, zeros_end_log=share.zeros_end_log)
                     yield from _damage_batches(damage)
             del content
 
@@ -454,7 +454,7 @@ def _whole_segments(log: "CommitLog", before: str | None, behind: "LostEnd | Non
     from rocketlens.store.read.log.scan import Damage
 
     shares: list[Share] = []
-    ends_log = True
+    zeros_end_log = True
     following: int | None = None
     for segment in reversed(log.segments):
         end = segment.end_offset
@@ -464,8 +464,8 @@ def _whole_segments(log: "CommitLog", before: str | None, behind: "LostEnd | Non
         gap: tuple[Damage, ...] = ()
         if following is not None and following > end:
             gap = (Damage(end, following, "no segment file holds these"),)
-        shares.append(Share(whole, ends_log, gap))
-        ends_log = ends_log and is_unwritten(segment)
+        shares.append(Share(whole, zeros_end_log, gap))
+        zeros_end_log = zeros_end_log and is_unwritten(segment)
         following = segment.base_offset
     if behind is not None:
         end = log.max_offset
@@ -489,14 +489,14 @@ def _unread_batches(rows: "Rows", content: "Bytes", base_offset: int) -> "Iterat
             yield Damage(start, start + record.total_size, _BATCH)
 
 
-def _unreadable(walked: "Walked", *, ends_log: bool) -> "list[Damage]":
+def _unreadable(walked: "Walked", *, zeros_end_log: bool) -> "list[Damage]":
     """Return the damage of a whole segment."""
     from rocketlens.bulk.ranges import NOTHING_WRITTEN, RangeEnding
     from rocketlens.store.read.log.scan import Damage
 
     damage = list(walked.damage)
     base, rest = walked.log_range.base_offset, walked.log_range.stop - walked.next_position
-    is_end = ends_log and walked.reason == NOTHING_WRITTEN
+    is_end = zeros_end_log and walked.reason == NOTHING_WRITTEN
     if walked.ending is RangeEnding.OPEN and rest > 0 and not is_end:
         damage.append(
             Damage(base + walked.next_position, base + walked.log_range.stop, walked.reason)

@@ -67,7 +67,7 @@ class QueueResult(NamedTuple):
     impossible: int
 
 
-class Living(NamedTuple):
+class PartsToBuild(NamedTuple):
     """The parts whose records get entries, and the records that do not.
 
     ``former``: records of deleted topics, by topic. ``inferred``: of these the topics that only
@@ -79,7 +79,7 @@ class Living(NamedTuple):
     inferred: set[str]
 
 
-def living_parts(parts: Sequence[QueuePart], evidence: TopicEvidence) -> Living:
+def parts_to_build(parts: Sequence[QueuePart], evidence: TopicEvidence) -> PartsToBuild:
     """Return the parts, in log order, without the records of topics that were deleted."""
     runs: dict[str, dict[int, list[Run]]] = {}
     for part in parts:
@@ -102,7 +102,7 @@ def living_parts(parts: Sequence[QueuePart], evidence: TopicEvidence) -> Living:
                 part.last_offset < evidence.end_of(part.topic)
             ):
                 inferred.add(part.topic)
-    return Living(living, former, inferred)
+    return PartsToBuild(living, former, inferred)
 
 
 def _from(part: QueuePart, end: int) -> QueuePart:
@@ -145,7 +145,7 @@ def plan_queues(
     units: list[QueueUnit] = []
     for (topic, queue_id), own in queues.items():
         path = directory / topic / str(queue_id)
-        if is_regular(own):
+        if has_consecutive_offsets(own):
             units += _file_units(str(path), own, file_entries)
         else:
             units.append(
@@ -154,7 +154,7 @@ def plan_queues(
     return units, len(queues), sorted(unsafe)
 
 
-def is_regular(parts: Sequence[QueuePart]) -> bool:
+def has_consecutive_offsets(parts: Sequence[QueuePart]) -> bool:
     """Return whether the queue offsets rise by one through all parts of a queue."""
     if not 0 <= parts[0].first_queue_offset <= limits.MAX_QUEUE_OFFSET:
         return False
@@ -300,7 +300,7 @@ def resolve_repeated(queue_offsets: "Numbers", offsets: "Numbers") -> "tuple[Any
 def _is_first_odd(claims: "Numbers") -> bool:
     """Return whether the first claim contradicts those after it.
 
-    A first claim that is too high would make repetitions of all others.
+    If the first offset is too high, all later ones would count as repeated.
     """
     if len(claims) < _WITNESSES + 1:
         return False

@@ -374,17 +374,17 @@ def open_range(log_range: LogRange) -> "tuple[fs.MappedFile, Bytes]":
     return mapped, mapped.array()
 
 
-def true_start(log_range: LogRange, content: "Bytes", walk_from: int = 0) -> LogRange | None:
-    """Return the range again with its start where its first record is, as a walk from ``walk_from``
-    finds it, where a record is known to begin; None when the segment's last record is before it.
+def true_start(log_range: LogRange, content: "Bytes", known_start: int = 0) -> LogRange | None:
+    """Return the range with its start at its first record, as a walk from ``known_start`` finds it,
+    where a record begins; None when the segment's last record is before it.
 
     Steps over the headers of all records before the range: about 50 ms a GiB once it is in memory.
     """
     from rocketlens.formats.compiled import kernels
 
     base, start = log_range.base_offset, log_range.start
-    reader = RangeReader(log_range._replace(start=walk_from, stop=start, known=True), content)
-    position = walk_from
+    reader = RangeReader(log_range._replace(start=known_start, stop=start, known=True), content)
+    position = known_start
     while position < start:
         position, reason = kernels.walk_to(content, base, position, start)
         if reason is kernels.ScanReason.STOP:

@@ -103,7 +103,7 @@ class StreamOffset(NamedTuple):
 
 
 def _thinned(anchors: list[Anchor]) -> Iterator[Anchor]:
-    """Drop anchors that are nearer to another than that is to the newest."""
+    """Keep anchors at distances from the newest that double."""
     newest = anchors[0]
     reach = 0
     for number, anchor in enumerate(anchors):

@@ -252,7 +252,7 @@ class _Dispatch:
         if batch_topics:
             self.result.notes.append(f"batch queues are left as they are: {sorted(batch_topics)}")
         evidence = read_evidence(self.store, self.log)
-        parts, former, inferred = queue_build.living_parts(parts, evidence)
+        parts, former, inferred = queue_build.parts_to_build(parts, evidence)
         self.result.notes += _former_notes(former, inferred)
         delays = self._delays(parts, delays_ms)
         file_entries = file_bytes // ENTRY_BYTES
@@ -310,10 +310,14 @@ class _Dispatch:
             learned = store_settings.delays_in_queues(self.store, self.log, SCHEDULE_TOPIC)
             if not used <= learned.keys():
                 ranges = cut(self.log, RANGE_BYTES, self.parallelism)
-                sightings = jobs.run(
-                    self.context, "delays", ranges, delay_levels.find_sightings, self.progress
+                samples = jobs.run(
+                    self.context,
+                    "delays",
+                    ranges,
+                    delay_levels.sample_delayed_messages,
+                    self.progress,
                 )
-                copies = delay_levels.delays_of_copies(sightings)
+                copies = delay_levels.delays_of_copies(samples)
         self.result.delay_levels = delay_levels.resolve(used, delays_ms, learned, copies)
         return self.result.delay_levels.delays_ms
 

@@ -112,7 +112,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._messages.check_topics()
             begin = log.min_offset
             if self._messages.placed:
-                for what in self._messages.misplaced():
+                for what in self._messages.positions_outside():
                     self._lost(what)
                 end = self._moved(log, StreamOffset(begin), STARTS["latest"]).physical_offset
                 return StreamOffset(begin, placed_end=end).to_json()
@@ -180,8 +180,8 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 for low, high in missing(log, begin.physical_offset, last.physical_offset):
                     self._lost(deletion(log, low, high, begin))
             return [
-                SharePartition(Share(one, walk_from=walk_from, placed_end=begin.placed_end))
-                for one, walk_from in stretches(
+                SharePartition(Share(one, known_start=known_start, placed_end=begin.placed_end))
+                for one, known_start in stretches(
                     log,
                     begin.physical_offset,
                     last.physical_offset,
@@ -259,7 +259,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             yield from index_entries.batches(share.log_range, None, nothing, with_tags=False)
             return
         with mapped:
-            first = ranges.true_start(share.log_range, content, share.walk_from)
+            first = ranges.true_start(share.log_range, content, share.known_start)
             yield from index_entries.batches(
                 share.log_range, first, content, with_tags=self._with_tags
             )

@@ -165,7 +165,7 @@ def _verify(
             findings.add(Finding(FindingKind.LOG_TORN, detail, physical_offset=offset))
     report.records = sum(one.walked.record_count for one in stitched.results)
     report.log_end_offset = stitched.end_offset
-    job.judge_whole_log(stitched.results, files)
+    job.report_whole_log(stitched.results, files)
     if with_queues:
         job.check_queues(stitched.results, evidence)
     job.check_checkpoint(stitched.results)
@@ -215,7 +215,7 @@ class _Verify:
         self.report.index_entries = sum(one.last_entry for one in facts)
         return facts
 
-    def judge_whole_log(
+    def report_whole_log(
         self, results: Sequence[RangeChecked], files: Sequence[IndexFileFacts]
     ) -> None:
         """Report the findings that need the whole log."""
@@ -236,14 +236,14 @@ class _Verify:
             else:
                 self.findings.merge(one.index.early_tags)
         for facts in files:
-            self._judge_file(facts, compared[facts.path], sound[facts.path])
+            self._report_file(facts, compared[facts.path], sound[facts.path])
         unindexed = sum(one.index.unindexed for one in results)
-        self._judge_tail(
+        self._report_tail(
             FindingKind.INDEX_MISSING, unindexed, "keys at the log's end are not indexed"
         )
         undispatched = sum(one.queues.undispatched for one in results)
         what = "records behind the end of their queue have no entry"
-        self._judge_tail(FindingKind.QUEUE_MISSING, undispatched, what)
+        self._report_tail(FindingKind.QUEUE_MISSING, undispatched, what)
         if duplicates:
             self.report.notes.append(
                 f"{duplicates} entries are in the index twice: a broker that starts indexes its"
@@ -254,7 +254,7 @@ class _Verify:
                 f"{tags_unindexed} tags are not indexed, as before RocketMQ 5.5"
             )
 
-    def _judge_file(self, facts: IndexFileFacts, compared: int, sound: int) -> None:
+    def _report_file(self, facts: IndexFileFacts, compared: int, sound: int) -> None:
         if compared and not sound:
             detail = "none of its entries belongs to this log: it is another store's"
             self.findings.add(Finding(FindingKind.INDEX_FILE, detail, file=facts.path))
@@ -266,7 +266,7 @@ class _Verify:
             detail = f"{beyond} entries are for offsets where the log has no records"
             self.findings.add(Finding(FindingKind.INDEX_EXTRA, detail, file=facts.path), beyond)
 
-    def _judge_tail(self, kind: FindingKind, count: int, what: str) -> None:
+    def _report_tail(self, kind: FindingKind, count: int, what: str) -> None:
         if count and self.is_open:
             self.report.notes.append(f"{count} {what}, yet")
         elif count:

@@ -366,7 +366,7 @@ def test_tasks_look_for_their_first_record_nearby(tmp_path, monkeypatch):
     end = source.latestOffset(begin, source.getDefaultReadLimit())
     shares = [each.value for each in source.partitions(begin, end)]
     assert len(shares) > 5
-    assert all(0 <= each.log_range.start - each.walk_from < 1000 for each in shares)
+    assert all(0 <= each.log_range.start - each.known_start < 1000 for each in shares)
 
 
 def test_files_have_the_columns_of_their_tables(tmp_path, store):

@@ -1,11 +1,11 @@
 """How long a delay level lasts is taken from the best source that knows it."""
 
 from rocketlens.bulk import delay_levels
-from rocketlens.bulk.delay_levels import Sighting, delays_of_copies, resolve
+from rocketlens.bulk.delay_levels import DelayedMessage, delays_of_copies, resolve
 
 
-def sighting(key, level, when, *, is_waiting):
-    return Sighting(hash(key), key, level, when, is_waiting)
+def sample(key, level, when, *, is_waiting):
+    return DelayedMessage(hash(key), key, level, when, is_waiting)
 
 
 def test_what_the_caller_says_counts_before_all_that_was_found():
@@ -34,14 +34,14 @@ def test_a_level_above_rocketmqs_lasts_as_long_as_the_last_and_an_absurd_one_cos
 
 
 def test_the_delay_of_a_level_is_the_least_that_a_delivered_message_of_it_had_in_seconds():
-    waiting = [sighting(key, 2, 1000, is_waiting=True) for key in (b"a", b"b", b"c", b"d")]
+    waiting = [sample(key, 2, 1000, is_waiting=True) for key in (b"a", b"b", b"c", b"d")]
     delivered = [
-        sighting(b"a", 2, 7300, is_waiting=False),
-        sighting(b"b", 2, 6100, is_waiting=False),
+        sample(b"a", 2, 7300, is_waiting=False),
+        sample(b"b", 2, 6100, is_waiting=False),
         # Of another level, earlier than it was sent, and of no message that waited.
-        sighting(b"c", 3, 2000, is_waiting=False),
-        sighting(b"d", 2, 500, is_waiting=False),
-        sighting(b"e", 2, 1000, is_waiting=False),
+        sample(b"c", 3, 2000, is_waiting=False),
+        sample(b"d", 2, 500, is_waiting=False),
+        sample(b"e", 2, 1000, is_waiting=False),
     ]
     assert delays_of_copies([delivered, waiting]) == {2: 5000}
     assert delays_of_copies([waiting]) == {}

@@ -59,7 +59,7 @@ def test_records_of_a_deleted_topic_leave_the_others_their_queue_offsets(tmp_pat
     records, parts = extracted(tmp_path, log)
     end = records[4].physical_offset
     evidence = TopicEvidence({"Topic": end}, frozenset({"Topic"}), frozenset({"Topic"}), 0)
-    [part], former, _ = queue_build.living_parts(parts, evidence)
+    [part], former, _ = queue_build.parts_to_build(parts, evidence)
     assert former == {"Topic": 4}
     assert queue_build.read_queue_offsets(part).tolist() == list(queue_offsets)[4:]
     assert (part.first_queue_offset, part.first_offset) == (queue_offsets[4], end)

@@ -135,10 +135,10 @@ def test_tasks_begin_at_offsets_that_a_walk_passed_and_read_the_same(
         assert ranges.walk_log(log, start, end) == end
     found, near = [], []
     for hints in ((), starts):
-        for planned, walk_from in ranges.stretches(log, 0, end, 1000, hints):
+        for planned, known_start in ranges.stretches(log, 0, end, 1000, hints):
             mapped, content = ranges.open_range(planned)
-            found.append(ranges.true_start(planned, content, walk_from))
-            near.append(planned.start - walk_from)
+            found.append(ranges.true_start(planned, content, known_start))
+            near.append(planned.start - known_start)
             del content
             mapped.close()
     half = len(found) // 2
