@@ -28,7 +28,9 @@ from tests.support.archives import (
 @pytest.fixture
 def in_session(spark, monkeypatch):
     """Have commands use the session of the tests."""
-    monkeypatch.setattr(archive_command, "session", lambda *_, **__: nullcontext(spark.sparkContext))
+    monkeypatch.setattr(
+        archive_command, "session", lambda *_, **__: nullcontext(spark.sparkContext)
+    )
 
 
 def test_a_store_that_is_archived_by_a_job_is_found_when_it_is_gone(
