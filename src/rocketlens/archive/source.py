@@ -14,6 +14,7 @@ from rocketlens.archive.rows import message_of_row, record_of
 from rocketlens.errors import TopicNotFound, WrongUse
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.model.arrow import FIRST_TIME_MS, LAST_TIME_MS
+from rocketlens.model.life import WAITING_TOPICS
 from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import is_internal_topic
 from rocketlens.model.status import ArchivedSourceStatus, ArchiveStatus
@@ -324,7 +325,8 @@ def _source_status(
 def _not_archived(
     source: str, chosen: Collection[str], topics: Iterable[str]
 ) -> Iterator[Coverage]:
-    for topic in topics if chosen else ():
+    # Messages that wait for later are archived once they are delivered.
+    for topic in sorted({*topics} - WAITING_TOPICS) if chosen else ():
         if not any(fnmatchcase(topic, each) for each in chosen):
             yield _failed(source, f"topic {topic} is not archived, but {', '.join(chosen)}")
 
