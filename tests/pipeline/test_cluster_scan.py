@@ -436,7 +436,7 @@ def test_a_secret_is_read_where_it_is_used_and_never_sent_along(tmp_path):
     async def scenario(cluster):
         scan = scan_of(cluster.given, accessKey="reader", secretKeyFile=str(path))
         assert b"s3cret" not in pickle.dumps(scan)
-        assert scan.address.calls()._credentials == Credentials("reader", "s3cret")
+        assert scan.address.connection()["credentials"] == Credentials("reader", "s3cret")
         assert await bodies_of(scan) == list(range(100))
         path.unlink()
         with pytest.raises(BadInput, match=r"option secretKeyFile\) cannot be read"):

@@ -8,6 +8,7 @@ to Spark's tasks, and :func:`read_batches` reads them one after another. The opt
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass, field
 from itertools import compress
 from os import PathLike
 from pathlib import Path
@@ -91,15 +92,14 @@ def read_batches(
     return (batch for share in shares for batch in scan.read(share))
 
 
+@dataclass(slots=True)
 class Losses:
     """Where messages cannot be read, fails the job, or logs each loss once."""
 
-    def __init__(self, *, fails: bool) -> None:
-        """Fail, or go on."""
-        self.fails: Final = fails
-        self.lines: list[str] | None = None
-        """If this is a list, what is lost is added to it, and not logged."""
-        self._logged: Final[set[str]] = set()
+    fails: bool
+    lines: list[str] | None = None
+    """If this is a list, losses are added to it, and not logged."""
+    _logged: set[str] = field(default_factory=set)
 
     def add(self, what: str, remedy: str = "reads what is there", *, where: str = "") -> None:
         """Note that messages are lost, in ``where``.

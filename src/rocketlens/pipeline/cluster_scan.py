@@ -62,6 +62,7 @@ says otherwise: some seconds of a task. RocketMQ's Spark connector: the queue.
 _log = logging.getLogger(__name__)
 
 _SHOWN_RANGES: Final = 5
+_REMEDY: Final = "reads what it has"
 
 
 class ClusterAddress(NamedTuple):
@@ -203,11 +204,11 @@ class ClusterScan:
         times = INT64 if has_positions else self.times
         answers = self.stored(*times)
         for missing in self.missing:
-            self.losses.add(missing)
+            self.losses.add(missing, _REMEDY)
         for warning in dict.fromkeys(
             warning_text for _, warning_text in answers if warning_text is not None
         ):
-            self.losses.add(warning)
+            self.losses.add(warning, _REMEDY)
         stretches = [stretch for stretch, _ in answers]
         return self.cut(self._placed(stretches) if has_positions else stretches)
 
@@ -221,7 +222,7 @@ class ClusterScan:
             for positions, offset in ((self.starts, start), (self.ends, end)):
                 if offset >= 0:
                     for what in positions.outside(queue, offset, (first, last)):
-                        self.losses.add(what)
+                        self.losses.add(what, _REMEDY)
             stop = last if end == LATEST else min(end, last)
             yield QueueStretch(queue, min(max(start, first), last), max(stop, first))
 
@@ -278,7 +279,7 @@ class ClusterScan:
 
             answer = await cluster.ask_broker(broker, problems)
             for problem in answer.value or ():
-                self.losses.add(f"{broker.name}: {problem}")
+                self.losses.add(f"{broker.name}: {problem}", _REMEDY)
 
     async def _chosen_topics(self, topology: Topology) -> list[str]:
         """Return the topics of the options."""
