@@ -11,7 +11,6 @@ from rocketlens.errors import (
     AnswerIncomplete,
     ArchiveError,
     MessageNotFound,
-    TopicNotFound,
     WrongUse,
 )
 from tests.support.archives import archive_store
@@ -116,15 +115,6 @@ def test_coverage_says_from_when_to_when(archived):
     (coverage,) = archive.find("no such key").coverage
     assert coverage.source.startswith("DefaultCluster/broker-a, 20")
     assert coverage.indexed_to_ms == max(each.store_timestamp_ms for each in messages)
-
-
-def test_a_topic_that_was_not_archived_is_named(archived):
-    archive, *_ = archived
-    for ask in (archive.find, archive.scan):
-        with pytest.raises(TopicNotFound, match="this archive has no topic"):
-            ask(topic="NoSuchTopic")
-    with pytest.raises(TopicNotFound, match="no topic matches"):
-        archive.find(topic="NoSuch*")
 
 
 def test_a_store_and_an_archive_of_it_give_each_message_once(golden, tmp_path):

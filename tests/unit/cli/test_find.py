@@ -45,26 +45,6 @@ def test_a_message_is_found_by_each_of_its_ids_and_keys(run, golden_store, sent)
         assert hashlib.sha256(body).hexdigest() == sent.body_sha256
 
 
-@pytest.mark.parametrize(
-    ("kind", "field"),
-    [("key", "keys"), ("unique-key", "msg_id"), ("offset-id", "offset_msg_id")],
-)
-def test_kind_says_what_the_text_is(run, golden_store, sent, kind, field):
-    text = getattr(sent, field)
-    assert len(found_by(run, golden_store.store, text, "--kind", kind)) == 1
-
-
-def test_a_key_is_not_taken_for_a_unique_key_when_kind_says_so(run, golden_store, sent):
-    done = run("find", sent.keys, "--kind", "unique-key", "--store", golden_store.store)
-    assert (done.code, done.out) == (1, "")
-
-
-def test_topic_narrows_a_search(run, golden_store, sent):
-    store = golden_store.store
-    assert len(found_by(run, store, sent.keys, "--topic", sent.topic)) == 1
-    assert run("find", sent.keys, "--topic", "PayTopic", "--store", store).code == 1
-
-
 def test_without_text_topic_and_times_decide(run, write_store):
     messages = [
         {"topic": topic, "store_timestamp_ms": NOON_MS + 1000 * second}
@@ -129,13 +109,6 @@ def test_jsonl_of_a_time_range_is_the_same_as_json(run, golden_store):
 
 def test_exit_code_0_is_found(run, golden_store, sent):
     assert run("find", sent.msg_id, "--store", golden_store.store).code == 0
-
-
-def test_exit_code_1_is_not_found_though_everything_was_searched(run, golden_store):
-    done = run("find", "no-such-key", "--store", golden_store.store, "-o", "json")
-    assert done.code == 1
-    assert json.loads(done.out)["complete"] is True
-    assert json.loads(done.out)["messages"] == []
 
 
 def test_exit_code_3_is_incomplete_found_or_not(run, damaged):

@@ -20,13 +20,6 @@ def sent(golden):
     return next(each for each in golden("4.9.7").sent if (each["keys"] or "").startswith("batch-"))
 
 
-def test_a_message_is_found_in_an_archive(run, lake, sent):
-    done = run("find", sent["keys"], "--archive", lake, "-o", "json")
-    assert done.code == 0, done.err
-    (message,) = json.loads(done.out)["messages"]
-    assert message["offset_msg_id"] == sent["offset_msg_id"]
-
-
 def test_what_an_archive_holds_is_said(run, lake):
     done = run("find", "no such key", "--archive", lake)
     assert done.code == 1

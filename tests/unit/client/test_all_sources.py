@@ -86,92 +86,9 @@ def ids_of(*stored):
     return [message.offset_msg_id for message in stored]
 
 
-def texts_of(message):
-    """A text of each kind that names this message alone."""
-    position = f"{message.topic}/{message.queue_id}/{message.queue_offset}"
-    return {
-        "unique-key": message.unique_key,
-        "offset-id": message.offset_msg_id,
-        "queue-offset": position,
-    }
-
-
-def test_a_text_is_found_by_its_kind_and_without(find, stored):
-    for message in stored:
-        for kind, text in texts_of(message).items():
-            assert ids(find(text)) == ids_of(message), text
-            assert ids(find(text, kind=kind)) == ids_of(message)
-    assert ids(find("only-first", kind="key")) == ids_of(stored[0])
-
-
 def test_messages_are_the_same_whoever_is_asked(find, stored):
     assert find(KEY).messages == tuple(stored[n] for n in (0, 1, 2, 4))
     assert find(topic=["Orders", "Plain"]).messages == tuple(stored[n] for n in (0, 2, 3, 4))
-
-
-def test_a_text_of_one_kind_is_not_taken_for_another(find, stored):
-    assert ids(find(KEY, kind="unique-key")) == []
-    assert ids(find(stored[0].unique_key, kind="key")) == []
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Orders/2147483647/5",
-        "Orders/0/9223372036854775807",
-        "Orders/9999999999/9999999999999999999",
-        "Orders/77/0",
-        "Nowhere/0/0",
-    ],
-)
-def test_a_queue_position_that_has_no_message_is_not_found(find, text):
-    for kind in ("queue-offset", "auto"):
-        assert ids(find(text, kind=kind)) == []
-
-
-def test_digits_of_other_scripts_and_slashes_alone_are_a_key(find, stored):
-    assert ids(find(FULL_WIDTH)) == ids_of(stored[2])
-    assert ids(find(SLASHES)) == ids_of(stored[1])
-    with pytest.raises(BadInput, match="is not a queue position: expected TOPIC/QUEUE/OFFSET"):
-        find(FULL_WIDTH, kind="queue-offset")
-
-
-def test_a_topic_narrows_ids_and_keys(find, stored):
-    assert ids(find(KEY, "Payments")) == ids_of(stored[1])
-    for kind in ("unique-key", "offset-id"):
-        text = texts_of(stored[1])[kind]
-        assert ids(find(text, "Payments", kind=kind)) == ids_of(stored[1])
-        assert ids(find(text, "Orders", kind=kind)) == []
-
-
-def test_topics_can_be_several_and_patterns(find, stored):
-    for topics in ("Orders,Payments", ["Orders", "Pay*"], "*[sS]"):
-        assert set(ids(find(KEY, topics))) == set(ids_of(*(stored[n] for n in (0, 1, 2, 4))))
-    assert ids(find(topic="P*")) == ids_of(stored[1], stored[3])
-
-
-@pytest.mark.parametrize("text", [KEY, None])
-def test_an_unknown_topic_is_refused_and_the_one_probably_meant_is_named(find, text):
-    with pytest.raises(TopicNotFound, match=r"no topic 'orders'; did you mean Orders\?"):
-        find(text, "orders")
-    with pytest.raises(TopicNotFound, match="no topic 'Order'"):
-        find(text, ["Payments", "Order"])
-    with pytest.raises(TopicNotFound, match=r"no topic matches 'Ord\?'"):
-        find(text, "Ord?")
-
-
-def test_times_bound_every_kind_to_the_millisecond(find, stored):
-    for message in stored:
-        at = message.store_timestamp_ms
-        for text in texts_of(message).values():
-            assert ids(find(text, begin=at, end=at)) == ids_of(message)
-            assert ids(find(text, begin=at + 1)) == []
-            assert ids(find(text, end=at - 1)) == []
-    times = [message.store_timestamp_ms for message in stored]
-    between = [m for m in stored if times[1] <= m.store_timestamp_ms <= times[3]]
-    assert ids(find(begin=times[1], end=times[3])) == ids_of(*between)
-    assert ids(find(topic="Orders", end=1)) == []
-    assert ids(find(end=1)) == []
 
 
 def test_the_newest_are_returned_and_that_there_are_more_is_said(find, stored):

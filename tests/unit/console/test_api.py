@@ -59,11 +59,6 @@ def test_pages_by_cursor_have_every_message_once_the_newest_first(orders, asked)
     assert seen == list(reversed(range(50)))
 
 
-def test_what_is_not_there_is_a_complete_answer_without_messages(orders):
-    value = answer("/api/search?q=NOPE", store_at(orders.path)).json()
-    assert (value["complete"], value["messages"]) == (True, [])
-
-
 def test_a_source_that_fails_makes_the_answer_incomplete_and_is_named(orders):
     # Port 1 has no name server.
     value = answer(
@@ -216,20 +211,6 @@ def test_a_value_that_is_too_long_is_refused(orders):
 def asked(path="/api/search", **values):
     """Give the path of a search."""
     return f"{path}?{urlencode(values)}"
-
-
-def test_messages_are_found_by_what_is_in_them(orders):
-    paths = [
-        asked(topic="Orders", where="body.$.n >= 10 AND body.$.n < 12"),
-        asked(where="body.$.n = 7"),
-        asked(topic="Orders", grep="[0-9]9"),
-        asked(q="all", where="body.$.n > 20", grep=":3.}"),
-        asked(where="key = 'ORDER-7'"),
-    ]
-    found = [each.json() for each in answers(paths, store_at(orders.path))]
-    assert all(each["complete"] for each in found)
-    numbers = [[json.loads(row["preview"])["n"] for row in each["messages"]] for each in found]
-    assert numbers == [[11, 10], [7], [49, 39, 29, 19], list(range(39, 29, -1)), [7]]
 
 
 def test_pages_of_a_filtered_search_have_each_match_once(orders):
