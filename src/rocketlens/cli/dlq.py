@@ -102,7 +102,7 @@ async def _fields(admin: "MQAdmin", topic: str) -> dict[str, Any]:
     fields: dict[str, Any] = {
         "group": group,
         "messages": 0,
-        "sent_again": _sent_again(admin, group),
+        "sent_again": _sent_again(admin, topic),
         "newest_ms": None,
         "error": None,
     }
@@ -124,14 +124,12 @@ async def _fields(admin: "MQAdmin", topic: str) -> dict[str, Any]:
     return fields
 
 
-def _sent_again(admin: "MQAdmin", group: str) -> int | None:
-    """Return how many dead letters of a group jobs have sent; None if a job's file is damaged."""
-    from rocketlens.client.resend.resend_job import dead_letter_selection
+def _sent_again(admin: "MQAdmin", topic: str) -> int | None:
+    """Return how many messages of a topic jobs have sent; None if a job's file is damaged."""
     from rocketlens.client.resend.resend_journal import earlier_jobs
 
-    selection = dead_letter_selection(group)
     try:
-        jobs = earlier_jobs(jobs_directory(), selection, admin.source.name, admin.namespace)
+        jobs = earlier_jobs(jobs_directory(), topic, admin.source.name)
     except (BadInput, OSError) as error:
         note(f"sent_again is not known: {error}")
         return None
@@ -244,8 +242,9 @@ REDRIVE_EXAMPLES: Final = (
 def redrive_options(parser: ArgumentParser) -> None:
     """Add the command's options."""
     parser.epilog = (
-        "A dead letter stays where it is. Those that earlier jobs (files in the same directory)\n"
-        f"have sent are left out.\n{JOB_EXIT_CODES}"
+        "A dead letter stays where it is. Of several records of one message the newest is sent.\n"
+        "What jobs (files in the same directory) have sent is left out, whatever command made\n"
+        f"them, unless it has become a dead letter again.\n{JOB_EXIT_CODES}"
     )
     parser.add_argument("group", metavar="GROUP", help="the consumer group")
     add_cluster(parser, "$NAMESRV_ADDR")
@@ -271,26 +270,25 @@ def run_redrive(arguments: Namespace) -> ExitCode:
     selection = dead_letter_selection(arguments.group)
 
     async def plan(origin: ResendOrigin, target: "Target") -> "list[PlannedMessage]":
-        return await _plan(arguments, selection, origin.admin, target)
+        return await _plan(arguments, origin.admin, target)
 
     return run_job(arguments, selection, target, plan)
 
 
-async def _plan(
-    arguments: Namespace, selection: str, admin: "MQAdmin", target: "Target"
-) -> "list[PlannedMessage]":
-    """Read the dead letters, page by page.
+async def _plan(arguments: Namespace, admin: "MQAdmin", target: "Target") -> "list[PlannedMessage]":
+    """Read the dead letters.
 
     :raises MessageNotFound: if the group has none.
     :raises AnswerIncomplete: if not all of them could be read.
     """
     from rocketlens.client.resend.resend_job import plan_dead_letters
-    from rocketlens.client.resend.resend_journal import earlier_jobs
+    from rocketlens.client.resend.resend_journal import EarlierSend, earlier_jobs, in_words
 
-    earlier: set[str] = set()
+    earlier: dict[str, EarlierSend] = {}
     if not arguments.again:
         directory = Path(arguments.job).parent if arguments.job else jobs_directory()
-        earlier, unfinished = earlier_jobs(directory, selection, admin.source.name, admin.namespace)
+        topic = admin.source.full_topic(DEAD_LETTER_PREFIX + arguments.group)
+        earlier, unfinished = earlier_jobs(directory, topic, admin.source.name)
         for path in unfinished:
             problem = f"{path} is a job of this group with messages left: resume it with --job"
             if arguments.send:
@@ -302,9 +300,14 @@ async def _plan(
         )
     except TopicNotFound as error:
         raise no_dead_letters(arguments.group) from error
+    if plan.older:
+        note(f"{plan.older} older records of the same messages are left out")
+    if plan.again:
+        note(f"{len(plan.again)} were sent before, and failed again: {in_words(plan.again)}")
     if plan.skipped:
         note(
-            f"{plan.skipped} were sent by earlier jobs, or may have been (--again sends those, too)"
+            f"{len(plan.skipped)} were sent by earlier jobs, or may have been (--again sends "
+            f"those, too): {in_words(plan.skipped)}"
         )
     if plan.is_cut:
         note(f"only the first {arguments.max} are taken: there are more")

@@ -19,13 +19,14 @@ sending, or unknown         it may be stored: the topic that it went to is searc
 Each message is sent in one attempt: a second one after a timeout could store it twice. The file
 has no bodies: a message is read again just before it is sent, by its offset message id.
 
-A job of dead letters has all of a consumer group, or those that earlier jobs have not sent.
+A job of dead letters has one record of each message of a consumer group, the newest. Without
+``again`` it leaves out what jobs have sent, unless their copy has become a dead letter.
 """
 
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -33,6 +34,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rocketlens.client.resend.resend_journal import (
     SENT,
+    EarlierSend,
     Outcome,
     PlannedMessage,
     ResendJournal,
@@ -392,23 +394,35 @@ class DeadLetters(NamedTuple):
     """A selection of the dead letters of a group, to be sent."""
 
     messages: list[PlannedMessage]
-    skipped: int
-    """Those that earlier jobs have sent."""
+    """Of several records of one message the newest, in the order of store times."""
+    older: int
+    """Older records of these messages."""
+    again: list[EarlierSend]
+    """Jobs that sent messages of these, which are dead letters again."""
+    skipped: list[EarlierSend]
+    """Jobs that sent messages that are not among these."""
     is_cut: bool
     """Whether there are more than were asked for."""
 
 
 def dead_letter_selection(group: str) -> str:
-    """Return what a job of a group's dead letters is called; earlier ones are found by it."""
+    """Return what a job of a group's dead letters is called."""
     return f"dead letters of group {group}"
 
 
 async def plan_dead_letters(
-    admin: "MQAdmin", group: str, target: Target, *, earlier: Collection[str], max_num: int
+    admin: "MQAdmin",
+    group: str,
+    target: Target,
+    *,
+    earlier: Mapping[str, EarlierSend],
+    max_num: int,
+    only: Collection[str] = (),
 ) -> DeadLetters:
-    """Read the dead letters of a group, page by page.
+    """Read all dead letters of a group.
 
-    ``earlier`` has offset message ids that are left out.
+    What a job in ``earlier`` has sent is left out, unless the record names the job: then its copy
+    has become a dead letter. ``only`` has offset message ids of records that were chosen.
 
     :raises TopicNotFound: if the group has none.
     :raises BadInput: if their topic cannot be read.
@@ -419,23 +433,33 @@ async def plan_dead_letters(
         raise BadInput(
             f"topic {topic} cannot be read: give it permission 6, as with updateTopic -p 6"
         )
-    messages: list[PlannedMessage] = []
-    skipped, is_cut = 0, False
+    newest: dict[str, PlannedMessage] = {}
+    found = DeadLetters([], 0, [], [], is_cut=False)
     # In the order of store times: as brokers answer, a plan would be another one each time.
     scan = admin.scan(topic)
     async with aclosing(aiter(scan)) as letters:
         async for message in letters:
-            if message.offset_msg_id in earlier:
-                skipped += 1
-            elif len(messages) == max_num:
-                is_cut = True
-                break
+            if only and message.offset_msg_id not in only:
+                continue
+            plan = planned(message, target, admin.source.full_topic)
+            before = earlier.get(plan.identity)
+            is_again = before is not None and message.properties.get(MARKER) == before.marker
+            if before is not None and not is_again:
+                found.skipped.append(before)
+            elif plan.identity in newest:
+                found = found._replace(older=found.older + 1)
+                newest[plan.identity] = plan
+            elif len(newest) == max_num:
+                # A newer record of a message that is taken may still come.
+                found = found._replace(is_cut=True)
             else:
-                messages.append(planned(message, target, admin.source.full_topic))
-    if not is_cut and not scan.complete:
+                newest[plan.identity] = plan
+                if before is not None:
+                    found.again.append(before)
+    if not scan.complete:
         failed = next(each for each in scan.coverage if each.is_failure)
         raise AnswerIncomplete(
             f"not all dead letters could be read: {failed.source}: {failed.error}",
             Answer(topic, (), scan.coverage),
         )
-    return DeadLetters(messages, skipped, is_cut)
+    return found._replace(messages=list(newest.values()))

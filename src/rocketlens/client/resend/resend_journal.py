@@ -21,6 +21,7 @@ import json
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, fields
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple, Self
 
@@ -51,6 +52,11 @@ class PlannedMessage:
     unique_key: str | None
     target: str
     """The topic that it goes to; empty if the message does not name the one asked for."""
+
+    @property
+    def identity(self) -> str:
+        """The unique key, which copies of a message share, or else the offset message id."""
+        return self.unique_key or self.offset_msg_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -266,35 +272,68 @@ class JobContents(NamedTuple):
         }
 
 
-class EarlierJobs(NamedTuple):
-    """The results of the jobs of a directory for the messages of one selection."""
+class EarlierSend(NamedTuple):
+    """The last time that a job sent a message, or may have."""
 
-    sent: set[str]
-    """Offset message ids of those that were sent, or may have been."""
+    header: JobHeader
+    number: int
+    time_ms: int
+    """When sending it began, by our clock."""
+
+    @property
+    def marker(self) -> str:
+        """The property of the copy that was sent: job and number."""
+        return f"{self.header.job}/{self.number}"
+
+
+class EarlierJobs(NamedTuple):
+    """The results of the jobs of a directory for the messages of one topic."""
+
+    sent: dict[str, EarlierSend]
+    """By `PlannedMessage.identity`."""
     unfinished: list[Path]
     """Files of jobs that have messages left, or of unknown outcome."""
 
 
-def earlier_jobs(directory: Path, selection: str, cluster: str, namespace: str) -> EarlierJobs:
-    """Read the jobs of a selection in a directory, those that run now, too.
+def earlier_jobs(directory: Path, topic: str, cluster: str) -> EarlierJobs:
+    """Read which messages of a topic, with its namespace, jobs of a directory have sent.
+
+    A job counts if it has a name server of the cluster, whatever selected its messages; those that
+    run now count, too.
 
     :raises BadInput: if a file cannot be read: what it has sent is not known.
     """
-    jobs = EarlierJobs(set(), [])
+    jobs = EarlierJobs({}, [])
     for path in sorted(directory.glob(f"*{JOB_SUFFIX}")):
         with path.open("rb") as file:
             head = next(_lines(path, file), (0, {}))[1]
-        own = (head.get("selection"), head.get("cluster"), head.get("namespace"))
-        if own != (selection, cluster, namespace):
+        if set(cluster.split(";")).isdisjoint(str(head.get("cluster")).split(";")):
             continue
         read = read_job(path)
-        for number, outcome in read.outcomes.items():
-            if outcome.state != FAILED:
-                jobs.sent.add(read.messages[number - 1].offset_msg_id)
-        is_open = any(each.is_open for each in read.outcomes.values())
-        if not read.is_stopped and (is_open or len(read.outcomes) < len(read.messages)):
+        own = [n for n, each in enumerate(read.messages, 1) if each.topic == topic]
+        outcomes = {n: read.outcomes[n] for n in own if n in read.outcomes}
+        for number, outcome in outcomes.items():
+            sent = EarlierSend(read.header, number, outcome.time_ms)
+            identity = read.messages[number - 1].identity
+            before = jobs.sent.get(identity, sent)
+            if outcome.state != FAILED and before.time_ms <= sent.time_ms:
+                jobs.sent[identity] = sent
+        is_open = any(each.is_open for each in outcomes.values())
+        if not read.is_stopped and (is_open or len(outcomes) < len(own)):
             jobs.unfinished.append(path)
     return jobs
+
+
+def in_words(sends: Sequence[EarlierSend]) -> str:
+    """Say which jobs sent messages: the last three, with user, time and reason."""
+    last = {each.header.job: each for each in sorted(sends, key=lambda each: each.time_ms)}
+    names = [
+        f"{each.header.job} of {each.header.user}, "
+        f"{datetime.fromtimestamp(each.time_ms / 1000, UTC):%Y-%m-%d %H:%M:%SZ}"
+        f", {each.header.reason}"
+        for each in reversed(last.values())
+    ]
+    return "; ".join(names[:3]) + (f"; {len(names) - 3} more jobs" if len(names) > 3 else "")
 
 
 def read_job(path: Path) -> JobContents:

@@ -279,8 +279,8 @@ class PlanValue(ConsoleValue):
     properties: dict[str, str] | None = Field(None, description="of the copy of a single message")
     notes: dict[str, int] = Field(
         default={},
-        description="left out: earlier, sent before; more or newest: only so many; same_id: they "
-        "have the message id of another one",
+        description="left out: earlier, sent before; older, records of the same messages; more or "
+        "newest: only so many. Of those taken: again, sent before; same_id, of another's id",
     )
 
 

@@ -9,7 +9,7 @@ import hashlib
 import json
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import aclosing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -23,7 +23,7 @@ from rocketlens.client.resend.resend_job import (
     plan_dead_letters,
     planned,
 )
-from rocketlens.client.resend.resend_journal import PlannedMessage, earlier_jobs
+from rocketlens.client.resend.resend_journal import EarlierSend, PlannedMessage, earlier_jobs
 from rocketlens.console.act.permission import ActRefused, check_cluster, check_may_act
 from rocketlens.console.message.look_up import LookUps, MessageAddress
 from rocketlens.console.search.question import NOTHING_ASKED, Question
@@ -246,35 +246,37 @@ class Plans:
         source = self._sources.named(cluster_name)
         cluster = check_may_act(source, DEAD_LETTER_PREFIX + group)
         target = Target(group=None if original else group, original=original)
-        selection = dead_letter_selection(group)
-        sent = set() if again else await self._sent_before(cluster, selection)
-        letters = await plan_dead_letters(cluster.admin, group, target, earlier=sent, max_num=most)
-        notes = (("earlier", letters.skipped), ("more", most if letters.is_cut else 0))
-        plan = ResendPlan(
-            origin=cluster,
-            cluster=cluster,
-            selection=selection,
-            target=target,
-            messages=letters.messages,
-            notes=tuple(each for each in notes if each[1]),
+        sent = {} if again else await self._sent_before(cluster, group)
+        letters = await plan_dead_letters(
+            cluster.admin, group, target, earlier=sent, max_num=most, only=only
         )
-        if not only:
-            if letters.skipped and not plan.messages:
-                raise BadInput(Sentence("dead_letters_sent", count=letters.skipped))
-            return plan
-        chosen = [each for each in plan.messages if each.offset_msg_id in only]
-        if len(chosen) < len(set(only)):
+        if only and len(letters.messages) + letters.older < len(set(only)):
             raise PlanChanged(
                 "some of the chosen dead letters are not there any more, or were sent again: "
                 "choose them anew"
             )
-        return replace(plan, messages=chosen, notes=())
+        if letters.skipped and not letters.messages:
+            raise BadInput(Sentence("dead_letters_sent", count=len(letters.skipped)))
+        notes = (
+            ("older", letters.older),
+            ("again", len(letters.again)),
+            ("earlier", len(letters.skipped)),
+            ("more", most if letters.is_cut else 0),
+        )
+        return ResendPlan(
+            origin=cluster,
+            cluster=cluster,
+            selection=dead_letter_selection(group),
+            target=target,
+            messages=letters.messages,
+            notes=tuple(each for each in notes if each[1]),
+        )
 
-    async def _sent_before(self, cluster: ClusterOfConsole, selection: str) -> set[str]:
-        """Return the offset message ids of dead letters that earlier jobs have sent."""
-        where, namespace = cluster.admin.source.name, cluster.admin.namespace
+    async def _sent_before(self, cluster: ClusterOfConsole, group: str) -> dict[str, EarlierSend]:
+        """Return the dead letters of a group that jobs have sent."""
+        topic = cluster.admin.source.full_topic(DEAD_LETTER_PREFIX + group)
         sent, unfinished = await in_thread(
-            lambda: earlier_jobs(self._directory, selection, where, namespace), FILE_THREADS
+            lambda: earlier_jobs(self._directory, topic, cluster.admin.source.name), FILE_THREADS
         )
         if unfinished:
             raise BadInput(

@@ -21,7 +21,14 @@ from rocketlens.client.resend.resend_job import (
     planned,
     producer_options,
 )
-from rocketlens.client.resend.resend_journal import FAILED, SENT, UNKNOWN, JobHeader, ResendJournal
+from rocketlens.client.resend.resend_journal import (
+    FAILED,
+    SENT,
+    UNKNOWN,
+    EarlierSend,
+    JobHeader,
+    ResendJournal,
+)
 from rocketlens.client.send.message import Message
 from rocketlens.client.send.producer import Producer
 from rocketlens.errors import (
@@ -419,10 +426,39 @@ async def test_a_plan_has_the_letters_of_all_queues_and_brokers_in_the_order_of_
         broker.now_ms = T0 + number - broker.step_ms
         stored.append(broker.store(TOPIC, b"%d" % number, queue_id=number % 4))
     expected = [each.offset_msg_id for each in stored]
-    for earlier, most in ((set(), 100), (set(expected[:3]), 100), (set(), 7)):
+    sent = {each: EarlierSend(HEADER, 1, 0) for each in expected[:3]}
+    for earlier, most in (({}, 100), (sent, 100), ({}, 7)):
         letters = await plan_dead_letters(
             admin, "g", Target(group="g"), earlier=earlier, max_num=most
         )
         wanted = [each for each in expected if each not in earlier]
         assert [each.offset_msg_id for each in letters.messages] == wanted[:most]
-        assert (letters.skipped, letters.is_cut) == (len(earlier), len(wanted) > most)
+        assert len(letters.skipped) == len(earlier)
+        assert (letters.older, letters.again, letters.is_cut) == (0, [], len(wanted) > most)
+
+
+@within(ask)
+async def test_of_several_records_of_a_message_the_newest_is_sent_unless_a_job_has_sent_it(
+    cluster, admin, /
+):
+    """U1 failed again after job/1 sent it; U2 was sent; U3 failed twice and was never sent."""
+    (broker,) = cluster.masters
+    cluster.name_servers[0].topics[TOPIC] = [broker.name]
+
+    def store(key, **more):
+        return broker.store(TOPIC, unique_key=key, more=more).offset_msg_id
+
+    store("U1"), store("U2"), store("U3")
+    again, newest = store("U1", **{MARKER: "job/1"}), store("U3")
+    sends = {f"U{n}": EarlierSend(HEADER, n, n) for n in (1, 2)}
+    options = {"target": Target(group="g"), "max_num": 9}
+    letters = await plan_dead_letters(admin, "g", earlier=sends, **options)
+    assert [each.offset_msg_id for each in letters.messages] == [newest, again]
+    assert (letters.older, letters.again) == (1, [sends["U1"]])
+    assert letters.skipped == [sends["U1"], sends["U2"]]
+    every = await plan_dead_letters(admin, "g", earlier={}, **options)
+    assert ([each.unique_key for each in every.messages], every.older) == (["U1", "U2", "U3"], 2)
+    first = await plan_dead_letters(admin, "g", earlier={}, **{**options, "max_num": 1})
+    assert ([each.offset_msg_id for each in first.messages], first.is_cut) == ([again], True)
+    chosen = await plan_dead_letters(admin, "g", earlier=sends, only=[newest], **options)
+    assert [each.offset_msg_id for each in chosen.messages] == [newest]

@@ -18,6 +18,7 @@ from rocketlens.client.resend.resend_journal import (
     PlannedMessage,
     ResendJournal,
     earlier_jobs,
+    in_words,
     read_job,
 )
 from rocketlens.errors import BadInput, StoreLocked
@@ -172,33 +173,52 @@ def test_a_line_that_cannot_be_written_records_nothing(path):
         assert journal.outcome(1) is None
 
 
-def test_earlier_jobs_of_the_same_selection_are_known(path):
-    recorded(path)
-    known = EarlierJobs({"id-0", "id-2", "id-3"}, [path])
-    assert earlier_jobs(path.parent, "s", "c:9876", "") == known
-    with ResendJournal.resume(path) as journal:
-        assert earlier_jobs(path.parent, "s", "c:9876", "") == known
+def test_what_jobs_have_sent_of_a_topic_is_known_by_unique_key_whatever_selected_it(path):
+    keyed = [replace(each, unique_key=f"U{n}") for n, each in enumerate(MESSAGES)]
+    keyed[0] = replace(keyed[0], unique_key=None)
+    with ResendJournal.create(path, HEADER, keyed) as journal:
+        for number in (1, 2, 3, 4):
+            journal.sending(number, f"U{number - 1}", 1000 + number)
+        journal.sent(1, "m", "o")
+        journal.failed(2, "refused")
+        journal.unknown(3, "timeout")
+        known = earlier_jobs(path.parent, "T", "c:9876")
+        assert {key: each.marker for key, each in known.sent.items()} == {
+            "id-0": "j1/1",
+            "U2": "j1/3",
+            "U3": "j1/4",
+        }
+        assert known.unfinished == [path]
         journal.sent(3, "m", "o")
         journal.failed(4, "refused")
-    assert earlier_jobs(path.parent, "s", "c:9876", "") == EarlierJobs({"id-0", "id-2"}, [])
-    for other in (("other", "c:9876", ""), ("s", "other:9876", ""), ("s", "c:9876", "other")):
-        assert earlier_jobs(path.parent, *other) == EarlierJobs(set(), [])
-    assert earlier_jobs(path.parent / "missing", "s", "c:9876", "") == EarlierJobs(set(), [])
+    known = earlier_jobs(path.parent, "T", "b:9876;c:9876")
+    assert (set(known.sent), known.unfinished) == ({"id-0", "U2"}, [])
+    later = replace(HEADER, job="j2", selection="one by hand", reason="INC-4711", count=1)
+    with ResendJournal.create(path.with_name("two.job"), later, [keyed[2]]) as journal:
+        journal.sending(1, "U2", 2000)
+    known = earlier_jobs(path.parent, "T", "c:9876")
+    assert known.sent["U2"].marker == "j2/1"
+    assert in_words(list(known.sent.values())) == (
+        "j2 of me, 1970-01-01 00:00:02Z, INC-4711; j1 of me, 1970-01-01 00:00:01Z, why"
+    )
+    for other in (("other", "c:9876"), ("T", "other:9876")):
+        assert earlier_jobs(path.parent, *other) == EarlierJobs({}, [])
+    assert earlier_jobs(path.parent / "missing", "T", "c:9876") == EarlierJobs({}, [])
     (path.parent / "bad.job").write_bytes(b"no job at all\n")
     with pytest.raises(BadInput, match="damaged"):
-        earlier_jobs(path.parent, "s", "c:9876", "")
+        earlier_jobs(path.parent, "T", "c:9876")
 
 
 def test_a_name_that_later_jobs_would_not_see_is_refused(tmp_path):
     with pytest.raises(BadInput, match=r"ends in \.job"):
         ResendJournal.create(tmp_path / "one.txt", HEADER, MESSAGES)
     ResendJournal.create(tmp_path / "one.job", HEADER, MESSAGES).close()
-    assert earlier_jobs(tmp_path, "s", "c:9876", "").unfinished == [tmp_path / "one.job"]
+    assert earlier_jobs(tmp_path, "T", "c:9876").unfinished == [tmp_path / "one.job"]
 
 
 def test_a_stopped_job_is_no_unfinished_one_until_it_is_run_again(path):
     recorded(path)
-    selection = (path.parent, HEADER.selection, HEADER.cluster, HEADER.namespace)
+    selection = (path.parent, "T", HEADER.cluster)
     assert earlier_jobs(*selection).unfinished == [path]
     with ResendJournal.resume(path) as journal:
         journal.stop("by me", "2026-01-02")
