@@ -11,7 +11,11 @@ from rocketlens import limits
 
 BOUNDS = {name: (value, meaning) for value, name, meaning in bounds()}
 SHARED = Path(limits.__file__)
-SOURCES = (path.read_text(encoding="utf-8") for path in SHARED.parent.rglob("*.py"))
+SOURCES = (
+    path.read_text(encoding="utf-8")
+    for path in SHARED.parent.rglob("*")
+    if path.suffix in {".py", ".html"}
+)
 USES = Counter(word for text in SOURCES for word in re.findall(r"\b[A-Z][A-Z0-9_]+\b", text))
 MOVED = {"MAX_TAIL_ENTRIES", "MAX_PATTERN_CHARACTERS", "MAX_NEWEST_SCAN_BYTES"}
 

@@ -102,7 +102,7 @@ class Losses:
     _logged: set[str] = field(default_factory=set)
 
     def add(self, what: str, remedy: str = "reads what is there", *, where: str = "") -> None:
-        """Note that messages are lost, in ``where``.
+        """Record that messages are lost, in ``where``.
 
         :raises StoreError: if jobs fail then; ``remedy``: what the option would do that avoids it.
         """

@@ -166,7 +166,7 @@ def _start(
 
 @contextmanager
 def _installed_pyspark() -> Iterator[None]:
-    """Have the processes of a JVM that is started inside import PySpark as it is installed.
+    """Let the processes of a JVM that is started inside import PySpark as it is installed.
 
     They would import it from a ZIP file in Spark's home, which has no bytecode: half a second for
     each. So their home is a directory with links to PySpark's programs and jars, without that file.

@@ -12,7 +12,7 @@ reads a cluster is in :mod:`rocketlens.pipeline.cluster_scan` and ``cluster_stre
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
@@ -20,6 +20,7 @@ from rocketlens.bulk.index_entries import INDEX_ENTRY_COLUMNS
 from rocketlens.bulk.messages import DAMAGE_COLUMNS, BatchScan
 from rocketlens.bulk.options import choice_option, known_options
 from rocketlens.errors import BadInput
+from rocketlens.pipeline.partition import TABLES, SharePartition
 from rocketlens.pipeline.session import use_this_python
 
 if TYPE_CHECKING:
@@ -30,23 +31,10 @@ if TYPE_CHECKING:
     )
     from pyspark.sql.types import StructType
 
-    from rocketlens.bulk.messages import Share
-    from rocketlens.client.search.queue_stretch import QueueStretch
     from rocketlens.pipeline.cluster_scan import ClusterScan
-
-TABLES: Final = ("messages", "damage", "index_entries")
-"""The values of the option ``table``."""
 
 # Before a session is started, whose workers must be able to import this, too.
 use_this_python()
-
-
-class SharePartition(InputPartition):
-    """A share of the work, in the type that Spark asks for."""
-
-    def __init__(self, share: "Share | QueueStretch | None") -> None:
-        """Wrap ``share``."""
-        super().__init__(share)
 
 
 class RocketMQDataSource(DataSource):

@@ -51,7 +51,7 @@ from rocketlens.bulk.stream_offset import (
     replacement,
 )
 from rocketlens.errors import BadInput, NotAStore, StoreError
-from rocketlens.pipeline.source import TABLES, SharePartition
+from rocketlens.pipeline.partition import TABLES, SharePartition
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.state import read_state, read_synced_offset

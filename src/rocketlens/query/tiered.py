@@ -45,13 +45,13 @@ class TieredLogs:
         self._opened: dict[Path, tuple[int | None, StoreReader | None]] = {}
         """By path: the first queue offset that the store's log has, and the log before that."""
         self._firsts: tuple[tuple[int, int], dict[QueueName, int]] | None = None
-        places = (reader.layout.tiers, reader.layout.tiered)
-        self._places = [str(each) for each in places if each is not None]
+        directories = (reader.layout.tiers, reader.layout.tiered)
+        self._directories = [str(each) for each in directories if each is not None]
 
     @property
     def is_there(self) -> bool:
         """Whether the store has tiered storage at all."""
-        return any(map(fs.exists, self._places))
+        return any(map(fs.exists, self._directories))
 
     def is_needed(self, begin: int | None) -> bool:
         """Return whether messages from a store time on can be there, and not in the log."""

@@ -282,7 +282,7 @@ def is_as_stamped(directory: str, stamp: DirectoryStamp) -> bool:
 
 
 class FileWatch:
-    """Tells whether some files, and directories' names, are as they were when it last looked.
+    """Sees whether some files, and directories' names, are as they were when it last looked.
 
     What is missing is watched by the nearest directory above it. Costs a system call for each file.
     What was changed so recently that a change now could leave the same times counts as changed.

@@ -325,7 +325,7 @@ def earlier_jobs(directory: Path, topic: str, cluster: str) -> EarlierJobs:
 
 
 def in_words(sends: Sequence[EarlierSend]) -> str:
-    """Say which jobs sent messages: the last three, with user, time and reason."""
+    """Return which jobs sent messages: the last three, with user, time and reason."""
     last = {each.header.job: each for each in sorted(sends, key=lambda each: each.time_ms)}
     names = [
         f"{each.header.job} of {each.header.user}, "

@@ -109,6 +109,7 @@ class IndexFile:
 
     @are_slots_counted.setter
     def are_slots_counted(self, are_counted: bool) -> None:
+        """Set it for the kernels, too."""
         self.walk_numbers[ARE_COUNTED] = are_counted
 
     def check_empty(self) -> None:
