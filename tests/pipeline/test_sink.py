@@ -38,7 +38,7 @@ def registered(spark):
 def messages_of(running, topic, count):
     """Return all messages of a topic, of which there are ``count``."""
     with running.admin() as admin:
-        answer = admin.find(topic=topic, max_num=count + 1)
+        answer = admin.find(topic=topic, max_num=count + 1, only_delivered=True)
     assert (len(answer.messages), answer.complete) == (count, True)
     return answer.messages
 

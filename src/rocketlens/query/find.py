@@ -18,7 +18,6 @@ a topic that no source has              `TopicNotFound`, if nothing else is foun
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Protocol
@@ -112,8 +111,14 @@ async def _find_with_kept(request: FindRequest, source: Source, findings: Findin
     await source.find(request, findings)
     kept = kept_findings(request, findings, source)
     if kept is not None:
-        with suppress(TopicNotFound):
+        try:
             await source.find(kept.request, kept)
+        except TopicNotFound:
+            pass
+        except RocketLensError as error:
+            # Which brokers have these topics is not known; the search before may have said so.
+            if findings.is_complete:
+                findings.cover((_failure(source, str(error)),))
         kept.end()
 
 
