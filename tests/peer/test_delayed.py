@@ -108,7 +108,7 @@ def delivered(store):
     with open_store(store) as opened:
         return [
             (message.body.decode(), message.store_timestamp_ms)
-            for message in opened.find(topic="Orders")
+            for message in opened.find(topic="Orders", only_delivered=True)
         ]
 
 

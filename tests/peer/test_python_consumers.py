@@ -52,7 +52,7 @@ def test_lite_pulls_have_the_code_that_the_broker_knows(broker):
         async with consumer, asyncio.timeout(PATIENCE_S):
             while not await consumer.poll():
                 pass
-            return consumer._parts.puller._queue_puller._without_lite_pull
+            return consumer._queues.puller._queue_puller._without_lite_pull
 
     unknown = asyncio.run(scenario())
     assert bool(unknown) == (broker.version == "4.9.7")

@@ -179,6 +179,10 @@ class ArchiveSource:
                 break
         findings.cover(self.coverage(message_filter, message_filter.record_topics, errors))
 
+    def lacks(self, topics: Sequence[str]) -> bool:
+        """Return whether the archive has none of these topics."""
+        return self.topics.isdisjoint(topics)
+
     def check_topics(self, names: Sequence[str], findings: Findings) -> None:
         """Add the topics that the archive does not have: see `LocalSource.check_topics`."""
         findings.unknown.update(self.missing_topics(matching_topics(names, self.topics)[0]))

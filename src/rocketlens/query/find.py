@@ -63,7 +63,7 @@ def find_local(request: FindRequest, source: LocalSource, on_read: OnRead | None
     findings = _findings(request, source, on_read)
     source.find(request, findings)
     kept = kept_findings(request, findings, source)
-    if kept is not None:
+    if kept is not None and not (request.text is None and source.lacks(kept.request.topics)):
         source.find(kept.request, kept)
         kept.end()
     if _asks_for_topics(request, [findings]):

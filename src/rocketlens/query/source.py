@@ -37,6 +37,10 @@ class _NamedSource(Protocol):
 class LocalSource(_NamedSource, Protocol):
     """A source that never waits; its methods are those of `Source`."""
 
+    def lacks(self, topics: Sequence[str]) -> bool:
+        """Return whether the source is known to have no message of these topics, at little cost."""
+        ...
+
     def find(self, request: FindRequest, findings: Findings) -> None:
         """Add the messages that match, and the coverage of what was searched."""
         ...

@@ -91,6 +91,14 @@ class StoreSource:
         if position is not None and not is_there and not findings.count:
             findings.cover((no_topic_of_position(position.topic, reader.topics.known()),))
 
+    def lacks(self, topics: Sequence[str]) -> bool:
+        """Return whether neither queues nor the end of the log have these topics.
+
+        Without any queue that is not known.
+        """
+        queues = set(self.reader.queues.topics())
+        return bool(queues) and queues.union(self.reader.tail.topics).isdisjoint(topics)
+
     def check_topics(self, names: Sequence[str], findings: Findings) -> None:
         """Add the topics that the store does not have: see `LocalSource.check_topics`."""
         unknown, coverage = self.reader.topics.check_known(names)

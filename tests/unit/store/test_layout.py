@@ -38,10 +38,9 @@ def test_rocketmqs_files_are_where_it_looks_for_them_and_ours_beside_them():
     assert layout.compacted == Path("/store/compaction/compactionLog")
     assert layout.tiers == Path("/store/config/tieredStoreMetadata.json")
     ours = {
-        name: getattr(layout, name)
-        for name, member in vars(StoreLayout).items()
-        if isinstance(member, property)
-        and name not in {*ROCKETMQS, "commit_logs", "disks", "is_log_of_queue"}
+        name: path
+        for name, path in vars(layout).items()
+        if isinstance(path, Path) and name not in {*ROCKETMQS, "root", "commit_log"}
     }
     assert len(set(ours.values())) == len(ours) > 8
     assert all(layout.own in {path, path.parent} for path in ours.values())

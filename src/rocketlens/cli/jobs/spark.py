@@ -4,7 +4,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from rocketlens.terminal.output import say
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _BAR: Final = 24
-_open: list[Any] = []
-"""The session of an enclosing block, shared by the commands that run inside it."""
+_open: "list[SparkContext]" = []
+"""The context of an enclosing block, shared by the commands that run inside it."""
 
 
 def session(master: str) -> "AbstractContextManager[SparkContext]":
@@ -31,22 +31,26 @@ def session(master: str) -> "AbstractContextManager[SparkContext]":
     return _shared(master, start)
 
 
-def sql_session(master: str, *, memory: str = "2g") -> "AbstractContextManager[SparkSession]":
+@contextmanager
+def sql_session(master: str, *, memory: str = "2g") -> Iterator["SparkSession"]:
     """Return a Spark that has SQL, too, which takes longer to start; see `session`.
 
     ``memory`` is the JVM's heap, as :func:`rocketlens.pipeline.session.start` takes it.
     """
 
-    def start() -> "SparkSession":
+    def start() -> "SparkContext":
         from rocketlens.pipeline.session import start
 
-        return start(master, memory=memory)
+        return start(master, memory=memory).sparkContext
 
-    return _shared(master, start)
+    with _shared(master, start) as context:
+        from pyspark.sql import SparkSession
+
+        yield SparkSession(context)
 
 
 @contextmanager
-def _shared(master: str, start: Callable[[], Any]) -> Iterator[Any]:
+def _shared(master: str, start: Callable[[], "SparkContext"]) -> Iterator["SparkContext"]:
     if _open:
         yield _open[0]
         return
