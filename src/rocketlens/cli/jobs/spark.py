@@ -44,9 +44,9 @@ def sql_session(master: str, *, memory: str = "2g") -> Iterator["SparkSession"]:
         return start(master, memory=memory).sparkContext
 
     with _shared(master, start) as context:
-        from pyspark.sql import SparkSession
+        from rocketlens.pipeline.session import sql_of
 
-        yield SparkSession(context)
+        yield sql_of(context)
 
 
 @contextmanager
