@@ -291,7 +291,7 @@ class ResendJob:
             why = str(error)
         else:
             for each in answer.messages:
-                if each.properties.get(MARKER) == self._marker(number):
+                if each.properties.get(MARKER) == self._journal.header.marker(number):
                     journal.sent(number, each.msg_id, each.offset_msg_id)
                     return False
             if answer.complete and not answer.truncated:
@@ -357,7 +357,7 @@ class ResendJob:
         header = self._journal.header
         why = f"{header.user}: {header.reason}"[:_SHOWN_WHY]
         why = why.translate(dict.fromkeys(map(ord, _SEPARATORS)))
-        return copy_of(stored, message.target, self._marker(number), why)
+        return copy_of(stored, message.target, self._journal.header.marker(number), why)
 
     async def _pause(self) -> None:
         """Wait as the rate asks for."""
@@ -365,9 +365,6 @@ class ResendJob:
         if wait_s > 0:
             await self._sleep(wait_s)
         self._next_s = max(self._next_s, self._clock()) + self._interval_s
-
-    def _marker(self, number: int) -> str:
-        return f"{self._journal.header.job}/{number}"
 
     def _audit(self, what: str) -> None:
         header = self._journal.header

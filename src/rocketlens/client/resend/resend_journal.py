@@ -79,6 +79,11 @@ class JobHeader:
     """When it was made, ISO 8601."""
     origin: str = ""
     """The store or archive that the messages are read from; empty: the cluster."""
+
+    def marker(self, number: int) -> str:
+        """Return the value of the property by which the copy of a message names job and number."""
+        return f"{self.job}/{number}"
+
     login: str = ""
     """Who logged in to the console that made it; empty for a user of the machine."""
 
@@ -282,8 +287,8 @@ class EarlierSend(NamedTuple):
 
     @property
     def marker(self) -> str:
-        """The property of the copy that was sent: job and number."""
-        return f"{self.header.job}/{self.number}"
+        """The property of the copy that was sent."""
+        return self.header.marker(self.number)
 
 
 class EarlierJobs(NamedTuple):
