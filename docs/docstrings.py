@@ -12,7 +12,7 @@ from docs.generate import markdown_of
 from rocketlens.client.blocking.blocking_client import blocking_doc
 
 _MAKERS = {"waits", "calls", "iterates"}
-"""What makes a blocking method of an async one."""
+"""The functions that turn an async method into a blocking one."""
 
 
 class MarkdownDocstrings(griffe.Extension):

@@ -98,7 +98,7 @@ def encoded(cursor: ArchiveCursor | LookUpCursor) -> str:
 def decoded(kind: type[Cursor], token: str) -> Cursor:
     """Return the cursor of a token.
 
-    :raises BadInput: if it is not the token of such a cursor.
+    :raises BadInput: if the token does not hold a cursor of this kind.
     """
     with suppress(ValueError, TypeError, RecursionError):
         padded = token[:_MAX_CURSOR] + "=" * (-len(token) % 4)
