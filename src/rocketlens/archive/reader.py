@@ -14,6 +14,8 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 from zlib import crc32
 
+import numpy as np
+
 from rocketlens.archive.bloom import (
     BLOCK_BYTES,
     CHECKSUMS,
@@ -26,7 +28,7 @@ from rocketlens.archive.column_filter import ColumnFilter
 from rocketlens.archive.files import Bounds, DataFile
 from rocketlens.archive.journal import ArchivedBatch, ArchiveTables
 from rocketlens.archive.location import ArchiveLocation
-from rocketlens.archive.rows import SortedKeyRows, int64_array
+from rocketlens.archive.rows import SortedKeyRows
 from rocketlens.archive.tables import (
     DAY_MS,
     KEYS,
@@ -39,6 +41,7 @@ from rocketlens.archive.tables import (
     message_schema,
     widened,
 )
+from rocketlens.model.arrow import numbers
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -251,7 +254,7 @@ class _OpenFile:
         if not self._can_have(group, of_filter):
             return None
         deciding = self.read(group, ["key_hash"])
-        is_in = pc.equal(deciding.column("key_hash"), int64_array([hashed])[0])
+        is_in = pc.equal(deciding.column("key_hash"), numbers(np.array([hashed], np.int64))[0])
         return self._chosen(group, deciding, is_in, _KEY_COLUMNS)
 
     def _can_have(self, group: int, of_hash: int) -> bool:
@@ -286,7 +289,8 @@ class _OpenFile:
         ):
             return None
         deciding = self.read(group, ["physical_offset"])
-        is_in = pc.is_in(deciding.column("physical_offset"), int64_array(physical_offsets))
+        wanted = numbers(np.array(physical_offsets, np.int64))
+        is_in = pc.is_in(deciding.column("physical_offset"), wanted)
         return self._chosen(group, deciding, is_in, message_schema().names)
 
     def _chosen(

@@ -6,9 +6,12 @@ from functools import lru_cache
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from rocketlens.formats.body_compression import COMPRESSED
 from rocketlens.formats.commitlog_record import Record
 from rocketlens.model import properties as props
+from rocketlens.model.arrow import numbers
 from rocketlens.model.message import Host, MessageExt
 from rocketlens.model.message_id import OffsetMessageId
 from rocketlens.model.rocketmq import SYS_FLAG_INNER_BATCH
@@ -42,7 +45,7 @@ class SortedKeyRows:
         )
         if ranked:
             ranks = [rank for rank, _ in ranked]
-            chosen = rows.take(int64_array([number for _, number in ranked]))
+            chosen = rows.take(numbers(np.array([number for _, number in ranked])))
             self._count += 1
             heappush(self._runs, (ranks[0], self._count, 0, ranks, chosen, day))
 
@@ -56,18 +59,6 @@ class SortedKeyRows:
                 heappush(self._runs, (ranks[end], number, end, ranks, rows, day))
             for row in rows.slice(begin, end - begin).to_pylist():
                 yield {**row, "day": day}
-
-
-def int64_array(values: list[int]) -> "pa.Int64Array":
-    """Return numbers as an array.
-
-    `pa.array` and `pa.scalar` would import pandas where that is installed: half a second.
-    """
-    import numpy as np
-    import pyarrow as pa
-
-    content = pa.py_buffer(np.array(values, np.int64))
-    return pa.Array.from_buffers(pa.int64(), len(values), [None, content])
 
 
 def record_of(row: Mapping[str, Any]) -> Record:

@@ -324,8 +324,8 @@ def _as_batches(rows: "pa.Table", *, with_body: bool) -> "Iterator[pa.RecordBatc
         made: dict[str, Any] = {
             "offset_msg_id": offset_ids,
             "msg_id": pc.coalesce(batch["unique_key"], offset_ids),
-            "store_time": time_column(batch["store_timestamp_ms"]),
-            "born_time": time_column(batch["born_timestamp_ms"]),
+            "store_time": time_column(batch["store_timestamp_ms"].to_numpy()),
+            "born_time": time_column(batch["born_timestamp_ms"].to_numpy()),
         }
         if not with_body:
             made |= {name: pa.nulls(batch.num_rows, schema().field(name).type) for name in _BODY}

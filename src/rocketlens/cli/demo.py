@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from rocketlens.cli.jobs.spark import session
+from rocketlens.cli.jobs.spark import task_context
 from rocketlens.errors import SparkUnavailable
 from rocketlens.terminal.connection_options import STORE_VARIABLE
 from rocketlens.terminal.exit_code import ExitCode
@@ -58,15 +58,15 @@ def run(arguments: Namespace) -> ExitCode:
         demo.delete_index()
         demo.find_by_key()
         try:
-            with session(_MASTER):
-                demo.rebuild()
-                demo.find_by_everything()
-                demo.verify()
+            task_context(_MASTER)
         except SparkUnavailable as error:
             missing = str(error)
             demo.find_by_everything()
         else:
             missing = ""
+            demo.rebuild()
+            demo.find_by_everything()
+            demo.verify()
     if missing:
         note(f"rebuilding and verifying the index were not shown: {missing}")
     if demo.failures:

@@ -10,14 +10,14 @@ fixed field. Whether a record is at such an offset is for the caller to check; n
 buffer is read.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens.errors import BodyError
 from rocketlens.formats.body_compression import COMPRESSED, decompress
 from rocketlens.formats.commitlog_record import HEADS, HOST_BYTES_V4, HOST_BYTES_V6, unpack_host
-from rocketlens.model.arrow import TIME_COLUMNS, time_column
+from rocketlens.model.arrow import TIME_COLUMNS, numbers, time_column
 from rocketlens.model.message import I32, I64, MESSAGE_FIELDS, Host
 from rocketlens.model.rocketmq import SYS_FLAG_BORN_HOST_V6, SYS_FLAG_STORE_HOST_V6
 
@@ -56,6 +56,18 @@ BODY_BYTES_PER_BATCH: Final = 64 << 20
 
 _BORN_HOST: Final = HEADS[0].offsets["born_host"]
 _HOST_BITS: Final = {"born": SYS_FLAG_BORN_HOST_V6, "store": SYS_FLAG_STORE_HOST_V6}
+
+
+def slices(kind: Any, values: "Sequence[bytes | None]") -> Any:
+    """Return an Arrow array of texts in UTF-8, or bytes; null for None, as `numbers` does."""
+    import numpy as np
+    import pyarrow as pa
+
+    offsets = np.zeros(len(values) + 1, np.int32)
+    np.cumsum([len(value or b"") for value in values], out=offsets[1:])
+    valid = np.packbits([value is not None for value in values], bitorder="little")
+    parts = (valid, offsets, b"".join(filter(None, values)))
+    return pa.Array.from_buffers(kind, len(values), list(map(pa.py_buffer, parts)))
 
 
 def batches(
@@ -103,7 +115,7 @@ def _decompressed(
     import pyarrow as pa
 
     bodies: list[bytes] = []
-    errors: list[str | None] = []
+    errors: list[bytes | None] = []
     first = size = 0
     starts = (rows["physical_offset"] - base_offset + rows["body_start"]).tolist()
     columns = zip(starts, rows["body_length"].tolist(), rows["sys_flag"].tolist(), strict=True)
@@ -113,13 +125,13 @@ def _decompressed(
         try:
             body = decompress(body, sys_flag)
         except BodyError as error:
-            body_error = str(error)
+            body_error = str(error).encode()
         bodies.append(body)
         errors.append(body_error)
         size += len(body)
         if size >= BODY_BYTES_PER_BATCH or number + 1 == len(rows):
             part = slice(first, number + 1)
-            yield part, pa.array(bodies, pa.binary()), pa.array(errors, pa.string())
+            yield part, slices(pa.binary(), bodies), slices(pa.string(), errors)
             bodies, errors, first, size = [], [], number + 1, 0
 
 
@@ -138,7 +150,7 @@ def _batch(
 
     unique_key = _text(content, base_offset, rows, "unique_key")
     made = {
-        "physical_offset": pa.array(offsets),
+        "physical_offset": numbers(offsets),
         "topic": _text(content, base_offset, rows, "topic"),
         "tags": _text(content, base_offset, rows, "tags"),
         "keys": _keys(content, base_offset, rows),
@@ -153,9 +165,9 @@ def _batch(
         ids = _offset_msg_ids(content, base_offset, rows, offsets)
         made |= {"msg_id": pc.coalesce(unique_key, ids), "offset_msg_id": ids}
         for name, milliseconds in TIME_COLUMNS.items():
-            made[name] = time_column(pa.array(rows[milliseconds]))
+            made[name] = time_column(rows[milliseconds])
     names = [name for name in COLUMNS if with_derived or name not in DERIVED]
-    arrays = [made[name] if name in made else pa.array(rows[name]) for name in names]
+    arrays = [made[name] if name in made else numbers(rows[name]) for name in names]
     return pa.RecordBatch.from_arrays(arrays, names)
 
 
@@ -227,7 +239,7 @@ def _properties(content: "Bytes", base_offset: int, rows: "Rows") -> Any:
     slices = kernels.property_slices(content, base_offset, rows)
     names = _strings(content, slices.name_starts, slices.name_lengths)
     values = _strings(content, slices.value_starts, slices.value_lengths)
-    return pa.MapArray.from_arrays(pa.array(slices.list_offsets), names, values)
+    return pa.MapArray.from_arrays(numbers(slices.list_offsets), names, values)
 
 
 def _host_bytes(content: "Bytes", base_offset: int, rows: "Rows", which: str) -> "Bytes":
@@ -259,14 +271,15 @@ def _hosts(content: "Bytes", base_offset: int, rows: "Rows", which: str) -> Any:
 
     if _has_v6(rows, which):
         texts = [
-            str(unpack_host(packed)) for packed in _packed_hosts(content, base_offset, rows, which)
+            str(unpack_host(packed)).encode()
+            for packed in _packed_hosts(content, base_offset, rows, which)
         ]
-        return pa.array(texts, pa.string())
+        return slices(pa.string(), texts)
     packed = _host_bytes(content, base_offset, rows, which).view(np.uint64).ravel()
-    coded = pa.array(packed).dictionary_encode()
-    distinct = coded.dictionary.to_numpy()
-    texts = [str(unpack_host(host.tobytes())) for host in distinct]
-    return pa.array(texts, pa.string()).take(coded.indices)
+    coded = numbers(packed).dictionary_encode()
+    distinct = np.frombuffer(coded.dictionary.buffers()[1], np.uint64, len(coded.dictionary))
+    texts = [str(unpack_host(host.tobytes())).encode() for host in distinct]
+    return slices(pa.string(), texts).take(coded.indices)
 
 
 def _packed_hosts(content: "Bytes", base_offset: int, rows: "Rows", which: str) -> Iterator[bytes]:
@@ -292,7 +305,7 @@ def _offset_msg_ids(
         hosts = _packed_hosts(content, base_offset, rows, "store")
         parts = zip(hosts, offsets, is_in_log, strict=True)
         ids = [(h + o.tobytes()).hex().upper() if there else "" for h, o, there in parts]
-        return pa.array(ids, pa.string())
+        return slices(pa.string(), list(map(str.encode, ids)))
     packed = np.empty((len(rows), 16), np.uint8)
     packed[:, :8] = _host_bytes(content, base_offset, rows, "store")
     packed[:, 8:] = offsets

@@ -13,6 +13,8 @@ from rocketlens.model.installation import install_command
 from rocketlens.model.message import I32, I64, MESSAGE_FIELDS, Host, MessageExt
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     import pandas as pd
     import polars as pl
     import pyarrow as pa
@@ -66,18 +68,30 @@ def schema() -> "pa.Schema":
     )
 
 
-def time_column(milliseconds: Any) -> Any:
-    """Return an Arrow array of epoch milliseconds as timestamps; null where none can show them."""
+def numbers(values: "npt.NDArray[Any]") -> "pa.Array":
+    """Return an Arrow array of numbers or truth values.
+
+    ``pa.array`` and ``to_numpy`` import pandas where it is installed, which takes 0.5 s and more.
+    """
+    import numpy as np
     import pyarrow as pa
-    import pyarrow.compute as pc
+
+    kind = pa.from_numpy_dtype(values.dtype)
+    stored = np.packbits(values, bitorder="little") if kind == pa.bool_() else values
+    buffers = [None, pa.py_buffer(np.ascontiguousarray(stored))]
+    return pa.Array.from_buffers(kind, len(values), buffers)
+
+
+def time_column(milliseconds: "npt.NDArray[np.int64]") -> "pa.Array":
+    """Return epoch milliseconds as timestamps; null where none can show them."""
+    import numpy as np
+    import pyarrow as pa
 
     # Others are from a damaged clock.
-    can_show = pc.and_(
-        pc.greater_equal(milliseconds, FIRST_TIME_MS),
-        pc.less_equal(milliseconds, LAST_TIME_MS),
-    )
-    shown = pc.if_else(can_show, milliseconds, pa.scalar(None, pa.int64()))
-    return pc.multiply(shown, 1000).cast(pa.timestamp("us", "UTC"))
+    can_show = (milliseconds >= FIRST_TIME_MS) & (milliseconds <= LAST_TIME_MS)
+    buffers = (np.packbits(can_show, bitorder="little"), np.where(can_show, milliseconds * 1000, 0))
+    kind = pa.timestamp("us", "UTC")
+    return pa.Array.from_buffers(kind, len(milliseconds), list(map(pa.py_buffer, buffers)))
 
 
 def batches_of(
@@ -107,6 +121,7 @@ def _batches(messages: Iterable[MessageExt], *, with_body: bool) -> "Iterator[pa
 
 
 def _batch(messages: list[MessageExt], *, with_body: bool) -> "pa.RecordBatch":
+    import numpy as np
     import pyarrow as pa
 
     to_arrow: dict[Any, Callable[[Any], Any]] = {
@@ -120,7 +135,7 @@ def _batch(messages: list[MessageExt], *, with_body: bool) -> "pa.RecordBatch":
     for column in schema():
         if column.name in TIME_COLUMNS:
             milliseconds = [getattr(each, TIME_COLUMNS[column.name]) for each in messages]
-            arrays.append(time_column(pa.array(milliseconds, pa.int64())))
+            arrays.append(time_column(np.array(milliseconds, np.int64)))
             continue
         convert = kinds[column.name]
         values = [getattr(each, column.name) for each in messages]

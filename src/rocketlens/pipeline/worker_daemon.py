@@ -13,7 +13,7 @@ import sys
 if __name__ == "__main__":
     from pyspark import daemon
 
-    for module in (sys.argv[1], "rocketlens.bulk.queue_build", "rocketlens.bulk.index_plan"):
+    for module in ("numpy", sys.argv[1], "rocketlens.formats.compiled.kernels"):
         importlib.import_module(module)
     gc.collect()
     # Workers inherit what is exempt from garbage collection.

@@ -8,7 +8,7 @@ import pytest
 @pytest.fixture
 def own_session(spark, monkeypatch):
     """Commands use the session of the tests, and leave it open."""
-    monkeypatch.setattr("rocketlens.cli.jobs.spark._open", [spark.sparkContext])
+    monkeypatch.setattr("rocketlens.cli.jobs.spark._running", [spark.sparkContext])
 
 
 @pytest.fixture

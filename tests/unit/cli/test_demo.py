@@ -37,7 +37,7 @@ def test_the_demo_store_is_small_and_the_golden_one(golden, tmp_path):
 def test_the_demo_finds_by_everything_and_rebuilds_the_index(
     run, own_temporary, spark, monkeypatch
 ):
-    monkeypatch.setattr("rocketlens.cli.jobs.spark._open", [spark.sparkContext])
+    monkeypatch.setattr("rocketlens.cli.jobs.spark._running", [spark.sparkContext])
     done = run("demo")
     assert done.code == 0, done.err
     for shown in (

@@ -3,6 +3,8 @@
 Fields of many records at once.
 """
 
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -144,3 +146,18 @@ def test_a_field_that_ends_outside_is_an_error():
         columns.column(short, offsets, "sys_flag")
     with pytest.raises(IndexError):
         columns.column(content[:3], offsets, "total_size")
+
+
+def test_columns_are_built_without_pandas(tmp_path):
+    damaged = replace(record(0, body=b"damaged"), sys_flag=COMPRESSED)
+    of_v6 = replace(record(1), sys_flag=0x30, born_host=V6, store_host=V6)
+    write_log(tmp_path, [damaged, of_v6, record(2)], 1 << 20)
+    code = (
+        "import sys; from pathlib import Path\n"
+        "from tests.unit.formats.test_columns import batches_of\n"
+        f"[batch] = batches_of(Path({str(tmp_path)!r}))\n"
+        "assert batch.num_rows == 3 and batch['body_error'].null_count == 2\n"
+        "assert 'pandas' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

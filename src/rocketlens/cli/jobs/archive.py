@@ -7,7 +7,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from rocketlens.cli.jobs.spark import ProgressLine, session
+from rocketlens.cli.jobs.spark import ProgressLine, task_context
 from rocketlens.cli.options import (
     add_body_rules,
     add_cluster,
@@ -135,27 +135,27 @@ def run_run(arguments: Namespace) -> ExitCode:
     if not arguments.once:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())
-    with session(arguments.master) as spark:
-        progress = ProgressLine()
-        due = 0.0
-        noted: set[str] = set()
+    spark = task_context(arguments.master)
+    progress = ProgressLine()
+    due = 0.0
+    noted: set[str] = set()
 
-        def write(tasks: "Sequence[ShareTask]") -> "list[WrittenShare]":
-            return jobs.run(spark, "archive", tasks, write_share, progress)
+    def write(tasks: "Sequence[ShareTask]") -> "list[WrittenShare]":
+        return jobs.run(spark, "archive", tasks, write_share, progress)
 
-        def merge(tasks: "Sequence[MergeTask]") -> "list[list[DataFile]]":
-            return jobs.run(spark, "compact", tasks, write_merged, progress)
+    def merge(tasks: "Sequence[MergeTask]") -> "list[list[DataFile]]":
+        return jobs.run(spark, "compact", tasks, write_merged, progress)
 
-        while True:
-            is_behind = [
-                _archive_all(tables, source, write, stop, body_rules=body_rules, noted=noted)
-                for source in sources
-            ]
-            if time.monotonic() >= due and not stop.is_set():
-                due = time.monotonic() + _MAINTENANCE_S
-                maintain(tables, merge, arguments.keep_days)
-            if arguments.once or stop.wait(arguments.interval):
-                break
+    while True:
+        is_behind = [
+            _archive_all(tables, source, write, stop, body_rules=body_rules, noted=noted)
+            for source in sources
+        ]
+        if time.monotonic() >= due and not stop.is_set():
+            due = time.monotonic() + _MAINTENANCE_S
+            maintain(tables, merge, arguments.keep_days)
+        if arguments.once or stop.wait(arguments.interval):
+            break
     return ExitCode.INCOMPLETE if any(is_behind) else ExitCode.OK
 
 

@@ -71,7 +71,8 @@ def run(arguments: Namespace) -> ExitCode:
     check_available()
     begin, end = time_range(arguments)
     source = _source(arguments)
-    with sql_session(arguments.master) as spark, shortened_errors():
+    spark = sql_session(arguments.master)
+    with shortened_errors():
         topics = ",".join(arguments.topic or ())
         if source.archive is not None:
             table, problems = archived_messages(spark, source.archive, topics, begin, end)

@@ -12,7 +12,7 @@ from dataclasses import asdict, astuple, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketlens.cli.jobs.spark import ProgressLine, session, sql_session
+from rocketlens.cli.jobs.spark import ProgressLine, sql_session, task_context
 from rocketlens.cli.options import (
     add_dry_run,
     add_index_geometry,
@@ -101,22 +101,23 @@ def run_build(arguments: Namespace) -> ExitCode:
             print(line)
         print("nothing was written or started (--dry-run)")
         return ExitCode.OK
-    with session(arguments.master) as spark:
-        from rocketlens.pipeline.dispatch import dispatch
+    spark = task_context(arguments.master)
 
-        result = dispatch(
-            spark,
-            store,
-            out=out,
-            force=arguments.force,
-            slot_count=arguments.slots,
-            entry_count=arguments.entries,
-            tag_index=arguments.tag_index,
-            queues=arguments.queues,
-            queue_file_size=arguments.queue_file_size,
-            delays_ms=delays_ms,
-            progress=ProgressLine(),
-        )
+    from rocketlens.pipeline.dispatch import dispatch
+
+    result = dispatch(
+        spark,
+        store,
+        out=out,
+        force=arguments.force,
+        slot_count=arguments.slots,
+        entry_count=arguments.entries,
+        tag_index=arguments.tag_index,
+        queues=arguments.queues,
+        queue_file_size=arguments.queue_file_size,
+        delays_ms=delays_ms,
+        progress=ProgressLine(),
+    )
     for line in result_lines(result, with_queues=arguments.queues):
         print(line)
     print_notes(result)
@@ -266,10 +267,11 @@ def run_verify(arguments: Namespace) -> ExitCode:
             print(line)
         print("nothing was compared or started (--dry-run)")
         return ExitCode.OK
-    with session(arguments.master) as spark:
-        from rocketlens.pipeline.verify import verify
+    spark = task_context(arguments.master)
 
-        report = verify(spark, store, progress=ProgressLine())
+    from rocketlens.pipeline.verify import verify
+
+    report = verify(spark, store, progress=ProgressLine())
     if arguments.output == "json":
         from rocketlens.terminal.as_json import json_line
 
@@ -398,8 +400,8 @@ def run_follow(arguments: Namespace) -> ExitCode:
         IndexFollower.open(
             store, geometry, with_tags=arguments.tag_index is not False, clock=system_clock
         ) as follower,
-        sql_session(arguments.master, memory=_MEMORY) as spark,
     ):
+        spark = sql_session(arguments.master, memory=_MEMORY)
         if status is not None:
             status.add(_status_source(follower))
         offset = follower.writer.safe_offset

@@ -2,8 +2,7 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from rocketlens.terminal.output import say
@@ -13,65 +12,43 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _BAR: Final = 24
-_open: "list[SparkContext]" = []
-"""The context of an enclosing block, shared by the commands that run inside it."""
+_running: "list[SparkContext]" = []
+"""The context of this process, once there is one.
+
+It ends with the process: to stop Spark before that takes half a second.
+"""
 
 
-def session(master: str) -> "AbstractContextManager[SparkContext]":
-    """Return a Spark that runs tasks, and ends with the outermost of such blocks.
+def task_context(master: str) -> "SparkContext":
+    """Return the Spark of this process, for jobs that are tasks alone; start it if there is none.
 
     :raises SparkUnavailable: when Spark or a JDK is missing; the message says what to install.
     """
+    from rocketlens.pipeline.session import start_tasks
 
-    def start() -> "SparkContext":
-        from rocketlens.pipeline.session import start_tasks
-
-        return start_tasks(master)
-
-    return _shared(master, start)
+    return _context(master, lambda: start_tasks(master))
 
 
-@contextmanager
-def sql_session(master: str, *, memory: str = "2g") -> Iterator["SparkSession"]:
-    """Return a Spark that has SQL, too, which takes longer to start; see `session`.
+def sql_session(master: str, *, memory: str = "2g") -> "SparkSession":
+    """Return a session of a Spark that has SQL, too, which takes longer to start.
 
     ``memory`` is the JVM's heap, as :func:`rocketlens.pipeline.session.start` takes it.
+
+    :raises SparkUnavailable: as `task_context` does.
     """
+    from rocketlens.pipeline.session import sql_of, start
 
-    def start() -> "SparkContext":
-        from rocketlens.pipeline.session import start
-
-        return start(master, memory=memory).sparkContext
-
-    with _shared(master, start) as context:
-        from rocketlens.pipeline.session import sql_of
-
-        yield sql_of(context)
+    return sql_of(_context(master, lambda: start(master, memory=memory).sparkContext))
 
 
-@contextmanager
-def _shared(master: str, start: Callable[[], "SparkContext"]) -> Iterator["SparkContext"]:
-    if _open:
-        yield _open[0]
-        return
+def _context(master: str, start: Callable[[], "SparkContext"]) -> "SparkContext":
     from rocketlens.pipeline.session import check_available
 
-    check_available()
-    say(f"starting Spark on {master} ...")
-    spark = start()
-    _open.append(spark)
-    try:
-        yield spark
-    except KeyboardInterrupt:
-        # The JVM got the Ctrl-C, too, and may have exited already.
-        _open.clear()
-        with suppress(Exception):
-            spark.stop()
-        raise
-    finally:
-        if _open:
-            _open.clear()
-            spark.stop()
+    if not _running:
+        check_available()
+        say(f"starting Spark on {master} ...")
+        _running.append(start())
+    return _running[0]
 
 
 class ProgressLine:
