@@ -1,12 +1,10 @@
 """An archive, open for queries: the result of :func:`rocketlens.open_archive`."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 from datetime import datetime
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Final, Self, overload
+from typing import TYPE_CHECKING
 
-from rocketlens import limits
 from rocketlens.archive.scan import (
     ArchiveCursor,
     ArchiveLookUp,
@@ -17,23 +15,12 @@ from rocketlens.archive.scan import (
 )
 from rocketlens.archive.source import ArchiveSource
 from rocketlens.errors import BadInput
-from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
-from rocketlens.model.arguments import check_int, check_text
-from rocketlens.model.message import MessageExt
-from rocketlens.query.answer_builder import AnswerMessages, Findings
-from rocketlens.query.find import find_local, one_message
+from rocketlens.model.answer import Coverage, SourceKind, SourceState
+from rocketlens.query.answer_builder import Findings
 from rocketlens.query.lookup.message_filter import MessageFilter
-from rocketlens.query.options import ContentOptions, FindOptions, StoryOptions, TailOptions, takes
-from rocketlens.query.request import (
-    FindRequest,
-    QueuePosition,
-    StoryRequest,
-    check_key,
-    check_max_num,
-    check_queue_position,
-    tail_filter,
-    time_range,
-)
+from rocketlens.query.options import ContentOptions, FindOptions, takes
+from rocketlens.query.request import FindRequest
+from rocketlens.query.search_api import SearchApi
 from rocketlens.query.tally import SearchTally
 from rocketlens.query.topic_choice import asked_topics, matching_topics
 
@@ -42,8 +29,7 @@ if TYPE_CHECKING:
 
     from rocketlens.model.status import ArchiveStatus
     from rocketlens.model.topic import TopicsAnswer
-    from rocketlens.query.answer_builder import OnRead
-    from rocketlens.query.story.story import Story
+    from rocketlens.query.story.story_search import StorySource
 
 
 def open_archive(root: "str | PathLike[str]") -> "Archive":
@@ -72,116 +58,27 @@ def _check_question(question: str, request: FindRequest) -> None:
         )
 
 
-class Archive:
+class Archive(SearchApi):
     """Finds the messages of one archive. A context manager. Not for several threads at once.
 
     Its methods are those of `rocketlens.query.offline.Store`. Answers list messages in the order of
     their store times, each once; their coverage says from when to when each source was archived,
-    and what could not be.
+    and what could not be. A key is looked up in a few row groups of ``message_keys``. An offset
+    message id and a queue position are compared with columns of ``messages``, whose files are
+    pruned by their bounds.
     """
+
+    _where = "this archive"
 
     def __init__(self, root: "str | PathLike[str] | ArchiveSource") -> None:
         """Open the archive: see :func:`open_archive`; or take one that is open."""
-        self.source: Final = (
+        self.source: ArchiveSource = (
             root if isinstance(root, ArchiveSource) else ArchiveSource(fspath(root))
         )
-        """The source for `rocketlens.find`."""
 
     def __repr__(self) -> str:
         """Return its directory, and whether it is closed."""
         return f"Archive({self.source.name!r}{', closed' if self.source.is_closed else ''})"
-
-    @takes(FindOptions, FindRequest.parse)
-    def find(
-        self,
-        text: str | None = None,
-        topic: str | Iterable[str] | None = None,
-        **options: "Unpack[FindOptions]",
-    ) -> Answer:
-        """Find messages by id, key, queue offset, time or content; as `Store.find`.
-
-        A key is looked up in a few row groups of ``message_keys``. An offset message id and a queue
-        position are compared with columns of ``messages``, whose files are pruned by their bounds.
-        """
-        return self.find_for(FindRequest.parse(text, topic, **options))
-
-    def find_for(self, request: FindRequest, on_read: "OnRead | None" = None) -> Answer:
-        """Find messages for a request; otherwise as `find`.
-
-        ``on_read`` is called with the bytes and messages that were read; a search ends, incomplete,
-        if it returns False.
-        """
-        return find_local(request, self.source, on_read)
-
-    @overload
-    def view_message(self, msg_id: str, /) -> MessageExt: ...
-    @overload
-    def view_message(self, topic: str, msg_id: str, /) -> MessageExt: ...
-
-    def view_message(self, first: str, second: str | None = None, /) -> MessageExt:
-        """Return one message by its id of either kind; as `Store.view_message`.
-
-        :raises MessageNotFound: if the archive has none.
-        :raises AnswerIncomplete: if it has none that could be read, but not all could be.
-        """
-        topic, msg_id = (None, first) if second is None else (first, second)
-        request = FindRequest.parse(
-            msg_id, topic, kind="unique-key", max_num=1, oldest=True, all_topics=True
-        )
-        by_id = replace(request, kind="offset-id")
-        if by_id.offset_msg_id is not None:
-            answer = self.find_for(by_id)
-            if answer.messages:
-                return answer.messages[0]
-        return one_message(self.find_for(request), "this archive")
-
-    def query_message(
-        self,
-        topic: str | None,
-        key: str,
-        max_num: int | None = limits.DEFAULT_QUERY_MESSAGES,
-        begin: int | datetime | str = 0,
-        end: int | datetime | str = limits.MAX_TIMESTAMP_MS,
-    ) -> Answer:
-        """Return the messages with a key or unique key; as `Store.query_message`."""
-        low, high = time_range(begin, end)
-        check_key(check_text(key, "key"))
-        named = None if topic is None else check_text(topic, "topic")
-        findings = Findings(AnswerMessages(check_max_num(max_num)))
-        key_filter = MessageFilter(named, key, key, low, high, tally=findings.tally)
-        self.source.look_up(key_filter, findings)
-        if named is not None and not findings.messages:
-            for error in self.source.missing_topics([named]).values():
-                told = str(error)
-                findings.cover(
-                    (Coverage("topics", SourceKind.TOPICS, SourceState.SEARCHED, None, told),)
-                )
-        return findings.answer(key)
-
-    def query_by_queue_offset(self, topic: str, queue_id: int, queue_offset: int) -> MessageExt:
-        """Return the message at one offset of one queue; as `Store.query_by_queue_offset`."""
-        check_int(queue_id, "queue_id")
-        check_int(queue_offset, "queue_offset")
-        position = QueuePosition(check_text(topic, "topic"), queue_id, queue_offset)
-        check_queue_position(position)
-        return one_message(self.find(str(position), kind="queue-offset"), "this archive")
-
-    @takes(TailOptions, tail_filter)
-    def tail(
-        self,
-        topic: str,
-        newest: int | None = limits.DEFAULT_TAIL_MESSAGES,
-        **options: "Unpack[TailOptions]",
-    ) -> Answer:
-        """Return the newest messages of a topic that match; as `Store.tail`."""
-        conditions = tail_filter(check_text(topic, "topic"), **options)
-        findings = Findings(AnswerMessages(check_max_num(newest)), tally=conditions.tally)
-        self.source.search(conditions, findings)
-        if not findings.messages and findings.is_complete:
-            self.source.check_topics((topic,), findings)
-            for error in findings.unknown.values():
-                raise error
-        return findings.answer(topic)
 
     @takes(ContentOptions, FindRequest.parse)
     def scan(
@@ -278,33 +175,22 @@ class Archive:
         """Return what was archived of each source, from when to when, and what could not be."""
         return self.source.status()
 
-    @takes(StoryOptions, StoryRequest.parse)
-    def story(
-        self,
-        text: str,
-        topic: str | Iterable[str] | None = None,
-        **options: "Unpack[StoryOptions]",
-    ) -> "Story":
-        """Return the story of one message; as `Store.story`.
+    def _look_up(self, key_filter: MessageFilter, findings: Findings) -> None:
+        self.source.look_up(key_filter, findings)
 
-        An archive has no groups: what they did is known where copies or traces show it.
-        """
+    def _search(self, conditions: MessageFilter, findings: Findings) -> None:
+        self.source.search(conditions, findings)
+
+    def _unknown(self, topic: str) -> Iterable[Coverage]:
+        kind, searched = SourceKind.TOPICS, SourceState.SEARCHED
+        for error in self.source.missing_topics([topic]).values():
+            yield Coverage("topics", kind, searched, None, str(error))
+
+    def _story_source(self) -> "StorySource":
         from rocketlens.archive.story import ArchiveStorySource
-        from rocketlens.query.story.store_story import find_story_here
-        from rocketlens.query.threaded_source import ThreadedSource
 
-        request = StoryRequest.parse(text, topic, **options)
-        source = ThreadedSource(self.source, in_thread=False)
-        return find_story_here(request, ArchiveStorySource(source))
+        return ArchiveStorySource(self.source)
 
     def close(self) -> None:
         """Close the archive's files."""
         self.source.close()
-
-    def __enter__(self) -> Self:
-        """Return the archive."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close the archive's files."""
-        self.close()

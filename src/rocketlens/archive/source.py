@@ -75,7 +75,7 @@ class ArchiveSource:
         return listed.topics.union(filter(None, behind))
 
     def find(self, request: FindRequest, findings: Findings) -> None:
-        """Add the messages that match: see `rocketlens.query.source.LocalSource`."""
+        """Add the messages that match: see `rocketlens.query.source.Source`."""
         self.refresh()
         topics, unknown = matching_topics(request.topics, self.topics)
         findings.unknown.update(unknown)
@@ -184,7 +184,7 @@ class ArchiveSource:
         return self.topics.isdisjoint(topics)
 
     def check_topics(self, names: Sequence[str], findings: Findings) -> None:
-        """Add the topics that the archive does not have: see `LocalSource.check_topics`."""
+        """Add the topics that the archive does not have: see `rocketlens.query.source.Source`."""
         findings.unknown.update(self.missing_topics(matching_topics(names, self.topics)[0]))
 
     def missing_topics(self, names: Iterable[str]) -> dict[str, TopicNotFound]:

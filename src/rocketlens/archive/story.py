@@ -4,35 +4,25 @@ Consumer groups and their offsets are not archived: what groups did is known as 
 their retry and dead letter topics, or traces, prove it.
 """
 
-from collections.abc import Sequence
 from typing import Final
 
 from rocketlens.model.message import MessageExt
 from rocketlens.model.text.sentences import Sentence
 from rocketlens.query.facts.group_state import GroupFacts
 from rocketlens.query.story.story import Unlearnt
-from rocketlens.query.story.story_search import CopyTopics, SourceFacts
-from rocketlens.query.threaded_source import ThreadedSource
+from rocketlens.query.story.story_search import SourceFacts, StorySource
 
 _NO_GROUPS: Final = Unlearnt(Sentence("groups_did"), Sentence("not_in_archive"))
 
 
-class ArchiveStorySource:
+class ArchiveStorySource(StorySource):
     """An archive, asked for the story of a message."""
 
-    def __init__(self, source: ThreadedSource) -> None:
-        """Ask a source that reads an `ArchiveSource`."""
-        self.source: Final = source
-
-    async def facts(self, _message: MessageExt, groups: set[str], group: str | None) -> SourceFacts:
+    def facts(self, _message: MessageExt, groups: set[str], group: str | None) -> SourceFacts:
         """Return that the offsets of groups are not known."""
         names = sorted({group} if group is not None else groups)
         return SourceFacts(tuple(map(GroupFacts, names)), (_NO_GROUPS,))
 
-    async def copy_topics(self, _messages: Sequence[MessageExt]) -> CopyTopics:
-        """Return that all topics are searched: they are one index."""
-        return CopyTopics()
-
-    async def said_by(self, _message: MessageExt) -> str:
+    def said_by(self, _message: MessageExt) -> str:
         """Return which archive has it."""
         return Sentence("by_archive", source=self.source.name)

@@ -12,11 +12,11 @@ answer incomplete.
 
 import asyncio
 import re
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens.archive.archive import Archive
 from rocketlens.archive.location import ArchiveLocation
@@ -49,7 +49,6 @@ from rocketlens.query.threaded_source import ThreadedSource
 if TYPE_CHECKING:
     from typing import Unpack
 
-T = TypeVar("T")
 AnySource = (
     str
     | PathLike[str]
@@ -213,51 +212,32 @@ async def story_async(
 
 
 def _story_source(source: Source) -> StorySource:
+    if isinstance(source, ThreadedSource):
+        return _InThread(source, _story_source(source.inner))
     if isinstance(source, ClusterSource):
         return ClusterStorySource(source)
-    if isinstance(source, ThreadedSource):
-        if isinstance(source.inner, ClusterSource):
-            return _ClusterInLoop(source, ClusterStorySource(source.inner))
-        if isinstance(source.inner, ArchiveSource):
-            return ArchiveStorySource(source)
+    if isinstance(source, ArchiveSource):
+        return ArchiveStorySource(source)
+    if isinstance(source, StoreSource):
         return StoreStorySource(source, Sentence("by_log_of", source=source.name))
-    return _MessagesOnly(source)
+    return StorySource(source)
 
 
-class _ClusterInLoop:
-    """A cluster whose client has a loop of its own."""
+class _InThread(StorySource):
+    """A source that is asked in another thread."""
 
-    def __init__(self, source: ThreadedSource, in_loop: ClusterStorySource) -> None:
-        self.source: Final = source
-        self._in_loop: Final = in_loop
+    def __init__(self, source: ThreadedSource, inner: StorySource) -> None:
+        super().__init__(source)
+        self._run: Final[Callable[[Callable[[], Any]], Any]] = source.run
+        self._inner: Final = inner
 
-    async def facts(self, message: MessageExt, groups: set[str], group: str | None) -> SourceFacts:
-        return await self._run(lambda: self._in_loop.facts(message, groups, group))
+    def facts(
+        self, message: MessageExt, groups: set[str], group: str | None
+    ) -> Awaitable[SourceFacts]:
+        return self._run(lambda: self._inner.facts(message, groups, group))
 
-    async def copy_topics(self, messages: Sequence[MessageExt]) -> CopyTopics:
-        return await self._run(lambda: self._in_loop.copy_topics(messages))
+    def copy_topics(self, messages: Sequence[MessageExt]) -> Awaitable[CopyTopics]:
+        return self._run(lambda: self._inner.copy_topics(messages))
 
-    async def said_by(self, message: MessageExt) -> str:
-        return await self._run(lambda: self._in_loop.said_by(message))
-
-    async def _run(self, work: "Callable[[], Coroutine[Any, Any, T]]") -> T:
-        """Return the result of a coroutine that runs in the loop of the client."""
-        result: Any = await self.source.run(work)
-        value: T = result
-        return value
-
-
-class _MessagesOnly:
-    """A source that knows nothing of groups."""
-
-    def __init__(self, source: Source) -> None:
-        self.source: Final = source
-
-    async def facts(self, _m: MessageExt, _groups: set[str], _asked: str | None) -> SourceFacts:
-        return SourceFacts()
-
-    async def copy_topics(self, _messages: Sequence[MessageExt]) -> CopyTopics:
-        return CopyTopics()
-
-    async def said_by(self, _message: MessageExt) -> str:
-        return self.source.name
+    def said_by(self, message: MessageExt) -> Awaitable[str]:
+        return self._run(lambda: self._inner.said_by(message))

@@ -34,18 +34,18 @@ from rocketlens.model.rocketmq import is_system_group, is_system_topic
 from rocketlens.model.text.sentences import Sentence
 from rocketlens.query.facts.group_state import GroupFacts, GroupState
 from rocketlens.query.story.story import Unlearnt
-from rocketlens.query.story.story_search import CopyTopics, SourceFacts
+from rocketlens.query.story.story_search import CopyTopics, SourceFacts, StorySource
 
 if TYPE_CHECKING:
     from rocketlens.client.connect.route import Broker
 
 
-class ClusterStorySource:
+class ClusterStorySource(StorySource):
     """A cluster, asked for the story of a message."""
 
     def __init__(self, source: ClusterSource) -> None:
         """Ask nothing yet."""
-        self.source: Final = source
+        super().__init__(source)
         self._cluster: Final = source.cluster
         self._brokers: dict[str, Broker] = {}
         self._holder: Broker | None = None

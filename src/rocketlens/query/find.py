@@ -37,18 +37,18 @@ from rocketlens.query.answer_builder import AnswerMessages, Findings, OnRead
 from rocketlens.query.kept import kept_findings, told_what_waits
 from rocketlens.query.pasted import contained, understood
 from rocketlens.query.request import FindRequest
-from rocketlens.query.source import DatedSource, LocalSource, Source
+from rocketlens.query.source import Source, Steps, awaited, run, run_in_loop
 
 
 class FindWatch(Protocol):
-    """Is told what a search finds, as it comes."""
+    """The callbacks of a running search."""
 
     def added(self, source: Source, message: MessageExt) -> None:
         """Take a message that was added, in the thread that added it; it may be dropped later."""
         ...
 
     def covered(self, source: Source, coverage: Sequence[Coverage]) -> None:
-        """Take what a source has searched, once it has."""
+        """Take a source's coverage, when its search has ended."""
         ...
 
     def read(self, source: Source, read_bytes: int, total_bytes: int | None, messages: int) -> None:
@@ -58,20 +58,12 @@ class FindWatch(Protocol):
         ...
 
 
-def find_local(request: FindRequest, source: LocalSource, on_read: OnRead | None = None) -> Answer:
-    """Ask one source that never waits; errors as `find`. A search ends if ``on_read`` says so."""
-    findings = _findings(request, source, on_read)
-    source.find(request, findings)
-    kept = kept_findings(request, findings, source)
-    if kept is not None and not (request.text is None and source.lacks(kept.request.topics)):
-        source.find(kept.request, kept)
-        kept.end()
-    if _asks_for_topics(request, [findings]):
-        source.check_topics(request.topics, findings)
-    _raise_unknown([findings])
-    answer = told_what_waits(request, findings.answer(request.query))
-    more = [find_local(each, source, on_read) for each in contained(request, answer)]
-    return understood(request, answer, more)
+def find_local(request: FindRequest, source: Source, on_read: OnRead | None = None) -> Answer:
+    """Ask one source that need not be awaited; errors as `find`.
+
+    A search ends if ``on_read`` says so.
+    """
+    return run(find_steps(request, source, on_read=on_read))
 
 
 async def find(
@@ -81,7 +73,7 @@ async def find(
     on_cancelled: Callable[[], None] | None = None,
     on_read: OnRead | None = None,
 ) -> Answer:
-    """Ask one source.
+    """Ask one source, in an event loop.
 
     If ``on_cancelled`` is given, a search that is cancelled calls it, and ends with an incomplete
     answer that has what was found until then. ``on_read`` is called while a cluster's queues are
@@ -90,9 +82,21 @@ async def find(
     :raises TopicNotFound: if the source has no topic of that name and found nothing.
     :raises RocketLensError: if the source cannot be searched.
     """
-    findings = _findings(request, source, on_read)
+    return await run_in_loop(find_steps(request, source, on_cancelled, on_read))
+
+
+def find_steps(
+    request: FindRequest,
+    source: Source,
+    on_cancelled: Callable[[], None] | None = None,
+    on_read: OnRead | None = None,
+) -> Steps[Answer]:
+    """Return the questions of `find`, which has the arguments."""
+    in_log_order = source.is_one_log
+    messages = AnswerMessages(request.max_num, oldest=request.oldest, in_log_order=in_log_order)
+    findings = Findings(messages, on_read=on_read)
     try:
-        await _find_with_kept(request, source, findings)
+        yield from _search_steps(request, source, findings)
     except BaseException as error:
         if on_cancelled is None or not _is_cancelled(error):
             raise
@@ -100,40 +104,39 @@ async def find(
         findings.cover((replace(_failure(source, "interrupted"), source=source.name),))
         return findings.answer(request.query)
     if _asks_for_topics(request, [findings]):
-        await source.check_topics(request.topics, findings)
+        yield partial(source.check_topics, request.topics, findings)
     _raise_unknown([findings])
     answer = told_what_waits(request, findings.answer(request.query))
-    more = [await find(each, source, on_read=on_read) for each in contained(request, answer)]
+    more: list[Answer] = []
+    for each in contained(request, answer):
+        more += [(yield from find_steps(each, source, on_read=on_read))]
     return understood(request, answer, more)
 
 
-async def _find_with_kept(request: FindRequest, source: Source, findings: Findings) -> None:
-    await source.find(request, findings)
+def _search_steps(request: FindRequest, source: Source, findings: Findings) -> Steps[None]:
+    """Search a source, and then what brokers keep for the topics."""
+    yield partial(source.find, request, findings)
     kept = kept_findings(request, findings, source)
-    if kept is not None:
-        try:
-            await source.find(kept.request, kept)
-        except TopicNotFound:
-            pass
-        except RocketLensError as error:
-            # Which brokers have these topics is not known; the search before may have said so.
-            if findings.is_complete:
-                findings.cover((_failure(source, str(error)),))
-        kept.end()
-
-
-def _findings(
-    request: FindRequest, source: LocalSource | Source, on_read: OnRead | None = None
-) -> Findings:
-    in_log_order = source.is_one_log
-    messages = AnswerMessages(request.max_num, oldest=request.oldest, in_log_order=in_log_order)
-    return Findings(messages, on_read=on_read)
+    lacks = getattr(source, "lacks", None)
+    if kept is None or (
+        request.text is None and lacks is not None and (yield partial(lacks, kept.request.topics))
+    ):
+        return
+    try:
+        yield partial(source.find, kept.request, kept)
+    except TopicNotFound:
+        pass
+    except RocketLensError as error:
+        # Which brokers have these topics is not known; the search before may have said so.
+        if findings.is_complete:
+            findings.cover((_failure(source, str(error)),))
+    kept.end()
 
 
 def _asks_for_topics(request: FindRequest, results: Sequence[Findings]) -> bool:
-    """Return whether sources are asked which of the request's topics they do not have.
+    """Return whether to check that the requested topics exist.
 
-    Of a single topic only if nothing was found, and all of the sources are sure.
+    Of several topics always; of a single one only after a complete search that found nothing.
     """
     is_empty = not results[0].messages and all(each.is_complete for each in results)
     return len(request.topics) > 1 or bool(request.topics and is_empty)
@@ -173,7 +176,7 @@ async def find_in_all(
         end = timeout(max_s)
         try:
             async with end:
-                await _find_with_kept(request, source, findings)
+                await run_in_loop(_search_steps(request, source, findings))
         except TimeoutError:
             if not end.expired():
                 raise
@@ -192,7 +195,8 @@ async def find_in_all(
         return dated
 
     async def check(source: Source, findings: Findings) -> None:
-        await _ask(source, findings, source.check_topics(request.topics, findings))
+        work = awaited(partial(source.check_topics, request.topics, findings))
+        await _ask(source, findings, work)
 
     oldest = await gather(*map(ask, sources, results))
     if results and _asks_for_topics(request, results):
@@ -231,10 +235,12 @@ def _named(each: Coverage, source: Source, oldest_ms: Mapping[str, int]) -> Cove
 
 
 async def _oldest_ms(source: Source, *, is_alone: bool) -> Mapping[str, int]:
-    if is_alone or not isinstance(source, DatedSource):
+    oldest_ms = getattr(source, "oldest_ms", None)
+    if is_alone or oldest_ms is None:
         return {}
     try:
-        return await source.oldest_ms()
+        oldest: Mapping[str, int] = await awaited(oldest_ms)
+        return oldest
     except (RocketLensError, OSError):
         # Why it cannot be asked is said by the search.
         return {}

@@ -41,7 +41,7 @@ from rocketlens.query.request import FindRequest
 
 if TYPE_CHECKING:
     from rocketlens.model.message import MessageExt
-    from rocketlens.query.source import LocalSource, Source
+    from rocketlens.query.source import Source
 
 KEPT: Final = "waiting"
 """The source of what is said of messages that wait."""
@@ -66,9 +66,7 @@ class KeptFindings(Findings):
     ``request`` is what to ask the source for.
     """
 
-    def __init__(
-        self, asked: FindRequest, outer: Findings, source: "LocalSource | Source", now_ms: int
-    ) -> None:
+    def __init__(self, asked: FindRequest, outer: Findings, source: "Source", now_ms: int) -> None:
         """Prepare the search of one source that comes after ``asked``."""
         super().__init__(outer.messages, tally=outer.tally)
         self._outer: Final = outer
@@ -109,7 +107,7 @@ class KeptFindings(Findings):
 
 
 def kept_findings(
-    request: FindRequest, findings: Findings, source: "LocalSource | Source"
+    request: FindRequest, findings: Findings, source: "Source"
 ) -> KeptFindings | None:
     """Return the search of a source that comes after ``request``; None if there is none.
 

@@ -167,7 +167,7 @@ def takes(options: type, reader: Callable[..., Any]) -> Callable[[T], T]:
         def check(passed: Iterable[str]) -> None:
             for name in passed:
                 if name not in names:
-                    error = f"{own.__qualname__}() has no argument {name!r}"
+                    error = f"{own.__name__}() has no argument {name!r}"
                     raise TypeError(error + meant_keyword(name, names))
 
         @functools.wraps(own)

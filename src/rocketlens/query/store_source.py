@@ -41,7 +41,7 @@ class StoreSource:
         return not self.reader.tiered.is_there
 
     def oldest_ms(self) -> dict[str, int]:
-        """Return the store time of the log's first message: see `DatedSource.oldest_ms`."""
+        """Return the store time of the log's first message, by the name of the log."""
         reader = self.reader
         reader.check_open()
         reader.refresh()
@@ -51,7 +51,7 @@ class StoreSource:
         return {} if first is None else {reader.log_name: first.store_timestamp_ms}
 
     def find(self, request: FindRequest, findings: Findings) -> None:
-        """Add the messages that match: see `rocketlens.query.source.LocalSource`."""
+        """Add the messages that match: see `rocketlens.query.source.Source`."""
         reader = self.reader
         reader.check_open()
         reader.refresh()
@@ -100,7 +100,7 @@ class StoreSource:
         return bool(queues) and queues.union(self.reader.tail.topics).isdisjoint(topics)
 
     def check_topics(self, names: Sequence[str], findings: Findings) -> None:
-        """Add the topics that the store does not have: see `LocalSource.check_topics`."""
+        """Add the topics that the store does not have: see `rocketlens.query.source.Source`."""
         unknown, coverage = self.reader.topics.check_known(names)
         findings.unknown.update(unknown)
         if coverage:

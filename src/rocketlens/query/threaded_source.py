@@ -10,51 +10,38 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, TypeVar
 
 from rocketlens.net.pace import WorkThreads
 from rocketlens.query.answer_builder import Findings
 from rocketlens.query.request import FindRequest
-from rocketlens.query.source import DatedSource, LocalSource, Source
+from rocketlens.query.source import Source
 
 T = TypeVar("T")
-Submit = Callable[[Callable[[], Any]], Future[Any]]
 _THREADS: Final = WorkThreads(4, "store")
 
 
 class ThreadedSource:
     """A source of another thread as one that can be awaited.
 
-    A local source is read by one search at a time, in a thread of a pool. One that belongs to
-    another event loop is given with the ``submit`` that starts work there.
+    A source that reads files is read by one search at a time, in a thread of a pool. For one that
+    belongs to another event loop, ``submit`` starts work there.
 
-    A search whose caller is cancelled ends at its next step. With ``scans``, the same source opened
-    a second time, searches without a text are done there: no look-up waits for what reads much.
-    Without ``in_thread`` everything is done where it is awaited, and nothing waits.
+    A search whose caller is cancelled ends at its next step.
     """
 
     def __init__(
-        self,
-        inner: LocalSource | Source,
-        *,
-        scans: Self | None = None,
-        in_thread: bool = True,
-        submit: Submit | None = None,
+        self, inner: Source, submit: Callable[[Callable[[], Any]], Future[Any]] | None = None
     ) -> None:
         """Read nothing yet."""
         self.inner: Final = inner
         self.name: Final = inner.name
         self.kind: Final = inner.kind
         self.is_one_log: Final = inner.is_one_log
-        self._scans: Final = scans
-        self._in_thread: Final = in_thread
-        self._submit: Final[Submit] = submit or (lambda work: _THREADS.submit(work, self))
+        self._submit: Final = submit or (lambda work: _THREADS.submit(work, self))
 
     async def find(self, request: FindRequest, findings: Findings) -> None:
         """Add the messages that match."""
-        if self._scans is not None and request.text is None:
-            await self._scans.find(request, findings)
-            return
         try:
             await self.run(lambda: self.inner.find(request, findings))
         except asyncio.CancelledError:
@@ -63,11 +50,13 @@ class ThreadedSource:
 
     async def oldest_ms(self) -> Mapping[str, int]:
         """Return from when on the source has messages; nothing if it does not say."""
-        if not isinstance(self.inner, DatedSource):
-            return {}
-        oldest: Any = await self.run(self.inner.oldest_ms)
-        result: Mapping[str, int] = oldest
-        return result
+        oldest: Mapping[str, int] = await self.run(getattr(self.inner, "oldest_ms", dict))
+        return oldest
+
+    async def lacks(self, topics: Sequence[str]) -> bool:
+        """Return whether the source is known to have no message of these topics."""
+        lacks: Any = getattr(self.inner, "lacks", None)
+        return lacks is not None and bool(await self.run(lambda: lacks(topics)))
 
     async def check_topics(self, names: Sequence[str], findings: Findings) -> None:
         """Add the topics that the source does not have."""
@@ -75,7 +64,5 @@ class ThreadedSource:
 
     async def run(self, work: Callable[[], T]) -> T:
         """Return the result of work on the source, done when no other is."""
-        if not self._in_thread:
-            return work()
         result: T = await asyncio.wrap_future(self._submit(work))
         return result

@@ -58,14 +58,14 @@ def test_a_keyword_that_is_not_taken_is_refused_with_what_was_meant(tmp_path):
     log.parent.mkdir()
     log.write_bytes(bytes(1024))
     with rocketlens.open_store(tmp_path) as store:
-        with pytest.raises(TypeError, match=r"Store.find\(\) has no argument 'max'.*max_num"):
+        with pytest.raises(TypeError, match=r"find\(\) has no argument 'max'.*max_num"):
             store.find("k", max=1)
         for name, meant in (("since", "begin"), ("until", "end"), ("limit", "max_num")):
             with pytest.raises(TypeError, match=rf"argument '{name}'; did you mean {meant}\?$"):
                 store.find("k", **{name: 1})
         with pytest.raises(TypeError, match=r"argument 'limit'; did you mean newest\?$"):
             store.tail("T", limit=1)
-        with pytest.raises(TypeError, match=r"Store.tail\(\) has no argument 'tag'.*tags"):
+        with pytest.raises(TypeError, match=r"tail\(\) has no argument 'tag'.*tags"):
             store.tail("T", tag="A")
     with pytest.raises(TypeError, match=r"find_async\(\) has no argument 'topics'"):
         asyncio.run(rocketlens.find_async("k", sources=[tmp_path], topics="T"))

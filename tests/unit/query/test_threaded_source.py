@@ -8,6 +8,7 @@ import pytest
 from rocketlens.model.answer import SourceKind
 from rocketlens.query.answer_builder import AnswerMessages, Findings
 from rocketlens.query.request import FindRequest
+from rocketlens.query.source import run, run_in_loop
 from rocketlens.query.threaded_source import ThreadedSource
 
 
@@ -55,24 +56,23 @@ async def test_a_search_whose_caller_is_cancelled_ends_at_its_next_step():
     await asyncio.to_thread(local.has_ended.wait)
 
 
-def test_what_has_a_text_is_not_searched_where_much_is_read():
-    keys, scans = Recording(), Recording()
-    source = ThreadedSource(keys, scans=ThreadedSource(scans))
-
-    async def ask():
-        await source.find(FindRequest("k"), nothing())
-        await source.find(FindRequest(), nothing())
-        await source.check_topics(["T"], nothing())
-
-    asyncio.run(ask())
-    assert [text for text, _ in keys.calls] == ["k", ["T"]]
-    assert [text for text, _ in scans.calls] == [None]
-    assert threading.current_thread() not in [thread for _, thread in keys.calls + scans.calls]
-
-
-def test_without_a_thread_nothing_waits():
+async def test_a_source_is_asked_in_another_thread():
     local = Recording()
-    work = ThreadedSource(local, in_thread=False).find(FindRequest("k"), nothing())
-    with pytest.raises(StopIteration):
-        work.send(None)
-    assert local.calls == [("k", threading.current_thread())]
+    source = ThreadedSource(local)
+    await source.find(FindRequest("k"), nothing())
+    await source.check_topics(["T"], nothing())
+    assert [asked for asked, _ in local.calls] == ["k", ["T"]]
+    assert threading.current_thread() not in [thread for _, thread in local.calls]
+    assert (await source.oldest_ms(), await source.lacks(["T"])) == ({}, False)
+
+
+def test_steps_get_the_answer_or_the_error_of_each_question():
+    def steps():
+        try:
+            yield lambda: 1 // 0
+        except ZeroDivisionError:
+            first = yield lambda: 1
+        return first + (yield lambda: 2)
+
+    assert run(steps()) == 3
+    assert asyncio.run(run_in_loop(steps())) == 3

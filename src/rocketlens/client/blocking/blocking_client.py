@@ -100,7 +100,7 @@ class SyncClusterClient(Generic[C]):
             self._thread.close()
             raise
         self.source: Final = ThreadedSource(
-            self._client.source, submit=lambda work: self._thread.submit(work())
+            self._client.source, lambda work: self._thread.submit(work())
         )
         """The source for `rocketlens.find`."""
 

@@ -103,7 +103,7 @@ class ClusterSource:
         return with_namespace(self.namespace, topic)
 
     async def oldest_ms(self) -> dict[str, int]:
-        """Return the store time of each broker's first message: see `DatedSource.oldest_ms`."""
+        """Return the store time of each broker's first message, by the broker's name."""
         brokers = (await self.topology.brokers()).value.values()
         answers = await self.cluster.ask_brokers(
             brokers, lambda _, address: runtime_table(self.cluster, address)

@@ -29,10 +29,12 @@ from rocketlens.model.group import GroupsAnswer, ProducersAnswer
 from rocketlens.model.message import MessageExt
 from rocketlens.model.status import ArchiveStatus, BrokersAnswer, BrokerStatus, StoreStatus
 from rocketlens.model.topic import FoundTopic, TopicsAnswer, TopicSettings
+from rocketlens.query.answer_builder import Findings
 from rocketlens.query.facts.topic_list import settings_in_store, topics_in_file
 from rocketlens.query.facts.waiting import WaitingMessages
 from rocketlens.query.offline import Store
-from rocketlens.query.request import name_of
+from rocketlens.query.request import FindRequest, name_of
+from rocketlens.query.source import Source
 from rocketlens.query.story.story import Story
 from rocketlens.query.threaded_source import ThreadedSource
 from rocketlens.terminal.cluster_access import ClusterAccess, cluster_access
@@ -146,6 +148,21 @@ class ClusterOfConsole(ConsoleSource):
         await self.admin.close()
 
 
+class _LookUpsApart(ThreadedSource):
+    """A source whose look-ups do not wait for searches without a text: ``scans`` does those."""
+
+    def __init__(self, inner: Source, scans: ThreadedSource) -> None:
+        super().__init__(inner)
+        self._scans: Final = scans
+
+    async def find(self, request: FindRequest, findings: Findings) -> None:
+        """Add the messages that match."""
+        if request.text is None:
+            await self._scans.find(request, findings)
+        else:
+            await super().find(request, findings)
+
+
 class _ReadInThreads(ConsoleSource, Generic[R]):
     """A store or an archive as one of the sources, in two threads: for searches by key, and for
     what reads queues or much of the log, such as searches without a text, and lists.
@@ -155,7 +172,7 @@ class _ReadInThreads(ConsoleSource, Generic[R]):
         self.name = name
         self.scans: Final = ThreadedSource(scanned.source)
         """For what reads much."""
-        self.source = self._keys = ThreadedSource(by_key.source, scans=self.scans)
+        self.source = self._keys = _LookUpsApart(by_key.source, self.scans)
         self._by_key: Final = by_key
         self._scanned: Final = scanned
 

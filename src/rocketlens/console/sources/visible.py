@@ -24,7 +24,7 @@ and ``abc``. So sources search what may be seen, and nothing else.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Final
 
 from rocketlens import limits
@@ -40,6 +40,7 @@ from rocketlens.model.text.sentences import Sentence
 from rocketlens.model.topic import FoundTopic, TopicKind, TopicsAnswer, TopicSettings
 from rocketlens.query.answer_builder import Findings
 from rocketlens.query.filters.content_filter import ContentFilter, RecordSubject
+from rocketlens.query.source import awaited
 from rocketlens.query.topic_choice import is_pattern
 
 if TYPE_CHECKING:
@@ -199,9 +200,8 @@ class _VisibleMessages:
         content = _VisibleContent.of(request.content, self._rights)
         try:
             for kind in kinds:
-                await self._source.find(
-                    replace(request, topics=topics, kind=kind, content=content), own
-                )
+                asked = replace(request, topics=topics, kind=kind, content=content)
+                await awaited(partial(self._source.find, asked, own))
         except (BadInput, WrongUse):
             raise
         except (RocketLensError, OSError):
@@ -220,7 +220,7 @@ class _VisibleMessages:
         # What was searched so far decides whether the source can be sure.
         own.cover(findings.coverage)
         if visible:
-            await self._source.check_topics(visible, own)
+            await awaited(partial(self._source.check_topics, visible, own))
             if not own.is_complete:
                 findings.cover(without_names(own.coverage))
         hidden = [each for each in single if each not in visible]

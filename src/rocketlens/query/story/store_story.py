@@ -9,7 +9,6 @@ Copies in retry and dead letter queues are found with the message's other record
 they subscribe to, are in the memory of brokers only.
 """
 
-from collections.abc import Sequence
 from typing import Any, Final
 
 from rocketlens.model.message import MessageExt
@@ -18,50 +17,27 @@ from rocketlens.model.text.sentences import Sentence
 from rocketlens.model.topic import TopicKind
 from rocketlens.query.facts.group_state import GroupFacts
 from rocketlens.query.facts.groups import StoreGroupFiles
-from rocketlens.query.request import StoryRequest
 from rocketlens.query.store_source import StoreSource
-from rocketlens.query.story.story import Story, Unlearnt
-from rocketlens.query.story.story_search import (
-    CopyTopics,
-    SourceFacts,
-    StorySource,
-    find_story,
-)
-from rocketlens.query.threaded_source import ThreadedSource
+from rocketlens.query.story.story import Unlearnt
+from rocketlens.query.story.story_search import SourceFacts, StorySource
 from rocketlens.store.read.config_tables import OFFSETS_FILE
 
 _BY_LOG: Final = Sentence("by_log")
 _NOT_IN_FILES: Final = Unlearnt(Sentence("online_clients"), Sentence("not_in_files"))
 
 
-def find_story_here(request: StoryRequest, source: StorySource) -> Story:
-    """Return the story of a message, from one source that never waits."""
-    work = find_story(request, [source])
-    # What asks several sources is awaited, and this one never waits.
-    try:
-        work.send(None)
-    except StopIteration as done:
-        story: Story = done.value
-        return story
-    raise AssertionError("it waits for nothing")
-
-
-class StoreStorySource:
+class StoreStorySource(StorySource):
     """A store directory, asked for the story of a message."""
 
-    def __init__(self, source: ThreadedSource, said_by: str = _BY_LOG) -> None:
-        """Ask a source that reads a `StoreSource`; ``said_by``: what has its records."""
-        self.source: Final = source
+    def __init__(self, source: StoreSource, said_by: str = _BY_LOG) -> None:
+        """Ask nothing yet; ``said_by``: what has its records."""
+        super().__init__(source)
+        self._reader: Final = source.reader
         self._said_by: Final = said_by
 
-    async def facts(self, message: MessageExt, groups: set[str], group: str | None) -> SourceFacts:
-        """Return what the files say: see `rocketlens.query.story.story_search.StorySource`."""
-        return await self.source.run(lambda: self._facts(message, groups, group))
-
-    def _facts(self, message: MessageExt, groups: set[str], only_group: str | None) -> SourceFacts:
-        store = self.source.inner
-        assert isinstance(store, StoreSource)  # noqa: S101 - see __init__
-        files = StoreGroupFiles(store.reader)
+    def facts(self, message: MessageExt, groups: set[str], only_group: str | None) -> SourceFacts:
+        """Return what the files say."""
+        files = StoreGroupFiles(self._reader)
         offsets, configs = files.offsets(), files.configs()
         pull_offsets = files.offsets("pullOffsetTable")
         in_topic = {
@@ -94,11 +70,7 @@ class StoreStorySource:
             )
         return SourceFacts(tuple(facts), (_NOT_IN_FILES,), failures)
 
-    async def copy_topics(self, _messages: Sequence[MessageExt]) -> CopyTopics:
-        """Return that all topics are searched: they are one index."""
-        return CopyTopics()
-
-    async def said_by(self, _message: MessageExt) -> str:
+    def said_by(self, _message: MessageExt) -> str:
         """Return that the log has it."""
         return self._said_by
 

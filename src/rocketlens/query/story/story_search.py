@@ -7,9 +7,10 @@ asked or not answered looks like an absence.
 """
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Protocol
+from functools import partial
+from typing import Final
 
 from rocketlens import limits
 from rocketlens.errors import BadInput, RocketLensError, TopicNotFound, WrongUse
@@ -27,9 +28,9 @@ from rocketlens.model.rocketmq import (
 )
 from rocketlens.model.text.sentences import Sentence
 from rocketlens.query.facts.group_state import GroupFacts
-from rocketlens.query.find import find, find_in_all
+from rocketlens.query.find import find_in_all, find_steps
 from rocketlens.query.request import FindRequest, StoryRequest
-from rocketlens.query.source import Source
+from rocketlens.query.source import Source, Steps, run_in_loop
 from rocketlens.query.story.story import (
     Story,
     StoryEvidence,
@@ -72,31 +73,35 @@ class CopyTopics:
     coverage: tuple[Coverage, ...] = ()
 
 
-class StorySource(Protocol):
-    """A source that also knows groups."""
+class StorySource:
+    """A source, and what it knows of groups: nothing, unless a subclass asks it.
 
-    @property
-    def source(self) -> Source:
-        """The source of messages."""
-        ...
+    Methods of a subclass may return what must be awaited.
+    """
 
-    async def facts(self, message: MessageExt, groups: set[str], group: str | None) -> SourceFacts:
+    def __init__(self, source: Source) -> None:
+        """Ask nothing yet."""
+        self.source: Final = source
+
+    def facts(
+        self, _message: MessageExt, _groups: set[str], _group: str | None
+    ) -> SourceFacts | Awaitable[SourceFacts]:
         """Return what is known of the groups of the message's topic, and of ``groups``.
 
         ``group``: of this group alone.
         """
-        ...
+        return SourceFacts()
 
-    async def copy_topics(self, messages: Sequence[MessageExt]) -> CopyTopics:
+    def copy_topics(self, _messages: Sequence[MessageExt]) -> CopyTopics | Awaitable[CopyTopics]:
         """Return where to search for copies of a message, of which these are some.
 
         :raises RocketLensError: if that cannot be learnt.
         """
-        ...
+        return CopyTopics()
 
-    async def said_by(self, message: MessageExt) -> str:
+    def said_by(self, _message: MessageExt) -> str | Awaitable[str]:
         """Return who has a record, in a few words."""
-        ...
+        return self.source.name
 
 
 @dataclass(slots=True)
@@ -112,6 +117,11 @@ class _Gathered:
 
 
 async def find_story(question: StoryRequest, sources: Sequence[StorySource]) -> Story:
+    """Return the story of the message that a request finds, in an event loop: see `story_steps`."""
+    return await run_in_loop(story_steps(question, sources))
+
+
+def story_steps(question: StoryRequest, sources: Sequence[StorySource]) -> Steps[Story]:
     """Return the story of the message that a request finds; without one, `message` is None.
 
     If several messages match, as with a business key, each has its story: that of the one with
@@ -124,9 +134,10 @@ async def find_story(question: StoryRequest, sources: Sequence[StorySource]) -> 
     request = replace(question.message, max_num=limits.MAX_STORY_RECORDS)
     several = len(sources) > 1
     if several:
-        answer = await find_in_all(request, [each.source for each in sources])
+        all_of_them = [each.source for each in sources]
+        answer: Answer = yield partial(find_in_all, request, all_of_them)
     else:
-        answer = await find(request, sources[0].source)
+        answer = yield from find_steps(request, sources[0].source)
     traces_in = question.trace_topic or TRACE_TOPIC
     # A trace has the ids of the messages that it is about among its keys.
     matches = [each for each in answer.messages if each.topic != traces_in] or answer.messages
@@ -135,7 +146,9 @@ async def find_story(question: StoryRequest, sources: Sequence[StorySource]) -> 
         return Story(request.query, None, (), (), (), (), (), answer.coverage)
     told = messages[: 1 if question.one else MAX_STORIES]
     others = tuple(each.position for each in messages[len(told) :][:_MAX_OTHERS])
-    stories = [await _story_of(question, sources, answer, each, others) for each in told]
+    stories: list[Story] = []
+    for each in told:
+        stories += [(yield from _story_of(question, sources, answer, each, others))]
     return in_one(request.query, stories)
 
 
@@ -149,13 +162,13 @@ def _distinct(matches: Sequence[MessageExt]) -> list[MessageExt]:
     return messages
 
 
-async def _story_of(
+def _story_of(
     question: StoryRequest,
     sources: Sequence[StorySource],
     answer: Answer,
     chosen: MessageExt,
     others: tuple[str, ...],
-) -> Story:
+) -> Steps[Story]:
     """Return the story of one of the messages that an answer has."""
     request, several = question.message, len(sources) > 1
     traces_in = question.trace_topic or TRACE_TOPIC
@@ -167,21 +180,22 @@ async def _story_of(
     has_all = is_of_all and not answer.truncated
     for each in sources:
         messages = [chosen] if several else list(answer.messages)
-        more = [] if has_all else await _find_copies(each, chosen, messages, gathered)
-        await _add_copies(each, chosen, [*messages, *more], gathered)
+        if not has_all:
+            messages += yield from _find_copies(each, chosen, messages, gathered)
+        yield from _add_copies(each, chosen, messages, gathered)
     copies = list(gathered.copies.values())
     message = choose_message(copies) or chosen
     for each in sources:
-        await _find_traces(each, message, copies, traces_in, gathered)
+        yield from _find_traces(each, message, copies, traces_in, gathered)
     if _is_told_of_more(message, gathered):
         # Retries that were stored and consumed since the copies were searched.
         for each in sources:
-            more = await _find_copies(each, message, copies, gathered)
-            await _add_copies(each, message, more, gathered)
+            more = yield from _find_copies(each, message, copies, gathered)
+            yield from _add_copies(each, message, more, gathered)
         copies = list(gathered.copies.values())
-    open_half = await _end_transaction(sources, gathered)
+    open_half = yield from _end_transaction(sources, gathered)
     copies = list(gathered.copies.values())
-    facts = await _ask_about_groups(sources, message, gathered, question.group)
+    facts = yield from _ask_about_groups(sources, message, gathered, question.group)
     evidence = StoryEvidence(
         message,
         copies,
@@ -202,14 +216,13 @@ def _too_many(name: str, **values: object) -> Unlearnt:
     return Unlearnt(Sentence("all_records"), why, is_failure=True)
 
 
-async def _find_copies(
+def _find_copies(
     source: StorySource, chosen: MessageExt, messages: Sequence[MessageExt], gathered: _Gathered
-) -> list[MessageExt]:
+) -> Steps[list[MessageExt]]:
     """Return the records that have the unique key of a message, or without one its key."""
     try:
-        where = await source.copy_topics(
-            [each for each in messages if is_same_message(each, chosen)]
-        )
+        own = [each for each in messages if is_same_message(each, chosen)]
+        where: CopyTopics = yield partial(source.copy_topics, own)
     except RocketLensError as error:
         gathered.unlearnt.append(Unlearnt(Sentence("copies"), str(error), is_failure=True))
         return []
@@ -231,7 +244,7 @@ async def _find_copies(
     copies: list[MessageExt] = []
     for each in requests:
         limited = replace(each, max_num=limits.MAX_STORY_RECORDS)
-        more = await _find(source, limited, Sentence("copies"), gathered)
+        more = yield from _find(source, limited, Sentence("copies"), gathered)
         copies += () if more is None else more.messages
         if more is not None and more.truncated:
             gathered.unlearnt.append(_too_many("too_many_records"))
@@ -245,24 +258,24 @@ def _left_out(where: CopyTopics, chosen: MessageExt) -> Unlearnt:
     return Unlearnt(Sentence("copies_elsewhere", count=where.left_out), searched)
 
 
-async def _add_copies(
+def _add_copies(
     source: StorySource, chosen: MessageExt, copies: Sequence[MessageExt], gathered: _Gathered
-) -> None:
+) -> Steps[None]:
     for message in copies:
         if is_same_message(message, chosen):
-            await _add(source, message, gathered)
+            yield from _add(source, message, gathered)
 
 
-async def _add(source: StorySource, message: MessageExt, gathered: _Gathered) -> None:
+def _add(source: StorySource, message: MessageExt, gathered: _Gathered) -> Steps[None]:
     identity = (message.store_host, message.physical_offset, message.topic)
     gathered.copies.setdefault(identity, message)
     if message.offset_msg_id not in gathered.sources:
-        gathered.sources[message.offset_msg_id] = await source.said_by(message)
+        gathered.sources[message.offset_msg_id] = yield partial(source.said_by, message)
 
 
-async def _end_transaction(
+def _end_transaction(
     sources: Sequence[StorySource], gathered: _Gathered
-) -> MessageExt | None:
+) -> Steps[MessageExt | None]:
     """Add the mark that ends the transaction of a message that was not committed.
 
     Return its half message if there is no mark; None if that is not known.
@@ -279,7 +292,7 @@ async def _end_transaction(
     is_known = True
     for source in sources:
         try:
-            answer = await find(request, source.source)
+            answer = yield from find_steps(request, source.source)
         except TopicNotFound:
             continue
         except (WrongUse, BadInput):
@@ -290,7 +303,7 @@ async def _end_transaction(
             continue
         for each in answer.messages:
             if ends_half(each, last):
-                await _add(source, each, gathered)
+                yield from _add(source, each, gathered)
                 return None
         if answer.truncated or not answer.complete:
             is_known = False
@@ -301,20 +314,20 @@ async def _end_transaction(
     return last if is_known else None
 
 
-async def _find_traces(
+def _find_traces(
     source: StorySource,
     message: MessageExt,
     copies: Sequence[MessageExt],
     trace_topic: str,
     gathered: _Gathered,
-) -> None:
+) -> Steps[None]:
     ids = {message.unique_key} if message.unique_key else {each.offset_msg_id for each in copies}
     damage: list[str] = []
     is_known = True
     for msg_id in sorted(filter(None, ids)):
         request = FindRequest(msg_id, (trace_topic,), kind="key", max_num=limits.MAX_STORY_RECORDS)
         try:
-            answer = await find(request, source.source)
+            answer = yield from find_steps(request, source.source)
         except TopicNotFound:
             is_known = False
             continue
@@ -356,9 +369,9 @@ def _is_told_of_more(message: MessageExt, gathered: _Gathered) -> bool:
     return any(each.retry_times > retries.get(each.group, 0) for each in told)
 
 
-async def _ask_about_groups(
+def _ask_about_groups(
     sources: Sequence[StorySource], message: MessageExt, gathered: _Gathered, group: str | None
-) -> SourceFacts:
+) -> Steps[SourceFacts]:
     if is_system_topic(message.topic):
         # It waits at its broker: no group of its topic can have it yet.
         return SourceFacts()
@@ -368,7 +381,7 @@ async def _ask_about_groups(
     broker_names: dict[str, str] | None = None
     for each in sources:
         try:
-            facts = await each.facts(message, names, group)
+            facts: SourceFacts = yield partial(each.facts, message, names, group)
         except (WrongUse, BadInput):
             raise
         except RocketLensError as error:
@@ -390,12 +403,12 @@ def _better(one: GroupFacts | None, other: GroupFacts) -> GroupFacts:
     return other if one.has_offsets is None and other.has_offsets is not None else one
 
 
-async def _find(
+def _find(
     source: StorySource, request: FindRequest, what: str, gathered: _Gathered
-) -> Answer | None:
+) -> Steps[Answer | None]:
     """Return an answer; a failure becomes something that could not be learnt."""
     try:
-        answer = await find(request, source.source)
+        answer = yield from find_steps(request, source.source)
     except (WrongUse, BadInput):
         raise
     except RocketLensError as error:

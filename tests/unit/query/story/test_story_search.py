@@ -94,7 +94,7 @@ class Failing:
 
     def __init__(self, store, fails):
         self.inner, self.fails = ThreadedSource(store.source), fails
-        self.source, self.knowing = self, StoreStorySource(self.inner)
+        self.source, self.knowing = self, StoreStorySource(store.source)
         self.name, self.kind, self.is_one_log = "failing", store.source.kind, True
 
     async def find(self, request, findings):
@@ -108,13 +108,13 @@ class Failing:
     async def facts(self, *asked):
         if self.fails(None):
             raise CallTimeout("10.0.0.5:10911", "no answer in 5 s")
-        return await self.knowing.facts(*asked)
+        return self.knowing.facts(*asked)
 
-    async def copy_topics(self, messages):
-        return await self.knowing.copy_topics(messages)
+    def copy_topics(self, messages):
+        return self.knowing.copy_topics(messages)
 
-    async def said_by(self, message):
-        return await self.knowing.said_by(message)
+    def said_by(self, message):
+        return self.knowing.said_by(message)
 
 
 def is_copies(request):
