@@ -115,9 +115,6 @@ MAX_QUOTATION_CHARACTERS: Final = 64
 MAX_REMARK_CHARACTERS: Final = 500
 """Longest remark about a failure in an answer."""
 
-MAX_JSON_DEPTH: Final = 64
-"""Nesting that is followed in a command's body; RocketMQ's own have 6 levels."""
-
 MAX_JSON_BODY_BYTES: Final = MAX_FRAME_BYTES
 """Largest JSON body that is read, unless less is asked for: a broker's topics, a cluster's."""
 
@@ -220,9 +217,6 @@ MIN_IDLE_S: Final = 2.0
 CONNECT_TIMEOUT_S: Final = 3.0
 """Seconds to wait for a connection. RocketMQ: 3."""
 
-MIN_NAMESRV_TIMEOUT_S: Final = 1.0
-"""Seconds that each of many name servers has to answer before the next is asked."""
-
 MAX_STATE_VERSION: Final = MAX_INT
 """Largest state version of a broker's topics: a controller's count of masters, 32 bits there."""
 
@@ -234,9 +228,6 @@ MAX_GROUP_CHARACTERS: Final = 255
 
 MAX_NEW_GROUP_CHARACTERS: Final = 120
 """Longest name of a group that operators create. RocketMQ: the same (``TopicValidator``)."""
-
-MAX_FAILURE_KINDS: Final = 100
-"""Kinds of failures of a listener that are counted, by type and line. RocketMQ: logs each whole."""
 MAX_SHOWN_CHARACTERS: Final = 300
 """Characters of a name or value of others in a remark or a log line. RocketMQ: any."""
 
@@ -245,116 +236,23 @@ MAX_CLIENT_ID_CHARACTERS: Final = 1_024
 
 MAX_ADDRESS_CHARACTERS: Final = 300
 """Longest address, cluster or broker name that a name server keeps."""
-
-ROUTE_REFRESH_S: Final = 30.0
-"""Seconds for which a client believes a topic's route, unless a send fails. RocketMQ: 30."""
-
-INDEX_SAMPLES: Final = 8
-"""Messages of a topic for which the index of each broker is tried by a search by key."""
-
-MAX_SAMPLED_TOPICS: Final = 64
-"""A search by key of more topics does not try the index."""
-
-FORMER_QUEUES_ASKED_FOR: Final = 16
-"""Queues behind those of a topic's route that a broker is asked for: it had them before the topic
-was given fewer. All at once, so a search waits for one answer.
-"""
 MAX_ROUTE_QUEUES: Final = 4 * MAX_TOPIC_QUEUES
 """Queues of one topic on all brokers that a client believes; more is an error. RocketMQ: any."""
-
-MAX_ROUTE_BROKERS: Final = 10_000
-"""Brokers of one answer of a name server that a client believes: as many as ours keeps."""
-
-MAX_BROKER_ADDRESSES: Final = 64
-"""Addresses of one broker, master and slaves, that a client believes. RocketMQ: any."""
-
-SEND_TIMEOUT_S: Final = 3.0
-"""Seconds that a send may take, all its attempts together. RocketMQ: 3 (sendMsgTimeout)."""
 
 ADMIN_TIMEOUT_S: Final = 5.0
 """Seconds to wait for one answer to a query. RocketMQ: 5, and 6 to 18 where it searches."""
 
-RELAYED_TIMEOUT_S: Final = 15.0
-"""Seconds to wait for an answer that a broker gets from a consumer, for which it waits 10 itself:
-its own report that the consumer does not answer is worth more. RocketMQ: 15 in 4.9, 5 in 5.x."""
-
 HEARTBEAT_S: Final = 30.0
 """Seconds between two heartbeats of a producer; a broker forgets it after 120. RocketMQ: 30."""
-
-DEFAULT_CONSUME_CONCURRENCY: Final = 20
-"""Calls of a listener at once. RocketMQ: 20 threads."""
-
-MAX_CONSUME_CONCURRENCY: Final = 1_000
-"""The same, at most. RocketMQ: 1,000."""
-
-MAX_CONSUME_BATCH: Final = 1_024
-"""Messages of one call of a listener, at most. RocketMQ: 1,024."""
 
 MAX_PULL_BATCH: Final = 1_024
 """Messages that a consumer asks for at once; brokers give 32 unless configured. RocketMQ: 1,024."""
 
-MAX_QUEUE_CACHED_MESSAGES: Final = 1_000
-"""Messages of one queue that a consumer holds before it pulls on. RocketMQ: 1,000."""
-
-MAX_QUEUE_CACHED_BYTES: Final = 100 * 1024 * 1024
-"""The same in bytes, of bodies and what each message takes. RocketMQ: 100 MiB of bodies."""
-
-MAX_QUEUE_SPAN: Final = 2_000
-"""From the first to the last offset of one queue that is held. RocketMQ: 2,000."""
-
-MAX_CACHED_BYTES: Final = 1024 * 1024 * 1024
-"""Bytes of all queues that a consumer holds; an empty one is pulled all the same. RocketMQ: any."""
-
-MAX_CACHED_MESSAGES: Final = 10_000
-"""Messages of all queues together that a lite pull consumer holds. RocketMQ: 10,000."""
-
-MAX_RECONSUMES: Final = 16
-"""Times that a message is delivered again before it goes to the dead letters. RocketMQ: 16."""
-
-MAX_DIRECT_CONSUMES: Final = 64
-"""Messages handed to a listener directly (309) at once; more are answered with "busy"."""
-
 MAX_MESSAGE_BYTES: Final = 4 * 1024 * 1024
 """Largest body that a producer sends, unless told otherwise. RocketMQ: 4 MiB (maxMessageSize)."""
 
-COMPRESS_OVER_BYTES: Final = 4096
-"""Bodies of at least so many bytes are compressed. RocketMQ: compressMsgBodyOverHowmuch, 4096."""
-
-MAX_QUERY_MESSAGES: Final = 64
-"""Messages that a broker is asked for at once. RocketMQ gives no more (maxMsgsNumBatch)."""
-
-MAX_MESSAGE_ANSWERS: Final = 8
-"""Answers with messages that a client waits for at once: each can have 16 MiB. RocketMQ: any."""
-
 MAX_PULL_MESSAGES: Final = 32
 """Messages that are pulled at once. RocketMQ gives no more (maxTransferCountOnMessageInMemory)."""
-
-MAX_MERGED_BYTES: Final = 64 * 1024 * 1024
-"""Bytes of all queues together that wait to be merged by store time: pulls get smaller. One message
-of each queue waits in any case.
-"""
-
-MAX_EMPTY_STEP: Final = 16 * 1024
-"""Queue offsets that a client passes at once where a queue has nothing."""
-
-MAX_EMPTY_PULLS: Final = 1_000
-"""Pulls in a row without a message, after which a queue is not read on: 16 million offsets."""
-
-MAX_AROUND_MESSAGES: Final = 512
-"""Messages of a queue, on either side of what a search by time found, that are read, too."""
-
-MAX_ORDER_SAMPLES: Final = 64
-"""Messages on either side that a search by time looks at, of all queues of a topic on a broker.
-
-They are at distances that grow by one factor: 1.18 in a queue of a million. So messages on the
-wrong side are unseen only where six times as many stand between them and those that were found.
-"""
-
-MIN_ORDER_SAMPLES: Final = 4
-"""And of each queue that it looks at so: of many, the 16 with the newest messages."""
-
-MAX_READ_ANSWERS: Final = 4
-"""How many times what an answer can hold a client reads from one broker for it."""
 
 MAX_CONFIG_BYTES: Final = 256 * 1024 * 1024
 """Largest file of ``config/`` that is written, in bytes. RocketMQ: none."""
@@ -370,21 +268,6 @@ MAX_PORT: Final = 65_535
 
 MAX_CONTEXTS_BYTES: Final = 1024 * 1024
 """Largest file of named contexts, or of mqadmin's access keys, in bytes. RocketMQ: any."""
-
-SEEN_BROKER_DAYS: Final = 30
-"""Days for which a broker that is not registered any more makes answers incomplete."""
-
-MIN_SEEN_BROKERS: Final = 1_000
-"""Brokers of all clusters together that are remembered, at least."""
-
-MAX_SEEN_BROKERS_BYTES: Final = 1024 * 1024
-"""The file of the brokers that were seen, at most; it is written anew at half of it."""
-
-DISPATCH_WAIT_S: Final = 2.0
-"""Seconds that a look-up waits for a broker to index what it had stored when it was asked."""
-
-MAX_TOPOLOGY_ROUTES: Final = 10_000
-"""Routes of topics that a client which asks questions remembers."""
 
 MAX_LOOK_UPS: Final = 10_000
 """Look-ups by key and id of all connections that wait: 30 MB. RocketMQ: 20,000
@@ -440,16 +323,6 @@ MAX_RESEND_MESSAGES: Final = 100_000
 DEFAULT_RESEND_MESSAGES: Final = 1_000
 """Messages of one job of the console, where its user does not say how many."""
 
-MAX_CLUSTER_PARTITIONS: Final = 100_000
-"""Partitions of a read of a cluster, in a plan of 50 MiB: of longer queues each has more messages.
-"""
-
-MAX_CHUNK_RECORDS: Final = 16_384
-"""Messages that a read of a cluster turns into columns at once: what Spark takes at once."""
-
-MAX_CHUNK_BYTES: Final = 16 * 1024 * 1024
-"""Stored bytes of those, and the last answer more, which has 16 MiB at most; two are held."""
-
 MAX_TRIGGER_OFFSETS: Final = 1_000_000
 """Messages in one batch of a stream of a cluster, unless ``maxOffsetsPerTrigger`` sets it."""
 
@@ -473,14 +346,6 @@ DEFAULT_TAIL_MESSAGES: Final = 10
 
 MAX_STORY_RECORDS: Final = 1_000
 """Records of one message, and of its trace, that a story is told from. RocketMQ's trace: 64."""
-MAX_TRACE_QUEUE: Final = 2_048
-"""Trace records that wait to be sent; more are dropped and counted. RocketMQ: 2,048 contexts."""
-MAX_TRACE_BATCH: Final = 100
-"""Trace records in one message. RocketMQ: 100 contexts."""
-MAX_TRACE_BYTES: Final = 118_000
-"""Bytes of one trace message. RocketMQ: maxMsgSize 128,000, less 10,000."""
-MAX_TRACE_KEYS_BYTES: Final = 16_000
-"""Bytes of the keys of one trace message: properties may have 32,767 in all."""
 
 MAX_LIKE_LOG_LINES: Final = 50
 """Log lines with the same words in ten seconds, below ERROR: clients cause most. RocketMQ: any."""
@@ -509,10 +374,6 @@ takes long.
 """
 MAX_WAITING_MESSAGES: Final = 2_000
 """Newest messages that wait, of delays and of timers, that are counted by topic."""
-MAX_BROKERS_ASKED: Final = 256
-"""Brokers that a client asks for their state at once; the others wait their turn. RocketMQ's tools
-ask one after another.
-"""
 
 MAX_CONSOLE_ROWS: Final = 500
 """Messages on one page of the console; a cursor continues it. RocketMQ's dashboard: 64 by key and
@@ -576,8 +437,6 @@ MAX_OVERVIEW_GROUPS: Final = 3
 """Groups that the first page names for each source: those with the most lag, or dead letters."""
 MAX_SUGGESTED_TOPICS: Final = 10_000
 """Names of topics that the console suggests from, 100 bytes each."""
-MAX_RATED_QUEUES: Final = 256
-"""Queues of a topic whose newest messages are counted, with one request each."""
 TOPIC_PAGE_ROWS: Final = 10
 """Newest messages on the page of a topic; a search has the others."""
 MAX_CONSOLE_CLIENTS: Final = 2_000

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from rocketlens import limits
 from rocketlens.bulk.options import OPTIONS, known_options
 from rocketlens.client.connect.cluster import Credentials
 from rocketlens.client.connect.route import MessageQueue
@@ -80,7 +79,9 @@ async def test_at_least_so_many_partitions_are_made_as_are_asked_for(cluster, /)
 
 
 def test_times_bound_what_is_read_and_what_is_returned(monkeypatch):
-    monkeypatch.setattr(limits, "MAX_AROUND_MESSAGES", 2)
+    monkeypatch.setattr("rocketlens.client.connect.queue_puller.MAX_AROUND_MESSAGES", 2)
+    monkeypatch.setattr("rocketlens.client.search.queue_read.MAX_AROUND_MESSAGES", 2)
+    monkeypatch.setattr("rocketlens.client.search.queue_stretch.MAX_AROUND_MESSAGES", 2)
 
     async def scenario(cluster):
         # Message n was stored in millisecond n + 1.
@@ -368,7 +369,7 @@ async def test_a_reader_that_stops_early_closes_its_connections(cluster, /):
 
 
 def test_one_chunk_follows_another(monkeypatch):
-    monkeypatch.setattr(limits, "MAX_CHUNK_RECORDS", 32)
+    monkeypatch.setattr("rocketlens.client.search.queue_stretch.MAX_CHUNK_RECORDS", 32)
 
     async def scenario(cluster):
         found = await rows_of(scan_of(cluster.given), [QueueStretch(QUEUE, 0, 250)])

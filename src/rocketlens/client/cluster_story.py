@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from rocketlens import limits
 from rocketlens.client.admin.track import MessageTrack, TrackType, track_of_group
 from rocketlens.client.connect import broker_calls
+from rocketlens.client.connect.cluster import MAX_MESSAGE_ANSWERS
 from rocketlens.client.connect.namespace import is_in_namespace, without_namespace
 from rocketlens.client.search.cluster_source import ClusterSource
 from rocketlens.client.search.view import broker_with
@@ -63,7 +63,7 @@ class ClusterStorySource(StorySource):
             names = {each for each in listed if not is_system_group(each)} | groups
         else:
             names, coverage = {self.source.full_topic(asked)}, ()
-        turns = asyncio.Semaphore(limits.MAX_MESSAGE_ANSWERS)
+        turns = asyncio.Semaphore(MAX_MESSAGE_ANSWERS)
 
         async def track(name: str) -> MessageTrack:
             async with turns:

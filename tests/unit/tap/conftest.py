@@ -2,7 +2,6 @@
 
 import pytest
 
-from rocketlens import limits
 from rocketlens.tap import follower, service
 from tests.support.written_stores import open_small, send, send_many
 from tests.unit.tap.tapping import log_of
@@ -19,7 +18,10 @@ def quick(monkeypatch):
 def often(monkeypatch):
     """Look for brokers that are new all the time."""
     monkeypatch.setattr(service, "WATCH_S", 0.02)
-    monkeypatch.setattr(limits, "ROUTE_REFRESH_S", 0.0)
+    monkeypatch.setattr("rocketlens.client.connect.route.ROUTE_REFRESH_S", 0.0)
+    monkeypatch.setattr("rocketlens.client.connect.topology.ROUTE_REFRESH_S", 0.0)
+    monkeypatch.setattr("rocketlens.client.search.topic_tail.ROUTE_REFRESH_S", 0.0)
+    monkeypatch.setattr("rocketlens.client.connect.cluster.ROUTE_REFRESH_S", 0.0)
 
 
 @pytest.fixture(scope="module")

@@ -19,9 +19,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, TypeVar
 
-from rocketlens import limits
 from rocketlens.client.connect import broker_calls
-from rocketlens.client.connect.cluster import BrokerAnswer, ClusterCalls
+from rocketlens.client.connect.cluster import MAX_MESSAGE_ANSWERS, BrokerAnswer, ClusterCalls
 from rocketlens.client.connect.route import Broker
 from rocketlens.client.connect.topology import CoverageByReason, Topology
 from rocketlens.errors import BrokerError, TopicNotFound
@@ -92,7 +91,7 @@ class _Groups:
         self._topology: Final = topology
         self._group: Final = group
         self._coverage: Final = CoverageByReason()
-        self._turns: Final = asyncio.Semaphore(limits.MAX_MESSAGE_ANSWERS)
+        self._turns: Final = asyncio.Semaphore(MAX_MESSAGE_ANSWERS)
         self._by_name: Final[dict[str, _Facts]] = {}
 
     async def find(self) -> GroupsAnswer:

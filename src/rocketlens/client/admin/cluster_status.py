@@ -17,7 +17,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from rocketlens import limits
 from rocketlens.client.admin.cluster_groups import find_groups
 from rocketlens.client.admin.cluster_topics import topics_of_brokers
 from rocketlens.client.connect import broker_calls
@@ -29,6 +28,10 @@ from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.model.status import BrokersAnswer, BrokerStatus, ClusterStatus
 from rocketlens.model.topic import TopicKind
 
+MAX_BROKERS_ASKED: Final = 256
+"""Brokers that a client asks for their state at once; the others wait their turn. RocketMQ's tools
+ask one after another.
+"""
 _MAX_NUMBER: Final = 1e18
 _GET_RATES: Final = ("getTransferredTps", "getTransferedTps")
 """RocketMQ 5's name and 4.9's, which has a letter less."""
@@ -75,7 +78,7 @@ async def find_brokers(
     brokers = await topology.brokers()
     for each in brokers.coverage:
         coverage.add(each)
-    turns = asyncio.Semaphore(limits.MAX_BROKERS_ASKED)
+    turns = asyncio.Semaphore(MAX_BROKERS_ASKED)
 
     async def ask(broker: Broker, number: int, address: str) -> BrokerStatus:
         async with turns:

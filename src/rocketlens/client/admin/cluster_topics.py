@@ -25,9 +25,14 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Final
 
-from rocketlens import limits
 from rocketlens.client.connect import broker_calls
-from rocketlens.client.connect.cluster import BrokerAnswer, ClusterCalls, as_it_is, failed_broker
+from rocketlens.client.connect.cluster import (
+    MAX_MESSAGE_ANSWERS,
+    BrokerAnswer,
+    ClusterCalls,
+    as_it_is,
+    failed_broker,
+)
 from rocketlens.client.connect.namespace import is_in_namespace, without_namespace
 from rocketlens.client.connect.route import Broker, MessageQueue, brokers_of
 from rocketlens.client.connect.topology import CoverageByReason, Topology
@@ -45,6 +50,9 @@ from rocketlens.wire.commands.brokers import (
     GetRouteInfoRequest,
     TopicRequest,
 )
+
+MAX_RATED_QUEUES: Final = 256
+"""Queues of a topic whose newest messages are counted, with one request each."""
 
 
 async def find_topics(
@@ -71,7 +79,7 @@ class _Topics:
         self._topology: Final = topology
         self._namespace: Final = namespace
         self._coverage: Final = CoverageByReason()
-        self._turns: Final = asyncio.Semaphore(limits.MAX_MESSAGE_ANSWERS)
+        self._turns: Final = asyncio.Semaphore(MAX_MESSAGE_ANSWERS)
 
     async def find(self, patterns: Collection[str]) -> TopicsAnswer:
         brokers = await self._topology.brokers()
@@ -197,10 +205,10 @@ async def stored_since(
 ) -> int | None:
     """Return about how many messages of some queues were stored at a time or later.
 
-    None if a broker does not say it, or there are more queues than `limits.MAX_RATED_QUEUES`. The
+    None if a broker does not say it, or there are more queues than `MAX_RATED_QUEUES`. The
     time is compared with the brokers' clocks. O(queues) requests.
     """
-    if len(queues) > limits.MAX_RATED_QUEUES:
+    if len(queues) > MAX_RATED_QUEUES:
         return None
     try:
         brokers = _brokers(cluster, await _route(cluster, topic))

@@ -17,8 +17,12 @@ import asyncio
 from dataclasses import dataclass
 from typing import Final
 
-from rocketlens import limits
-from rocketlens.client.admin.group_calls import connections_of, is_not_connected, passed_on_to
+from rocketlens.client.admin.group_calls import (
+    RELAYED_TIMEOUT_S,
+    connections_of,
+    is_not_connected,
+    passed_on_to,
+)
 from rocketlens.client.connect.cluster import ClusterCalls, as_it_is, failures
 from rocketlens.client.connect.route import Broker
 from rocketlens.client.search.view import offset_id_of, view_on
@@ -124,7 +128,7 @@ async def hand_over(
             address,
             CONSUME_MESSAGE_DIRECTLY,
             header,
-            timeout_s=limits.RELAYED_TIMEOUT_S,
+            timeout_s=RELAYED_TIMEOUT_S,
         )
     return ConsumedDirectly(
         consumer_group=group,

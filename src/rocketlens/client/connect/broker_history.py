@@ -29,9 +29,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 
-from rocketlens import limits
 from rocketlens.client.connect.route import Broker
 
+SEEN_BROKER_DAYS: Final = 30
+"""Days for which a broker that is not registered any more makes answers incomplete."""
+MIN_SEEN_BROKERS: Final = 1_000
+"""Brokers of all clusters together that are remembered, at least."""
+MAX_SEEN_BROKERS_BYTES: Final = 1024 * 1024
+"""The file of the brokers that were seen, at most; it is written anew at half of it."""
 logger: Final = logging.getLogger("rocketlens.client")
 
 _NOTE_AGAIN_MS: Final = 3_600_000
@@ -128,7 +133,7 @@ class SeenBrokers:
             for broker in self._as_seen(registered, now_ms)
             if _says_more(broker, history.get(broker.name))
         )
-        oldest_ms = now_ms - limits.SEEN_BROKER_DAYS * _MS_OF_DAY
+        oldest_ms = now_ms - SEEN_BROKER_DAYS * _MS_OF_DAY
         return [
             broker
             for broker in sorted(history.values(), key=lambda each: each.name)
@@ -181,8 +186,8 @@ class SeenBrokers:
         try:
             with self.path.open("rb") as file:
                 # The end of a file that is too long is read: its first line may be cut.
-                file.seek(max(file.seek(0, os.SEEK_END) - limits.MAX_SEEN_BROKERS_BYTES, 0))
-                content = file.read(limits.MAX_SEEN_BROKERS_BYTES)
+                file.seek(max(file.seek(0, os.SEEK_END) - MAX_SEEN_BROKERS_BYTES, 0))
+                content = file.read(MAX_SEEN_BROKERS_BYTES)
         except FileNotFoundError:
             return []
         except OSError as error:
@@ -202,7 +207,7 @@ class SeenBrokers:
             try:
                 # Starts a new line also behind a line that was cut.
                 os.write(descriptor, b"\n" + content)
-                is_long = os.fstat(descriptor).st_size > limits.MAX_SEEN_BROKERS_BYTES // 2
+                is_long = os.fstat(descriptor).st_size > MAX_SEEN_BROKERS_BYTES // 2
             finally:
                 os.close(descriptor)
             if is_long:
@@ -220,7 +225,7 @@ class SeenBrokers:
             (each.name_servers, each.cluster_name, each.name, each.addresses): each
             for each in self._lines()
         }
-        kept = sorted(last.values(), key=lambda each: each.seen_ms)[-limits.MIN_SEEN_BROKERS :]
+        kept = sorted(last.values(), key=lambda each: each.seen_ms)[-MIN_SEEN_BROKERS:]
         new = self.path.with_name(f"{self.path.name}.{os.getpid()}")
         try:
             new.touch(mode=0o600)

@@ -30,7 +30,7 @@ from functools import partial
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from rocketlens import limits
-from rocketlens.client.connect.route import Broker, Recent, Route, brokers_of
+from rocketlens.client.connect.route import ROUTE_REFRESH_S, Broker, Recent, Route, brokers_of
 from rocketlens.errors import (
     BadAnswer,
     BadInput,
@@ -59,6 +59,12 @@ from rocketlens.wire.commands.brokers import (
 from rocketlens.wire.commands.groups import GET_BROKER_RUNTIME_INFO
 from rocketlens.wire.declare import Command, NoFields, read_body
 
+MIN_NAMESRV_TIMEOUT_S: Final = 1.0
+"""Seconds that each of many name servers has to answer before the next is asked."""
+MAX_MESSAGE_ANSWERS: Final = 8
+"""Answers with messages that a client waits for at once: each can have 16 MiB. RocketMQ: any."""
+DISPATCH_WAIT_S: Final = 2.0
+"""Seconds that a look-up waits for a broker to index what it had stored when it was asked."""
 SCHEME: Final = "http://"
 """A prefix of RocketMQ's clients without a meaning."""
 
@@ -175,7 +181,7 @@ class ClusterCalls:
         self._first_name_server = 0
         self._routes: dict[str, _Known] = {}
         self._fetching: dict[str, asyncio.Task[Route]] = {}
-        self._turns: Final = asyncio.Semaphore(limits.MAX_MESSAGE_ANSWERS)
+        self._turns: Final = asyncio.Semaphore(MAX_MESSAGE_ANSWERS)
         self.brokers_refusing_tools: Final[set[str]] = set()
         """Addresses of brokers at which the group of tools may not consume."""
         self.topic_attributes: Final = Recent[tuple[str, str], Mapping[str, str] | BrokerError](
@@ -413,7 +419,7 @@ class ClusterCalls:
         refused: BrokerError | None = None
         failed: RemotingError | None = None
         count = len(self.name_servers)
-        timeout_s = max(self.timeout_s / count, min(self.timeout_s, limits.MIN_NAMESRV_TIMEOUT_S))
+        timeout_s = max(self.timeout_s / count, min(self.timeout_s, MIN_NAMESRV_TIMEOUT_S))
         for number in range(self._first_name_server, self._first_name_server + count):
             address = self.name_servers[number % count]
             try:
@@ -440,7 +446,7 @@ class ClusterCalls:
         cached = self._routes.get(topic)
         if cached is None:
             return await self.fresh_route(topic)
-        if self._clock() - cached.since_s < limits.ROUTE_REFRESH_S:
+        if self._clock() - cached.since_s < ROUTE_REFRESH_S:
             return cached.route
         if not wait:
             self._fetch(topic)
@@ -560,12 +566,12 @@ async def runtime_table(cluster: ClusterCalls, address: str) -> Mapping[str, str
     """Return the runtime information of a broker.
 
     RocketMQ refuses this request in the first second after its start, when it has no sample of its
-    rates (an empty ``LinkedList``). Such a broker is asked again, for `limits.DISPATCH_WAIT_S`.
+    rates (an empty ``LinkedList``). Such a broker is asked again, for `DISPATCH_WAIT_S`.
 
     :raises BrokerError: if it refuses.
     :raises RemotingError: if it does not answer.
     """
-    tries_end = time.monotonic() + limits.DISPATCH_WAIT_S
+    tries_end = time.monotonic() + DISPATCH_WAIT_S
     while True:
         try:
             read = await cluster.ask_for(

@@ -65,6 +65,8 @@ from rocketlens.wire.commands.messages import (
 )
 from rocketlens.wire.declare import Command
 
+MAX_AROUND_MESSAGES: Final = 512
+"""Messages of a queue, on either side of what a search by time found, that are read, too."""
 OWN_TOOLS_GROUP: Final = "ROCKETLENS_TOOLS"
 """The group for a broker at which TOOLS_GROUP may not consume; brokers create it, if allowed."""
 _NO_GROUP: Final = "subscription group no permission"

@@ -13,6 +13,14 @@ from rocketlens.model.text.java import string_hash
 from rocketlens.wire.bodies import tables
 from rocketlens.wire.bodies.tables import BrokerData, QueueData, TopicRouteData
 
+ROUTE_REFRESH_S: Final = 30.0
+"""Seconds for which a client believes a topic's route, unless a send fails. RocketMQ: 30."""
+MAX_ROUTE_BROKERS: Final = 10_000
+"""Brokers of one answer of a name server that a client believes: as many as ours keeps."""
+MAX_BROKER_ADDRESSES: Final = 64
+"""Addresses of one broker, master and slaves, that a client believes. RocketMQ: any."""
+MAX_TOPOLOGY_ROUTES: Final = 10_000
+"""Routes of topics that a client which asks questions remembers."""
 MessageQueue = tables.MessageQueue
 T = TypeVar("T")
 K = TypeVar("K")
@@ -80,15 +88,15 @@ def brokers_of(broker_datas: Iterable[BrokerData]) -> dict[str, Broker]:
     :raises CommandBodyError: if there are more brokers, or more addresses of one, than the bounds.
     """
     broker_datas = list(broker_datas)
-    if len(broker_datas) > limits.MAX_ROUTE_BROKERS:
+    if len(broker_datas) > MAX_ROUTE_BROKERS:
         raise CommandBodyError(
-            f"{len(broker_datas)} brokers; at most {limits.MAX_ROUTE_BROKERS} are accepted"
+            f"{len(broker_datas)} brokers; at most {MAX_ROUTE_BROKERS} are accepted"
         )
     for each in broker_datas:
-        if len(each.broker_addrs) > limits.MAX_BROKER_ADDRESSES:
+        if len(each.broker_addrs) > MAX_BROKER_ADDRESSES:
             raise CommandBodyError(
                 f"{len(each.broker_addrs)} addresses of broker {each.broker_name[:80]}; "
-                f"at most {limits.MAX_BROKER_ADDRESSES} are accepted"
+                f"at most {MAX_BROKER_ADDRESSES} are accepted"
             )
     brokers = [
         Broker(
@@ -225,8 +233,8 @@ class Recent(Generic[K, T]):
     async def get(self, key: K, ask: Callable[[], Awaitable[T]]) -> T:
         """Return a value, asked for if there is none as new; errors are those of ``ask``."""
         cached = self._values.get(key)
-        if cached is None or self._clock() - cached[0] >= limits.ROUTE_REFRESH_S:
-            if len(self._values) > limits.MAX_TOPOLOGY_ROUTES:
+        if cached is None or self._clock() - cached[0] >= ROUTE_REFRESH_S:
+            if len(self._values) > MAX_TOPOLOGY_ROUTES:
                 self._values.clear()
             cached = self._clock(), await ask()
             self._values[key] = cached

@@ -38,7 +38,14 @@ from rocketlens.client.connect.cluster import (
     refusal_of_name_server,
 )
 from rocketlens.client.connect.compacted_topics import broker_config, topic_attributes
-from rocketlens.client.connect.route import Broker, MessageQueue, Route, brokers_of
+from rocketlens.client.connect.route import (
+    MAX_TOPOLOGY_ROUTES,
+    ROUTE_REFRESH_S,
+    Broker,
+    MessageQueue,
+    Route,
+    brokers_of,
+)
 from rocketlens.errors import BrokerError, RemotingError, RocketLensError, TopicNotFound
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.model.rocketmq import BATCH_QUEUE, LMQ_PREFIX, PERM_WRITE, QUEUE_TYPE
@@ -121,7 +128,7 @@ class Topology:
         if topic.startswith(LMQ_PREFIX):
             return await self._light_route(topic)
         cached = self._routes.get(topic)
-        if cached is None or self._clock() - cached[0] >= limits.ROUTE_REFRESH_S:
+        if cached is None or self._clock() - cached[0] >= ROUTE_REFRESH_S:
             self._forget_old_routes()
             cached = await self._fetch_route(topic, None if cached is None else cached[1].value)
         route, coverage = cached[1]
@@ -147,7 +154,7 @@ class Topology:
         :raises RemotingError: if no name server responds.
         """
         listed = self._brokers
-        if listed is None or self._clock() - listed[0] >= limits.ROUTE_REFRESH_S:
+        if listed is None or self._clock() - listed[0] >= ROUTE_REFRESH_S:
             if self._listing is None:
                 self._listing = asyncio.create_task(self._list_brokers())
                 self._listing.add_done_callback(self._listed)
@@ -341,7 +348,7 @@ class Topology:
 
     def _forget_old_routes(self) -> None:
         """Bound the cache: a tool can ask for any number of topics."""
-        if len(self._routes) > limits.MAX_TOPOLOGY_ROUTES:
+        if len(self._routes) > MAX_TOPOLOGY_ROUTES:
             self._routes.clear()
 
 

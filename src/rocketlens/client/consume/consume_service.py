@@ -44,6 +44,10 @@ from rocketlens.model.message import MessageExt
 from rocketlens.net.pace import WorkThreads
 from rocketlens.wire.bodies.clients import ConsumeMessageDirectlyResult, ConsumeResult
 
+MAX_FAILURE_KINDS: Final = 100
+"""Kinds of failures of a listener that are counted, by type and line. RocketMQ: logs each whole."""
+MAX_RECONSUMES: Final = 16
+"""Times that a message is delivered again before it goes to the dead letters. RocketMQ: 16."""
 logger: Final = logging.getLogger("rocketlens.client")
 
 
@@ -173,7 +177,7 @@ class ListenerFailures:
             frames[-1].filename if frames else "",
             (frames[-1].lineno or 0) if frames else 0,
         )
-        if kind not in self._counts and len(self._counts) >= limits.MAX_FAILURE_KINDS:
+        if kind not in self._counts and len(self._counts) >= MAX_FAILURE_KINDS:
             del self._counts[next(iter(self._counts))]
         count = self._counts[kind] = self._counts.get(kind, 0) + 1
         now_s = self._clock()
@@ -247,7 +251,7 @@ class ListenerService(ConsumeService):
         self._batch: Final = batch
         most = settings.max_reconsume_times
         if most is None:
-            most = _NEVER if self.is_orderly else limits.MAX_RECONSUMES
+            most = _NEVER if self.is_orderly else MAX_RECONSUMES
         self._send_back: Final = SendBack(session.cluster, session.group, settings.namespace, most)
         self._clock: Final = settings.clock
         self._failures: Final = ListenerFailures(session.group, settings.clock)

@@ -1,4 +1,4 @@
-"""Settings of consumers, checked when they are made. Bounds are in `rocketlens.limits`.
+"""Settings of consumers, checked when they are made.
 
 An `AllocateStrategy` says which member of a group has which queues. Every member computes it by
 itself, with the same result: all sort queues and client ids as Java does, so members in Python and
@@ -17,13 +17,28 @@ from rocketlens import limits
 from rocketlens.client.connect.connection_settings import ConnectionSettings
 from rocketlens.client.connect.route import MessageQueue
 from rocketlens.client.consume import timing
-from rocketlens.client.consume.process_queue import CacheBounds
+from rocketlens.client.consume.process_queue import (
+    MAX_QUEUE_CACHED_BYTES,
+    MAX_QUEUE_CACHED_MESSAGES,
+    MAX_QUEUE_SPAN,
+    CacheBounds,
+)
 from rocketlens.errors import BadInput
 from rocketlens.model.arguments import check_int, check_text
 from rocketlens.model.rocketmq import group_problem
 from rocketlens.model.text.java import string_hash
 from rocketlens.wire.bodies.clients import ConsumeFromWhere, SubscriptionData
 
+DEFAULT_CONSUME_CONCURRENCY: Final = 20
+"""Calls of a listener at once. RocketMQ: 20 threads."""
+MAX_CONSUME_CONCURRENCY: Final = 1_000
+"""The same, at most. RocketMQ: 1,000."""
+MAX_CONSUME_BATCH: Final = 1_024
+"""Messages of one call of a listener, at most. RocketMQ: 1,024."""
+MAX_CACHED_BYTES: Final = 1024 * 1024 * 1024
+"""Bytes of all queues that a consumer holds; an empty one is pulled all the same. RocketMQ: any."""
+MAX_CACHED_MESSAGES: Final = 10_000
+"""Messages of all queues together that a lite pull consumer holds. RocketMQ: 10,000."""
 _INSTANCE_NAME: Final = re.compile(r"[A-Za-z0-9_.#-]{1,200}")
 
 Begin = Literal["last", "first", "timestamp"]
@@ -49,10 +64,10 @@ class ConsumerSettings(ConnectionSettings):
     begin_timestamp_ms: int | None = None
     """That time, a store time in epoch milliseconds; None for half an hour before the start."""
     pull_batch: int = limits.MAX_PULL_MESSAGES
-    max_cached_messages_of_queue: int = limits.MAX_QUEUE_CACHED_MESSAGES
-    max_cached_bytes_of_queue: int = limits.MAX_QUEUE_CACHED_BYTES
-    max_span_of_queue: int = limits.MAX_QUEUE_SPAN
-    max_cached_bytes: int = limits.MAX_CACHED_BYTES
+    max_cached_messages_of_queue: int = MAX_QUEUE_CACHED_MESSAGES
+    max_cached_bytes_of_queue: int = MAX_QUEUE_CACHED_BYTES
+    max_span_of_queue: int = MAX_QUEUE_SPAN
+    max_cached_bytes: int = MAX_CACHED_BYTES
     allocate: AllocateStrategy | None = None
     """How members share the queues; None for averagely."""
     instance_name: str | None = None
@@ -96,7 +111,7 @@ class ConsumerSettings(ConnectionSettings):
 class PushSettings(ConsumerSettings):
     """The settings of a push consumer beside these."""
 
-    concurrency: int = limits.DEFAULT_CONSUME_CONCURRENCY
+    concurrency: int = DEFAULT_CONSUME_CONCURRENCY
     """How many calls of the listener run at once."""
     batch: int = 1
     """Up to how many messages of one queue a call gets."""
@@ -109,8 +124,8 @@ class PushSettings(ConsumerSettings):
     def __post_init__(self) -> None:
         """Check the settings; errors as `ConsumerSettings`."""
         ConsumerSettings.__post_init__(self)
-        check_range("concurrency", self.concurrency, limits.MAX_CONSUME_CONCURRENCY)
-        check_range("batch", self.batch, limits.MAX_CONSUME_BATCH)
+        check_range("concurrency", self.concurrency, MAX_CONSUME_CONCURRENCY)
+        check_range("batch", self.batch, MAX_CONSUME_BATCH)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +134,7 @@ class LitePullSettings(ConsumerSettings):
 
     auto_commit: bool = True
     """Store what was polled every 5 s; otherwise ``commit`` alone does."""
-    max_cached_messages: int = limits.MAX_CACHED_MESSAGES
+    max_cached_messages: int = MAX_CACHED_MESSAGES
 
 
 def check_range(name: str, value: int, maximum: int) -> None:

@@ -15,6 +15,7 @@ from rocketlens.client.consume import timing
 from rocketlens.client.consume.consume_service import ConsumeService
 from rocketlens.client.consume.consumer_client import ConsumerClient
 from rocketlens.client.consume.consumer_settings import (
+    MAX_CACHED_MESSAGES,
     LitePullSettings,
     MessageSelector,
     check_range,
@@ -115,7 +116,7 @@ class LitePullConsumer(ConsumerClient):
         self._check_open()
         if self._queues is None:
             raise WrongUse("this consumer is not started: use `async with consumer`")
-        check_range("max_messages", max_messages, limits.MAX_CACHED_MESSAGES)
+        check_range("max_messages", max_messages, MAX_CACHED_MESSAGES)
         async with self._poll_turn:
             if self.auto_commit:
                 self._note_consumed()

@@ -8,20 +8,27 @@ held it commits the offset behind the last one. Source: ``ProcessQueue``.
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from rocketlens import limits
 from rocketlens.client.connect.route import MessageQueue
 from rocketlens.model.message import MessageExt
 from rocketlens.wire.bodies.clients import ProcessQueueInfo
 
+MAX_QUEUE_CACHED_MESSAGES: Final = 1_000
+"""Messages of one queue that a consumer holds before it pulls on. RocketMQ: 1,000."""
+MAX_QUEUE_CACHED_BYTES: Final = 100 * 1024 * 1024
+"""The same in bytes, of bodies and what each message takes. RocketMQ: 100 MiB of bodies."""
+MAX_QUEUE_SPAN: Final = 2_000
+"""From the first to the last offset of one queue that is held. RocketMQ: 2,000."""
+
 
 class CacheBounds(NamedTuple):
     """How much of one queue is held before pulling pauses, as RocketMQ's thresholds."""
 
-    messages: int = limits.MAX_QUEUE_CACHED_MESSAGES
-    size: int = limits.MAX_QUEUE_CACHED_BYTES
-    span: int | None = limits.MAX_QUEUE_SPAN
+    messages: int = MAX_QUEUE_CACHED_MESSAGES
+    size: int = MAX_QUEUE_CACHED_BYTES
+    span: int | None = MAX_QUEUE_SPAN
     """Between the first and last offset held; None where the order of offsets is kept anyway."""
 
 

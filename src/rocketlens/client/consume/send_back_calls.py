@@ -16,11 +16,11 @@ import logging
 import time
 from typing import Final
 
-from rocketlens import limits
 from rocketlens.client.connect.cluster import ClusterCalls, broker_error
 from rocketlens.client.connect.namespace import with_namespace
 from rocketlens.client.connect.route import MessageQueue
 from rocketlens.client.send.message import encoded_properties
+from rocketlens.client.send.send_request import COMPRESS_OVER_BYTES
 from rocketlens.client.send.send_result import STATUS_OF_CODE
 from rocketlens.client.send.unique_key import new_unique_key
 from rocketlens.errors import MessageIllegal, RocketLensError
@@ -150,7 +150,7 @@ def _body_of(message: MessageExt) -> tuple[bytes, int]:
     if message.body_error is not None:
         # It is as it was stored.
         return message.body, message.sys_flag & _COMPRESSION_BITS
-    if len(message.body) < limits.COMPRESS_OVER_BYTES:
+    if len(message.body) < COMPRESS_OVER_BYTES:
         return message.body, 0
     sys_flag = COMPRESSED | ZLIB
     return compress(message.body, sys_flag, _COMPRESSION_LEVEL), sys_flag

@@ -46,6 +46,10 @@ if TYPE_CHECKING:
     from rocketlens.client.consume.consumer_client import ConsumerClient
 
 
+MAX_DIRECT_CONSUMES: Final = 64
+"""Messages handed to a listener directly (309) at once; more are answered with "busy"."""
+
+
 class Serving:
     """Answers brokers for one consumer."""
 
@@ -96,7 +100,7 @@ class Serving:
         header = CONSUME_MESSAGE_DIRECTLY.request.decode(command.ext_fields)
         if header.consumer_group != self._consumer.group:
             return self._not_here(header.consumer_group)
-        if self._direct >= limits.MAX_DIRECT_CONSUMES:
+        if self._direct >= MAX_DIRECT_CONSUMES:
             return BUSY
         try:
             message = message_of(decode(command.body, check_crc=False))

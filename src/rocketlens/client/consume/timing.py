@@ -1,4 +1,4 @@
-"""When a consumer does what: RocketMQ's own times. Bounds are in `limits`."""
+"""When a consumer does what: RocketMQ's own times."""
 
 from typing import Final
 

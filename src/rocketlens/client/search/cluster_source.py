@@ -23,6 +23,7 @@ from rocketlens.client.connect.queue_puller import tools_puller
 from rocketlens.client.connect.route import Broker, MessageQueue
 from rocketlens.client.connect.topology import Topology
 from rocketlens.client.search.key_search import (
+    MAX_QUERY_MESSAGES,
     UNTRIED,
     Dispatch,
     IndexSamples,
@@ -62,6 +63,8 @@ from rocketlens.query.topic_choice import (
 from rocketlens.wire.bodies.tables import TopicOffset
 from rocketlens.wire.codes import ResponseCode
 
+MAX_SAMPLED_TOPICS: Final = 64
+"""A search by key of more topics does not try the index."""
 TOPICS_AT_ONCE: Final = 16
 _MAX_OFFSET: Final = 2**63 - 1
 
@@ -447,7 +450,7 @@ class ClusterSource:
     ) -> None:
         dispatch = Dispatch(self.cluster)
         searched, left_out = await self._searched(request, topics, findings)
-        tries_index = len(searched) <= limits.MAX_SAMPLED_TOPICS
+        tries_index = len(searched) <= MAX_SAMPLED_TOPICS
 
         async def ask(topic: str) -> None:
             if topic.startswith(LMQ_PREFIX):
@@ -587,7 +590,7 @@ async def count_left_out(
 async def _count_with_key(
     source: "ClusterSource", request: FindRequest, topic: str, tally: SearchTally
 ) -> None:
-    most = limits.MAX_QUERY_MESSAGES
+    most = MAX_QUERY_MESSAGES
     findings = Findings(AnswerMessages(most))
     key_filter = request.filter_of(findings.tally, [topic], with_key=True)
     key_filter = replace(key_filter, content=None, leaves_out=False)

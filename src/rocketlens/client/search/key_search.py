@@ -33,7 +33,13 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from rocketlens import limits
-from rocketlens.client.connect.cluster import ClusterCalls, broker_error, fields_of, runtime_table
+from rocketlens.client.connect.cluster import (
+    DISPATCH_WAIT_S,
+    ClusterCalls,
+    broker_error,
+    fields_of,
+    runtime_table,
+)
 from rocketlens.client.connect.compacted_topics import broker_config
 from rocketlens.client.connect.queue_puller import Pulled, add_damage, records_in, tools_puller
 from rocketlens.client.connect.route import MessageQueue, Recent
@@ -49,6 +55,13 @@ from rocketlens.query.lookup.message_filter import MessageFilter
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.commands.messages import NOT_SEARCHED, QUERY_MESSAGE, QueryMessageRequest
+
+INDEX_SAMPLES: Final = 8
+"""Messages of a topic for which the index of each broker is tried by a search by key."""
+MAX_QUERY_MESSAGES: Final = 64
+"""Messages that a broker is asked for at once. RocketMQ gives no more (maxMsgsNumBatch)."""
+MAX_READ_ANSWERS: Final = 4
+"""How many times what an answer can hold a client reads from one broker for it."""
 
 
 class SampledIndex(NamedTuple):
@@ -97,7 +110,7 @@ class IndexSamples:
             queue, first, length = queues[longest], ends[longest].min_offset, lengths[longest]
             if not length:
                 return SampledIndex(None)
-            last = limits.INDEX_SAMPLES - 1
+            last = INDEX_SAMPLES - 1
             offsets = sorted({first + (length - 1) * at // last for at in range(last + 1)})
             indexed = await asyncio.gather(
                 *(self._is_indexed(address, queue, offset) for offset in offsets)
@@ -132,7 +145,7 @@ class IndexSamples:
         header = QueryMessageRequest(
             topic=record.topic,
             key=unique_key,
-            max_num=limits.MAX_QUERY_MESSAGES,
+            max_num=MAX_QUERY_MESSAGES,
             begin_timestamp_ms=0,
             end_timestamp_ms=limits.MAX_TIMESTAMP_MS,
             is_unique_key=True,
@@ -200,7 +213,7 @@ class Dispatch:
         waited_s = 0.0
         try:
             stored, dispatched = await self._progress(address)
-            while dispatched < stored and waited_s < limits.DISPATCH_WAIT_S:
+            while dispatched < stored and waited_s < DISPATCH_WAIT_S:
                 await asyncio.sleep(delay_s)
                 waited_s += delay_s
                 delay_s = min(2 * delay_s, longest_s)
@@ -263,7 +276,7 @@ class KeySearch:
     reads_queues: bool = False
     """Whether the index may lack keys."""
     _damage: list[str] = field(default_factory=list)
-    _page_messages: int = limits.MAX_QUERY_MESSAGES
+    _page_messages: int = MAX_QUERY_MESSAGES
     _largest_page: int = 0
     _read_bytes: int = 0
     _indexed_to_ms: int = 0
@@ -311,7 +324,7 @@ class KeySearch:
             # That was this question.
             end, oldest_offset = earlier.oldest_ms, earlier.oldest_offset
         while end >= begin and not self._is_past(end):
-            if self._read_bytes > limits.MAX_READ_ANSWERS * limits.MAX_ANSWER_BYTES:
+            if self._read_bytes > MAX_READ_ANSWERS * limits.MAX_ANSWER_BYTES:
                 problem = (
                     f"{self.address} gives the same messages again and again: it is not read on"
                 )

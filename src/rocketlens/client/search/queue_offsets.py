@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Collection
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from rocketlens import limits
 from rocketlens.client.connect.broker_calls import max_offset, min_offset, topic_stats
@@ -15,6 +15,11 @@ from rocketlens.wire.bodies.tables import TopicOffset
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.commands.groups import QUERY_CONSUME_QUEUE, QueryConsumeQueueRequest
 from rocketlens.wire.declare import read_body
+
+FORMER_QUEUES_ASKED_FOR: Final = 16
+"""Queues behind those of a topic's route that a broker is asked for: it had them before the topic
+was given fewer. All at once, so a search waits for one answer.
+"""
 
 
 class QueueEnds(NamedTuple):
@@ -86,7 +91,7 @@ async def former_messages(
     problems = []
     queues = [*route.read_queues, *route.unreadable_queues]
     first = max((each.queue_id + 1 for each in queues if each.broker_name == broker), default=0)
-    numbers = range(first, first + limits.FORMER_QUEUES_ASKED_FOR)
+    numbers = range(first, first + FORMER_QUEUES_ASKED_FOR)
     former = [
         MessageQueue(route.topic, broker, number)
         for number in (numbers if queue_ids is None else queue_ids)

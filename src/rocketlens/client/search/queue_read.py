@@ -58,8 +58,14 @@ from typing import Final
 
 from rocketlens import limits
 from rocketlens.client.connect.broker_calls import max_offset, min_offset, offset_at_time
-from rocketlens.client.connect.cluster import ClusterCalls
-from rocketlens.client.connect.queue_puller import Pulled, PullStatus, add_damage, tools_puller
+from rocketlens.client.connect.cluster import MAX_MESSAGE_ANSWERS, ClusterCalls
+from rocketlens.client.connect.queue_puller import (
+    MAX_AROUND_MESSAGES,
+    Pulled,
+    PullStatus,
+    add_damage,
+    tools_puller,
+)
 from rocketlens.client.connect.route import MessageQueue
 from rocketlens.client.search.queue_offsets import QueueEnds, queue_ends
 from rocketlens.client.search.records import Page, joined, take_page_in_turn
@@ -67,6 +73,18 @@ from rocketlens.model.text.sentences import Sentence
 from rocketlens.query.answer_builder import Findings
 from rocketlens.query.lookup.message_filter import MessageFilter
 
+MAX_EMPTY_STEP: Final = 16 * 1024
+"""Queue offsets that a client passes at once where a queue has nothing."""
+MAX_EMPTY_PULLS: Final = 1_000
+"""Pulls in a row without a message, after which a queue is not read on: 16 million offsets."""
+MAX_ORDER_SAMPLES: Final = 64
+"""Messages on either side that a search by time looks at, of all queues of a topic on a broker.
+
+They are at distances that grow by one factor: 1.18 in a queue of a million. So messages on the
+wrong side are unseen only where six times as many stand between them and those that were found.
+"""
+MIN_ORDER_SAMPLES: Final = 4
+"""And of each queue that it looks at so: of many, the 16 with the newest messages."""
 RISING_TIMES: Final = Sentence("rising_queues")
 """What a search by time relies on where it did not read the whole queue."""
 _AT_ONCE: Final = 4
@@ -101,7 +119,7 @@ async def read_queue(
     :raises BrokerError: if the broker refuses.
     :raises RemotingError: if there is no response.
     """
-    samples = max(limits.MIN_ORDER_SAMPLES, limits.MAX_ORDER_SAMPLES // max(queue_count, 1))
+    samples = max(MIN_ORDER_SAMPLES, MAX_ORDER_SAMPLES // max(queue_count, 1))
     reader = QueueReader(
         cluster, address, queue, message_filter, findings, damage, samples, exhaustive
     )
@@ -128,7 +146,7 @@ async def read_queues(
     if not queues:
         return False
     ends = await queue_ends(cluster, address, queues[0].topic)
-    samples = max(limits.MIN_ORDER_SAMPLES, limits.MAX_ORDER_SAMPLES // len(queues))
+    samples = max(MIN_ORDER_SAMPLES, MAX_ORDER_SAMPLES // len(queues))
     readers = [
         QueueReader(
             *(cluster, address, queue, message_filter, findings, damage, samples, exhaustive),
@@ -140,7 +158,7 @@ async def read_queues(
     begin, end = message_filter.begin or 0, message_filter.end
     first, others = readers, []
     if not exhaustive:
-        count = limits.MAX_ORDER_SAMPLES // limits.MIN_ORDER_SAMPLES
+        count = MAX_ORDER_SAMPLES // MIN_ORDER_SAMPLES
         first, others = readers[:count], readers[count:]
 
     async def read(reader: QueueReader) -> None:
@@ -245,9 +263,7 @@ class QueueReader:
             bottom = max(first, top - step)
             page = await self._read_between(bottom, top)
             first, top = max(first, self.begins_at), bottom
-            step = min(
-                2 * step, limits.MAX_PULL_MESSAGES if page.records else limits.MAX_EMPTY_STEP
-            )
+            step = min(2 * step, limits.MAX_PULL_MESSAGES if page.records else MAX_EMPTY_STEP)
             if page.records:
                 self.set_back_ms = max(self.set_back_ms, page.set_back_ms)
                 if self.cannot_contribute(page.least_ms, begin):
@@ -346,7 +362,7 @@ class QueueReader:
             if self.on_pull is not None:
                 await self.on_pull(offset, most_ms - self.set_back_ms)
             is_newer = page.records and page.least_ms > end + self.set_back_ms
-            if is_newer and offset >= top and stop - offset > limits.MAX_AROUND_MESSAGES:
+            if is_newer and offset >= top and stop - offset > MAX_AROUND_MESSAGES:
                 return offset
         return stop
 
@@ -364,7 +380,7 @@ class QueueReader:
             page = await self._read_between(bottom, top)
             first, low, top = max(first, self.begins_at), max(low, self.begins_at), bottom
             if not page.records:
-                step = min(2 * step, limits.MAX_EMPTY_STEP)
+                step = min(2 * step, MAX_EMPTY_STEP)
                 continue
             step = limits.MAX_PULL_MESSAGES
             self.set_back_ms = max(self.set_back_ms, page.set_back_ms, page.most_ms - least_ms)
@@ -373,7 +389,7 @@ class QueueReader:
                 self.relies_on_order |= top > first
                 return first
             is_older = is_around and page.most_ms < begin - self.set_back_ms
-            if is_older and top - first > limits.MAX_AROUND_MESSAGES:
+            if is_older and top - first > MAX_AROUND_MESSAGES:
                 return top
         return first
 
@@ -416,8 +432,8 @@ class QueueReader:
             if page.records:
                 times[offset] = page.least_ms
 
-        for start in range(0, len(chosen), limits.MAX_MESSAGE_ANSWERS):
-            await asyncio.gather(*map(look, chosen[start : start + limits.MAX_MESSAGE_ANSWERS]))
+        for start in range(0, len(chosen), MAX_MESSAGE_ANSWERS):
+            await asyncio.gather(*map(look, chosen[start : start + MAX_MESSAGE_ANSWERS]))
         self.relies_on_order |= bool(chosen)
         for before, after in pairwise(sorted(times)):
             low, high = before, after
@@ -447,7 +463,7 @@ class QueueReader:
         self.empty_pulls = 0 if page.records else self.empty_pulls + 1
         self.read_bytes += page.held_bytes
         self.findings.add_read(page.stored_bytes, page.records)
-        if self.empty_pulls > limits.MAX_EMPTY_PULLS:
+        if self.empty_pulls > MAX_EMPTY_PULLS:
             self._give_up(f"nothing at {self.empty_pulls} offsets in a row")
         elif (
             self.read_bytes > 2 * limits.MAX_ANSWER_BYTES

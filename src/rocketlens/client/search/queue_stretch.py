@@ -21,12 +21,19 @@ from typing import Final, NamedTuple, TypeVar
 
 from rocketlens import limits
 from rocketlens.client.connect.broker_calls import max_offset, min_offset, offset_at_time
-from rocketlens.client.connect.cluster import ClusterCalls, request_name
-from rocketlens.client.connect.queue_puller import PullStatus, QueuePuller
+from rocketlens.client.connect.cluster import MAX_MESSAGE_ANSWERS, ClusterCalls, request_name
+from rocketlens.client.connect.queue_puller import MAX_AROUND_MESSAGES, PullStatus, QueuePuller
 from rocketlens.client.connect.route import Broker, MessageQueue
 from rocketlens.errors import BadAnswer, RemotingError
 from rocketlens.wire.commands.groups import GET_MAX_OFFSET
 
+MAX_CLUSTER_PARTITIONS: Final = 100_000
+"""Partitions of a read of a cluster, in a plan of 50 MiB: of longer queues each has more messages.
+"""
+MAX_CHUNK_RECORDS: Final = 16_384
+"""Messages that a read of a cluster turns into columns at once: what Spark takes at once."""
+MAX_CHUNK_BYTES: Final = 16 * 1024 * 1024
+"""Stored bytes of those, and the last answer more, which has 16 MiB at most; two are held."""
 T = TypeVar("T")
 
 
@@ -58,7 +65,7 @@ class StretchReader:
     def __init__(self, cluster: ClusterCalls) -> None:
         self._cluster: Final = cluster
         self._puller: Final = QueuePuller(cluster)
-        self._turns: Final = asyncio.Semaphore(limits.MAX_MESSAGE_ANSWERS)
+        self._turns: Final = asyncio.Semaphore(MAX_MESSAGE_ANSWERS)
 
     async def stored(
         self, broker: Broker, queue: MessageQueue, begin_ms: int, end_ms: int
@@ -93,10 +100,10 @@ class StretchReader:
         # A broker may return any of several messages of one millisecond.
         first, last = start, stop
         if begin_ms > 0 and first < last:
-            first = max(first, await search(begin_ms - 1) - limits.MAX_AROUND_MESSAGES)
+            first = max(first, await search(begin_ms - 1) - MAX_AROUND_MESSAGES)
         if end_ms < limits.MAX_TIMESTAMP_MS and first < last:
             behind_end = await search(end_ms + 1) if end_ms >= 0 else start
-            last = min(last, behind_end + limits.MAX_AROUND_MESSAGES)
+            last = min(last, behind_end + MAX_AROUND_MESSAGES)
         return QueueStretch(queue, first, max(first, last))
 
     async def read(self, broker: Broker, stretch: QueueStretch) -> PulledChunk:
@@ -118,8 +125,8 @@ class StretchReader:
         queue, start, stop = stretch
         bodies: list[bytes] = []
         offset, size = start, 0
-        stop_here = min(stop, start + limits.MAX_CHUNK_RECORDS)
-        while offset < stop_here and size < limits.MAX_CHUNK_BYTES:
+        stop_here = min(stop, start + MAX_CHUNK_RECORDS)
+        while offset < stop_here and size < MAX_CHUNK_BYTES:
             count = min(stop - offset, limits.MAX_PULL_MESSAGES)
             async with self._cluster.turn(address):
                 pulled = await self._puller.pull(address, queue, offset, count=count)
@@ -152,7 +159,7 @@ def cut(stretches: Iterable[QueueStretch], most: int, least_count: int = 1) -> l
     """
     whole = [each for each in stretches if each.start < each.stop]
     total = sum(each.stop - each.start for each in whole)
-    size = max(min(most, -(-total // least_count)), -(-total // limits.MAX_CLUSTER_PARTITIONS), 1)
+    size = max(min(most, -(-total // least_count)), -(-total // MAX_CLUSTER_PARTITIONS), 1)
     parts: list[QueueStretch] = []
     for queue, start, stop in whole:
         count = -(-(stop - start) // size)

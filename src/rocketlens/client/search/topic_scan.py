@@ -35,7 +35,12 @@ from rocketlens.client.connect.route import Broker, MessageQueue, Route
 from rocketlens.client.search.cluster_source import count_left_out
 from rocketlens.client.search.key_search import Dispatch
 from rocketlens.client.search.queue_offsets import unreadable_messages
-from rocketlens.client.search.queue_read import RISING_TIMES, QueueReader
+from rocketlens.client.search.queue_read import (
+    MAX_ORDER_SAMPLES,
+    MIN_ORDER_SAMPLES,
+    RISING_TIMES,
+    QueueReader,
+)
 from rocketlens.errors import BrokerError, TopicNotFound
 from rocketlens.formats.commitlog_record import Record, message_of
 from rocketlens.model.answer import Answer, Coverage, SourceState
@@ -54,6 +59,10 @@ if TYPE_CHECKING:
     from rocketlens.client.connect.cluster import BrokerAnswer
     from rocketlens.client.search.cluster_source import ClusterSource
 
+MAX_MERGED_BYTES: Final = 64 * 1024 * 1024
+"""Bytes of all queues together that wait to be merged by store time: pulls get smaller. One message
+of each queue waits in any case.
+"""
 _ROUTES_AT_ONCE: Final = 16
 _FIRST_BYTES: Final = 4096
 """What a record of a queue is taken to have before one was read."""
@@ -421,7 +430,7 @@ class TimeOrder:
             lane.message_filter,
             arrivals,
             lane.damage,
-            max(limits.MIN_ORDER_SAMPLES, limits.MAX_ORDER_SAMPLES // lane.queue_count),
+            max(MIN_ORDER_SAMPLES, MAX_ORDER_SAMPLES // lane.queue_count),
             self._request.exhaustive,
             on_pull=hand_on,
             pull_count=lambda: self._pull_count(lane),
@@ -441,7 +450,7 @@ class TimeOrder:
 
     def _pull_count(self, lane: _Lane) -> int:
         """Return how many messages to pull at once, so that all queues together fit into memory."""
-        count = limits.MAX_MERGED_BYTES // (2 * self._reading * max(lane.record_bytes, 1))
+        count = MAX_MERGED_BYTES // (2 * self._reading * max(lane.record_bytes, 1))
         return min(max(count, 1), limits.MAX_PULL_MESSAGES)
 
     async def _wait_for_dispatch(self, address: str) -> str | None:

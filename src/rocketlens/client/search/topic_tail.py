@@ -31,7 +31,12 @@ from typing import Final, Self
 from rocketlens import limits
 from rocketlens.client.connect import queue_puller
 from rocketlens.client.connect.broker_calls import max_offset, min_offset, offset_at_time
-from rocketlens.client.connect.cluster import ClusterCalls, failed_broker, request_name
+from rocketlens.client.connect.cluster import (
+    MAX_MESSAGE_ANSWERS,
+    ClusterCalls,
+    failed_broker,
+    request_name,
+)
 from rocketlens.client.connect.queue_puller import (
     Backoff,
     Pulled,
@@ -39,9 +44,10 @@ from rocketlens.client.connect.queue_puller import (
     QueuePuller,
     add_damage,
 )
-from rocketlens.client.connect.route import Broker, MessageQueue, Route
+from rocketlens.client.connect.route import ROUTE_REFRESH_S, Broker, MessageQueue, Route
 from rocketlens.client.connect.topology import Topology, TopologyResult
 from rocketlens.client.search.queue_offsets import unreadable_messages
+from rocketlens.client.search.queue_read import MAX_EMPTY_STEP
 from rocketlens.errors import BadAnswer, BrokerError, RocketLensError, TopicNotFound, WrongUse
 from rocketlens.formats.commitlog_record import Record, message_of
 from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
@@ -111,9 +117,9 @@ class TopicTail:
         self._failing: Final[dict[str, set[int]]] = {}
         """The queues that could not be read when they were last tried, by broker."""
         self._findings: Final = Findings(AnswerMessages(newest), tally=message_filter.tally)
-        self._turns: Final = asyncio.Semaphore(limits.MAX_MESSAGE_ANSWERS)
+        self._turns: Final = asyncio.Semaphore(MAX_MESSAGE_ANSWERS)
         self._pages: Final[asyncio.Queue[list[MessageExt] | None]] = asyncio.Queue(
-            limits.MAX_MESSAGE_ANSWERS
+            MAX_MESSAGE_ANSWERS
         )
         self._taken: Final[deque[MessageExt]] = deque()
         self._run_task: asyncio.Task[None] | None = None
@@ -279,7 +285,7 @@ class TopicTail:
                 return
             bottom = max(first, top - step)
             count += await self._keep_between(address, queue, bottom, top)
-            top, step = bottom, min(2 * step, limits.MAX_EMPTY_STEP)
+            top, step = bottom, min(2 * step, MAX_EMPTY_STEP)
 
     async def _keep_between(self, address: str, queue: MessageQueue, bottom: int, top: int) -> int:
         """Keep what matches from ``bottom`` up to ``top``; return how many matched."""
@@ -405,7 +411,7 @@ class TopicTail:
                 if queue not in followed:
                     followed.add(queue)
                     group.create_task(self._follow_queue(reading, since_ms))
-            await asyncio.sleep(limits.ROUTE_REFRESH_S)
+            await asyncio.sleep(ROUTE_REFRESH_S)
             try:
                 self._add_queues((await self._topology.route(self._topic)).value)
             except WrongUse:

@@ -36,7 +36,13 @@ from rocketlens.client.connect.namespace import without_namespace
 from rocketlens.client.connect.route import MessageQueue, Route
 from rocketlens.client.send.message import Message, check_message
 from rocketlens.client.send.request_reply import PendingRequests, ReplyMessage
-from rocketlens.client.send.send_request import Compression, Sending, SendRequest, result_of
+from rocketlens.client.send.send_request import (
+    COMPRESS_OVER_BYTES,
+    Compression,
+    Sending,
+    SendRequest,
+    result_of,
+)
 from rocketlens.client.send.send_result import STATUS_OF_CODE, SendResult, SendStatus
 from rocketlens.client.send.trace import trace_writer
 from rocketlens.client.send.unique_key import own_address
@@ -74,6 +80,8 @@ from rocketlens.wire.commands.messages import RECALL_MESSAGE, RecallMessageReque
 from rocketlens.wire.declare import NoFields, write_body
 from rocketlens.wire.recall_handle import RecallHandle
 
+SEND_TIMEOUT_S: Final = 3.0
+"""Seconds that a send may take, all its attempts together. RocketMQ: 3 (sendMsgTimeout)."""
 LEFT_ALONE_S: Final = (
     (15.0, 30.0),
     (5.0, 10.0),
@@ -194,14 +202,14 @@ class SendingSettings(ConnectionSettings):
     group: str = DEFAULT_GROUP
     retries: int = 2
     """How many other brokers are tried after the first."""
-    send_timeout_s: float = limits.SEND_TIMEOUT_S
+    send_timeout_s: float = SEND_TIMEOUT_S
     """For one send with all its attempts."""
     attempt_timeout_s: float | None = None
     """For one attempt, so that a broker that hangs leaves time for another."""
     retries_when_not_safe: bool = False
     compression: Compression | None = Compression.ZLIB
     compression_level: int = 5
-    compress_over_bytes: int = limits.COMPRESS_OVER_BYTES
+    compress_over_bytes: int = COMPRESS_OVER_BYTES
     """Bodies of this size or more are compressed, those of batches never."""
     max_message_bytes: int = limits.MAX_MESSAGE_BYTES
     default_topic_queue_nums: int = DEFAULT_TOPIC_QUEUE_NUMS

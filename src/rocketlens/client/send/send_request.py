@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from rocketlens.client.send.producer import SendingSettings
 
 
+COMPRESS_OVER_BYTES: Final = 4096
+"""Bodies of at least so many bytes are compressed. RocketMQ: compressMsgBodyOverHowmuch, 4096."""
 T = TypeVar("T")
 
 BATCH_BYTES: Final = 1 << 18

@@ -40,6 +40,14 @@ from rocketlens.model.rocketmq import DEFAULT_REGION, TRACE_TOPIC, check_topic
 if TYPE_CHECKING:
     from rocketlens.client.send.producer import Producer
 
+MAX_TRACE_QUEUE: Final = 2_048
+"""Trace records that wait to be sent; more are dropped and counted. RocketMQ: 2,048 contexts."""
+MAX_TRACE_BATCH: Final = 100
+"""Trace records in one message. RocketMQ: 100 contexts."""
+MAX_TRACE_BYTES: Final = 118_000
+"""Bytes of one trace message. RocketMQ: maxMsgSize 128,000, less 10,000."""
+MAX_TRACE_KEYS_BYTES: Final = 16_000
+"""Bytes of the keys of one trace message: properties may have 32,767 in all."""
 logger: Final = logging.getLogger("rocketlens.client")
 
 TRACE_GROUP: Final = "_INNER_TRACE_PRODUCER"
@@ -249,12 +257,12 @@ class TraceWriter:
         self._add(record)
 
     def _add(self, record: TraceRecord) -> None:
-        if self._is_closing or len(self._waiting) >= limits.MAX_TRACE_QUEUE:
+        if self._is_closing or len(self._waiting) >= MAX_TRACE_QUEUE:
             self._drop(1, "too many wait, or the client is closed")
             return
         self._waiting.append(record)
         self._wake.set()
-        if len(self._waiting) >= limits.MAX_TRACE_BATCH:
+        if len(self._waiting) >= MAX_TRACE_BATCH:
             self._full.set()
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run())
@@ -281,15 +289,15 @@ class TraceWriter:
         """Send the first records that wait, as many as one message may have."""
         body, keys, count = bytearray(), dict[str, None](), 0
         keys_bytes = 0
-        while self._waiting and count < limits.MAX_TRACE_BATCH:
+        while self._waiting and count < MAX_TRACE_BATCH:
             record = self._waiting[0]
             encoded = encode(record)
             more = [key for key in keys_of(record) if key not in keys]
             keys_bytes += sum(len(key.encode("utf-8", "replace")) + 1 for key in more)
-            is_full = len(body) + len(encoded) > limits.MAX_TRACE_BYTES
-            if count and (is_full or keys_bytes > limits.MAX_TRACE_KEYS_BYTES):
+            is_full = len(body) + len(encoded) > MAX_TRACE_BYTES
+            if count and (is_full or keys_bytes > MAX_TRACE_KEYS_BYTES):
                 break
-            if is_full or keys_bytes > limits.MAX_TRACE_KEYS_BYTES:
+            if is_full or keys_bytes > MAX_TRACE_KEYS_BYTES:
                 # Its own id finds it all the same.
                 more = [record.msg_id]
             body += encoded

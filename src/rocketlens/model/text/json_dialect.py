@@ -38,9 +38,10 @@ import re
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, NoReturn
 
-from rocketlens import limits
 from rocketlens.errors import ConfigError, RocketLensError
 
+MAX_JSON_DEPTH: Final = 64
+"""Nesting that is followed in a command's body; RocketMQ's own have 6 levels."""
 MAX_CONFIG_DEPTH: Final = 128
 """Nesting that is followed in a file of ``config/``; RocketMQ's own have 4 levels.
 
@@ -108,7 +109,7 @@ class _Rules(NamedTuple):
     is_plain: bool = False
 
 
-_WIRE: Final = _Rules(STRICT_DECODER, limits.MAX_JSON_DEPTH, allows_twice=False, in_pieces=True)
+_WIRE: Final = _Rules(STRICT_DECODER, MAX_JSON_DEPTH, allows_twice=False, in_pieces=True)
 _FILE: Final = _Rules(
     json.JSONDecoder(strict=False), MAX_CONFIG_DEPTH, allows_twice=True, in_pieces=False
 )

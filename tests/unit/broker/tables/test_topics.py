@@ -6,6 +6,7 @@ from rocketlens import limits
 from rocketlens.broker.tables.entry_table import MAX_CONFIG_ENTRY_BYTES
 from rocketlens.broker.tables.topics import GroupTable, StoredTopic, TopicTable
 from rocketlens.errors import BadInput
+from rocketlens.model.text.json_dialect import MAX_JSON_DEPTH
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
 from tests.support.written_stores import Clock
@@ -63,7 +64,7 @@ def test_a_lone_surrogate_in_a_member_is_written_and_read_back(tmp_path):
 def test_members_nested_as_deep_as_a_request_may_be_are_read_back(tmp_path):
     layout = StoreLayout(tmp_path)
     deep = 1
-    for _ in range(limits.MAX_JSON_DEPTH):
+    for _ in range(MAX_JSON_DEPTH):
         deep = {"a": deep}
     groups = GroupTable(layout, Disk(), Clock())
     groups.put("007", x=deep)

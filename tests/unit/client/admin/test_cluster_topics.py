@@ -9,8 +9,12 @@ import dataclasses
 import pytest
 
 import rocketlens
-from rocketlens import MQAdmin, limits
-from rocketlens.client.admin.cluster_topics import find_topic_settings, stored_since
+from rocketlens import MQAdmin
+from rocketlens.client.admin.cluster_topics import (
+    MAX_RATED_QUEUES,
+    find_topic_settings,
+    stored_since,
+)
 from rocketlens.client.send.message import Message
 from rocketlens.errors import RemotingError, TopicNotFound
 from rocketlens.model.topic import TopicSettings
@@ -149,7 +153,13 @@ async def test_only_the_topics_of_the_namespace_are_listed_by_their_short_names(
 
 
 def test_a_bounded_number_of_topics_is_asked_for_at_once(monkeypatch):
-    monkeypatch.setattr(limits, "MAX_MESSAGE_ANSWERS", 2)
+    monkeypatch.setattr("rocketlens.client.connect.cluster.MAX_MESSAGE_ANSWERS", 2)
+    monkeypatch.setattr("rocketlens.client.search.topic_tail.MAX_MESSAGE_ANSWERS", 2)
+    monkeypatch.setattr("rocketlens.client.admin.cluster_groups.MAX_MESSAGE_ANSWERS", 2)
+    monkeypatch.setattr("rocketlens.client.search.queue_stretch.MAX_MESSAGE_ANSWERS", 2)
+    monkeypatch.setattr("rocketlens.client.cluster_story.MAX_MESSAGE_ANSWERS", 2)
+    monkeypatch.setattr("rocketlens.client.search.queue_read.MAX_MESSAGE_ANSWERS", 2)
+    monkeypatch.setattr("rocketlens.client.admin.cluster_topics.MAX_MESSAGE_ANSWERS", 2)
 
     async def scenario(cluster, admin):
         for server in cluster.name_servers:
@@ -229,7 +239,7 @@ def test_messages_since_a_time_are_counted_queue_by_queue():
 def test_messages_since_a_time_are_not_known_if_a_broker_fails_or_there_are_too_many_queues():
     async def count(cluster, admin, queues, stored):
         calls, since_ms = admin.source.cluster, stored[0].store_timestamp_ms
-        many = queues[:1] * (limits.MAX_RATED_QUEUES + 1)
+        many = queues[:1] * (MAX_RATED_QUEUES + 1)
         too_many = await stored_since(calls, "T", many, since_ms)
         cluster.masters[0].err(ResponseCode.SYSTEM_BUSY)
         return too_many, await stored_since(calls, "T", queues, since_ms)

@@ -7,7 +7,6 @@ import threading
 
 import pytest
 
-from rocketlens import limits
 from rocketlens.client.connect.broker_history import SeenBroker, SeenBrokers
 from rocketlens.client.connect.route import Broker
 from rocketlens.errors import AnswerIncomplete, MessageNotFound
@@ -113,8 +112,8 @@ def test_damage_costs_the_lines_that_it_is_in(path, clock, damage):
 
 
 def test_the_file_stays_small_and_keeps_the_newest(path, clock, monkeypatch):
-    monkeypatch.setattr(limits, "MAX_SEEN_BROKERS_BYTES", 20_000)
-    monkeypatch.setattr(limits, "MIN_SEEN_BROKERS", 10)
+    monkeypatch.setattr("rocketlens.client.connect.broker_history.MAX_SEEN_BROKERS_BYTES", 20_000)
+    monkeypatch.setattr("rocketlens.client.connect.broker_history.MIN_SEEN_BROKERS", 10)
     seen = SeenBrokers(path, ["a:9876"], clock)
     for number in range(400):
         clock.now_ms += 1

@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from rocketlens import limits
 from rocketlens.client.connect.broker_history import SeenBrokers
+from rocketlens.client.connect.route import ROUTE_REFRESH_S
 from rocketlens.errors import AnswerIncomplete, RemotingError, TopicNotFound
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from tests.support.async_tests import within
@@ -193,7 +193,7 @@ def test_a_stale_route_is_named(path):
             assert (await asking.query_message("T", "k")).complete
             await cluster.name_servers[0].die()
             assert (await asking.query_message("T", "k")).complete
-            now[0] += limits.ROUTE_REFRESH_S
+            now[0] += ROUTE_REFRESH_S
             answer = await asking.query_message("T", "k")
             assert [m.body for m in answer] == [b"m"]
             assert not answer.complete

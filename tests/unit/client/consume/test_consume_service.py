@@ -118,7 +118,7 @@ def test_an_error_of_our_own_is_one_line(failures, caplog):
 
 
 def test_kinds_of_failures_are_bounded(failures, caplog, monkeypatch):
-    monkeypatch.setattr(limits, "MAX_FAILURE_KINDS", 1)
+    monkeypatch.setattr("rocketlens.client.consume.consume_service.MAX_FAILURE_KINDS", 1)
     for listener in (charge, refund, charge):
         failures.add(raised_by(listener), "ID")
     assert len(failures._counts) == 1

@@ -16,6 +16,7 @@ from rocketlens import (
 )
 from rocketlens.client.connect.route import MessageQueue
 from rocketlens.client.consume.consumer_settings import (
+    MAX_CONSUME_BATCH,
     ConsumerSettings,
     LitePullSettings,
     MessageSelector,
@@ -41,7 +42,7 @@ WRONG = [
     (CONSUMERS, {"pull_batch": limits.MAX_PULL_BATCH + 1}, "pull_batch"),
     (CONSUMERS, {"instance_name": "a b"}, "instance_name 'a b': use letters"),
     (PUSH, {"concurrency": 0}, "concurrency 0: expected 1 to"),
-    (PUSH, {"batch": limits.MAX_CONSUME_BATCH + 1}, "batch"),
+    (PUSH, {"batch": MAX_CONSUME_BATCH + 1}, "batch"),
 ]
 STRATEGIES = {"averagely": allocate_averagely, "circle": allocate_by_circle}
 

@@ -5,7 +5,7 @@ import itertools
 
 import pytest
 
-from rocketlens import limits
+from rocketlens.client.search.queue_offsets import FORMER_QUEUES_ASKED_FOR
 from rocketlens.errors import AnswerIncomplete, MessageNotFound
 from rocketlens.model.answer import SourceKind
 from rocketlens.wire.codes import RequestCode
@@ -81,7 +81,7 @@ async def test_queues_that_a_topic_had_before_are_looked_for_again_when_its_rout
     for _ in range(2):
         assert (await admin.find(None, "T")).complete
     asked = broker.codes().count(RequestCode.QUERY_CONSUME_QUEUE)
-    assert asked == limits.FORMER_QUEUES_ASKED_FOR
+    assert asked == FORMER_QUEUES_ASKED_FOR
     cluster.name_servers[0].queue_data["T"] = {"read_queue_nums": 2, "write_queue_nums": 2}
     admin.source.topology._routes.clear()
     answer = await admin.find(None, "T")

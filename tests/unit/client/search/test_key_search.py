@@ -2,7 +2,6 @@
 
 import pytest
 
-from rocketlens import limits
 from rocketlens.errors import AnswerIncomplete
 from rocketlens.net.channel import Response
 from rocketlens.wire.codes import RequestCode, ResponseCode
@@ -186,7 +185,8 @@ async def test_a_message_that_a_broker_has_not_indexed_yet_is_waited_for(cluster
 
 
 def test_an_answer_of_a_broker_that_stays_behind_is_not_complete(monkeypatch):
-    monkeypatch.setattr(limits, "DISPATCH_WAIT_S", 0.01)
+    monkeypatch.setattr("rocketlens.client.connect.cluster.DISPATCH_WAIT_S", 0.01)
+    monkeypatch.setattr("rocketlens.client.search.key_search.DISPATCH_WAIT_S", 0.01)
 
     async def scenario(cluster, admin):
         broker = cluster.masters[0]
@@ -225,7 +225,8 @@ def test_a_broker_in_its_first_second_is_asked_again_how_far_it_has_indexed(monk
         assert (bodies(answer), answer.complete) == ([b"message"], True)
         broker.runtime_remarks = ["java.lang.IllegalStateException"]
         assert not (await admin.query_message("T", "k")).complete
-        monkeypatch.setattr(limits, "DISPATCH_WAIT_S", 0.0)
+        monkeypatch.setattr("rocketlens.client.connect.cluster.DISPATCH_WAIT_S", 0.0)
+        monkeypatch.setattr("rocketlens.client.search.key_search.DISPATCH_WAIT_S", 0.0)
         broker.runtime_remarks = [no_sample] * 100
         assert not (await admin.query_message("T", "k")).complete
 

@@ -8,7 +8,12 @@ from hypothesis import strategies as st
 
 from rocketlens import limits
 from rocketlens.client.connect.route import MessageQueue
-from rocketlens.client.search.queue_read import QueueReader, read_queue
+from rocketlens.client.search.queue_read import (
+    MAX_ORDER_SAMPLES,
+    MIN_ORDER_SAMPLES,
+    QueueReader,
+    read_queue,
+)
 from rocketlens.errors import BrokerError
 from rocketlens.net.channel import Response
 from rocketlens.query.answer_builder import AnswerMessages, Findings
@@ -29,7 +34,7 @@ async def read_in_order(cluster, address, queue, *, findings, queue_count, **opt
     async def take(*_):
         pass
 
-    samples = max(limits.MIN_ORDER_SAMPLES, limits.MAX_ORDER_SAMPLES // queue_count)
+    samples = max(MIN_ORDER_SAMPLES, MAX_ORDER_SAMPLES // queue_count)
     reader = QueueReader(
         cluster, address, queue, findings=findings, samples=samples, on_pull=take, **options
     )
@@ -117,7 +122,7 @@ def test_what_is_appended_meanwhile_is_not_read(how):
 
 @both_ways
 def test_a_broker_that_gives_nothing_at_place_after_place_is_left_and_named(monkeypatch, how):
-    monkeypatch.setattr(limits, "MAX_EMPTY_PULLS", 3)
+    monkeypatch.setattr("rocketlens.client.search.queue_read.MAX_EMPTY_PULLS", 3)
 
     def empty(broker):
         def pull(header, _):
@@ -214,7 +219,7 @@ def test_a_range_of_a_long_queue_costs_as_much_as_the_range_and_says_on_what_it_
     times = [T0 + 1000 * number for number in range(9_000)]
     found, damage, broker = search_at(times, times[4_500], times[4_509], queue_count=16, how=how)
     assert (found, damage, broker.relies_on_order) == (list(range(4_500, 4_510)), [], True)
-    assert pulls(broker) <= 2 * (limits.MIN_ORDER_SAMPLES + 1) + 4
+    assert pulls(broker) <= 2 * (MIN_ORDER_SAMPLES + 1) + 4
 
 
 @both_ways

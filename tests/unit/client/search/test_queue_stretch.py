@@ -6,7 +6,7 @@ import pytest
 
 from rocketlens import limits
 from rocketlens.client.connect.cluster import ClusterCalls
-from rocketlens.client.connect.queue_puller import records_in
+from rocketlens.client.connect.queue_puller import MAX_AROUND_MESSAGES, records_in
 from rocketlens.client.connect.route import Broker, MessageQueue
 from rocketlens.client.search.queue_stretch import QueueStretch, StretchReader, cut
 from rocketlens.errors import RemotingError
@@ -88,7 +88,7 @@ async def test_the_stretch_of_a_time_has_its_messages_and_some_around_it(
     assert stretch.start <= min(low, 2000)
     assert stretch.stop >= high
     # The millisecond before is looked for.
-    around = 1 + 2 * limits.MAX_AROUND_MESSAGES
+    around = 1 + 2 * MAX_AROUND_MESSAGES
     assert stretch.stop - stretch.start <= max(high - low, 0) + around
     assert warning is None
 
@@ -215,6 +215,6 @@ def test_stretches_are_cut_into_parts_of_about_equal_size(most, least, lengths):
 
 
 def test_a_plan_is_bounded_however_long_queues_are(monkeypatch):
-    monkeypatch.setattr(limits, "MAX_CLUSTER_PARTITIONS", 10)
+    monkeypatch.setattr("rocketlens.client.search.queue_stretch.MAX_CLUSTER_PARTITIONS", 10)
     assert len(cut([QueueStretch(QUEUE, 0, limits.MAX_QUEUE_OFFSET)], 1)) == 10
     assert cut([], 5) == []

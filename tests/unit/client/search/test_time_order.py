@@ -123,7 +123,9 @@ async def test_a_queue_in_which_nothing_matches_holds_up_no_row(cluster, admin, 
 
 
 def test_pulls_of_many_queues_get_smaller_and_bring_all(monkeypatch):
-    monkeypatch.setattr(limits, "MAX_MERGED_BYTES", 2 * QUEUES * 3 * 4096)
+    monkeypatch.setattr(
+        "rocketlens.client.search.topic_scan.MAX_MERGED_BYTES", 2 * QUEUES * 3 * 4096
+    )
 
     async def scenario(cluster, admin):
         broker = cluster.masters[0]

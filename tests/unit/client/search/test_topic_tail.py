@@ -4,7 +4,6 @@ import asyncio
 
 import pytest
 
-from rocketlens import limits
 from rocketlens.client.connect import queue_puller
 from rocketlens.client.connect.route import MessageQueue
 from rocketlens.client.search import topic_tail
@@ -28,7 +27,10 @@ from tests.support.patience import PATIENCE_S
 def quick(monkeypatch):
     """Ask again soon after a failure, and look at routes often."""
     monkeypatch.setattr(queue_puller, "PULL_PAUSES_S", (0.001, 0.01))
-    monkeypatch.setattr(limits, "ROUTE_REFRESH_S", 0.01)
+    monkeypatch.setattr("rocketlens.client.connect.route.ROUTE_REFRESH_S", 0.01)
+    monkeypatch.setattr("rocketlens.client.connect.topology.ROUTE_REFRESH_S", 0.01)
+    monkeypatch.setattr("rocketlens.client.search.topic_tail.ROUTE_REFRESH_S", 0.01)
+    monkeypatch.setattr("rocketlens.client.connect.cluster.ROUTE_REFRESH_S", 0.01)
 
 
 async def some(tailed, count):

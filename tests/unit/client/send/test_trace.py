@@ -12,6 +12,10 @@ from rocketlens.client.send.send_result import SendResult, SendStatus
 from rocketlens.client.send.trace import (
     EXCEPTION,
     FAILED,
+    MAX_TRACE_BATCH,
+    MAX_TRACE_BYTES,
+    MAX_TRACE_KEYS_BYTES,
+    MAX_TRACE_QUEUE,
     SUCCESS,
     TIME_OUT,
     TraceWriter,
@@ -186,26 +190,26 @@ def test_many_records_are_few_messages_within_bounds():
     def what(writer):
         for _ in range(count):
             writer.consume_begun([long_keys])
-        huge = message(KEYS="x" * (limits.MAX_TRACE_KEYS_BYTES + 1))
+        huge = message(KEYS="x" * (MAX_TRACE_KEYS_BYTES + 1))
         writer.consume_begun([huge])
 
     writer = writing(broker, what)
     assert (len(broker.records), writer.dropped) == (count + 1, 0)
-    assert len(broker.messages) <= count // limits.MAX_TRACE_BATCH + 15
+    assert len(broker.messages) <= count // MAX_TRACE_BATCH + 15
     for each in broker.messages:
-        assert len(each.body) <= limits.MAX_TRACE_BYTES
-        assert len(each.properties["KEYS"]) <= limits.MAX_TRACE_KEYS_BYTES
+        assert len(each.body) <= MAX_TRACE_BYTES
+        assert len(each.properties["KEYS"]) <= MAX_TRACE_KEYS_BYTES
 
 
 def test_more_than_may_wait_are_dropped_and_counted():
     broker = Broker()
 
     def what(writer):
-        for _ in range(limits.MAX_TRACE_QUEUE + 3):
+        for _ in range(MAX_TRACE_QUEUE + 3):
             writer.consume_begun([message()])
 
     writer = writing(broker, what)
-    assert (writer.dropped, len(broker.records)) == (3, limits.MAX_TRACE_QUEUE)
+    assert (writer.dropped, len(broker.records)) == (3, MAX_TRACE_QUEUE)
 
 
 @pytest.mark.parametrize("error", [SendFailed("no broker", []), RuntimeError("a defect"), "hangs"])
