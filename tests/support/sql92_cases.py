@@ -2,7 +2,7 @@
 
 from random import Random
 
-from rocketlens.model.sql.sql92 import EvaluationFailed, InvalidSql92, parse_sql92
+from rocketlens.model.sql92 import EvaluationFailed, InvalidSql92, parse_sql92
 from rocketlens.query.filters.where import parse_where
 
 CURIOUS = """\

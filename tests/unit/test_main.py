@@ -303,7 +303,7 @@ def test_finding_by_id_or_key_loads_nothing_heavy(golden):
     heavy = {
         *("pandas", "pyarrow", "pyspark", "rich", "asyncio", "email", "socket", "ssl"),
         *("subprocess", "tempfile", "unittest", "multiprocessing", "logging", "numpy"),
-        *("rocketlens.model.sql.sql92", "rocketlens.model.topic", "rocketlens.model.group"),
+        *("rocketlens.model.sql92", "rocketlens.model.topic", "rocketlens.model.group"),
     }
     # What measures how much of the code is reached, is there before.
     code = (

@@ -26,8 +26,7 @@ from rocketlens import limits
 from rocketlens.decode.bodies import read_text
 from rocketlens.decode.tree import Tree
 from rocketlens.model import properties as props
-from rocketlens.model.sql.sql92_parser import Evaluator, Implied, Operand
-from rocketlens.model.sql.sql92_values import EvaluationFailed, Value
+from rocketlens.model.sql92 import EvaluationFailed, Evaluator, Implied, Operand, Value
 from rocketlens.query.filters.body_values import BodyUnread, Step, value_at, value_of_tree
 from rocketlens.query.filters.content_filter import ContentFilter
 from rocketlens.query.filters.pattern import TextPattern

@@ -81,7 +81,7 @@ INTERNAL_TOPICS: Final = frozenset(
 
 TAG_TYPE: Final = "TAG"
 SQL92_TYPE: Final = "SQL92"
-"""Types of subscriptions: by tags, and by an expression (:mod:`rocketlens.model.sql.sql92`)."""
+"""Types of subscriptions: by tags, and by an expression (:mod:`rocketlens.model.sql92`)."""
 ALL_TAGS: Final = "*"
 
 TOOLS_GROUP: Final = "TOOLS_CONSUMER"

@@ -346,7 +346,7 @@ def tail_filter(
     expression = None
     if sql is not None:
         # Late: few commands need it.
-        from rocketlens.model.sql.sql92 import parse_sql92
+        from rocketlens.model.sql92 import parse_sql92
 
         expression = parse_sql92(check_text(sql, "sql"))
     if key is not None:

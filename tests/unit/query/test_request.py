@@ -6,7 +6,7 @@ import pytest
 
 from rocketlens import limits
 from rocketlens.errors import BadInput, WrongType
-from rocketlens.model.sql.sql92 import parse_sql92
+from rocketlens.model.sql92 import parse_sql92
 from rocketlens.query.options import KINDS
 from rocketlens.query.request import FindRequest, QueuePosition, tail_filter
 from rocketlens.query.tally import SearchTally

@@ -13,7 +13,7 @@ from rocketlens.formats.commitlog_record import RecordView
 from rocketlens.formats.consumequeue_entry import QueueEntry
 from rocketlens.model import properties as props
 from rocketlens.model.rocketmq import ALL_TAGS, SQL92_TYPE, TAG_TYPE
-from rocketlens.model.sql.sql92 import InvalidSql92, Sql92, parse_sql92
+from rocketlens.model.sql92 import InvalidSql92, Sql92, parse_sql92
 from rocketlens.model.text.java import decode_utf8, string_hash
 from rocketlens.wire.codes import ResponseCode
 

@@ -32,7 +32,7 @@ from typing import Final, NamedTuple
 from rocketlens import limits
 from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import ALL_TAGS, SQL92_TYPE
-from rocketlens.model.sql.sql92 import InvalidSql92, parse_sql92
+from rocketlens.model.sql92 import InvalidSql92, parse_sql92
 from rocketlens.model.text.sentences import Sentence
 
 BROADCASTING: Final = "BROADCASTING"

@@ -9,7 +9,7 @@ from typing import Final
 
 from rocketlens import limits
 from rocketlens.decode.tree import Tree, json_ready
-from rocketlens.model.sql.sql92_values import Long, Value
+from rocketlens.model.sql92 import Long, Value
 
 MAX_FILTER_VALUES: Final = 10_000
 """Values of one body that one path of a filter selects."""

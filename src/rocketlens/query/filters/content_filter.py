@@ -30,7 +30,7 @@ from rocketlens.errors import BadInput, BodyError
 from rocketlens.formats.body_compression import decompress
 from rocketlens.formats.commitlog_record import Record, RecordView
 from rocketlens.model import properties as props
-from rocketlens.model.sql.sql92_values import EvaluationFailed, Value
+from rocketlens.model.sql92 import EvaluationFailed, Value
 from rocketlens.model.text.java import decode_utf8
 from rocketlens.query.filters.body_values import BodyUnread, Step, value_at, value_of_tree
 from rocketlens.query.filters.pattern import TextPattern, TextTooLong

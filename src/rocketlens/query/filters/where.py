@@ -1,6 +1,6 @@
 """The filter language of ``--where``: RocketMQ's SQL92 over everything that a message has.
 
-The grammar is that of :mod:`rocketlens.model.sql.sql92`, with its three values and its types. What
+The grammar is that of :mod:`rocketlens.model.sql92`, with its three values and its types. What
 it has besides:
 
 ===============================  ==================================================================
@@ -36,24 +36,27 @@ import re
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any, ClassVar, Final, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from rocketlens import limits
-from rocketlens.decode.tree import Tree
 from rocketlens.model import properties as props
 from rocketlens.model.arguments import check_text
-from rocketlens.model.sql.sql92_parser import (
+from rocketlens.model.sql92 import (
     TOKENS,
+    EvaluationFailed,
     Evaluator,
     Implied,
     InvalidSql92,
+    Long,
     Operand,
     Parser,
     Token,
+    Value,
+    compare,
     constant,
+    negation,
     unquoted,
 )
-from rocketlens.model.sql.sql92_values import EvaluationFailed, Long, Value, compare
 from rocketlens.model.text.sentences import Sentence
 from rocketlens.model.text.time_words import parse_time
 from rocketlens.query.filters.body_values import (
@@ -65,38 +68,15 @@ from rocketlens.query.filters.body_values import (
 )
 from rocketlens.query.filters.pattern import TextPattern, TextTooLong, plain_pattern
 
+if TYPE_CHECKING:
+    from rocketlens.query.filters.content_filter import RecordSubject
+
 TOPIC: Final = "topic"
 TAG: Final = "tag"
 KEY: Final = "key"
 UNIQUE_KEY: Final = "unique_key"
 TIME: Final = "time"
 BODY: Final = "body"
-
-
-class FilterSubject(Protocol):
-    """The fields of a message that a filter can read."""
-
-    def get(self, name: str, /) -> str | None:
-        """Return a property."""
-
-    def number(self, name: str, /) -> int:
-        """Return a field that is a number, by its name in `MessageExt`."""
-
-    @property
-    def topic(self) -> str:
-        """The topic."""
-
-    def body_text(self) -> str | None:
-        """Return the text of the body; None if a rule says that it is binary.
-
-        :raises BodyUnread: if it cannot be decoded.
-        """
-
-    def body_tree(self) -> Tree:
-        """Return what the body holds; errors as `body_text`."""
-
-    def body_value(self, steps: tuple[Step, ...], /) -> Value:
-        """Return the value in the body at the end of a path; errors as `body_text`."""
 
 
 _NUMBERS: Final = {
@@ -148,7 +128,7 @@ class Where:
         )
         """The pattern that the text of the body must have by the first of these."""
 
-    def passes(self, subject: FilterSubject) -> bool:
+    def passes(self, subject: "RecordSubject") -> bool:
         """Return whether a message passes: all conditions are TRUE.
 
         :raises EvaluationFailed: when values cannot be compared; then it does not pass.
@@ -368,7 +348,7 @@ class _WhereParser(Parser):
         evaluate = self.joined(lambda read: _in_values(read, values), left)
         condition = self._condition(evaluate, left)
         if is_not:
-            return self._condition(_negation(evaluate), condition)
+            return self._condition(negation(evaluate), condition)
         return condition._replace(implied=self.known_texts(left, values))
 
     def known_texts(self, left: Operand, texts: Collection[Value]) -> tuple[Implied, ...]:
@@ -403,7 +383,7 @@ class _WhereParser(Parser):
             lambda read: lambda row: type(value := read(row)) is str and test(value, search), left
         )
         condition = self._condition(evaluate, left)
-        return self._condition(_negation(evaluate), condition) if is_not else condition
+        return self._condition(negation(evaluate), condition) if is_not else condition
 
     def other_comparison(self, kind: str, left: Operand) -> Operand | None:
         """Read a comparison with a pattern."""
@@ -416,7 +396,7 @@ class _WhereParser(Parser):
         evaluate = self.joined(lambda read: _has_pattern(read, pattern), left)
         condition = self._condition(evaluate, left)
         if is_not:
-            return self._condition(_negation(evaluate), condition)
+            return self._condition(negation(evaluate), condition)
         is_body = left.field == BODY
         return condition._replace(implied=(Implied(BODY, pattern=pattern),) if is_body else ())
 
@@ -562,14 +542,6 @@ def _in_values(read: Evaluator, values: Sequence[Value]) -> Evaluator:
             return None
         is_text = type(value) is str
         return any((type(each) is str) == is_text and compare(value, each) == 0 for each in values)
-
-    return evaluate
-
-
-def _negation(read: Evaluator) -> Evaluator:
-    def evaluate(subject: Any) -> Value:
-        value = read(subject)
-        return None if value is None else not value
 
     return evaluate
 

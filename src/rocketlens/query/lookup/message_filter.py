@@ -35,7 +35,7 @@ from rocketlens.store.read.index.index_files import CorruptIndexFile, Hit
 from rocketlens.store.read.log.commitlog import CommitLog
 
 if TYPE_CHECKING:
-    from rocketlens.model.sql.sql92 import Sql92
+    from rocketlens.model.sql92 import Sql92
     from rocketlens.query.filters.content_filter import ContentFilter
 
 _PROPERTIES_LENGTH_BYTES: Final = PROPERTIES_LENGTH.size

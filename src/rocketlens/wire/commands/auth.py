@@ -7,7 +7,7 @@ and 3010. What was not found is answered with success and no body.
 
 from typing import Final
 
-from rocketlens.wire.codes import RequestCode
+from rocketlens.wire.codes import RequestCode as Code
 from rocketlens.wire.declare import Command, NoFields, declare
 
 
@@ -95,23 +95,23 @@ class ListAclsRequest:
 
 
 UPDATE_AND_CREATE_ACL_CONFIG: Final = Command(
-    RequestCode.UPDATE_AND_CREATE_ACL_CONFIG, CreateAccessConfigRequest
+    Code.UPDATE_AND_CREATE_ACL_CONFIG, CreateAccessConfigRequest
 )
-DELETE_ACL_CONFIG: Final = Command(RequestCode.DELETE_ACL_CONFIG, DeleteAccessConfigRequest)
+DELETE_ACL_CONFIG: Final = Command(Code.DELETE_ACL_CONFIG, DeleteAccessConfigRequest)
 GET_BROKER_CLUSTER_ACL_INFO: Final = Command(
-    RequestCode.GET_BROKER_CLUSTER_ACL_INFO, NoFields, GetBrokerAclConfigResponse
+    Code.GET_BROKER_CLUSTER_ACL_INFO, NoFields, GetBrokerAclConfigResponse
 )
 UPDATE_GLOBAL_WHITE_ADDRS_CONFIG: Final = Command(
-    RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, UpdateGlobalWhiteAddrsRequest
+    Code.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, UpdateGlobalWhiteAddrsRequest
 )
-GET_BROKER_CLUSTER_ACL_CONFIG: Final = Command(RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG)
-AUTH_CREATE_USER: Final = Command(RequestCode.AUTH_CREATE_USER, UserRequest)
-AUTH_UPDATE_USER: Final = Command(RequestCode.AUTH_UPDATE_USER, UserRequest)
-AUTH_DELETE_USER: Final = Command(RequestCode.AUTH_DELETE_USER, UserRequest)
-AUTH_GET_USER: Final = Command(RequestCode.AUTH_GET_USER, UserRequest)
-AUTH_LIST_USER: Final = Command(RequestCode.AUTH_LIST_USER, ListUsersRequest)
-AUTH_CREATE_ACL: Final = Command(RequestCode.AUTH_CREATE_ACL, AclRequest)
-AUTH_UPDATE_ACL: Final = Command(RequestCode.AUTH_UPDATE_ACL, AclRequest)
-AUTH_DELETE_ACL: Final = Command(RequestCode.AUTH_DELETE_ACL, DeleteAclRequest)
-AUTH_GET_ACL: Final = Command(RequestCode.AUTH_GET_ACL, AclRequest)
-AUTH_LIST_ACL: Final = Command(RequestCode.AUTH_LIST_ACL, ListAclsRequest)
+GET_BROKER_CLUSTER_ACL_CONFIG: Final = Command(Code.GET_BROKER_CLUSTER_ACL_CONFIG)
+AUTH_CREATE_USER: Final = Command(Code.AUTH_CREATE_USER, UserRequest)
+AUTH_UPDATE_USER: Final = Command(Code.AUTH_UPDATE_USER, UserRequest)
+AUTH_DELETE_USER: Final = Command(Code.AUTH_DELETE_USER, UserRequest)
+AUTH_GET_USER: Final = Command(Code.AUTH_GET_USER, UserRequest)
+AUTH_LIST_USER: Final = Command(Code.AUTH_LIST_USER, ListUsersRequest)
+AUTH_CREATE_ACL: Final = Command(Code.AUTH_CREATE_ACL, AclRequest)
+AUTH_UPDATE_ACL: Final = Command(Code.AUTH_UPDATE_ACL, AclRequest)
+AUTH_DELETE_ACL: Final = Command(Code.AUTH_DELETE_ACL, DeleteAclRequest)
+AUTH_GET_ACL: Final = Command(Code.AUTH_GET_ACL, AclRequest)
+AUTH_LIST_ACL: Final = Command(Code.AUTH_LIST_ACL, ListAclsRequest)

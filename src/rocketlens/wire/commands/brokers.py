@@ -10,7 +10,7 @@ Topics on a broker: create or change (17), delete (215), configuration (351, 21)
 
 from typing import Final
 
-from rocketlens.wire.codes import RequestCode
+from rocketlens.wire.codes import RequestCode as Code
 from rocketlens.wire.declare import I32, I64, Command, declare, wire
 
 
@@ -181,36 +181,31 @@ class AddWritePermissionResponse:
 
 
 REGISTER_BROKER: Final = Command(
-    RequestCode.REGISTER_BROKER, RegisterBrokerRequest, RegisterBrokerResponse
+    Code.REGISTER_BROKER, RegisterBrokerRequest, RegisterBrokerResponse
 )
-UNREGISTER_BROKER: Final = Command(RequestCode.UNREGISTER_BROKER, UnregisterBrokerRequest)
-GET_ROUTEINFO_BY_TOPIC: Final = Command(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequest)
-GET_BROKER_CLUSTER_INFO: Final = Command(RequestCode.GET_BROKER_CLUSTER_INFO)
-GET_ALL_TOPIC_LIST_FROM_NAMESERVER: Final = Command(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
-GET_TOPICS_BY_CLUSTER: Final = Command(RequestCode.GET_TOPICS_BY_CLUSTER, GetTopicsByClusterRequest)
-GET_SYSTEM_TOPIC_LIST_FROM_NS: Final = Command(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)
+UNREGISTER_BROKER: Final = Command(Code.UNREGISTER_BROKER, UnregisterBrokerRequest)
+GET_ROUTEINFO_BY_TOPIC: Final = Command(Code.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequest)
+GET_BROKER_CLUSTER_INFO: Final = Command(Code.GET_BROKER_CLUSTER_INFO)
+GET_ALL_TOPIC_LIST_FROM_NAMESERVER: Final = Command(Code.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+GET_TOPICS_BY_CLUSTER: Final = Command(Code.GET_TOPICS_BY_CLUSTER, GetTopicsByClusterRequest)
 DELETE_TOPIC_IN_NAMESRV: Final = Command(
-    RequestCode.DELETE_TOPIC_IN_NAMESRV, DeleteTopicFromNamesrvRequest
+    Code.DELETE_TOPIC_IN_NAMESRV, DeleteTopicFromNamesrvRequest
 )
-PUT_KV_CONFIG: Final = Command(RequestCode.PUT_KV_CONFIG, PutKvConfigRequest)
-GET_KV_CONFIG: Final = Command(RequestCode.GET_KV_CONFIG, KvKeyRequest, GetKvConfigResponse)
-DELETE_KV_CONFIG: Final = Command(RequestCode.DELETE_KV_CONFIG, KvKeyRequest)
-GET_KVLIST_BY_NAMESPACE: Final = Command(
-    RequestCode.GET_KVLIST_BY_NAMESPACE, GetKvListByNamespaceRequest
-)
+PUT_KV_CONFIG: Final = Command(Code.PUT_KV_CONFIG, PutKvConfigRequest)
+GET_KV_CONFIG: Final = Command(Code.GET_KV_CONFIG, KvKeyRequest, GetKvConfigResponse)
+DELETE_KV_CONFIG: Final = Command(Code.DELETE_KV_CONFIG, KvKeyRequest)
+GET_KVLIST_BY_NAMESPACE: Final = Command(Code.GET_KVLIST_BY_NAMESPACE, GetKvListByNamespaceRequest)
 QUERY_DATA_VERSION: Final = Command(
-    RequestCode.QUERY_DATA_VERSION, QueryDataVersionRequest, QueryDataVersionResponse
+    Code.QUERY_DATA_VERSION, QueryDataVersionRequest, QueryDataVersionResponse
 )
-BROKER_HEARTBEAT: Final = Command(RequestCode.BROKER_HEARTBEAT, BrokerHeartbeatRequest)
-GET_BROKER_MEMBER_GROUP: Final = Command(
-    RequestCode.GET_BROKER_MEMBER_GROUP, GetBrokerMemberGroupRequest
-)
-REGISTER_TOPIC_IN_NAMESRV: Final = Command(RequestCode.REGISTER_TOPIC_IN_NAMESRV, TopicRequest)
+BROKER_HEARTBEAT: Final = Command(Code.BROKER_HEARTBEAT, BrokerHeartbeatRequest)
+GET_BROKER_MEMBER_GROUP: Final = Command(Code.GET_BROKER_MEMBER_GROUP, GetBrokerMemberGroupRequest)
+REGISTER_TOPIC_IN_NAMESRV: Final = Command(Code.REGISTER_TOPIC_IN_NAMESRV, TopicRequest)
 WIPE_WRITE_PERM_OF_BROKER: Final = Command(
-    RequestCode.WIPE_WRITE_PERM_OF_BROKER, WritePermissionRequest, WipeWritePermissionResponse
+    Code.WIPE_WRITE_PERM_OF_BROKER, WritePermissionRequest, WipeWritePermissionResponse
 )
 ADD_WRITE_PERM_OF_BROKER: Final = Command(
-    RequestCode.ADD_WRITE_PERM_OF_BROKER, WritePermissionRequest, AddWritePermissionResponse
+    Code.ADD_WRITE_PERM_OF_BROKER, WritePermissionRequest, AddWritePermissionResponse
 )
 
 
@@ -231,8 +226,8 @@ class CreateTopicRequest:
     force: bool | None = None
 
 
-UPDATE_AND_CREATE_TOPIC: Final = Command(RequestCode.UPDATE_AND_CREATE_TOPIC, CreateTopicRequest)
-DELETE_TOPIC_IN_BROKER: Final = Command(RequestCode.DELETE_TOPIC_IN_BROKER, TopicRequest)
-GET_TOPIC_CONFIG: Final = Command(RequestCode.GET_TOPIC_CONFIG, TopicRequest)
-GET_ALL_TOPIC_CONFIG: Final = Command(RequestCode.GET_ALL_TOPIC_CONFIG)
-GET_TOPIC_STATS_INFO: Final = Command(RequestCode.GET_TOPIC_STATS_INFO, TopicRequest)
+UPDATE_AND_CREATE_TOPIC: Final = Command(Code.UPDATE_AND_CREATE_TOPIC, CreateTopicRequest)
+DELETE_TOPIC_IN_BROKER: Final = Command(Code.DELETE_TOPIC_IN_BROKER, TopicRequest)
+GET_TOPIC_CONFIG: Final = Command(Code.GET_TOPIC_CONFIG, TopicRequest)
+GET_ALL_TOPIC_CONFIG: Final = Command(Code.GET_ALL_TOPIC_CONFIG)
+GET_TOPIC_STATS_INFO: Final = Command(Code.GET_TOPIC_STATS_INFO, TopicRequest)

@@ -13,7 +13,7 @@ changed by 25), and offsets that slaves take over: those of consumers (43) and o
 
 from typing import Final
 
-from rocketlens.wire.codes import RequestCode
+from rocketlens.wire.codes import RequestCode as Code
 from rocketlens.wire.commands.brokers import TopicRequest
 from rocketlens.wire.declare import I32, I64, Command, NoFields, declare, wire
 
@@ -68,15 +68,10 @@ class UnregisterClientRequest:
     consumer_group: str | None = None
 
 
-HEART_BEAT: Final = Command(RequestCode.HEART_BEAT, NoFields, HeartbeatResponse)
-UNREGISTER_CLIENT: Final = Command(RequestCode.UNREGISTER_CLIENT, UnregisterClientRequest)
-GET_CONSUMER_LIST_BY_GROUP: Final = Command(
-    RequestCode.GET_CONSUMER_LIST_BY_GROUP, ConsumerGroupRequest
-)
-NOTIFY_CONSUMER_IDS_CHANGED: Final = Command(
-    RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, ConsumerGroupRequest
-)
-CHECK_CLIENT_CONFIG: Final = Command(RequestCode.CHECK_CLIENT_CONFIG)
+HEART_BEAT: Final = Command(Code.HEART_BEAT, NoFields, HeartbeatResponse)
+UNREGISTER_CLIENT: Final = Command(Code.UNREGISTER_CLIENT, UnregisterClientRequest)
+GET_CONSUMER_LIST_BY_GROUP: Final = Command(Code.GET_CONSUMER_LIST_BY_GROUP, ConsumerGroupRequest)
+NOTIFY_CONSUMER_IDS_CHANGED: Final = Command(Code.NOTIFY_CONSUMER_IDS_CHANGED, ConsumerGroupRequest)
 
 
 @declare("SearchOffsetRequestHeader")
@@ -169,27 +164,21 @@ class CloneGroupOffsetRequest:
 
 
 SEARCH_OFFSET_BY_TIMESTAMP: Final = Command(
-    RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, SearchOffsetRequest, QueueOffsetResponse
+    Code.SEARCH_OFFSET_BY_TIMESTAMP, SearchOffsetRequest, QueueOffsetResponse
 )
-GET_MAX_OFFSET: Final = Command(
-    RequestCode.GET_MAX_OFFSET, GetMaxOffsetRequest, QueueOffsetResponse
-)
-GET_MIN_OFFSET: Final = Command(RequestCode.GET_MIN_OFFSET, QueueRequest, QueueOffsetResponse)
+GET_MAX_OFFSET: Final = Command(Code.GET_MAX_OFFSET, GetMaxOffsetRequest, QueueOffsetResponse)
+GET_MIN_OFFSET: Final = Command(Code.GET_MIN_OFFSET, QueueRequest, QueueOffsetResponse)
 GET_EARLIEST_MSG_STORETIME: Final = Command(
-    RequestCode.GET_EARLIEST_MSG_STORETIME,
-    QueueRequest,
-    GetEarliestStoreTimeResponse,
+    Code.GET_EARLIEST_MSG_STORETIME, QueueRequest, GetEarliestStoreTimeResponse
 )
 QUERY_CONSUMER_OFFSET: Final = Command(
-    RequestCode.QUERY_CONSUMER_OFFSET, QueryConsumerOffsetRequest, QueueOffsetResponse
+    Code.QUERY_CONSUMER_OFFSET, QueryConsumerOffsetRequest, QueueOffsetResponse
 )
-UPDATE_CONSUMER_OFFSET: Final = Command(
-    RequestCode.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetRequest
-)
+UPDATE_CONSUMER_OFFSET: Final = Command(Code.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetRequest)
 INVOKE_BROKER_TO_RESET_OFFSET: Final = Command(
-    RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, ResetOffsetRequest
+    Code.INVOKE_BROKER_TO_RESET_OFFSET, ResetOffsetRequest
 )
-CLONE_GROUP_OFFSET: Final = Command(RequestCode.CLONE_GROUP_OFFSET, CloneGroupOffsetRequest)
+CLONE_GROUP_OFFSET: Final = Command(Code.CLONE_GROUP_OFFSET, CloneGroupOffsetRequest)
 
 
 @declare("GetConsumerRunningInfoRequestHeader")
@@ -226,22 +215,20 @@ class GetConsumerStatusRequest:
     client_addr: str | None = None
 
 
-LOCK_BATCH_MQ: Final = Command(RequestCode.LOCK_BATCH_MQ)
-UNLOCK_BATCH_MQ: Final = Command(RequestCode.UNLOCK_BATCH_MQ)
+LOCK_BATCH_MQ: Final = Command(Code.LOCK_BATCH_MQ)
+UNLOCK_BATCH_MQ: Final = Command(Code.UNLOCK_BATCH_MQ)
 GET_CONSUMER_RUNNING_INFO: Final = Command(
-    RequestCode.GET_CONSUMER_RUNNING_INFO, GetConsumerRunningInfoRequest
+    Code.GET_CONSUMER_RUNNING_INFO, GetConsumerRunningInfoRequest
 )
 CONSUME_MESSAGE_DIRECTLY: Final = Command(
-    RequestCode.CONSUME_MESSAGE_DIRECTLY, ConsumeMessageDirectlyRequest
+    Code.CONSUME_MESSAGE_DIRECTLY, ConsumeMessageDirectlyRequest
 )
-RESET_CONSUMER_CLIENT_OFFSET: Final = Command(
-    RequestCode.RESET_CONSUMER_CLIENT_OFFSET, ResetOffsetRequest
-)
+RESET_CONSUMER_CLIENT_OFFSET: Final = Command(Code.RESET_CONSUMER_CLIENT_OFFSET, ResetOffsetRequest)
 GET_CONSUMER_STATUS_FROM_CLIENT: Final = Command(
-    RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, GetConsumerStatusRequest
+    Code.GET_CONSUMER_STATUS_FROM_CLIENT, GetConsumerStatusRequest
 )
 INVOKE_BROKER_TO_GET_CONSUMER_STATUS: Final = Command(
-    RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, GetConsumerStatusRequest
+    Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, GetConsumerStatusRequest
 )
 
 
@@ -304,38 +291,32 @@ class ViewBrokerStatsDataRequest:
 
 
 GET_CONSUMER_CONNECTION_LIST: Final = Command(
-    RequestCode.GET_CONSUMER_CONNECTION_LIST, ConsumerGroupRequest
+    Code.GET_CONSUMER_CONNECTION_LIST, ConsumerGroupRequest
 )
-GET_CONSUME_STATS: Final = Command(RequestCode.GET_CONSUME_STATS, GetConsumeStatsRequest)
-QUERY_TOPIC_CONSUME_BY_WHO: Final = Command(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, TopicRequest)
+GET_CONSUME_STATS: Final = Command(Code.GET_CONSUME_STATS, GetConsumeStatsRequest)
+QUERY_TOPIC_CONSUME_BY_WHO: Final = Command(Code.QUERY_TOPIC_CONSUME_BY_WHO, TopicRequest)
 GET_PRODUCER_CONNECTION_LIST: Final = Command(
-    RequestCode.GET_PRODUCER_CONNECTION_LIST, GetProducerConnectionListRequest
+    Code.GET_PRODUCER_CONNECTION_LIST, GetProducerConnectionListRequest
 )
-GET_ALL_PRODUCER_INFO: Final = Command(RequestCode.GET_ALL_PRODUCER_INFO)
+GET_ALL_PRODUCER_INFO: Final = Command(Code.GET_ALL_PRODUCER_INFO)
 GET_BROKER_CONSUME_STATS: Final = Command(
-    RequestCode.GET_BROKER_CONSUME_STATS, GetBrokerConsumeStatsRequest
+    Code.GET_BROKER_CONSUME_STATS, GetBrokerConsumeStatsRequest
 )
-UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: Final = Command(
-    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
-)
+UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: Final = Command(Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP)
 UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: Final = Command(
-    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST
+    Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST
 )
-GET_ALL_SUBSCRIPTIONGROUP_CONFIG: Final = Command(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
-GET_SUBSCRIPTIONGROUP_CONFIG: Final = Command(
-    RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, GroupRequest
-)
+GET_ALL_SUBSCRIPTIONGROUP_CONFIG: Final = Command(Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+GET_SUBSCRIPTIONGROUP_CONFIG: Final = Command(Code.GET_SUBSCRIPTIONGROUP_CONFIG, GroupRequest)
 DELETE_SUBSCRIPTIONGROUP: Final = Command(
-    RequestCode.DELETE_SUBSCRIPTIONGROUP, DeleteSubscriptionGroupRequest
+    Code.DELETE_SUBSCRIPTIONGROUP, DeleteSubscriptionGroupRequest
 )
-QUERY_TOPICS_BY_CONSUMER: Final = Command(RequestCode.QUERY_TOPICS_BY_CONSUMER, GroupRequest)
+QUERY_TOPICS_BY_CONSUMER: Final = Command(Code.QUERY_TOPICS_BY_CONSUMER, GroupRequest)
 QUERY_SUBSCRIPTION_BY_CONSUMER: Final = Command(
-    RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER, QuerySubscriptionByConsumerRequest
+    Code.QUERY_SUBSCRIPTION_BY_CONSUMER, QuerySubscriptionByConsumerRequest
 )
-QUERY_CONSUME_QUEUE: Final = Command(RequestCode.QUERY_CONSUME_QUEUE, QueryConsumeQueueRequest)
-VIEW_BROKER_STATS_DATA: Final = Command(
-    RequestCode.VIEW_BROKER_STATS_DATA, ViewBrokerStatsDataRequest
-)
+QUERY_CONSUME_QUEUE: Final = Command(Code.QUERY_CONSUME_QUEUE, QueryConsumeQueueRequest)
+VIEW_BROKER_STATS_DATA: Final = Command(Code.VIEW_BROKER_STATS_DATA, ViewBrokerStatsDataRequest)
 
 
 @declare("GetBrokerConfigResponseHeader")
@@ -345,9 +326,9 @@ class GetBrokerConfigResponse:
     version: str
 
 
-GET_BROKER_RUNTIME_INFO: Final = Command(RequestCode.GET_BROKER_RUNTIME_INFO)
-GET_BROKER_CONFIG: Final = Command(RequestCode.GET_BROKER_CONFIG, NoFields, GetBrokerConfigResponse)
-UPDATE_BROKER_CONFIG: Final = Command(RequestCode.UPDATE_BROKER_CONFIG)
-GET_ALL_CONSUMER_OFFSET: Final = Command(RequestCode.GET_ALL_CONSUMER_OFFSET)
-GET_ALL_DELAY_OFFSET: Final = Command(RequestCode.GET_ALL_DELAY_OFFSET)
+GET_BROKER_RUNTIME_INFO: Final = Command(Code.GET_BROKER_RUNTIME_INFO)
+GET_BROKER_CONFIG: Final = Command(Code.GET_BROKER_CONFIG, NoFields, GetBrokerConfigResponse)
+UPDATE_BROKER_CONFIG: Final = Command(Code.UPDATE_BROKER_CONFIG)
+GET_ALL_CONSUMER_OFFSET: Final = Command(Code.GET_ALL_CONSUMER_OFFSET)
+GET_ALL_DELAY_OFFSET: Final = Command(Code.GET_ALL_DELAY_OFFSET)
 """Bodies of both: the text of the broker's own file."""

@@ -13,7 +13,7 @@ from broker to producer, ask how it went (39).
 from typing import Final
 
 from rocketlens.model.rocketmq import SYS_FLAG_COMMIT, SYS_FLAG_ROLLBACK
-from rocketlens.wire.codes import RequestCode
+from rocketlens.wire.codes import RequestCode as Code
 from rocketlens.wire.declare import I32, I64, Command, declare, wire
 
 
@@ -113,28 +113,24 @@ class RecallMessageResponse:
 
 SHORT_NAMES: Final = "abcdefghijkmln"
 """Of the fields of a SendMessageRequest, in their order."""
-SEND_MESSAGE: Final = Command(RequestCode.SEND_MESSAGE, SendMessageRequest, SendMessageResponse)
+SEND_MESSAGE: Final = Command(Code.SEND_MESSAGE, SendMessageRequest, SendMessageResponse)
 SEND_MESSAGE_V2: Final = Command(
-    RequestCode.SEND_MESSAGE_V2, SendMessageRequest, SendMessageResponse, SHORT_NAMES
+    Code.SEND_MESSAGE_V2, SendMessageRequest, SendMessageResponse, SHORT_NAMES
 )
 SEND_BATCH_MESSAGE: Final = Command(
-    RequestCode.SEND_BATCH_MESSAGE, SendMessageRequest, SendMessageResponse, SHORT_NAMES
+    Code.SEND_BATCH_MESSAGE, SendMessageRequest, SendMessageResponse, SHORT_NAMES
 )
-CONSUMER_SEND_MSG_BACK: Final = Command(
-    RequestCode.CONSUMER_SEND_MSG_BACK, ConsumerSendMessageBackRequest
-)
+CONSUMER_SEND_MSG_BACK: Final = Command(Code.CONSUMER_SEND_MSG_BACK, ConsumerSendMessageBackRequest)
 SEND_REPLY_MESSAGE: Final = Command(
-    RequestCode.SEND_REPLY_MESSAGE, SendMessageRequest, SendMessageResponse
+    Code.SEND_REPLY_MESSAGE, SendMessageRequest, SendMessageResponse
 )
 SEND_REPLY_MESSAGE_V2: Final = Command(
-    RequestCode.SEND_REPLY_MESSAGE_V2, SendMessageRequest, SendMessageResponse, SHORT_NAMES
+    Code.SEND_REPLY_MESSAGE_V2, SendMessageRequest, SendMessageResponse, SHORT_NAMES
 )
 PUSH_REPLY_MESSAGE_TO_CLIENT: Final = Command(
-    RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, ReplyMessageRequest
+    Code.PUSH_REPLY_MESSAGE_TO_CLIENT, ReplyMessageRequest
 )
-RECALL_MESSAGE: Final = Command(
-    RequestCode.RECALL_MESSAGE, RecallMessageRequest, RecallMessageResponse
-)
+RECALL_MESSAGE: Final = Command(Code.RECALL_MESSAGE, RecallMessageRequest, RecallMessageResponse)
 
 
 COMMIT_OFFSET_FLAG: Final = 1
@@ -180,10 +176,8 @@ class PullMessageResponse:
     forbidden_type: I32 | None = None
 
 
-PULL_MESSAGE: Final = Command(RequestCode.PULL_MESSAGE, PullMessageRequest, PullMessageResponse)
-LITE_PULL_MESSAGE: Final = Command(
-    RequestCode.LITE_PULL_MESSAGE, PullMessageRequest, PullMessageResponse
-)
+PULL_MESSAGE: Final = Command(Code.PULL_MESSAGE, PullMessageRequest, PullMessageResponse)
+LITE_PULL_MESSAGE: Final = Command(Code.LITE_PULL_MESSAGE, PullMessageRequest, PullMessageResponse)
 
 
 @declare("QueryMessageRequestHeader")
@@ -220,8 +214,8 @@ class ViewMessageRequest:
 
 NOT_SEARCHED: Final = "notSearched"
 """A field of our broker's answers that RocketMQ does not know: what could not be searched."""
-QUERY_MESSAGE: Final = Command(RequestCode.QUERY_MESSAGE, QueryMessageRequest, QueryMessageResponse)
-VIEW_MESSAGE_BY_ID: Final = Command(RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageRequest)
+QUERY_MESSAGE: Final = Command(Code.QUERY_MESSAGE, QueryMessageRequest, QueryMessageResponse)
+VIEW_MESSAGE_BY_ID: Final = Command(Code.VIEW_MESSAGE_BY_ID, ViewMessageRequest)
 
 
 COMMIT: Final = SYS_FLAG_COMMIT
@@ -257,7 +251,5 @@ class CheckTransactionStateRequest:
     topic: str | None = None
 
 
-END_TRANSACTION: Final = Command(RequestCode.END_TRANSACTION, EndTransactionRequest)
-CHECK_TRANSACTION_STATE: Final = Command(
-    RequestCode.CHECK_TRANSACTION_STATE, CheckTransactionStateRequest
-)
+END_TRANSACTION: Final = Command(Code.END_TRANSACTION, EndTransactionRequest)
+CHECK_TRANSACTION_STATE: Final = Command(Code.CHECK_TRANSACTION_STATE, CheckTransactionStateRequest)

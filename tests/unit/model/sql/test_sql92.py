@@ -7,16 +7,20 @@ from pathlib import Path
 import pytest
 
 from rocketlens import limits
-from rocketlens.model.sql.sql92 import EvaluationFailed, InvalidSql92, parse_sql92
-from rocketlens.model.sql.sql92_parser import (
+from rocketlens.model.sql92 import (
     TOKENS,
+    EvaluationFailed,
     Implied,
+    InvalidSql92,
+    Long,
     Operand,
     Parser,
+    compare,
     constant,
+    double,
+    parse_sql92,
     unquoted,
 )
-from rocketlens.model.sql.sql92_values import Long, compare, double
 from tests.support.sql92_cases import ours
 
 GOLDEN = Path(__file__).parent / "sql92" / "judged-5.5.0.jsonl"

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from rocketlens import limits
 from rocketlens.errors import BadInput, WrongType
-from rocketlens.model.sql.sql92 import EvaluationFailed, InvalidSql92
-from rocketlens.model.sql.sql92_parser import Implied
+from rocketlens.model.sql92 import EvaluationFailed, Implied, InvalidSql92
 from rocketlens.query.filters.body_values import (
     ALL,
     MAX_FILTER_VALUES,

@@ -1,18 +1,138 @@
-"""Parses SQL92 expressions into functions that evaluate them.
+"""RocketMQ's SQL92 dialect: which messages a consumer wants, by their properties.
 
-The grammar is that of `rocketlens.model.sql.sql92`. A larger language is a subclass of `Parser`:
-its tokens, what names mean, and what of its operands is known beside their values.
+::
+
+    expression  = and { OR and }
+    and         = equality { AND equality }
+    equality    = comparison { ("=" | "<>") comparison | IS [NOT] NULL }
+    comparison  = unary { (">" | ">=" | "<" | "<=") unary
+                        | [NOT] BETWEEN unary AND unary
+                        | [NOT] IN "(" string { "," string } ")"
+                        | [NOT] (CONTAINS | STARTSWITH | ENDSWITH) string }
+    unary       = ("+" | "-" | NOT) unary | string | number | TRUE | FALSE | NULL | property
+                | "(" expression ")"
+
+Keywords have no case, names of properties do. ``--`` to the end of a line, and ``/* */``, are
+comments. What follows an expression is not looked at, unless it goes on with an operator.
+
+A property is a string, or null where the message lacks it. Logic has three values. Types are
+Java's, with what follows from that:
+
+* a property that is compared with an integer must be one, of 32 or 64 bits as the number is, and
+  any real number if it is compared with one; otherwise the evaluation fails, and nothing passes,
+  not even by an OR behind it;
+* two properties are equal as texts, and also if the message has neither; with ``<`` and the like
+  both must be numbers;
+* a real number is more than 0: ``0.0`` cannot be written;
+* a property alone is not a condition: it is never TRUE.
+
+Sources: ``SelectorParser.jj``, ``ComparisonExpression``, ``UnaryExpression``, ``LogicExpression``.
+CONTAINS, STARTSWITH and ENDSWITH are of 5.x.
+
+A larger language is a subclass of `Parser`: its tokens, what names mean, and what of its operands
+is known beside their values.
 """
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, ClassVar, Final, NamedTuple
 
 from rocketlens import limits
 from rocketlens.errors import BadInput
-from rocketlens.model.sql.sql92_values import Long, Value, compare, double
 from rocketlens.model.text.sentences import Sentence
+
+Value = str | int | float | bool | None
+"""A value as Java has it: ``int`` is its Integer, and `Long` its Long."""
+
+
+class EvaluationFailed(BadInput):
+    """Values that cannot be compared: no message passes for which that happens."""
+
+
+class Long(int):
+    """Java's Long."""
+
+
+def compare(left: Value, right: Value) -> int:
+    """Return a number below, at or above 0, as two values are in order.
+
+    :raises EvaluationFailed: when one is a text that is not a value of the other's type.
+    """
+    if type(left) is not type(right):
+        if type(left) is bool:
+            if type(right) is str:
+                raise EvaluationFailed("a condition and a text cannot be compared in this order")
+            return -1
+        if type(left) is str:
+            left = _CONVERSIONS[type(right)](left)
+        elif type(right) is bool:
+            return -1
+        elif type(right) is str:
+            right = _CONVERSIONS[type(left)](right)
+        elif type(left) is float or type(right) is float:
+            left, right = float(left or 0), float(right or 0)
+    if type(left) is float and type(right) is float:
+        return _compare_doubles(left, right)
+    return (left > right) - (left < right)  # type: ignore[operator]
+
+
+def _compare_doubles(left: float, right: float) -> int:
+    """Compare as Java's Double does: NaN equals itself, and is above all."""
+    if left != left or right != right:  # noqa: PLR0124 - NaN
+        return (left != left) - (right != right)  # noqa: PLR0124
+    if left == right == 0:
+        # 0.0 is above -0.0.
+        return (str(left) == "0.0") - (str(right) == "0.0")
+    return (left > right) - (left < right)
+
+
+_INTEGER: Final = re.compile(r"[+-]?\d+")
+_DECIMAL_REAL: Final = re.compile(
+    r"([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[fFdD]?"
+)
+_HEXADECIMAL_REAL: Final = re.compile(
+    r"([+-]?0[xX](?:[0-9a-fA-F]+(?:\.[0-9a-fA-F]*)?|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+)[fFdD]?"
+)
+_NAMED_REAL: Final = re.compile(r"[+-]?(?:NaN|Infinity)")
+_JAVA_BLANKS: Final = "".join(map(chr, range(33)))
+
+
+def _integer(text: str, largest: int) -> int:
+    """Read what Integer.valueOf and Long.valueOf read: any decimal digits of one UTF-16 unit."""
+    if _INTEGER.fullmatch(text) and max(text) <= "\uffff":
+        digits = text.lstrip("+-").lstrip("0")[:40]
+        number = int(digits or "0")
+        number = -number if text[0] == "-" else number
+        if -largest - 1 <= number <= largest:
+            return number
+    raise EvaluationFailed(f"{text[:60]!r} is no integer of this size")
+
+
+def double(text: str) -> float:
+    """Read what Double.valueOf reads."""
+    stripped = text.strip(_JAVA_BLANKS)
+    match = _DECIMAL_REAL.fullmatch(stripped)
+    if match:
+        return float(match[1])
+    match = _HEXADECIMAL_REAL.fullmatch(stripped)
+    if match:
+        try:
+            return float.fromhex(match[1])
+        except OverflowError:
+            return float("-inf" if stripped[0] == "-" else "inf")
+    if _NAMED_REAL.fullmatch(stripped):
+        return float(stripped)
+    raise EvaluationFailed(f"{text[:60]!r} is no number")
+
+
+_CONVERSIONS: Final[dict[type, Callable[[str], Value]]] = {
+    bool: lambda text: text.lower() == "true",
+    int: lambda text: _integer(text, limits.MAX_INT),
+    Long: lambda text: Long(_integer(text, limits.MAX_LONG)),
+    float: double,
+}
+
 
 MAX_SQL92_DEPTH: Final = 50
 """Nesting of a SQL92 expression. RocketMQ: as deep as a thread's stack."""
@@ -180,7 +300,7 @@ class Parser:
                 evaluate = self.joined(_equal, left, right)
                 left = self._condition(evaluate, left, right)._replace(implied=implied)
             if is_not:
-                left = self._condition(_not(left.evaluate), left)
+                left = self._condition(negation(left.evaluate), left)
         return left
 
     def is_null(self, operand: Operand) -> Evaluator:
@@ -286,7 +406,7 @@ class Parser:
             self._check_depth(operand.height)
         elif token.kind == "NOT":
             right = self.as_condition(self._unary())
-            operand = self._condition(_not(right.evaluate), right)
+            operand = self._condition(negation(right.evaluate), right)
         elif token.kind == "(":
             operand = self.disjunction()
             self._expect(")")
@@ -437,7 +557,9 @@ def _and(parts: list[Evaluator]) -> Evaluator:
     return evaluate
 
 
-def _not(part: Evaluator) -> Evaluator:
+def negation(part: Evaluator) -> Evaluator:
+    """Return what evaluates NOT: unknown stays unknown."""
+
     def evaluate(properties: Any) -> Value:
         value = part(properties)
         return None if value is None else not value
@@ -503,3 +625,56 @@ def _negated(operand: Operand) -> Operand:
         return Long(-value) if type(value) is Long else None
 
     return Operand(evaluate, "other", height=1 + operand.height)
+
+
+class Sql92:
+    """An expression, parsed; equal to others of the same text."""
+
+    __slots__ = ("_evaluate", "node_count", "text")
+
+    def __init__(self, text: str, evaluate: Evaluator, node_count: int) -> None:
+        self.text: Final = text
+        self.node_count: Final = node_count
+        """How many operators and operands it has: what an evaluation costs."""
+        self._evaluate: Final = evaluate
+
+    def evaluate(self, properties: Mapping[str, str]) -> bool | None:
+        """Return whether properties fulfil it; None if that is unknown.
+
+        :raises EvaluationFailed: when values cannot be compared.
+        """
+        value = self._evaluate(properties)
+        assert value is None or type(value) is bool  # noqa: S101 - the parser made sure
+        return value
+
+    def passes(self, properties: Mapping[str, str]) -> bool:
+        """Return whether a message with these properties is delivered, as a broker decides."""
+        try:
+            return self.evaluate(properties) is True
+        except EvaluationFailed:
+            return False
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sql92) and self.text == other.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    def __repr__(self) -> str:
+        return f"Sql92({self.text!r})"
+
+
+def parse_sql92(text: str) -> Sql92:
+    """Parse an expression. O(length).
+
+    :raises InvalidSql92: when it is not well-formed, longer than MAX_SUBSCRIPTION_CHARACTERS, or
+        nested deeper than MAX_SQL92_DEPTH.
+    """
+    if len(text) > limits.MAX_SUBSCRIPTION_CHARACTERS:
+        raise InvalidSql92(
+            f"the expression has {len(text)} characters, "
+            f"{limits.MAX_SUBSCRIPTION_CHARACTERS} are allowed"
+        )
+    parser = Parser(text)
+    operand = parser.as_condition(parser.disjunction())
+    return Sql92(text, operand.evaluate, parser.node_count)

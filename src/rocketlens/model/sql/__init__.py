@@ -1,1 +1,0 @@
-"""RocketMQ's SQL92 dialect."""
