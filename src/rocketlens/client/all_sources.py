@@ -160,7 +160,6 @@ class UnopenedSource:
     is_one_log: Final = True
 
     def __init__(self, name: str, error: Exception) -> None:
-        """Keep the error, which each search of it then meets."""
         self.name: Final = name
         self._error: Final = error
 

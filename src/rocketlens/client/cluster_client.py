@@ -280,12 +280,10 @@ class ClusterClient:
         await self._cluster.close()
 
     async def __aenter__(self) -> Self:
-        """Start, and return this client."""
         await self.start()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Close."""
         await self.close()
 
     # Implementation.

@@ -43,8 +43,9 @@ if TYPE_CHECKING:
 class ClusterStorySource(StorySource):
     """A cluster, asked for the story of a message."""
 
+    source: ClusterSource
+
     def __init__(self, source: ClusterSource) -> None:
-        """Ask nothing yet."""
         super().__init__(source)
         self._cluster: Final = source.cluster
         self._brokers: dict[str, Broker] = {}

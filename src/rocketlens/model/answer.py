@@ -149,11 +149,9 @@ class ListAnswer(Generic[T_co]):
         return next(iter(self._parts), None)
 
     def __iter__(self) -> Iterator[T_co]:
-        """Yield them one by one."""
         return iter(self._parts)
 
     def __len__(self) -> int:
-        """Count them."""
         return len(self._parts)
 
     @overload

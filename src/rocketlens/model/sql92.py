@@ -219,7 +219,6 @@ class Parser:
     language: ClassVar = Sentence("language_sql92")
 
     def __init__(self, text: str) -> None:
-        """Read nothing yet."""
         self._text = text
         self._position = 0
         self._ahead: list[Token] = []

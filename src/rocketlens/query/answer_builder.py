@@ -69,7 +69,6 @@ class AnswerMessages:
         self._lock: Final = Lock()
 
     def __len__(self) -> int:
-        """Count the messages."""
         return len(self._messages)
 
     def is_past(self, store_timestamp_ms: int) -> bool:

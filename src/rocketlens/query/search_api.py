@@ -209,9 +209,7 @@ class SearchApi(ABC):
         """Close its files."""
 
     def __enter__(self) -> Self:
-        """Return this."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close its files."""
         self.close()

@@ -56,7 +56,6 @@ class SearchTally:
     """
 
     def __init__(self) -> None:
-        """Count nothing yet."""
         self._internal: Final[defaultdict[str, int]] = defaultdict(int)
         self._seen: Final[set[int]] = set()
         self._uncounted: Final[set[str]] = set()

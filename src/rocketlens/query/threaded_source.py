@@ -33,7 +33,6 @@ class ThreadedSource:
     def __init__(
         self, inner: Source, submit: Callable[[Callable[[], Any]], Future[Any]] | None = None
     ) -> None:
-        """Read nothing yet."""
         self.inner: Final = inner
         self.name: Final = inner.name
         self.kind: Final = inner.kind

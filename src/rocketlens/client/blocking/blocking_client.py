@@ -151,11 +151,9 @@ class SyncClusterClient(Generic[C]):
             self._thread.close()
 
     def __enter__(self) -> Self:
-        """Return this client."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close."""
         self.close()
 
 

@@ -48,15 +48,12 @@ class SyncTopicTail:
         self._thread.run(self._tailed.aclose())
 
     def __enter__(self) -> Self:
-        """Return this tail."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop reading."""
         self.close()
 
     def __iter__(self) -> Self:
-        """Return this tail."""
         return self
 
     def __next__(self) -> MessageExt:

@@ -36,7 +36,6 @@ class SyncConsumer(SyncClusterClient[M]):
             self._is_running = True
 
     def __enter__(self) -> Self:
-        """Start, and return this consumer."""
         try:
             self.start()
         except BaseException:

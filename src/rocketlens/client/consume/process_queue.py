@@ -65,7 +65,6 @@ class ProcessQueue:
         self._last_offset = next_offset - 1
 
     def __len__(self) -> int:
-        """Return how many messages are held."""
         return len(self._held) + len(self._taken)
 
     def put(self, messages: Iterable[MessageExt], next_offset: int) -> list[MessageExt]:

@@ -106,7 +106,6 @@ class Target:
     original: bool = False
 
     def __str__(self) -> str:
-        """Return it in words, for several messages."""
         return self.words(2)
 
     def words(self, count: int) -> str:

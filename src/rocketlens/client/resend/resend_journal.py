@@ -237,11 +237,9 @@ class ResendJournal:
         self._lock.release()
 
     def __enter__(self) -> Self:
-        """Return the journal."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Release the file."""
         self.close()
 
     def _append(self, line: Mapping[str, Any]) -> None:

@@ -45,7 +45,6 @@ class QueueStretch(NamedTuple):
     stop: int
 
     def __str__(self) -> str:
-        """Return it for errors and logs."""
         where = f"{self.queue.broker_name}, topic {self.queue.topic}, queue {self.queue.queue_id}"
         return f"{where}: offsets {self.start} to {self.stop - 1}"
 

@@ -149,15 +149,12 @@ class TopicTail:
             self._pages.put_nowait(None)
 
     async def __aenter__(self) -> Self:
-        """Return this tail."""
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Stop reading."""
         await self.aclose()
 
     def __aiter__(self) -> AsyncIterator[MessageExt]:
-        """Return this tail."""
         return self
 
     async def __anext__(self) -> MessageExt:

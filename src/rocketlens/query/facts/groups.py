@@ -48,7 +48,6 @@ class StoreGroupFiles:
     """The groups of a store, by its files."""
 
     def __init__(self, reader: StoreReader) -> None:
-        """Read nothing yet."""
         self._reader: Final = reader
         self._coverage: list[Coverage] = []
         self._counted: dict[tuple[str, int], tuple[int, int]] = {}

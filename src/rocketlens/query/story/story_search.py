@@ -79,9 +79,10 @@ class StorySource:
     Methods of a subclass may return what must be awaited.
     """
 
+    source: Source
+
     def __init__(self, source: Source) -> None:
-        """Ask nothing yet."""
-        self.source: Final = source
+        self.source = source
 
     def facts(
         self, _message: MessageExt, _groups: set[str], _group: str | None
@@ -113,7 +114,6 @@ class _Gathered:
     traces: dict[tuple[object, ...], TraceEntry] = field(default_factory=dict)
     unlearnt: list[Unlearnt] = field(default_factory=list)
     coverage: list[Coverage] = field(default_factory=list)
-    has_trace_topic: bool = False
 
 
 async def find_story(question: StoryRequest, sources: Sequence[StorySource]) -> Story:
