@@ -63,7 +63,7 @@ ROOM_LINES = {
     "decode": 3_196,
     "bulk": 4_127,
     "archive": 5_192,
-    "client": 15_454,
+    "client": 15_641,
     "namesrv": 1_320,
     "broker": 15_318,
     "pipeline": 4_009,

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from rocketlens.archive.archive import Archive
 from rocketlens.archive.location import ArchiveLocation
@@ -49,6 +49,7 @@ from rocketlens.query.threaded_source import ThreadedSource
 if TYPE_CHECKING:
     from typing import Unpack
 
+T = TypeVar("T")
 AnySource = (
     str
     | PathLike[str]
@@ -227,7 +228,7 @@ class _InThread(StorySource):
 
     def __init__(self, source: ThreadedSource, inner: StorySource) -> None:
         super().__init__(source)
-        self._run: Final[Callable[[Callable[[], Any]], Any]] = source.run
+        self._threaded: Final = source
         self._inner: Final = inner
 
     def facts(
@@ -240,3 +241,8 @@ class _InThread(StorySource):
 
     def said_by(self, message: MessageExt) -> Awaitable[str]:
         return self._run(lambda: self._inner.said_by(message))
+
+    async def _run(self, work: Callable[[], T | Awaitable[T]]) -> T:
+        result: Any = await self._threaded.run(work)
+        value: T = result
+        return value

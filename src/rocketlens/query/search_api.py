@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Self, overload
 
 from rocketlens import limits
+from rocketlens.errors import MessageNotFound
 from rocketlens.model.answer import Answer, Coverage
 from rocketlens.model.arguments import check_int, check_text
 from rocketlens.model.message import MessageExt
@@ -155,8 +156,11 @@ class SearchApi(ABC):
         check_int(queue_offset, "queue_offset")
         position = QueuePosition(check_text(topic, "topic"), queue_id, queue_offset)
         check_queue_position(position)
+        request = FindRequest(str(position), kind="queue-offset")
+        if request.queue_position is None:
+            raise MessageNotFound(f"{position} is not in {self._where}: no queue has such numbers")
         findings = self._findings(None)
-        self.source.find(FindRequest(str(position), kind="queue-offset").checked(), findings)
+        self.source.find(request, findings)
         return one_message(findings.answer(str(position)), self._where)
 
     @takes(TailOptions, tail_filter)
