@@ -7,11 +7,10 @@ from typing import Final
 
 from rocketlens.client.admin.cluster_status import runtime_number
 from rocketlens.client.connect.cluster import runtime_table
-from rocketlens.client.connect.route import Broker
 from rocketlens.errors import BadInput, RocketLensError
 from rocketlens.model.text.java import concurrent_map_order
 from rocketlens.mqadmin.printing.form import NULL, Form, padded, padded_left, rounded
-from rocketlens.mqadmin.tool import Call, incomplete
+from rocketlens.mqadmin.tool import Call, Failed
 from rocketlens.terminal.output import note
 
 _HOUR_MS: Final = 3_600_000
@@ -53,28 +52,21 @@ async def _print_rows(call: Call) -> None:
     is_more = "m" in call.given
     head = _HEAD_5 if call.form.is_5 else _HEAD_4
     call.print(_MORE if is_more else head)
-    failed: list[str] = []
+    failed = Failed()
     for cluster in [cluster_name] if cluster_name else clusters:
         for name in sorted(clusters.get(cluster, ())):
             broker = table.broker_addr_table.get(name)
             for number, address in sorted(broker.broker_addrs.items() if broker else ()):
-                try:
-                    stats = await _runtime_stats(call, address)
-                except RocketLensError as error:
-                    failed.append(str(error))
-                    stats = {}
+                stats: Mapping[str, str] = {}
+                with failed.noted():
+                    stats = await runtime_table(call.tool.cluster, address)
                 if is_more:
                     call.print(more_row(call.form, cluster, name, stats))
                 else:
                     now_ms = time.time_ns() // 1_000_000
                     row = broker_row(call.form, (cluster, name, number, address), stats, now_ms)
                     call.print(row)
-    if failed:
-        raise incomplete("; ".join(failed))
-
-
-async def _runtime_stats(call: Call, address: str) -> Mapping[str, str]:
-    return await runtime_table(call.tool.cluster, address)
+    failed.check()
 
 
 def broker_row(
@@ -150,21 +142,18 @@ async def broker_status(call: Call) -> None:
     address, cluster = call.given.text("b"), call.given.text("c")
     brokers = await call.tool.cluster.all_brokers(cluster)
     if address is not None:
-        call.print(status_lines(call.form, await _runtime_stats(call, address), ""))
+        stats = await runtime_table(call.tool.cluster, address)
+        call.print(status_lines(call.form, stats, ""))
         return
     if not brokers:
         raise BadInput(f"cluster {cluster} does not exist")
-    failed: list[str] = []
+    failed = Failed()
     for broker in brokers.values():
         for each in broker.in_order:
-            try:
-                stats = await _runtime_stats(call, each)
-            except RocketLensError as error:
-                failed.append(str(error))
-            else:
+            with failed.noted():
+                stats = await runtime_table(call.tool.cluster, each)
                 call.print(status_lines(call.form, stats, f"{each:<24} "))
-    if failed:
-        raise incomplete("; ".join(failed))
+    failed.check()
 
 
 def status_lines(form: Form, stats: Mapping[str, str], before: str) -> str:
@@ -190,23 +179,16 @@ async def broker_config(call: Call) -> None:
     brokers = await call.tool.cluster.all_brokers(cluster)
     if not brokers:
         raise BadInput(f"cluster {cluster} does not exist")
-    failed: list[str] = []
+    failed = Failed()
     for broker in brokers.values():
-        await _print_configs(call, broker, failed)
-    if failed:
-        raise incomplete("; ".join(failed))
-
-
-async def _print_configs(call: Call, broker: Broker, failed: list[str]) -> None:
-    master = broker.master or "NO_MASTER"
-    call.print(f"============Master: {master}============\n")
-    for address in broker.in_order:
-        if address != master:
-            call.print(f"============My Master: {master}=====Slave: {address}============\n")
-        try:
-            call.print(await _config_lines(call, address))
-        except RocketLensError as error:
-            failed.append(str(error))
+        master = broker.master or "NO_MASTER"
+        call.print(f"============Master: {master}============\n")
+        for each in broker.in_order:
+            if each != master:
+                call.print(f"============My Master: {master}=====Slave: {each}============\n")
+            with failed.noted():
+                call.print(await _config_lines(call, each))
+    failed.check()
 
 
 async def _config_lines(call: Call, address: str) -> str:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Final
 
 from rocketlens.client.connect import broker_calls
-from rocketlens.client.connect.cluster import as_it_is
 from rocketlens.errors import BrokerError, RocketLensError
 from rocketlens.model.properties import java_order
 from rocketlens.model.rocketmq import RETRY_PREFIX
@@ -19,7 +18,7 @@ from rocketlens.mqadmin.printing.running_info import (
     running_info_text,
     stuck_queues_text,
 )
-from rocketlens.mqadmin.tool import Call, incomplete
+from rocketlens.mqadmin.tool import Call, Failed
 from rocketlens.wire.bodies.clients import (
     ClientConnection,
     ConsumerConnection,
@@ -27,10 +26,8 @@ from rocketlens.wire.bodies.clients import (
     ConsumeType,
     MessageModel,
 )
-from rocketlens.wire.bodies.tables import ConsumeStats, MessageQueue, OffsetWrapper, TopicList
+from rocketlens.wire.bodies.tables import ConsumeStats, MessageQueue, OffsetWrapper
 from rocketlens.wire.codes import ResponseCode, version_name
-from rocketlens.wire.commands.brokers import GET_ALL_TOPIC_LIST_FROM_NAMESERVER
-from rocketlens.wire.declare import NoFields
 
 _NOT_ONLINE: Final = (
     "Not found the consumer group consume stats, because return offset table is empty, maybe the "
@@ -109,28 +106,25 @@ async def consumer_status(call: Call) -> None:
         return
     now_ms = time.time_ns() // 1_000_000
     infos: dict[str, ConsumerRunningInfo] = {}
-    failed: list[str] = []
+    failed = Failed()
     call.print(f"{'#Index':<10} {'#ClientId':<40} {'#Version':<20} #ConsumerRunningInfoFile\n")
     # A client that is connected twice is listed twice.
     index = 0
     for each in connections.connections:
-        try:
+        with failed.noted(each.client_id):
             info = await admin.get_consumer_running_info(group, each.client_id, jstack=jstack)
-        except RocketLensError as error:
-            failed.append(f"{each.client_id}: {error}")
-            continue
-        infos[each.client_id] = info
-        path = _write_file(Path(str(now_ms)), each.client_id, running_info_text(call.form, info))
-        client, version = call.form.shown(each.client_id), version_name(each.version)
-        index += 1
-        call.print(f"{index:<10} {padded(client, 40)} {version:<20} {path}\n")
+            infos[each.client_id] = info
+            text = running_info_text(call.form, info)
+            path = _write_file(Path(str(now_ms)), each.client_id, text)
+            client, version = call.form.shown(each.client_id), version_name(each.version)
+            index += 1
+            call.print(f"{index:<10} {padded(client, 40)} {version:<20} {path}\n")
     if infos:
-        call.print(_judged(call, infos))
-    if failed:
-        raise incomplete("; ".join(failed))
+        call.print(_group_verdict(call, infos))
+    failed.check()
 
 
-def _judged(call: Call, infos: dict[str, ConsumerRunningInfo]) -> str:
+def _group_verdict(call: Call, infos: dict[str, ConsumerRunningInfo]) -> str:
     now_ms = time.time_ns() // 1_000_000
     if not is_subscribed_alike(call.form, infos, now_ms):
         return "\n\nWARN: Different subscription in the same group of consumer!!!"
@@ -174,7 +168,7 @@ async def _one_group(call: Call, group: str) -> None:
     if not stats.offset_table:
         await _refuse_empty(call, group)
     clients: dict[MessageQueue, str] | None = None
-    failed: list[str] = []
+    failed = Failed()
     if call.given.flag("s"):
         clients = await _clients_of_queues(call, group, failed)
     call.print(_head(is_5=call.form.is_5, with_client=clients is not None))
@@ -190,8 +184,7 @@ async def _one_group(call: Call, group: str) -> None:
         call.print(f"Consume Diff Total: {behind}\nConsume Inflight Total: {in_flight}\n")
     else:
         call.print(f"Diff Total: {behind}\n")
-    if failed:
-        raise incomplete("; ".join(failed))
+    failed.check()
 
 
 async def _refuse_empty(call: Call, group: str) -> None:
@@ -217,18 +210,16 @@ async def _refuse_empty(call: Call, group: str) -> None:
     raise BrokerError(name_server, code, text, retriable=False)
 
 
-async def _clients_of_queues(call: Call, group: str, failed: list[str]) -> dict[MessageQueue, str]:
+async def _clients_of_queues(call: Call, group: str, failed: Failed) -> dict[MessageQueue, str]:
     """Return the address, as its client id has it, of the client that has each queue."""
     admin = call.tool.admin
     clients: dict[MessageQueue, str] = {}
-    try:
+    with failed.noted():
         connections = await admin.examine_consumer_connection_info(group)
         for each in connections.connections:
             info = await admin.get_consumer_running_info(group, each.client_id)
             for queue in info.queue_table:
                 clients[queue] = each.client_id.partition("@")[0]
-    except RocketLensError as error:
-        failed.append(str(error))
     return clients
 
 
@@ -265,32 +256,26 @@ async def _all_groups(call: Call) -> None:
         f"{'#Group':<64}  {'#Count':<6}  {'#Version':<24} {'#Type':<5}  {'#Model':<14}  "
         f"{'#TPS':<7}  #Diff Total\n"
     )
-    listed = await call.tool.cluster.ask_name_servers_for(
-        as_it_is, TopicList, GET_ALL_TOPIC_LIST_FROM_NAMESERVER, NoFields()
-    )
-    failed: list[str] = []
-    for topic in java_order(dict.fromkeys(listed.topic_list, ""), 16):
+    failed = Failed()
+    for topic in java_order(dict.fromkeys(await call.tool.topic_names(), ""), 16):
         if topic.startswith(RETRY_PREFIX):
             group = topic.removeprefix(RETRY_PREFIX)
             call.print(_group_row(call, group, *await _known_of(call, group, failed)))
-    if failed:
-        raise incomplete("; ".join(failed))
+    failed.check()
 
 
 async def _known_of(
-    call: Call, group: str, failed: list[str]
+    call: Call, group: str, failed: Failed
 ) -> tuple[ConsumeStats | None, ConsumerConnection | None]:
-    """Return the progress of a group and its clients, None for what the real tool fails to learn.
+    """Return the progress of a group and its clients, None where the real tool would fail, too.
 
     It takes a group without offsets for one that failed: in RocketMQ 5 unless its clients share
     the messages.
     """
     stats: ConsumeStats | None = None
     connections: ConsumerConnection | None = None
-    try:
+    with failed.noted(group):
         stats = await call.tool.admin.examine_consume_stats(group)
-    except RocketLensError as error:
-        failed.append(f"{group}: {error}")
     try:
         connections = await call.tool.admin.examine_consumer_connection_info(group)
     except RocketLensError as error:

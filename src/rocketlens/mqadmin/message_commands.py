@@ -31,7 +31,7 @@ from rocketlens.mqadmin.printing.form import (
     seconds_of,
 )
 from rocketlens.mqadmin.printing.running_info import is_push
-from rocketlens.mqadmin.tool import Call, PulledMessages, incomplete
+from rocketlens.mqadmin.tool import Call, Failed, PulledMessages, incomplete
 from rocketlens.query.lookup.message_filter import MessageFilter
 from rocketlens.terminal.notes import body_note
 from rocketlens.terminal.output import note, say
@@ -71,7 +71,7 @@ async def by_id(call: Call) -> None:
     for msg_id in ids:
         try:
             if is_push:
-                await hand_over_by_id(call, topic, msg_id)
+                await hand_over(call, topic, msg_id)
             else:
                 await resend(call, msg_id, await _message_of_id(call, topic, msg_id))
         except RocketLensError as error:
@@ -135,7 +135,7 @@ async def by_unique_key(call: Call) -> None:
     given = call.given
     topic, msg_id = given.required("t"), given.required("i")
     if "g" in given and "d" in given:
-        await hand_over_by_unique_key(call, topic, msg_id)
+        await hand_over(call, topic, msg_id, is_by_key=True)
         return
     cluster_name = _cluster_name(call, topic)
     if ("s" in given) != ("e" in given):
@@ -187,7 +187,7 @@ async def print_messages(call: Call) -> None:
     topic = given.required("t")
     route, gone = await call.tool.route_and_failures(given.text("l") or topic)
     queues = [queue._replace(topic=topic) for queue in route.read_queues]
-    failed = [gone] if gone else []
+    failed = Failed([gone] if gone else [])
     for queue in set_order(queues):
         try:
             await _print_queue(call, route, queue)
@@ -196,8 +196,7 @@ async def print_messages(call: Call) -> None:
         except RocketLensError as error:
             failed.append(f"{queue}: {error}")
         call.print(f"{DASHES}\n")
-    if failed:
-        raise incomplete("; ".join(failed))
+    failed.check()
 
 
 async def _print_queue(call: Call, route: Route, queue: MessageQueue) -> None:
@@ -211,9 +210,25 @@ async def _print_queue(call: Call, route: Route, queue: MessageQueue) -> None:
         stop = await tool.admin.search_offset(queue, parse_time(end, "-e", is_end=True))
     name = form.shown(str(queue))
     call.print(f"minOffset={offset}, maxOffset={stop}, {name}\n")
-    with_body = given.flag("d", default=True)
+    await _print_range(call, route, queue, (offset, stop))
+
+
+async def _print_range(
+    call: Call,
+    route: Route,
+    queue: MessageQueue,
+    offsets: tuple[int, int],
+    *,
+    is_consumed: bool = False,
+) -> None:
+    """Print the messages of a queue from an offset to another, as printMsg or consumeMessage."""
+    given, name = call.given, call.form.shown(str(queue))
+    offset, stop = offsets
+    tags = "*" if is_consumed else given.text("s") or "*"
+    group = given.text("g") if is_consumed else None
     while offset < stop:
-        pulled = await tool.pull(route, queue, offset, _PULLED_AT_ONCE, given.text("s") or "*")
+        most = min(stop - offset, limits.MAX_INT) if is_consumed else _PULLED_AT_ONCE
+        pulled = await call.tool.pull(route, queue, offset, most, tags, group=group)
         is_stuck = pulled.next_offset <= offset
         offset = pulled.next_offset
         if pulled.status == "NO_MATCHED_MSG":
@@ -221,7 +236,12 @@ async def _print_queue(call: Call, route: Route, queue: MessageQueue) -> None:
         elif pulled.status != "FOUND":
             call.print(f"{name} print msg finished. status={pulled.status}, offset={offset}\n")
             return
-        _print_messages(call, queue, pulled, given.text("c"), with_body=with_body)
+        elif is_consumed:
+            call.print("Consume ok\n")
+            _print_messages(call, queue, pulled)
+        else:
+            with_body = given.flag("d", default=True)
+            _print_messages(call, queue, pulled, given.text("c"), with_body=with_body)
         if is_stuck:
             raise BadInput(f"{queue}: the broker goes on at {offset}, where it was")
 
@@ -431,59 +451,39 @@ async def check_send_time(call: Call) -> None:
 _DEFAULT_COUNT: Final = 128
 
 
-async def hand_over_by_id(call: Call, topic: str | None, msg_id: str) -> None:
+async def hand_over(call: Call, topic: str | None, msg_id: str, *, is_by_key: bool = False) -> None:
     """Let the client of -g and -d consume a message, and print what it made of it.
 
-    The tool of RocketMQ 5 asks the client first whether it is a push consumer.
+    The tool of RocketMQ 5 asks the client first whether it is a push consumer; by a unique key it
+    says the same of one that does not answer.
 
-    :raises BadInput: if it is not; said in RocketMQ's words, too.
+    :raises BadInput: if it is not. The message is also printed as RocketMQ prints it.
     """
+    admin, group = call.tool.admin, call.given.required("g")
     client_id = call.given.required("d")
+    shown = f"{call.form.shown(client_id)} client"
+    refusal: RocketLensError | None = None
     if call.form.is_5:
-        info = await call.tool.admin.get_consumer_running_info(call.given.required("g"), client_id)
-        if not is_push(info):
-            shown = call.form.shown(client_id)
-            call.print(f"this {shown} client is not push consumer ,not support direct push \n")
-            raise _not_push(client_id)
-    await _hand_over(call, topic, msg_id)
-
-
-async def hand_over_by_unique_key(call: Call, topic: str, msg_id: str) -> None:
-    """Do as `hand_over_by_id`; of a client that does not say what it is the words are the same."""
-    client_id = call.given.required("d")
-    if call.form.is_5:
-        refused = await _refusal(call, client_id)
-        if refused is not None:
-            call.print(
-                f"get consumer info failed or this {call.form.shown(client_id)} client is not push "
-                "consumer, not support direct push \n"
-            )
-            raise refused
-    await _hand_over(call, topic, msg_id)
-
-
-async def _refusal(call: Call, client_id: str) -> RocketLensError | None:
-    """Return why a client cannot be handed a message, None if it can."""
-    try:
-        info = await call.tool.admin.get_consumer_running_info(call.given.required("g"), client_id)
-    except RocketLensError as error:
-        shown = call.form.shown(client_id)
-        call.print(f"get consumer runtime info for {shown} client failed \n")
-        return error
-    return None if is_push(info) else _not_push(client_id)
-
-
-def _not_push(client_id: str) -> BadInput:
-    return BadInput(f"client {client_id} is not a push consumer: nothing was handed to it")
-
-
-async def _hand_over(call: Call, topic: str | None, msg_id: str) -> None:
-    admin, given = call.tool.admin, call.given
+        try:
+            if not is_push(await admin.get_consumer_running_info(group, client_id)):
+                text = f"client {client_id} is not a push consumer: nothing was handed to it"
+                refusal = BadInput(text)
+        except RocketLensError as error:
+            if not is_by_key:
+                raise
+            call.print(f"get consumer runtime info for {shown} failed \n")
+            refusal = error
+    if refusal is not None:
+        call.print(
+            f"get consumer info failed or this {shown} is not push consumer, not support direct "
+            "push \n"
+            if is_by_key
+            else f"this {shown} is not push consumer ,not support direct push \n"
+        )
+        raise refusal
     if topic is None:
         topic = (await admin.view_message(msg_id)).topic
-    result = await admin.consume_message_directly(
-        given.required("g"), given.required("d"), topic, msg_id
-    )
+    result = await admin.consume_message_directly(group, client_id, topic, msg_id)
     call.print(call.form.shown(result_text(result)))
 
 
@@ -520,7 +520,7 @@ async def consume_message(call: Call) -> None:
         if last - first > count:
             call.print(f"The oldler {count} message will be provided\n")
             last = first + count - 1
-        await _consume_queue(call, route, queue, first, last)
+        await _print_range(call, route, queue, (first, last + 1), is_consumed=True)
         return
     remaining = count
     for queue in set_order(list(route.read_queues)):
@@ -535,7 +535,7 @@ async def consume_message(call: Call) -> None:
         else:
             # As the real tool counts: an empty queue costs one, and beyond 0 it goes on.
             remaining -= last - first + 1
-        await _consume_queue(call, route, queue, first, last)
+        await _print_range(call, route, queue, (first, last + 1), is_consumed=True)
 
 
 def _time_range(call: Call) -> tuple[int, int]:
@@ -567,28 +567,6 @@ async def _queue_bounds(
     if end_ms > 0:
         last = await admin.search_offset(queue, end_ms)
     return first, last
-
-
-async def _consume_queue(
-    call: Call, route: Route, queue: MessageQueue, offset: int, last: int
-) -> None:
-    name = call.form.shown(str(queue))
-    group = call.given.text("g")
-    while offset <= last:
-        max_num = min(last - offset + 1, limits.MAX_INT)
-        pulled = await call.tool.pull(route, queue, offset, max_num, group=group)
-        is_stuck = pulled.next_offset <= offset
-        offset = pulled.next_offset
-        if pulled.status == "FOUND":
-            call.print("Consume ok\n")
-            _print_messages(call, queue, pulled)
-        elif pulled.status == "NO_MATCHED_MSG":
-            call.print(f"{name} no matched msg. status={pulled.status}, offset={offset}\n")
-        else:
-            call.print(f"{name} print msg finished. status={pulled.status}, offset={offset}\n")
-            return
-        if is_stuck:
-            raise BadInput(f"{queue}: the broker goes on at {offset}, where it was")
 
 
 def _print_messages(

@@ -3,16 +3,15 @@
 import dataclasses
 import json
 import time
-from typing import Final
 
 from rocketlens import limits
 from rocketlens.client.admin.offset_reset import TO_THE_END
 from rocketlens.client.connect.route import MessageQueue, set_order
-from rocketlens.errors import BadInput, BrokerError, CommandBodyError, RocketLensError
+from rocketlens.errors import BadInput, BrokerError, CommandBodyError
 from rocketlens.model.properties import java_order
 from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from rocketlens.mqadmin.printing.form import NULL, Form, flag_text, map_text, padded
-from rocketlens.mqadmin.tool import Call, incomplete, masters_of
+from rocketlens.mqadmin.tool import Call, Failed, masters_of
 from rocketlens.mqadmin.topic_commands import delete_everywhere
 from rocketlens.terminal.times import parse_time
 from rocketlens.wire.bodies.tables import GroupRetryPolicy, SubscriptionGroupConfig
@@ -24,8 +23,6 @@ from rocketlens.wire.commands.groups import (
     UpdateConsumerOffsetRequest,
 )
 from rocketlens.wire.declare import read_body
-
-_WHERE: Final = "give -b, the address of a broker, or -c, the name of a cluster"
 
 
 async def update_group(call: Call) -> None:
@@ -41,22 +38,18 @@ async def update_group(call: Call) -> None:
         call.print(f"create subscription group to {address} success.\n")
         call.print(config_text(call.form, config))
         return
-    failed: list[str] = []
+    failed = Failed()
     for address in await _masters(call):
-        try:
+        with failed.noted():
             await admin.create_and_update_subscription_group(config, broker_addr=address)
-        except RocketLensError as error:
-            failed.append(str(error))
-        else:
             call.print(f"create subscription group to {address} success.\n")
     call.print(config_text(call.form, config))
-    if failed:
-        raise incomplete("; ".join(failed))
+    failed.check()
 
 
 async def _masters(call: Call) -> list[str]:
     if "c" not in call.given:
-        raise BadInput(_WHERE)
+        raise BadInput("give -b, the address of a broker, or -c, the name of a cluster")
     return list((await masters_of(call)).values())
 
 
@@ -255,12 +248,7 @@ async def _reset_queue(call: Call, queue_id: int, time_ms: int, texts: tuple[str
     )
     await cluster.ask(address, UPDATE_CONSUMER_OFFSET, update)
     header = ResetOffsetRequest(
-        topic=topic,
-        group=group,
-        queue_id=queue_id,
-        offset=offset,
-        timestamp_ms=0,
-        is_force=False,
+        topic=topic, group=group, queue_id=queue_id, offset=offset, timestamp_ms=0, is_force=False
     )
     await cluster.ask(address, INVOKE_BROKER_TO_RESET_OFFSET, header)
 

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
@@ -11,7 +12,13 @@ from rocketlens.client.connect.queue_puller import QueuePuller, records_in, tool
 from rocketlens.client.connect.route import Broker, MessageQueue, Route
 from rocketlens.client.mq_admin import MQAdmin
 from rocketlens.client.search.key_search import query_limit
-from rocketlens.errors import AnswerIncomplete, BadInput, BodyError, TopicNotFound
+from rocketlens.errors import (
+    AnswerIncomplete,
+    BadInput,
+    BodyError,
+    RocketLensError,
+    TopicNotFound,
+)
 from rocketlens.formats.commitlog_record import Record, message_of
 from rocketlens.model.answer import Answer
 from rocketlens.model.message import MessageExt
@@ -26,9 +33,10 @@ from rocketlens.query.lookup.message_filter import MessageFilter
 from rocketlens.query.request import check_key
 from rocketlens.terminal.cluster_access import ClusterAccess
 from rocketlens.wire.bodies.clients import SubscriptionData
-from rocketlens.wire.bodies.tables import ClusterInfo, TopicRouteData
+from rocketlens.wire.bodies.tables import ClusterInfo, TopicList, TopicRouteData
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.commands.brokers import (
+    GET_ALL_TOPIC_LIST_FROM_NAMESERVER,
     GET_BROKER_CLUSTER_INFO,
     GET_ROUTEINFO_BY_TOPIC,
     GetRouteInfoRequest,
@@ -91,6 +99,13 @@ class Tool:
         return await self.cluster.ask_name_servers_for(
             as_it_is, ClusterInfo, GET_BROKER_CLUSTER_INFO, NoFields()
         )
+
+    async def topic_names(self) -> tuple[str, ...]:
+        """Return the names of all topics, as the name server lists them."""
+        listed = await self.cluster.ask_name_servers_for(
+            as_it_is, TopicList, GET_ALL_TOPIC_LIST_FROM_NAMESERVER, NoFields()
+        )
+        return listed.topic_list
 
     async def ask_all(
         self, brokers: Sequence[Broker], ask: Callable[[Broker, str], Awaitable[A]]
@@ -205,6 +220,26 @@ class Call:
 def incomplete(text: str) -> AnswerIncomplete:
     """Return the error of an answer that lacks messages of failed brokers."""
     return AnswerIncomplete(f"not all was searched: {text}", Answer("", (), ()))
+
+
+class Failed(list[str]):
+    """What could not be learnt, and why."""
+
+    @contextmanager
+    def noted(self, what: str = "") -> Iterator[None]:
+        """Note an error behind the name of what it is about, and go on."""
+        try:
+            yield
+        except RocketLensError as error:
+            self.append(f"{what}: {error}" if what else str(error))
+
+    def check(self) -> None:
+        """Check that nothing failed.
+
+        :raises AnswerIncomplete: naming all that did.
+        """
+        if self:
+            raise incomplete("; ".join(self))
 
 
 async def masters_of(call: Call) -> dict[str, str]:

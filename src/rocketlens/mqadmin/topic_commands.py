@@ -1,7 +1,7 @@
 """topicList, topicRoute, topicStatus, updateTopic, deleteTopic and statsAll."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from rocketlens import limits
@@ -9,7 +9,7 @@ from rocketlens.client.admin.group_calls import groups_of_topic
 from rocketlens.client.connect import broker_calls
 from rocketlens.client.connect.cluster import as_it_is
 from rocketlens.client.connect.route import Broker
-from rocketlens.errors import BrokerError, MessageNotFound, RocketLensError
+from rocketlens.errors import BrokerError, MessageNotFound
 from rocketlens.model.properties import java_order
 from rocketlens.model.rocketmq import (
     DEAD_LETTER_PREFIX,
@@ -22,13 +22,12 @@ from rocketlens.model.rocketmq import (
 from rocketlens.model.text.java import concurrent_map_order
 from rocketlens.mqadmin.printing.blocks import route_json, route_table, status_table
 from rocketlens.mqadmin.printing.form import NULL, map_text, padded, rounded
-from rocketlens.mqadmin.tool import Call, incomplete, masters_of
-from rocketlens.wire.bodies.tables import BrokerStatsData, MessageQueue, TopicList, TopicOffset
+from rocketlens.mqadmin.tool import Call, Failed, incomplete, masters_of
+from rocketlens.wire.bodies.tables import BrokerStatsData, MessageQueue, TopicOffset
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.commands.brokers import (
     DELETE_TOPIC_IN_BROKER,
     DELETE_TOPIC_IN_NAMESRV,
-    GET_ALL_TOPIC_LIST_FROM_NAMESERVER,
     GET_KV_CONFIG,
     PUT_KV_CONFIG,
     UPDATE_AND_CREATE_TOPIC,
@@ -39,7 +38,6 @@ from rocketlens.wire.commands.brokers import (
     TopicRequest,
 )
 from rocketlens.wire.commands.groups import VIEW_BROKER_STATS_DATA, ViewBrokerStatsDataRequest
-from rocketlens.wire.declare import NoFields
 
 _GROUP_TOPICS: Final = (RETRY_PREFIX, DEAD_LETTER_PREFIX)
 _NO_GROUP: Final[tuple[str, ...]] = ("",)
@@ -47,34 +45,28 @@ _NO_GROUP: Final[tuple[str, ...]] = ("",)
 
 async def topic_list(call: Call) -> None:
     """Print all topics, or with ``-c`` their clusters and consumer groups, too."""
-    listed = await call.tool.cluster.ask_name_servers_for(
-        as_it_is, TopicList, GET_ALL_TOPIC_LIST_FROM_NAMESERVER, NoFields()
-    )
-    topics = listed.topic_list
+    topics = await call.tool.topic_names()
     shown = call.form.shown
     if "c" not in call.given:
         call.print("".join(f"{shown(topic)}\n" for topic in topics))
         return
     clusters = (await call.tool.cluster_info()).cluster_addr_table
     call.print(f"{'#Cluster Name':<20}  {'#Topic':<48}  {'#Consumer Group':<48}\n")
-    failed: list[str] = []
+    failed = Failed()
     for topic in topics:
         if topic.startswith(_GROUP_TOPICS):
             continue
         cluster, groups = "", _NO_GROUP
-        try:
+        with failed.noted(topic):
             route = await call.tool.route_data(topic)
             name = route.broker_datas[0].broker_name if route.broker_datas else ""
             cluster = next((each for each, names in clusters.items() if name in names), "")
             groups = await groups_of_topic(call.tool.cluster, topic) or _NO_GROUP
-        except RocketLensError as error:
-            failed.append(f"{topic}: {error}")
         for group in groups:
             cells = ((cluster, 20), (topic, 64), (group, 64))
             row = "  ".join(padded(shown(text[:size]), size) for text, size in cells)
             call.print(f"{row}\n")
-    if failed:
-        raise incomplete("; ".join(failed))
+    failed.check()
 
 
 async def topic_route(call: Call) -> None:
@@ -223,7 +215,7 @@ class _Counts:
 class _Topic:
     name: str
     masters: list[str]
-    failed: list[str] = field(default_factory=list)
+    failed: Failed
 
 
 async def stats_all(call: Call) -> None:
@@ -231,31 +223,26 @@ async def stats_all(call: Call) -> None:
 
     :raises AnswerIncomplete: if something could not be asked; the real tool prints 0 for it.
     """
-    listed = await call.tool.cluster.ask_name_servers_for(
-        as_it_is, TopicList, GET_ALL_TOPIC_LIST_FROM_NAMESERVER, NoFields()
-    )
+    topics = await call.tool.topic_names()
     call.print(
         f"{'#Topic':<64}  {'#Consumer Group':<64} {'#Accumulation':>12} {'#InTPS':>11} "
         f"{'#OutTPS':>11} {'#InMsg24Hour':>14} {'#OutMsg24Hour':>14}\n"
     )
     only = call.given.text("t")
-    failed: list[str] = []
-    for name in concurrent_map_order(listed.topic_list):
-        if name.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)) or only not in {None, "", name}:
+    failed = Failed()
+    for name in concurrent_map_order(topics):
+        if name.startswith(_GROUP_TOPICS) or only not in {None, "", name}:
             continue
-        try:
-            failed += await _print_topic(call, name)
-        except RocketLensError as error:
-            failed.append(f"{name}: {error}")
-    if failed:
-        raise incomplete("; ".join(failed))
+        with failed.noted(name):
+            await _print_topic(call, name, failed)
+    failed.check()
 
 
-async def _print_topic(call: Call, name: str) -> list[str]:
-    """Print the rows of a topic; return what could not be asked."""
+async def _print_topic(call: Call, name: str, failed: Failed) -> None:
+    """Print the rows of a topic."""
     route = await call.tool.cluster.route(name)
     masters = [each.master for each in route.brokers.values() if each.master is not None]
-    topic = _Topic(name, masters)
+    topic = _Topic(name, masters, failed)
     only_active = "a" in call.given
     in_counts = await _count(call, topic, _TOPIC_PUTS, name)
     groups = await groups_of_topic(call.tool.cluster, name)
@@ -267,7 +254,6 @@ async def _print_topic(call: Call, name: str) -> list[str]:
             call.print(_stats_row(call, (name, group), lag, in_counts, cells))
     if not groups and (not only_active or in_counts.in_24_hours > 0):
         call.print(_stats_row(call, (name, ""), 0, in_counts, ("", "NO_CONSUMER")))
-    return topic.failed
 
 
 def _stats_row(
@@ -285,17 +271,16 @@ async def _count(call: Call, topic: _Topic, stats_name: str, stats_key: str) -> 
     counts = _Counts()
     header = ViewBrokerStatsDataRequest(stats_name=stats_name, stats_key=stats_key)
     for address in topic.masters:
-        try:
-            broker_counts = await call.tool.cluster.ask_for(
-                as_it_is, BrokerStatsData, address, VIEW_BROKER_STATS_DATA, header
-            )
-        except BrokerError as error:
-            remark = error.remark or ""
-            if error.code != ResponseCode.SYSTEM_ERROR or not remark.endswith("not exist"):
-                topic.failed.append(f"{topic.name}: {error}")
-        except RocketLensError as error:
-            topic.failed.append(f"{topic.name}: {error}")
-        else:
+        with topic.failed.noted(topic.name):
+            try:
+                broker_counts = await call.tool.cluster.ask_for(
+                    as_it_is, BrokerStatsData, address, VIEW_BROKER_STATS_DATA, header
+                )
+            except BrokerError as error:
+                is_system = error.code == ResponseCode.SYSTEM_ERROR
+                if is_system and (error.remark or "").endswith("not exist"):
+                    continue
+                raise
             counts.per_second += broker_counts.minute.per_second
             counts.in_24_hours += (
                 broker_counts.day.sum or broker_counts.hour.sum or broker_counts.minute.sum
@@ -304,10 +289,8 @@ async def _count(call: Call, topic: _Topic, stats_name: str, stats_key: str) -> 
 
 
 async def _lag(call: Call, topic: _Topic, group: str) -> int:
-    try:
+    with topic.failed.noted(f"{topic.name}, group {group}"):
         stats = await call.tool.admin.examine_consume_stats(group, topic.name)
-    except RocketLensError as error:
-        topic.failed.append(f"{topic.name}, group {group}: {error}")
-        return 0
-    offsets = stats.offset_table.values()
-    return max(sum(each.broker_offset - each.consumer_offset for each in offsets), 0)
+        offsets = stats.offset_table.values()
+        return max(sum(each.broker_offset - each.consumer_offset for each in offsets), 0)
+    return 0
