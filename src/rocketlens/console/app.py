@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, PlainTextResponse, Response
+from fastapi.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.staticfiles import StaticFiles
 
@@ -16,7 +16,6 @@ from rocketlens import __version__
 from rocketlens.console.act import act_pages
 from rocketlens.console.act.actions import Actions
 from rocketlens.console.act.jobs import Jobs
-from rocketlens.console.failures import Failure, failure_of
 from rocketlens.console.login import login_pages
 from rocketlens.console.login.access import Access
 from rocketlens.console.login.audit import AuditLog
@@ -24,15 +23,16 @@ from rocketlens.console.login.logins import Logins
 from rocketlens.console.login.users import LocalUsers
 from rocketlens.console.message import message_pages
 from rocketlens.console.message.look_up import LookUps
-from rocketlens.console.pages import HereNow
+from rocketlens.console.pages import SEE_OTHER, Failure, Here, HereNow, failure_of, form_of
+from rocketlens.console.preferences import choose, local_path
 from rocketlens.console.room import InPieces, RequestRoom, room_for
 from rocketlens.console.search import saved_searches, search_pages
 from rocketlens.console.search.saved_searches import SavedSearches
 from rocketlens.console.search.search import ROW_THREADS, Searches
 from rocketlens.console.security import Guard
 from rocketlens.console.sources.sources import Sources
-from rocketlens.console.status import status_pages
-from rocketlens.console.status.pipeline_samples import PipelineSamples
+from rocketlens.console.status import pipeline, state, topics
+from rocketlens.console.status.pipeline import PipelineSamples
 from rocketlens.console.values import error_answer, mistakes_in
 from rocketlens.decode.rules import BodyRules
 from rocketlens.errors import RocketLensError
@@ -51,11 +51,7 @@ _STATIC: Final = Path(__file__).parent / "static"
 _METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _SHOWN_PATH: Final = 80
 """Characters of the path of a page that is not there."""
-_ROUTERS: Final = (
-    *(search_pages.api, message_pages.api, status_pages.api, saved_searches.api, act_pages.api),
-    *(search_pages.pages, message_pages.pages, status_pages.pages, saved_searches.pages),
-    act_pages.pages,
-)
+_MODULES: Final = (search_pages, message_pages, state, topics, pipeline, saved_searches, act_pages)
 
 
 class Console:
@@ -97,20 +93,24 @@ class Console:
             dependencies=[Depends(room_for(RequestRoom()))],
         )
         self.api.state.console = self
-        for each in _ROUTERS:
-            self.api.include_router(each)
+        for each in _MODULES:
+            self.api.include_router(each.api)
+            self.api.include_router(each.pages)
         if self.logins is not None:
             self.api.include_router(login_pages.pages)
             if oidc is not None:
                 # Late: only such a login needs what asks a provider.
-                from rocketlens.console.login import oidc_logins, oidc_pages
+                from rocketlens.console.login import oidc_logins
 
                 self.oidc = oidc_logins.OidcLogins(oidc, self.logins.sessions, log)
-                self.api.include_router(oidc_pages.pages)
+                self.api.include_router(oidc_logins.pages)
         self.api.mount("/static", StaticFiles(directory=_STATIC), "static")
         self.api.add_api_route("/livez", _healthy, include_in_schema=False)
         self.api.add_api_route("/readyz", _healthy, include_in_schema=False)
         self.api.add_api_route("/metrics", self._metrics, include_in_schema=False)
+        self.api.add_api_route(
+            "/preferences", _choose_preferences, methods=["POST"], include_in_schema=False
+        )
         _add_failures(self.api)
         self._requests: Final = CountedRequests(Access(InPieces(self.api, _answer_to), self.logins))
         public = None if oidc is None else oidc.public_host
@@ -134,6 +134,13 @@ class Console:
         values = list(console_metrics(self._requests, self.searches))
         text = await in_thread(lambda: exposition([values]), ROW_THREADS)
         return Response(text, media_type=_METRICS_TYPE)
+
+
+async def _choose_preferences(here: Here) -> Response:
+    fields = await form_of(here.request)
+    answer = RedirectResponse(local_path(fields.get("back", "/")), SEE_OTHER)
+    choose(answer, fields, is_https=here.request.url.scheme == "https")
+    return answer
 
 
 async def _healthy() -> Response:

@@ -1,33 +1,61 @@
-"""What routes share: parameters, for pages and API alike, and pages for the reader of a request.
+"""What routes share: parameters and forms, errors as answers, and pages for a request's reader.
 
-Pages are rendered by the server, whole without a script; with one, results stream into them.
+Pages are rendered by the server, whole without a script; with one, results stream into them. An
+error is a status, a word for programs, and what was searched:
+
+===========================  ======  ==================================================
+error                        status  code
+===========================  ======  ==================================================
+BadInput                     400     ``bad_input``
+MessageNotFound              404     ``not_found``: everything was searched
+TopicNotFound                404     ``no_topic``
+ActRefused                   403     ``not_allowed``
+PlanChanged                  409     ``changed``: nothing was done
+ConsoleBusy                  429     ``busy``
+AnswerIncomplete             502     ``incomplete``: something could not be searched
+any other of RocketLens      502     ``failed``
+===========================  ======  ==================================================
 """
 
 import functools
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
-from urllib.parse import quote, urlencode
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+from urllib.parse import parse_qsl, quote, urlencode
 
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi import Path as PathPart
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.exceptions import HTTPException
 
 from rocketlens import __version__, limits
-from rocketlens.console.failures import Failure, failure_of
+from rocketlens.console.act.permission import ActRefused
+from rocketlens.console.act.plans import PlanChanged
+from rocketlens.console.login.audit import AuditFailed
 from rocketlens.console.login.viewer import LOCAL, NOBODY, current_viewer
 from rocketlens.console.message.look_up import MessageAddress
 from rocketlens.console.message.message_view import BODY_FORMS, deliveries_after_the_first
 from rocketlens.console.preferences import LANGUAGES, THEMES, ZONES, Preferences, Reader
+from rocketlens.console.room import ConsoleBusy, hold, is_counted
 from rocketlens.console.search.columns import NAMED, USUAL, listed_rows, value_columns
-from rocketlens.console.search.facets import question_for_bar, question_for_facet
 from rocketlens.console.search.question import Question, QuestionValues
 from rocketlens.console.search.reasons import field_mark, mark_of
+from rocketlens.console.search.search import question_for_bar, question_for_facet
+from rocketlens.console.security import media_type
 from rocketlens.console.sources.sources import Sources
-from rocketlens.console.values import ErrorAnswer
+from rocketlens.console.values import ErrorAnswer, error_answer
+from rocketlens.errors import (
+    AnswerIncomplete,
+    BadInput,
+    MessageNotFound,
+    RocketLensError,
+    TopicNotFound,
+)
 from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from rocketlens.model.text.escape import printable
+from rocketlens.model.text.sentences import Sentence
 from rocketlens.terminal.json_text import laid_out
 
 if TYPE_CHECKING:
@@ -154,6 +182,55 @@ def environment() -> Environment:
     return made
 
 
+class Failure(NamedTuple):
+    """An error as an answer."""
+
+    status: int
+    answer: ErrorAnswer
+
+
+_STATUS: Final[tuple[tuple[type[Exception], int, str], ...]] = (
+    (BadInput, 400, "bad_input"),
+    (MessageNotFound, 404, "not_found"),
+    (TopicNotFound, 404, "no_topic"),
+    (ActRefused, 403, "not_allowed"),
+    (PlanChanged, 409, "changed"),
+    (ConsoleBusy, 429, "busy"),
+    (AuditFailed, 503, "failed"),
+    (AnswerIncomplete, 502, "incomplete"),
+    (RocketLensError, 502, "failed"),
+    (OSError, 502, "failed"),
+)
+
+
+def failure_of(error: Exception) -> Failure | None:
+    """Return an error as an answer; None for one that is a mistake of the program."""
+    for kind, status, code in _STATUS:
+        if isinstance(error, kind):
+            coverage = error.answer.coverage if isinstance(error, AnswerIncomplete) else ()
+            return Failure(status, error_answer(code, _error_text(error), coverage))
+    return None
+
+
+def known_failure(error: Exception) -> Failure:
+    """Return an error as an answer; raise one that is a mistake of the program."""
+    failure = failure_of(error)
+    if failure is None:
+        raise error
+    return failure
+
+
+def _error_text(error: Exception) -> str:
+    """Return the text of an error, safe to show; a sentence stays one, for other languages."""
+    text = error.args[0] if len(error.args) == 1 else None
+    if isinstance(text, Sentence) and printable(text) == text:
+        return text
+    return printable(str(error))
+
+
+URLENCODED: Final = "application/x-www-form-urlencoded"
+
+
 class HereNow:
     """A request, the console that answers it, and pages for its reader."""
 
@@ -226,3 +303,54 @@ def _here(request: Request) -> HereNow:
 
 
 Here = Annotated[HereNow, Depends(_here)]
+
+
+_OPEN_FORM_BYTES: Final = 64 << 10
+"""Of a form whose bytes are not counted: of a login and of preferences."""
+
+
+async def form_of(request: Request) -> Mapping[str, str]:
+    """Return the fields of a form; of one that is there twice the last.
+
+    :raises BadInput: if it is not a form, or its text is not UTF-8.
+    :raises HTTPException: if it is too large.
+    :raises ConsoleBusy: if requests hold too much.
+    """
+    return dict(await form_pairs_of(request))
+
+
+async def form_pairs_of(request: Request) -> list[tuple[str, str]]:
+    """Return the names and values of a form, in its order; errors as `form_of`."""
+    if media_type(request.headers.get("content-type", "")) != URLENCODED:
+        raise BadInput(f"expected a form: {URLENCODED}")
+    if not hasattr(request.state, "form"):
+        request.state.form = pairs_in(await _body_of(request))
+    pairs: list[tuple[str, str]] = request.state.form
+    return pairs
+
+
+def pairs_in(content: bytes) -> list[tuple[str, str]]:
+    """Return the names and values of a form; a name can be there several times.
+
+    :raises BadInput: if it is not a form, or has too many fields.
+    """
+    try:
+        return parse_qsl(
+            content.decode("ascii"),
+            keep_blank_values=True,
+            errors="strict",
+            max_num_fields=limits.MAX_FORM_FIELDS,
+        )
+    except ValueError as error:
+        raise BadInput("this is not a form that this console has made") from error
+
+
+async def _body_of(request: Request) -> bytes:
+    """Return the body of a request, each piece of which is counted before the next is read."""
+    body = bytearray()
+    async for piece in request.stream():
+        body += piece
+        hold(len(body))
+        if not is_counted() and len(body) > _OPEN_FORM_BYTES:
+            raise HTTPException(413, f"this form has over {_OPEN_FORM_BYTES} bytes")
+    return bytes(body)

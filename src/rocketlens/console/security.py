@@ -25,7 +25,6 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
 from rocketlens import limits
-from rocketlens.console.forms import JSON_TYPE, media_type
 from rocketlens.console.values import error_answer
 from rocketlens.model.config_keys import is_ip_address
 
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
 
 _HOST: Final = re.compile(r"(?:[\w.-]+|\[[\w.:%]+\])(?::\d*)?", re.ASCII)
 """A name or an address, and perhaps a port: nothing before it, as in ``evil.example@127.0.0.1``."""
+JSON_TYPE: Final = "application/json"
 SESSION_COOKIE: Final = "rl_session"
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _POLICY: Final = (
@@ -49,6 +49,11 @@ _HEADERS: Final = {
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
 }
+
+
+def media_type(header: str) -> str:
+    """Return the media type of a Content-Type header, without its parameters."""
+    return header.partition(";")[0].strip().lower()
 
 
 def host_of(address: str) -> str:

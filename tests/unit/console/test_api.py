@@ -7,8 +7,8 @@ from urllib.parse import urlencode
 import pytest
 
 from rocketlens import limits
-from rocketlens.console.failures import failure_of
 from rocketlens.console.message.look_up import MessageAddress
+from rocketlens.console.pages import failure_of, pairs_in
 from rocketlens.console.sources.sources import message_path
 from rocketlens.errors import AnswerIncomplete, BadInput, MessageNotFound, WrongUse
 from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
@@ -302,3 +302,17 @@ def test_the_path_of_a_message_is_read_as_it_was_made(topic):
 def test_another_path_is_no_address_of_a_message(path):
     with pytest.raises(BadInput, match="is not the address of a message's page"):
         MessageAddress.of_path(path)
+
+
+def test_fields_are_read_in_their_order_and_a_name_can_be_there_several_times():
+    found = pairs_in(b"a=1&b=%E4%B8%AD&a=&c&a=%2F1")
+    assert found == [("a", "1"), ("b", "中"), ("a", ""), ("c", ""), ("a", "/1")]
+    assert pairs_in(b"") == []
+
+
+@pytest.mark.parametrize(
+    "content", [b"a=%ff", b"\xff", b"&".join([b"a=1"] * (limits.MAX_FORM_FIELDS + 1))]
+)
+def test_what_is_no_form_is_refused(content):
+    with pytest.raises(BadInput):
+        pairs_in(content)

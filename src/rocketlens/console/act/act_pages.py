@@ -36,7 +36,6 @@ from rocketlens.console.act.act_values import (
 from rocketlens.console.act.jobs import DEFAULT_RATE, ActValue, new_name
 from rocketlens.console.act.permission import ActRefused, check_may_act, is_writable, may_send
 from rocketlens.console.act.plans import ResendOptions, ResendPlan
-from rocketlens.console.forms import form_of, form_pairs_of
 from rocketlens.console.message.look_up import MessageAddress
 from rocketlens.console.pages import (
     ERRORS,
@@ -47,6 +46,8 @@ from rocketlens.console.pages import (
     Here,
     HereNow,
     api_router,
+    form_of,
+    form_pairs_of,
     page_router,
 )
 from rocketlens.console.preferences import local_path

@@ -40,8 +40,8 @@ from rocketlens.console.act.plans import FILE_THREADS, ResendPlan
 from rocketlens.console.login.viewer import current_viewer
 from rocketlens.console.message.look_up import LookUps, MessageAddress
 from rocketlens.console.room import ConsoleBusy
-from rocketlens.console.sources.console_source import ConsoleSource
 from rocketlens.console.sources.sources import ClusterOfConsole, Sources
+from rocketlens.console.sources.visible import ConsoleSource
 from rocketlens.console.values import ConsoleValue
 from rocketlens.errors import (
     BadAnswer,

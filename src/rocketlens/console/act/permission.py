@@ -1,8 +1,8 @@
 """Decides what the viewer of a request may act on."""
 
 from rocketlens.console.login.viewer import LOCAL, current_viewer
-from rocketlens.console.sources.console_source import ConsoleSource
 from rocketlens.console.sources.sources import ClusterOfConsole, Sources
+from rocketlens.console.sources.visible import ConsoleSource
 from rocketlens.errors import MessageNotFound, RocketLensError
 from rocketlens.model.text.escape import printable
 from rocketlens.terminal.cluster_access import user_name

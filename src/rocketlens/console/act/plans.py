@@ -27,8 +27,8 @@ from rocketlens.client.resend.resend_journal import EarlierSend, PlannedMessage,
 from rocketlens.console.act.permission import ActRefused, check_cluster, check_may_act
 from rocketlens.console.message.look_up import LookUps, MessageAddress
 from rocketlens.console.search.question import NOTHING_ASKED, Question
-from rocketlens.console.sources.console_source import ConsoleSource
 from rocketlens.console.sources.sources import ClusterOfConsole, Sources
+from rocketlens.console.sources.visible import ConsoleSource
 from rocketlens.console.values import ConsoleRequest
 from rocketlens.errors import AnswerIncomplete, BadInput, RocketLensError
 from rocketlens.model.answer import Answer

@@ -8,12 +8,11 @@ from fastapi import Query
 from fastapi.responses import RedirectResponse, Response
 
 from rocketlens import limits
-from rocketlens.console.forms import form_of
 from rocketlens.console.login.access import client_address, set_private_cookie
 from rocketlens.console.login.logins import LoginRefused, Logins, LoginTooSoon
 from rocketlens.console.login.oidc_settings import OIDC_PATH
 from rocketlens.console.login.viewer import NOBODY, seen_by
-from rocketlens.console.pages import SEE_OTHER, Here, HereNow, page_router
+from rocketlens.console.pages import SEE_OTHER, Here, HereNow, form_of, page_router
 from rocketlens.console.preferences import local_path
 from rocketlens.console.security import SESSION_COOKIE
 

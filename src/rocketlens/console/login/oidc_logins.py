@@ -26,6 +26,9 @@ code, the choice of a key and the claims. Our bounds would have to be written ag
 reads answers whole, however long; keeps what a provider says of itself as long as the process runs;
 reads keys again for each token with an unknown key; takes the algorithms that the provider names;
 checks no nonce if the token says so (``nonce_supported``); and keeps each login that was begun.
+
+`app` imports this, and adds its routes, if a provider is set: others must not pay for what reads
+tokens.
 """
 
 import base64
@@ -40,18 +43,30 @@ from time import monotonic
 from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
 
+from fastapi.responses import RedirectResponse, Response
+
 from rocketlens import limits
+from rocketlens.console.login.access import client_address, set_private_cookie
 from rocketlens.console.login.audit import AuditLog
+from rocketlens.console.login.login_pages import FIRST_PATH, Back, login_page
 from rocketlens.console.login.logins import Sessions
-from rocketlens.console.login.oidc_provider import OidcProvider, ProviderUser
+from rocketlens.console.login.oidc_provider import (
+    FailureWord,
+    OidcFailed,
+    OidcProvider,
+    ProviderUser,
+)
 from rocketlens.console.login.oidc_settings import (
     CALLBACK_PATH,
+    OIDC_PATH,
     OidcSettings,
     claim_of,
     is_loopback,
 )
-from rocketlens.console.login.oidc_token import FailureWord, OidcFailed
 from rocketlens.console.login.viewer import Viewer
+from rocketlens.console.pages import SEE_OTHER, Here, HereNow, page_router
+from rocketlens.console.preferences import local_path
+from rocketlens.console.security import SESSION_COOKIE
 from rocketlens.model.text.escape import printable
 
 _log: Final = logging.getLogger("rocketlens.console")
@@ -286,3 +301,67 @@ def _with_query(address: str, values: Mapping[str, str]) -> str:
 
 def _encoded(content: bytes) -> str:
     return base64.urlsafe_b64encode(content).rstrip(b"=").decode("ascii")
+
+
+_LOGIN_COOKIE: Final = "rl_oidc"
+FAILURE_STATUS: Final[Mapping[FailureWord, int]] = {
+    "denied": 403,
+    "no_access": 403,
+    "old": 400,
+    "elsewhere": 400,
+    "busy": 503,
+    "unreachable": 502,
+    "provider": 502,
+    "token": 502,
+}
+pages = page_router()
+
+
+def _oidc(here: HereNow) -> tuple[OidcLogins, bool]:
+    """Return the logins, and whether browsers reach the console by https."""
+    oidc = here.console.oidc
+    assert oidc is not None  # noqa: S101 - without a provider these routes are left out
+    return oidc, (oidc.settings.public_url or "").startswith("https:")
+
+
+def _failure(here: HereNow, error: OidcFailed) -> Response:
+    status, refusal = FAILURE_STATUS[error.word], f"oidc_{error.word}"
+    return login_page(here, status, refusal=refusal, who=error.user)
+
+
+@pages.get(OIDC_PATH)
+async def _begin(here: Here, back: Back = FIRST_PATH, *, again: bool = False) -> Response:
+    oidc, is_https = _oidc(here)
+    address = client_address(here.request)
+    try:
+        begun = await oidc.begin(local_path(back), here.origin, address, again=again)
+    except OidcFailed as error:
+        return _failure(here, error)
+    answer = RedirectResponse(begun.address, SEE_OTHER)
+    answer.set_cookie(
+        _LOGIN_COOKIE,
+        begun.cookie,
+        max_age=int(limits.MAX_OIDC_LOGIN_S),
+        path=OIDC_PATH,
+        httponly=True,
+        # Strict ones are not sent with what the provider redirects.
+        samesite="lax",
+        secure=is_https or here.request.url.scheme == "https",
+    )
+    return answer
+
+
+@pages.get(CALLBACK_PATH)
+async def _finish(here: Here) -> Response:
+    request, (oidc, is_https) = here.request, _oidc(here)
+    cookie, given = request.cookies.get(_LOGIN_COOKIE, ""), dict(request.query_params)
+    answer: Response
+    try:
+        done = await oidc.finish(cookie, given, client_address(request))
+    except OidcFailed as error:
+        answer = _failure(here, error)
+    else:
+        answer = RedirectResponse(done.back, SEE_OTHER)
+        set_private_cookie(answer, SESSION_COOKIE, done.token, request, is_https=is_https)
+    answer.delete_cookie(_LOGIN_COOKIE, path=OIDC_PATH)
+    return answer

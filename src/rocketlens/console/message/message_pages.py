@@ -6,7 +6,6 @@ from typing import Literal
 from fastapi.responses import Response
 
 from rocketlens.console.act.permission import may_send
-from rocketlens.console.failures import known_failure
 from rocketlens.console.message.message_view import BodyForm
 from rocketlens.console.pages import (
     MESSAGE,
@@ -15,6 +14,7 @@ from rocketlens.console.pages import (
     HereNow,
     Name,
     api_router,
+    known_failure,
     page_router,
 )
 from rocketlens.console.search import addresses

@@ -6,7 +6,7 @@ from typing import Final
 
 from rocketlens.console.preferences import is_local
 from rocketlens.console.search.question import Question
-from rocketlens.console.sources.console_source import ConsoleSource
+from rocketlens.console.sources.visible import ConsoleSource
 from rocketlens.model.rocketmq import TRACE_TOPIC
 from rocketlens.query.request import is_looked_up, parse_tags
 from rocketlens.query.topic_choice import is_pattern

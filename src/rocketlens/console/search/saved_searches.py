@@ -30,7 +30,6 @@ from rocketlens import limits
 from rocketlens.console.act.jobs import new_name
 from rocketlens.console.act.permission import ActRefused, current_login
 from rocketlens.console.act.plans import FILE_THREADS
-from rocketlens.console.forms import form_of
 from rocketlens.console.login.viewer import current_viewer
 from rocketlens.console.pages import (
     ERRORS,
@@ -39,13 +38,13 @@ from rocketlens.console.pages import (
     Here,
     HereNow,
     api_router,
+    form_of,
     page_router,
 )
 from rocketlens.console.room import ConsoleBusy
 from rocketlens.console.search.question import NOTHING_ASKED, Question
 from rocketlens.console.search.search import Searches
-from rocketlens.console.sources.console_source import ConsoleSource
-from rocketlens.console.sources.visible import narrowed_topics
+from rocketlens.console.sources.visible import ConsoleSource, narrowed_topics
 from rocketlens.console.values import ConsoleRequest, ConsoleValue, ErrorAnswer
 from rocketlens.errors import BadInput, MessageNotFound, RocketLensError, StoreLocked
 from rocketlens.net.pace import in_thread

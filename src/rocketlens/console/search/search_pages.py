@@ -20,8 +20,16 @@ from fastapi.responses import Response, StreamingResponse
 
 from rocketlens import limits
 from rocketlens.console.act.permission import may_act_at_all, may_send
-from rocketlens.console.failures import failure_of, known_failure
-from rocketlens.console.pages import FORMS, Asked, Here, HereNow, api_router, page_router
+from rocketlens.console.pages import (
+    FORMS,
+    Asked,
+    Here,
+    HereNow,
+    api_router,
+    failure_of,
+    known_failure,
+    page_router,
+)
 from rocketlens.console.preferences import Reader
 from rocketlens.console.search import addresses
 from rocketlens.console.search.columns import SORT, USUAL, ListView, message_columns

@@ -29,7 +29,7 @@ from typing import Any, Final
 
 from rocketlens import limits
 from rocketlens.console.login.viewer import Viewer
-from rocketlens.console.sources.console_source import ConsoleSource
+from rocketlens.console.sources.visible import ConsoleSource
 from rocketlens.decode.rules import BodyRules
 from rocketlens.errors import BadInput
 from rocketlens.model import properties as props

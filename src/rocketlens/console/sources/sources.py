@@ -22,8 +22,7 @@ from rocketlens.client.connect.broker_history import seen_brokers_path
 from rocketlens.client.connect.namespace import is_in_namespace
 from rocketlens.client.mq_admin import MQAdmin
 from rocketlens.console.login.viewer import LOCAL, Viewer, current_viewer
-from rocketlens.console.sources.console_source import ConsoleSource
-from rocketlens.console.sources.visible import visible_source
+from rocketlens.console.sources.visible import ConsoleSource, visible_source
 from rocketlens.errors import BadInput, RocketLensError
 from rocketlens.model.group import GroupsAnswer, ProducersAnswer
 from rocketlens.model.message import MessageExt

@@ -19,40 +19,107 @@ errors: both have names of topics in them.
 
 What two patterns both match can take several patterns: of ``ab*`` and ``*bc`` these are ``ab*bc``
 and ``abc``. So sources search what may be seen, and nothing else.
+
+A source is asked for messages, and for facts that are None if it lacks them.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from rocketlens import limits
-from rocketlens.console.sources.console_source import ConsoleSource
+from rocketlens.client.connect.namespace import without_namespace
 from rocketlens.errors import BadInput, RocketLensError, TopicNotFound, WrongUse
 from rocketlens.formats.commitlog_record import Record, message_of
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
-from rocketlens.model.group import FoundGroup, GroupsAnswer
+from rocketlens.model.group import FoundGroup, GroupsAnswer, ProducersAnswer
 from rocketlens.model.life import dead_letter_topic, origin_topics, retry_topic
+from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import is_group_topic
-from rocketlens.model.status import BrokersAnswer, BrokerStatus
+from rocketlens.model.status import ArchiveStatus, BrokersAnswer, BrokerStatus, StoreStatus
 from rocketlens.model.text.sentences import Sentence
 from rocketlens.model.topic import FoundTopic, TopicKind, TopicsAnswer, TopicSettings
 from rocketlens.query.answer_builder import Findings
+from rocketlens.query.facts.waiting import WaitingMessages
 from rocketlens.query.filters.content_filter import ContentFilter, RecordSubject
-from rocketlens.query.source import awaited
+from rocketlens.query.source import Source, awaited
+from rocketlens.query.story.story import Story
 from rocketlens.query.topic_choice import is_pattern
 
 if TYPE_CHECKING:
     from rocketlens.console.login.viewer import Viewer
+    from rocketlens.console.sources.sources import ClusterOfConsole
     from rocketlens.formats.commitlog_record import RecordView
-    from rocketlens.model.message import MessageExt
-    from rocketlens.query.facts.waiting import WaitingMessages
     from rocketlens.query.options import Kind
     from rocketlens.query.request import FindRequest
-    from rocketlens.query.source import Source
-    from rocketlens.query.story.story import Story
     from rocketlens.query.tally import SearchTally
+
+
+class ConsoleSource:
+    """One source of a console; each kind says more than the defaults."""
+
+    kind: Literal["store", "cluster", "archive"]
+    """Whether it runs, or is what was written."""
+    name: str
+    """Its name in addresses of pages."""
+    title: str
+    """The path or address, or the addresses of name servers."""
+    command_options: Sequence[str]
+    """The options by which a command line reads the same source."""
+    source: Source
+    """The source of messages."""
+    cluster: "ClusterOfConsole | None" = None
+    """The cluster that it is, whatever a viewer may see of it."""
+    namespace: str = ""
+    """That of its topics, which grants leave out; empty for files, which have those of several."""
+
+    def plain(self, topic: str) -> str:
+        """Return the name of a topic without the namespace, as users and grants name it."""
+        return without_namespace(self.namespace, topic)
+
+    async def broker_of(self, message: MessageExt) -> str:
+        """Return the name of the broker that stored a message, or its address."""
+        return str(message.store_host)
+
+    async def story(self, message: MessageExt, group: str | None = None) -> Story:
+        """Return the story of a message; of one group alone, if it is given."""
+        raise NotImplementedError
+
+    async def topics(self, names: Sequence[str] | None = None) -> TopicsAnswer | None:
+        """Return its topics, or those that are asked for; None if it cannot know them."""
+        raise NotImplementedError
+
+    async def topic_names(self) -> Sequence[str]:
+        """Return the names of its topics that are known at little cost."""
+        raise NotImplementedError
+
+    async def topic_settings(self, topic: str) -> Sequence[TopicSettings]:
+        """Return how a topic is configured, broker by broker; what is not known is not in it."""
+        del topic
+        return ()
+
+    async def stored_since(self, topic: FoundTopic, since_ms: int) -> int | None:
+        """Return about how many messages of a topic were stored since a time, if that is known."""
+
+    async def waiting(self, answer: TopicsAnswer) -> WaitingMessages | None:
+        """Return how many messages wait for each topic, of a source whose topics are ``answer``."""
+
+    async def groups(self, name: str | None = None) -> GroupsAnswer | None:
+        """Return its consumer groups, or one; None if it cannot know them."""
+
+    async def producers(self) -> ProducersAnswer | None:
+        """Return its producers; None if it cannot know them, or they may not be seen."""
+
+    async def status(self) -> BrokersAnswer | StoreStatus | ArchiveStatus | None:
+        """Return its brokers, or what a store directory or an archive is like; None if that may not
+        be seen.
+        """
+
+    async def close(self) -> None:
+        """Close it."""
+
 
 _HIDDEN_ERROR: Final = Sentence("not_shown")
 _RELIES_ON: Final = Sentence("in_part_only")

@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from rocketlens.console.sources.console_source import ConsoleSource
 from rocketlens.console.sources.sources import Sources
+from rocketlens.console.sources.visible import ConsoleSource
 from rocketlens.console.values import (
     CoverageValue,
     GroupsValue,

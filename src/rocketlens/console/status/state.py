@@ -11,14 +11,23 @@ large cluster take seconds.
 
 import asyncio
 from collections.abc import Callable, Sequence
+from itertools import groupby
+from operator import attrgetter
 from typing import Final, Literal
 
+from fastapi.responses import Response
 from pydantic import Field
 
-from rocketlens import limits
+from rocketlens import __version__, limits
 from rocketlens.console.login.viewer import current_viewer
-from rocketlens.console.sources.console_source import ConsoleSource
+from rocketlens.console.pages import (
+    Here,
+    Sourced,
+    api_router,
+    page_router,
+)
 from rocketlens.console.sources.sources import Sources
+from rocketlens.console.sources.visible import ConsoleSource
 from rocketlens.console.status.lists import ask_all, coverage_values, groups_of
 from rocketlens.console.values import (
     ConsoleValue,
@@ -26,6 +35,8 @@ from rocketlens.console.values import (
     GroupsValue,
     GroupValue,
     SentenceText,
+    SourcesValue,
+    SourceValue,
 )
 from rocketlens.model.group import GroupClient, GroupsAnswer, ProducersAnswer
 from rocketlens.model.status import ArchiveStatus, BrokersAnswer, BrokerStatus, StoreStatus
@@ -397,3 +408,61 @@ def _most(
     )
     shown = some[: limits.MAX_OVERVIEW_GROUPS]
     return shown, len(some) - len(shown)
+
+
+api = api_router()
+pages = page_router()
+
+
+@api.get("/sources")
+async def sources(here: Here) -> SourcesValue:
+    """Return the sources of this console."""
+    values = [SourceValue.of(each) for each in here.sources]
+    return SourcesValue(sources=values, version=__version__)
+
+
+@api.get("/overview")
+async def overview(here: Here) -> OverviewValue:
+    """Return the state of all sources: brokers, lag and dead letters of groups."""
+    return await overview_of(here.sources)
+
+
+@pages.get("/overview")
+async def _overview_page(here: Here) -> Response:
+    found = await overview_of(here.sources)
+    return here.page("overview.html", found=found, small_lag=SMALL_LAG_BYTES)
+
+
+@api.get("/clients")
+async def clients(here: Here, source: Sourced) -> ClientsValue:
+    """Return the clients that are connected to clusters, with their groups."""
+    return await clients_of(here.sources, source)
+
+
+@pages.get("/clients")
+async def _clients_page(here: Here, source: Sourced) -> Response:
+    return here.page("clients.html", found=await clients_of(here.sources, source))
+
+
+@api.get("/brokers")
+async def brokers(here: Here, source: Sourced) -> BrokersValue:
+    """Return brokers, with their rates and how far they are behind, and store directories."""
+    return await brokers_of(here.sources, source)
+
+
+@pages.get("/brokers")
+async def _brokers_page(here: Here, source: Sourced) -> Response:
+    found = await brokers_of(here.sources, source)
+    return here.page(
+        "brokers.html",
+        found=found,
+        clusters=by_cluster(found.brokers),
+        disk_deletes=DISK_DELETES,
+        disk_full=DISK_FULL,
+    )
+
+
+def by_cluster(brokers: list[BrokerValue]) -> list[tuple[tuple[str, str], list[BrokerValue]]]:
+    """Return brokers by the name of their source and of their cluster."""
+    key = attrgetter("source", "cluster")
+    return [(name, list(several)) for name, several in groupby(brokers, key)]

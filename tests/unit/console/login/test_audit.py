@@ -6,9 +6,9 @@ import json
 import pytest
 
 from rocketlens import limits
-from rocketlens.console.failures import failure_of
 from rocketlens.console.login.audit import AuditFailed, AuditLog
 from rocketlens.console.login.viewer import Viewer, seen_by
+from rocketlens.console.pages import failure_of
 
 AT_NS = 1_700_000_000_123_456_789
 

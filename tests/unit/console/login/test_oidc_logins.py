@@ -11,9 +11,8 @@ import pytest
 from rocketlens import limits
 from rocketlens.console.login.audit import AuditFailed, AuditLog
 from rocketlens.console.login.logins import Sessions
-from rocketlens.console.login.oidc_logins import OidcLogins
-from rocketlens.console.login.oidc_pages import FAILURE_STATUS
-from rocketlens.console.login.oidc_token import OidcFailed
+from rocketlens.console.login.oidc_logins import FAILURE_STATUS, OidcLogins
+from rocketlens.console.login.oidc_provider import OidcFailed
 from rocketlens.console.login.viewer import Role
 from rocketlens.console.preferences import table_of
 from tests.support.oidc_world import CLIENT_ID, ISSUED, SECRET, provider, settings

@@ -12,13 +12,13 @@ from rocketlens import limits, testing
 from rocketlens.client.send.message import Message
 from rocketlens.console.login.users import LocalUsers
 from rocketlens.console.login.viewer import Grant, Role
-from rocketlens.console.search.facets import (
+from rocketlens.console.search.question import Question
+from rocketlens.console.search.search import (
     facets_of,
     question_for_bar,
     question_for_facet,
     time_counts,
 )
-from rocketlens.console.search.question import Question
 from rocketlens.console.sources.masks import MaskRule, Masks
 from rocketlens.console.values import MessageRow
 from rocketlens.query.filters.pattern import TextPattern

@@ -11,8 +11,8 @@ import rocketlens
 from rocketlens import limits
 from rocketlens.console.search.question import Question
 from rocketlens.console.search.search import FoundSoFar, ReadSoFar, Searches, _Watch
-from rocketlens.console.sources.console_source import ConsoleSource
 from rocketlens.console.sources.sources import Sources
+from rocketlens.console.sources.visible import ConsoleSource
 from rocketlens.console.values import SearchAnswer
 from rocketlens.decode.rules import BodyRules
 from rocketlens.model.answer import Coverage, SourceKind, SourceState

@@ -11,9 +11,9 @@ from rocketlens.console.login.users import LocalUsers
 from rocketlens.console.login.viewer import LOCAL, Grant, Role, Viewer, seen_by
 from rocketlens.console.search.question import Question
 from rocketlens.console.search.search import Searches
-from rocketlens.console.sources.console_source import ConsoleSource
 from rocketlens.console.sources.masks import MASK, FieldPath, MaskRule, Masks
 from rocketlens.console.sources.sources import Sources
+from rocketlens.console.sources.visible import ConsoleSource
 from rocketlens.decode.rules import BodyRules
 from rocketlens.errors import BadInput
 from rocketlens.formats.commitlog_record import message_of

@@ -8,8 +8,8 @@ import pytest
 from rocketlens import limits, testing
 from rocketlens.client.send.message import Message
 from rocketlens.console.login.viewer import Grant, Role
-from rocketlens.console.sources.console_source import ConsoleSource
 from rocketlens.console.sources.sources import Sources
+from rocketlens.console.sources.visible import ConsoleSource
 from rocketlens.console.status.state import brokers_of
 from rocketlens.errors import BadInput
 from rocketlens.model.answer import Coverage, SourceKind, SourceState

@@ -9,7 +9,7 @@ import pytest
 from rocketlens import limits, testing
 from rocketlens.console.login.viewer import Grant, Role
 from rocketlens.console.sources.sources import ClusterOfConsole
-from rocketlens.console.status.status_pages import by_cluster
+from rocketlens.console.status.state import by_cluster
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.model.group import (
     FoundGroup,

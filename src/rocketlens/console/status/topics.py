@@ -6,16 +6,45 @@ What of it a source cannot know is missing there, and what failed is named in it
 import asyncio
 import time
 from collections.abc import Sequence
-from typing import Final
+from typing import Annotated, Any, Final
+from urllib.parse import quote, urlencode
 
+from fastapi import Path, Query
+from fastapi.responses import RedirectResponse, Response
 from pydantic import Field
 
 from rocketlens import limits
-from rocketlens.console.sources.console_source import ConsoleSource
+from rocketlens.console.act.permission import may_send
+from rocketlens.console.pages import (
+    SEE_OTHER,
+    Here,
+    HereNow,
+    Name,
+    Sourced,
+    api_router,
+    known_failure,
+    page_router,
+)
+from rocketlens.console.search.columns import GROUP_COLUMNS, TOPIC_COLUMNS, ListView
+from rocketlens.console.search.question import Question
 from rocketlens.console.sources.sources import Sources
-from rocketlens.console.sources.visible import no_topic
-from rocketlens.console.status.lists import ask_all, coverage_values, topic_value, waiting_in
-from rocketlens.console.values import ConsoleValue, CoverageValue, SentenceText, TopicValue
+from rocketlens.console.sources.visible import ConsoleSource, no_topic
+from rocketlens.console.status.lists import (
+    ask_all,
+    coverage_values,
+    groups_of,
+    topic_value,
+    topics_of,
+    waiting_in,
+)
+from rocketlens.console.values import (
+    ConsoleValue,
+    CoverageValue,
+    GroupsValue,
+    SentenceText,
+    TopicsValue,
+    TopicValue,
+)
 from rocketlens.errors import BadInput, RocketLensError, TopicNotFound
 from rocketlens.model.group import FoundGroup, GroupsAnswer
 from rocketlens.model.life import group_of_topic
@@ -199,3 +228,82 @@ def _groups_of(
 
     groups = [each for each in map(value, answer.groups) if each is not None]
     return sorted(groups, key=lambda each: (-(each.lag or 0), each.name))
+
+
+_TopicName = Annotated[str, Path(max_length=limits.MAX_TOPIC_CHARACTERS)]
+api = api_router()
+pages = page_router()
+
+
+@api.get("/topics")
+async def topics(here: Here, source: Sourced, topic: Name = None) -> TopicsValue:
+    """Return topics: their queues, messages and times."""
+    return await topics_of(here.sources, source, None if topic is None else [topic])
+
+
+@pages.get("/topics")
+async def _topics_page(
+    *,
+    here: Here,
+    source: Sourced,
+    topic: Name = None,
+    everything: Annotated[bool, Query(alias="all")] = False,
+) -> Response:
+    if topic and not is_pattern(topic):
+        query = urlencode([("source", each) for each in source])
+        path = f"/topics/{quote(topic, safe='')}"
+        return RedirectResponse(f"{path}?{query}" if query else path, SEE_OTHER)
+    return here.page(
+        "topics.html",
+        found=await topics_of(here.sources, source, [topic] if topic else None),
+        everything=everything or bool(topic),
+        view=ListView(here.request, TOPIC_COLUMNS),
+    )
+
+
+@api.get("/topics/{name}")
+async def topic(here: Here, name: _TopicName, source: Sourced) -> TopicPageValue:
+    """Return one topic: queues, consumer groups with their lag, and configuration."""
+    return await topic_in(here.sources, name, source)
+
+
+@api.get("/topic-names")
+async def topic_names(here: Here, source: Sourced) -> TopicNamesValue:
+    """Return the names of topics: quicker than /topics, and without what is in them."""
+    return await topic_names_of(here.sources.chosen(source))
+
+
+@pages.get("/topics/{name}")
+async def _topic_page(here: Here, name: _TopicName, source: Sourced) -> Response:
+    found = await topic_in(here.sources, name, source)
+    newest = await asyncio.gather(*(_newest(here, name, each.source) for each in found.sources))
+    clusters = [each for each in here.sources if each.kind == "cluster"]
+    return here.page(
+        "topic.html",
+        found=found,
+        shown=list(zip(found.sources, newest, strict=True)),
+        live=ListView(here.request, {}),
+        may_send=[each.name for each in clusters if may_send(here.sources, each, name)],
+    )
+
+
+async def _newest(here: HereNow, name: str, source: str) -> dict[str, Any]:
+    """Return the newest messages of a topic in a source, or why they are not known."""
+    question = Question.read(topic=name, sources=[source], max_num=limits.TOPIC_PAGE_ROWS)
+    try:
+        return {"answer": await here.console.searches.search(question), "error": None}
+    except Exception as error:  # noqa: BLE001 - one that is not known is raised again
+        return {"answer": None, "error": known_failure(error).answer.error}
+
+
+@api.get("/groups")
+async def groups(here: Here, source: Sourced, group: Name = None) -> GroupsValue:
+    """Return consumer groups: their members, and how far they came."""
+    return await groups_of(here.sources, source, group)
+
+
+@pages.get("/groups")
+async def _groups_page(here: Here, source: Sourced, group: Name = None) -> Response:
+    found = await groups_of(here.sources, source, group)
+    view = ListView(here.request, GROUP_COLUMNS)
+    return here.page("groups.html", found=found, group=group, view=view)
