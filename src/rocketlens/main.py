@@ -25,67 +25,46 @@ from rocketlens.terminal.output import choose_colour, discard_stdout, note, prep
 DEBUG_VARIABLE: Final = "ROCKETLENS_DEBUG"
 
 _COMMANDS: Final = {
-    "find": ("rocketlens.cli.find", "find messages by id, key, queue position or time"),
-    "show": ("rocketlens.cli.show", "show one message in full"),
-    "story": ("rocketlens.cli.story", "tell what became of one message, and what groups did"),
-    "tail": ("rocketlens.cli.tail", "show the newest messages of a topic, and those that arrive"),
-    "status": ("rocketlens.cli.status", "show the state of a store, or of a cluster's brokers"),
-    "export": ("rocketlens.cli.export", "write messages to a Parquet, Arrow, CSV or JSON file"),
-    "sql": ("rocketlens.cli.sql.sql", "run a SELECT over messages, with DuckDB"),
-    "topics": ("rocketlens.cli.topics", "list topics: queues, messages, times, size"),
-    "groups": (
-        "rocketlens.cli.groups",
-        "list consumer groups: members, lag, retries, dead letters",
-    ),
-    "resend": ("rocketlens.cli.resend", "send stored messages again, as a job"),
+    "find": ("cli.find", "find messages by id, key, queue position or time"),
+    "show": ("cli.show", "show one message in full"),
+    "story": ("cli.story", "tell what became of one message, and what groups did"),
+    "tail": ("cli.tail", "show the newest messages of a topic, and those that arrive"),
+    "status": ("cli.status", "show the state of a store, or of a cluster's brokers"),
+    "export": ("cli.export", "write messages to a Parquet, Arrow, CSV or JSON file"),
+    "sql": ("cli.sql.sql", "run a SELECT over messages, with DuckDB"),
+    "topics": ("cli.topics", "list topics: queues, messages, times, size"),
+    "groups": ("cli.groups", "list consumer groups: members, lag, retries, dead letters"),
+    "resend": ("cli.resend", "send stored messages again, as a job"),
     "dlq": ("", "dead letters of consumer groups: see them, or have them consumed again"),
-    "dlq list": ("rocketlens.cli.dlq", "list the groups that have dead letters"),
-    "dlq show": ("rocketlens.cli.dlq", "show the dead letters of one group"),
-    "dlq redrive": (
-        "rocketlens.cli.dlq",
-        "send the dead letters of a group to it again, as a job",
-    ),
+    "dlq list": ("cli.dlq", "list the groups that have dead letters"),
+    "dlq show": ("cli.dlq", "show the dead letters of one group"),
+    "dlq redrive": ("cli.dlq", "send the dead letters of a group to it again, as a job"),
     "index": ("", "rebuild the index with Spark, or check it"),
-    "index build": (
-        "rocketlens.cli.jobs.index",
-        "build index files, and consume queues, from the log",
-    ),
-    "index follow": (
-        "rocketlens.cli.jobs.index",
-        "build index files while a RocketLens broker runs",
-    ),
-    "index verify": (
-        "rocketlens.cli.jobs.index",
-        "check whether log, consume queues and index agree",
-    ),
+    "index build": ("cli.jobs.index", "build index files, and consume queues, from the log"),
+    "index follow": ("cli.jobs.index", "build index files while a RocketLens broker runs"),
+    "index verify": ("cli.jobs.index", "check whether log, consume queues and index agree"),
     "archive": ("", "keep messages in Delta tables, longer than brokers do"),
-    "archive run": (
-        "rocketlens.cli.jobs.archive",
-        "copy messages of stores or a cluster into an archive",
-    ),
-    "duplicates": (
-        "rocketlens.cli.jobs.duplicates",
-        "list unique keys that are stored more than once",
-    ),
+    "archive run": ("cli.jobs.archive", "copy messages of stores or a cluster into an archive"),
+    "duplicates": ("cli.jobs.duplicates", "list unique keys that are stored more than once"),
     "context": ("", "named contexts: clusters and stores"),
-    "context list": ("rocketlens.cli.context", "list named contexts"),
-    "context add": ("rocketlens.cli.context", "give a cluster or a store a name"),
-    "context use": ("rocketlens.cli.context", "choose the default context"),
-    "context remove": ("rocketlens.cli.context", "remove a named context"),
-    "completion": ("rocketlens.cli.completion", "print what a shell needs to complete commands"),
-    "doctor": ("rocketlens.cli.doctor.doctor", "check this machine, and a store, for problems"),
-    "demo": ("rocketlens.cli.demo", "show all of this on a small store that a real broker wrote"),
-    "console": ("rocketlens.console.run", "search stores and clusters in a browser"),
-    "serve": ("rocketlens.cli.servers.serve", "run a name server and a broker in one process"),
-    "namesrv": ("rocketlens.cli.servers.namesrv", "run a name server"),
-    "broker": ("rocketlens.cli.servers.broker", "run a broker"),
-    "tap": ("rocketlens.cli.servers.tap", "keep copies of the stores of running brokers"),
-    "send": ("rocketlens.cli.send", "send a message, or one for each line of a file"),
-    "mqadmin": ("rocketlens.mqadmin.run", "run commands of RocketMQ's own admin tool"),
+    "context list": ("cli.context", "list named contexts"),
+    "context add": ("cli.context", "give a cluster or a store a name"),
+    "context use": ("cli.context", "choose the default context"),
+    "context remove": ("cli.context", "remove a named context"),
+    "completion": ("cli.completion", "print what a shell needs to complete commands"),
+    "doctor": ("cli.doctor.doctor", "check this machine, and a store, for problems"),
+    "demo": ("cli.demo", "show all of this on a small store that a real broker wrote"),
+    "console": ("console.run", "search stores and clusters in a browser"),
+    "serve": ("cli.servers.servers", "run a name server and a broker in one process"),
+    "namesrv": ("cli.servers.servers", "run a name server"),
+    "broker": ("cli.servers.servers", "run a broker"),
+    "tap": ("cli.servers.tap", "keep copies of the stores of running brokers"),
+    "send": ("cli.send", "send a message, or one for each line of a file"),
+    "mqadmin": ("mqadmin.run", "run commands of RocketMQ's own admin tool"),
 }
 """Each command's module and purpose; a group of commands has no module.
 
-The module of a command ``index build`` has ``build_options``, ``run_build`` and ``BUILD_EXAMPLES``.
+A module of several commands has for ``build`` ``build_options``, ``run_build``, ``BUILD_EXAMPLES``.
 """
 _SYNONYMS: Final = {
     "browse": "tail",
@@ -219,12 +198,12 @@ def build_parser(argv: Sequence[str] | None = None) -> CommandParser:
         if not module:
             groups[name] = command.add_subparsers(metavar="COMMAND", required=True)
         elif names is None or name == named:
-            imported = import_module(module)
-            add = getattr(imported, f"{word}_options" if group else "add_arguments")
-            add(command)
-            examples = f"{word.upper()}_EXAMPLES" if group else "EXAMPLES"
-            command.add_examples(getattr(imported, examples, ()))
-            run = getattr(imported, f"run_{word}" if group else "run")
+            imported = vars(import_module(f"{__package__}.{module}"))
+            is_alone = "add_arguments" in imported
+            imported["add_arguments" if is_alone else f"{word}_options"](command)
+            examples = "EXAMPLES" if is_alone else f"{word.upper()}_EXAMPLES"
+            command.add_examples(imported.get(examples, ()))
+            run = imported["run" if is_alone else f"run_{word}"]
             command.set_defaults(run=run, parser=command, all_commands=build_parser)
     return parser
 

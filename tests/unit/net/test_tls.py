@@ -11,7 +11,7 @@ from argparse import Namespace
 import pytest
 
 from rocketlens.broker.config import parse_settings
-from rocketlens.cli.servers.namesrv import run as namesrv_run
+from rocketlens.cli.servers.servers import run_namesrv as namesrv_run
 from rocketlens.errors import BadInput, ConnectFailed
 from rocketlens.net.tls import (
     ServerTls,

@@ -1,6 +1,6 @@
 """Findings of ``rocketlens doctor``, and how they are printed."""
 
-from rocketlens.cli.doctor.doctor_machine import (
+from rocketlens.cli.doctor.doctor import (
     about,
     fail,
     free_space,

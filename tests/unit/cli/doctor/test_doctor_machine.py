@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from rocketlens.cli.doctor import doctor_machine
+from rocketlens.cli.doctor import doctor
 
 
 def line_of(done, name):
@@ -67,7 +67,7 @@ def test_a_broken_installation_is_a_failed_check_and_no_traceback(run, monkeypat
         raise ImportError("numpy says no")
         yield
 
-    monkeypatch.setattr(doctor_machine, "_kernels", broken)
+    monkeypatch.setattr(doctor, "_kernels", broken)
     done = run("doctor")
     assert done.code == 1
     assert "ImportError: numpy says no" in done.out
