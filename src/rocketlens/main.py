@@ -19,8 +19,14 @@ from typing import Any, Final
 from rocketlens import __version__
 from rocketlens.errors import AnswerIncomplete, MessageNotFound, RocketLensError
 from rocketlens.terminal.command_parser import CommandParser
-from rocketlens.terminal.exit_code import SEARCH_EXIT_CODES, ExitCode
-from rocketlens.terminal.output import choose_colour, discard_stdout, note, prepare_streams
+from rocketlens.terminal.output import (
+    SEARCH_EXIT_CODES,
+    ExitCode,
+    choose_colour,
+    discard_stdout,
+    note,
+    prepare_streams,
+)
 
 DEBUG_VARIABLE: Final = "ROCKETLENS_DEBUG"
 

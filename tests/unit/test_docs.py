@@ -32,7 +32,7 @@ from rocketlens.net.tls import TlsConfig
 from rocketlens.store.write.config import StoreConfig
 from rocketlens.terminal.as_json import answer_fields, message_fields
 from rocketlens.terminal.contexts import Context
-from rocketlens.terminal.exit_code import ExitCode
+from rocketlens.terminal.output import ExitCode
 from rocketlens.testing import cluster
 from tests.support.archives import archive_store
 

@@ -15,7 +15,7 @@ from rocketlens.cli.source import choose_source
 from rocketlens.errors import BadInput
 from rocketlens.model.text.escape import printable
 from rocketlens.terminal.contexts import all_contexts
-from rocketlens.terminal.exit_code import ExitCode
+from rocketlens.terminal.output import ExitCode
 
 SHELLS: Final = ("bash", "zsh", "fish", "tcsh")
 _KINDS: Final = ("topics", "contexts")

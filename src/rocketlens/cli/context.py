@@ -10,8 +10,10 @@ from rocketlens.cli.options import add_list_output, add_source
 from rocketlens.cli.printing import print_csv, print_rows
 from rocketlens.errors import BadInput
 from rocketlens.model.text.escape import safe_json
-from rocketlens.terminal.connection_options import CONTEXT_VARIABLE, OPTIONS, SWITCHES
 from rocketlens.terminal.contexts import (
+    CONTEXT_VARIABLE,
+    OPTIONS,
+    SWITCHES,
     Context,
     all_contexts,
     change_contexts,
@@ -20,8 +22,7 @@ from rocketlens.terminal.contexts import (
     with_default,
     without_context,
 )
-from rocketlens.terminal.exit_code import ExitCode
-from rocketlens.terminal.output import note
+from rocketlens.terminal.output import ExitCode, note
 
 LIST_EXAMPLES: Final = (
     ("rocketlens context list", "which clusters and stores have a name"),

@@ -15,9 +15,8 @@ from typing import Final
 
 from rocketlens.cli.jobs.spark import task_context
 from rocketlens.errors import SparkUnavailable
-from rocketlens.terminal.connection_options import STORE_VARIABLE
-from rocketlens.terminal.exit_code import ExitCode
-from rocketlens.terminal.output import BOLD, GREEN, coloured, note
+from rocketlens.terminal.contexts import STORE_VARIABLE
+from rocketlens.terminal.output import BOLD, GREEN, ExitCode, coloured, note
 
 ARCHIVE: Final = Path(__file__).with_name("demo_store.tar.zst")
 """The store of tests/golden/stores/rocketmq-5.5.0.tar.zst as it was closed."""

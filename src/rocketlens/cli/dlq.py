@@ -24,8 +24,7 @@ from rocketlens.terminal.cluster_access import (
     cluster_access,
     jobs_directory,
 )
-from rocketlens.terminal.exit_code import SEARCH_EXIT_CODES, ExitCode
-from rocketlens.terminal.output import note
+from rocketlens.terminal.output import SEARCH_EXIT_CODES, ExitCode, note
 
 if TYPE_CHECKING:
     from rocketlens.client.mq_admin import MQAdmin

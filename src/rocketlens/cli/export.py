@@ -1,30 +1,29 @@
 """``rocketlens export``: messages to a file, as Parquet, Arrow, CSV or JSON lines."""
 
 import os
-import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import redirect_stdout
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from rocketlens.cli.printing import MessageOutput
-from rocketlens.cli.source import add_selection, choose_source, read_into, selection_of
+from rocketlens.cli.source import ChosenSource, add_selection, choose_source, selected
 from rocketlens.errors import BadInput
-from rocketlens.model import arrow
+from rocketlens.model.answer import Answer
 from rocketlens.model.arrow import batches_of, package, schema
 from rocketlens.model.message import MessageExt
 from rocketlens.model.text.counted import counted
-from rocketlens.terminal.body_view import BODY_FORMS, BodyView
-from rocketlens.terminal.exit_code import SEARCH_EXIT_CODES, ExitCode
+from rocketlens.terminal.message_values import BODY_FORMS, BodyView
 from rocketlens.terminal.notes import print_notes
-from rocketlens.terminal.output import note
+from rocketlens.terminal.output import SEARCH_EXIT_CODES, ExitCode, note
+from rocketlens.terminal.progress import SearchProgress
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from rocketlens.archive.scan import ArchiveScan
-    from rocketlens.query.lookup.by_time import Scan
+    from rocketlens.query.request import FindRequest
 
 _TABLES: Final = ("parquet", "arrow")
 _FORMATS: Final = (*_TABLES, "csv", "jsonl")
@@ -37,6 +36,9 @@ _SUFFIXES: Final = {
 }
 _GROUP_BYTES: Final = 64 << 20
 """Of messages that are written at once."""
+_BODIES: Final = frozenset({"body", "body_error"})
+Write = Callable[[Iterable[MessageExt]], int]
+"""Writes messages, and returns how many there were."""
 EXAMPLES: Final = (
     ("rocketlens export shop.parquet -t Shop --since 1d", "a day of a topic, for pandas or DuckDB"),
     (
@@ -82,7 +84,7 @@ def run(arguments: Namespace) -> ExitCode:
     """Export messages; the exit code says whether everything was read."""
     path = Path(arguments.file)
     form = arguments.form or _SUFFIXES.get(path.suffix.lower())
-    selection = selection_of(arguments)
+    request = selected(arguments)
     if form is None:
         raise BadInput(
             f"--as: which format has {path.name[:80]!r}? Its suffix is none of "
@@ -91,141 +93,117 @@ def run(arguments: Namespace) -> ExitCode:
     if form in _TABLES and arguments.body:
         raise BadInput(f"--body is for CSV and JSON lines: {form} has the bytes")
     with OutputFile(arguments.file, overwrite=arguments.overwrite) as file:
-        sink = _table_sink(file.partial, form, arguments) if form in _TABLES else None
-        with sink or _TextSink(file.partial, form, arguments) as opened:
-            answer = read_into(opened, selection, choose_source(arguments))
+        writer = _table_writer if form in _TABLES else _text_writer
+        write = writer(file.partial, form, arguments)
+        answer, count = read_into(write, request, choose_source(arguments))
         is_whole = answer.complete and not answer.truncated
         target = file.finish(is_whole=is_whole)
-    print_notes(answer, opened.count)
-    note(f"wrote {counted(opened.count, 'message')} to {target}")
+    print_notes(answer, count)
+    note(f"wrote {counted(count, 'message')} to {target}")
     if not is_whole:
         note(f"{path} was not written, because messages are missing")
         return ExitCode.INCOMPLETE
-    return ExitCode.OK if opened.count else ExitCode.NO
+    return ExitCode.OK if count else ExitCode.NO
 
 
-class TableSink:
-    """Writes messages to a file of Arrow batches; memory holds about `_GROUP_BYTES`."""
+def read_into(write: Write, request: "FindRequest", source: ChosenSource) -> tuple[Answer, int]:
+    """Write the messages of a request; return what was searched, and how many there were.
 
-    def __init__(
-        self, schema: "pa.Schema", columns: list[str] | None, open_writer: Callable[[Any], Any]
-    ) -> None:
-        """Write these columns, all without; ``open_writer`` opens the file for a schema."""
-        import pyarrow as pa
+    From the log of a store they come in its order, from an archive file by file; from a cluster in
+    the order of their store times. Messages with a key are few, and are found first, as are those
+    of an archive and another source, which come once.
 
-        self.count = 0
-        self._columns: Final = columns or schema.names
-        self._writer: Final = open_writer(pa.schema([schema.field(name) for name in self._columns]))
-        self._kept: list[MessageExt] = []
-        self._kept_bytes = 0
-        self._batches: list[pa.RecordBatch] = []
-        self._size = 0
-
-    def add(self, message: MessageExt) -> None:
-        """Write a message, as soon as there are enough for a batch."""
-        self._kept.append(message)
-        self._kept_bytes += len(message.body)
-        if len(self._kept) >= arrow.BATCH_ROWS or self._kept_bytes >= arrow.BATCH_BYTES:
-            self._write_kept()
-
-    def add_scan(self, scan: "Scan | ArchiveScan") -> None:
-        """Write the messages of a scan, many at once."""
-        self._add_batches(scan.record_batches(with_body="body" in self._columns))
-
-    def _add_batches(self, batches: "Iterator[pa.RecordBatch]") -> None:
-        """Write batches as they come, several at once: each write is a row group of Parquet."""
-        for batch in batches:
-            kept = batch.select(self._columns)
-            self._batches.append(kept)
-            self._size += kept.nbytes
-            self.count += kept.num_rows
-            if self._size >= _GROUP_BYTES:
-                self._write_batches()
-
-    def _write_batches(self) -> None:
-        import pyarrow as pa
-
-        if self._batches:
-            self._writer.write_table(pa.Table.from_batches(self._batches))
-            self._batches, self._size = [], 0
-
-    def _write_kept(self) -> None:
-        kept, self._kept, self._kept_bytes = self._kept, [], 0
-        self._add_batches(batches_of(kept))
-
-    def __enter__(self) -> Self:
-        """Return the sink."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Write what is left, and close the file."""
-        try:
-            self._write_kept()
-            self._write_batches()
-        finally:
-            self._writer.close()
+    :raises TopicNotFound: when nothing was found, for want of a topic.
+    """
+    if request.text is not None or source.is_merged:
+        answer = source.find(request)
+        return replace(answer, messages=()), write(answer.messages)
+    with (
+        SearchProgress() as progress,
+        source.scan(request, progress, checks_topics=source.archive is not None) as scan,
+    ):
+        count = write(scan)
+        if progress.is_interrupted:
+            raise KeyboardInterrupt
+        answer = Answer(request.query, (), scan.coverage)
+    source.check_topics(request.topics, count)
+    return answer, count
 
 
-def parquet_sink(path: Path, columns: list[str] | None = None) -> TableSink:
-    """Return a sink that writes Parquet.
+def batches_in(found: Iterable[MessageExt], *, with_body: bool) -> "Iterator[pa.RecordBatch]":
+    """Return messages as record batches; the scan of a store or an archive makes none of them."""
+    from rocketlens.archive.scan import ArchiveScan
+    from rocketlens.query.lookup.by_time import Scan
+
+    if isinstance(found, Scan | ArchiveScan):
+        return found.record_batches(with_body=with_body)
+    return batches_of(found, with_body=with_body)
+
+
+def _table_writer(path: Path, form: str, arguments: Namespace) -> Write:
+    """Return what writes messages to a file of Arrow batches; memory holds about `_GROUP_BYTES`.
 
     :raises PackageMissing: without pyarrow.
+    :raises BadInput: naming a column that there is not.
     """
-    parquet = package("pyarrow.parquet", "arrow", "Parquet")
-    return TableSink(
-        schema(), columns, lambda kept: parquet.ParquetWriter(path, kept, compression="zstd")
-    )
-
-
-def _table_sink(path: Path, form: str, arguments: Namespace) -> TableSink:
     package("pyarrow", "arrow", f"export as {form}")
     names = schema().names
-    columns = [name.strip() for name in arguments.fields.split(",")] if arguments.fields else None
-    for column in columns or ():
+    columns = [name.strip() for name in arguments.fields.split(",")] if arguments.fields else names
+    for column in columns:
         if column not in names:
             from rocketlens.query.topic_choice import suggestion
 
             meant = suggestion(column, names) or f"; there are {', '.join(names)}"
             raise BadInput(f"--fields: there is no column {column[:80]!r}{meant}")
-    if form == "parquet":
-        return parquet_sink(path, columns)
+    parquet = package("pyarrow.parquet", "arrow", "Parquet")
     ipc = package("pyarrow.ipc", "arrow", "Arrow")
-    return TableSink(schema(), columns, lambda kept: ipc.new_file(str(path), kept))
+
+    def write(found: Iterable[MessageExt]) -> int:
+        import pyarrow as pa
+
+        count = size = 0
+        group: list[pa.RecordBatch] = []
+        kept = pa.schema([schema().field(name) for name in columns])
+        with (
+            parquet.ParquetWriter(path, kept, compression="zstd")
+            if form == "parquet"
+            else ipc.new_file(str(path), kept)
+        ) as writer:
+            for batch in batches_in(found, with_body=not _BODIES.isdisjoint(columns)):
+                group.append(batch.select(columns))
+                size += group[-1].nbytes
+                count += batch.num_rows
+                if size >= _GROUP_BYTES:
+                    # Each write is a row group of Parquet.
+                    writer.write_table(pa.Table.from_batches(group))
+                    group, size = [], 0
+            if group:
+                writer.write_table(pa.Table.from_batches(group))
+        return count
+
+    return write
 
 
-class _TextSink:
-    """Writes messages as CSV or JSON lines, as `rocketlens find` prints them."""
+def _text_writer(path: Path, form: str, arguments: Namespace) -> Write:
+    """Return what writes messages as CSV or JSON lines, as `rocketlens find` prints them."""
+    output = MessageOutput(
+        form, fields=arguments.fields, bodies=BodyView.of(arguments), is_terminal=False
+    )
+    print_message = output.line_printer
 
-    def __init__(self, path: Path, form: str, arguments: Namespace) -> None:
-        self._path: Final = path
-        self._output: Final = MessageOutput(
-            form, fields=arguments.fields, bodies=BodyView.of(arguments), is_terminal=False
-        )
-        self._print: Final = self._output.line_printer
-        self.count = 0
+    def write(found: Iterable[MessageExt]) -> int:
+        count = 0
+        with (
+            path.open("x", encoding="utf-8", errors="backslashreplace", newline="\n") as file,
+            redirect_stdout(file),
+        ):
+            output.print_header()
+            for message in found:
+                print_message(message)
+                count += 1
+        return count
 
-    def add(self, message: MessageExt) -> None:
-        """Write one message."""
-        self._print(message)
-        self.count += 1
-
-    def add_scan(self, scan: "Scan | ArchiveScan") -> None:
-        """Write the messages of a scan, one by one."""
-        for message in scan:
-            self.add(message)
-
-    def __enter__(self) -> Self:
-        """Open the file; whatever is printed goes there."""
-        self._file = self._path.open("x", encoding="utf-8", errors="backslashreplace", newline="\n")
-        self._redirected = redirect_stdout(self._file)
-        self._redirected.__enter__()
-        self._output.print_header()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close the file."""
-        self._redirected.__exit__(*sys.exc_info())
-        self._file.close()
+    return write
 
 
 INCOMPLETE: Final = ".incomplete"

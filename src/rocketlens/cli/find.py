@@ -35,11 +35,17 @@ from rocketlens.model.message import MessageExt
 from rocketlens.model.message_id import NearlyMessageId, nearly_message_id
 from rocketlens.model.text.counted import counted
 from rocketlens.terminal.cluster_access import ClusterAccess
-from rocketlens.terminal.exit_code import SEARCH_EXIT_CODES, ExitCode
 from rocketlens.terminal.notes import print_notes
-from rocketlens.terminal.output import discard_stdout, note, say
+from rocketlens.terminal.output import (
+    SEARCH_EXIT_CODES,
+    TIMES_HELP,
+    ExitCode,
+    discard_stdout,
+    note,
+    range_text,
+    say,
+)
 from rocketlens.terminal.progress import SearchProgress, paged
-from rocketlens.terminal.times import TIMES_HELP, range_text
 
 if TYPE_CHECKING:
     from rocketlens.query.request import FindRequest

@@ -16,9 +16,8 @@ from rocketlens.model.answer import Answer
 from rocketlens.model.group import FoundGroup, GroupsAnswer
 from rocketlens.model.text.counted import span_text
 from rocketlens.model.text.escape import printable
-from rocketlens.terminal.exit_code import SEARCH_EXIT_CODES, ExitCode
 from rocketlens.terminal.notes import print_notes
-from rocketlens.terminal.output import note
+from rocketlens.terminal.output import SEARCH_EXIT_CODES, ExitCode, note
 
 _TITLES: Final = (
     "group",

@@ -16,9 +16,14 @@ from rocketlens import limits
 from rocketlens.errors import BadInput
 from rocketlens.model.config_keys import is_ip_address
 from rocketlens.model.text.escape import printable
-from rocketlens.terminal.connection_options import STORE_VARIABLE, add_connection_options
-from rocketlens.terminal.contexts import Context, default_context, named_context
-from rocketlens.terminal.times import parse_time
+from rocketlens.terminal.contexts import (
+    STORE_VARIABLE,
+    Context,
+    add_connection_options,
+    default_context,
+    named_context,
+)
+from rocketlens.terminal.output import parse_time
 
 if TYPE_CHECKING:
     from rocketlens.query.options import ContentOptions

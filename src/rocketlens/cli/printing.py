@@ -12,9 +12,11 @@ from typing import Any, Final, NamedTuple, Self
 from rocketlens.errors import BadInput
 from rocketlens.model.message import MessageExt
 from rocketlens.model.text.escape import printable
-from rocketlens.terminal.body_view import AS_IT_IS, BODY_FORMS, BodyView
 from rocketlens.terminal.message_values import (
+    AS_IT_IS,
+    BODY_FORMS,
     PIPED_COLUMNS,
+    BodyView,
     Template,
     csv_cell,
     csv_row,
@@ -31,9 +33,11 @@ from rocketlens.terminal.output import (
     choose_colour,
     coloured,
     has_colour,
+    iso_text,
     size_text,
+    time_text,
+    zone_text,
 )
-from rocketlens.terminal.times import iso_text, time_text, zone_text
 
 # On a terminal. Ids and positions are never cut: people copy them. Nor is the key that was found.
 _MAX_WIDTHS: Final = {"TAGS": 16, "KEYS": 32}

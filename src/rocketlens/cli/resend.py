@@ -23,7 +23,6 @@ from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX
 from rocketlens.model.text.counted import counted
 from rocketlens.model.text.escape import printable
-from rocketlens.terminal.body_view import BodyView
 from rocketlens.terminal.cluster_access import (
     ClusterAccess,
     ask_cluster,
@@ -33,9 +32,8 @@ from rocketlens.terminal.cluster_access import (
     user_name,
     writable_cluster_access,
 )
-from rocketlens.terminal.exit_code import ExitCode
-from rocketlens.terminal.message_values import csv_row, defused
-from rocketlens.terminal.output import note
+from rocketlens.terminal.message_values import BodyView, csv_row, defused
+from rocketlens.terminal.output import ExitCode, note
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -16,8 +16,7 @@ from rocketlens.terminal.cluster_access import (
     chosen_context,
     writable_cluster_access,
 )
-from rocketlens.terminal.exit_code import ExitCode
-from rocketlens.terminal.output import note
+from rocketlens.terminal.output import ExitCode, note
 
 if TYPE_CHECKING:
     from rocketlens.client.connect.route import MessageQueue

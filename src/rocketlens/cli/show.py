@@ -18,12 +18,20 @@ from rocketlens.model.life import due_text
 from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import is_system_topic
 from rocketlens.model.text.escape import printable
-from rocketlens.terminal.body_view import BodyView
-from rocketlens.terminal.exit_code import SEARCH_EXIT_CODES, ExitCode
 from rocketlens.terminal.json_text import checked_json, indented, json_of
+from rocketlens.terminal.message_values import BodyView
 from rocketlens.terminal.notes import body_note, print_notes
-from rocketlens.terminal.output import BOLD, choose_colour, coloured, fitted_lines, say
-from rocketlens.terminal.times import iso_text, time_text
+from rocketlens.terminal.output import (
+    BOLD,
+    SEARCH_EXIT_CODES,
+    ExitCode,
+    choose_colour,
+    coloured,
+    fitted_lines,
+    iso_text,
+    say,
+    time_text,
+)
 
 if TYPE_CHECKING:
     from rocketlens.decode.bodies import DecodedBody

@@ -3,9 +3,8 @@
 from argparse import ArgumentParser, Namespace
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, ExitStack, contextmanager
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from rocketlens.cli.options import (
     add_archive,
@@ -19,7 +18,6 @@ from rocketlens.cli.options import (
 )
 from rocketlens.errors import ArchiveError, BadInput
 from rocketlens.model.answer import Answer
-from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import NAME_SERVER_VARIABLES
 from rocketlens.terminal.cluster_access import (
     ClusterAccess,
@@ -28,8 +26,7 @@ from rocketlens.terminal.cluster_access import (
     cluster_access,
     open_cluster,
 )
-from rocketlens.terminal.connection_options import STORE_VARIABLE
-from rocketlens.terminal.contexts import Context
+from rocketlens.terminal.contexts import STORE_VARIABLE, Context
 from rocketlens.terminal.output import note
 from rocketlens.terminal.progress import SearchProgress
 
@@ -38,12 +35,13 @@ if TYPE_CHECKING:
 
     from rocketlens.archive.archive import Archive
     from rocketlens.archive.scan import ArchiveScan
+    from rocketlens.cli.sql.sql_plan import SqlPlan
     from rocketlens.client.all_sources import AnySource
     from rocketlens.client.blocking.sync_admin import SyncClusterMessages
     from rocketlens.client.mq_admin import MQAdmin
     from rocketlens.query.lookup.by_time import Scan
     from rocketlens.query.offline import Store
-    from rocketlens.query.options import ContentOptions, StoryOptions
+    from rocketlens.query.options import StoryOptions
     from rocketlens.query.request import FindRequest
     from rocketlens.query.story.story import Story
 
@@ -281,52 +279,8 @@ def _find_in_all(request: "FindRequest", sources: "Sequence[AnySource]") -> Answ
         return thread.run(ask())
 
 
-class MessageSelection(NamedTuple):
-    """Which messages: of some topics (patterns, too), between two store times, with a key, and with
-    some content. RocketMQ's own topics are among them.
-    """
-
-    topics: tuple[str, ...] = ()
-    begin: int | None = None
-    end: int | None = None
-    key: str | None = None
-    content: "ContentOptions" = {}  # noqa: RUF012 - it is never changed
-    exhaustive: bool = False
-
-    def request(self) -> "FindRequest":
-        """Return what is asked of a source; a filter may narrow it.
-
-        :raises BadInput: when a filter, a pattern or the rules for bodies are not well-formed.
-        """
-        from rocketlens.query.request import FindRequest
-
-        return FindRequest.parse(
-            self.key,
-            self.topics or None,
-            kind="auto" if self.key is None else "key",
-            begin=self.begin,
-            end=self.end,
-            exhaustive=self.exhaustive,
-            all_topics=True,
-            **self.content,
-        )
-
-
-class MessageSink(Protocol):
-    """A receiver of messages as they are read."""
-
-    def add(self, message: MessageExt) -> None:
-        """Take one message."""
-
-    def add_scan(self, scan: Any) -> None:
-        """Take the messages of a scan of a store or an archive, as fast as they are read."""
-
-    count: int
-    """How many messages it took."""
-
-
 def add_selection(parser: ArgumentParser) -> None:
-    """Add the options of `selection_of`, and those that name a store or a cluster."""
+    """Add the options of `selected`, and those that name a store or a cluster."""
     add_source(parser)
     add_archive(parser)
     add_topics(parser, "only this topic", default="all")
@@ -341,46 +295,35 @@ def add_selection(parser: ArgumentParser) -> None:
     add_content(parser)
 
 
-def selection_of(arguments: Namespace) -> MessageSelection:
-    """Return which messages a command line asks for.
+def selected(arguments: Namespace, plan: "SqlPlan | None" = None) -> "FindRequest":
+    """Return what a command line asks for; RocketMQ's own topics are among all.
 
-    :raises BadInput: when a time cannot be read, or they are in the wrong order.
+    The plan of a query narrows it: by times, and where no option does, by topics and a key.
+
+    :raises BadInput: when a time, a filter, a pattern or the rules for bodies are wrong.
     """
-    begin, end = time_range(arguments)
-    topics = tuple(arguments.topic or ())
-    content = content_of(arguments)
-    return MessageSelection(topics, begin, end, arguments.key, content, arguments.exhaustive)
+    from rocketlens.query.request import FindRequest
 
-
-def read_into(sink: MessageSink, selection: MessageSelection, source: ChosenSource) -> Answer:
-    """Read messages into a sink; the answer has no messages, but says what was searched.
-
-    From the log of a store they come in its order, from an archive file by file; from a cluster in
-    the order of their store times. Messages with a key are few, and are found first, as are those
-    of an archive and another source, which come once.
-
-    :raises TopicNotFound: when nothing was found, for want of a topic.
-    """
-    request = selection.request()
-    if request.text is not None or source.is_merged:
-        answer = source.find(request)
-        for message in answer:
-            sink.add(message)
-        return replace(answer, messages=())
-    with (
-        SearchProgress() as progress,
-        source.scan(request, progress, checks_topics=source.archive is not None) as scan,
-    ):
-        if source.cluster is None:
-            sink.add_scan(scan)
-        else:
-            for message in scan:
-                sink.add(message)
-        if progress.is_interrupted:
-            raise KeyboardInterrupt
-        answer = Answer(request.query, (), scan.coverage)
-    source.check_topics(request.topics, sink.count)
-    return answer
+    begin, end = since, until = time_range(arguments)
+    key, topics = arguments.key, tuple(arguments.topic or ())
+    if plan is not None:
+        key = plan.key if key is None else key
+        topics = topics or tuple(sorted(plan.topics or ()))
+        begin = max((each for each in (since, plan.begin) if each is not None), default=None)
+        end = min((each for each in (until, plan.end) if each is not None), default=None)
+        if begin is not None and end is not None and begin > end:
+            # The query itself leaves out all that the options ask for.
+            begin, end = since, until
+    return FindRequest.parse(
+        key,
+        topics or None,
+        kind="auto" if key is None else "key",
+        begin=begin,
+        end=end,
+        exhaustive=arguments.exhaustive,
+        all_topics=True,
+        **content_of(arguments),
+    )
 
 
 def forget_broker(access: ClusterAccess, broker_name: str) -> bool:

@@ -23,10 +23,16 @@ from rocketlens.model.status import (
 )
 from rocketlens.model.text.counted import counted
 from rocketlens.model.text.escape import printable
-from rocketlens.terminal.exit_code import SEARCH_EXIT_CODES, ExitCode
 from rocketlens.terminal.notes import print_notes
-from rocketlens.terminal.output import BOLD, coloured, fitted_lines, size_text
-from rocketlens.terminal.times import iso_text
+from rocketlens.terminal.output import (
+    BOLD,
+    SEARCH_EXIT_CODES,
+    ExitCode,
+    coloured,
+    fitted_lines,
+    iso_text,
+    size_text,
+)
 
 _BROKER_TITLES: Final = (
     "broker",

@@ -15,10 +15,21 @@ from rocketlens.cli.source import choose_source
 from rocketlens.model.answer import Answer
 from rocketlens.model.text.counted import counted
 from rocketlens.model.text.escape import printable
-from rocketlens.terminal.exit_code import SEARCH_EXIT_CODES, ExitCode
 from rocketlens.terminal.notes import print_notes
-from rocketlens.terminal.output import BOLD, DIM, GREEN, RED, YELLOW, coloured, note
-from rocketlens.terminal.times import iso_text, time_text, zone_text
+from rocketlens.terminal.output import (
+    BOLD,
+    DIM,
+    GREEN,
+    RED,
+    SEARCH_EXIT_CODES,
+    YELLOW,
+    ExitCode,
+    coloured,
+    iso_text,
+    note,
+    time_text,
+    zone_text,
+)
 
 if TYPE_CHECKING:
     from rocketlens.query.story.story import GroupStory, Story

@@ -20,10 +20,8 @@ from rocketlens.errors import BadInput
 from rocketlens.model.answer import Answer
 from rocketlens.model.message import MessageExt
 from rocketlens.terminal.cluster_access import ClusterAccess, ask_cluster
-from rocketlens.terminal.exit_code import SEARCH_EXIT_CODES, ExitCode
 from rocketlens.terminal.notes import print_notes
-from rocketlens.terminal.output import note
-from rocketlens.terminal.times import TIMES_HELP, parse_time
+from rocketlens.terminal.output import SEARCH_EXIT_CODES, TIMES_HELP, ExitCode, note, parse_time
 
 if TYPE_CHECKING:
     from rocketlens.client.mq_admin import MQAdmin

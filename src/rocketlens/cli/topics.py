@@ -13,9 +13,8 @@ from rocketlens.cli.printing import Moment, print_csv, print_rows
 from rocketlens.cli.source import choose_source
 from rocketlens.model.answer import Answer
 from rocketlens.model.topic import FoundTopic, TopicKind, TopicQueue, TopicsAnswer
-from rocketlens.terminal.exit_code import SEARCH_EXIT_CODES, ExitCode
 from rocketlens.terminal.notes import print_notes
-from rocketlens.terminal.output import note, size_text
+from rocketlens.terminal.output import SEARCH_EXIT_CODES, ExitCode, note, size_text
 from rocketlens.terminal.waiting_messages import waiting_in_cluster, waiting_in_store
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from rocketlens.errors import BadInput
 from rocketlens.model.text.counted import span_text
 from rocketlens.model.text.escape import printable
 from rocketlens.model.text.sentences import SENTENCES, Sentence, TimeText
-from rocketlens.terminal.times import parse_time
+from rocketlens.terminal.output import parse_time
 
 if TYPE_CHECKING:
     from starlette.requests import Request

@@ -9,9 +9,8 @@ from rocketlens import limits
 from rocketlens.errors import BadInput, PackageMissing
 from rocketlens.model.installation import install_command
 from rocketlens.model.text.escape import printable
-from rocketlens.terminal.connection_options import CONTEXT_VARIABLE, add_connection_options
-from rocketlens.terminal.exit_code import ExitCode
-from rocketlens.terminal.output import print_ready
+from rocketlens.terminal.contexts import CONTEXT_VARIABLE, add_connection_options
+from rocketlens.terminal.output import ExitCode, print_ready
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

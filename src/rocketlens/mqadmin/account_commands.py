@@ -10,7 +10,7 @@ from rocketlens.client.connect.cluster import as_it_is
 from rocketlens.errors import BadInput
 from rocketlens.mqadmin.printing.form import NULL, padded
 from rocketlens.mqadmin.tool import Call
-from rocketlens.terminal.times import time_text
+from rocketlens.terminal.output import time_text
 from rocketlens.wire.bodies.auth import PlainAccessConfig, PlainAccessTable
 from rocketlens.wire.bodies.tables import DataVersion
 from rocketlens.wire.commands.auth import (

@@ -34,8 +34,7 @@ from rocketlens.mqadmin.printing.running_info import is_push
 from rocketlens.mqadmin.tool import Call, Failed, PulledMessages, incomplete
 from rocketlens.query.lookup.message_filter import MessageFilter
 from rocketlens.terminal.notes import body_note
-from rocketlens.terminal.output import note, say
-from rocketlens.terminal.times import parse_time, time_text
+from rocketlens.terminal.output import note, parse_time, say, time_text
 from rocketlens.wire.commands.messages import QueryMessageRequest
 
 SHOWN_OF_UNIQUE_KEY: Final = 32

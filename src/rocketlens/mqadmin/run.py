@@ -28,9 +28,15 @@ from rocketlens.terminal.cluster_access import (
     cluster_access,
     writable_cluster_access,
 )
-from rocketlens.terminal.connection_options import OPTIONS, SWITCHES, add_connection_options
-from rocketlens.terminal.contexts import Context, check_owner, warn_of_readers
-from rocketlens.terminal.exit_code import ExitCode
+from rocketlens.terminal.contexts import (
+    OPTIONS,
+    SWITCHES,
+    Context,
+    add_connection_options,
+    check_owner,
+    warn_of_readers,
+)
+from rocketlens.terminal.output import ExitCode
 
 LAYOUTS: Final = ("4.9", "5.5")
 _PURPOSE_COLUMN: Final = {"4.9": 20, "5.5": 35}

@@ -13,7 +13,7 @@ from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from rocketlens.mqadmin.printing.form import NULL, Form, flag_text, map_text, padded
 from rocketlens.mqadmin.tool import Call, Failed, masters_of
 from rocketlens.mqadmin.topic_commands import delete_everywhere
-from rocketlens.terminal.times import parse_time
+from rocketlens.terminal.output import parse_time
 from rocketlens.wire.bodies.tables import GroupRetryPolicy, SubscriptionGroupConfig
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.commands.groups import (

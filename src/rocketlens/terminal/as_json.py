@@ -20,9 +20,8 @@ from rocketlens.model.message import MESSAGE_FIELDS, Host, MessageExt
 from rocketlens.model.message_id import address_text
 from rocketlens.model.text.escape import safe_json
 from rocketlens.model.text.java import decode_utf8
-from rocketlens.terminal.body_view import AS_IT_IS, BodyView, utf8_text
 from rocketlens.terminal.json_text import compact, json_of
-from rocketlens.terminal.message_values import value_of
+from rocketlens.terminal.message_values import AS_IT_IS, BodyView, utf8_text, value_of
 
 if TYPE_CHECKING:
     from rocketlens.store.read.log.scan import Chunk

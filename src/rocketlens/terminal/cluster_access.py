@@ -19,14 +19,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from rocketlens.errors import BadInput
 from rocketlens.model.rocketmq import NAME_SERVER_VARIABLES
-from rocketlens.terminal.connection_options import (
+from rocketlens.terminal.contexts import (
     ACCESS_KEY_VARIABLE,
     OPTIONS,
     SECRET_KEY_VARIABLE,
     STORE_VARIABLE,
     SWITCHES,
+    Context,
+    default_context,
+    named_context,
 )
-from rocketlens.terminal.contexts import Context, default_context, named_context
 
 if TYPE_CHECKING:
     # Late: the protocol and TLS cost time that a command over a store must not pay.

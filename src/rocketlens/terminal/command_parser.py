@@ -6,8 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, NoReturn
 
-from rocketlens.terminal.exit_code import ExitCode
-from rocketlens.terminal.output import note
+from rocketlens.terminal.output import ExitCode, note
 
 _USAGE: Final = "usage: "
 _NEGATIVE: Final = re.compile(r"-\.?\d")

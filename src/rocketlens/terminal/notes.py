@@ -8,8 +8,7 @@ from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
 from rocketlens.model.message import MessageExt
 from rocketlens.model.text.counted import counted
 from rocketlens.model.text.escape import printable
-from rocketlens.terminal.output import GREEN, RED, YELLOW, coloured, say
-from rocketlens.terminal.times import iso_text
+from rocketlens.terminal.output import GREEN, RED, YELLOW, coloured, iso_text, say
 
 _MAX_LINES: Final = 20
 _NOT_SEARCHED: Final = frozenset({SourceKind.TOPICS, SourceKind.FILTER})

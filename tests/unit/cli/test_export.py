@@ -11,7 +11,7 @@ from pyarrow import ipc
 
 from rocketlens import Message, open_store
 from rocketlens.cli import export as program
-from rocketlens.cli.source import read_into
+from rocketlens.cli.export import read_into
 from rocketlens.model import arrow
 from rocketlens.testing import cluster
 

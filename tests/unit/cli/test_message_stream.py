@@ -4,7 +4,7 @@ from argparse import ArgumentParser
 
 import pytest
 
-from rocketlens.cli.source import MessageSelection, add_selection, selection_of
+from rocketlens.cli.source import add_selection, selected
 from rocketlens.errors import BadInput
 from tests.support.made_stores import make_store, some_messages
 
@@ -12,30 +12,25 @@ from tests.support.made_stores import make_store, some_messages
 def selection(*words):
     parser = ArgumentParser()
     add_selection(parser)
-    return selection_of(parser.parse_args(words))
+    return selected(parser.parse_args(words))
 
 
 def test_everything_is_selected_unless_something_is_asked_for():
-    assert selection() == MessageSelection()
-    assert selection("-t", "A,B", "-t", "C", "-k", "K", "--since", "2026-11-20T00:00Z") == (
-        ("A,B", "C"),
-        1_795_132_800_000,
-        None,
-        "K",
-        {},
-        False,
-    )
+    assert (selection().text, selection().topics, selection().begin) == (None, (), None)
+    request = selection("-t", "A,B", "-t", "C", "-k", "K", "--since", "2026-11-20T00:00Z")
+    assert (request.text, request.kind, request.topics) == ("K", "key", ("A", "B", "C"))
+    assert (request.begin, request.all_topics) == (1_795_132_800_000, True)
 
 
 def test_a_filter_is_a_part_of_what_is_asked_for():
-    request = selection("--where", "key = 'K' AND body.$.a = 1", "-t", "A").request()
+    request = selection("--where", "key = 'K' AND body.$.a = 1", "-t", "A")
     assert (request.text, request.topics) == ("K", ("A",))
-    assert selection("--grep", "x", "--grep-in", "keys, body").request().content.grep_in == {
+    assert selection("--grep", "x", "--grep-in", "keys, body").content.grep_in == {
         "keys",
         "body",
     }
     with pytest.raises(BadInput, match="filter, character 2"):
-        selection("--where", "(").request()
+        selection("--where", "(")
     with pytest.raises(BadInput, match="give --grep, too"):
         selection("--grep-in", "keys")
 

@@ -8,7 +8,7 @@ import pytest
 
 from rocketlens import open_store
 from rocketlens.errors import BadInput
-from rocketlens.terminal.body_view import BodyView, body_text
+from rocketlens.terminal.message_values import BodyView, body_text
 from tests.support.written_bodies import body as written_body
 
 GBK = "订单已支付,等待发货。"

@@ -3,8 +3,7 @@
 from argparse import ArgumentParser
 from dataclasses import fields
 
-from rocketlens.terminal.connection_options import OPTIONS, SWITCHES, add_connection_options
-from rocketlens.terminal.contexts import Context
+from rocketlens.terminal.contexts import OPTIONS, SWITCHES, Context, add_connection_options
 
 
 def test_every_option_but_the_name_of_a_context_is_a_setting_of_contexts():

@@ -3,7 +3,7 @@
 import re
 
 from rocketlens.terminal import exit_code
-from rocketlens.terminal.exit_code import ExitCode
+from rocketlens.terminal.output import ExitCode
 
 
 def test_the_table_names_every_code():

@@ -7,7 +7,7 @@ import pytest
 from rocketlens import open_store
 from rocketlens.errors import BadInput
 from rocketlens.terminal import message_values as values
-from rocketlens.terminal.body_view import BodyView
+from rocketlens.terminal.message_values import BodyView
 
 
 @pytest.fixture

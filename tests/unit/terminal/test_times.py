@@ -3,7 +3,7 @@
 import pytest
 
 from rocketlens.errors import BadInput
-from rocketlens.terminal.times import iso_text, parse_time, range_text, time_text, zone_text
+from rocketlens.terminal.output import iso_text, parse_time, range_text, time_text, zone_text
 
 NOW_MS = 1_790_000_000_123
 HOUR_MS = 3_600_000

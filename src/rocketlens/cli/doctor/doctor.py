@@ -18,8 +18,16 @@ from rocketlens.errors import RocketLensError
 from rocketlens.model.installation import install_command, reinstall_command
 from rocketlens.model.text.escape import printable
 from rocketlens.terminal.cluster_access import cluster_access
-from rocketlens.terminal.exit_code import ExitCode
-from rocketlens.terminal.output import BOLD, GREEN, RED, YELLOW, coloured, fitted_lines, size_text
+from rocketlens.terminal.output import (
+    BOLD,
+    GREEN,
+    RED,
+    YELLOW,
+    ExitCode,
+    coloured,
+    fitted_lines,
+    size_text,
+)
 
 _COLOURS: Final = {"ok": GREEN, "warn": YELLOW, "fail": RED, "note": BOLD}
 _NAME_WIDTH: Final = 14

@@ -12,8 +12,7 @@ from rocketlens.model.text.counted import counted
 from rocketlens.model.topic import TopicsAnswer
 from rocketlens.query.facts.examination import OffsetFault, offset_faults
 from rocketlens.terminal.cluster_access import ClusterAccess, ask_cluster
-from rocketlens.terminal.output import size_text
-from rocketlens.terminal.times import iso_text, time_text
+from rocketlens.terminal.output import iso_text, size_text, time_text
 
 if TYPE_CHECKING:
     from rocketlens.archive.files import DataFile

@@ -22,8 +22,7 @@ from rocketlens.cli.status import tap_words
 from rocketlens.errors import RocketLensError
 from rocketlens.model.status import StoreClosing
 from rocketlens.model.text.counted import counted
-from rocketlens.terminal.output import size_text
-from rocketlens.terminal.times import iso_text
+from rocketlens.terminal.output import iso_text, size_text
 
 if TYPE_CHECKING:
     from rocketlens.query.facts.examination import QueueFault, StoreExamination

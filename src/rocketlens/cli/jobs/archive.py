@@ -19,8 +19,7 @@ from rocketlens.cli.options import (
 from rocketlens.errors import BadInput
 from rocketlens.model.text.counted import counted
 from rocketlens.model.text.escape import printable
-from rocketlens.terminal.exit_code import ExitCode
-from rocketlens.terminal.output import note, say
+from rocketlens.terminal.output import ExitCode, note, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -22,8 +22,7 @@ from rocketlens.cli.source import one_source
 from rocketlens.errors import BadInput
 from rocketlens.model.text.counted import counted
 from rocketlens.terminal.contexts import Context
-from rocketlens.terminal.exit_code import SEARCH_EXIT_CODES, ExitCode
-from rocketlens.terminal.output import note
+from rocketlens.terminal.output import SEARCH_EXIT_CODES, ExitCode, note
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -30,8 +30,7 @@ from rocketlens.errors import BadInput
 from rocketlens.model.rocketmq import parse_delay_levels
 from rocketlens.model.text.counted import counted
 from rocketlens.model.text.escape import printable
-from rocketlens.terminal.exit_code import ExitCode
-from rocketlens.terminal.output import note, say, size_text
+from rocketlens.terminal.output import ExitCode, note, say, size_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

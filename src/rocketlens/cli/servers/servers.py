@@ -25,8 +25,7 @@ from rocketlens.errors import BadInput, SparkUnavailable
 from rocketlens.model.message import Host
 from rocketlens.model.text.escape import printable
 from rocketlens.terminal.cluster_access import name_servers_of_environment
-from rocketlens.terminal.exit_code import ExitCode
-from rocketlens.terminal.output import print_ready
+from rocketlens.terminal.output import ExitCode, print_ready
 
 if TYPE_CHECKING:
     from concurrent.futures import Future

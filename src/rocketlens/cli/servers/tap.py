@@ -9,8 +9,7 @@ from rocketlens.cli.servers.servers import status_port
 from rocketlens.errors import BadInput
 from rocketlens.model.text.escape import printable
 from rocketlens.terminal.cluster_access import chosen_context, cluster_access
-from rocketlens.terminal.exit_code import ExitCode
-from rocketlens.terminal.output import print_ready
+from rocketlens.terminal.output import ExitCode, print_ready
 
 if TYPE_CHECKING:
     from rocketlens.tap.follower import Follower

@@ -5,40 +5,34 @@ import re
 import sys
 from argparse import ArgumentParser, Namespace
 from base64 import b64encode
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from dataclasses import replace
 from datetime import date, datetime
 from decimal import Decimal
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
-from rocketlens.cli.export import OutputFile, add_overwrite, parquet_sink
+from rocketlens.cli.export import OutputFile, add_overwrite, batches_in
 from rocketlens.cli.find import exit_code
 from rocketlens.cli.printing import print_rows
-from rocketlens.cli.source import (
-    ChosenSource,
-    MessageSelection,
-    add_selection,
-    choose_source,
-    read_into,
-    selection_of,
-)
+from rocketlens.cli.source import ChosenSource, add_selection, choose_source, selected
 from rocketlens.cli.sql.sql_plan import TABLE, SqlPlan, plan_of
 from rocketlens.errors import BadInput, RocketLensError
 from rocketlens.model.answer import Answer
 from rocketlens.model.arrow import package, schema
 from rocketlens.model.text.counted import counted
 from rocketlens.model.text.escape import printable
-from rocketlens.terminal.body_view import utf8_text
-from rocketlens.terminal.exit_code import SEARCH_EXIT_CODES, ExitCode
-from rocketlens.terminal.message_values import csv_row, defused
+from rocketlens.terminal.message_values import csv_row, defused, utf8_text
 from rocketlens.terminal.notes import print_notes
-from rocketlens.terminal.output import note
+from rocketlens.terminal.output import SEARCH_EXIT_CODES, ExitCode, note
+from rocketlens.terminal.progress import SearchProgress
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from rocketlens.query.request import FindRequest
 
 EXAMPLES: Final = (
     (
@@ -74,6 +68,7 @@ _MEMORY_PERCENT: Final = 25
 """Of the machine's memory; DuckDB itself would take 80."""
 _MEMORY: Final = re.compile(r"[0-9]+(?:\.[0-9]+)? ?(?:%|[KMGT]i?B)", re.IGNORECASE)
 _READ: Final = "rocketlens_messages"
+_STREAM: Final = "rocketlens_stream"
 _VIEW: Final = (
     "CREATE TEMP VIEW {table} AS SELECT *, TRY(decode(body)) AS body_text, "
     "TRY_CAST(TRY(decode(body)) AS JSON) AS body_json FROM {read}"
@@ -163,7 +158,6 @@ def _answered(
     """
     import tempfile
 
-    selection = selection_of(arguments)
     with (
         tempfile.TemporaryDirectory(prefix="rocketlens-sql-") as directory,
         duckdb.connect() as connection,
@@ -175,16 +169,16 @@ def _answered(
         connection.execute("SET temp_directory = ?", [directory]).fetchall()
         serialized = _value(connection, "SELECT json_serialize_sql(?)", query)
         plan = plan_of(serialized, lambda text: _milliseconds(connection, text))
-        source = _source(arguments, selection, plan)
-        with source:
+        request = selected(arguments, plan)
+        messages = _Messages(choose_source(arguments), request, plan)
+        with messages.registered(connection, _READ) if plan.uses_table else nullcontext():
             if plan.uses_table:
-                source.register(connection, _READ)
                 connection.execute(_VIEW.format(table=TABLE, read=_READ))
             connection.execute(f"SET {_NO_FILES} = false").fetchall()
             try:
                 result = _with_first_batch(connection.sql(query).to_arrow_reader(16_384))
                 if plan.uses_table:
-                    source.check_topics()
+                    messages.check_topics()
                 count = _print(result, arguments) if path is None else _write(result, path)
             except duckdb.OutOfMemoryException as error:
                 raise BadInput(
@@ -193,7 +187,7 @@ def _answered(
                 ) from error
             except duckdb.Error as error:
                 raise BadInput(_reason(str(error))) from error
-            return source.answer() if plan.uses_table else None, count
+            return messages.answer() if plan.uses_table else None, count
 
 
 def _with_first_batch(result: "pa.RecordBatchReader") -> "pa.RecordBatchReader":
@@ -230,47 +224,47 @@ def _value(connection: Any, query: str, argument: str) -> Any:
     return value
 
 
-def _source(
-    arguments: Namespace, selection: MessageSelection, plan: SqlPlan
-) -> "_Streamed | _Spooled":
-    """Return where the table comes from: the log as it is read, or a file made before."""
-    begin = max((b for b in (selection.begin, plan.begin) if b is not None), default=None)
-    end = min((e for e in (selection.end, plan.end) if e is not None), default=None)
-    key = selection.key if selection.key is not None else plan.key
-    # The topics of the options may be patterns; those of the query narrow what these leave.
-    topics = selection.topics or tuple(sorted(plan.topics or ()))
-    narrowed = selection._replace(topics=topics, begin=begin, end=end, key=key)
-    is_empty = begin is not None and end is not None and begin > end
-    is_scan = key is None and not is_empty and narrowed.request().text is None
-    source = choose_source(arguments)
-    if plan.is_streamed and is_scan and source.is_local:
-        return _Streamed(source, narrowed, plan)
-    return _Spooled(source, narrowed._replace(begin=None, end=None) if is_empty else narrowed)
+class _Messages:
+    """The messages that a query reads: as it reads them, or all before if it does so repeatedly."""
 
-
-class _Streamed:
-    """The log of a store, or the files of an archive, scanned while DuckDB takes it."""
-
-    def __init__(self, source: ChosenSource, selection: MessageSelection, plan: SqlPlan) -> None:
+    def __init__(self, source: ChosenSource, request: "FindRequest", plan: SqlPlan) -> None:
         self._source: Final = source
-        self._request: Final = selection.request()
+        self._request: Final = request
         self._plan: Final = plan
+        self._is_scan: Final = request.text is None and not source.is_merged
         self._is_read = False
         self._count = 0
+        self._answer: Answer | None = None
+        self._scan: Any = None
 
-    def __enter__(self) -> Self:
-        self._opened = self._source.scan(self._request, checks_topics=False)
-        self._scan: Any = self._opened.__enter__()
-        return self
-
-    def register(self, connection: Any, name: str) -> None:
+    @contextmanager
+    def registered(self, connection: Any, name: str) -> Iterator[None]:
         """Make the table known."""
         import pyarrow as pa
 
-        connection.register(name, pa.RecordBatchReader.from_batches(schema(), self._batches()))
+        is_streamed = self._plan.is_streamed and self._source.is_local
+        with ExitStack() as opened:
+            progress = None if is_streamed else opened.enter_context(SearchProgress())
+            if self._is_scan:
+                scan = self._source.scan(self._request, progress, checks_topics=False)
+                self._scan = opened.enter_context(scan)
+            else:
+                self._answer = self._source.find(self._request)
+            batches = pa.RecordBatchReader.from_batches(schema(), self._batches())
+            if is_streamed:
+                connection.register(name, batches)
+            else:
+                connection.register(_STREAM, batches)
+                connection.execute(f"CREATE TEMP TABLE {name} AS FROM {_STREAM}").fetchall()
+            if progress is not None:
+                if progress.is_interrupted:
+                    raise KeyboardInterrupt
+                progress.close()
+            yield
 
     def _batches(self) -> "Iterator[pa.RecordBatch]":
-        for batch in self._scan.record_batches(with_body=self._plan.with_body):
+        found = self._scan if self._answer is None else self._answer.messages
+        for batch in batches_in(found, with_body=self._plan.with_body):
             self._count += batch.num_rows
             yield batch
         self._is_read = True
@@ -280,56 +274,21 @@ class _Streamed:
 
         :raises TopicNotFound: when there was nothing to read, for want of a topic.
         """
-        if self._is_read:
+        if self._is_read and self._is_scan:
             self._source.check_topics(self._request.topics, self._count)
 
     def answer(self) -> Answer:
         """Return what was searched; a LIMIT may have needed only a part, which is complete then."""
-        coverage = self._scan.coverage if self._is_read else self._scan.coverage_so_far
-        return Answer("", (), coverage)
-
-    def __exit__(self, *_: object) -> None:
-        self._opened.__exit__(None, None, None)
-
-
-class _Spooled:
-    """Messages that were written to a temporary file, for whatever reads them more than once."""
-
-    def __init__(self, source: ChosenSource, selection: MessageSelection) -> None:
-        self._source: Final = source
-        self._selection: Final = selection
-        import tempfile
-
-        self._directory: Final = tempfile.TemporaryDirectory(prefix="rocketlens-sql-")
-        self._answer: Answer | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def register(self, connection: Any, name: str) -> None:
-        """Read the messages, and make the table known."""
-        connection.execute("SET allowed_directories = [?]", [self._directory.name]).fetchall()
-        path = Path(self._directory.name, "messages.parquet")
-        with parquet_sink(path) as sink:
-            self._answer = read_into(sink, self._selection, self._source)
-        connection.read_parquet(str(path)).create_view(name)
-
-    def check_topics(self) -> None:
-        """Do nothing: `register` has checked them."""
-
-    def answer(self) -> Answer:
-        """Return what was searched."""
-        assert self._answer is not None  # noqa: S101 - register comes first
-        return self._answer
-
-    def __exit__(self, *_: object) -> None:
-        self._directory.cleanup()
+        if self._answer is not None:
+            return replace(self._answer, messages=())
+        return Answer("", (), self._scan.coverage if self._is_read else self._scan.coverage_so_far)
 
 
 def _print(result: "pa.RecordBatchReader", arguments: Namespace) -> int:
     """Print the rows of a result; return how many there were."""
     names = result.schema.names
-    rows = (tuple(row) for batch in result for row in zip(*_columns(batch), strict=True))
+    columns = ([column.to_pylist() for column in batch.columns] for batch in result)
+    rows = (row for each in columns for row in zip(*each, strict=True))
     count = 0
     if arguments.output == "table":
         cells = [[_NULL if value is None else _cell(value) for value in row] for row in rows]
@@ -355,10 +314,6 @@ def _print(result: "pa.RecordBatchReader", arguments: Namespace) -> int:
         )
     sys.stdout.write("]\n" if is_array else "")
     return count
-
-
-def _columns(batch: "pa.RecordBatch") -> Sequence[Sequence[Any]]:
-    return [column.to_pylist() for column in batch.columns]
 
 
 def _write(result: "pa.RecordBatchReader", path: Path) -> int:

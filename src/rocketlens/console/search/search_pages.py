@@ -43,8 +43,7 @@ from rocketlens.model.message import MessageExt
 from rocketlens.model.text.escape import printable
 from rocketlens.net.pace import in_thread
 from rocketlens.terminal.as_json import coverage_fields, message_fields
-from rocketlens.terminal.body_view import BodyView
-from rocketlens.terminal.message_values import PIPED_COLUMNS, csv_cell, csv_row, defused
+from rocketlens.terminal.message_values import PIPED_COLUMNS, BodyView, csv_cell, csv_row, defused
 
 ExportForm = Literal["csv", "jsonl"]
 MEDIA_TYPES: Final[dict[ExportForm, str]] = {

@@ -13,7 +13,7 @@ from rocketlens.formats.body_compression import COMPRESSED
 from rocketlens.model.message import Host, MessageExt
 from rocketlens.model.properties import TRANSACTION_PREPARED, java_order
 from rocketlens.model.text.java import utf8_pieces
-from rocketlens.terminal.times import time_text
+from rocketlens.terminal.output import time_text
 
 NULL: Final = "null"
 _PIECE: Final = 1 << 16

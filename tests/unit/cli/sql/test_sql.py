@@ -82,6 +82,11 @@ def test_options_narrow_what_is_read(run, store):
     assert rows(run, store, query, "--until", "2000-01-01", code=1) == []
 
 
+def test_a_query_of_other_times_than_the_options_has_no_rows(run, store):
+    query = "SELECT count(*) n FROM messages WHERE store_time >= '2001-01-01'"
+    assert rows(run, store, query, "--until", "2000-01-01") == [{"n": 0}]
+
+
 def test_values_are_shown_as_what_they_are(run, write_store):
     store = write_store(
         {"properties": {"KEYS": "a b", "city": "=1"}, "body": b"=cmd()"}, {"body": b"\xff"}

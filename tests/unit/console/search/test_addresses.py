@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from rocketlens import testing
-from rocketlens.cli.source import selection_of
+from rocketlens.cli.source import selected
 from rocketlens.client.send.message import Message
 from rocketlens.console.search import addresses
 from rocketlens.console.search.question import Question
@@ -210,7 +210,7 @@ def test_the_sql_of_a_unique_key_is_looked_up_and_no_scan(kind):
         "message": addresses.sql_of_message("it's-U", "Orders", 0, 7, STORE),
     }
     arguments = build_parser().parse_args(shlex.split(lines[kind])[1:])
-    request = selection_of(arguments).request()
+    request = selected(arguments)
     assert (request.text, request.kind) == ("it's-U", "unique-key")
 
 
