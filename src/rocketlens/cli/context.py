@@ -4,7 +4,7 @@ import json
 import os
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rocketlens.cli.options import add_list_output, add_source
 from rocketlens.cli.printing import print_csv, print_rows
@@ -12,17 +12,20 @@ from rocketlens.errors import BadInput
 from rocketlens.model.text.escape import safe_json
 from rocketlens.terminal.contexts import (
     CONTEXT_VARIABLE,
+    DEFAULT,
     OPTIONS,
     SWITCHES,
     Context,
+    add_context,
     all_contexts,
     change_contexts,
     config_path,
-    with_context,
-    with_default,
-    without_context,
+    remove_context,
 )
 from rocketlens.terminal.output import ExitCode, note
+
+if TYPE_CHECKING:
+    from tomlkit import TOMLDocument
 
 LIST_EXAMPLES: Final = (
     ("rocketlens context list", "which clusters and stores have a name"),
@@ -134,11 +137,12 @@ def run_add(arguments: Namespace) -> ExitCode:
         )
     values = _values(arguments)
 
-    def changed(text: str) -> str:
-        text = with_context(text, arguments.name, values)
-        return with_default(text, arguments.name) if arguments.use else text
+    def change(document: "TOMLDocument") -> None:
+        add_context(document, arguments.name, values)
+        if arguments.use:
+            document[DEFAULT] = arguments.name
 
-    note(f"added to {change_contexts(changed)}")
+    note(f"added to {change_contexts(change)}")
     return ExitCode.OK
 
 
@@ -186,7 +190,7 @@ def run_use(arguments: Namespace) -> ExitCode:
     :raises BadInput: if there is no context of that name.
     """
     name: str = arguments.name
-    path = change_contexts(lambda text: with_default(text, name), existing=name)
+    path = change_contexts(lambda document: document.update({DEFAULT: name}), existing=name)
     note(f"written to {path}")
     if os.environ.get(CONTEXT_VARIABLE, arguments.name) != arguments.name:
         raise BadInput(f"{CONTEXT_VARIABLE} is set, and counts more than the file: unset it")
@@ -211,6 +215,6 @@ def run_remove(arguments: Namespace) -> ExitCode:
     :raises BadInput: if there is no context of that name.
     """
     name: str = arguments.name
-    path = change_contexts(lambda text: without_context(text, name), existing=name)
+    path = change_contexts(lambda document: remove_context(document, name), existing=name)
     note(f"removed from {path}")
     return ExitCode.OK

@@ -32,7 +32,7 @@ import os
 import re
 import stat
 from argparse import ArgumentParser
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -107,7 +107,7 @@ _SECRETS: Final = ("secret_key", "secret_key_file", "secret_key_env")
 _SWITCHES: Final = ("tls", "check_hostname", "insecure", "read_only")
 _LINE: Final = re.compile(r"at line \d+, column \d+")
 _KINDS: Final = {str: "text in quotation marks", bool: "true or false", dict: "a table"}
-_DEFAULT: Final = "default_context"
+DEFAULT: Final = "default_context"
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _CONTROLS: Final = re.compile(r"[\x00-\x1f\x7f]")
 
@@ -221,7 +221,7 @@ def all_contexts() -> tuple[str | None, dict[str, Context]]:
     config = _load(path)
     if config is None:
         return None, {}
-    default = os.environ.get(CONTEXT_VARIABLE) or config.get("default_context")
+    default = os.environ.get(CONTEXT_VARIABLE) or config.get(DEFAULT)
     return default, {name: _chosen(path, config, name) for name in config["contexts"]}
 
 
@@ -239,7 +239,7 @@ def default_context() -> Context:
         if os.environ.get(CONFIG_VARIABLE):
             raise BadInput(f"{CONFIG_VARIABLE}: the file {path} does not exist")
         return Context()
-    default = config.get("default_context")
+    default = config.get(DEFAULT)
     return Context() if default is None else _chosen(path, config, default)
 
 
@@ -309,7 +309,7 @@ def _config_of(path: Path, content: bytes) -> dict[str, Any]:
         line = _LINE.search(str(error)) if is_toml else None
         where = f" ({line[0]})" if line else ""
         raise BadInput(f"{path} is not {'TOML' if is_toml else 'UTF-8'}{where}") from None
-    _check_names(f"{path}", config, {"default_context": str, "contexts": dict})
+    _check_names(f"{path}", config, {DEFAULT: str, "contexts": dict})
     contexts = config.setdefault("contexts", {})
     for number, values in enumerate(contexts.values(), 1):
         if not isinstance(values, dict):
@@ -324,11 +324,8 @@ def _chosen(path: Path, config: Mapping[str, Any], name: str) -> Context:
     """
     contexts = config["contexts"]
     if name not in contexts:
-        from difflib import get_close_matches
-
-        # Nearly what was typed: no secret in the wrong spot is shown by it.
-        near = get_close_matches(name[:100], contexts, 1, 0.75)
-        meant = f"; did you mean {near[0]}?" if near else " (rocketlens context list)"
+        near = _nearly(name, contexts)
+        meant = f"; did you mean {near}?" if near else " (rocketlens context list)"
         raise BadInput(f"{path} has {counted(len(contexts), 'context')}, but not this one{meant}")
     values = contexts[name]
     where = f"{path}: context number {list(contexts).index(name) + 1}"
@@ -347,14 +344,18 @@ def _chosen(path: Path, config: Mapping[str, Any], name: str) -> Context:
     return Context(**{**values, **paths})
 
 
+def _nearly(name: str, names: Iterable[str]) -> str | None:
+    """Return the name that one nearly is: no secret in the wrong place is shown by it."""
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(name[:100], list(names), 1, 0.75)), None)
+
+
 def _check_names(where: str, values: Mapping[str, Any], kinds: Mapping[str, type]) -> None:
     for number, (key, value) in enumerate(values.items(), 1):
         if key not in kinds:
-            # Late: only a name that is wrong needs it.
-            from difflib import get_close_matches
-
-            near = get_close_matches(key[:100], kinds, 1, 0.75)
-            meant = f" (did you mean {near[0]}?)" if near else ""
+            near = _nearly(key, kinds)
+            meant = f" (did you mean {near}?)" if near else ""
             raise BadInput(
                 f"{where}: key number {number} is unknown{meant}; known keys: {', '.join(kinds)}"
             )
@@ -364,18 +365,10 @@ def _check_names(where: str, values: Mapping[str, Any], kinds: Mapping[str, type
             raise BadInput(f"{where}: {key} is empty")
 
 
-def check_context_name(name: str) -> str:
-    """Return the name of a new context.
-
-    :raises BadInput: if it has other characters than letters, digits, ``_`` and ``-``.
-    """
-    if _NAME.fullmatch(name) is None:
-        raise BadInput("the name of a context has 1 to 64 letters, digits, _ and -")
-    return name
-
-
-def change_contexts(change: Callable[[str], str], existing: str | None = None) -> Path:
-    """Replace the text of the file by what ``change`` returns for it; return the file's path.
+def change_contexts(
+    change: "Callable[[TOMLDocument], object]", existing: str | None = None
+) -> Path:
+    """Let ``change`` change the file, with its comments and layout; return the file's path.
 
     Only one program changes it at a time. It is replaced in one step; a new one is for its user
     alone.
@@ -384,6 +377,8 @@ def change_contexts(change: Callable[[str], str], existing: str | None = None) -
     :raises BadInput: if the file cannot be used, before or after, or ``change`` raises it.
     :raises OSError: if it cannot be written.
     """
+    import tomlkit
+
     path = config_path()
     target = path.resolve()
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -395,7 +390,9 @@ def change_contexts(change: Callable[[str], str], existing: str | None = None) -
         config = _load(path)
         if existing is not None:
             _existing(path, config, existing)
-        text = change(path.read_text("utf-8") if path.exists() else "")
+        document = tomlkit.parse(path.read_text("utf-8") if path.exists() else "")
+        change(document)
+        text = document.as_string()
         changed = _config_of(path, text.encode("utf-8"))
         for name in changed["contexts"]:
             _chosen(path, changed, name)
@@ -405,47 +402,28 @@ def change_contexts(change: Callable[[str], str], existing: str | None = None) -
     return path
 
 
-def with_context(text: str, name: str, values: Mapping[str, str | bool]) -> str:
-    """Return the text of a file with one more context.
+def add_context(document: "TOMLDocument", name: str, values: Mapping[str, str | bool]) -> None:
+    """Add a context to a file.
 
-    :raises BadInput: if it has one of that name, or a value has a control character.
+    :raises BadInput: if it has one of that name, or the name or a value cannot be.
     """
     import tomlkit
 
     if any(isinstance(value, str) and _CONTROLS.search(value) for value in values.values()):
         raise BadInput("a value has a control character in it")
-    document = _parsed(text)
+    if _NAME.fullmatch(name) is None:
+        raise BadInput("the name of a context has 1 to 64 letters, digits, _ and -")
     contexts = document.setdefault("contexts", tomlkit.table(is_super_table=True))
     if name in contexts:
         raise BadInput(f"there is a context {name} already: rocketlens context remove {name}")
-    contexts[check_context_name(name)] = dict(values)
-    return document.as_string()
+    contexts[name] = dict(values)
 
 
-def with_default(text: str, name: str) -> str:
-    """Return the text of a file with another default context.
-
-    :raises BadInput: if it has no context of that name.
-    """
-    document = _parsed(text)
-    if name not in document.get("contexts", {}):
-        raise BadInput("there is no context of that name (rocketlens context list)")
-    document[_DEFAULT] = name
-    return document.as_string()
-
-
-def without_context(text: str, name: str) -> str:
-    """Return the text of a file without a context; if it is the default one, without a default.
-
-    :raises BadInput: if there is no context of that name.
-    """
-    document = _parsed(text)
-    if name not in document.get("contexts", {}):
-        raise BadInput("there is no context of that name (rocketlens context list)")
-    if document.get(_DEFAULT) == name:
-        del document[_DEFAULT]
+def remove_context(document: "TOMLDocument", name: str) -> None:
+    """Remove a context from a file; if it is the default one, there is no default any more."""
+    if document.get(DEFAULT) == name:
+        del document[DEFAULT]
     del document["contexts"][name]
-    return document.as_string()
 
 
 def write_contexts(target: Path, text: str) -> None:
@@ -464,17 +442,3 @@ def write_contexts(target: Path, text: str) -> None:
         partial.replace(target)
     finally:
         partial.unlink(missing_ok=True)
-
-
-def _parsed(text: str) -> "TOMLDocument":
-    """Return the file's text as a document that keeps comments and layout when it is changed.
-
-    :raises BadInput: if it is not TOML.
-    """
-    import tomlkit
-    from tomlkit.exceptions import TOMLKitError
-
-    try:
-        return tomlkit.parse(text)
-    except TOMLKitError:
-        raise BadInput("the file of contexts is not TOML: mend it first") from None

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from rocketlens.terminal.contexts import change_contexts, with_context
+from rocketlens.terminal.contexts import add_context, change_contexts
 from tests.support.archives import archive_store
 
 
@@ -116,7 +116,7 @@ def test_contexts_that_are_added_at_once_are_all_there(config):
     names = [f"c{number}" for number in range(12)]
 
     def add(name):
-        change_contexts(lambda text: with_context(text, name, {"namesrv": "h:1"}))
+        change_contexts(lambda document: add_context(document, name, {"namesrv": "h:1"}))
 
     with ThreadPoolExecutor(len(names)) as threads:
         list(threads.map(add, names))
