@@ -145,7 +145,9 @@ def _rate(
 
 def _run_once(arguments: Namespace, rates: _Rates | None = None) -> ExitCode:
     """Print groups; the exit code says whether all brokers or files could be read."""
-    listing = _find(arguments)
+    group: str | None = arguments.group
+    source = choose_source(arguments)
+    listing = source.ask(lambda store: store.groups(group), lambda admin: admin.groups(group))
     if rates is not None:
         rates.add(listing.groups)
     titles, rows = _table(listing.groups, rates)
@@ -168,13 +170,6 @@ def _run_once(arguments: Namespace, rates: _Rates | None = None) -> ExitCode:
         missing = f"group {arguments.group} does not exist; `rocketlens groups` lists all"
         note(missing if arguments.group else "there are no groups")
     return exit_code(answer, count)
-
-
-def _find(arguments: Namespace) -> GroupsAnswer:
-    group: str | None = arguments.group
-    return choose_source(arguments).ask(
-        lambda store: store.groups(group), lambda admin: admin.groups(group)
-    )
 
 
 def _table(

@@ -6,6 +6,7 @@ import sys
 import unicodedata
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain, islice
 from typing import Any, Final, NamedTuple, Self
 
@@ -434,7 +435,7 @@ class MessageOutput:
         if self._template:
             return self._print_template
         if self._output == "jsonl":
-            return self._print_json
+            return partial(self._write_json, end="\n")
         if self._output == "csv":
             return self._print_csv
         if self._output == "table" and not self._is_terminal:
@@ -490,9 +491,6 @@ class MessageOutput:
         assert self._template is not None  # noqa: S101 - what `printer` chose by
         text = self._template.text(message, self._bodies)
         sys.stdout.write(printable(text, keep="\n\t\0") if self._is_terminal else text)
-
-    def _print_json(self, message: MessageExt) -> None:
-        self._write_json(message, "\n")
 
     def _write_json(self, message: MessageExt, end: str) -> None:
         from rocketlens.terminal.as_json import write_message

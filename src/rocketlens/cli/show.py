@@ -105,7 +105,8 @@ def run(arguments: Namespace) -> ExitCode:
         return exit_code(answer)
     is_complete = True
     if answer.messages:
-        message, *others = sorted(answer.messages, key=_is_waiting_copy)
+        # Copies that the broker keeps until a transaction or a delay ends come last.
+        message, *others = sorted(answer, key=lambda each: is_system_topic(each.topic))
         if arguments.body == "raw":
             sys.stdout.flush()
             sys.stdout.buffer.write(message.body)
@@ -159,11 +160,6 @@ def _print_groups(source: ChosenSource, arguments: Namespace, message: MessageEx
     for line in (*group_lines(story, columns), *unlearnt_lines(story, columns)):
         print(line)
     return story.complete
-
-
-def _is_waiting_copy(message: MessageExt) -> bool:
-    """Return whether this is a copy that the broker keeps until a transaction or a delay ends."""
-    return is_system_topic(message.topic)
 
 
 def _decoded_body(message: MessageExt, arguments: Namespace) -> "DecodedBody | None":

@@ -78,7 +78,9 @@ def run(arguments: Namespace) -> ExitCode:
     elif arguments.output == "csv":
         _print_csv(status)
     elif isinstance(status, StoreStatus):
-        _print_store(status)
+        for label, text in store_lines(status):
+            _print_line(label, text)
+        _print_groups(status.groups)
     else:
         _print_cluster(status)
     sys.stdout.flush()
@@ -86,12 +88,6 @@ def run(arguments: Namespace) -> ExitCode:
     if not answer.complete:
         print_notes(answer, 1, "store" if isinstance(status, StoreStatus) else "cluster")
     return exit_code(answer, 1)
-
-
-def _print_store(status: StoreStatus) -> None:
-    for label, text in store_lines(status):
-        _print_line(label, text)
-    _print_groups(status.groups)
 
 
 def store_lines(status: StoreStatus) -> Iterator[tuple[str, str]]:
@@ -191,6 +187,8 @@ def _print_cluster(status: ClusterStatus) -> None:
 
 def _broker_row(broker: BrokerStatus) -> Sequence[object]:
     version, ratio, oldest_ms = broker.version, broker.disk_ratio, broker.oldest_ms
+    # It has no messages, or was not asked.
+    unknown = "" if broker.error is None else None
     return (
         broker.name,
         "master" if broker.is_master else f"slave {broker.broker_id}",
@@ -200,13 +198,8 @@ def _broker_row(broker: BrokerStatus) -> Sequence[object]:
         _rate(broker.get_per_second),
         None if broker.log_bytes is None else size_text(broker.log_bytes),
         None if ratio is None else f"{ratio:.0%}",
-        _oldest(broker) if oldest_ms is None else Moment(oldest_ms),
+        unknown if oldest_ms is None else Moment(oldest_ms),
     )
-
-
-def _oldest(broker: BrokerStatus) -> str | None:
-    """Return nothing for a broker without messages, None for one that was not asked."""
-    return None if broker.error is not None else ""
 
 
 def _rate(number: float | None) -> str | None:

@@ -298,11 +298,7 @@ class HereNow:
         return self.page("failure.html", failure.status, error=error, **{**values, "mark": mark})
 
 
-def _here(request: Request) -> HereNow:
-    return HereNow(request)
-
-
-Here = Annotated[HereNow, Depends(_here)]
+Here = Annotated[HereNow, Depends(HereNow)]
 
 
 _OPEN_FORM_BYTES: Final = 64 << 10

@@ -67,7 +67,7 @@ class ConsoleProcess:
             self._watch.cancel()
         if process.stdin is not None:
             process.stdin.close()
-        await within(_end_of(process), _STOP_S, hurried)
+        await within(process.wait(), _STOP_S, hurried)
         if process.returncode is None:
             process.kill()
             await process.wait()
@@ -78,7 +78,3 @@ class ConsoleProcess:
         code = await process.wait()
         why = await self._complaint if self._complaint is not None else ""
         _log.error("the console ended: %s; the servers go on", why or f"exit code {code}")
-
-
-async def _end_of(process: Process) -> None:
-    await process.wait()

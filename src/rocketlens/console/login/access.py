@@ -56,7 +56,8 @@ class Access:
             await _refusal(503, "failed", str(error))(scope, receive, send)
             return
         with seen_by(viewer, client_address(request)):
-            needs_login = viewer is NOBODY and not _is_public(request.url.path)
+            path = request.url.path
+            needs_login = viewer is NOBODY and not (path in PUBLIC or path.startswith(_STATIC))
             await (_to_login(request) if needs_login else self._app)(scope, receive, send)
 
     async def _viewer_of(self, request: Request) -> Viewer:
@@ -75,10 +76,6 @@ class Access:
 def client_address(request: Request) -> str:
     """Return the address that a request came from, for the audit log."""
     return "" if request.client is None else request.client.host
-
-
-def _is_public(path: str) -> bool:
-    return path in PUBLIC or path.startswith(_STATIC)
 
 
 def _is_for_programs(path: str) -> bool:

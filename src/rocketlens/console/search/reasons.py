@@ -130,14 +130,10 @@ def _cleaned_key(text: str) -> str:
     around it, and of several words the last one with a digit.
     """
     visible = "".join(each for each in text if unicodedata.category(each) not in _INVISIBLE)
-    parts = [each for word in _BETWEEN.split(visible) if (each := _without_marks(word))]
+    marks = "".join({each for each in visible if unicodedata.category(each)[0] == "P"})
+    parts = [each for word in _BETWEEN.split(visible) if (each := word.strip(marks))]
     numbers = [each for each in parts if any(map(str.isdigit, each))]
     return (numbers or parts or [""])[-1]
-
-
-def _without_marks(word: str) -> str:
-    marks = {each for each in word if unicodedata.category(each)[0] == "P"}
-    return word.strip("".join(marks))
 
 
 def _in_bodies(question: Question) -> str:

@@ -256,9 +256,12 @@ def _question_values(here: HereNow, question: Question) -> dict[str, Any]:
     kept = [(SORT, view.sort), ("form", form if form in FORMS else "")]
     more = urlencode([each for each in kept if each[1]])
     has_rules = bool(here.console.searches.rules)
+    # A choice of another zone leads back to times in the zone that they were typed in.
+    kept_form = f"&form={form}" if form in FORMS else ""
+    back = {"here": question.address("/search") + kept_form} if question.zone_name else {}
     return {
         "question": question,
-        **_kept_times(here.request, question),
+        **back,
         "is_open": False,
         "view": view,
         "stream": question.address("/search/rows") + (f"&{more}" if more else ""),
@@ -267,16 +270,6 @@ def _question_values(here: HereNow, question: Question) -> dict[str, Any]:
         "sql": addresses.sql_command(question, chosen, has_rules=has_rules),
         "curl": addresses.curl_command(here.origin + question.address("/api/search")),
     }
-
-
-def _kept_times(request: Request, question: Question) -> dict[str, str]:
-    """Return the address to come back to from a choice of another zone: times that were typed
-    stay in the zone that they were typed in.
-    """
-    form = request.query_params.get("form", "")
-    if not question.zone_name:
-        return {}
-    return {"here": question.address("/search") + (f"&form={form}" if form in FORMS else "")}
 
 
 async def _saved_values(here: HereNow, question: Question) -> dict[str, Any]:

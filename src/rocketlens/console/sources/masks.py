@@ -161,9 +161,9 @@ class Masks:
 
         A body over ``max_body`` bytes is not looked at, but masked as a whole. Call it in a thread.
         """
-        stored = _topics_of(message)
+        stored = [message.topic, *origin_topics(message.topic, message.properties)]
         topics = list(map(source.plain, stored))
-        names = (*topics, *stored, *map(_without_any_namespace, stored))
+        names = (*topics, *stored, *(_NAMESPACE.sub(r"\1", each) for each in stored))
         rules = [each for each in self._rules if each.is_for(names)]
         if not rules or all(viewer.may_unmask(source.name, each) for each in topics):
             return message
@@ -184,14 +184,6 @@ class Masks:
         if len(message.body) <= max_body:
             body = _masked_body(message, rules, decoded_by)
         return replace(masked, body=body.encode("utf-8", "replace"), body_crc=0, body_error=None)
-
-
-def _without_any_namespace(topic: str) -> str:
-    return _NAMESPACE.sub(r"\1", topic)
-
-
-def _topics_of(message: MessageExt) -> list[str]:
-    return [message.topic, *origin_topics(message.topic, message.properties)]
 
 
 def _through(rules: Iterable[MaskRule], name: str, value: str) -> str:

@@ -39,7 +39,13 @@ from rocketlens.console.values import (
     SourceValue,
 )
 from rocketlens.model.group import GroupClient, GroupsAnswer, ProducersAnswer
-from rocketlens.model.status import ArchiveStatus, BrokersAnswer, BrokerStatus, StoreStatus
+from rocketlens.model.status import (
+    ArchiveStatus,
+    BrokersAnswer,
+    BrokerStatus,
+    IndexBuilderStatus,
+    StoreStatus,
+)
 from rocketlens.wire.codes import version_name
 
 _Status = BrokersAnswer | StoreStatus | ArchiveStatus
@@ -75,15 +81,6 @@ class BrokerValue(ConsoleValue):
     index_builder: str | None = Field(description="what builds index files, and how it is")
 
 
-class BuilderValue(ConsoleValue):
-    """The index builder of a store of RocketLens."""
-
-    is_running: bool
-    safe_offset: int
-    behind_bytes: int
-    silent_since_ms: int
-
-
 class TapValue(ConsoleValue):
     """Of which broker's log a store is the copy, and how far it came."""
 
@@ -117,7 +114,9 @@ class StoreStateValue(ConsoleValue):
     index_bytes: int
     index_newest_ms: int | None
     index_uncovered_bytes: int = Field(description="bytes of log that no index file covers")
-    builder: BuilderValue | None = Field(description="None if no broker of RocketLens wrote it")
+    builder: IndexBuilderStatus | None = Field(
+        description="None if no broker of RocketLens wrote it"
+    )
     tap: TapValue | None = Field(description="None if it is no copy that a tap wrote")
     disk_total_bytes: int
     disk_free_bytes: int

@@ -3,7 +3,7 @@
 Source: ``ConsumerRunningInfo``.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from rocketlens.model.text.java import concurrent_map_order
@@ -51,7 +51,7 @@ def running_info_text(form: Form, running: ConsumerRunningInfo) -> str:
         f"{number:03d} Topic: {padded(shown(each.topic), 40)} "
         f"ClassFilter: {flag_text(each.class_filter_mode):<8} "
         f"SubExpression: {shown(NULL if each.sub_string is None else each.sub_string)}\n"
-        for number, each in enumerate(_in_order(running.subscriptions), 1)
+        for number, each in enumerate(sorted(running.subscriptions, key=_subscription_order), 1)
     ]
     queues = sorted(running.queue_table, key=queue_order)
     parts.append("\n\n#Consumer Offset#\n" + _row(64, "#Consumer Offset", 20))
@@ -83,10 +83,6 @@ def running_info_text(form: Form, running: ConsumerRunningInfo) -> str:
     if running.jstack is not None:
         parts.append(f"\n\n#Consumer jstack#\n{running.jstack}")
     return "".join(parts)
-
-
-def _in_order(subscriptions: Iterable[SubscriptionData]) -> list[SubscriptionData]:
-    return sorted(subscriptions, key=_subscription_order)
 
 
 def _subscription_order(subscription: SubscriptionData) -> str:
