@@ -8,11 +8,14 @@ from datetime import UTC, datetime
 
 import pytest
 
+from rocketlens.client.admin.consume_directly import ConsumedDirectly
+from rocketlens.client.connect.route import MessageQueue, set_order
 from rocketlens.client.send.message import Message
 from rocketlens.errors import BadInput
 from rocketlens.main import main
-from rocketlens.mqadmin.message_commands import decoded_id
+from rocketlens.mqadmin.message_commands import decoded_id, result_text
 from tests.unit.formats.test_trace_body import PUB, SUB_AFTER, SUB_BEFORE, body_of
+from tests.unit.mqadmin.printed_by_rocketmq import both, printed
 
 # The classes of 4.9.7 and 5.5.0 were run at about this time, in UTC; both printed this.
 NOW_MS = round(datetime(2026, 11, 21, 8, 26, tzinfo=UTC).timestamp() * 1000)
@@ -267,3 +270,48 @@ def test_a_topic_that_may_not_be_written_to_is_refused(mqadmin):
     mqadmin("updateTopic", "-c", "DefaultCluster", "-t", "ReadOnly", "-p", "4")
     done = mqadmin("checkMsgSendRT", "-t", "ReadOnly", "-a", "2")
     assert (done.code, done.err.count("\n")) == (2, 1)
+
+
+def test_a_result_is_printed_as_java_prints_it():
+    made = ConsumedDirectly("g", "c", None, None, 0, order=False, auto_commit=True)
+    assert result_text(made) == (
+        "ConsumeMessageDirectlyResult [order=false, autoCommit=true, consumeResult=null, "
+        "remark=null, spentTimeMills=0]"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("-c", "0"), "invalid -c"),
+        (("-i", "0"), "Please set the brokerName before queueId!"),
+        (("-b", "broker-a", "-o", "0"), "Please set queueId before offset!"),
+        (("-s", "99990101"), "Please set the beginTimestamp before now!"),
+        (("-e", "99990101"), "Please set the endTimestamp before now!"),
+        (("-s", "20250102", "-e", "20250101"), "Please make sure that the beginTimestamp"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_rocketmqs_words(mqadmin, sent, words, said):
+    done = mqadmin("consumeMessage", "-t", "T", *words)
+    assert (done.code, done.out) == (2, "")
+    assert said in done.err
+
+
+def test_a_time_range_and_a_count_choose_messages(mqadmin, sent):
+    queue = ("-b", sent.message_queue.broker_name, "-i", str(sent.message_queue.queue_id))
+    all_of_it = mqadmin("consumeMessage", "-t", "T", *queue)
+    assert all_of_it.code == 0
+    assert sent.msg_id in all_of_it.out
+    none = mqadmin("consumeMessage", "-t", "T", *queue, "-e", "20200101")
+    assert (none.code, "MSGID" in none.out) == (0, True)
+    offset = ("-o", str(sent.queue_offset), "-c", "1")
+    one = mqadmin("consumeMessage", "-t", "T", *queue, *offset)
+    assert one.out.count("MSGID: ") == 1
+
+
+@both
+def test_print_msg_takes_queues_in_the_order_of_the_real_tool(golden, version):
+    first = printed(golden, version, "printMsg").splitlines()[0]
+    topic = re.search(r"topic=(\w+)", first)[1]
+    queues = [MessageQueue(topic, "broker-a", number) for number in range(4)]
+    assert first.endswith(f", {set_order(queues)[0]}")

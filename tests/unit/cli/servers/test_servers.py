@@ -170,3 +170,29 @@ def test_the_configuration_in_effect_is_printed_and_nothing_is_started(
         conf.write_text(done.out)
         assert run(command, "-c", conf, "--print-config").out == done.out
     assert list(tmp_path.iterdir()) == [conf]
+
+
+def test_a_broker_without_a_name_server_is_refused(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    done = run("broker")
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert "name server" in done.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_broker_builds_its_index_itself_unless_told_otherwise():
+    assert build_parser(["broker"]).parse_args(["broker"]).index_builder == "inline"
+    assert build_parser(["serve"]).parse_args(["serve"]).index_builder == "auto"
+
+
+@pytest.mark.parametrize("port", ["-1", "65536", "x", "9" * 5000])
+def test_a_number_that_is_not_a_port_is_refused(run, port):
+    done = run("namesrv", f"--port={port}")
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert "expected 0 to 65535" in done.err
+
+
+def test_a_configuration_file_that_is_missing_is_one_line_and_code_2(run, tmp_path):
+    done = run("namesrv", "-c", tmp_path / "namesrv.conf")
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert "namesrv.conf" in done.err
