@@ -80,35 +80,6 @@ FREE: Final = frozenset(
 """Routes that take no room, beside those that FastAPI and Starlette serve from memory and files."""
 
 
-class RequestSlot:
-    """The room that one request has taken."""
-
-    def __init__(self, bytes_of: Counter[str], user: str) -> None:
-        self._bytes_of: Final = bytes_of
-        self._user: Final = user
-        self._held_bytes = 0
-
-    def hold(self, size: int) -> None:
-        """Keep so many bytes in memory until the request has ended; the largest number counts.
-
-        :raises ConsoleBusy: if all requests, or those of the user, keep too many.
-        """
-        more = size - self._held_bytes
-        if more <= 0:
-            return
-        is_own_full = self._bytes_of[self._user] + more > limits.MAX_USER_HELD_BYTES
-        if is_own_full or self._bytes_of.total() + more > limits.MAX_HELD_BYTES:
-            raise ConsoleBusy(Sentence("user_held_busy" if is_own_full else "held_busy"))
-        self._bytes_of[self._user] += more
-        self._held_bytes = size
-
-    def release(self) -> None:
-        """Hold no bytes any more."""
-        self._bytes_of[self._user] -= self._held_bytes
-        if not self._bytes_of[self._user]:
-            del self._bytes_of[self._user]
-
-
 class RequestRoom:
     """Counts what requests do, and the bytes that they keep, by user and in total."""
 
@@ -117,30 +88,40 @@ class RequestRoom:
         self._bytes_of: Final[Counter[str]] = Counter()
 
     @contextmanager
-    def take(
-        self, work: Work, user: str, address: str = "", size: int = 0
-    ) -> Iterator[RequestSlot]:
-        """Take room for a request that keeps ``size`` bytes; those without a user share by address.
+    def take(self, work: Work, user: str, address: str = "") -> Iterator[Callable[[int], None]]:
+        """Take room for a request; those without a user share by address.
 
-        :raises ConsoleBusy: if there is none.
+        Yield what keeps so many bytes in memory until the request has ended; the largest number
+        counts. It raises `ConsoleBusy` if all requests, or those of the user, keep too many.
+
+        :raises ConsoleBusy: if there is no room.
         """
         name = user or f" {client_of(address)}"
-        running = self._users[work]
+        running, kept = self._users[work], self._bytes_of
         sentence, most, most_of_user = _bounds(work)
         if running[name] >= most_of_user:
             raise ConsoleBusy(Sentence(f"user_{sentence}", count=running[name]))
         if running.total() >= most:
             raise ConsoleBusy(Sentence(sentence, count=running.total()))
-        slot = RequestSlot(self._bytes_of, name)
-        slot.hold(size)
+        own = 0
+
+        def keep(size: int) -> None:
+            nonlocal own
+            more = max(size - own, 0)
+            is_own_full = kept[name] + more > limits.MAX_USER_HELD_BYTES
+            if more and (is_own_full or kept.total() + more > limits.MAX_HELD_BYTES):
+                raise ConsoleBusy(Sentence("user_held_busy" if is_own_full else "held_busy"))
+            kept[name] += more
+            own += more
+
         running[name] += 1
         try:
-            yield slot
+            yield keep
         finally:
-            slot.release()
-            running[name] -= 1
-            if not running[name]:
-                del running[name]
+            for counter, count in ((running, 1), (kept, own)):
+                counter[name] -= count
+                if not counter[name]:
+                    del counter[name]
 
 
 def _bounds(work: Work) -> tuple[str, int, int]:
@@ -152,22 +133,22 @@ def _bounds(work: Work) -> tuple[str, int, int]:
     return "look_ups_busy", limits.MAX_CONSOLE_LOOK_UPS, limits.MAX_USER_LOOK_UPS
 
 
-_SLOT: Final[ContextVar[RequestSlot | None]] = ContextVar("slot", default=None)
+_KEEP: Final[ContextVar[Callable[[int], None] | None]] = ContextVar("keep", default=None)
 
 
 def hold(size: int) -> None:
-    """Keep so many bytes in memory for the request that is answered; errors as `RequestSlot.hold`.
+    """Keep so many bytes in memory for the request that is answered, if there is one.
 
-    Outside of one nothing is counted.
+    :raises ConsoleBusy: if all requests, or those of the user, keep too many.
     """
-    slot = _SLOT.get()
-    if slot is not None:
-        slot.hold(size)
+    keep = _KEEP.get()
+    if keep is not None:
+        keep(size)
 
 
 def is_counted() -> bool:
     """Return whether the bytes that a request keeps are counted: not on `FREE` routes."""
-    return _SLOT.get() is not None
+    return _KEEP.get() is not None
 
 
 def room_for(room: RequestRoom) -> Callable[[Request], AsyncIterator[None]]:
@@ -179,12 +160,12 @@ def room_for(room: RequestRoom) -> Callable[[Request], AsyncIterator[None]]:
             yield
             return
         work = WORK_OF.get(path, Work.LOOK_UP)
-        with room.take(work, current_viewer().name, current_address()) as slot:
-            token = _SLOT.set(slot)
+        with room.take(work, current_viewer().name, current_address()) as keep:
+            token = _KEEP.set(keep)
             try:
                 yield
             finally:
-                _SLOT.reset(token)
+                _KEEP.reset(token)
 
     return take_room
 

@@ -20,13 +20,14 @@ the connections of many, and no share of their own.
 
 import asyncio
 import contextlib
+import math
 import socket
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from enum import Enum
 from functools import partial
 from http import HTTPStatus
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from operator import attrgetter
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -92,15 +93,6 @@ def is_proxy(address: str, proxies: Sequence[ProxyNetwork]) -> bool:
     return any(parsed in each for each in proxies)
 
 
-class _Awaited(Enum):
-    """The part of a request that the peer of a connection has to send next."""
-
-    HEAD = "head"
-    BODY = "body"
-    REQUEST = "request"
-    """Another one, of which nothing has come yet."""
-
-
 class ConnectionRules:
     """Decides which connections of a server stay."""
 
@@ -128,13 +120,10 @@ class ConnectionRules:
 
     def _close_one(self, connections: "Sequence[ConsoleConnection]") -> bool:
         before = self.clock() - limits.MIN_IDLE_S
-        waiting = [(each.waits_since, n) for n, each in enumerate(connections)]
-        since, chosen = min(
-            ((since, n) for since, n in waiting if since is not None), default=(before, -1)
-        )
-        if since >= before:
+        longest = min(connections, key=attrgetter("waits_since"))
+        if longest.waits_since >= before:
             return False
-        connections[chosen].end(HTTPStatus.REQUEST_TIMEOUT, _TOO_SLOW)
+        longest.end(HTTPStatus.REQUEST_TIMEOUT, _TOO_SLOW)
         return True
 
     def end_slow(self, present: "Collection[ConsoleConnection]") -> None:
@@ -157,9 +146,10 @@ class ConsoleConnection(H11Protocol):
         self.client_name = ""
         self.is_ended = False
         """Whether it was closed before its time."""
-        self.waits_since: float | None = None
-        """Since when its peer has something to send; None while it is answered."""
-        self._awaited: _Awaited | None = None
+        self.waits_since = math.inf
+        """Since when its peer has something to send; infinite while it is answered."""
+        self._limit_s = 0.0
+        """Seconds that it may take for that; infinite before the first byte of another request."""
         self._rules: Final = rules
         self._unread_bytes = 0
         self._unread_since = 0.0
@@ -171,42 +161,38 @@ class ConsoleConnection(H11Protocol):
         super().connection_made(transport)
         self.address = self.client[0] if self.client is not None else ""
         self.client_name = client_of(self.address)
-        self._await(_Awaited.HEAD)
+        self._await(limits.MAX_CONSOLE_HEAD_S)
         if not self._rules.make_room(self, cast("set[ConsoleConnection]", self.connections)):
             self.end(HTTPStatus.SERVICE_UNAVAILABLE, _TOO_MANY)
 
     def data_received(self, piece: bytes) -> None:
         """Take a piece of a request."""
         super().data_received(piece)
-        self._await_rest(_Awaited.HEAD)
+        self._await_rest(limits.MAX_CONSOLE_HEAD_S)
 
     def on_response_complete(self) -> None:
         """Wait for another request."""
         super().on_response_complete()
         # What ends such a connection, if nothing comes, is uvicorn's own time limit.
-        self._await_rest(_Awaited.REQUEST)
+        self._await_rest(math.inf)
 
-    def _await_rest(self, at_start: _Awaited) -> None:
+    def _await_rest(self, head_limit_s: float) -> None:
         state = self.conn.their_state
         if state is h11.IDLE:
-            self._await(at_start)
+            self._await(head_limit_s)
         elif state is h11.SEND_BODY:
-            self._await(_Awaited.BODY)
+            self._await(limits.MAX_CONSOLE_BODY_S)
         else:
-            self._awaited = self.waits_since = None
+            self._limit_s, self.waits_since = 0.0, math.inf
 
-    def _await(self, awaited: _Awaited) -> None:
+    def _await(self, limit_s: float) -> None:
         # Another byte of the same part gives no more time.
-        if awaited is not self._awaited:
-            self._awaited, self.waits_since = awaited, self._rules.clock()
+        if limit_s != self._limit_s:
+            self._limit_s, self.waits_since = limit_s, self._rules.clock()
 
     def is_late(self, now: float) -> bool:
         """Return whether the rest of a request did not come in time."""
-        if self.is_ended or self.waits_since is None or self._awaited is _Awaited.REQUEST:
-            return False
-        is_head = self._awaited is _Awaited.HEAD
-        bound = limits.MAX_CONSOLE_HEAD_S if is_head else limits.MAX_CONSOLE_BODY_S
-        return now - self.waits_since >= bound
+        return not self.is_ended and now - self.waits_since >= self._limit_s
 
     def is_unread(self, now: float) -> bool:
         """Return whether the peer took nothing for too long of what waits for it."""
@@ -227,7 +213,7 @@ class ConsoleConnection(H11Protocol):
             # The handler is stopped at once, and writes nothing behind the status.
             cycle.disconnected = True
             cycle.message_event.set()
-        if not is_begun and self._awaited is not _Awaited.REQUEST:
+        if not is_begun and self._limit_s != math.inf:
             self.transport.write(_answer(status, text))
         self.transport.close()
 

@@ -116,29 +116,30 @@ def test_bytes_are_counted_by_user_and_in_total_and_given_back(monkeypatch):
     monkeypatch.setattr(limits, "MAX_HELD_BYTES", 150)
     monkeypatch.setattr(limits, "MAX_USER_HELD_BYTES", 100)
     room = RequestRoom()
-    with room.take(Work.FILE, "li", size=60) as first:
-        first.hold(50)
-        first.hold(70)
+    with room.take(Work.FILE, "li") as first:
+        first(60)
+        first(50)
+        first(70)
         with room.take(Work.FILE, "li") as second:
             with pytest.raises(ConsoleBusy, match="to you already"):
-                second.hold(31)
-            second.hold(30)
+                second(31)
+            second(30)
             with room.take(Work.FILE, "wu") as third:
                 with pytest.raises(ConsoleBusy, match="too much is being sent already"):
-                    third.hold(51)
-                third.hold(50)
-    with room.take(Work.FILE, "li", size=100):
-        pass
+                    third(51)
+                third(50)
+    with room.take(Work.FILE, "li") as again:
+        again(100)
 
 
-def test_room_that_is_refused_for_its_bytes_is_not_taken(monkeypatch):
+def test_room_of_a_request_that_keeps_too_much_is_given_back(monkeypatch):
     monkeypatch.setattr(limits, "MAX_USER_HELD_BYTES", 100)
     monkeypatch.setattr(limits, "MAX_USER_EXPORTS", 1)
     room = RequestRoom()
-    with pytest.raises(ConsoleBusy), room.take(Work.FILE, "li", size=101):
-        pass
-    with room.take(Work.FILE, "li"):
-        pass
+    with pytest.raises(ConsoleBusy), room.take(Work.FILE, "li") as keep:
+        keep(101)
+    with room.take(Work.FILE, "li") as keep:
+        keep(100)
 
 
 @pytest.mark.parametrize(
