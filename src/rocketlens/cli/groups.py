@@ -145,9 +145,9 @@ def _rate(
 
 def _run_once(arguments: Namespace, rates: _Rates | None = None) -> ExitCode:
     """Print groups; the exit code says whether all brokers or files could be read."""
-    group: str | None = arguments.group
+    name: str | None = arguments.group
     source = choose_source(arguments)
-    listing = source.ask(lambda store: store.groups(group), lambda admin: admin.groups(group))
+    listing = source.ask(lambda store: store.groups(name), lambda admin: admin.groups(name))
     if rates is not None:
         rates.add(listing.groups)
     titles, rows = _table(listing.groups, rates)

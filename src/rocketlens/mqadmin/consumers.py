@@ -274,8 +274,10 @@ async def _known_of(
     """
     stats: ConsumeStats | None = None
     connections: ConsumerConnection | None = None
-    with failed.noted(group):
+    try:
         stats = await call.tool.admin.examine_consume_stats(group)
+    except RocketLensError as error:
+        failed.append(f"{group}: {error}")
     try:
         connections = await call.tool.admin.examine_consumer_connection_info(group)
     except RocketLensError as error:
