@@ -1,6 +1,5 @@
 """``rocketlens show``: everything about one message."""
 
-import codecs
 import sys
 import time
 from argparse import ArgumentParser, Namespace
@@ -19,7 +18,7 @@ from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import is_system_topic
 from rocketlens.model.text.escape import printable
 from rocketlens.terminal.json_text import checked_json, indented, json_of
-from rocketlens.terminal.message_values import BodyView
+from rocketlens.terminal.message_values import BodyView, utf8_text
 from rocketlens.terminal.notes import body_note, print_notes
 from rocketlens.terminal.output import (
     BOLD,
@@ -41,7 +40,7 @@ _TRANSACTION: Final = {0x4: "prepared", 0x8: "committed", 0xC: "rolled back"}
 _COMPRESSION: Final = {0x000: "zlib", 0x100: "lz4", 0x200: "zstd", 0x300: "zlib"}
 _MAX_HEX_BYTES: Final = 1 << 20
 _MAX_LISTED: Final = 10
-_STEP_BYTES: Final = 1 << 16
+_STEP: Final = 1 << 16
 _SHOWN_ONLY: Final = frozenset({"hex", "raw"})
 """Forms of a body that JSON does not have."""
 EXAMPLES: Final = (
@@ -168,7 +167,7 @@ def _decoded_body(message: MessageExt, arguments: Namespace) -> "DecodedBody | N
     :raises BadInput: when the rules cannot be read.
     """
     is_asked_for = arguments.body == "decoded" or arguments.body_rules is not None
-    is_plain = b"\0" not in message.body and _is_text(message.body)
+    is_plain = b"\0" not in message.body and utf8_text(message.body) is not None
     if arguments.body not in (None, "decoded") or (is_plain and not is_asked_for):
         return None
     return BodyView.of(arguments).decoded(message)
@@ -244,11 +243,7 @@ def body_pieces(
         text = decoded.as_json()
         if text is not None:
             return indented(text)
-        return (
-            _hex(body)
-            if decoded.text is None
-            else _text(decoded.text.encode("utf-8", "surrogatepass"))
-        )
+        return _hex(body) if decoded.text is None else _text(decoded.text)
     if form == "json":
         return indented(checked_json(body))
     if form == "base64":
@@ -257,36 +252,16 @@ def body_pieces(
         text = json_of(body)
         if text is not None:
             return indented(text)
-    if form == "text" or (form is None and b"\0" not in body and _is_text(body)):
-        return _text(body)
-    return _hex(body)
+    if form == "text":
+        return _text(body.decode("utf-8", "replace"))
+    text = None if b"\0" in body else utf8_text(body)
+    return _hex(body) if form is not None or text is None else _text(text)
 
 
-def _is_text(body: bytes) -> bool:
-    try:
-        for _ in _decoded(body, "strict"):
-            pass
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def _decoded(body: bytes, errors: str) -> Iterator[str]:
-    decoder = codecs.getincrementaldecoder("utf-8")(errors)
-    for start in range(0, len(body), _STEP_BYTES):
-        yield decoder.decode(body[start : start + _STEP_BYTES])
-    yield decoder.decode(b"", final=True)
-
-
-def _text(body: bytes) -> Iterator[str]:
-    kept = ""
-    for piece in _decoded(body, "replace"):
-        # A line end may be cut in two.
-        text = kept + piece
-        kept = "\r" if text.endswith("\r") else ""
-        text = text.removesuffix("\r").replace("\r\n", "\n")
-        yield printable(text, keep="\n\t")
-    yield printable(kept)
+def _text(text: str) -> Iterator[str]:
+    text = text.replace("\r\n", "\n")
+    for start in range(0, len(text), _STEP):
+        yield printable(text[start : start + _STEP], keep="\n\t")
 
 
 def _hex(body: bytes) -> Iterator[str]:
