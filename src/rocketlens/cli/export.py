@@ -234,7 +234,6 @@ class OutputFile:
             raise BadInput(f"{self.path} exists: --overwrite replaces it")
 
     def __enter__(self) -> Self:
-        """Return the file, whose `partial` the caller writes."""
         return self
 
     def finish(self, *, is_whole: bool) -> Path:
@@ -263,7 +262,6 @@ class OutputFile:
         return self.path if is_whole else other
 
     def __exit__(self, *_: object) -> None:
-        """Remove what was not finished."""
         self.partial.unlink(missing_ok=True)
 
 

@@ -140,7 +140,6 @@ class ConsoleConnection(H11Protocol):
     """One connection, which knows since when it waits for its peer."""
 
     def __init__(self, *, rules: ConnectionRules, **options: Any) -> None:
-        """Take what uvicorn gives each connection, too."""
         super().__init__(**options)
         self.address = ""
         self.client_name = ""

@@ -53,7 +53,6 @@ class Sessions:
         self._by_hash: Final[dict[bytes, _Session]] = {}
 
     def __len__(self) -> int:
-        """Count those that are kept."""
         return len(self._by_hash)
 
     def begin(self, viewer: Viewer, id_token: str | None = None) -> str:
@@ -115,7 +114,6 @@ class Attempts:
         self._failures: Final[OrderedDict[bytes, _Failures]] = OrderedDict()
 
     def __len__(self) -> int:
-        """Count the pairs that are remembered."""
         return len(self._failures)
 
     def wait_s(self, user: str, address: str) -> float:

@@ -183,7 +183,6 @@ class LocalUsers:
         self._hashes: Final = [each.password for each in self._by_name.values()]
 
     def __len__(self) -> int:
-        """Count them."""
         return len(self._by_name)
 
     async def viewer_of(self, name: str, password: str) -> Viewer | None:

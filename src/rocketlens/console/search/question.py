@@ -103,7 +103,6 @@ class Cursor(NamedTuple):
         return cls(at, Host(address, port), physical, topic, queue_id, queue_offset, seen)
 
     def __str__(self) -> str:
-        """Return it as text for an address."""
         address, port = self.store_host
         values = [self[0], address, port, *self[2:]]
         packed = json.dumps(values, separators=(",", ":")).encode()

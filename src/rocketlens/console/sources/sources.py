@@ -293,7 +293,6 @@ class Sources:
         return iter(self._by_name.values())
 
     def __len__(self) -> int:
-        """Count them."""
         return len(self._by_name)
 
     def named(self, name: str) -> ConsoleSource:
