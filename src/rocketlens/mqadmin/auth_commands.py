@@ -5,18 +5,14 @@ users are shown of one broker, or of the first master of a cluster that has some
 """
 
 from collections.abc import Awaitable, Callable, Iterable
+from operator import attrgetter
 from typing import Final
 
 from rocketlens.errors import BadInput
 from rocketlens.mqadmin.account_commands import brokers_of, masters_of, table_row
 from rocketlens.mqadmin.printing.form import NULL
 from rocketlens.mqadmin.tool import Call
-from rocketlens.wire.bodies.auth import (
-    AclInfo,
-    PolicyEntryInfo,
-    PolicyInfo,
-    UserInfo,
-)
+from rocketlens.wire.bodies.auth import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
 from rocketlens.wire.commands.auth import (
     AUTH_CREATE_ACL,
     AUTH_CREATE_USER,
@@ -71,11 +67,8 @@ async def update_user(call: Call) -> None:
 async def delete_user(call: Call) -> None:
     """Remove a user and its policies."""
     header = UserRequest(username=call.given.required("u"))
-
-    async def delete(address: str) -> None:
-        await call.tool.cluster.ask(address, AUTH_DELETE_USER, header)
-
-    await _change(call, "delete user to", delete)
+    ask = call.tool.cluster.ask
+    await _change(call, "delete user to", lambda address: ask(address, AUTH_DELETE_USER, header))
 
 
 async def get_user(call: Call) -> None:
@@ -132,11 +125,8 @@ async def update_acl(call: Call) -> None:
 async def delete_acl(call: Call) -> None:
     """Remove the policies of a subject, or those of one resource."""
     header = DeleteAclRequest(subject=call.given.required("s"), resource=call.given.text("r"))
-
-    async def delete(address: str) -> None:
-        await call.tool.cluster.ask(address, AUTH_DELETE_ACL, header)
-
-    await _change(call, "delete acl to", delete)
+    ask = call.tool.cluster.ask
+    await _change(call, "delete acl to", lambda address: ask(address, AUTH_DELETE_ACL, header))
 
 
 async def get_acl(call: Call) -> None:
@@ -149,12 +139,8 @@ async def get_acl(call: Call) -> None:
 
 async def list_acls(call: Call) -> None:
     """Print the policies of subjects whose names, and with resources whose names contain a text."""
-    header = ListAclsRequest(
-        subject_filter=call.given.text("s"), resource_filter=call.given.text("r")
-    )
     for address in await masters_of(call):
-        answer = await call.tool.cluster.ask(address, AUTH_LIST_ACL, header)
-        acls = read_body(tuple[AclInfo, ...], answer.body or b"[]")
+        acls = await _acls(call, address, call.given.text("s"), call.given.text("r"))
         if acls:
             call.print(_acl_rows(call, acls))
 
@@ -165,14 +151,10 @@ async def copy_acls(call: Call) -> None:
     await call.tool.cluster.all_brokers()
     subjects = call.given.text("s")
     if subjects:
-        candidates = [
-            await _acl(call, source, subject) for subject in subjects.split(",") if subject
-        ]
+        candidates = [await _acl(call, source, each) for each in subjects.split(",") if each]
         acls = [acl for acl in candidates if acl is not None]
     else:
-        header = ListAclsRequest()
-        answer = await call.tool.cluster.ask(source, AUTH_LIST_ACL, header)
-        acls = list(read_body(tuple[AclInfo, ...], answer.body or b"[]"))
+        acls = list(await _acls(call, source))
     for acl in acls:
         is_new = await _acl(call, target, acl.subject) is None
         await _put_acl(call, target, acl, is_new=is_new)
@@ -180,7 +162,7 @@ async def copy_acls(call: Call) -> None:
         call.print(f"copy acl of {subject} from {source} to {target} success.\n")
 
 
-async def _change(call: Call, text: str, change: Callable[[str], Awaitable[None]]) -> None:
+async def _change(call: Call, text: str, change: Callable[[str], Awaitable[object]]) -> None:
     for address in await brokers_of(call):
         await change(address)
         call.print(f"{text} {address} success.\n")
@@ -216,6 +198,14 @@ async def _acl(call: Call, address: str, subject: str | None) -> AclInfo | None:
     return read_body(AclInfo, answer.body) if answer.body else None
 
 
+async def _acls(
+    call: Call, address: str, subject: str | None = None, resource: str | None = None
+) -> tuple[AclInfo, ...]:
+    header = ListAclsRequest(subject_filter=subject, resource_filter=resource)
+    answer = await call.tool.cluster.ask(address, AUTH_LIST_ACL, header)
+    return read_body(tuple[AclInfo, ...], answer.body or b"[]")
+
+
 def _acl_info(call: Call) -> AclInfo:
     given = call.given
     sources = given.text("i")
@@ -236,16 +226,8 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 def _user_rows(call: Call, users: Iterable[UserInfo]) -> str:
-    rows = [_USER_HEAD]
-    rows += [
-        (
-            user.username or NULL,
-            user.password or NULL,
-            user.user_type or NULL,
-            user.user_status or NULL,
-        )
-        for user in users
-    ]
+    values = attrgetter("username", "password", "user_type", "user_status")
+    rows = [_USER_HEAD, *([each or NULL for each in values(user)] for user in users)]
     return "".join(table_row(call, row, _USER_WIDTHS) for row in rows)
 
 

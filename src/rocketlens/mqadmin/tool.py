@@ -227,7 +227,7 @@ class Failed(list[str]):
 
     @contextmanager
     def noted(self, what: str = "") -> Iterator[None]:
-        """Note an error behind the name of what it is about, and go on."""
+        """Keep an error, behind the name of what it is about, and go on."""
         try:
             yield
         except RocketLensError as error:

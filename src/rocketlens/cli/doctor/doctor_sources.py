@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
-from rocketlens.cli.doctor.doctor import Check, about, fail, listed, ok, warn
+from rocketlens.cli.doctor.doctor_machine import Check, about, fail, listed, ok, warn
 from rocketlens.errors import RocketLensError
 from rocketlens.model.status import ArchivedSourceStatus, BrokerStatus, ClusterStatus
 from rocketlens.model.text.counted import counted

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from rocketlens.cli.doctor.doctor import (
+from rocketlens.cli.doctor.doctor_machine import (
     FREE_BYTES_NEEDED,
     Check,
     about,

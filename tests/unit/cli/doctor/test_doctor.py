@@ -6,8 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from rocketlens.cli.doctor import doctor
-from rocketlens.cli.doctor.doctor import (
+from rocketlens.cli.doctor import doctor_machine
+from rocketlens.cli.doctor.doctor_machine import (
     about,
     fail,
     free_space,
@@ -139,7 +139,7 @@ def test_a_broken_installation_is_a_failed_check_and_no_traceback(run, monkeypat
         raise ImportError("numpy says no")
         yield
 
-    monkeypatch.setattr(doctor, "_kernels", broken)
+    monkeypatch.setattr(doctor_machine, "_kernels", broken)
     done = run("doctor")
     assert done.code == 1
     assert "ImportError: numpy says no" in done.out
