@@ -1,7 +1,7 @@
 """The parts of a broker that all processors share, each made once, from the parts that it needs.
 
-Nothing is assigned later but `BrokerCore.batches`, and no part knows the core: only processors and
-the life of a broker do.
+Nothing is assigned later but `BrokerCore.batches`. Processors, compiled requests, the reader of
+pulls and the life of a broker know the core; other parts get what they need.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from rocketlens.broker.access.control import AccessControl
 from rocketlens.broker.config import BrokerSettings
 from rocketlens.broker.delivery.durable import GroupCommitReplies, SafeReplies
 from rocketlens.broker.delivery.held_pulls import HeldPulls
-from rocketlens.broker.delivery.pull_reader import PulledTables, PullReader, PullRecords
+from rocketlens.broker.delivery.pull_reader import PullReader, PullRecords
 from rocketlens.broker.delivery.relays import Relays
 from rocketlens.broker.delivery.schedule import CopyWriter
 from rocketlens.broker.delivery.timers import Timers
@@ -144,13 +144,8 @@ class BrokerCore:
         from rocketlens.broker.sends import send_runs as sends
         from rocketlens.broker.sends.batches import Batches
 
-        topics = self.topics
-        own = self.stats, self.born_host, self.store_host, self.id_prefix
-        parts = sends.Parts(
-            self.store, topics.topics, topics.pending, *own, self.access, self.replies
-        )
-        self.batches = Batches(parts)
-        send_runs = sends.SendRuns(parts, self.config)
+        self.batches = Batches(self)
+        send_runs = sends.SendRuns(self)
         runs: dict[tuple[int, ...], Runs] = {
             sends.CODES: send_runs,
             look_ups.CODES: look_ups.CompiledLookUps(
@@ -162,9 +157,8 @@ class BrokerCore:
         PullRecords.is_compiled = True
 
     def _new_pull_reader(self) -> PullReader:
-        tables = PulledTables(self.topics, self.groups, self.clients, self.offsets, self.stats)
         ratio = self.config.accessMessageInMemoryMaxRatio
-        return PullReader(self.store, tables, self.config, _memory_bytes() * ratio // 100)
+        return PullReader(self, _memory_bytes() * ratio // 100)
 
     def _new_held_pulls(self, clock: Callable[[], float]) -> HeldPulls:
         reader = self.pull_reader

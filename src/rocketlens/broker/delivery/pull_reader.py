@@ -25,13 +25,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from rocketlens import limits
-from rocketlens.broker.config import BrokerConfig
 from rocketlens.broker.delivery.held_pulls import HeldPull, PullFields, QueueScan, ReadOnce
 from rocketlens.broker.delivery.pull_filter import PullFilter, PullRefused, parse_filter
-from rocketlens.broker.tables.clients import ClientTable
-from rocketlens.broker.tables.offsets import ConsumerOffsets
-from rocketlens.broker.tables.registry import GroupRegistry, TopicRegistry
-from rocketlens.broker.tables.stats import BrokerStats
 from rocketlens.errors import BadInput, RecordError
 from rocketlens.formats.commitlog_record import RecordView
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES, QueueEntry
@@ -47,6 +42,8 @@ from rocketlens.wire.commands.messages import COMMIT_OFFSET_FLAG, SUBSCRIPTION_F
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
+
+    from rocketlens.broker.core import BrokerCore
 
 
 _KEPT_CODES: Final = 100
@@ -253,26 +250,18 @@ class PullResult(NamedTuple):
     record_count: int = 0
 
 
-class PulledTables(NamedTuple):
-    """The tables that decide what a pull gets."""
-
-    topics: TopicRegistry
-    groups: GroupRegistry
-    clients: ClientTable
-    offsets: ConsumerOffsets
-    stats: BrokerStats
-
-
 class PullReader:
     """Reads the messages of pulls, at once or after they were held."""
 
-    def __init__(
-        self, store: MessageStore, tables: PulledTables, config: BrokerConfig, memory_bytes: int
-    ) -> None:
-        """Read from ``store``; ``memory_bytes`` of its log are assumed to be in memory."""
-        self._store: Final = store
-        self._topics, self._groups, self._clients, self._offsets, self._stats = tables
-        self._config: Final = config
+    def __init__(self, core: "BrokerCore", memory_bytes: int) -> None:
+        """Read from the broker's store; ``memory_bytes`` of its log are assumed in memory.
+
+        Only the store, the tables and the configuration of ``core`` need to be there.
+        """
+        self._store: Final = core.store
+        self._topics, self._groups, self._clients = core.topics, core.groups, core.clients
+        self._offsets, self._stats = core.offsets, core.stats
+        self._config: Final = core.config
         self._memory_bytes: Final = memory_bytes
 
     @property

@@ -25,17 +25,11 @@ the store of the other. Source: ``TransactionalMessageServiceImpl``,
 import asyncio
 import logging
 from collections import Counter, deque
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from rocketlens.broker.access.control import AccessControl
-from rocketlens.broker.config import BrokerSettings
+from rocketlens.broker.core import BrokerCore
 from rocketlens.broker.delivery.ended_halves import EndedHalves
-from rocketlens.broker.delivery.schedule import CopyWriter
-from rocketlens.broker.tables.clients import ClientTable
-from rocketlens.broker.tables.offsets import ConsumerOffsets
-from rocketlens.broker.tables.registry import TopicRegistry
 from rocketlens.errors import BadInput, RecordError, RocketLensError
 from rocketlens.formats import commitlog_record
 from rocketlens.formats.commitlog_record import Record
@@ -50,7 +44,6 @@ from rocketlens.model.text.java import decode_utf8
 from rocketlens.net.channel import Channel
 from rocketlens.net.pace import Pace
 from rocketlens.store.read.log.commitlog import SegmentLost
-from rocketlens.store.write.message_store import MessageStore
 from rocketlens.wire.codes import RequestCode
 from rocketlens.wire.commands.messages import (
     CHECK_TRANSACTION_STATE,
@@ -73,30 +66,8 @@ That is three days. Without the later ones RocketMQ reads more marks when it tak
 _HOUR_MS: Final = 3_600_000
 _MAX_DIGITS: Final = 9
 _MAX_OFFSET_DIGITS: Final = 19
-_PAGE: Final = 4096
-HIGHEST_COUNT: Final = 254
-"""Largest ``transactionCheckMax``: a byte counts the checks of a half message."""
-_SETTLED: Final = HIGHEST_COUNT + 1
-"""Not asked about any more: it is discarded, or cannot be read."""
-
-
-class _Times:
-    """How often producers were asked about half messages, by queue offset: a byte each."""
-
-    def __init__(self) -> None:
-        self._pages: Final[dict[int, bytearray]] = {}
-
-    def get(self, queue_offset: int) -> int:
-        page = self._pages.get(queue_offset // _PAGE)
-        return page[queue_offset % _PAGE] if page else 0
-
-    def put(self, queue_offset: int, times: int) -> None:
-        page = self._pages.setdefault(queue_offset // _PAGE, bytearray(_PAGE))
-        page[queue_offset % _PAGE] = times
-
-    def drop_below(self, queue_offset: int) -> None:
-        for number in [each for each in self._pages if each < queue_offset // _PAGE]:
-            del self._pages[number]
+_SETTLED: Final = 255
+"""Not asked about any more: it is discarded, or cannot be read. ``transactionCheckMax`` is less."""
 
 
 class _Half(NamedTuple):
@@ -106,33 +77,15 @@ class _Half(NamedTuple):
     properties: dict[str, str]
 
 
-class CheckedTables(NamedTuple):
-    """The parts of a broker that have transactions and their producers."""
-
-    store: MessageStore
-    copies: CopyWriter
-    offsets: ConsumerOffsets
-    topics: TopicRegistry
-    clients: ClientTable
-    access: AccessControl | None
-
-
 class TransactionChecks:
     """Checks of open transactions; belongs to the running event loop."""
 
-    def __init__(
-        self,
-        tables: CheckedTables,
-        halves: EndedHalves,
-        settings: BrokerSettings,
-        clock: Callable[[], int],
-    ) -> None:
+    def __init__(self, core: BrokerCore, halves: EndedHalves) -> None:
         """Prepare; :meth:`tick` begins a round."""
-        self._tables: Final = tables
+        self._core: Final = core
         self._halves: Final = halves
-        self._config: Final = settings.broker
-        self._reserved_ms: Final = settings.store.fileReservedTime * _HOUR_MS
-        self._clock: Final = clock
+        self._config: Final = core.config
+        self._reserved_ms: Final = core.settings.store.fileReservedTime * _HOUR_MS
         self._round: asyncio.Task[None] | None = None
         self._next: int | None = None
         """The first half message that may be open; None before the first round."""
@@ -142,7 +95,8 @@ class TransactionChecks:
         """
         self._unsaved = 0, 0, 0
         """Where to continue, and the end of the log that must be durable before that is saved."""
-        self._times: Final = _Times()
+        self._times: Final[dict[int, int]] = {}
+        """By queue offset: how often producers were asked about a half message."""
         self._turns: Final[Counter[str]] = Counter()
         """By group: which producer is next."""
         self._slow: Final[set[str]] = set()
@@ -174,7 +128,7 @@ class TransactionChecks:
         :raises OSError: if a queue or the log cannot be read; so does SegmentLost.
         :raises StoreError: if the store cannot append now.
         """
-        queues = self._tables.store.queues
+        queues = self._core.store.queues
         queue = queues.get(HALF_TOPIC, 0)
         if queue is None or not queue.next_offset:
             return
@@ -198,20 +152,20 @@ class TransactionChecks:
 
     def _saved(self, topic: str) -> int:
         """Return where an earlier broker left off in a queue, or its first offset."""
-        saved = self._tables.offsets.get(TRANSACTION_GROUP, topic, 0)
-        return max(saved or 0, self._tables.store.queues.min_offset(topic, 0))
+        saved = self._core.offsets.get(TRANSACTION_GROUP, topic, 0)
+        return max(saved or 0, self._core.store.queues.min_offset(topic, 0))
 
     async def _check(self, start: int, stop: int) -> None:
-        pace, now_ms = Pace(), self._clock()
+        pace, now_ms = Pace(), self._core.clock()
         for queue_offset in self._halves.open_halves(start, stop):
             await pace.turn()
             # It may have been ended meanwhile.
-            times = self._times.get(queue_offset)
+            times = self._times.get(queue_offset, 0)
             if times == _SETTLED or self._halves.is_ended(queue_offset):
                 continue
             half = self._read(queue_offset)
             if half is None or self._is_ended_by_its_first_offset(half):
-                self._times.put(queue_offset, _SETTLED)
+                self._times[queue_offset] = _SETTLED
                 continue
             age_ms = now_ms - half.record.born_timestamp_ms
             times = times or _number(half.properties.get(props.TRANSACTION_CHECK_TIMES))
@@ -225,17 +179,17 @@ class TransactionChecks:
                     continue
                 break
             if await self._ask(half, times + 1):
-                self._times.put(queue_offset, times + 1)
+                self._times[queue_offset] = times + 1
 
     def _read(self, queue_offset: int) -> _Half | None:
         """Return a half message; None if it is damaged or not there any more.
 
         :raises OSError: if it cannot be read now; so does SegmentLost.
         """
-        queue = self._tables.store.queues.get(HALF_TOPIC, 0)
+        queue = self._core.store.queues.get(HALF_TOPIC, 0)
         entry = queue.entry(queue_offset) if queue else None
         content = (
-            self._tables.store.record(entry.physical_offset, entry.store_size) if entry else None
+            self._core.store.record(entry.physical_offset, entry.store_size) if entry else None
         )
         if entry is None or content is None:
             return None
@@ -293,8 +247,8 @@ class TransactionChecks:
 
     def _members(self, group: str, topic: str) -> list[Channel]:
         """Return the producers of a group that may see the half messages of a topic."""
-        members = self._tables.clients.producers.get(group, {})
-        access = self._tables.access
+        members = self._core.clients.producers.get(group, {})
+        access = self._core.access
         return [
             channel
             for channel in members
@@ -329,9 +283,9 @@ class TransactionChecks:
         :raises StoreError: if the store cannot append now.
         """
         record = half.record
-        topic = self._tables.topics.create_for_group(CHECK_MAX_TIME_TOPIC, 1)
+        topic = self._core.topics.create_for_group(CHECK_MAX_TIME_TOPIC, 1)
         properties = half.properties | {props.TRANSACTION_CHECK_TIMES: str(times)}
-        self._tables.copies.write(record, topic.topic, 0, properties)
+        self._core.copies.write(record, topic.topic, 0, properties)
         self.discarded += 1
         _log.error(
             "transaction %s of group %.80s is not ended after %d checks, and moved to %s",
@@ -340,31 +294,32 @@ class TransactionChecks:
             times,
             CHECK_MAX_TIME_TOPIC,
         )
-        self._times.put(record.queue_offset, _SETTLED)
+        self._times[record.queue_offset] = _SETTLED
 
     def _move_on(self) -> None:
         """Continue the next time from the first half message that is open, and save that."""
         assert self._next is not None  # noqa: S101 - only in a round
-        stop = self._tables.store.queues.max_offset(HALF_TOPIC, 0)
+        stop = self._core.store.queues.max_offset(HALF_TOPIC, 0)
         opened = self._halves.open_halves(self._next, stop)
         self._next = next((each for each in opened if self._times.get(each) != _SETTLED), stop)
-        self._times.drop_below(self._next)
-        producers = self._tables.clients.producers
+        for queue_offset in [each for each in self._times if each < self._next]:
+            del self._times[queue_offset]
+        producers = self._core.clients.producers
         for group in [group for group in self._turns if group not in producers]:
             del self._turns[group]
         while len(self._marks_from) > 1 and self._marks_from[1][0] <= self._next:
             self._marks_from.popleft()
-        self._unsaved = self._tables.store.end_offset, self._next, self._marks_from[0][1]
+        self._unsaved = self._core.store.end_offset, self._next, self._marks_from[0][1]
         self._save()
 
     def _save(self) -> None:
         """Save where to continue, once the ends of all half messages before are durable."""
         end_offset, halves, marks = self._unsaved
-        if self._tables.store.flushed_offset < end_offset:
+        if self._core.store.flushed_offset < end_offset:
             return
         try:
-            self._tables.offsets.put(TRANSACTION_GROUP, HALF_TOPIC, 0, halves)
-            self._tables.offsets.put(TRANSACTION_GROUP, OP_HALF_TOPIC, 0, marks)
+            self._core.offsets.put(TRANSACTION_GROUP, HALF_TOPIC, 0, halves)
+            self._core.offsets.put(TRANSACTION_GROUP, OP_HALF_TOPIC, 0, marks)
         except BadInput as error:
             _log.warning("how far transactions are checked is not saved: %s", error)
 

@@ -1,8 +1,8 @@
 """Look-ups in a store that is being written, done in pieces.
 
-Candidates are verified newest first, until enough match: by `FastPathMatcher` where it recognizes
-the record, otherwise as for a store directory (`rocketlens.query.lookup.message_filter`). A look-up
-that takes too long ends with what it has found, and reports what it did not compare.
+Candidates are verified newest first, until enough match, as for a store directory
+(`rocketlens.query.lookup.message_filter`). A look-up that takes too long ends with what it has
+found, and reports what it did not compare.
 
 By tag, candidates are entries of a topic's queues. An entry has the hash code of its message's tag,
 which different tags can share. Entries whose tags code is not a hash code are candidates, too: in
@@ -26,12 +26,7 @@ from rocketlens.formats.consumequeue_entry import ENTRY_BYTES, ENTRY_LAYOUT, FIL
 from rocketlens.formats.index_file import key_hash
 from rocketlens.model.rocketmq import SCHEDULE_TOPIC
 from rocketlens.model.text.java import string_hash
-from rocketlens.query.lookup.message_filter import (
-    OTHER_TIME,
-    FastPathMatcher,
-    MessageFilter,
-    read_candidate,
-)
+from rocketlens.query.lookup.message_filter import MessageFilter, read_candidate
 from rocketlens.store.read.index.index_files import PAUSE, CorruptIndexFile, Hit, newest_first
 from rocketlens.store.read.log.commitlog import CommitLog, SegmentLost
 from rocketlens.store.write.message_store import MessageStore
@@ -258,7 +253,6 @@ def verified(
     records: list[memoryview] = []
     failures: list[str] = []
     room = limits.MAX_ANSWER_FRAME_BYTES
-    matcher = FastPathMatcher.of(look_up.message_filter)
     view, begin, end = memoryview(b""), 0, 0
     min_offset = max(store.min_offset, first_offset)
     compared_from = -1
@@ -276,29 +270,19 @@ def verified(
         if offset < 0:
             continue
         compared_from = offset
+        record = read_candidate(
+            log, look_up.message_filter, offset, hit, failures, min_offset=store.min_offset
+        )
+        if record is None:
+            continue
         if not begin <= offset < end:
             view, begin = segment_at(log, offset)
             end = begin + len(view)
-        size = matcher.record_size_if_match(view, offset - begin, offset)
-        if size == OTHER_TIME:
-            continue
-        if not size:
-            record = read_candidate(
-                log,
-                look_up.message_filter,
-                offset,
-                hit,
-                failures,
-                min_offset=store.min_offset,
-            )
-            size = record.total_size if record else 0
-        if size and may_read is not None:
-            start = offset - begin
-            size = size if may_read(view[start : start + size]) else 0
-        if size:
-            room -= size
+        content = view[offset - begin : offset - begin + record.total_size]
+        if may_read is None or may_read(content):
+            room -= len(content)
             if room >= 0 or not records:
-                records.append(view[offset - begin : offset - begin + size])
+                records.append(content)
     return FoundRecords(b"".join(reversed(records)), len(records), tuple(failures))
 
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from rocketlens.broker.core import BrokerCore
 from rocketlens.broker.delivery.ended_halves import EndedHalves
-from rocketlens.broker.delivery.transaction_checks import CheckedTables, TransactionChecks
+from rocketlens.broker.delivery.transaction_checks import TransactionChecks
 from rocketlens.broker.requests.answers import Pending, failed
 from rocketlens.broker.requests.send import wait_for_level
 from rocketlens.errors import MessageIllegal, RecordError
@@ -47,10 +47,7 @@ class TransactionProcessor:
     def __init__(self, core: BrokerCore) -> None:
         self.core: Final = core
         self._halves: Final = EndedHalves(core.store, core.search)
-        tables = CheckedTables(
-            core.store, core.copies, core.offsets, core.topics, core.clients, core.access
-        )
-        self.checks: Final = TransactionChecks(tables, self._halves, core.settings, core.clock)
+        self.checks: Final = TransactionChecks(core, self._halves)
 
     def handlers(self) -> Mapping[int, Handler]:
         """Return the handler of each code."""

@@ -8,18 +8,21 @@ in properties) goes the way of
 """
 
 from array import array
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
 from rocketlens import limits
-from rocketlens.broker.sends.send_runs import Parts
+from rocketlens.broker.sends.send_runs import hosts_of
 from rocketlens.formats.compiled import request_constants as constants
 from rocketlens.formats.compiled.send import commit_members, measure, write
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES
 from rocketlens.model.rocketmq import SYS_FLAG_TRANSACTION_MASK
 from rocketlens.net.channel import Channel
 from rocketlens.store.write.append import Appended, RunRoom
+
+if TYPE_CHECKING:
+    from rocketlens.broker.core import BrokerCore
 
 _HEX_DIGITS: Final = 16
 _NUMBER: Final = limits.MAX_RUN_MESSAGES
@@ -37,10 +40,10 @@ class StoredBatch(NamedTuple):
 class Batches:
     """Stores the members of plain batches; made once for each broker, in any thread."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, core: "BrokerCore") -> None:
         """Prepare the arrays that kernels write."""
-        self._parts: Final = parts
-        prefix, max_members = parts.id_prefix.encode(), limits.MAX_TURN_MEMBERS
+        self._core: Final = core
+        prefix, max_members = core.id_prefix.encode(), limits.MAX_TURN_MEMBERS
         self._columns: Final = array("q", bytes(8 * constants.COLUMN_COUNT * _NUMBER))
         self._row: Final = array("q", bytes(8 * constants.ROW_NUMBERS))
         self._numbers: Final = tuple(
@@ -69,12 +72,12 @@ class Batches:
 
         Errors as `Appender.append_batch`, if there is no room, or nothing more may be written.
         """
-        store = self._parts.store
+        store = self._core.store
         queue = store.queues.get(topic, queue_id)
         if queue is None or queue.is_schedule or sys_flag & SYS_FLAG_TRANSACTION_MASK:
             return None
         members = np.frombuffer(body, np.uint8)
-        hosts = self._parts.hosts(channel)
+        hosts = hosts_of(self._core, channel)
         fixed = queue.head_bytes + hosts[1]
         max_body = store.config.maxMessageSize
         count, total = measure(members, max_body, fixed, self._numbers[0], self._written[0])
@@ -101,7 +104,7 @@ class Batches:
             lambda: commit_members(log, count, queue.magic, self._written[0]),
             last,
         )
-        self._parts.stats.put_total += count
+        self._core.stats.put_total += count
         ids = bytes(self._ids[: count * self._id_bytes - 1]).decode("ascii")
         return StoredBatch(ids, first, last)
 

@@ -16,17 +16,13 @@ tables themselves, so that nothing has to be told when they change.
 
 import asyncio
 from array import array
-from collections.abc import Callable, Container, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from rocketlens import limits
 from rocketlens.broker.config import BrokerConfig
-from rocketlens.broker.delivery.durable import SafeReplies
-from rocketlens.broker.tables.stats import BrokerStats
-from rocketlens.broker.tables.topics import StoredTopic
 from rocketlens.formats.commitlog_record import HOST_BYTES_V6
 from rocketlens.formats.compiled import request_constants as constants
 from rocketlens.formats.compiled.request_constants import REPLY_BYTES, ROW_NUMBERS
@@ -45,7 +41,6 @@ from rocketlens.model.rocketmq import (
 from rocketlens.net.channel import Channel, Response, failure
 from rocketlens.net.server import host_of
 from rocketlens.store.write.append import Appended, RunRoom
-from rocketlens.store.write.message_store import MessageStore
 from rocketlens.wire import acl, frame, header_json
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RESPONSE_FLAG, RemotingCommand
@@ -53,7 +48,7 @@ from rocketlens.wire.commands.messages import SEND_MESSAGE, SEND_MESSAGE_V2
 from rocketlens.wire.connection import decode_command, encode_command
 
 if TYPE_CHECKING:
-    from rocketlens.broker.access.control import AccessControl
+    from rocketlens.broker.core import BrokerCore
     from rocketlens.store.write.queue.queue_append import QueueWriter
 
 CODES: Final = RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_MESSAGE
@@ -81,32 +76,13 @@ _LAST_OPAQUE: Final = limits.MAX_INT
 _ANY_SEND: Final = RemotingCommand(RequestCode.SEND_MESSAGE_V2)
 
 
-class Parts(NamedTuple):
-    """What a broker shares with its runs."""
-
-    store: MessageStore
-    topics: Mapping[str, StoredTopic]
-    pending: Container[str]
-    """Topics that the name servers are still told of: their first replies wait."""
-    stats: BrokerStats
-    born_host: Callable[[Channel], bytes]
-    store_host: bytes
-    id_prefix: str
-    access: "AccessControl | None"
-    replies: SafeReplies
-
-    def hosts(self, channel: Channel) -> Hosts:
-        """Return the addresses of a producer and of the broker, as kernels write them."""
-        return _hosts_of(self.born_host(channel), self.store_host)
-
-
 class SendRuns:
     """Handles plain sends together; made once for each broker, in any thread."""
 
-    def __init__(self, parts: Parts, config: BrokerConfig) -> None:
+    def __init__(self, core: "BrokerCore") -> None:
         """Prepare the arrays that kernels write."""
-        self._parts: Final = parts
-        own = own_properties(config)
+        self._core: Final = core
+        own = own_properties(core.config)
         self._settings: Final = np.zeros(constants.SETTING_COUNT, np.int64)
         self._settings[:] = (
             limits.MAX_REQUEST_HEADER_BYTES,
@@ -116,11 +92,11 @@ class SendRuns:
             RequestCode.SEND_MESSAGE,
             len(own),
             len(_NEVER_PLAIN) + 3,
-            parts.access is not None,
-            parts.replies.is_needed,
+            core.access is not None,
+            core.replies.is_needed,
             *acl.signed_order(_SHORT),
             *acl.signed_order(_LONG),
-            _UNREAD_TEXTS | (constants.OTHER_FIELDS if parts.access is None else 0),
+            _UNREAD_TEXTS | (constants.OTHER_FIELDS if core.access is None else 0),
         )
         self._words: Final = name_cells(_NAMES), self._settings, _bytes_of(own)
         self._rows: Final = array("q", bytes(8 * limits.MAX_RUN_QUEUES * ROW_NUMBERS))
@@ -135,7 +111,7 @@ class SendRuns:
         self._touched: Final = array("q", bytes(8 * limits.MAX_RUN_MESSAGES))
         self._scratch: Final = array("q", bytes(8 * constants.SCRATCH_COUNT))
         # As much as a run and its last message may have.
-        signed = bytearray(0 if parts.access is None else 2 * limits.MAX_RUN_BYTES)
+        signed = bytearray(0 if core.access is None else 2 * limits.MAX_RUN_BYTES)
         self._signed: Final = memoryview(signed)
         self._work: Final = (
             np.zeros(_PLAIN_BYTES, np.uint8),
@@ -149,7 +125,7 @@ class SendRuns:
             *(self._work[2], self._work[1], self._queues[0], self._queues[1]),
             self._work[3],
         )
-        self._template: Final = _template(parts.id_prefix, config)
+        self._template: Final = _template(core.id_prefix, core.config)
         entries, replies = (
             bytearray(limits.MAX_RUN_MESSAGES * ENTRY_BYTES),
             bytearray(limits.MAX_RUN_MESSAGES * REPLY_BYTES),
@@ -170,7 +146,7 @@ class SendRuns:
         self, channel: Channel, received: memoryview, max_count: int
     ) -> tuple[int, int, bytes]:
         """Store plain messages from the beginning of ``received`` on; see `net.Runs`."""
-        room = self._parts.store.room()
+        room = self._core.store.room()
         if room is None or room.byte_offset >= room.limit:
             return _NOTHING
         frames = np.frombuffer(received, np.uint8)
@@ -203,7 +179,7 @@ class SendRuns:
 
         Where replies wait it is: `broker.requests.send` knows how, for one.
         """
-        if self._parts.replies.is_needed or not frame.is_whole(received):
+        if self._core.replies.is_needed or not frame.is_whole(received):
             return None
         if self._untried_left:
             self._untried_left -= 1
@@ -227,7 +203,7 @@ class SendRuns:
             self._parsed,
             count,
             touched_count,
-            self._parts.hosts(channel),
+            hosts_of(self._core, channel),
             log,
             room.physical_offset,
             room.timestamp_ms,
@@ -256,19 +232,19 @@ class SendRuns:
             room.timestamp_ms,
             of_last(constants.RECORD_BYTES),
         )
-        self._parts.store.append_run(
+        self._core.store.append_run(
             entries, lambda: commit(log, count, self._work[2], self._queues[1]), last
         )
-        self._parts.stats.put_total += count
+        self._core.stats.put_total += count
         end = of_last(constants.BODY) + of_last(constants.BODY_BYTES)
         replies = bytes(self._replies[:reply_bytes])
-        if self._parts.replies.is_needed:
+        if self._core.replies.is_needed:
             replies = self._when_safe(channel, count, replies, last)
         return count, end, replies
 
     def _when_safe(self, channel: Channel, count: int, replies: bytes, last: Appended) -> bytes:
         """Return the replies to be sent now; none if those of the last message's have to wait."""
-        answer = self._parts.replies.reply(last.physical_offset + last.store_size, Response())
+        answer = self._core.replies.reply(last.physical_offset + last.store_size, Response())
         if isinstance(answer, Response):
             return _replies_with(answer, replies)
         group = channel.group
@@ -288,7 +264,7 @@ class SendRuns:
 
     def _count_admitted(self, channel: Channel, received: memoryview, count: int) -> int:
         """Return how many of the first messages access control lets through, before any other."""
-        access = self._parts.access
+        access = self._core.access
         if access is None:
             return count
         host, columns, signed = host_of(channel), self._columns, self._signed
@@ -321,7 +297,7 @@ class SendRuns:
 
     def _are_plain(self, touched_count: int) -> bool:
         """Read state and room of each queue; return False if a message may not be stored there."""
-        rows, topics, pending = self._rows, self._parts.topics, self._parts.pending
+        rows, topics, pending = self._rows, self._core.topics.topics, self._core.topics.pending
         for row in self._touched[:touched_count]:
             writer = self._writers[row]
             topic, queue_id = writer.topic, writer.queue_id
@@ -354,7 +330,7 @@ class SendRuns:
             or topic == TIMER_TOPIC
         ):
             return
-        writer = self._parts.store.queues.get(topic, queue_id)
+        writer = self._core.store.queues.get(topic, queue_id)
         if writer is None or writer.is_schedule:
             return
         if (
@@ -403,6 +379,11 @@ def own_properties(config: BrokerConfig) -> bytes:
         props.CLUSTER: config.brokerClusterName,
     }
     return props.format_properties(own).encode()
+
+
+def hosts_of(core: "BrokerCore", channel: Channel) -> Hosts:
+    """Return the addresses of a producer and of the broker, as kernels write them."""
+    return _hosts_of(core.born_host(channel), core.store_host)
 
 
 @lru_cache(_KNOWN_HOSTS)

@@ -21,7 +21,6 @@ from rocketlens import limits
 from rocketlens.errors import IndexFileError, RecordError
 from rocketlens.formats.batch_body import records_in
 from rocketlens.formats.commitlog_record import (
-    PROPERTIES_LENGTH,
     Reason,
     Record,
     RecordView,
@@ -38,13 +37,7 @@ if TYPE_CHECKING:
     from rocketlens.model.sql92 import Sql92
     from rocketlens.query.filters.content_filter import ContentFilter
 
-_PROPERTIES_LENGTH_BYTES: Final = PROPERTIES_LENGTH.size
-_PROPERTY_END: Final = 2
-_KEYS_BEGIN: Final = f"{props.KEYS}\x01".encode()
 _NO_CONDITIONS: Final = (None,) * 4
-OTHER_TIME: Final = -1
-"""Instead of a record's size: its store time is out of the range."""
-_UNIQUE_KEY_BEGIN: Final = f"{props.UNIQUE_KEY}\x01".encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,75 +198,6 @@ def light_queues(properties: Mapping[str, str]) -> dict[str, str]:
     topics = properties.get(props.MULTI_DISPATCH, "").split(",")
     offsets = properties.get(props.MULTI_QUEUE_OFFSET, "").split(",")
     return dict(zip_longest(topics, offsets[: len(topics)], fillvalue=""))
-
-
-class FastPathMatcher:
-    """Recognizes the usual match of a look-up by key without decoding it.
-
-    That takes 2.4 us for a record of 400 bytes; decoding and comparing it takes 9.1 us.
-    What it does not recognize may be an answer all the same: properties out of the ordinary are
-    left to :func:`rocketlens.formats.commitlog_record.decode`.
-    """
-
-    def __init__(
-        self, topic: str, key: str | None, unique_key: str | None, begin: int | None, end: int
-    ) -> None:
-        """Prepare for one look-up; one without a topic and a key recognizes nothing."""
-        self._begin = -limits.MAX_TIMESTAMP_MS - 1 if begin is None else begin
-        self._end = end
-        self._topic = topic.encode("utf-8", "replace")
-        self._keys: list[tuple[bytes, bytes, bool]] = []
-        if topic and key and key.isascii():
-            self._keys.append((_KEYS_BEGIN, key.encode(), True))
-        if topic and unique_key and unique_key.isascii():
-            self._keys.append((_UNIQUE_KEY_BEGIN, unique_key.encode(), False))
-
-    @classmethod
-    def of(cls, wanted: MessageFilter) -> "FastPathMatcher":
-        """Return one for a filter; with conditions beside the keys it recognizes nothing."""
-        others = (wanted.tags, wanted.expression, wanted.content)
-        is_plain = not wanted.leaves_out and all(each is None for each in others)
-        topic = (wanted.topic or "") if is_plain else ""
-        return cls(topic, wanted.key, wanted.unique_key, wanted.begin, wanted.end)
-
-    def record_size_if_match(self, view: memoryview, position: int, physical_offset: int) -> int:
-        """Return the size of the record at ``position`` of ``view`` if it matches, otherwise 0.
-
-        Return `OTHER_TIME` if its store time is out of the range: then it does not match.
-        """
-        if not self._keys:
-            return 0
-        try:
-            record = RecordView(view, position, physical_offset)
-            topic, topic_start = self._topic, record.topic_start
-            # The topic shows that the fields before it are where they should be.
-            if view[topic_start : record.topic_stop] != topic:
-                return 0
-            if not self._begin <= record.store_timestamp_ms <= self._end:
-                return OTHER_TIME
-            tail = bytes(view[topic_start : record.stop])
-            if not self._has_key(tail, len(topic) + _PROPERTIES_LENGTH_BYTES):
-                return 0
-            record.check_crc()
-        except RecordError:
-            return 0
-        return record.total_size
-
-    def _has_key(self, tail: bytes, properties_start: int) -> bool:
-        for name, key, is_list in self._keys:
-            at = tail.find(name, properties_start)
-            if (
-                at < 0
-                or (at > properties_start and tail[at - 1] != _PROPERTY_END)
-                or tail.find(name, at + 1) >= 0
-            ):
-                continue
-            at += len(name)
-            stop = tail.find(_PROPERTY_END, at)
-            value = tail[at:] if stop < 0 else tail[at:stop]
-            if key in value.split(b" ") if is_list else key == value:
-                return True
-        return False
 
 
 def check_entry(log: CommitLog, hit: Hit | None) -> None:

@@ -3,7 +3,6 @@
 import pytest
 
 import rocketlens
-from rocketlens.query.lookup.message_filter import FastPathMatcher
 from rocketlens.store.read.index.index import IndexFile
 from rocketlens.store.read.log.commitlog import CommitLog
 from tests.support.broker_world import in_broker, records_of
@@ -47,7 +46,6 @@ def reads(monkeypatch):
         monkeypatch.setattr(owner, name, counted)
 
     count("records", CommitLog, "record_at")
-    count("records", FastPathMatcher, "record_size_if_match")
     count("entries", IndexFile, "entry")
     return counts
 

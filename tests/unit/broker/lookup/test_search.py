@@ -131,13 +131,13 @@ async def test_a_search_that_stops_refuses_nothing_to_those_who_let_it_read(tmp_
 
 async def test_the_newest_of_a_key_are_found_with_no_look_at_the_others(tmp_path, monkeypatch):
     looked_at = []
-    record_size_if_match = look_up.FastPathMatcher.record_size_if_match
+    read_candidate = look_up.read_candidate
 
-    def counted(*arguments):
-        looked_at.append(arguments[-1])
-        return record_size_if_match(*arguments)
+    def counted(log, message_filter, offset, *others, **options):
+        looked_at.append(offset)
+        return read_candidate(log, message_filter, offset, *others, **options)
 
-    monkeypatch.setattr(look_up.FastPathMatcher, "record_size_if_match", counted)
+    monkeypatch.setattr(look_up, "read_candidate", counted)
     async with searching_many(tmp_path, 3000) as (_, search, sent):
         found = await search.by_key(LookUp(MessageFilter("Orders", key="all"), 64))
         assert [each.physical_offset for each in records_of(found.body)] == sent[-64:]
@@ -309,11 +309,11 @@ async def test_a_key_of_many_messages_costs_no_more_for_times_that_none_of_them_
     tmp_path, monkeypatch, in_files
 ):
     compared = []
-    record_size_if_match = look_up.FastPathMatcher.record_size_if_match
+    read_candidate = look_up.read_candidate
     monkeypatch.setattr(
-        look_up.FastPathMatcher,
-        "record_size_if_match",
-        lambda *arguments: compared.append(arguments[-1]) or record_size_if_match(*arguments),
+        look_up,
+        "read_candidate",
+        lambda *given, **options: compared.append(given[2]) or read_candidate(*given, **options),
     )
     monkeypatch.setattr(tail_module, "_BLOCK_BYTES", 1000)
     monkeypatch.setattr(index, "_ENTRIES_OF_TIME", 16)
