@@ -217,8 +217,7 @@ def _load(path: Path, disk: Disk) -> Table:
             )
     if problems:
         instead = f"{backup.name} is used" if table else "there are no values"
-        line = "%s; %s, and what is damaged is kept beside it"
-        _log.warning(line, "; ".join(problems), instead)
+        _log.warning("%s; %s, and what is damaged is kept beside it", "; ".join(problems), instead)
     return table
 
 

@@ -137,8 +137,7 @@ class Processors:
         if value is None:
             remark = f"No config item, Namespace: {fields.namespace} Key: {fields.key}"
             return Response(ResponseCode.QUERY_NOT_FOUND, remark=remark)
-        made = GetKvConfigResponse(value=value)
-        return Response(ext_fields=GET_KV_CONFIG.response.encode(made))
+        return Response(ext_fields=GET_KV_CONFIG.response.encode(GetKvConfigResponse(value=value)))
 
     async def delete_kv(self, command: RemotingCommand, _: Channel) -> Response | None:
         """102: delete a value."""

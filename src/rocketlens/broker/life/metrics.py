@@ -8,7 +8,8 @@ not count anyway: values are read when they are asked for. Source: ``BrokerMetri
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from rocketlens.broker.tables.offsets import GROUP_SEPARATOR
 from rocketlens.formats.commitlog_record import store_timestamp_at
@@ -39,19 +40,23 @@ class Value(NamedTuple):
     read: "Callable[[BrokerCore], float]"
 
 
-def _gauge(name: str, meaning: str, read: "Callable[[BrokerCore], float]") -> Value:
-    return Value(name, is_counter=False, meaning=meaning, read=read)
+_Read: TypeAlias = "str | Callable[[BrokerCore], float]"
+"""An attribute of the core, or a function of it."""
 
 
-def _counter(name: str, meaning: str, read: "Callable[[BrokerCore], float]") -> Value:
-    return Value(name, is_counter=True, meaning=meaning, read=read)
+def _gauge(name: str, meaning: str, read: _Read, *, is_counter: bool = False) -> Value:
+    return Value(name, is_counter, meaning, attrgetter(read) if isinstance(read, str) else read)
+
+
+def _counter(name: str, meaning: str, read: _Read) -> Value:
+    return _gauge(name, meaning, read, is_counter=True)
 
 
 VALUES: Final = (
     _gauge(
         "rocketmq_broker_permission",
         "What clients may do: 4 read, 2 write.",
-        lambda core: core.config.brokerPermission,
+        "config.brokerPermission",
     ),
     _gauge("rocketmq_topic_number", "Topics.", lambda core: len(core.topics.topics)),
     _gauge(
@@ -77,36 +82,24 @@ VALUES: Final = (
     _gauge(
         "rocketmq_timer_enqueue_lag",
         "Messages with a delivery time that are not read yet.",
-        lambda core: core.timers.unread,
+        "timers.unread",
     ),
     _gauge(
-        "rocketmq_timing_messages",
-        "Messages that wait for their delivery time.",
-        lambda core: core.timers.waiting,
+        "rocketmq_timing_messages", "Messages that wait for their delivery time.", "timers.waiting"
     ),
     _counter(
         "rocketmq_messages_out",
         "Messages delivered to consumers since the start.",
-        lambda core: core.stats.get_total,
+        "stats.get_total",
     ),
     _counter(
         "rocketmq_throughput_in",
         "Bytes appended to the log since the start.",
-        lambda core: core.store.appended_bytes,
+        "store.appended_bytes",
     ),
-    _counter(
-        "rocketlens_messages_put",
-        "Messages stored since the start.",
-        lambda core: core.stats.put_total,
-    ),
-    _counter(
-        "rocketlens_pulls_found",
-        "Pulls that returned messages.",
-        lambda core: core.stats.get_found,
-    ),
-    _counter(
-        "rocketlens_pulls_missed", "Pulls that returned none.", lambda core: core.stats.get_missed
-    ),
+    _counter("rocketlens_messages_put", "Messages stored since the start.", "stats.put_total"),
+    _counter("rocketlens_pulls_found", "Pulls that returned messages.", "stats.get_found"),
+    _counter("rocketlens_pulls_missed", "Pulls that returned none.", "stats.get_missed"),
     _gauge(
         "rocketlens_disk_used_ratio",
         "How full the disk of the store is, 0 to 1.",
@@ -120,7 +113,7 @@ VALUES: Final = (
     _counter(
         "rocketlens_slow_syncs",
         "Syncs of the log that took half a second or longer.",
-        lambda core: core.store.slow_syncs,
+        "store.slow_syncs",
     ),
     _gauge(
         "rocketlens_index_behind_bytes",
@@ -132,49 +125,33 @@ VALUES: Final = (
         "How often the index builder of another process ended.",
         lambda core: 0 if core.index_process is None else core.index_process.failures,
     ),
-    _gauge(
-        "rocketlens_look_ups_waiting",
-        "Look-ups that wait for their turn.",
-        lambda core: core.search.waiting,
-    ),
+    _gauge("rocketlens_look_ups_waiting", "Look-ups that wait for their turn.", "search.waiting"),
     _gauge(
         "rocketlens_timer_behind_seconds",
         "How long the oldest message with a delivery time is overdue.",
         lambda core: core.timers.behind_ms / 1000,
     ),
-    _gauge("rocketlens_held_pulls", "Pulls that wait.", lambda core: core.held_pulls.count),
-    _gauge(
-        "rocketlens_held_pulls_bytes",
-        "Memory of pulls that wait.",
-        lambda core: core.held_pulls.kept_bytes,
-    ),
+    _gauge("rocketlens_held_pulls", "Pulls that wait.", "held_pulls.count"),
+    _gauge("rocketlens_held_pulls_bytes", "Memory of pulls that wait.", "held_pulls.kept_bytes"),
     _counter(
-        "rocketlens_pulls_not_held",
-        "Pulls that found no room to wait.",
-        lambda core: core.held_pulls.not_held,
+        "rocketlens_pulls_not_held", "Pulls that found no room to wait.", "held_pulls.not_held"
     ),
-    _counter("rocketlens_topics_refused", "Topics refused.", lambda core: core.topics.room.refused),
-    _counter("rocketlens_groups_refused", "Groups refused.", lambda core: core.groups.room.refused),
+    _counter("rocketlens_topics_refused", "Topics refused.", "topics.room.refused"),
+    _counter("rocketlens_groups_refused", "Groups refused.", "groups.room.refused"),
     _gauge(
         "rocketlens_client_groups_bytes",
         "Memory of the groups of all connections.",
-        lambda core: core.clients.total_bytes,
+        "clients.total_bytes",
     ),
     _counter(
         "rocketlens_clients_closed_for_groups",
         "Connections closed because they had the most groups.",
-        lambda core: core.clients.closed_largest,
+        "clients.closed_largest",
     ),
-    _counter(
-        "rocketlens_heartbeats_refused", "Heartbeats refused.", lambda core: core.clients.refused
-    ),
-    _counter("rocketlens_offsets_refused", "Offsets refused.", lambda core: core.offsets.refused),
-    _gauge("rocketlens_queue_locks", "Queues locked.", lambda core: core.queue_locks.count),
-    _counter(
-        "rocketlens_queue_locks_refused",
-        "Locks of queues refused.",
-        lambda core: core.queue_locks.refused,
-    ),
+    _counter("rocketlens_heartbeats_refused", "Heartbeats refused.", "clients.refused"),
+    _counter("rocketlens_offsets_refused", "Offsets refused.", "offsets.refused"),
+    _gauge("rocketlens_queue_locks", "Queues locked.", "queue_locks.count"),
+    _counter("rocketlens_queue_locks_refused", "Locks of queues refused.", "queue_locks.refused"),
     _counter(
         "rocketlens_requests_refused",
         "Requests refused by access control.",

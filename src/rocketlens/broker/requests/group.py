@@ -97,8 +97,7 @@ def configuration(core: BrokerCore, command: RemotingCommand, _: Channel) -> Res
     request = GET_SUBSCRIPTIONGROUP_CONFIG.request.decode(command.ext_fields)
     group = core.groups.find(request.group)
     if group is None:
-        remark = "No group in this broker"
-        return Response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark=remark)
+        return Response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark="No group in this broker")
     return Response(body=json_dialect.dumps(group).encode())
 
 

@@ -139,8 +139,7 @@ async def _register_many(
     """Register many groups, with turns for others; stop if the connection is closed."""
     groups = len(beat.producer_datas) + len(beat.consumer_datas)
     if groups > MAX_HEARTBEAT_GROUPS:
-        remark = f"{groups} groups in one heartbeat, {MAX_HEARTBEAT_GROUPS} allowed"
-        return failed(remark)
+        return failed(f"{groups} groups in one heartbeat, {MAX_HEARTBEAT_GROUPS} allowed")
     if not channel.is_open:
         return None
     registration, pace = Registration(beat), Pace()
@@ -217,8 +216,7 @@ def consumer_ids(core: BrokerCore, command: RemotingCommand, _: Channel) -> Resp
     request = GET_CONSUMER_LIST_BY_GROUP.request.decode(command.ext_fields)
     group = core.clients.consumers.get(request.consumer_group)
     if group is None:
-        remark = f"no consumer for this group, {request.consumer_group[:300]}"
-        return failed(remark)
+        return failed(f"no consumer for this group, {request.consumer_group[:300]}")
     ids = tuple(client.client_id for client in group.members.values())
     return Response(body=write_body(ConsumerIdList(consumer_ids=ids)))
 
@@ -329,8 +327,7 @@ def producer_connections(core: BrokerCore, command: RemotingCommand, _: Channel)
     request = GET_PRODUCER_CONNECTION_LIST.request.decode(command.ext_fields)
     members = core.clients.producers.get(request.producer_group)
     if members is None:
-        remark = f"the producer group[{request.producer_group[:300]}] not exist"
-        return failed(remark)
+        return failed(f"the producer group[{request.producer_group[:300]}] not exist")
     return Response(body=write_body(ProducerConnection(connections=_connections(members))))
 
 

@@ -98,8 +98,7 @@ def update_configuration(_: BrokerCore, __: RemotingCommand, ___: Channel) -> Re
 def count(_: BrokerCore, command: RemotingCommand, __: Channel) -> Response:
     """Return RocketMQ's error for a count that is not kept."""
     request = VIEW_BROKER_STATS_DATA.request.decode(command.ext_fields)
-    remark = f"The stats <{request.stats_name[:300]}> <{request.stats_key[:300]}> not exist"
-    return failed(remark)
+    return failed(f"The stats <{request.stats_name[:300]}> <{request.stats_key[:300]}> not exist")
 
 
 async def clean(core: BrokerCore, _: RemotingCommand, __: Channel) -> Response | None:
@@ -138,8 +137,7 @@ async def queue(core: BrokerCore, command: RemotingCommand, channel: Channel) ->
         max_offset=queue.next_offset,
         min_offset=low,
     )
-    body = await in_thread(lambda: write_body(answer), ANSWER_THREAD, owner=channel)
-    return Response(body=body)
+    return Response(body=await in_thread(lambda: write_body(answer), ANSWER_THREAD, owner=channel))
 
 
 async def _entries(queue: QueueWriter, offset: int, count: int) -> tuple[ConsumeQueueData, ...]:

@@ -91,8 +91,7 @@ def update(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response:
         remark = f"Group {request.consumer_group[:300]} not exist!"
         return Response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark=remark)
     if not may_commit(core, request.consumer_group, request.topic, request.queue_id):
-        remark = f"Topic {request.topic[:300]} has no queue {request.queue_id}"
-        return failed(remark)
+        return failed(f"Topic {request.topic[:300]} has no queue {request.queue_id}")
     if (request.consumer_group, request.topic, request.queue_id) in core.offsets.resets:
         return Response(remark="Offset has been previously reset")
     core.offsets.put(request.consumer_group, request.topic, request.queue_id, request.commit_offset)
@@ -108,16 +107,14 @@ async def reset(core: BrokerCore, command: RemotingCommand, _: Channel) -> Respo
     topic, group = request.topic, request.group
     config = core.topics.get(topic)
     if config is None:
-        remark = f"Topic {topic[:300]} does not exist"
-        return Response(ResponseCode.TOPIC_NOT_EXIST, remark=remark)
+        return Response(ResponseCode.TOPIC_NOT_EXIST, remark=f"Topic {topic[:300]} does not exist")
     if group not in core.groups.table.groups:
         remark = f"Group {group[:300]} does not exist"
         return Response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark=remark)
     queue_count = max(config.read_queue_count, config.write_queue_count)
     queue_id = -1 if request.queue_id is None else request.queue_id
     if queue_id >= queue_count:
-        remark = f"Topic {topic} has no queue {queue_id}"
-        return failed(remark)
+        return failed(f"Topic {topic} has no queue {queue_id}")
     queue_ids = range(config.read_queue_count)
     if queue_id >= 0:
         queue_ids = range(queue_id, queue_id + 1)

@@ -172,8 +172,7 @@ async def _view_later(
 
 
 def _no_record(offset: int, why: str = "") -> Response:
-    remark = f"can not find message by the offset, {offset}{why}"
-    return failed(remark)
+    return failed(f"can not find message by the offset, {offset}{why}")
 
 
 HANDLERS: Final[Handlers] = {

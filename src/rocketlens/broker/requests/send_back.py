@@ -90,8 +90,7 @@ def _store(
 ) -> Response:
     """Store a copy of the record in an answer."""
     if view.code != ResponseCode.SUCCESS:
-        remark = f"look message by offset failed, {request.physical_offset}"
-        return failed(remark)
+        return failed(f"look message by offset failed, {request.physical_offset}")
     record = commitlog_record.decode(view.body, physical_offset=request.physical_offset)
     properties = props.parse(decode_utf8(record.properties))
     properties.setdefault(props.RETRY_TOPIC, record.topic)

@@ -87,8 +87,7 @@ def delete(core: BrokerCore, command: RemotingCommand, _: Channel) -> Pending:
     """
     topic = DELETE_TOPIC_IN_BROKER.request.decode(command.ext_fields).topic
     if not topic.strip():
-        remark = "The specified topic is blank."
-        return Response(ResponseCode.INVALID_PARAMETER, remark=remark)
+        return Response(ResponseCode.INVALID_PARAMETER, remark="The specified topic is blank.")
     if is_system_topic(topic):
         remark = f"The topic[{topic[:300]}] is conflict with system topic."
         return Response(ResponseCode.INVALID_PARAMETER, remark=remark)
@@ -99,8 +98,7 @@ async def _delete(core: BrokerCore, topic: str) -> Response:
     # First: a broker that is killed in between must not bring the messages back later.
     is_marked = core.store.deleted.mark(topic)
     if is_marked and not await core.saver.save(core.store.deleted):
-        remark = f"topic[{topic}] is not deleted: the disk cannot be written"
-        return failed(remark)
+        return failed(f"topic[{topic}] is not deleted: the disk cannot be written")
     # Again, at one with the removal: what was sent while the disk was written is deleted, too.
     if is_marked:
         core.store.deleted.mark(topic)
@@ -110,8 +108,7 @@ async def _delete(core: BrokerCore, topic: str) -> Response:
     try:
         aside = core.store.deleted.remove_queues(topic)
     except OSError as error:
-        remark = f"topic[{topic}] is deleted, but not its queues: {error.strerror}"
-        return failed(remark)
+        return failed(f"topic[{topic}] is deleted, but not its queues: {error.strerror}")
     await in_thread(lambda: core.disk.remove_tree(aside), _REMOVAL_THREAD)
     saves = [announced, core.saver.save(core.offsets)]
     if is_marked:
@@ -286,8 +283,7 @@ def _check_value(attribute: _Attribute, value: str) -> None:
         remark = f'For input string: "{value[: limits.MAX_SHOWN_CHARACTERS]}"'
         raise AttributeRefused(remark) from None
     if not attribute.low <= number <= attribute.high:
-        remark = f"value is not in range({attribute.low}, {attribute.high})"
-        raise AttributeRefused(remark)
+        raise AttributeRefused(f"value is not in range({attribute.low}, {attribute.high})")
 
 
 HANDLERS: Final[Handlers] = {

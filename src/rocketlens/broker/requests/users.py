@@ -69,8 +69,7 @@ async def create_user(core: BrokerCore, command: RemotingCommand, _: Channel) ->
         return _BLANK
     info = _user_info(command)
     if named(UserType, info.user_type) is UserType.SUPER and not _users(core).is_of_super(command):
-        remark = "The super user can only be create by super user"
-        return failed(remark)
+        return failed("The super user can only be create by super user")
     await _users(core).create_user(request.username, info)
     return Response()
 
@@ -165,8 +164,7 @@ async def list_acls(core: BrokerCore, command: RemotingCommand, channel: Channel
                 estimate.add(_ROW_BYTES, max(rows, 1))
                 chosen.append(info)
     async with core.large_answers.turn(channel, estimate):
-        body = await in_thread(lambda: write_body(tuple(chosen))) if chosen else b""
-        return Response(body=body)
+        return Response(body=await in_thread(lambda: write_body(tuple(chosen))) if chosen else b"")
 
 
 def _check_super(core: BrokerCore, username: str, command: RemotingCommand) -> None:
