@@ -11,13 +11,13 @@ the broker name that a queue is asked for with does not count. Sources:
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Final, TypeVar
 
 from rocketlens import limits
 from rocketlens.broker.core import BrokerCore
 from rocketlens.broker.delivery.pull_filter import PullRefused, parse_filter
-from rocketlens.broker.requests.answers import Handlers, Pending, after, failed
+from rocketlens.broker.requests.answers import Handlers, failed
 from rocketlens.broker.requests.offset import store_time
 from rocketlens.broker.tables.clients import Client
 from rocketlens.broker.tables.topics import StoredTopic
@@ -63,92 +63,43 @@ from rocketlens.wire.declare import read_body, write_body
 
 MAX_HEARTBEAT_GROUPS: Final = 1_000
 """Groups in one heartbeat. RocketMQ: no limit."""
-GROUPS_PER_TURN: Final = 20
-"""Groups that are registered in one piece of work on the event loop."""
-
-
+T = TypeVar("T")
 _PRODUCER_BYTES: Final = 60
 """Bytes of a producer in the response with all producers at least, without its id."""
 
 
-class Registration:
-    """The result of a heartbeat so far."""
-
-    def __init__(self, heartbeat: HeartbeatData) -> None:
-        self.fingerprint: Final = heartbeat.heartbeat_fingerprint
-        # Without a fingerprint it is not the short form, whatever it says.
-        self.without_sub: Final = heartbeat.without_sub and self.fingerprint != 0
-        self.is_sub_change = self.fingerprint == 0
-        """Whether the client is to send its subscriptions again."""
-        self.announced: Final[list[asyncio.Future[None]]] = []
-        """End when the name servers know new retry topics."""
-
-    def response(self) -> Pending:
-        """Return the response, or what gives it once the retry topics are known."""
-        fields = HEART_BEAT.response.encode(
-            HeartbeatResponse(is_support_heart_beat_v2=True, is_sub_change=self.is_sub_change)
-        )
-        response = Response(ext_fields=fields)
-        return after(asyncio.gather(*self.announced), response) if self.announced else response
-
-
-def heartbeat(core: BrokerCore, command: RemotingCommand, channel: Channel) -> Pending:
-    """Register all groups of a client."""
-    if core.access is not None:
-        core.access.remember_producer(command, channel)
-    if len(command.body) > LARGE_BODY_BYTES:
-        return _large_heartbeat(core, command, channel)
-    beat = read_body(HeartbeatData, command.body, limits.MAX_CLIENT_JSON_BODY_BYTES)
-    if len(beat.producer_datas) + len(beat.consumer_datas) > GROUPS_PER_TURN:
-        return _register_many(core, beat, command, channel)
-    registration = Registration(beat)
-    for _ in _register(core, beat, command, channel, registration):
-        pass
-    return registration.response()
-
-
-def _register(
-    core: BrokerCore,
-    beat: HeartbeatData,
-    command: RemotingCommand,
-    channel: Channel,
-    registration: Registration,
-) -> Iterator[None]:
-    """Register all groups; yield after each."""
-    core.clients.admit(beat, channel)
-    client = Client(beat.client_id, command.language, command.version)
-    for consumer in beat.consumer_datas:
-        _add_consumer(core, consumer, channel, client, registration)
-        yield
-    for producer in beat.producer_datas:
-        core.clients.add_producer(producer.group_name, channel, client)
-        yield
-
-
-async def _large_heartbeat(
+async def heartbeat(
     core: BrokerCore, command: RemotingCommand, channel: Channel
 ) -> Response | None:
-    limit = limits.MAX_CLIENT_JSON_BODY_BYTES
-    beat = await in_thread(lambda: read_body(HeartbeatData, command.body, limit), owner=channel)
-    return await _register_many(core, beat, command, channel)
-
-
-async def _register_many(
-    core: BrokerCore, beat: HeartbeatData, command: RemotingCommand, channel: Channel
-) -> Response | None:
-    """Register many groups, with turns for others; stop if the connection is closed."""
+    """Register all groups of a client, with turns for others; stop if its connection is closed."""
+    if core.access is not None:
+        core.access.remember_producer(command, channel)
+    beat = await _read(HeartbeatData, command, channel)
     groups = len(beat.producer_datas) + len(beat.consumer_datas)
     if groups > MAX_HEARTBEAT_GROUPS:
         return failed(f"{groups} groups in one heartbeat, {MAX_HEARTBEAT_GROUPS} allowed")
     if not channel.is_open:
         return None
-    registration, pace = Registration(beat), Pace()
-    for _ in _register(core, beat, command, channel, registration):
+    core.clients.admit(beat, channel)
+    client, pace = Client(beat.client_id, command.language, command.version), Pace()
+    wants_subscriptions = beat.heartbeat_fingerprint == 0
+    announced: list[asyncio.Future[None]] = []
+    """End when the name servers know new retry topics."""
+    for consumer in beat.consumer_datas:
+        wants_subscriptions |= _add_consumer(core, consumer, channel, client, beat)
+        topic = core.topics.pending.get(RETRY_PREFIX + consumer.group_name)
+        announced += [] if topic is None else [topic]
         await pace.turn()
         if not channel.is_open:
             return None
-    response = registration.response()
-    return response if isinstance(response, Response) else await response
+    for producer in beat.producer_datas:
+        core.clients.add_producer(producer.group_name, channel, client)
+        await pace.turn()
+    await asyncio.gather(*map(asyncio.shield, announced))
+    fields = HEART_BEAT.response.encode(
+        HeartbeatResponse(is_support_heart_beat_v2=True, is_sub_change=wants_subscriptions)
+    )
+    return Response(ext_fields=fields)
 
 
 def _add_consumer(
@@ -156,26 +107,24 @@ def _add_consumer(
     consumer: ConsumerData,
     channel: Channel,
     client: Client,
-    registration: "Registration",
-) -> None:
-    """Add a consumer, and its retry topic."""
+    beat: HeartbeatData,
+) -> bool:
+    """Add a consumer, and its retry topic; return whether it is to send its subscriptions again."""
     config = core.groups.find(consumer.group_name)
     if config is None:
-        return
+        return False
     _create_retry_topic(core, consumer, int(config.get("retryQueueNums", 1)))
-    added = core.clients.add_consumer(
+    is_incomplete, is_other = core.clients.add_consumer(
         consumer,
         channel,
         client,
-        fingerprint=registration.fingerprint,
-        without_sub=registration.without_sub,
+        fingerprint=beat.heartbeat_fingerprint,
+        # Without a fingerprint it is not the short form, whatever it says.
+        without_sub=beat.without_sub and beat.heartbeat_fingerprint != 0,
     )
-    registration.is_sub_change |= added.is_incomplete
-    if added.is_other:
+    if is_other:
         core.held_pulls.group_changed(consumer.group_name)
-    announcement = core.topics.pending.get(RETRY_PREFIX + consumer.group_name)
-    if announcement is not None:
-        registration.announced.append(announcement)
+    return is_incomplete
 
 
 def _create_retry_topic(core: BrokerCore, consumer: ConsumerData, queue_count: int) -> None:
@@ -438,13 +387,7 @@ def _local(core: BrokerCore, queues: Iterable[MessageQueue]) -> Iterable[Message
 
 
 async def _read_locks(command: RemotingCommand, channel: Channel) -> LockBatchRequest:
-    if len(command.body) > LARGE_BODY_BYTES:
-        return await in_thread(lambda: _parse_locks(command.body), owner=channel)
-    return _parse_locks(command.body)
-
-
-def _parse_locks(body: bytes) -> LockBatchRequest:
-    request = read_body(LockBatchRequest, body, limits.MAX_CLIENT_JSON_BODY_BYTES)
+    request = await _read(LockBatchRequest, command, channel)
     for name, text, limit in (
         ("consumerGroup", request.consumer_group, limits.MAX_GROUP_CHARACTERS),
         ("clientId", request.client_id, limits.MAX_CLIENT_ID_CHARACTERS),
@@ -452,6 +395,16 @@ def _parse_locks(body: bytes) -> LockBatchRequest:
         if len(text) > limit:
             raise BadInput(f"{name} has {len(text)} characters, {limit} are allowed")
     return request
+
+
+async def _read(cls: type[T], command: RemotingCommand, channel: Channel) -> T:
+    """Parse the body of a request; a large one in a thread."""
+
+    def read() -> T:
+        return read_body(cls, command.body, limits.MAX_CLIENT_JSON_BODY_BYTES)
+
+    is_large = len(command.body) > LARGE_BODY_BYTES
+    return await in_thread(read, owner=channel) if is_large else read()
 
 
 HANDLERS: Final[Handlers] = {

@@ -59,15 +59,6 @@ class Client(NamedTuple):
     version: int
 
 
-class AddedConsumer(NamedTuple):
-    """The change of a group by a heartbeat."""
-
-    is_incomplete: bool
-    """Whether the consumer is to send its subscriptions again."""
-    is_other: bool
-    """Whether the group subscribes to something else than before."""
-
-
 @dataclass(slots=True)
 class ConsumerGroup:
     """Connected consumers of a group, and their subscriptions."""
@@ -165,14 +156,17 @@ class ClientTable:
         *,
         fingerprint: int = 0,
         without_sub: bool = False,
-    ) -> "AddedConsumer":
+    ) -> tuple[bool, bool]:
         """Register a consumer, and notify all members if the group changed.
+
+        Return whether the consumer is to send its subscriptions again, and whether the group
+        subscribes to something else than before.
 
         ``without_sub``: its subscriptions are left out, because they are those of the heartbeat
         before, which had the same ``fingerprint``.
         """
         if channel not in self._sizes:
-            return AddedConsumer(is_incomplete=True, is_other=False)
+            return True, False
         group = self.consumers.setdefault(consumer.group_name, ConsumerGroup())
         group.consume_type = consumer.consume_type
         group.message_model = consumer.message_model
@@ -188,7 +182,7 @@ class ClientTable:
         if is_changed or topics != group.subscriptions.keys():
             self.notify(consumer.group_name)
         is_incomplete = fingerprint != previous and (without_sub or previous != 0)
-        return AddedConsumer(is_incomplete=is_incomplete, is_other=is_other)
+        return is_incomplete, is_other
 
     def remove_producer(self, group: str, channel: Channel) -> None:
         """Remove a producer."""
