@@ -28,7 +28,8 @@ from typing import Final
 from rocketlens import limits
 from rocketlens.broker.core import BrokerCore
 from rocketlens.broker.requests.answers import Handlers, Pending
-from rocketlens.broker.requests.send import refuse_copy, reply_fields, target_of, when_safe
+from rocketlens.broker.requests.send import refuse_copy, target_of, when_safe
+from rocketlens.broker.sends.plain import reply_fields
 from rocketlens.errors import RocketLensError
 from rocketlens.model import properties as props
 from rocketlens.model.rocketmq import reply_topic
@@ -130,7 +131,7 @@ def _store(
 ) -> Response | asyncio.Future[Response | None]:
     """Store a reply, and return its response; ``failure``: why no producer has it."""
     code = ResponseCode.SUCCESS if failure is None else ResponseCode.SYSTEM_ERROR
-    fields = reply_fields(core)
+    fields = reply_fields(core.config)
     if failure is None:
         fields |= {"msgId": "0", "queueId": str(request.queue_id), "queueOffset": "0"}
     if not core.config.storeReplyMessageEnable:

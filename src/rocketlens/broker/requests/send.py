@@ -27,8 +27,17 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens import limits
+from rocketlens.broker.config import BrokerConfig
 from rocketlens.broker.core import BrokerCore
 from rocketlens.broker.requests.answers import Pending, after
+from rocketlens.broker.sends.plain import (
+    BROKERS_OWN,
+    MULTI_TAGS_FLAG,
+    REDIRECTING_NAMES,
+    may_be_due_later,
+    own_properties,
+    reply_fields,
+)
 from rocketlens.broker.tables.registry import SubscriptionGroupMissing, topic_text
 from rocketlens.broker.tables.topics import StoredTopic
 from rocketlens.errors import FormatError, MessageIllegal
@@ -40,7 +49,6 @@ from rocketlens.model.rocketmq import (
     DEAD_LETTER_PREFIX,
     FAQ,
     HALF_TOPIC,
-    NOT_ALLOWED_SEND_TOPICS,
     PERM_WRITE,
     RETRY_PREFIX,
     SCHEDULE_TOPIC,
@@ -67,7 +75,6 @@ if TYPE_CHECKING:
 MAX_BATCH_MEMBERS: Final = 65_536
 """Members of one batch; more are refused (13). So many with a unique key and nothing else fill
 RocketMQ's largest message, 4 MiB. RocketMQ: no limit."""
-MULTI_TAGS_FLAG: Final = 0x2
 _FIELDS: Final = (
     "topic",
     "queue_id",
@@ -82,14 +89,7 @@ _pick_long: Final = SEND_MESSAGE.request.picker(*_FIELDS)
 _pick_short: Final = SEND_MESSAGE_V2.request.picker(*_FIELDS)
 
 Refusal = tuple[ResponseCode, str]
-_BROKERS_OWN: Final = NOT_ALLOWED_SEND_TOPICS | {TIMER_TOPIC}
-"""RocketMQ takes messages to its timers' topic from clients, too: they are delivered wherever a
-property says, past the permissions of that topic.
-"""
 Fields = tuple[str, int, int, int, int, str | None, int | None, bool | None]
-
-REDIRECTING_NAMES: Final = props.TIMER_NAMES | {props.DELAY, props.TRANSACTION_PREPARED}
-"""A message with one of these may be stored in another topic."""
 
 _CACHED_ORDERS: Final = 10_000
 
@@ -102,18 +102,14 @@ class PropertyWriter:
     again and again, so the order is cached by the names.
     """
 
-    def __init__(self, *, region: str, trace_on: bool, cluster: str) -> None:
-        self._region: Final = region
-        self._trace_on: Final = "true" if trace_on else "false"
-        self._cluster: Final = cluster
+    def __init__(self, config: BrokerConfig) -> None:
+        self._own: Final = own_properties(config)
         self._orders: Final[dict[tuple[str, ...], tuple[str, ...]]] = {}
 
     def parse(self, text: str) -> dict[str, str]:
         """Parse the string form and add the broker's own properties, but no unique key."""
         properties = props.parse(text)
-        properties[props.MSG_REGION] = self._region
-        properties[props.TRACE_ON] = self._trace_on
-        properties[props.CLUSTER] = self._cluster
+        properties.update(self._own)
         if props.POP_CHECKPOINT in properties:
             del properties[props.POP_CHECKPOINT]
         return properties
@@ -123,7 +119,7 @@ class PropertyWriter:
         # Before CLUSTER: the two share a bucket, and RocketMQ adds the unique key first.
         del properties[props.CLUSTER]
         properties[props.UNIQUE_KEY] = unique_key
-        properties[props.CLUSTER] = self._cluster
+        properties[props.CLUSTER] = self._own[props.CLUSTER]
 
     def write(self, properties: dict[str, str]) -> bytes:
         """Return the string form in Java's order, with the last separator. No value may be
@@ -144,14 +140,11 @@ class SendProcessor:
 
     def __init__(self, core: BrokerCore) -> None:
         self.core: Final = core
-        config = core.config
         self._topics: Final = core.topics.topics
         self._pending: Final = core.topics.pending
         self._is_safe_only: Final = core.replies.is_needed
-        self._writer: Final = PropertyWriter(
-            region=config.regionId, trace_on=config.traceOn, cluster=config.brokerClusterName
-        )
-        self._reply_fields: Final = reply_fields(core)
+        self._writer: Final = PropertyWriter(core.config)
+        self._reply_fields: Final = reply_fields(core.config)
         self._process_id: Final = os.getpid()
         # Read once: each such call releases the interpreter's lock and takes it again before a
         # thread that waits for it wakes, which then waits on for tenths of a second.
@@ -303,16 +296,7 @@ class SendProcessor:
         stored = self._store_together(command, channel, queue_id, fields)
         if stored is not None:
             return self._batch_answer(queue_id, text or "", *stored)
-        members = _members(command.body, limits.MAX_TURN_MEMBERS + 1)
-        if len(members) > limits.MAX_TURN_MEMBERS:
-            return self._store_large_batch(command, channel, queue_id, fields)
-        _check_no_delay(command.body, text or "", members)
-        refusal = _refuse_copies(self.core, command, channel, topic, members)
-        if refusal is not None:
-            return refusal
-        appended = self._append(channel, queue_id, fields, members)
-        ids = self._ids_of(appended)
-        return self._batch_answer(queue_id, text or "", ids, appended[0], appended[-1])
+        return self._store_members(command, channel, queue_id, fields)
 
     def _store_together(
         self, command: RemotingCommand, channel: Channel, queue_id: int, fields: Fields
@@ -320,11 +304,7 @@ class SendProcessor:
         """Store the members of a batch by compiled code; return None if that is not for it."""
         topic, _, sys_flag, born_timestamp_ms, _, text, reconsume_times, _ = fields
         batches = self.core.batches
-        if (
-            batches is None
-            or topic[:1] == "%"
-            or (text and ("DELAY\x01" in text or "TIMER_D" in text))
-        ):
+        if batches is None or topic[:1] == "%" or may_be_due_later(text or ""):
             return None
         return batches.store(
             channel,
@@ -336,7 +316,7 @@ class SendProcessor:
             reconsume_times=reconsume_times or 0,
         )
 
-    async def _store_large_batch(
+    async def _store_members(
         self, command: RemotingCommand, channel: Channel, queue_id: int, fields: Fields
     ) -> Response | None:
         """Store a batch in steps of some milliseconds, and let other requests run between them.
@@ -348,7 +328,7 @@ class SendProcessor:
         # What is sent one-way is stored even if the producer has closed its connection since.
         owner = None if command.flag & ONE_WAY_FLAG else channel
         members = await in_thread(
-            lambda: _checked_members(command.body, text, max_message_bytes), owner=owner
+            lambda: _members(command.body, text, max_message_bytes), owner=owner
         )
         refusal = _refuse_copies(self.core, command, channel, topic, members)
         if refusal is not None:
@@ -360,7 +340,8 @@ class SendProcessor:
                 return _refused(self.core, (ResponseCode.TOPIC_NOT_EXIST, remark))
             step = members[start : start + limits.MAX_TURN_MEMBERS]
             appended = self._append(channel, queue_id, fields, step)
-            ids.append(self._ids_of(appended))
+            prefix = self.core.id_prefix
+            ids += [f"{prefix}{each.physical_offset:016X}" for each in appended]
             first, last = first or appended[0], appended[-1]
             await asyncio.sleep(0)
         assert first is not None and last is not None  # noqa: S101, PT018 - there are members
@@ -383,10 +364,6 @@ class SendProcessor:
         )
         core.stats.put_total += len(appended)
         return appended
-
-    def _ids_of(self, appended: list[Appended]) -> str:
-        prefix = self.core.id_prefix
-        return ",".join([f"{prefix}{each.physical_offset:016X}" for each in appended])
 
     def _batch_answer(
         self, queue_id: int, text: str, ids: str, first: Appended, last: Appended
@@ -425,7 +402,7 @@ def target_of(
 ) -> tuple[StoredTopic, int] | Response:
     """Return topic and queue of a message, or the response if it may not be stored there."""
     config = core.topics.get(topic)
-    if config is None or topic in _BROKERS_OWN:
+    if config is None or topic in BROKERS_OWN:
         config, refusal = _topic_for(core, topic, command)
         if config is None:
             return _refused(core, refusal)
@@ -478,7 +455,7 @@ def _topic_for(
     problem = topic_problem(topic)
     if problem is not None:
         return None, (ResponseCode.INVALID_PARAMETER, problem)
-    if topic in _BROKERS_OWN:
+    if topic in BROKERS_OWN:
         remark = f"Sending message to topic[{topic}] is forbidden."
         return None, (ResponseCode.NO_PERMISSION, remark)
     is_long = command.code in (RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE)
@@ -517,30 +494,20 @@ def max_retries(group: Mapping[str, Any], version: int, requested: int | None) -
     return int(group.get("retryMaxTimes", 16))
 
 
-def reply_fields(core: BrokerCore) -> dict[str, str]:
-    """Return the fields of every response."""
-    trace_on = "true" if core.config.traceOn else "false"
-    return {props.MSG_REGION: core.config.regionId, props.TRACE_ON: trace_on}
-
-
 def _refused(core: BrokerCore, refusal: Refusal) -> Response:
-    return Response(refusal[0], reply_fields(core), remark=refusal[1])
+    return Response(refusal[0], reply_fields(core.config), remark=refusal[1])
 
 
-def _members(body: bytes, max_count: int) -> list[BatchMember]:
-    """Read the first ``max_count`` members of a batch."""
+def _members(body: bytes, text: str, max_message_bytes: int) -> list[BatchMember]:
+    """Read the members of a batch, and check each, before any of them is stored."""
     try:
-        return list(islice(batch_body.decode(body), max_count))
+        members = list(islice(batch_body.decode(body), MAX_BATCH_MEMBERS + 1))
     except FormatError as error:
         raise MessageIllegal(f"the message is illegal: {error}") from None
-
-
-def _checked_members(body: bytes, text: str, max_message_bytes: int) -> list[BatchMember]:
-    """Read the members of a large batch, and check each, before any of them is stored."""
-    max_count = MAX_BATCH_MEMBERS
-    members = _members(body, max_count + 1)
-    if len(members) > max_count:
-        problem = f"the message is illegal: a batch of more than {max_count} members"
+    if not members:
+        raise MessageIllegal("the message is illegal: a batch without members")
+    if len(members) > MAX_BATCH_MEMBERS:
+        problem = f"the message is illegal: a batch of more than {MAX_BATCH_MEMBERS} members"
         raise MessageIllegal(f"{problem}: send it in parts")
     for number, member in enumerate(members):
         if (
@@ -554,11 +521,11 @@ def _checked_members(body: bytes, text: str, max_message_bytes: int) -> list[Bat
 
 
 def _check_no_delay(body: bytes, text: str, members: list[BatchMember]) -> None:
-    if "TIMER_D" in text and not props.TIMER_NAMES.isdisjoint(props.parse(text)):
+    if may_be_due_later(text) and not props.TIMER_NAMES.isdisjoint(props.parse(text)):
         # RocketMQ stores its members without the time they are due, and then delivers no timer any
         # more: it cannot pass over them.
         raise MessageIllegal("a batch has no delivery time: send its messages one by one")
-    if b"DELAY\x01" not in body and "DELAY\x01" not in text:
+    if b"DELAY\x01" not in body and not may_be_due_later(text):
         return
     for each in (text, *(member.properties.decode(errors="replace") for member in members)):
         level = props.parse(each).get(props.DELAY, "0")

@@ -23,6 +23,13 @@ import numpy as np
 
 from rocketlens import limits
 from rocketlens.broker.config import BrokerConfig
+from rocketlens.broker.sends.plain import (
+    BROKERS_OWN,
+    MULTI_TAGS_FLAG,
+    REDIRECTING_NAMES,
+    own_properties,
+    reply_fields,
+)
 from rocketlens.formats.commitlog_record import HOST_BYTES_V6
 from rocketlens.formats.compiled import request_constants as constants
 from rocketlens.formats.compiled.request_constants import REPLY_BYTES, ROW_NUMBERS
@@ -32,11 +39,9 @@ from rocketlens.formats.compiled.send_parse import fill_slots, parse
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES
 from rocketlens.model import properties as props
 from rocketlens.model.rocketmq import (
-    NOT_ALLOWED_SEND_TOPICS,
     PERM_WRITE,
     SYS_FLAG_BORN_HOST_V6,
     SYS_FLAG_STORE_HOST_V6,
-    TIMER_TOPIC,
 )
 from rocketlens.net.channel import Channel, Response, failure
 from rocketlens.net.server import host_of
@@ -53,7 +58,6 @@ if TYPE_CHECKING:
 
 CODES: Final = RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_MESSAGE
 """Of the requests that are handled."""
-MULTI_TAGS_FLAG: Final = 0x2
 
 _TOPICS_BYTES: Final = 256 * 1024
 _TEXT_BYTES: Final = 128 * 1024
@@ -62,13 +66,8 @@ _TOPICS_START: Final = 8
 """Kernels hash words, which may begin before a topic."""
 _NOTHING: Final[tuple[int, int, bytes]] = (0, 0, b"")
 _NEVER_PLAIN: Final = (
-    props.MSG_REGION,
-    props.TRACE_ON,
-    props.CLUSTER,
-    props.POP_CHECKPOINT,
-    props.DELAY,
-    props.TRANSACTION_PREPARED,
-    *sorted(props.TIMER_NAMES),
+    *(props.MSG_REGION, props.TRACE_ON, props.CLUSTER, props.POP_CHECKPOINT),
+    *sorted(REDIRECTING_NAMES),
 )
 _FEW: Final = 4
 _KNOWN_HOSTS: Final = 1024
@@ -82,7 +81,7 @@ class SendRuns:
     def __init__(self, core: "BrokerCore") -> None:
         """Prepare the arrays that kernels write."""
         self._core: Final = core
-        own = own_properties(core.config)
+        own = props.format_properties(own_properties(core.config)).encode()
         self._settings: Final = np.zeros(constants.SETTING_COUNT, np.int64)
         self._settings[:] = (
             limits.MAX_REQUEST_HEADER_BYTES,
@@ -323,12 +322,7 @@ class SendRuns:
         queue_id, start, length = self._scratch[:3]
         topic_bytes = bytes(received[start : start + length])
         topic = topic_bytes.decode(errors="replace")
-        if (
-            topic[:1] == "%"
-            or not topic.isascii()
-            or topic in NOT_ALLOWED_SEND_TOPICS
-            or topic == TIMER_TOPIC
-        ):
+        if topic[:1] == "%" or not topic.isascii() or topic in BROKERS_OWN:
             return
         writer = self._core.store.queues.get(topic, queue_id)
         if writer is None or writer.is_schedule:
@@ -371,16 +365,6 @@ def _replies_with(response: Response, replies: bytes) -> bytes:
     return b"".join(changed)
 
 
-def own_properties(config: BrokerConfig) -> bytes:
-    """Return the properties that a broker adds to each message, in its order."""
-    own = {
-        props.MSG_REGION: config.regionId,
-        props.TRACE_ON: "true" if config.traceOn else "false",
-        props.CLUSTER: config.brokerClusterName,
-    }
-    return props.format_properties(own).encode()
-
-
 def hosts_of(core: "BrokerCore", channel: Channel) -> Hosts:
     """Return the addresses of a producer and of the broker, as kernels write them."""
     return _hosts_of(core.born_host(channel), core.store_host)
@@ -417,8 +401,7 @@ def _template(id_prefix: str, config: BrokerConfig) -> tuple[Any, Any]:
         "queueId": marks[1],
         "queueOffset": marks[2],
         "transactionId": marks[3],
-        props.MSG_REGION: config.regionId,
-        props.TRACE_ON: "true" if config.traceOn else "false",
+        **reply_fields(config),
     }
     rest = header_json.encode(RemotingCommand(0, _LAST_OPAQUE, RESPONSE_FLAG, None, ext_fields))
     parts: list[bytes] = []
