@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from rocketlens.broker.access.control import AccessControl
 from rocketlens.broker.config import BrokerSettings
-from rocketlens.broker.delivery.durable import GroupCommitReplies, SafeReplies
+from rocketlens.broker.delivery.durable import SafeReplies
 from rocketlens.broker.delivery.held_pulls import HeldPulls
 from rocketlens.broker.delivery.pull_reader import PullReader, PullRecords
 from rocketlens.broker.delivery.relays import Relays
@@ -169,9 +169,9 @@ class BrokerCore:
 
     def _new_replies(self) -> SafeReplies:
         config = self.settings.store
-        disk = GroupCommitReplies(self.store.when_durable, config.syncFlushTimeout)
         return SafeReplies(
-            disk if config.is_sync_flush else None,
+            self.store.when_durable if config.is_sync_flush else None,
+            config.syncFlushTimeout,
             self.replicas if self.config.is_sync_master else None,
         )
 

@@ -30,68 +30,41 @@ WhenDurable = Callable[[int, Callable[[StoreFailed | None], None]], None]
 class SafeReplies:
     """Responses to sends, when their messages are as safe as the configuration wants.
 
-    ``disk`` and ``slaves`` are None where a send does not wait for them.
+    ``when_durable`` and ``slaves`` are None where a send does not wait for them. The first is the
+    store's: it calls back, in any thread, when the log is durable below an offset. Belongs to the
+    running event loop.
     """
 
-    def __init__(self, disk: "GroupCommitReplies | None", slaves: Replicas | None) -> None:
-        self._disk: Final = disk
-        self._slaves: Final = slaves
-        self.is_needed: Final = disk is not None or slaves is not None
-        """Whether a send waits for anything."""
-
-    def reply(self, end_offset: int, response: Response) -> Pending:
-        """Return ``response`` once the log is safe below ``end_offset``, or why it is not.
-
-        Fails with StoreFailed if the log can never become durable.
-        """
-        if self._disk is None:
-            return self._at_slave(end_offset, response)
-        durable = self._disk.reply_when_durable(end_offset, response)
-        if self._slaves is None:
-            return durable
-        return asyncio.ensure_future(_both(durable, self._at_slave(end_offset, response)))
-
-    def _at_slave(self, end_offset: int, response: Response) -> Pending:
-        return (
-            response
-            if self._slaves is None
-            else self._slaves.reply_when_copied(end_offset, response)
-        )
-
-
-async def _both(durable: asyncio.Future[Response | None], at_slave: Pending) -> Response | None:
-    """Wait for both."""
-    here = await durable
-    there = at_slave if isinstance(at_slave, Response) else await at_slave
-    return here if there is None or there.code == ResponseCode.SUCCESS else there
-
-
-class GroupCommitReplies:
-    """Pending responses of group commit; belongs to the running event loop.
-
-    ``when_durable`` is the store's: it calls back, in any thread, when the log is durable below an
-    offset.
-    """
-
-    def __init__(self, when_durable: WhenDurable, timeout_ms: int) -> None:
+    def __init__(
+        self, when_durable: WhenDurable | None, timeout_ms: int, slaves: Replicas | None
+    ) -> None:
         self._when_durable: Final = when_durable
         self._timeout_s: Final = timeout_ms / 1000
+        self._slaves: Final = slaves
+        self.is_needed: Final = when_durable is not None or slaves is not None
+        """Whether a send waits for anything."""
         self._loop: Final = asyncio.get_running_loop()
         self._durable: Final[deque[tuple[PendingReply, StoreFailed | None]]] = deque()
         self._is_scheduled = False
 
-    def reply_when_durable(
-        self, end_offset: int, response: Response
-    ) -> "asyncio.Future[Response | None]":
-        """Return ``response`` once the log is durable below ``end_offset``.
+    def reply(self, end_offset: int, response: Response) -> Pending:
+        """Return ``response`` once the log is safe below ``end_offset``, or why it is not.
 
-        After the timeout its code is 10, FLUSH_DISK_TIMEOUT. The future fails with StoreFailed if
-        the log can never become durable.
+        If the disk is late its code is 10, FLUSH_DISK_TIMEOUT. Fails with StoreFailed if the log
+        can never become durable.
         """
+        if self._when_durable is None:
+            return self._at_slave(end_offset, response)
         late = ResponseCode.FLUSH_DISK_TIMEOUT
         pending = PendingReply(self._loop, response, self._timeout_s, late)
         self._when_durable(end_offset, lambda failure: self._on_durable(pending, failure))
-        return pending.future
+        if self._slaves is None:
+            return pending.future
+        return asyncio.ensure_future(_both(pending.future, self._at_slave(end_offset, response)))
+
+    def _at_slave(self, end_offset: int, response: Response) -> Pending:
+        slaves = self._slaves
+        return response if slaves is None else slaves.reply_when_copied(end_offset, response)
 
     def _on_durable(self, pending: PendingReply, failure: StoreFailed | None) -> None:
         self._durable.append((pending, failure))
@@ -104,3 +77,10 @@ class GroupCommitReplies:
         while self._durable:
             pending, failure = self._durable.popleft()
             pending.end(failure)
+
+
+async def _both(durable: asyncio.Future[Response | None], at_slave: Pending) -> Response | None:
+    """Wait for both."""
+    here = await durable
+    there = at_slave if isinstance(at_slave, Response) else await at_slave
+    return here if there is None or there.code == ResponseCode.SUCCESS else there

@@ -342,16 +342,16 @@ async def test_replies_of_a_run_wait_for_the_disk_together_and_say_what_became_o
         while not taken or taken[-1][0] < 8:
             await send(range(8))
     store, waited = world.core.store, []
-    wait = world.core.replies._disk._when_durable
-    world.core.replies._disk._when_durable = lambda *given: waited.append(given) or wait(*given)
+    wait = world.core.replies._when_durable
+    world.core.replies._when_durable = lambda *given: waited.append(given) or wait(*given)
     assert {each.code for each in await send(range(8))} == {0}
     assert store.flushed_offset == store.end_offset == waited[0][0]
     assert len(waited) == 1
-    world.core.replies._disk._when_durable = lambda *_: None
+    world.core.replies._when_durable = lambda *_: None
     late = await send(range(8))
     assert {each.code for each in late} == {ResponseCode.FLUSH_DISK_TIMEOUT}
     assert len({each.ext_fields["msgId"] for each in late}) == 8
-    world.core.replies._disk._when_durable = lambda _, waiter: waiter(StoreFailed("it is gone"))
+    world.core.replies._when_durable = lambda _, waiter: waiter(StoreFailed("it is gone"))
     failed = await send(range(8))
     assert {(each.code, each.remark, len(each.ext_fields)) for each in failed} == {
         (14, "it is gone", 0)
