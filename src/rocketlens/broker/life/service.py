@@ -211,7 +211,9 @@ class BrokerService:
         self._every(core.config.flushConsumerOffsetInterval / 1000, self._save)
         if self._checks is not None:
             self._every(core.config.transactionCheckInterval / 1000, self._checks.tick)
-        self._every(self.settings.store.cleanResourceInterval / 1000, self._clean)
+        clean_interval_s = self.settings.store.cleanResourceInterval / 1000
+        self._every(clean_interval_s, self._clean)
+        self._every(clean_interval_s, core.store.clean_queues)
         if core.access is not None:
             self._every(control.WATCH_INTERVAL_S, core.access.watch)
         self._state = "running"
@@ -364,24 +366,21 @@ class BrokerService:
         if self._core is not None:
             self._core.closed(channel)
 
-    def _deliver(self) -> None:
-        """Deliver due messages; their offsets are saved soon after."""
+    def _deliver(self) -> bool:
+        """Deliver some due messages; their offsets are saved soon after. There may be more if it
+        returns True.
+        """
         core = self.core
         delivered = core.timers.step(DELIVERED_AT_ONCE)
         if self._schedule is not None:
             delivered += self._schedule.deliver_due(DELIVERED_AT_ONCE)
-        if delivered:
-            # There may be more; other requests are handled in between.
-            self._timers["more"] = asyncio.get_running_loop().call_later(0, self._deliver_more)
         now_s = asyncio.get_running_loop().time()
         tables = (core.delay_offsets, core.timers.progress)
         if now_s >= self._delay_save_s and any(table.is_changed for table in tables):
             interval_s = core.config.flushDelayOffsetInterval / 1000
             self._delay_save_s = now_s + min(interval_s, DELAY_SAVE_INTERVAL_S)
             core.saver.save_changed(tables)
-
-    def _deliver_more(self) -> None:
-        _try("delayed messages wait", self._deliver)
+        return delivered > 0
 
     def _save(self) -> None:
         self.core.saver.save_changed(self.core.tables)
@@ -394,25 +393,27 @@ class BrokerService:
     def _clean(self) -> None:
         if self.core.store.clean():
             self.core.search.segments_changed()
-        self._clean_more()
-
-    def _clean_more(self) -> None:
-        """Clean the files of some queues; other requests are handled before the next."""
-        if self.core.store.clean_queues():
-            loop = asyncio.get_running_loop()
-            failure = "files of queues could not be deleted"
-            self._timers["queues"] = loop.call_later(0, _try, failure, self._clean_more)
 
     def _every(self, interval_s: float, work: Callable[[], object]) -> None:
-        """Run work periodically; after a failure it runs again the next time."""
+        """Run work periodically, and again after other requests if it returns True.
+
+        After a failure, which is logged, it runs again the next time.
+        """
         loop = asyncio.get_running_loop()
         name = f"{getattr(work, '__qualname__', work)}"
 
-        def again() -> None:
-            self._timers[name] = loop.call_later(interval_s, again)
-            _try(f"{name} failed", work)
+        def run() -> None:
+            self._timers[name] = loop.call_later(interval_s, run)
+            try:
+                is_more = work() is True
+            except (OSError, RocketLensError) as error:
+                _log.warning("%s failed: %s", name, error)
+                return
+            if is_more:
+                self._timers[name].cancel()
+                self._timers[name] = loop.call_later(0, run)
 
-        self._timers[name] = loop.call_later(interval_s, again)
+        self._timers[name] = loop.call_later(interval_s, run)
 
     async def __aenter__(self) -> Self:
         """Start."""
@@ -491,11 +492,3 @@ def _free_port(address: str) -> int:
             ):
                 return port
     raise OSError(f"found no three free ports on {address}")
-
-
-def _try(failure: str, work: Callable[[], object]) -> None:
-    """Run work whose failure is logged, not raised."""
-    try:
-        work()
-    except (OSError, RocketLensError) as error:
-        _log.warning("%s: %s", failure, error)
