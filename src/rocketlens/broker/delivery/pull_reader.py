@@ -277,10 +277,10 @@ class PullReader:
     def moved(self, request: PullFields) -> PullResult | None:
         """Return the offset that a group was reset to; None without a reset, or if it is there."""
         queue = request.consumer_group, request.topic, request.queue_id
-        offset = self._offsets.resets.pop(queue, None)
-        if offset is None or offset == request.queue_offset:
+        reset = self._offsets.resets.pop(queue, None)
+        if reset is None or reset.queue_offset == request.queue_offset:
             return None
-        return PullResult("OFFSET_RESET", ResponseCode.PULL_OFFSET_MOVED, offset)
+        return PullResult("OFFSET_RESET", ResponseCode.PULL_OFFSET_MOVED, reset.queue_offset)
 
     def pull_again(self, pull: HeldPull, scanned: int, read: ReadOnce) -> Response:
         """Answer a held pull; no entry below ``scanned`` passes its filter.

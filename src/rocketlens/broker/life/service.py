@@ -383,6 +383,7 @@ class BrokerService:
         return delivered > 0
 
     def _save(self) -> None:
+        self.core.offsets.expire_resets(self.core.clients.consumers)
         self.core.saver.save_changed(self.core.tables)
 
     def _watch_index(self) -> None:

@@ -26,9 +26,9 @@ For the same log, RocketMQ corrects delay offsets so. Source:
 import logging
 import re
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from rocketlens import limits
 from rocketlens.broker.tables.config_table import ConfigFile, TableVersion, table_of
@@ -44,6 +44,10 @@ from rocketlens.store.write.message_store import MessageStore
 
 MAX_IDENTITY_SEGMENTS: Final = 16
 """Segments by which a log is recognized again. One that shares none of them may be the same."""
+RESET_KEPT_MS: Final = 600_000
+"""Milliseconds for which commits of a group without consumers are ignored after a reset: those of
+one that is only away for a moment. RocketMQ: until a pull, or a restart.
+"""
 _MAX_BYTES: Final = 4096
 """Bytes of the first record of a segment that are read."""
 _HEAD: Final = HEADS[0].struct_of("total_size", "magic", "physical_offset")
@@ -138,6 +142,13 @@ def _size_of(name: str) -> int:
     return len(name) * 6 + _NAME_BYTES
 
 
+class Reset(NamedTuple):
+    """Where a group goes on after a reset, and when it was reset."""
+
+    queue_offset: int
+    since_ms: int
+
+
 class ConsumerOffsets(SavedTable):
     """The next queue offset to read, for each ``topic@group`` and queue id.
 
@@ -162,7 +173,8 @@ class ConsumerOffsets(SavedTable):
         self.log_checksums: Final = log_checksums
         self.table: dict[str, dict[int, int]] = table_of(self._others.get("offsetTable"), _numbers)
         self.data_version = TableVersion.decode(self._others.get("dataVersion"), clock())
-        self.resets: Final[dict[tuple[str, str, int], int]] = {}
+        self._clock: Final = clock
+        self.resets: Final[dict[tuple[str, str, int], Reset]] = {}
         """By group, topic and queue id: where a group goes on with its next pull, whatever it asks
         for, after a reset. Not in the file, because the offsets are."""
         self._bytes = 0
@@ -203,7 +215,17 @@ class ConsumerOffsets(SavedTable):
         :raises BadInput: as :meth:`put`.
         """
         self.put(group, topic, queue_id, queue_offset)
-        self.resets[group, topic, queue_id] = queue_offset
+        self.resets[group, topic, queue_id] = Reset(queue_offset, self._clock())
+
+    def expire_resets(self, online: Container[str]) -> None:
+        """Drop resets that no pull came for in `RESET_KEPT_MS`, of groups that are not ``online``.
+
+        From then on what a group commits counts again.
+        """
+        before_ms = self._clock() - RESET_KEPT_MS
+        for key, reset in list(self.resets.items()):
+            if reset.since_ms < before_ms and key[0] not in online:
+                del self.resets[key]
 
     def clone(self, group: str, topic: str, other_group: str) -> None:
         """Set the offsets that another group has to those of a group, in one topic.

@@ -227,6 +227,23 @@ async def test_a_consumer_that_begins_where_its_group_was_reset_to_just_goes_on(
 
 
 @within(in_broker, "tmp_path")
+async def test_a_reset_that_no_consumer_comes_for_is_over_after_some_minutes(world, /):
+    await in_queues(world, 3)
+    await reset(world, queueId=0, offset=1)
+    await beat(world, "c1", "Orders")
+    world.clock.now_ms += 11 * 60_000
+    world.service._save()
+    # Its consumer may be busy with what it pulled before.
+    late = await world.call(RequestCode.UPDATE_CONSUMER_OFFSET, **GROUP, commitOffset=3)
+    assert late.remark == "Offset has been previously reset"
+    await world.call(RequestCode.UNREGISTER_CLIENT, clientID="c1", consumerGroup="readers")
+    world.service._save()
+    late = await world.call(RequestCode.UPDATE_CONSUMER_OFFSET, **GROUP, commitOffset=3)
+    assert (late.code, late.remark) == (0, None)
+    assert world.core.offsets.get("readers", "Orders", 0) == 3
+
+
+@within(in_broker, "tmp_path")
 async def test_a_reset_ends_with_its_topic_or_group(world, /):
     await in_queues(world, 3)
     await reset(world)
