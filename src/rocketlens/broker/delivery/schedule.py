@@ -127,7 +127,7 @@ class Schedule:
                 entry = self._due(queue, offset, now_ms + self._delays_ms[level], now_ms)
                 if entry is None:
                     break
-                self._store_again(entry)
+                self._store_again(queue, offset)
                 offset += 1
                 delivered += 1
         except (OSError, StoreError, SegmentLost) as error:
@@ -151,25 +151,35 @@ class Schedule:
             return None
         return entry if entry.tags_code <= now_ms or entry.tags_code > latest_ms else None
 
-    def _store_again(self, entry: QueueEntry) -> None:
+    def _store_again(self, queue: QueueWriter, queue_offset: int) -> None:
         """Store a delayed message in its real topic; skip and log it if it is damaged.
 
         :raises StoreError: if the store cannot append now.
         :raises SegmentLost: if its record cannot be read now.
         """
-        content = self._store.record(entry.physical_offset, entry.store_size)
-        if content is None:
-            return
+        record = waiting_record(self._store, queue, queue_offset)
+        target = record and real_queue(props.parse(decode_utf8(record.properties)))
+        if record and target:
+            self._copies.write(record, *target)
+
+
+def waiting_record(store: MessageStore, queue: QueueWriter, queue_offset: int) -> Record | None:
+    """Return a message that waits in a queue; None, and log it, if it is damaged or deleted.
+
+    :raises OSError: if it cannot be read now; so do StoreError and SegmentLost.
+    """
+    entry = queue.entry(queue_offset)
+    if entry is None or entry.is_filler:
+        return None
+    content = store.record(entry.physical_offset, entry.store_size)
+    problem = "the log has deleted it"
+    if content is not None:
         try:
-            record = commitlog_record.decode(content, physical_offset=entry.physical_offset)
+            return commitlog_record.decode(content, physical_offset=entry.physical_offset)
         except RecordError as error:
-            _log.error("a delayed message is lost: %s", error)
-            return
-        target = real_queue(props.parse(decode_utf8(record.properties)))
-        if target is None:
-            return
-        topic, queue_id = target
-        self._copies.write(record, topic, queue_id)
+            problem = str(error)
+    _log.error("message %d that waits in %s is lost: %s", queue_offset, queue.topic, problem)
+    return None
 
 
 def real_queue(properties: Mapping[str, str]) -> tuple[str, int] | None:
@@ -184,7 +194,7 @@ def real_queue(properties: Mapping[str, str]) -> tuple[str, int] | None:
         or not (queue_id.isascii() and queue_id.isdigit() and len(queue_id) < 10)
     ):
         _log.error(
-            "a delayed message is skipped: its real topic and queue are %.80r/%.20r",
+            "a message that waits is skipped: its real topic and queue are %.80r/%.20r",
             topic,
             queue_id,
         )

@@ -28,10 +28,9 @@ from array import array
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from rocketlens.broker.delivery.schedule import CopyWriter, real_queue
+from rocketlens.broker.delivery.schedule import CopyWriter, real_queue, waiting_record
 from rocketlens.broker.tables.timer_progress import TimerProgress
 from rocketlens.errors import MessageIllegal, ProtocolError, RecordError, StoreError
-from rocketlens.formats import commitlog_record
 from rocketlens.formats.commitlog_record import Record, RecordView
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES, FILLER_SIZE, QueueEntry
 from rocketlens.model import properties as props
@@ -363,7 +362,7 @@ class Timers:
         stop = min(first + at_once, len(slot.queue_offsets))
         try:
             while slot.index < stop:
-                record = self._record(queue, slot.queue_offsets[slot.index])
+                record = waiting_record(self._store, queue, slot.queue_offsets[slot.index])
                 if record is not None:
                     self._store_again(record, time_ms, slot.deleted_keys)
                 slot.index += 1
@@ -381,7 +380,7 @@ class Timers:
     def _deleted_keys(self, queue: QueueWriter, slot: _Slot) -> frozenset[_DeletedKey]:
         keys = set()
         for queue_offset in slot.deletions or ():
-            record = self._record(queue, queue_offset)
+            record = waiting_record(self._store, queue, queue_offset)
             if record is not None:
                 keys.add(self._key_of(_properties_of(record), props.TIMER_DELETED_KEY))
         return frozenset(keys)
@@ -389,25 +388,6 @@ class Timers:
     def _key_of(self, properties: Mapping[str, str], name: str) -> _DeletedKey:
         topic = properties.get(props.REAL_TOPIC, "") if self._by_topic else ""
         return topic, properties.get(name, "")
-
-    def _record(self, queue: QueueWriter, queue_offset: int) -> Record | None:
-        """Return a waiting message; None, and log it, if it is not there any more.
-
-        :raises StoreError: if it cannot be read now.
-        :raises OSError: likewise.
-        """
-        entry = queue.entry(queue_offset)
-        content = None
-        if entry is not None:
-            content = self._store.record(entry.physical_offset, entry.store_size)
-        if entry is None or content is None:
-            _log.error("a message with a delivery time is lost: the log has deleted it")
-            return None
-        try:
-            return commitlog_record.decode(content, physical_offset=entry.physical_offset)
-        except RecordError as error:
-            _log.error("a message with a delivery time is lost: %s", error)
-            return None
 
     def _store_again(
         self, record: Record, time_ms: int, deleted_keys: frozenset[_DeletedKey]

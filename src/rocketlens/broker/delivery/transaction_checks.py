@@ -30,7 +30,8 @@ from typing import Final, NamedTuple
 
 from rocketlens.broker.core import BrokerCore
 from rocketlens.broker.delivery.ended_halves import EndedHalves
-from rocketlens.errors import BadInput, RecordError, RocketLensError
+from rocketlens.broker.delivery.schedule import real_queue, waiting_record
+from rocketlens.errors import BadInput, RocketLensError
 from rocketlens.formats import commitlog_record
 from rocketlens.formats.commitlog_record import Record
 from rocketlens.model import properties as props
@@ -187,23 +188,11 @@ class TransactionChecks:
         :raises OSError: if it cannot be read now; so does SegmentLost.
         """
         queue = self._core.store.queues.get(HALF_TOPIC, 0)
-        entry = queue.entry(queue_offset) if queue else None
-        content = (
-            self._core.store.record(entry.physical_offset, entry.store_size) if entry else None
-        )
-        if entry is None or content is None:
+        record = queue and waiting_record(self._core.store, queue, queue_offset)
+        if record is None:
             return None
-        try:
-            record = commitlog_record.decode(content, physical_offset=entry.physical_offset)
-            properties = props.parse(decode_utf8(record.properties))
-            read_i32(properties.get(props.REAL_QUEUE_ID, ""), props.REAL_QUEUE_ID)
-        except (RecordError, RocketLensError) as error:
-            _log.error("half message %d cannot be checked: %s", queue_offset, error)
-            return None
-        if props.REAL_TOPIC not in properties:
-            _log.error("half message %d cannot be checked: it has no topic", queue_offset)
-            return None
-        return _Half(record, properties)
+        properties = props.parse(decode_utf8(record.properties))
+        return _Half(record, properties) if real_queue(properties) else None
 
     def _is_ended_by_its_first_offset(self, half: _Half) -> bool:
         """Return whether a mark names the half message that this is a copy of.
