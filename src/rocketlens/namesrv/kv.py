@@ -13,7 +13,6 @@ import asyncio
 import logging
 import zlib
 from collections.abc import Mapping
-from json.encoder import encode_basestring
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -147,8 +146,14 @@ class KvConfig:
 
     async def _save(self, table: Table) -> None:
         path, disk = self.path, self._disk
-        if path is not None:
-            await in_thread(lambda: disk.write_durably(path, _encoded(table)), _DISK_THREAD)
+        if path is None:
+            return
+
+        def write() -> None:
+            text = json_dialect.dumps_file({"configTable": table})
+            disk.write_durably(path, text.encode("utf-8", "backslashreplace"))
+
+        await in_thread(write, _DISK_THREAD)
 
 
 def _end(change: _Change, failure: RocketLensError | None) -> None:
@@ -166,11 +171,8 @@ def _entry_bytes(key: str, value: str | None) -> int:
     """Return the maximum bytes of a value, or of a namespace's name, in the file."""
     if value is None:
         return 0
-    return (
-        len(_text(key).encode("utf-8", "backslashreplace"))
-        + _FIXED_BYTES
-        + (len(_text(value).encode("utf-8", "backslashreplace")))
-    )
+    quoted = json_dialect.quote(key) + json_dialect.quote(value)
+    return len(quoted.encode("utf-8", "backslashreplace")) + _FIXED_BYTES
 
 
 def _bytes_of(table: Table) -> int:
@@ -178,23 +180,6 @@ def _bytes_of(table: Table) -> int:
         _entry_bytes(namespace, "") + sum(_entry_bytes(key, value) for key, value in names.items())
         for namespace, names in table.items()
     )
-
-
-def _text(text: str) -> str:
-    return encode_basestring(text)
-
-
-def _encoded(table: Table) -> bytes:
-    """Return the content of the file, indented with tabs."""
-    namespaces = []
-    for namespace, names in table.items():
-        values = ",\n".join(f"\t\t\t{_text(key)}: {_text(value)}" for key, value in names.items())
-        namespaces.append(
-            f"\t\t{_text(namespace)}: " + (f"{{\n{values}\n\t\t}}" if values else "{}")
-        )
-    joined = ",\n".join(namespaces)
-    inner = f"{{\n{joined}\n\t}}" if joined else "{}"
-    return f'{{\n\t"configTable": {inner}\n}}'.encode("utf-8", "backslashreplace")
 
 
 def _load(path: Path, disk: Disk) -> Table:
