@@ -64,7 +64,7 @@ def tables_of(core):
     """What a broker has, as it would be told."""
     topics = {name: topic.encode() for name, topic in core.topics.topics.items()}
     offsets = {name: dict(each) for name, each in core.offsets.table.items() if each}
-    return topics, dict(core.groups.table.groups), offsets
+    return topics, dict(core.groups.table.entries), offsets
 
 
 CYCLES = st.lists(st.tuples(st.booleans(), st.lists(steps, max_size=6)), max_size=3)

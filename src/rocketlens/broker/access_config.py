@@ -17,10 +17,11 @@ _SECRET_KEYS: Final = ("initAuthenticationUser", "innerClientAuthenticationCrede
 _PACKAGE: Final = "org.apache.rocketmq.auth."
 
 
-def _class(*names: str) -> KeyForm:
-    """Accept RocketMQ's own classes: others cannot be loaded here."""
+def _provider(meaning: str, *names: str) -> Any:
+    """Return a key that accepts RocketMQ's own classes: others cannot be loaded here."""
     accepted = frozenset(_PACKAGE + name for name in names)
-    return KeyForm(" or ".join(sorted(accepted)), accepted.__contains__)
+    form = KeyForm(" or ".join(sorted(accepted)), accepted.__contains__)
+    return key("", meaning, allowed=form, since=SINCE_5)
 
 
 _STRATEGIES: Final = "Every request is checked, with either."
@@ -60,47 +61,29 @@ class AuthConfig(Configuration):
     migrateAuthFromV1Enabled: bool = key(
         False, "Make users of the accounts of plain_acl.yml, at the start.", since=SINCE_5
     )
-    authenticationProvider: str = key(
-        "",
-        "The class that checks signatures.",
-        allowed=_class("authentication.provider.DefaultAuthenticationProvider"),
-        since=SINCE_5,
+    authenticationProvider: str = _provider(
+        "The class that checks signatures.", "authentication.provider.DefaultAuthenticationProvider"
     )
-    authenticationMetadataProvider: str = key(
-        "",
+    authenticationMetadataProvider: str = _provider(
         "The class that keeps users; here they are in config/authUsers.json.",
-        allowed=_class("authentication.provider.LocalAuthenticationMetadataProvider"),
-        since=SINCE_5,
+        "authentication.provider.LocalAuthenticationMetadataProvider",
     )
-    authenticationStrategy: str = key(
-        "",
+    authenticationStrategy: str = _provider(
         _STRATEGIES,
-        allowed=_class(
-            "authentication.strategy.StatelessAuthenticationStrategy",
-            "authentication.strategy.StatefulAuthenticationStrategy",
-        ),
-        since=SINCE_5,
+        "authentication.strategy.StatelessAuthenticationStrategy",
+        "authentication.strategy.StatefulAuthenticationStrategy",
     )
-    authorizationProvider: str = key(
-        "",
-        "The class that checks policies.",
-        allowed=_class("authorization.provider.DefaultAuthorizationProvider"),
-        since=SINCE_5,
+    authorizationProvider: str = _provider(
+        "The class that checks policies.", "authorization.provider.DefaultAuthorizationProvider"
     )
-    authorizationMetadataProvider: str = key(
-        "",
+    authorizationMetadataProvider: str = _provider(
         "The class that keeps policies; here they are in config/authAcls.json.",
-        allowed=_class("authorization.provider.LocalAuthorizationMetadataProvider"),
-        since=SINCE_5,
+        "authorization.provider.LocalAuthorizationMetadataProvider",
     )
-    authorizationStrategy: str = key(
-        "",
+    authorizationStrategy: str = _provider(
         _STRATEGIES,
-        allowed=_class(
-            "authorization.strategy.StatelessAuthorizationStrategy",
-            "authorization.strategy.StatefulAuthorizationStrategy",
-        ),
-        since=SINCE_5,
+        "authorization.strategy.StatelessAuthorizationStrategy",
+        "authorization.strategy.StatefulAuthorizationStrategy",
     )
 
     def check_together(self) -> None:

@@ -62,7 +62,7 @@ VALUES: Final = (
     _gauge(
         "rocketmq_consumer_group_number",
         "Consumer groups.",
-        lambda core: len(core.groups.table.groups),
+        lambda core: len(core.groups.table.entries),
     ),
     _gauge(
         "rocketmq_storage_size_bytes",

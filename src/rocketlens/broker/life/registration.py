@@ -97,7 +97,7 @@ async def _all_topics(core: BrokerCore, *, is_forced: bool) -> AsyncIterator[byt
     ``is_forced``: yield at least two, so that a name server accepts the topics whatever it knows.
     """
     table, now_ms = core.topics.table, core.clock()
-    version, topics = version_of(table), list(table.topics.items())
+    version, topics = version_of(table), list(table.entries.items())
     starts = list(range(0, len(topics), TOPICS_IN_A_PART))
     if is_forced and len(starts) == 1:
         starts *= 2
@@ -227,11 +227,11 @@ class Registrar:
             return False
         counter = table.data_version.counter
         if state.counter == counter:
-            is_small = len(table.topics) <= TOPICS_IN_A_PART
+            is_small = len(table.entries) <= TOPICS_IN_A_PART
             if not await self._is_ours(address, channel) or is_small:
                 return False
             return not await self._is_forgotten(channel, version_of(table))
-        topics = {name: table.topics[name] for name in names if name in table.topics}
+        topics = {name: table.entries[name] for name in names if name in table.entries}
         body = await _body_with(topics, version_of(table), self.core.config.brokerPermission)
         try:
             await self._ask(channel, *self._registration(body))

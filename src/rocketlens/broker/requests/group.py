@@ -78,7 +78,7 @@ async def all_groups(
     """Return all groups that may be seen, and the version of the table."""
     table = core.groups.table
     estimate, pace = Estimate("ask for one group at a time (352)"), Pace()
-    for name, members in list(table.groups.items()):
+    for name, members in list(table.entries.items()):
         estimate.add(len(name) + _min_bytes(members))
         await pace.turn()
     async with core.large_answers.turn(channel, estimate):

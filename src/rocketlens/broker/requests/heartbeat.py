@@ -212,7 +212,7 @@ async def broker_consume_stats(
 ) -> Response | None:
     """Return the progress of every group in every topic it has offsets in."""
     request = GET_BROKER_CONSUME_STATS.request.decode(command.ext_fields)
-    names: dict[str, list[str]] = {group: [] for group in core.groups.table.groups}
+    names: dict[str, list[str]] = {group: [] for group in core.groups.table.entries}
     pace = Pace()
     for topic, group in core.offsets.pairs():
         if group in names:

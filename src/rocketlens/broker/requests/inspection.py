@@ -58,7 +58,7 @@ _TOPIC_BYTES: Final = 100
 
 async def topics(core: BrokerCore, command: RemotingCommand, channel: Channel) -> Response | None:
     """Return the configuration of all topics that may be seen, and the table's version."""
-    topics = core.topics.table.topics
+    topics = core.topics.table.entries
     estimate = Estimate("ask for one topic at a time (351)")
     estimate.add(_TOPIC_BYTES, len(topics))
     estimate.add(2 * sum(map(len, topics)))

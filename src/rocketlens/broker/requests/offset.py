@@ -87,7 +87,7 @@ def update(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response:
     if core.topics.get(request.topic) is None:
         remark = f"Topic {request.topic[:300]} not exist!"
         return Response(ResponseCode.TOPIC_NOT_EXIST, remark=remark)
-    if request.consumer_group not in core.groups.table.groups:
+    if request.consumer_group not in core.groups.table.entries:
         remark = f"Group {request.consumer_group[:300]} not exist!"
         return Response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark=remark)
     if not may_commit(core, request.consumer_group, request.topic, request.queue_id):
@@ -108,7 +108,7 @@ async def reset(core: BrokerCore, command: RemotingCommand, _: Channel) -> Respo
     config = core.topics.get(topic)
     if config is None:
         return Response(ResponseCode.TOPIC_NOT_EXIST, remark=f"Topic {topic[:300]} does not exist")
-    if group not in core.groups.table.groups:
+    if group not in core.groups.table.entries:
         remark = f"Group {group[:300]} does not exist"
         return Response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark=remark)
     queue_count = max(config.read_queue_count, config.write_queue_count)

@@ -88,7 +88,7 @@ async def consume_directly(
     topic = core.topics.get(request.topic or "")
     if topic is not None:
         fields["topicSysFlag"] = str(topic.sys_flag)
-    group = core.groups.table.groups.get(request.consumer_group)
+    group = core.groups.table.entries.get(request.consumer_group)
     if group is not None:
         fields["groupSysFlag"] = str(group.get("groupSysFlag", 0))
     return _relay(core, command, channel, target, more_fields=fields, body=view.body)

@@ -174,7 +174,7 @@ def _bounded_tables(core: BrokerCore) -> dict[str, str]:
     return {
         "topics": str(len(core.topics.topics)),
         "topicsRefused": str(core.topics.room.refused),
-        "groups": str(len(core.groups.table.groups)),
+        "groups": str(len(core.groups.table.entries)),
         "groupsRefused": str(core.groups.room.refused),
         "clientGroupsBytes": str(core.clients.total_bytes),
         "clientsClosedForGroups": str(core.clients.closed_largest),

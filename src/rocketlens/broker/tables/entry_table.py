@@ -57,6 +57,7 @@ class EntryTable(SavedTable, Generic[E]):
         self._clock: Final = clock
         value = self._file.read()
         self.entries: Final[dict[str, E]] = table_of(value.get(self.MEMBER), self.decode_entry)
+        """Change them only with the methods of this class."""
         self.data_version = TableVersion.decode(value.get("dataVersion"), clock())
         self._others: Final = {
             name: member

@@ -122,12 +122,12 @@ class TopicRegistry:
         """Use the table of the store, and create the topics of a new RocketMQ broker."""
         self.table: Final = table
         self.config: Final = config
-        self.topics: Final[Mapping[str, StoredTopic]] = table.topics
+        self.topics: Final[Mapping[str, StoredTopic]] = table.entries
         self._save: Final = save
         self._announce: Final = announce
         self.pending: Final[dict[str, asyncio.Future[Any]]] = {}
         self.room: Final = Room("topics", lambda: MAX_TOPICS, clock)
-        missing = [topic for topic in _first_topics(config) if topic.topic not in table.topics]
+        missing = [topic for topic in _first_topics(config) if topic.topic not in table.entries]
         if missing:
             table.put(*missing)
             table.save()
@@ -260,7 +260,7 @@ class GroupRegistry:
         self.config: Final = config
         self._save: Final = save
         self.room: Final = Room("groups", lambda: MAX_GROUPS, clock)
-        missing = [group for group in SYSTEM_GROUPS if group not in table.groups]
+        missing = [group for group in SYSTEM_GROUPS if group not in table.entries]
         if missing:
             table.put_many({group: {"consumeBroadcastEnable": True} for group in missing})
             table.save()
@@ -270,9 +270,9 @@ class GroupRegistry:
 
         :raises BadInput: if the bound on groups is reached.
         """
-        new = groups.keys() - self.table.groups.keys()
+        new = groups.keys() - self.table.entries.keys()
         for name in new:
-            if not self.room.has(len(self.table.groups) + len(new) - 1, name):
+            if not self.room.has(len(self.table.entries) + len(new) - 1, name):
                 raise TooMany(f"{MAX_GROUPS} groups are allowed: delete groups first")
         self.table.put_many(groups)
         for name in groups:
@@ -291,13 +291,13 @@ class GroupRegistry:
 
         The caller does not wait until it is written: a group that is lost is created again.
         """
-        config = self.table.groups.get(group)
+        config = self.table.entries.get(group)
         if (
             config is None
             and self.config.autoCreateSubscriptionGroup
             and group_problem(group) is None
         ):
-            if not self.room.has(len(self.table.groups), group):
+            if not self.room.has(len(self.table.entries), group):
                 return None
             config = self.table.put(group)
             _log.info("group %s is created", group)

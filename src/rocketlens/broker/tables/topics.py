@@ -88,11 +88,6 @@ class TopicTable(EntryTable[StoredTopic]):
     FILE = "topics.json"
     MEMBER = "topicConfigTable"
 
-    @property
-    def topics(self) -> dict[str, StoredTopic]:
-        """The topics; change them only with the methods of this class."""
-        return self.entries
-
     def decode_entry(self, value: Any) -> StoredTopic | None:
         """Parse a member of the table; return None if it is not a topic."""
         return StoredTopic.decode(value)
@@ -114,11 +109,6 @@ class GroupTable(EntryTable[dict[str, Any]]):
 
     FILE = "subscriptionGroup.json"
     MEMBER = "subscriptionGroupTable"
-
-    @property
-    def groups(self) -> dict[str, dict[str, Any]]:
-        """The groups; change them only with the methods of this class."""
-        return self.entries
 
     def decode_entry(self, value: Any) -> dict[str, Any] | None:
         """Parse a member of the table; return None if it is not a group."""
@@ -192,7 +182,7 @@ def topic_table(
     Topics get no more permission than the broker has. With ``is_shown`` it builds some of them.
     """
     version = version_of(table)
-    stored = dict(table.topics)
+    stored = dict(table.entries)
 
     def make() -> TopicConfigTable:
         topics = {

@@ -127,7 +127,7 @@ class Both:
             (stats.get_found, stats.get_total, stats.get_missed, core.held_pulls.not_held),
             copy.deepcopy(core.offsets.table),
             (dict(core.offsets.resets), core.offsets.refused),
-            copy.deepcopy(core.groups.table.groups),
+            copy.deepcopy(core.groups.table.entries),
         )
 
     def restore(self, state):
@@ -143,8 +143,8 @@ class Both:
         core.offsets.resets.update(resets[0])
         core.offsets.refused = resets[1]
         core.offsets._count_bytes()
-        core.groups.table.groups.clear()
-        core.groups.table.groups.update(groups)
+        core.groups.table.entries.clear()
+        core.groups.table.entries.update(groups)
 
     async def assert_same(self, chunks, peer=("10.0.0.9", 4711)):
         """Feed chunks both ways, from the same state."""

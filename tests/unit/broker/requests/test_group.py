@@ -61,7 +61,7 @@ async def test_many_groups_are_made_at_once_or_none_of_them(world, /):
     groups = [{"groupName": "one"}, {"groupName": "two", "retryMaxTimes": -1}]
     bad = json.dumps({"groupConfigList": [*groups, {"groupName": "a b"}]}).encode()
     assert (await world.call(code, bad)).code == 29
-    assert "one" not in world.core.groups.table.groups
+    assert "one" not in world.core.groups.table.entries
     good = json.dumps({"groupConfigList": groups}).encode()
     assert (await world.call(code, good)).code == 0
     assert groups_on_disk(world)["two"]["retryMaxTimes"] == -1
@@ -85,11 +85,11 @@ async def test_many_groups_are_made_at_once_or_none_of_them(world, /):
 )
 @within(in_broker, "tmp_path")
 async def test_a_group_that_cannot_be_is_not_made(world, /, members, words):
-    before = dict(world.core.groups.table.groups)
+    before = dict(world.core.groups.table.entries)
     answer = await update(world, **members)
     assert answer.code != 0
     assert words in answer.remark
-    assert world.core.groups.table.groups == before
+    assert world.core.groups.table.entries == before
 
 
 @pytest.mark.parametrize("body", [b"[]", b"{", b'"x"', b"[" * 5000])
@@ -123,7 +123,7 @@ async def test_a_group_that_would_not_be_read_back_is_refused_and_not_kept(world
     answer = await update(world, groupName="large", x="A" * MAX_CONFIG_ENTRY_BYTES)
     assert answer.code == ResponseCode.INVALID_PARAMETER
     assert "'large' in subscriptionGroup.json" in answer.remark
-    assert "large" not in world.core.groups.table.groups
+    assert "large" not in world.core.groups.table.entries
 
 
 @within(in_broker, "tmp_path")

@@ -19,7 +19,7 @@ from tests.unit.broker.heartbeats import (
 @within(in_broker, "tmp_path")
 async def test_a_heartbeat_makes_the_group_and_its_retry_topic(world, /):
     assert (await beat(world, "c1", "Orders")).code == 0
-    assert world.core.groups.table.groups["readers"]["retryMaxTimes"] == 16
+    assert world.core.groups.table.entries["readers"]["retryMaxTimes"] == 16
     retry = world.core.topics.get("%RETRY%readers")
     assert (retry.read_queue_count, retry.write_queue_count, retry.perm) == (1, 1, 6)
     assert await client_ids(world) == ["c1"]

@@ -107,7 +107,7 @@ def test_an_offset_makes_no_group_but_reading_does(tmp_path):
         code = RequestCode.UPDATE_CONSUMER_OFFSET
         answer = await world.call(code, commitOffset=0, **GROUP)
         assert (answer.code, answer.remark) == (26, "Group readers not exist!")
-        assert "readers" not in world.core.groups.table.groups
+        assert "readers" not in world.core.groups.table.entries
         await world.pull(0, consumerGroup="readers")
         assert (await world.call(code, commitOffset=0, **GROUP)).code == 0
 

@@ -31,7 +31,7 @@ def test_tables_of_a_real_broker_are_read_whole_and_written_as_it_writes_them(
         (layout.config / name).write_bytes((theirs / name).read_bytes())
     disk, clock = Disk(), Clock()
     topics = TopicTable(layout, disk, clock)
-    assert topics.topics["PayTopic"].read_queue_count == 4
+    assert topics.entries["PayTopic"].read_queue_count == 4
     assert topics.data_version.counter == 5
     offsets = ConsumerOffsets(layout, disk, clock)
     assert offsets.get("golden_cg", "PayTopic", 2) == {"4.9.7": 126, "5.5.0": 122}[version]
@@ -103,7 +103,7 @@ def test_a_table_that_is_gone_is_told_when_its_backup_is_used(tmp_path, caplog, 
         path.write_bytes(content)
     (told,) = damaged_tables(layout.config)
     assert "topics.json is missing or empty; its .bak is used" in told
-    assert set(TopicTable(layout, Disk(), Clock()).topics) == {"T1"}
+    assert set(TopicTable(layout, Disk(), Clock()).entries) == {"T1"}
     assert "topics.json is missing or empty; topics.json.bak is used" in caplog.text
 
 
@@ -119,7 +119,7 @@ def test_tables_with_members_of_other_kinds_keep_the_sound_ones(tmp_path):
         '{"topicConfigTable": {"a": 3, "b": {"topicName": "b", "perm": 4}}, "dataVersion": 1}'
     )
     (layout.config / "consumerOffset.json").write_text('{"offsetTable": {"a@g": 3, "b@g": {0: 1}}}')
-    assert TopicTable(layout, Disk(), Clock()).topics["b"].perm == 4
+    assert TopicTable(layout, Disk(), Clock()).entries["b"].perm == 4
     assert ConsumerOffsets(layout, Disk(), Clock()).table == {"b@g": {0: 1}}
 
 
@@ -132,17 +132,17 @@ def test_a_name_of_digits_is_the_same_name_after_any_start(tmp_path):
         topics = TopicTable(layout, Disk(), Clock())
         groups = GroupTable(layout, Disk(), Clock())
         offsets = ConsumerOffsets(layout, Disk(), Clock())
-        assert list(topics.topics) == list(groups.groups) == NAMES[:number]
+        assert list(topics.entries) == list(groups.entries) == NAMES[:number]
         topics.put(StoredTopic(name, attributes={name: name}, others={name: {name: 1}}))
         groups.put(name, **{"x" + name: {name: [name]}})
         offsets.put(name, name, number, 5)
         for table in (topics, groups, offsets):
             table.save()
     topics = TopicTable(layout, Disk(), Clock())
-    assert topics.topics["007"] == StoredTopic(
+    assert topics.entries["007"] == StoredTopic(
         "007", attributes={"007": "007"}, others={"007": {"007": 1}}
     )
-    assert GroupTable(layout, Disk(), Clock()).groups["-0"]["x-0"] == {"-0": ["-0"]}
+    assert GroupTable(layout, Disk(), Clock()).entries["-0"]["x-0"] == {"-0": ["-0"]}
     pairs = ConsumerOffsets(layout, Disk(), Clock()).pairs()
     assert list(pairs) == [(name, name) for name in NAMES]
 
@@ -178,8 +178,8 @@ def test_whatever_is_put_is_there_after_each_start(changes):
         for topic, group, attributes, members, queue_id, offset in changes:
             tables = [kind(layout, Disk(), Clock()) for kind in (TopicTable, GroupTable)]
             read = ConsumerOffsets(layout, Disk(), Clock())
-            assert tables[0].topics == topics
-            assert tables[1].groups == groups
+            assert tables[0].entries == topics
+            assert tables[1].entries == groups
             assert read.table == offsets
             topics[topic] = StoredTopic(topic, attributes=attributes, others=members)
             tables[0].put(topics[topic])
@@ -203,4 +203,4 @@ def test_a_table_that_cannot_be_opened_now_is_no_damaged_one(tmp_path, monkeypat
         patched.setattr("pathlib.Path.open", refuse)
         with pytest.raises(OSError, match="Too many open files"):
             TopicTable(layout, Disk(), Clock())
-    assert "T" in TopicTable(layout, Disk(), Clock()).topics
+    assert "T" in TopicTable(layout, Disk(), Clock()).entries

@@ -107,8 +107,8 @@ def test_a_last_change_that_was_cut_was_never_acknowledged(tmp_path, caplog):
     path = leave_changes(tmp_path, put("N0"), put("N1"))
     path.write_bytes(path.read_bytes()[:-1])
     found = again(tmp_path)
-    assert "N0" in found.topics
-    assert "N1" not in found.topics
+    assert "N0" in found.entries
+    assert "N1" not in found.entries
     assert not caplog.messages
 
 
@@ -119,8 +119,8 @@ def test_a_damaged_change_costs_itself_and_is_reported(tmp_path, caplog):
     (told,) = damaged_tables(tmp_path / "config")
     assert "1 of its 3 lines are damaged" in told
     found = again(tmp_path)
-    assert {"N0", "N2"} < found.topics.keys()
-    assert "N1" not in found.topics
+    assert {"N0", "N2"} < found.entries.keys()
+    assert "N1" not in found.entries
     assert "1 of its 3 lines are damaged" in caplog.text
     assert len(list((tmp_path / "rocketlens" / "aside").iterdir())) == 1
     found.save()
@@ -133,8 +133,8 @@ def test_what_another_program_wrote_since_counts_and_what_it_lacks_is_reported(t
     file = tmp_path / "config" / "topics.json"
     file.write_text(file.read_text().replace("T1", "X1"))
     found = again(tmp_path)
-    assert "X1" in found.topics
-    assert "New" not in found.topics
+    assert "X1" in found.entries
+    assert "New" not in found.entries
     assert "was written by another program, and lacks 1 that were made before: 'New'" in caplog.text
 
 
@@ -148,7 +148,7 @@ names = st.text(st.sampled_from("%|aZ09_-"), min_size=1, max_size=4) | st.sample
 def test_a_table_is_what_was_put_whatever_was_written_of_it_when(steps):
     with TemporaryDirectory() as directory:
         table = table_of_topics(Path(directory), 20)
-        expected = dict(table.topics)
+        expected = dict(table.entries)
         for step, name in steps:
             if step == "put":
                 expected[name] = StoredTopic(name, len(expected))
@@ -162,8 +162,8 @@ def test_a_table_is_what_was_put_whatever_was_written_of_it_when(steps):
                 version = table.data_version.encode()
                 table = again(Path(directory))
                 assert table.data_version.encode() == version
-            assert table.topics == expected
-        assert again(Path(directory)).topics == expected
+            assert table.entries == expected
+        assert again(Path(directory)).entries == expected
 
 
 def test_a_table_of_any_topics_is_read_as_it_was_written(tmp_path):

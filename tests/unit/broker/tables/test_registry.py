@@ -36,7 +36,7 @@ def test_its_topics_and_groups_are_those_of_a_real_broker(tmp_path, golden):
         assert len(topics) >= 10
         for name, topic in topics.items():
             assert topic.encode() == theirs[name]
-        for name in world.core.groups.table.groups:
+        for name in world.core.groups.table.entries:
             assert name in groups
 
     in_broker(tmp_path, test)
@@ -48,13 +48,13 @@ async def test_no_more_topics_and_groups_are_made_than_there_is_room_for(
 ):
     core = world.core
     monkeypatch.setattr(registry, "MAX_TOPICS", len(core.topics.topics) + 2)
-    monkeypatch.setattr(registry, "MAX_GROUPS", len(core.groups.table.groups) + 3)
+    monkeypatch.setattr(registry, "MAX_GROUPS", len(core.groups.table.entries) + 3)
     for group in ("g0", "g1", "g2", "g3"):
         # A consumer is welcome, whether its retry topic has room or not.
         assert (await beat(world, "c", group=group)).code == 0
     assert {"%RETRY%g0", "%RETRY%g1"} < core.topics.topics.keys()
     assert len(core.topics.topics) == registry.MAX_TOPICS
-    assert len(core.groups.table.groups) == registry.MAX_GROUPS
+    assert len(core.groups.table.entries) == registry.MAX_GROUPS
     assert (await world.send("New")).code == 17
     fields = {"defaultTopic": "TBW102", "readQueueNums": 2, "writeQueueNums": 2, "perm": 6}
     fields |= {"topicFilterType": "SINGLE_TAG", "order": False}

@@ -215,7 +215,7 @@ async def test_a_stop_writes_what_was_not_written_and_what_waits(tmp_path):
     async with running(tmp_path) as world:
         assert world.core.offsets.get("g", "T", 0) == 0
         assert world.core.delay_offsets.table == {1: 0}
-        assert "g" in world.core.groups.table.groups
+        assert "g" in world.core.groups.table.entries
 
 
 def test_no_table_waits_for_another_one(tmp_path):

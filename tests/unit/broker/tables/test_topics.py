@@ -20,11 +20,11 @@ def test_a_change_of_topics_is_counted_and_on_the_disk_when_saved(tmp_path):
     assert topics.remove("U").topic == "U"
     assert topics.remove("U") is None
     assert topics.is_changed
-    assert TopicTable(layout, Disk(), clock).topics == {}
+    assert TopicTable(layout, Disk(), clock).entries == {}
     topics.save()
     assert not topics.is_changed
     again = TopicTable(layout, Disk(), clock)
-    assert again.topics == {"T": StoredTopic("T", others={"future": [1]})}
+    assert again.entries == {"T": StoredTopic("T", others={"future": [1]})}
     assert again.data_version.encode() == {
         "counter": 2,
         "stateVersion": 0,
@@ -38,7 +38,7 @@ def test_groups_have_rocketmqs_defaults_and_what_was_asked(tmp_path):
     assert groups.put("g", retryMaxTimes=3)["retryMaxTimes"] == 3
     assert groups.put("g", consumeEnable=False)["retryMaxTimes"] == 3
     groups.save()
-    assert GroupTable(layout, Disk(), Clock()).groups["g"]["consumeEnable"] is False
+    assert GroupTable(layout, Disk(), Clock()).entries["g"]["consumeEnable"] is False
     assert groups.remove("g")
     assert not groups.remove("g")
 
@@ -50,7 +50,7 @@ def test_names_that_an_earlier_version_wrote_without_quotes_are_read(tmp_path):
         '{"topicConfigTable":{\n\t007:{"topicName":"007"},\n\t-0:{"topicName":"-0"},'
         '12:{"topicName":"12"}}}'
     )
-    assert list(TopicTable(layout, Disk(), Clock()).topics) == ["007", "-0", "12"]
+    assert list(TopicTable(layout, Disk(), Clock()).entries) == ["007", "-0", "12"]
 
 
 def test_a_lone_surrogate_in_a_member_is_written_and_read_back(tmp_path):
@@ -58,7 +58,7 @@ def test_a_lone_surrogate_in_a_member_is_written_and_read_back(tmp_path):
     groups = GroupTable(layout, Disk(), Clock())
     groups.put("g", x="\ud800")
     groups.save()
-    assert GroupTable(layout, Disk(), Clock()).groups["g"]["x"] == "\ud800"
+    assert GroupTable(layout, Disk(), Clock()).entries["g"]["x"] == "\ud800"
 
 
 def test_members_nested_as_deep_as_a_request_may_be_are_read_back(tmp_path):
@@ -69,7 +69,7 @@ def test_members_nested_as_deep_as_a_request_may_be_are_read_back(tmp_path):
     groups = GroupTable(layout, Disk(), Clock())
     groups.put("007", x=deep)
     groups.save()
-    assert GroupTable(layout, Disk(), Clock()).groups["007"]["x"] == deep
+    assert GroupTable(layout, Disk(), Clock()).entries["007"]["x"] == deep
 
 
 def test_what_would_not_be_read_back_is_refused_before_it_is_kept(tmp_path, monkeypatch):
@@ -79,8 +79,8 @@ def test_what_would_not_be_read_back_is_refused_before_it_is_kept(tmp_path, monk
         groups.put("g", x="A" * MAX_CONFIG_ENTRY_BYTES)
     with pytest.raises(BadInput, match=r"'T' in topics\.json"):
         topics.put(StoredTopic("T", others={"x": "A" * MAX_CONFIG_ENTRY_BYTES}))
-    assert not groups.groups
-    assert not topics.topics
+    assert not groups.entries
+    assert not topics.entries
     monkeypatch.setattr(limits, "MAX_CONFIG_BYTES", (1 << 20) + 200_000)
     for number in range(20):
         try:
@@ -88,10 +88,10 @@ def test_what_would_not_be_read_back_is_refused_before_it_is_kept(tmp_path, monk
         except BadInput as error:
             assert "subscriptionGroup.json is full" in str(error)  # noqa: PT017
             break
-    assert 1 < len(groups.groups) < 20
+    assert 1 < len(groups.entries) < 20
     groups.save()
     again = GroupTable(layout, Disk(), Clock())
-    assert again.groups == groups.groups
+    assert again.entries == groups.entries
     with pytest.raises(BadInput, match="is full"):
         again.put("one more", x="A" * 50_000)
     groups.remove("g0")
