@@ -13,41 +13,10 @@ from rocketlens.namesrv.kv import KvConfig
 from rocketlens.namesrv.routes import RouteTable
 from rocketlens.net.channel import Channel, Handler, Response
 from rocketlens.net.pace import ANSWER_THREAD, LARGE_BODY_BYTES, Pace, in_thread
-from rocketlens.wire.bodies.tables import (
-    BrokerMemberGroup,
-    BrokerMemberGroupAnswer,
-    DataVersion,
-    KvTable,
-    RegisterBrokerBody,
-    TopicList,
-    TopicRouteData,
-    decode_registration,
-)
+from rocketlens.wire.bodies import tables as bodies
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
-from rocketlens.wire.commands.brokers import (
-    ADD_WRITE_PERM_OF_BROKER,
-    BROKER_HEARTBEAT,
-    DELETE_KV_CONFIG,
-    DELETE_TOPIC_IN_NAMESRV,
-    GET_BROKER_MEMBER_GROUP,
-    GET_KV_CONFIG,
-    GET_KVLIST_BY_NAMESPACE,
-    GET_ROUTEINFO_BY_TOPIC,
-    GET_TOPICS_BY_CLUSTER,
-    PUT_KV_CONFIG,
-    QUERY_DATA_VERSION,
-    REGISTER_BROKER,
-    REGISTER_TOPIC_IN_NAMESRV,
-    UNREGISTER_BROKER,
-    WIPE_WRITE_PERM_OF_BROKER,
-    AddWritePermissionResponse,
-    GetKvConfigResponse,
-    QueryDataVersionResponse,
-    RegisterBrokerRequest,
-    RegisterBrokerResponse,
-    WipeWritePermissionResponse,
-)
+from rocketlens.wire.commands import brokers as commands
 from rocketlens.wire.declare import read_body, write_body
 
 MAX_LISTED_AT_ONCE: Final = 1_000
@@ -126,28 +95,32 @@ class Processors:
 
     async def put_kv(self, command: RemotingCommand, _: Channel) -> Response | None:
         """100: set a value."""
-        fields = PUT_KV_CONFIG.request.decode(command.ext_fields)
+        fields = commands.PUT_KV_CONFIG.request.decode(command.ext_fields)
         await self.kv.put(fields.namespace, fields.key, fields.value)
         return SUCCESS
 
     def get_kv(self, command: RemotingCommand, _: Channel) -> Response:
         """101: return a value."""
-        fields = GET_KV_CONFIG.request.decode(command.ext_fields)
+        fields = commands.GET_KV_CONFIG.request.decode(command.ext_fields)
         value = self.kv.get(fields.namespace, fields.key)
         if value is None:
             remark = f"No config item, Namespace: {fields.namespace} Key: {fields.key}"
             return Response(ResponseCode.QUERY_NOT_FOUND, remark=remark)
-        return Response(ext_fields=GET_KV_CONFIG.response.encode(GetKvConfigResponse(value=value)))
+        return Response(
+            ext_fields=commands.GET_KV_CONFIG.response.encode(
+                commands.GetKvConfigResponse(value=value)
+            )
+        )
 
     async def delete_kv(self, command: RemotingCommand, _: Channel) -> Response | None:
         """102: delete a value."""
-        fields = DELETE_KV_CONFIG.request.decode(command.ext_fields)
+        fields = commands.DELETE_KV_CONFIG.request.decode(command.ext_fields)
         await self.kv.delete(fields.namespace, fields.key)
         return SUCCESS
 
     def list_kv(self, command: RemotingCommand, _: Channel) -> Response:
         """219: return a namespace."""
-        fields = GET_KVLIST_BY_NAMESPACE.request.decode(command.ext_fields)
+        fields = commands.GET_KVLIST_BY_NAMESPACE.request.decode(command.ext_fields)
         body = self._namespace_body(fields.namespace)
         if body is None:
             remark = f"No config item, Namespace: {fields.namespace}"
@@ -161,7 +134,10 @@ class Processors:
             return None
         cached = self._namespace_bodies.get(namespace)
         if cached is None or cached[0] is not table:
-            cached = self._namespace_bodies[namespace] = table, write_body(KvTable(table=table))
+            cached = self._namespace_bodies[namespace] = (
+                table,
+                write_body(bodies.KvTable(table=table)),
+            )
         return cached[1]
 
     async def register_broker(self, command: RemotingCommand, channel: Channel) -> Response | None:
@@ -170,7 +146,7 @@ class Processors:
         Registrations of one connection are applied in their order. One with many topics is parsed
         in a thread, and applied in pieces between which other requests are handled.
         """
-        fields = REGISTER_BROKER.request.decode(command.ext_fields)
+        fields = commands.REGISTER_BROKER.request.decode(command.ext_fields)
         if fields.body_crc32 and zlib.crc32(command.body) & CRC_MASK != fields.body_crc32:
             return Response(ResponseCode.SYSTEM_ERROR, remark="crc32 not match")
         async with self._in_order.setdefault(channel, asyncio.Lock()):
@@ -189,53 +165,55 @@ class Processors:
                         return self._registered(end.value)
                     await asyncio.sleep(0)
 
-    def _registered(self, registered: RegisterBrokerResponse | None) -> Response:
+    def _registered(self, registered: commands.RegisterBrokerResponse | None) -> Response:
         if registered is None:
             return Response(ResponseCode.SYSTEM_ERROR, remark="register broker failed")
         wants_order = self._return_order_topic_config
         order = self._namespace_body(ORDER_TOPIC_NAMESPACE) if wants_order else None
-        return Response(ext_fields=REGISTER_BROKER.response.encode(registered), body=order or b"")
+        return Response(
+            ext_fields=commands.REGISTER_BROKER.response.encode(registered), body=order or b""
+        )
 
     def unregister_broker(self, command: RemotingCommand, channel: Channel) -> Response:
         """104: unregister a broker."""
-        fields = UNREGISTER_BROKER.request.decode(command.ext_fields)
+        fields = commands.UNREGISTER_BROKER.request.decode(command.ext_fields)
         self.routes.leave(fields.cluster_name, fields.broker_addr, fields.broker_name, channel)
         return SUCCESS
 
     def query_data_version(self, command: RemotingCommand, _: Channel) -> Response:
         """322: return whether a broker's topics changed since it registered."""
-        fields = QUERY_DATA_VERSION.request.decode(command.ext_fields)
+        fields = commands.QUERY_DATA_VERSION.request.decode(command.ext_fields)
         version = self.routes.data_version(fields.cluster_name, fields.broker_addr)
-        version_of_broker = read_body(DataVersion, command.body, LARGE_BODY_BYTES)
+        version_of_broker = read_body(bodies.DataVersion, command.body, LARGE_BODY_BYTES)
         changed = version is None or version != version_of_broker
         self.routes.touch(fields.cluster_name, fields.broker_addr, self._clock())
-        made = QueryDataVersionResponse(changed=changed)
+        made = commands.QueryDataVersionResponse(changed=changed)
         return Response(
-            ext_fields=QUERY_DATA_VERSION.response.encode(made),
+            ext_fields=commands.QUERY_DATA_VERSION.response.encode(made),
             body=b"" if version is None else write_body(version),
         )
 
     def broker_heartbeat(self, command: RemotingCommand, _: Channel) -> Response:
         """904: record that a broker is alive."""
-        fields = BROKER_HEARTBEAT.request.decode(command.ext_fields)
+        fields = commands.BROKER_HEARTBEAT.request.decode(command.ext_fields)
         self.routes.touch(fields.cluster_name, fields.broker_addr, self._clock())
         return SUCCESS
 
     def broker_member_group(self, command: RemotingCommand, _: Channel) -> Response:
         """901: return the brokers of one name."""
-        fields = GET_BROKER_MEMBER_GROUP.request.decode(command.ext_fields)
-        group = BrokerMemberGroup(
+        fields = commands.GET_BROKER_MEMBER_GROUP.request.decode(command.ext_fields)
+        group = bodies.BrokerMemberGroup(
             cluster=fields.cluster_name,
             broker_name=fields.broker_name,
             broker_addrs=self.routes.member_addrs(fields.broker_name),
         )
-        return _listed(BrokerMemberGroupAnswer(broker_member_group=group))
+        return _listed(bodies.BrokerMemberGroupAnswer(broker_member_group=group))
 
     def route(
         self, command: RemotingCommand, channel: Channel
     ) -> Response | Awaitable[Response | None]:
         """105: return the route of a topic."""
-        topic = GET_ROUTEINFO_BY_TOPIC.request.decode(command.ext_fields).topic
+        topic = commands.GET_ROUTEINFO_BY_TOPIC.request.decode(command.ext_fields).topic
         order = self.kv.get(ORDER_TOPIC_NAMESPACE, topic) if self._order_message_enable else None
         route = self.routes.route(topic, order)
         if route is None:
@@ -249,14 +227,14 @@ class Processors:
         self, command: RemotingCommand, channel: Channel
     ) -> Response | Awaitable[Response | None]:
         """224: return the topics of a cluster."""
-        fields = GET_TOPICS_BY_CLUSTER.request.decode(command.ext_fields)
+        fields = commands.GET_TOPICS_BY_CLUSTER.request.decode(command.ext_fields)
         return _topics(self.routes.topics_of_cluster(fields.cluster), channel)
 
     def register_topic(
         self, command: RemotingCommand, channel: Channel
     ) -> Response | Awaitable[Response | None]:
         """217: register one topic's queues."""
-        topic = REGISTER_TOPIC_IN_NAMESRV.request.decode(command.ext_fields).topic
+        topic = commands.REGISTER_TOPIC_IN_NAMESRV.request.decode(command.ext_fields).topic
         if len(command.body) > LARGE_BODY_BYTES:
             return self._register_topic_aside(topic, command.body, channel)
         self.routes.register_topic(topic, _route_in(command.body).queue_datas)
@@ -271,23 +249,23 @@ class Processors:
 
     def delete_topic(self, command: RemotingCommand, _: Channel) -> Response:
         """216: delete a topic."""
-        fields = DELETE_TOPIC_IN_NAMESRV.request.decode(command.ext_fields)
+        fields = commands.DELETE_TOPIC_IN_NAMESRV.request.decode(command.ext_fields)
         self.routes.delete_topic(fields.topic, fields.cluster_name)
         return SUCCESS
 
     def wipe_write_permission(self, command: RemotingCommand, _: Channel) -> Response:
         """205: remove write permission from all topics of a broker."""
-        fields = WIPE_WRITE_PERM_OF_BROKER.request.decode(command.ext_fields)
+        fields = commands.WIPE_WRITE_PERM_OF_BROKER.request.decode(command.ext_fields)
         count = self.routes.wipe_write_permission(fields.broker_name)
-        made = WipeWritePermissionResponse(wipe_topic_count=count)
-        return Response(ext_fields=WIPE_WRITE_PERM_OF_BROKER.response.encode(made))
+        made = commands.WipeWritePermissionResponse(wipe_topic_count=count)
+        return Response(ext_fields=commands.WIPE_WRITE_PERM_OF_BROKER.response.encode(made))
 
     def add_write_permission(self, command: RemotingCommand, _: Channel) -> Response:
         """327: add read and write permission to all topics of a broker."""
-        fields = ADD_WRITE_PERM_OF_BROKER.request.decode(command.ext_fields)
+        fields = commands.ADD_WRITE_PERM_OF_BROKER.request.decode(command.ext_fields)
         count = self.routes.add_write_permission(fields.broker_name)
-        made = AddWritePermissionResponse(add_topic_count=count)
-        return Response(ext_fields=ADD_WRITE_PERM_OF_BROKER.response.encode(made))
+        made = commands.AddWritePermissionResponse(add_topic_count=count)
+        return Response(ext_fields=commands.ADD_WRITE_PERM_OF_BROKER.response.encode(made))
 
     def get_configuration(self, _: RemotingCommand, __: Channel) -> Response:
         """319: return the configuration as a Java properties file."""
@@ -298,14 +276,18 @@ class Processors:
         return Response(ResponseCode.NO_PERMISSION, remark="Can not update config in black list.")
 
 
-def _registration_in(command: RemotingCommand, fields: RegisterBrokerRequest) -> RegisterBrokerBody:
+def _registration_in(
+    command: RemotingCommand, fields: commands.RegisterBrokerRequest
+) -> bodies.RegisterBrokerBody:
     """Parse the body of a registration, in any thread."""
-    return decode_registration(command.body, compressed=fields.compressed, version=command.version)
+    return bodies.decode_registration(
+        command.body, compressed=fields.compressed, version=command.version
+    )
 
 
-def _route_in(body: bytes) -> TopicRouteData:
+def _route_in(body: bytes) -> bodies.TopicRouteData:
     """Parse the route of one topic from a broker, in any thread."""
-    return read_body(TopicRouteData, body, limits.MAX_CLIENT_JSON_BODY_BYTES)
+    return read_body(bodies.TopicRouteData, body, limits.MAX_CLIENT_JSON_BODY_BYTES)
 
 
 def _listed(body: object) -> Response:
@@ -324,7 +306,7 @@ def _topics(names: Iterator[str | None], channel: Channel) -> Response | Awaitab
     chosen = [name for name in islice(names, MAX_LISTED_AT_ONCE) if name is not None]
     following = next(names, _END)
     if following is _END:
-        return _listed(TopicList(topic_list=tuple(chosen)))
+        return _listed(bodies.TopicList(topic_list=tuple(chosen)))
     return _many_topics(chosen, chain([following], names), channel)
 
 
@@ -343,4 +325,4 @@ async def _many_topics(
         await pace.turn()
         if not channel.is_open:
             return None
-    return await _listed_aside(TopicList(topic_list=tuple(chosen)), channel)
+    return await _listed_aside(bodies.TopicList(topic_list=tuple(chosen)), channel)

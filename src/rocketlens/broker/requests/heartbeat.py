@@ -26,20 +26,7 @@ from rocketlens.model.rocketmq import RETRY_PREFIX, UNIT_SUB_FLAG, topic_problem
 from rocketlens.net.channel import Channel, Response
 from rocketlens.net.large_answers import Estimate, row_bytes
 from rocketlens.net.pace import ANSWER_THREAD, LARGE_BODY_BYTES, Pace, in_thread
-from rocketlens.wire.bodies.clients import (
-    CheckClientRequest,
-    ClientConnection,
-    ConsumerConnection,
-    ConsumerData,
-    ConsumerIdList,
-    GroupList,
-    HeartbeatData,
-    LockBatchRequest,
-    LockBatchResponse,
-    ProducerConnection,
-    ProducerInfo,
-    ProducerTable,
-)
+from rocketlens.wire.bodies import clients as bodies
 from rocketlens.wire.bodies.tables import (
     ConsumeStats,
     ConsumeStatsList,
@@ -48,17 +35,7 @@ from rocketlens.wire.bodies.tables import (
 )
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
-from rocketlens.wire.commands.groups import (
-    GET_BROKER_CONSUME_STATS,
-    GET_CONSUME_STATS,
-    GET_CONSUMER_CONNECTION_LIST,
-    GET_CONSUMER_LIST_BY_GROUP,
-    GET_PRODUCER_CONNECTION_LIST,
-    HEART_BEAT,
-    QUERY_TOPIC_CONSUME_BY_WHO,
-    UNREGISTER_CLIENT,
-    HeartbeatResponse,
-)
+from rocketlens.wire.commands import groups as commands
 from rocketlens.wire.declare import read_body, write_body
 
 MAX_HEARTBEAT_GROUPS: Final = 1_000
@@ -74,7 +51,7 @@ async def heartbeat(
     """Register all groups of a client, with turns for others; stop if its connection is closed."""
     if core.access is not None:
         core.access.remember_producer(command, channel)
-    beat = await _read(HeartbeatData, command, channel)
+    beat = await _read(bodies.HeartbeatData, command, channel)
     groups = len(beat.producer_datas) + len(beat.consumer_datas)
     if groups > MAX_HEARTBEAT_GROUPS:
         return failed(f"{groups} groups in one heartbeat, {MAX_HEARTBEAT_GROUPS} allowed")
@@ -96,18 +73,18 @@ async def heartbeat(
         core.clients.add_producer(producer.group_name, channel, client)
         await pace.turn()
     await asyncio.gather(*map(asyncio.shield, announced))
-    fields = HEART_BEAT.response.encode(
-        HeartbeatResponse(is_support_heart_beat_v2=True, is_sub_change=wants_subscriptions)
+    fields = commands.HEART_BEAT.response.encode(
+        commands.HeartbeatResponse(is_support_heart_beat_v2=True, is_sub_change=wants_subscriptions)
     )
     return Response(ext_fields=fields)
 
 
 def _add_consumer(
     core: BrokerCore,
-    consumer: ConsumerData,
+    consumer: bodies.ConsumerData,
     channel: Channel,
     client: Client,
-    beat: HeartbeatData,
+    beat: bodies.HeartbeatData,
 ) -> bool:
     """Add a consumer, and its retry topic; return whether it is to send its subscriptions again."""
     config = core.groups.find(consumer.group_name)
@@ -127,7 +104,7 @@ def _add_consumer(
     return is_incomplete
 
 
-def _create_retry_topic(core: BrokerCore, consumer: ConsumerData, queue_count: int) -> None:
+def _create_retry_topic(core: BrokerCore, consumer: bodies.ConsumerData, queue_count: int) -> None:
     topic = RETRY_PREFIX + consumer.group_name
     if topic_problem(topic) is None and core.topics.has_room_for(topic):
         sys_flag = UNIT_SUB_FLAG if consumer.unit_mode else 0
@@ -136,7 +113,7 @@ def _create_retry_topic(core: BrokerCore, consumer: ConsumerData, queue_count: i
 
 def unregister(core: BrokerCore, command: RemotingCommand, channel: Channel) -> Response:
     """Unregister a client's producer or consumer."""
-    request = UNREGISTER_CLIENT.request.decode(command.ext_fields)
+    request = commands.UNREGISTER_CLIENT.request.decode(command.ext_fields)
     if request.producer_group is not None:
         core.clients.remove_producer(request.producer_group, channel)
     if request.consumer_group is not None:
@@ -146,7 +123,7 @@ def unregister(core: BrokerCore, command: RemotingCommand, channel: Channel) -> 
 
 def check(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response:
     """Check a subscription; consumers ask this before they start, unless it is by tags."""
-    request = read_body(CheckClientRequest, command.body, limits.MAX_CLIENT_JSON_BODY_BYTES)
+    request = read_body(bodies.CheckClientRequest, command.body, limits.MAX_CLIENT_JSON_BODY_BYTES)
     subscription = request.subscription
     if subscription is not None:
         try:
@@ -162,22 +139,22 @@ def check(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response:
 
 def consumer_ids(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response:
     """Return the client ids of a group."""
-    request = GET_CONSUMER_LIST_BY_GROUP.request.decode(command.ext_fields)
+    request = commands.GET_CONSUMER_LIST_BY_GROUP.request.decode(command.ext_fields)
     group = core.clients.consumers.get(request.consumer_group)
     if group is None:
         return failed(f"no consumer for this group, {request.consumer_group[:300]}")
     ids = tuple(client.client_id for client in group.members.values())
-    return Response(body=write_body(ConsumerIdList(consumer_ids=ids)))
+    return Response(body=write_body(bodies.ConsumerIdList(consumer_ids=ids)))
 
 
 def connections(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response:
     """Return the clients of a group, and their subscriptions."""
-    request = GET_CONSUMER_CONNECTION_LIST.request.decode(command.ext_fields)
+    request = commands.GET_CONSUMER_CONNECTION_LIST.request.decode(command.ext_fields)
     group = core.clients.consumers.get(request.consumer_group)
     if group is None:
         remark = f"the consumer group[{request.consumer_group[:300]}] not online"
         return Response(ResponseCode.CONSUMER_NOT_ONLINE, remark=remark)
-    connection = ConsumerConnection(
+    connection = bodies.ConsumerConnection(
         connections=_connections(group.members),
         subscription_table=dict(group.subscriptions),
         consume_type=group.consume_type,
@@ -191,7 +168,7 @@ async def consume_stats(
     core: BrokerCore, command: RemotingCommand, channel: Channel
 ) -> Response | None:
     """Return a group's progress in each queue of one topic, or of all it has offsets in."""
-    request = GET_CONSUME_STATS.request.decode(command.ext_fields)
+    request = commands.GET_CONSUME_STATS.request.decode(command.ext_fields)
     group = request.consumer_group
     names = [request.topic] if request.topic else core.offsets.topics_of(group)
     estimate, pace = Estimate("ask for one topic at a time"), Pace()
@@ -211,7 +188,7 @@ async def broker_consume_stats(
     core: BrokerCore, command: RemotingCommand, channel: Channel
 ) -> Response | None:
     """Return the progress of every group in every topic it has offsets in."""
-    request = GET_BROKER_CONSUME_STATS.request.decode(command.ext_fields)
+    request = commands.GET_BROKER_CONSUME_STATS.request.decode(command.ext_fields)
     names: dict[str, list[str]] = {group: [] for group in core.groups.table.entries}
     pace = Pace()
     for topic, group in core.offsets.pairs():
@@ -273,11 +250,11 @@ def _row_bytes(core: BrokerCore, topic: str) -> int:
 
 def producer_connections(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response:
     """Return the clients of a producer group."""
-    request = GET_PRODUCER_CONNECTION_LIST.request.decode(command.ext_fields)
+    request = commands.GET_PRODUCER_CONNECTION_LIST.request.decode(command.ext_fields)
     members = core.clients.producers.get(request.producer_group)
     if members is None:
         return failed(f"the producer group[{request.producer_group[:300]}] not exist")
-    return Response(body=write_body(ProducerConnection(connections=_connections(members))))
+    return Response(body=write_body(bodies.ProducerConnection(connections=_connections(members))))
 
 
 async def producers(core: BrokerCore, _: RemotingCommand, channel: Channel) -> Response | None:
@@ -320,16 +297,18 @@ def _progress(core: BrokerCore, group: str, topic: str, queue_id: int) -> Offset
 
 def groups_of_topic(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response:
     """Return the groups that subscribe to a topic or have offsets in it."""
-    request = QUERY_TOPIC_CONSUME_BY_WHO.request.decode(command.ext_fields)
+    request = commands.QUERY_TOPIC_CONSUME_BY_WHO.request.decode(command.ext_fields)
     groups = dict.fromkeys(core.clients.groups_of(request.topic))
     groups.update(dict.fromkeys(core.offsets.groups_of(request.topic)))
-    return Response(body=write_body(GroupList(groups=tuple(groups))))
+    return Response(body=write_body(bodies.GroupList(groups=tuple(groups))))
 
 
-def _producers(by_group: Mapping[str, Mapping[Channel, Client]], now_ms: int) -> ProducerTable:
+def _producers(
+    by_group: Mapping[str, Mapping[Channel, Client]], now_ms: int
+) -> bodies.ProducerTable:
     groups = {
         group: tuple(
-            ProducerInfo(
+            bodies.ProducerInfo(
                 client_id=client.client_id,
                 remote_ip=channel.address,
                 language=client.language.name,
@@ -340,12 +319,12 @@ def _producers(by_group: Mapping[str, Mapping[Channel, Client]], now_ms: int) ->
         )
         for group, members in by_group.items()
     }
-    return ProducerTable(groups=groups)
+    return bodies.ProducerTable(groups=groups)
 
 
-def _connections(members: Mapping[Channel, Client]) -> tuple[ClientConnection, ...]:
+def _connections(members: Mapping[Channel, Client]) -> tuple[bodies.ClientConnection, ...]:
     return tuple(
-        ClientConnection(
+        bodies.ClientConnection(
             client_id=client.client_id,
             client_addr=channel.address,
             language=client.language.name,
@@ -364,7 +343,7 @@ async def lock(core: BrokerCore, command: RemotingCommand, channel: Channel) -> 
         for queue in _local(core, request.queues)
         if core.queue_locks.lock(group, queue.topic, queue.queue_id, client_id)
     )
-    return Response(body=write_body(LockBatchResponse(locked_queues=locked)))
+    return Response(body=write_body(bodies.LockBatchResponse(locked_queues=locked)))
 
 
 async def unlock(core: BrokerCore, command: RemotingCommand, channel: Channel) -> Response:
@@ -386,8 +365,8 @@ def _local(core: BrokerCore, queues: Iterable[MessageQueue]) -> Iterable[Message
             yield queue
 
 
-async def _read_locks(command: RemotingCommand, channel: Channel) -> LockBatchRequest:
-    request = await _read(LockBatchRequest, command, channel)
+async def _read_locks(command: RemotingCommand, channel: Channel) -> bodies.LockBatchRequest:
+    request = await _read(bodies.LockBatchRequest, command, channel)
     for name, text, limit in (
         ("consumerGroup", request.consumer_group, limits.MAX_GROUP_CHARACTERS),
         ("clientId", request.client_id, limits.MAX_CLIENT_ID_CHARACTERS),

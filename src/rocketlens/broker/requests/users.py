@@ -26,19 +26,7 @@ from rocketlens.wire.bodies.auth import (
 from rocketlens.wire.bodies.tables import DataVersion
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
-from rocketlens.wire.commands.auth import (
-    AUTH_CREATE_ACL,
-    AUTH_CREATE_USER,
-    AUTH_DELETE_ACL,
-    AUTH_DELETE_USER,
-    AUTH_GET_ACL,
-    AUTH_GET_USER,
-    AUTH_LIST_ACL,
-    AUTH_LIST_USER,
-    AUTH_UPDATE_USER,
-    GET_BROKER_CLUSTER_ACL_INFO,
-    GetBrokerAclConfigResponse,
-)
+from rocketlens.wire.commands import auth as commands
 from rocketlens.wire.declare import read_body, shape_of, write_body
 
 _BLANK: Final = Response(ResponseCode.INVALID_PARAMETER, remark="The username is blank")
@@ -64,7 +52,7 @@ _VERSIONS: Final = shape_of(dict[str, DataVersion])
 
 async def create_user(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response:
     """Make a user."""
-    request = AUTH_CREATE_USER.request.decode(command.ext_fields)
+    request = commands.AUTH_CREATE_USER.request.decode(command.ext_fields)
     if not request.username:
         return _BLANK
     info = _user_info(command)
@@ -76,7 +64,7 @@ async def create_user(core: BrokerCore, command: RemotingCommand, _: Channel) ->
 
 async def update_user(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response:
     """Change a user."""
-    request = AUTH_UPDATE_USER.request.decode(command.ext_fields)
+    request = commands.AUTH_UPDATE_USER.request.decode(command.ext_fields)
     if not request.username:
         return _BLANK
     info = _user_info(command)
@@ -89,7 +77,7 @@ async def update_user(core: BrokerCore, command: RemotingCommand, _: Channel) ->
 
 async def delete_user(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response:
     """Remove a user and its policies."""
-    request = AUTH_DELETE_USER.request.decode(command.ext_fields)
+    request = commands.AUTH_DELETE_USER.request.decode(command.ext_fields)
     _check_super(core, request.username or "", command)
     if request.username in _users(core).users.entries:
         await _users(core).delete_user(request.username or "")
@@ -98,7 +86,7 @@ async def delete_user(core: BrokerCore, command: RemotingCommand, _: Channel) ->
 
 def user(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response:
     """Return a user, with its password."""
-    request = AUTH_GET_USER.request.decode(command.ext_fields)
+    request = commands.AUTH_GET_USER.request.decode(command.ext_fields)
     if not (request.username or "").strip():
         return _BLANK
     user = _users(core).users.entries.get(request.username or "")
@@ -107,7 +95,7 @@ def user(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response:
 
 async def list_users(core: BrokerCore, command: RemotingCommand, channel: Channel) -> Response:
     """Return the users whose names contain a text."""
-    text = AUTH_LIST_USER.request.decode(command.ext_fields).filter or ""
+    text = commands.AUTH_LIST_USER.request.decode(command.ext_fields).filter or ""
     users = _users(core).users.entries
     chosen = tuple(users[name].info() for name in _in_order(users) if _contains(name, text))
     estimate = Estimate("ask with a filter")
@@ -119,7 +107,7 @@ async def list_users(core: BrokerCore, command: RemotingCommand, channel: Channe
 
 async def put_acl(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response:
     """Add policies to a subject, or replace them."""
-    request = AUTH_CREATE_ACL.request.decode(command.ext_fields)
+    request = commands.AUTH_CREATE_ACL.request.decode(command.ext_fields)
     if not command.body:
         return failed("The body of acl is null")
     info = read_body(AclInfo, command.body, limits.MAX_CLIENT_JSON_BODY_BYTES)
@@ -132,7 +120,7 @@ async def put_acl(core: BrokerCore, command: RemotingCommand, _: Channel) -> Res
 
 async def delete_acl(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response:
     """Remove the policies of a subject, or one entry."""
-    request = AUTH_DELETE_ACL.request.decode(command.ext_fields)
+    request = commands.AUTH_DELETE_ACL.request.decode(command.ext_fields)
     subject = subject_of(request.subject)
     await _users(core).delete_acl(subject, request.policy_type, request.resource)
     return Response()
@@ -140,7 +128,7 @@ async def delete_acl(core: BrokerCore, command: RemotingCommand, _: Channel) -> 
 
 def acl(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response:
     """Return the policies of a subject."""
-    request = AUTH_GET_ACL.request.decode(command.ext_fields)
+    request = commands.AUTH_GET_ACL.request.decode(command.ext_fields)
     subject = subject_of(request.subject)
     if subject is None:
         return failed(_NO_SUBJECT)
@@ -150,7 +138,7 @@ def acl(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response:
 
 async def list_acls(core: BrokerCore, command: RemotingCommand, channel: Channel) -> Response:
     """Return the policies of subjects; the filters are texts that names contain."""
-    request = AUTH_LIST_ACL.request.decode(command.ext_fields)
+    request = commands.AUTH_LIST_ACL.request.decode(command.ext_fields)
     acls = _users(core).acls.entries
     estimate = Estimate("ask with a filter")
     chosen = []
@@ -203,14 +191,14 @@ def account_versions(core: BrokerCore, _: RemotingCommand, __: Channel) -> Respo
     accounts = _accounts(core)
     versions = accounts.loaded.versions
     default = versions.get(str(accounts.default_file), DataVersion())
-    header = GetBrokerAclConfigResponse(
+    header = commands.GetBrokerAclConfigResponse(
         version=write_body(default).decode(),
         all_acl_file_version=_VERSIONS.write(versions),
         broker_name=core.config.brokerName,
         broker_addr=core.address,
         cluster_name=core.config.brokerClusterName,
     )
-    return Response(ext_fields=GET_BROKER_CLUSTER_ACL_INFO.response.encode(header))
+    return Response(ext_fields=commands.GET_BROKER_CLUSTER_ACL_INFO.response.encode(header))
 
 
 async def list_accounts(core: BrokerCore, _: RemotingCommand, __: Channel) -> Response:
