@@ -12,7 +12,7 @@ from rocketlens.model.rocketmq import CRC_MASK, FAQ, ORDER_TOPIC_NAMESPACE
 from rocketlens.namesrv.kv import KvConfig
 from rocketlens.namesrv.routes import RouteTable
 from rocketlens.net.channel import Channel, Handler, Response
-from rocketlens.net.pace import ANSWER_THREAD, LARGE_BODY_BYTES, Pace, in_thread
+from rocketlens.net.pace import ANSWER_THREAD, LARGE_BODY_BYTES, Pace, in_thread, parsed
 from rocketlens.wire.bodies import tables as bodies
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
@@ -106,11 +106,8 @@ class Processors:
         if value is None:
             remark = f"No config item, Namespace: {fields.namespace} Key: {fields.key}"
             return Response(ResponseCode.QUERY_NOT_FOUND, remark=remark)
-        return Response(
-            ext_fields=commands.GET_KV_CONFIG.response.encode(
-                commands.GetKvConfigResponse(value=value)
-            )
-        )
+        made = commands.GetKvConfigResponse(value=value)
+        return Response(ext_fields=commands.GET_KV_CONFIG.response.encode(made))
 
     async def delete_kv(self, command: RemotingCommand, _: Channel) -> Response | None:
         """102: delete a value."""
@@ -150,10 +147,7 @@ class Processors:
         if fields.body_crc32 and zlib.crc32(command.body) & CRC_MASK != fields.body_crc32:
             return Response(ResponseCode.SYSTEM_ERROR, remark="crc32 not match")
         async with self._in_order.setdefault(channel, asyncio.Lock()):
-            if len(command.body) > LARGE_BODY_BYTES:
-                body = await in_thread(lambda: _registration_in(command, fields), owner=channel)
-            else:
-                body = _registration_in(command, fields)
+            body = await parsed(lambda: _registration_in(command, fields), command.body, channel)
             async with self._registering:
                 if not channel.is_open:
                     return None
@@ -230,20 +224,11 @@ class Processors:
         fields = commands.GET_TOPICS_BY_CLUSTER.request.decode(command.ext_fields)
         return _topics(self.routes.topics_of_cluster(fields.cluster), channel)
 
-    def register_topic(
-        self, command: RemotingCommand, channel: Channel
-    ) -> Response | Awaitable[Response | None]:
+    async def register_topic(self, command: RemotingCommand, channel: Channel) -> Response | None:
         """217: register one topic's queues."""
         topic = commands.REGISTER_TOPIC_IN_NAMESRV.request.decode(command.ext_fields).topic
-        if len(command.body) > LARGE_BODY_BYTES:
-            return self._register_topic_aside(topic, command.body, channel)
-        self.routes.register_topic(topic, _route_in(command.body).queue_datas)
-        return SUCCESS
-
-    async def _register_topic_aside(
-        self, topic: str, body: bytes, channel: Channel
-    ) -> Response | None:
-        route = await in_thread(lambda: _route_in(body), owner=channel)
+        body, limit = command.body, limits.MAX_CLIENT_JSON_BODY_BYTES
+        route = await parsed(lambda: read_body(bodies.TopicRouteData, body, limit), body, channel)
         self.routes.register_topic(topic, route.queue_datas)
         return SUCCESS
 
@@ -283,11 +268,6 @@ def _registration_in(
     return bodies.decode_registration(
         command.body, compressed=fields.compressed, version=command.version
     )
-
-
-def _route_in(body: bytes) -> bodies.TopicRouteData:
-    """Parse the route of one topic from a broker, in any thread."""
-    return read_body(bodies.TopicRouteData, body, limits.MAX_CLIENT_JSON_BODY_BYTES)
 
 
 def _listed(body: object) -> Response:

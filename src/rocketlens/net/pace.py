@@ -157,3 +157,8 @@ async def in_thread(
         return work()
 
     return await asyncio.wrap_future(threads.submit(begin, owner))
+
+
+async def parsed(work: Callable[[], T], body: bytes, owner: Owner | None = None) -> T:
+    """Run a function that parses ``body``: in a thread if it is large."""
+    return await in_thread(work, owner=owner) if len(body) > LARGE_BODY_BYTES else work()

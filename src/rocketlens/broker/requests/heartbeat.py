@@ -25,7 +25,7 @@ from rocketlens.errors import BadInput
 from rocketlens.model.rocketmq import RETRY_PREFIX, UNIT_SUB_FLAG, topic_problem
 from rocketlens.net.channel import Channel, Response
 from rocketlens.net.large_answers import Estimate, row_bytes
-from rocketlens.net.pace import ANSWER_THREAD, LARGE_BODY_BYTES, Pace, in_thread
+from rocketlens.net.pace import ANSWER_THREAD, Pace, in_thread, parsed
 from rocketlens.wire.bodies import clients as bodies
 from rocketlens.wire.bodies.tables import (
     ConsumeStats,
@@ -378,12 +378,8 @@ async def _read_locks(command: RemotingCommand, channel: Channel) -> bodies.Lock
 
 async def _read(cls: type[T], command: RemotingCommand, channel: Channel) -> T:
     """Parse the body of a request; a large one in a thread."""
-
-    def read() -> T:
-        return read_body(cls, command.body, limits.MAX_CLIENT_JSON_BODY_BYTES)
-
-    is_large = len(command.body) > LARGE_BODY_BYTES
-    return await in_thread(read, owner=channel) if is_large else read()
+    body, limit = command.body, limits.MAX_CLIENT_JSON_BODY_BYTES
+    return await parsed(lambda: read_body(cls, body, limit), body, channel)
 
 
 HANDLERS: Final[Handlers] = {

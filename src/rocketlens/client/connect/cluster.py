@@ -45,7 +45,7 @@ from rocketlens.errors import (
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.model.rocketmq import NAME_SERVER_VARIABLES
 from rocketlens.net.channel import Channel, Handler
-from rocketlens.net.pace import LARGE_BODY_BYTES, in_thread
+from rocketlens.net.pace import parsed
 from rocketlens.net.pool import NAME_SERVER_EXPECTED, NO_HANDLERS, ClientPool, parse_address
 from rocketlens.wire.acl import UNSIGNED_FLAG, signed_fields
 from rocketlens.wire.bodies.tables import ClusterInfo, KvTable, TopicRouteData
@@ -295,9 +295,7 @@ class ClusterCalls:
                 def read() -> T:
                     return made_of(read_body(body, content, check=check))
 
-                if len(content) <= LARGE_BODY_BYTES:
-                    return read()
-                return await in_thread(read)
+                return await parsed(read, content)
         except ProtocolError as error:
             raise BadAnswer(address, request_name(command), str(error)) from None
         except CallTimeout:

@@ -31,7 +31,7 @@ from rocketlens.model.arguments import wrong_type
 from rocketlens.model.message import HasBody, MessageExt
 from rocketlens.model.rocketmq import reply_topic
 from rocketlens.net.channel import Channel, Response
-from rocketlens.net.pace import LARGE_BODY_BYTES, in_thread
+from rocketlens.net.pace import parsed
 from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.commands.messages import PUSH_REPLY_MESSAGE_TO_CLIENT
 
@@ -143,10 +143,7 @@ class PendingRequests:
         error: BadAnswer | None = None
         body = command.body
         try:
-            if len(body) > LARGE_BODY_BYTES:
-                body = await in_thread(lambda: decompress(command.body, header.sys_flag))
-            else:
-                body = decompress(body, header.sys_flag)
+            body = await parsed(lambda: decompress(command.body, header.sys_flag), body)
         except BodyError as found:
             request = f"request {correlation_id} to topic {pending.topic}"
             error = BadAnswer(channel.address, request, str(found))
