@@ -7,13 +7,15 @@ many wait is bounded for all of them together.
 import asyncio
 from collections import Counter
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeVar
 
 from rocketlens import limits
 from rocketlens.errors import ConnectionLost, RocketLensError
 from rocketlens.net.channel import Channel, Response
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.command import RemotingCommand
+
+R = TypeVar("R", bound="Response | asyncio.Future[Response | None]")
 
 MAX_RELAYS: Final = 1_000
 """Requests that a broker passed on to consumers and that wait for their answers. RocketMQ: any."""
@@ -30,36 +32,29 @@ class Relays:
         self._waiting: Final[Counter[Channel]] = Counter()
         """Requests that wait for a client's answer, by the connection that sent them."""
 
-    def refusal(self, channel: Channel) -> Response | None:
-        """Return the response to a connection for which too many are awaited; else None."""
-        bounds = limits.MAX_RELAYS_OF_CONNECTION, MAX_RELAYS
-        if self._waiting[channel] < bounds[0] and self._waiting.total() < bounds[1]:
-            return None
-        limit = f"{bounds[0]} of a connection and {bounds[1]} at most: ask later"
-        remark = f"requests wait for answers of clients already, {limit}"
-        return Response(ResponseCode.SYSTEM_BUSY, remark=remark)
-
-    def ask(
+    def relay(
         self,
         client: Channel,
         passed_on: RemotingCommand,
+        command: RemotingCommand,
         channel: Channel,
-        when_answered: Callable[[RemotingCommand | RocketLensError], None],
-    ) -> None:
-        """Send a request to a client, and call ``when_answered`` later with its answer.
-
-        ``channel`` is the connection for which it is sent.
-
-        :raises RocketLensError: if the request cannot be sent.
+        respond: Callable[[RemotingCommand | RocketLensError], R],
+    ) -> R | Response | None:
+        """Send a request to a client, and answer ``command`` with what ``respond`` makes of its
+        answer, or of the error in place of it. None if that comes later.
         """
-        if client.is_behind:
-            raise ConnectionLost(client.address, "it does not read")
-        answer = client.request(
-            passed_on.code,
-            passed_on.ext_fields,
-            passed_on.body,
-            timeout_s=self.answer_timeout_s,
-        )
+        bounds = limits.MAX_RELAYS_OF_CONNECTION, MAX_RELAYS
+        if self._waiting[channel] >= bounds[0] or self._waiting.total() >= bounds[1]:
+            limit = f"{bounds[0]} of a connection and {bounds[1]} at most: ask later"
+            remark = f"requests wait for answers of clients already, {limit}"
+            return Response(ResponseCode.SYSTEM_BUSY, remark=remark)
+        try:
+            if client.is_behind:
+                raise ConnectionLost(client.address, "it does not read")
+            code, fields, body = passed_on.code, passed_on.ext_fields, passed_on.body
+            answer = client.request(code, fields, body, timeout_s=self.answer_timeout_s)
+        except RocketLensError as error:
+            return respond(error)
         self._waiting[channel] += 1
 
         def done(answer: asyncio.Future[RemotingCommand]) -> None:
@@ -70,6 +65,8 @@ class Relays:
                 result: RemotingCommand | RocketLensError = answer.result()
             except RocketLensError as error:
                 result = error
-            when_answered(result)
+            channel.respond_late(command, respond(result))
 
         answer.add_done_callback(done)
+        channel.set_aside(command)
+        return None

@@ -113,24 +113,13 @@ def _relay(
         release = version_name(client.version)
         problem = "too low to finish, please upgrade it to V3_1_8_SNAPSHOT"
         return failed(f"The Consumer <{client.client_id}> Version <{release}> {problem}")
-    refusal = core.relays.refusal(channel)
-    if refusal is not None:
-        return refusal
     fields = {**command.ext_fields, **(more_fields or {})}
     for name in _SIGNING_FIELDS & fields.keys():
         del fields[name]
     passed_on = RemotingCommand(command.code, ext_fields=fields, body=body)
-    try:
-        core.relays.ask(
-            consumer,
-            passed_on,
-            channel,
-            lambda answer: channel.respond_late(command, _passed_back(names, answer)),
-        )
-    except RocketLensError as error:
-        return failed(f"invoke consumer {names} Exception: {error}")
-    channel.set_aside(command)
-    return None
+    return core.relays.relay(
+        consumer, passed_on, command, channel, lambda answer: _passed_back(names, answer)
+    )
 
 
 def _passed_back(names: str, answer: RemotingCommand | RocketLensError) -> Response:

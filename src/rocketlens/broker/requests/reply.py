@@ -75,22 +75,15 @@ def reply(core: BrokerCore, command: RemotingCommand, channel: Channel) -> Pendi
     if producer is None:
         remark = f"push reply message fail, channel of <{shown}> not found."
         return _store(core, command, channel, request, remark)
-    refusal = core.relays.refusal(channel)
-    if refusal is not None:
-        return refusal
     properties[props.PUSH_REPLY_TIME] = str(core.clock())
-
-    def when_answered(answer: RemotingCommand | RocketLensError) -> None:
-        remark = _failure(shown, answer)
-        channel.respond_late(command, _store(core, command, channel, request, remark))
-
     passed_on = _passed_on(core, command, channel, request, properties)
-    try:
-        core.relays.ask(producer, passed_on, channel, when_answered)
-    except RocketLensError as error:
-        return _store(core, command, channel, request, _failure(shown, error))
-    channel.set_aside(command)
-    return None
+    return core.relays.relay(
+        producer,
+        passed_on,
+        command,
+        channel,
+        lambda answer: _store(core, command, channel, request, _failure(shown, answer)),
+    )
 
 
 def _passed_on(
