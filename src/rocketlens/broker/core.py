@@ -16,7 +16,7 @@ from rocketlens.broker.access.control import AccessControl
 from rocketlens.broker.config import BrokerSettings
 from rocketlens.broker.delivery.durable import SafeReplies
 from rocketlens.broker.delivery.held_pulls import HeldPulls
-from rocketlens.broker.delivery.pull_reader import PullReader, PullRecords
+from rocketlens.broker.delivery.pull_reader import PullReader
 from rocketlens.broker.delivery.relays import Relays
 from rocketlens.broker.delivery.schedule import CopyWriter
 from rocketlens.broker.delivery.timers import Timers
@@ -154,7 +154,6 @@ class BrokerCore:
             pulls.CODES: pulls.CompiledPulls(self.store, self.pull_reader, self.access),
         }
         self.network.handle_together(RunsByCode(runs, send_runs))
-        PullRecords.is_compiled = True
 
     def _new_pull_reader(self) -> PullReader:
         ratio = self.config.accessMessageInMemoryMaxRatio

@@ -257,13 +257,6 @@ class Channel(asyncio.Protocol):
     # Called by handlers and clients.
 
     @property
-    def is_encrypted(self) -> bool:
-        """Return whether the connection uses TLS."""
-        return (
-            self._transport is not None and self._transport.get_extra_info("ssl_object") is not None
-        )
-
-    @property
     def is_behind(self) -> bool:
         """Return whether many sent bytes wait for the peer to read them."""
         return self._writable is not None

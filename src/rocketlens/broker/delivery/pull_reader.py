@@ -22,7 +22,7 @@ offset is behind it. Source: ``PullMessageProcessor``, ``DefaultMessageStore.get
 import logging
 from contextlib import suppress
 from functools import lru_cache
-from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rocketlens import limits
 from rocketlens.broker.delivery.held_pulls import HeldPull, PullFields, QueueScan, ReadOnce
@@ -73,9 +73,6 @@ class Budget(NamedTuple):
 class PullRecords:
     """Collects the records of one pull. For the thread that appends."""
 
-    is_compiled: ClassVar[bool] = False
-    """Whether numpy is loaded, which the kernel needs."""
-
     def __init__(
         self,
         store: MessageStore,
@@ -99,8 +96,7 @@ class PullRecords:
         self._filter: Final = pull_filter
         self._budget: Final = budget
         self._is_compiled: Final = (
-            self.is_compiled
-            and not pull_filter.needs_records
+            not pull_filter.needs_records
             # Light queues have records of other topics. A topic of other characters can have
             # been written in several ways.
             and not queue.topic.startswith(LMQ_PREFIX)

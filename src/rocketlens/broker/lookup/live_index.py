@@ -148,11 +148,6 @@ class LiveIndex:
                 if reader is not self.reader:
                     reader.close()
 
-    @property
-    def users(self) -> int:
-        """Number of look-ups in progress that are done in pieces."""
-        return self._users.total()
-
     def close(self) -> None:
         """Unmap everything."""
         self.reader.close()

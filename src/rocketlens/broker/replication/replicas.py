@@ -204,11 +204,6 @@ class Replicas:
         self._server = await self._loop.create_server(lambda: SlaveConnection(self), address, port)
 
     @property
-    def is_listening(self) -> bool:
-        """Whether slaves can connect."""
-        return self._server is not None
-
-    @property
     def count(self) -> int:
         """Number of slaves that are connected."""
         return len(self._slaves)

@@ -16,16 +16,11 @@ WIDE = Budget(MANY, MANY, MANY, MANY, MANY, 0)
 COUNT = 60
 
 
-@pytest.fixture(autouse=True)
-def _kernel(monkeypatch):
-    monkeypatch.setattr(PullRecords, "is_compiled", False)
-
-
 def collected(world, is_compiled, *, pull_filter=ALL_MESSAGES, budget=WIDE, start=0):
     """Everything that a pull gets from a queue, as comparable values."""
-    PullRecords.is_compiled = is_compiled
     queue = world.core.store.queues.get("Orders", 0)
     found = PullRecords(world.core.store, queue, pull_filter, budget, start)
+    found._is_compiled &= is_compiled
     found.collect(queue.next_offset)
     content = b"".join(found.slices)
     assert len(content) == found.size_bytes

@@ -169,11 +169,11 @@ def test_a_look_up_in_pieces_keeps_its_reader_open(tmp_path, monkeypatch, is_bui
         read_all(index)
         reader = index.reader
         with index.using(reader):
-            assert index.users == 1
+            assert index._users.total() == 1
             if is_built_meanwhile:
                 build_index(store)
                 read_all(index)
             assert (index.reader is not reader) == is_built_meanwhile
             reader.check_open()
-        assert index.users == 0
+        assert not index._users
         assert reader.is_closed == is_built_meanwhile

@@ -173,7 +173,7 @@ async def test_look_ups_between_the_pieces_of_another_change_nothing_it_finds(
             assert not found.failures
             assert [each.physical_offset for each in records_of(found.body)] == expected
         assert search.index.reader is not before
-        assert search.index.users == 0
+        assert not search.index._users
         assert await places(search, "k599") == late[-1:]
 
 

@@ -290,7 +290,7 @@ async def test_with_sync_flush_and_sync_master_a_send_waits_for_both(world, /):
 )
 async def test_the_port_for_slaves_is_closed_where_others_need_a_password(world, /):
     assert world.core.settings.ha_port(world.core.store.store_host.port) == 0
-    assert not world.core.replicas.is_listening
+    assert not world.core.replicas._server
 
 
 @asynccontextmanager
