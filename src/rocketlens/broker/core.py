@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Final
 
 from rocketlens.broker.access.control import AccessControl
 from rocketlens.broker.config import BrokerSettings
-from rocketlens.broker.delivery.durable import SafeReplies
 from rocketlens.broker.delivery.held_pulls import HeldPulls
+from rocketlens.broker.delivery.large_answers import LargeAnswers
 from rocketlens.broker.delivery.pull_reader import PullReader
 from rocketlens.broker.delivery.relays import Relays
 from rocketlens.broker.delivery.schedule import CopyWriter
 from rocketlens.broker.delivery.timers import Timers
 from rocketlens.broker.lookup.search import LiveSearch
-from rocketlens.broker.replication.replicas import Replicas
+from rocketlens.broker.replication.replicas import Replicas, SafeReplies
 from rocketlens.broker.tables.clients import ClientTable
 from rocketlens.broker.tables.name_servers import NameServers
 from rocketlens.broker.tables.offsets import (
@@ -39,14 +39,13 @@ from rocketlens.broker.tables.topics import GroupTable, TopicTable
 from rocketlens.formats.commitlog_record import pack_host
 from rocketlens.net.channel import Channel
 from rocketlens.net.channel_group import RunsByCode
-from rocketlens.net.large_answers import LargeAnswers
 from rocketlens.net.pool import parse_address
 from rocketlens.store.disk import Disk
 from rocketlens.store.write.message_store import MessageStore
 
 if TYPE_CHECKING:
     from rocketlens.broker.life.index_process import IndexProcess
-    from rocketlens.broker.sends.batches import Batches
+    from rocketlens.broker.sends.send_runs import Batches
     from rocketlens.net.channel_group import ChannelGroup, Runs
 
 
@@ -142,9 +141,8 @@ class BrokerCore:
         from rocketlens.broker.delivery import compiled_pulls as pulls
         from rocketlens.broker.lookup import compiled as look_ups
         from rocketlens.broker.sends import send_runs as sends
-        from rocketlens.broker.sends.batches import Batches
 
-        self.batches = Batches(self)
+        self.batches = sends.Batches(self)
         send_runs = sends.SendRuns(self)
         runs: dict[tuple[int, ...], Runs] = {
             sends.CODES: send_runs,

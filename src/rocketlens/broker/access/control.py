@@ -119,15 +119,11 @@ class AccessControl:
             fields[ACCESS_KEY] = user.decode()
         return self._rules.secret_for(RemotingCommand(code, ext_fields=fields), host)
 
-    def has_copies(self, topic: str) -> bool:
-        """Do :func:`has_copies`."""
-        return has_copies(topic)
-
     def may_read_all(self, code: int, user: bytes | None, host: str, topic: str) -> bool:
         """Return whether a request that was let through may read each message of a topic, which is
         not one of copies.
         """
-        if self.has_copies(topic):
+        if has_copies(topic):
             return False
         command = _unsigned(code, None if user is None else user.decode())
         return self._rules.decide_reading(command, host, topic) is None
@@ -140,9 +136,7 @@ class AccessControl:
         RocketMQ compares such a request with the topic that it names, and not with the record's.
         """
         refusal = self._decide_origins(command, host_of(channel), record.topic, record.properties)
-        if refusal is not None:
-            self._audit.refuse(command, channel, refusal)
-        return refusal
+        return self._audited(command, channel, refusal)
 
     def reader_of(
         self, command: RemotingCommand, channel: Channel, topic: str
@@ -185,9 +179,7 @@ class AccessControl:
         ends a transaction.
         """
         refusal = self._rules.decide_writing(command, host_of(channel), topic)
-        if refusal is not None:
-            self._audit.refuse(command, channel, refusal)
-        return refusal
+        return self._audited(command, channel, refusal)
 
     def decide_copying(
         self, command: RemotingCommand, channel: Channel, topic: str, properties: bytes
@@ -198,6 +190,11 @@ class AccessControl:
         sender must be allowed to read there. RocketMQ compares the group alone.
         """
         refusal = self._decide_origins(command, host_of(channel), topic, properties, skip=topic)
+        return self._audited(command, channel, refusal)
+
+    def _audited(
+        self, command: RemotingCommand, channel: Channel, refusal: Response | None
+    ) -> Response | None:
         if refusal is not None:
             self._audit.refuse(command, channel, refusal)
         return refusal

@@ -11,13 +11,13 @@ from typing import Any, Final
 
 from rocketlens import limits
 from rocketlens.broker.core import BrokerCore
+from rocketlens.broker.delivery.large_answers import Estimate
 from rocketlens.broker.requests.answers import Handlers, Pending, when_all_saved, when_saved
 from rocketlens.broker.tables.topics import GroupTable, default_group
 from rocketlens.errors import CommandBodyError
 from rocketlens.model.rocketmq import RETRY_PREFIX, SYSTEM_GROUPS, group_problem
 from rocketlens.model.text import json_dialect
 from rocketlens.net.channel import Channel, Response
-from rocketlens.net.large_answers import Estimate
 from rocketlens.net.pace import ANSWER_THREAD, Pace, in_thread
 from rocketlens.wire.bodies.clients import SubscriptionAnswer
 from rocketlens.wire.bodies.tables import TopicList

@@ -16,6 +16,7 @@ from typing import Final, TypeVar
 
 from rocketlens import limits
 from rocketlens.broker.core import BrokerCore
+from rocketlens.broker.delivery.large_answers import Estimate, row_bytes
 from rocketlens.broker.delivery.pull_filter import PullRefused, parse_filter
 from rocketlens.broker.requests.answers import Handlers, failed
 from rocketlens.broker.requests.offset import store_time
@@ -24,7 +25,6 @@ from rocketlens.broker.tables.topics import StoredTopic
 from rocketlens.errors import BadInput
 from rocketlens.model.rocketmq import RETRY_PREFIX, UNIT_SUB_FLAG, topic_problem
 from rocketlens.net.channel import Channel, Response
-from rocketlens.net.large_answers import Estimate, row_bytes
 from rocketlens.net.pace import ANSWER_THREAD, Pace, in_thread, parsed
 from rocketlens.wire.bodies import clients as bodies
 from rocketlens.wire.bodies.tables import (

@@ -25,6 +25,7 @@ from collections.abc import Callable
 from typing import Final
 
 from rocketlens.broker.core import BrokerCore
+from rocketlens.broker.delivery.large_answers import Estimate
 from rocketlens.broker.requests.answers import Handlers, failed
 from rocketlens.broker.tables.config_table import TableVersion
 from rocketlens.broker.tables.topics import topic_table
@@ -32,7 +33,6 @@ from rocketlens.formats import java_properties
 from rocketlens.model.rocketmq import RETRY_PREFIX, SYSTEM_TOPICS
 from rocketlens.model.text import json_dialect
 from rocketlens.net.channel import Channel, Response
-from rocketlens.net.large_answers import Estimate
 from rocketlens.net.pace import ANSWER_THREAD, Pace, in_thread
 from rocketlens.store.write.queue.queue_append import QueueWriter
 from rocketlens.wire.bodies.clients import ConsumeQueueAnswer, ConsumeQueueData

@@ -11,7 +11,7 @@ plain                       in its queue; properties with MSG_REGION, TRACE_ON, 
                             :mod:`rocketlens.broker.delivery.timers`
 ``TRAN_MSG`` true           in RMQ_SYS_TRANS_HALF_TOPIC, queue 0, likewise
 to ``%RETRY%g``, too often  in ``%DLQ%g``
-member of a batch           in its queue; properties unchanged. `rocketlens.broker.sends.batches`
+member of a batch           in its queue; properties unchanged. `rocketlens.broker.sends.send_runs`
                             does the same, faster
 ==========================  =======================================================================
 
@@ -70,7 +70,7 @@ from rocketlens.wire.declare import read_i32
 from rocketlens.wire.recall_handle import RecallHandle
 
 if TYPE_CHECKING:
-    from rocketlens.broker.sends.batches import StoredBatch
+    from rocketlens.broker.sends.send_runs import StoredBatch
 
 MAX_BATCH_MEMBERS: Final = 65_536
 """Members of one batch; more are refused (13). So many with a unique key and nothing else fill

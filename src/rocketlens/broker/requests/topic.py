@@ -25,13 +25,13 @@ from typing import Final, NamedTuple
 
 from rocketlens import limits
 from rocketlens.broker.core import BrokerCore
+from rocketlens.broker.delivery.large_answers import Estimate, row_bytes
 from rocketlens.broker.requests.answers import Handlers, Pending, failed, when_all_saved, when_saved
 from rocketlens.broker.requests.offset import store_time
 from rocketlens.broker.tables.topics import StoredTopic, wire_topic
 from rocketlens.errors import BadInput, FieldError
 from rocketlens.model.rocketmq import is_system_topic, topic_problem
 from rocketlens.net.channel import Channel, Response
-from rocketlens.net.large_answers import Estimate, row_bytes
 from rocketlens.net.pace import ANSWER_THREAD, Pace, WorkThreads, in_thread
 from rocketlens.wire.bodies.tables import (
     MessageQueue,

@@ -14,10 +14,10 @@ from rocketlens.broker.access.plain_files import PlainAcl
 from rocketlens.broker.access.policy import UserType, named, subject_of
 from rocketlens.broker.access.user_rules import Refused, Users
 from rocketlens.broker.core import BrokerCore
+from rocketlens.broker.delivery.large_answers import Estimate
 from rocketlens.broker.requests.answers import Handlers, failed
 from rocketlens.errors import CommandBodyError
 from rocketlens.net.channel import Channel, Response
-from rocketlens.net.large_answers import Estimate
 from rocketlens.net.pace import in_thread
 from rocketlens.wire.bodies.auth import (
     AclInfo,

@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 import rocketlens
-from rocketlens.broker.sends import batches
+from rocketlens.broker.sends import send_runs as batches
 from tests.support.async_tests import within
 from tests.support.broker_world import create_topic, in_broker
 from tests.support.failing_disks import FailingDisk

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from rocketlens import limits
+from rocketlens.broker.delivery import large_answers
 from rocketlens.broker.requests import heartbeat
 from rocketlens.broker.tables.topics import StoredTopic
-from rocketlens.net import large_answers
 from rocketlens.net.pool import ClientPool
 from rocketlens.wire import declare
 from rocketlens.wire.bodies.clients import HeartbeatData, ProducerData
@@ -79,8 +79,10 @@ def test_the_progress_of_20_groups_in_65536_queues_is_refused_at_once(tmp_path, 
 
 
 def test_large_answers_are_built_one_at_a_time_and_few_of_a_connection_wait(tmp_path, monkeypatch):
-    monkeypatch.setattr("rocketlens.net.large_answers.MAX_LARGE_ANSWERS_OF_CONNECTION", 2)
-    monkeypatch.setattr("rocketlens.net.large_answers.MAX_LARGE_ANSWERS", 3)
+    monkeypatch.setattr(
+        "rocketlens.broker.delivery.large_answers.MAX_LARGE_ANSWERS_OF_CONNECTION", 2
+    )
+    monkeypatch.setattr("rocketlens.broker.delivery.large_answers.MAX_LARGE_ANSWERS", 3)
     monkeypatch.setattr(large_answers, "SMALL_ANSWER_BYTES", 10_000)
 
     async def test(world):
