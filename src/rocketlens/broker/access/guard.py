@@ -96,23 +96,20 @@ def _guarded(handler: Handler, decide: Decide, audit: Audit) -> Handler:
     def check(command: RemotingCommand, channel: Channel) -> Answer:
         if _is_large(command):
             return check_later(command, channel)
-        refusal = decide(command, host_of(channel))
-        if refusal is None:
-            if command.code in AUDITED:
-                audit.admit(command, channel)
-            return handler(command, channel)
-        audit.refuse(command, channel, refusal)
-        return refusal
+        return handled(decide(command, host_of(channel)), command, channel)
 
-    async def check_later(command: RemotingCommand, channel: Channel) -> Response | None:
-        host = host_of(channel)
-        refusal = await in_thread(lambda: decide(command, host), owner=channel)
+    def handled(refusal: Response | None, command: RemotingCommand, channel: Channel) -> Answer:
         if refusal is not None:
             audit.refuse(command, channel, refusal)
             return refusal
         if command.code in AUDITED:
             audit.admit(command, channel)
-        answer = handler(command, channel)
+        return handler(command, channel)
+
+    async def check_later(command: RemotingCommand, channel: Channel) -> Response | None:
+        host = host_of(channel)
+        refusal = await in_thread(lambda: decide(command, host), owner=channel)
+        answer = handled(refusal, command, channel)
         return await answer if isinstance(answer, Awaitable) else answer
 
     return check

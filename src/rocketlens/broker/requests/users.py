@@ -55,9 +55,9 @@ async def create_user(core: BrokerCore, command: RemotingCommand, _: Channel) ->
     request = commands.AUTH_CREATE_USER.request.decode(command.ext_fields)
     if not request.username:
         return _BLANK
-    info = _user_info(command)
-    if named(UserType, info.user_type) is UserType.SUPER and not _users(core).is_of_super(command):
-        return failed("The super user can only be create by super user")
+    info = _user_info(core, command, "The super user can only be create by super user")
+    if isinstance(info, Response):
+        return info
     await _users(core).create_user(request.username, info)
     return Response()
 
@@ -67,9 +67,9 @@ async def update_user(core: BrokerCore, command: RemotingCommand, _: Channel) ->
     request = commands.AUTH_UPDATE_USER.request.decode(command.ext_fields)
     if not request.username:
         return _BLANK
-    info = _user_info(command)
-    if named(UserType, info.user_type) is UserType.SUPER and not _users(core).is_of_super(command):
-        return failed(_SUPER_BY_SUPER)
+    info = _user_info(core, command, _SUPER_BY_SUPER)
+    if isinstance(info, Response):
+        return info
     _check_super(core, request.username, command)
     await _users(core).update_user(request.username, info)
     return Response()
@@ -166,10 +166,13 @@ def _check_super(core: BrokerCore, username: str, command: RemotingCommand) -> N
         raise Refused(_SUPER_BY_SUPER)
 
 
-def _user_info(command: RemotingCommand) -> UserInfo:
+def _user_info(core: BrokerCore, command: RemotingCommand, refusal: str) -> UserInfo | Response:
+    """Return the user in a body; ``refusal`` if it is to be super, and its maker is not."""
     if not command.body:
         raise CommandBodyError("no UserInfo in the body")
-    return read_body(UserInfo, command.body, limits.MAX_CLIENT_JSON_BODY_BYTES)
+    info = read_body(UserInfo, command.body, limits.MAX_CLIENT_JSON_BODY_BYTES)
+    is_super = named(UserType, info.user_type) is UserType.SUPER
+    return failed(refusal) if is_super and not _users(core).is_of_super(command) else info
 
 
 def _in_order(names: Mapping[str, object]) -> list[str]:
