@@ -17,6 +17,7 @@ Source: ``PullRequestHoldService``, which looks at the time every five seconds.
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, Final, NamedTuple, Self, TypeVar
 
@@ -110,16 +111,14 @@ class HeldPull:
         self.alike: _Alike | None = None
 
 
+@dataclass(slots=True, eq=False)
 class _Alike:
     """The held pulls of one queue that have one filter, and up to where no entry passes it."""
 
-    __slots__ = ("pull_filter", "pulls", "queue", "scanned")
-
-    def __init__(self, queue: Queue, pull_filter: PullFilter, scanned: int) -> None:
-        self.queue: Final = queue
-        self.pull_filter: Final = pull_filter
-        self.scanned = scanned
-        self.pulls: Final[dict[HeldPull, None]] = {}
+    queue: Queue
+    pull_filter: PullFilter
+    scanned: int
+    pulls: dict[HeldPull, None] = field(default_factory=dict)
 
 
 class QueueScan(NamedTuple):
@@ -133,17 +132,15 @@ class QueueScan(NamedTuple):
     """Whether there are no more entries."""
 
 
+@dataclass(slots=True, eq=False)
 class ReadOnce:
     """The result of the last of some pulls, for the next one with exactly the same question.
 
     All pulls of a queue wake at once, and mostly want the same messages.
     """
 
-    __slots__ = ("question", "result")
-
-    def __init__(self) -> None:
-        self.question: object = None
-        self.result: Any = None
+    question: object = None
+    result: Any = None
 
 
 class _Due(NamedTuple):

@@ -15,6 +15,7 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Generator
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeVar
 
 from rocketlens.errors import RocketLensError
@@ -70,26 +71,17 @@ class Piece:
         self._until = time.perf_counter() + MAX_LOOK_UP_TURN_S
 
 
+@dataclass(slots=True, eq=False)
 class _Job:
     """A look-up that waits or runs."""
 
-    __slots__ = ("deadline_s", "future", "owner", "pieces", "work", "worked_until_s")
-
-    def __init__(
-        self,
-        owner: Owner | None,
-        work: Work[Any],
-        future: asyncio.Future[Any],
-        deadline_s: float,
-        worked_until_s: float,
-    ) -> None:
-        self.owner: Final = owner
-        self.work: Final = work
-        self.future: Final = future
-        self.deadline_s: Final = deadline_s
-        self.worked_until_s: Final = worked_until_s
-        self.pieces = 0
-        """Number of pieces done."""
+    owner: Owner | None
+    work: Work[Any]
+    future: asyncio.Future[Any]
+    deadline_s: float
+    worked_until_s: float
+    pieces: int = 0
+    """Number of pieces done."""
 
     @property
     def has_begun(self) -> bool:
@@ -224,8 +216,10 @@ class Turns:
             if job is not None:
                 self._on_done(job, is_done=outcome is not None)
             # Release the lock first: a caller that receives the result finds the thread free.
-            if outcome is not None:
-                self._tell(outcome)
+            if outcome is not None and job is not None:
+                # The loop is closed if it did not wait for its broker to stop.
+                with suppress(RuntimeError):
+                    self._loop.call_soon_threadsafe(_give, job.future, *outcome)
 
     def _next(self) -> _Job | None:
         """Return the job whose turn it is."""
@@ -235,9 +229,9 @@ class Turns:
             ring = self._started_owners
         return self._jobs[next(iter(ring))][0] if ring else None
 
-    def _run_piece(self, job: _Job) -> "_Outcome | None":
-        """Run a piece of a look-up; return its result if that was the last."""
-        owner, work, future = job.owner, job.work, job.future
+    def _run_piece(self, job: _Job) -> tuple[Any, Exception | None] | None:
+        """Run a piece of a look-up; return its result or its error if that was the last."""
+        owner, work = job.owner, job.work
         is_late = owner is not None and (
             self._worked_s > job.worked_until_s or self._clock() > job.deadline_s
         )
@@ -245,17 +239,17 @@ class Turns:
         try:
             if owner is not None and not owner.is_open:
                 work.close()
-                return _Outcome(future, None, Busy("the connection is gone"))
+                return None, Busy("the connection is gone")
             if not job.has_begun and is_late:
                 work.close()
                 problem = "too many look-ups wait: this one could not begin in time: ask later"
-                return _Outcome(future, None, Busy(problem))
+                return None, Busy(problem)
             work.send(is_late if job.has_begun else None)
             job.pieces += 1
         except StopIteration as end:
-            return _Outcome(future, end.value, None)
+            return end.value, None
         except Exception as error:  # noqa: BLE001 - raised in the caller
-            return _Outcome(future, None, error)
+            return None, error
         finally:
             if owner is not None:
                 self._worked_s += self._work_clock() - began_s
@@ -282,11 +276,6 @@ class Turns:
             else:
                 del self._jobs[job.owner]
 
-    def _tell(self, outcome: "_Outcome") -> None:
-        # The loop is closed if it did not wait for its broker to stop.
-        with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(outcome.give)
-
 
 def _add_new(jobs: deque[_Job], job: _Job) -> None:
     """Queue a look-up behind the first, which may be running, and before all that have begun."""
@@ -296,16 +285,11 @@ def _add_new(jobs: deque[_Job], job: _Job) -> None:
     jobs.insert(index, job)
 
 
-class _Outcome(NamedTuple):
-    future: asyncio.Future[Any]
-    result: Any
-    error: Exception | None
-
-    def give(self) -> None:
-        """Set the results of futures, in the event loop."""
-        if self.future.done():
-            return
-        if self.error is None:
-            self.future.set_result(self.result)
-        else:
-            self.future.set_exception(self.error)
+def _give(future: asyncio.Future[Any], result: Any, error: Exception | None) -> None:
+    """Set the result of a future, in the event loop."""
+    if future.done():
+        return
+    if error is None:
+        future.set_result(result)
+    else:
+        future.set_exception(error)
