@@ -359,9 +359,7 @@ async def unlock(core: BrokerCore, command: RemotingCommand, channel: Channel) -
 def _local(core: BrokerCore, queues: Iterable[MessageQueue]) -> Iterable[MessageQueue]:
     for queue in queues:
         topic = core.topics.get(queue.topic)
-        if topic is not None and 0 <= queue.queue_id < max(
-            topic.read_queue_count, topic.write_queue_count
-        ):
+        if topic is not None and 0 <= queue.queue_id < topic.queue_count:
             yield queue
 
 

@@ -111,9 +111,8 @@ async def reset(core: BrokerCore, command: RemotingCommand, _: Channel) -> Respo
     if group not in core.groups.table.entries:
         remark = f"Group {group[:300]} does not exist"
         return Response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark=remark)
-    queue_count = max(config.read_queue_count, config.write_queue_count)
     queue_id = -1 if request.queue_id is None else request.queue_id
-    if queue_id >= queue_count:
+    if queue_id >= config.queue_count:
         return failed(f"Topic {topic} has no queue {queue_id}")
     queue_ids = range(config.read_queue_count)
     if queue_id >= 0:
@@ -182,12 +181,9 @@ def may_commit(core: BrokerCore, group: str, topic: str, queue_id: int) -> bool:
     have offsets in them.
     """
     config = core.topics.get(topic)
-    if config is not None and 0 <= queue_id < max(
-        config.read_queue_count, config.write_queue_count
-    ):
-        return True
     if (
-        core.store.queues.get(topic, queue_id)
+        (config is not None and 0 <= queue_id < config.queue_count)
+        or core.store.queues.get(topic, queue_id)
         or core.offsets.get(group, topic, queue_id) is not None
     ):
         return True

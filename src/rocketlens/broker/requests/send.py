@@ -409,7 +409,7 @@ def target_of(
     if not config.perm & PERM_WRITE:
         remark = f"the topic[{topic}] sending message is forbidden"
         return _refused(core, (ResponseCode.NO_PERMISSION, remark))
-    if queue_id >= config.write_queue_count and queue_id >= config.read_queue_count:
+    if queue_id >= config.queue_count:
         remark = f"request queueId[{queue_id}] is illegal, {topic_text(config)} Producer: "
         return _refused(core, (ResponseCode.INVALID_PARAMETER, remark + channel.address))
     if queue_id < 0:

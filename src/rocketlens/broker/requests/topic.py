@@ -126,14 +126,13 @@ async def statistics(
         remark = f"topic[{request.topic[:300]}] not exist"
         return Response(ResponseCode.TOPIC_NOT_EXIST, remark=remark)
     broker_name, pace = core.config.brokerName, Pace()
-    queue_count = max(config.write_queue_count, config.read_queue_count)
     first = MessageQueue(topic=request.topic, broker_name=broker_name, queue_id=0)
     one = TopicStatsTable(offset_table={first: TopicOffset()})
     estimate = Estimate("the topic has too many queues for one response")
-    estimate.add(row_bytes(one, TopicStatsTable()), queue_count)
+    estimate.add(row_bytes(one, TopicStatsTable()), config.queue_count)
     async with core.large_answers.turn(channel, estimate):
         table: dict[MessageQueue, TopicOffset] = {}
-        for queue_id in range(queue_count):
+        for queue_id in range(config.queue_count):
             queue = MessageQueue(topic=request.topic, broker_name=broker_name, queue_id=queue_id)
             table[queue] = _offsets(core, request.topic, queue_id)
             await pace.turn()
@@ -193,14 +192,7 @@ class _Attribute(NamedTuple):
 
 
 _TYPES: Final = (
-    "UNSPECIFIED",
-    "MIXED",
-    "TRANSACTION",
-    "PRIORITY",
-    "FIFO",
-    "DELAY",
-    "LITE",
-    "NORMAL",
+    *("UNSPECIFIED", "MIXED", "TRANSACTION", "PRIORITY", "FIFO", "DELAY", "LITE", "NORMAL"),
 )
 _ATTRIBUTES: Final[Mapping[str, _Attribute]] = {
     "message.type": _Attribute(_TYPES),

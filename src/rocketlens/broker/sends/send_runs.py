@@ -311,11 +311,7 @@ class SendRuns:
             if config is None or writer.is_removed:
                 self._forget()
                 return False
-            if (
-                not config.perm & PERM_WRITE
-                or queue_id >= max(config.write_queue_count, config.read_queue_count)
-                or topic in pending
-            ):
+            if not config.perm & PERM_WRITE or queue_id >= config.queue_count or topic in pending:
                 return False
             at = row * ROW_NUMBERS
             rows[at + constants.NEXT_OFFSET] = writer.next_offset

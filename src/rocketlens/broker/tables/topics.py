@@ -46,6 +46,11 @@ class StoredTopic:
     others: dict[str, Any] = field(default_factory=dict)
     """Members that RocketLens does not know."""
 
+    @property
+    def queue_count(self) -> int:
+        """Queues that clients may read or write."""
+        return max(self.read_queue_count, self.write_queue_count)
+
     def encode(self) -> dict[str, Any]:
         """Return the JSON object that RocketMQ writes."""
         members = {name: getattr(self, attribute) for name, attribute in _TOPIC_FIELDS.items()}
