@@ -115,9 +115,7 @@ class LiveSearch:
         """
         return self.tag_turns.put(owner, self._by_tag(look_up))
 
-    def is_record_start(
-        self, record: Record, owner: Owner | None = None
-    ) -> "bool | asyncio.Future[bool]":
+    async def is_record_start(self, record: Record, owner: Owner | None = None) -> bool:
         """Return whether a record starts at its physical offset.
 
         :raises Busy: as :meth:`by_key`.
@@ -125,7 +123,7 @@ class LiveSearch:
         position = record.queue_id, record.queue_offset
         if self.has_entry(record.topic, position, record.physical_offset, record.total_size):
             return True
-        return self.turns.put(owner, look_ups.is_record_start(self.index, record))
+        return await self.turns.put(owner, look_ups.is_record_start(self.index, record))
 
     def has_entry(self, topic: str, position: tuple[int, int], offset: int, size: int) -> bool:
         """Return whether an entry leads to a record; ``position`` is queue id and queue offset."""

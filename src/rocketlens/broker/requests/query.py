@@ -133,15 +133,15 @@ def _answer(core: BrokerCore, records: FoundRecords) -> Response:
     return Response(ResponseCode.QUERY_NOT_FOUND, nothing, remark=NOT_FOUND)
 
 
-def view(core: BrokerCore, command: RemotingCommand, channel: Channel) -> Pending:
+async def view(core: BrokerCore, command: RemotingCommand, channel: Channel) -> Response:
     """Return the record that begins at an offset of the log."""
     (offset,) = _PICK_OFFSET(command.ext_fields)
-    return view_record(core, offset, command, channel)
+    return await view_record(core, offset, command, channel)
 
 
-def view_record(
+async def view_record(
     core: BrokerCore, offset: int, command: RemotingCommand, channel: Channel
-) -> Pending:
+) -> Response:
     """Return the record that begins at an offset of the log as the body of an answer.
 
     ``command`` is the request for which it is read, which access control may refuse.
@@ -159,16 +159,9 @@ def view_record(
         refusal = core.access.decide_reading(command, channel, record)
         if refusal is not None:
             return refusal
-    is_start = core.search.is_record_start(record, channel)
-    if isinstance(is_start, bool):
-        return Response(body=bytes(content)) if is_start else _no_record(offset)
-    return _view_later(is_start, offset, bytes(content))
-
-
-async def _view_later(
-    is_start: asyncio.Future[bool], offset: int, content: bytes
-) -> Response | None:
-    return Response(body=content) if await is_start else _no_record(offset)
+    body = bytes(content)
+    is_start = await core.search.is_record_start(record, channel)
+    return Response(body=body) if is_start else _no_record(offset)
 
 
 def _no_record(offset: int, why: str = "") -> Response:

@@ -79,9 +79,7 @@ async def consume_directly(
         offset = OffsetMessageId.decode(request.msg_id or "").physical_offset
     except BadInput as error:
         return failed(str(error))
-    view = view_record(core, offset, command, channel)
-    if not isinstance(view, Response):
-        view = await view or Response(ResponseCode.SYSTEM_ERROR)
+    view = await view_record(core, offset, command, channel)
     if view.code != ResponseCode.SUCCESS:
         return view
     fields = {"brokerName": core.config.brokerName}

@@ -15,17 +15,15 @@ Its properties have the topic that it was sent to (RETRY_TOPIC) and the offset m
 first record (ORIGIN_MESSAGE_ID). Source: ``AbstractSendMessageProcessor.consumerSendMsgBack``.
 """
 
-from collections.abc import Awaitable
 from typing import Final
 
 from rocketlens import limits
 from rocketlens.broker.core import BrokerCore
-from rocketlens.broker.requests.answers import Handlers, Pending, failed
+from rocketlens.broker.requests.answers import Handlers, failed
 from rocketlens.broker.requests.query import view_record
 from rocketlens.broker.requests.send import max_retries, wait_for_level
 from rocketlens.broker.tables.registry import SubscriptionGroupMissing
 from rocketlens.formats import commitlog_record
-from rocketlens.formats.commitlog_record import Record
 from rocketlens.model import properties as props
 from rocketlens.model.rocketmq import (
     DEAD_LETTER_PREFIX,
@@ -43,7 +41,7 @@ _FIRST_LEVEL: Final = 3
 """The delay of the first retry: 10 s."""
 
 
-def send_back(core: BrokerCore, command: RemotingCommand, channel: Channel) -> Pending:
+async def send_back(core: BrokerCore, command: RemotingCommand, channel: Channel) -> Response:
     """Store a copy of a message, to be consumed later."""
     request = CONSUMER_SEND_MSG_BACK.request.decode(command.ext_fields)
     group = core.groups.find(request.consumer_group)
@@ -64,21 +62,8 @@ def send_back(core: BrokerCore, command: RemotingCommand, channel: Channel) -> P
         return Response(ResponseCode.NO_PERMISSION, remark=remark)
     max_times = max_retries(group, command.version, request.max_reconsume_times)
     queue_id = core.rng.randrange(max(min(queue_count, topic.write_queue_count), 1))
-    view = view_record(core, request.physical_offset, command, channel)
-    if isinstance(view, Response):
-        return _store(core, view, request, queue_id, max_times)
-    return _store_later(core, view, request, queue_id, max_times)
-
-
-async def _store_later(
-    core: BrokerCore,
-    view: Awaitable[Response | None],
-    request: ConsumerSendMessageBackRequest,
-    queue_id: int,
-    max_times: int,
-) -> Response | None:
-    answer = await view
-    return None if answer is None else _store(core, answer, request, queue_id, max_times)
+    view = await view_record(core, request.physical_offset, command, channel)
+    return _store(core, view, request, queue_id, max_times)
 
 
 def _store(
@@ -99,19 +84,12 @@ def _store(
     properties[props.WAIT] = "false"
     group = request.consumer_group
     if record.reconsume_times >= max_times or request.delay_level < 0:
-        dead = core.topics.create_for_group(f"{DEAD_LETTER_PREFIX}{group}", 1)
+        topic, queue_id = core.topics.create_for_group(f"{DEAD_LETTER_PREFIX}{group}", 1).topic, 0
         properties[props.DELAY] = "0"
-        return _append(core, record, dead.topic, 0, properties)
-    level = request.delay_level or _FIRST_LEVEL + record.reconsume_times
-    topic = f"{RETRY_PREFIX}{group}"
-    return _append(
-        core, record, *wait_for_level(core, topic, queue_id, properties, level), properties
-    )
-
-
-def _append(
-    core: BrokerCore, record: Record, topic: str, queue_id: int, properties: dict[str, str]
-) -> Response:
+    else:
+        level = request.delay_level or _FIRST_LEVEL + record.reconsume_times
+        topic = f"{RETRY_PREFIX}{group}"
+        topic, queue_id = wait_for_level(core, topic, queue_id, properties, level)
     times = record.reconsume_times + 1
     core.copies.write(record, topic, queue_id, properties, reconsume_times=times)
     return Response()
