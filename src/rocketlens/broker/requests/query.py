@@ -11,7 +11,6 @@ twice that has a key twice. If nothing was found and something could not be sear
 is an error, never "not found". Sources: ``PullMessageProcessor``, ``QueryMessageProcessor``.
 """
 
-import asyncio
 from typing import Final
 
 from rocketlens import limits
@@ -20,7 +19,7 @@ from rocketlens.broker.delivery.held_pulls import HeldPull, PullFields
 from rocketlens.broker.delivery.pull_filter import PullRefused
 from rocketlens.broker.delivery.pull_reader import PullResult
 from rocketlens.broker.lookup.look_up import FoundRecords, LookUp
-from rocketlens.broker.requests.answers import Handlers, Pending, failed
+from rocketlens.broker.requests.answers import Handlers, failed
 from rocketlens.errors import RecordError
 from rocketlens.formats.commitlog_record import RecordView
 from rocketlens.net.channel import Channel, Response
@@ -82,7 +81,7 @@ _PICK: Final = QUERY_MESSAGE.request.picker(
 _PICK_OFFSET: Final = VIEW_MESSAGE_BY_ID.request.picker("physical_offset")
 
 
-def query(core: BrokerCore, command: RemotingCommand, channel: Channel) -> Pending:
+async def query(core: BrokerCore, command: RemotingCommand, channel: Channel) -> Response:
     """Return the newest messages of a topic that have a key, a unique key or a tag."""
     topic, key, max_num, begin_ms, end_ms, is_unique_key, kind = _PICK(command.ext_fields)
     config = core.config
@@ -94,25 +93,18 @@ def query(core: BrokerCore, command: RemotingCommand, channel: Channel) -> Pendi
     if not is_valid or max_num <= 0:
         return _answer(core, FoundRecords())
     is_tag = kind == TAG_TYPE and not is_unique
-    access = core.access
-    reader = None if access is None else access.reader_of(command, channel, topic)
-    may_read = None if reader is None else reader.may_read
-    begin = max(begin_ms, 0) or None
+    reader = core.access and core.access.reader_of(command, channel, topic)
     message_filter = MessageFilter(
         topic=topic,
         key=None if is_unique or is_tag else key,
         unique_key=None if is_tag else key,
-        begin=begin,
+        begin=max(begin_ms, 0) or None,
         end=end_ms,
         tags=frozenset({key}) if is_tag else None,
     )
-    look_up = LookUp(message_filter, max_num, may_read)
-    search = core.search
-    return _answer_later(core, (search.by_tag if is_tag else search.by_key)(look_up, channel))
-
-
-async def _answer_later(core: BrokerCore, records: asyncio.Future[FoundRecords]) -> Response | None:
-    return _answer(core, await records)
+    look_up = LookUp(message_filter, max_num, reader and reader.may_read)
+    search = core.search.by_tag if is_tag else core.search.by_key
+    return _answer(core, await search(look_up, channel))
 
 
 def _answer(core: BrokerCore, records: FoundRecords) -> Response:
