@@ -13,7 +13,7 @@ from typing import Final
 from rocketlens.broker.core import BrokerCore
 from rocketlens.broker.delivery.ended_halves import EndedHalves
 from rocketlens.broker.delivery.transaction_checks import TransactionChecks
-from rocketlens.broker.requests.answers import Pending, failed
+from rocketlens.broker.requests.answers import failed
 from rocketlens.broker.requests.send import wait_for_level
 from rocketlens.errors import MessageIllegal, RecordError
 from rocketlens.formats import commitlog_record
@@ -27,7 +27,6 @@ from rocketlens.model.rocketmq import (
 )
 from rocketlens.model.text.java import decode_utf8
 from rocketlens.net.channel import Channel, Handler, Response
-from rocketlens.store.write.queue.queue_append import QueueWriter
 from rocketlens.wire.codes import RequestCode
 from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.commands.messages import (
@@ -53,7 +52,7 @@ class TransactionProcessor:
         """Return the handler of each code."""
         return {RequestCode.END_TRANSACTION: self.end}
 
-    def end(self, command: RemotingCommand, channel: Channel) -> Pending:
+    async def end(self, command: RemotingCommand, channel: Channel) -> Response:
         """Commit or roll back a transaction; it stays open if the request says neither."""
         request = END_TRANSACTION.request.decode(command.ext_fields)
         if request.commit_or_rollback not in (COMMIT, ROLLBACK):
@@ -68,19 +67,10 @@ class TransactionProcessor:
             forbidden = self.core.access.decide_writing(command, channel, topic)
             if forbidden is not None:
                 return forbidden
-        is_commit = request.commit_or_rollback == COMMIT
-        if not self._halves.knows(half.physical_offset):
-            return self._end_later(half, is_commit=is_commit)
-        return self._end(half, is_commit=is_commit)
-
-    async def _end_later(self, half: Record, *, is_commit: bool) -> Response | None:
         await self._halves.read_back(half.physical_offset)
-        return self._end(half, is_commit=is_commit)
-
-    def _end(self, half: Record, *, is_commit: bool) -> Response:
-        """End a transaction; ignored if it was ended before."""
+        # Ignored if it was ended before.
         if not self._halves.is_ended(half.queue_offset):
-            if is_commit:
+            if request.commit_or_rollback == COMMIT:
                 self._commit(half)
             self._mark(half)
         return Response()
@@ -94,14 +84,11 @@ class TransactionProcessor:
             record = commitlog_record.decode(content, physical_offset=physical_offset)
         except RecordError:
             return None
-        queue = self._queue(HALF_TOPIC)
+        queue = self.core.store.queues.get(HALF_TOPIC, 0)
         if record.topic != HALF_TOPIC or record.queue_id or queue is None:
             return None
         entry = queue.entry(record.queue_offset) if record.queue_offset >= 0 else None
         return record if entry and entry.physical_offset == physical_offset else None
-
-    def _queue(self, topic: str) -> QueueWriter | None:
-        return self.core.store.queues.get(topic, 0)
 
     def _commit(self, half: Record) -> None:
         properties = props.parse(decode_utf8(half.properties))
