@@ -188,7 +188,9 @@ class TransactionChecks:
         :raises OSError: if it cannot be read now; so does SegmentLost.
         """
         queue = self._core.store.queues.get(HALF_TOPIC, 0)
-        record = queue and waiting_record(self._core.store, queue, queue_offset)
+        if queue is None:
+            return None
+        record = waiting_record(self._core.store, queue, queue_offset)
         if record is None:
             return None
         properties = props.parse(decode_utf8(record.properties))

@@ -93,7 +93,8 @@ async def query(core: BrokerCore, command: RemotingCommand, channel: Channel) ->
     if not is_valid or max_num <= 0:
         return _answer(core, FoundRecords())
     is_tag = kind == TAG_TYPE and not is_unique
-    reader = core.access and core.access.reader_of(command, channel, topic)
+    access = core.access
+    reader = None if access is None else access.reader_of(command, channel, topic)
     message_filter = MessageFilter(
         topic=topic,
         key=None if is_unique or is_tag else key,
@@ -102,7 +103,7 @@ async def query(core: BrokerCore, command: RemotingCommand, channel: Channel) ->
         end=end_ms,
         tags=frozenset({key}) if is_tag else None,
     )
-    look_up = LookUp(message_filter, max_num, reader and reader.may_read)
+    look_up = LookUp(message_filter, max_num, None if reader is None else reader.may_read)
     search = core.search.by_tag if is_tag else core.search.by_key
     return _answer(core, await search(look_up, channel))
 

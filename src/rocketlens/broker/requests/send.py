@@ -296,7 +296,15 @@ class SendProcessor:
         stored = self._store_together(command, channel, queue_id, fields)
         if stored is not None:
             return self._batch_answer(queue_id, text or "", *stored)
-        return self._store_members(command, channel, queue_id, fields)
+        members = _members(command.body, limits.MAX_TURN_MEMBERS + 1)
+        if len(members) > limits.MAX_TURN_MEMBERS:
+            return self._store_large_batch(command, channel, queue_id, fields)
+        _check_no_delay(command.body, text or "", members)
+        refusal = _refuse_copies(self.core, command, channel, topic, members)
+        if refusal is not None:
+            return refusal
+        ids, first, last = self._append(channel, queue_id, fields, members)
+        return self._batch_answer(queue_id, text or "", ids, first, last)
 
     def _store_together(
         self, command: RemotingCommand, channel: Channel, queue_id: int, fields: Fields
@@ -316,7 +324,7 @@ class SendProcessor:
             reconsume_times=reconsume_times or 0,
         )
 
-    async def _store_members(
+    async def _store_large_batch(
         self, command: RemotingCommand, channel: Channel, queue_id: int, fields: Fields
     ) -> Response | None:
         """Store a batch in steps of some milliseconds, and let other requests run between them.
@@ -328,7 +336,7 @@ class SendProcessor:
         # What is sent one-way is stored even if the producer has closed its connection since.
         owner = None if command.flag & ONE_WAY_FLAG else channel
         members = await in_thread(
-            lambda: _members(command.body, text, max_message_bytes), owner=owner
+            lambda: _checked_members(command.body, text, max_message_bytes), owner=owner
         )
         refusal = _refuse_copies(self.core, command, channel, topic, members)
         if refusal is not None:
@@ -339,10 +347,9 @@ class SendProcessor:
                 remark = f"topic[{topic}] was deleted while the batch was stored"
                 return _refused(self.core, (ResponseCode.TOPIC_NOT_EXIST, remark))
             step = members[start : start + limits.MAX_TURN_MEMBERS]
-            appended = self._append(channel, queue_id, fields, step)
-            prefix = self.core.id_prefix
-            ids += [f"{prefix}{each.physical_offset:016X}" for each in appended]
-            first, last = first or appended[0], appended[-1]
+            ids_of_step, first_of_step, last = self._append(channel, queue_id, fields, step)
+            ids.append(ids_of_step)
+            first = first or first_of_step
             await asyncio.sleep(0)
         assert first is not None and last is not None  # noqa: S101, PT018 - there are members
         answer = self._batch_answer(queue_id, text, ",".join(ids), first, last)
@@ -350,7 +357,8 @@ class SendProcessor:
 
     def _append(
         self, channel: Channel, queue_id: int, fields: Fields, members: list[BatchMember]
-    ) -> list[Appended]:
+    ) -> tuple[str, Appended, Appended]:
+        """Store members of a batch; return their ids, the first and the last of them."""
         topic, _, sys_flag, born_timestamp_ms, _, _, reconsume_times, _ = fields
         core = self.core
         appended = core.store.append_batch(
@@ -363,7 +371,8 @@ class SendProcessor:
             reconsume_times=reconsume_times or 0,
         )
         core.stats.put_total += len(appended)
-        return appended
+        ids = ",".join([f"{core.id_prefix}{each.physical_offset:016X}" for each in appended])
+        return ids, appended[0], appended[-1]
 
     def _batch_answer(
         self, queue_id: int, text: str, ids: str, first: Appended, last: Appended
@@ -498,14 +507,17 @@ def _refused(core: BrokerCore, refusal: Refusal) -> Response:
     return Response(refusal[0], reply_fields(core.config), remark=refusal[1])
 
 
-def _members(body: bytes, text: str, max_message_bytes: int) -> list[BatchMember]:
-    """Read the members of a batch, and check each, before any of them is stored."""
+def _members(body: bytes, max_count: int) -> list[BatchMember]:
+    """Read the first ``max_count`` members of a batch."""
     try:
-        members = list(islice(batch_body.decode(body), MAX_BATCH_MEMBERS + 1))
+        return list(islice(batch_body.decode(body), max_count))
     except FormatError as error:
         raise MessageIllegal(f"the message is illegal: {error}") from None
-    if not members:
-        raise MessageIllegal("the message is illegal: a batch without members")
+
+
+def _checked_members(body: bytes, text: str, max_message_bytes: int) -> list[BatchMember]:
+    """Read the members of a large batch, and check each, before any of them is stored."""
+    members = _members(body, MAX_BATCH_MEMBERS + 1)
     if len(members) > MAX_BATCH_MEMBERS:
         problem = f"the message is illegal: a batch of more than {MAX_BATCH_MEMBERS} members"
         raise MessageIllegal(f"{problem}: send it in parts")
