@@ -198,12 +198,12 @@ def test_a_topic_is_registered_off_the_loop_where_its_route_is_long_and_refused_
     )
     threads = set()
 
-    def parse(content):
+    def parse(*given):
         threads.add(threading.current_thread())
-        return route_in(content)
+        return read_body(*given)
 
-    route_in = processors._route_in
-    monkeypatch.setattr(processors, "_route_in", parse)
+    read_body = processors.read_body
+    monkeypatch.setattr(processors, "read_body", parse)
 
     async def main():
         server = NameServer(NameServerConfig(listenPort=0))
