@@ -119,6 +119,10 @@ class AccessControl:
             fields[ACCESS_KEY] = user.decode()
         return self._rules.secret_for(RemotingCommand(code, ext_fields=fields), host)
 
+    def has_copies(self, topic: str) -> bool:
+        """Do :func:`has_copies`."""
+        return has_copies(topic)
+
     def may_read_all(self, code: int, user: bytes | None, host: str, topic: str) -> bool:
         """Return whether a request that was let through may read each message of a topic, which is
         not one of copies.

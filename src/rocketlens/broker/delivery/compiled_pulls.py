@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from rocketlens import limits
-from rocketlens.broker.access.control import has_copies
 from rocketlens.broker.delivery.held_pulls import PullFields
 from rocketlens.broker.delivery.pull_filter import PullRefused
 from rocketlens.broker.delivery.pull_reader import FOUND, PullReader, PullResult, answered_fields
@@ -132,7 +131,7 @@ class CompiledPulls:
         if rights is None:
             return True
         signed = acl.signed_values(received, numbers, self._signed_order)
-        if not signed.isascii() or has_copies(request.topic):
+        if not signed.isascii() or rights.has_copies(request.topic):
             return False
         user = acl.value_at(received, numbers, F_USER)
         code, host = numbers[NUMBERS + CODE], host_of(channel)

@@ -65,7 +65,7 @@ from rocketlens.store.write.message_store import MessageStore, StoreOptions, sys
 if TYPE_CHECKING:
     from prometheus_client import Metric
 
-    from rocketlens.broker.delivery.transaction_checks import TransactionChecks
+    from rocketlens.broker.requests.transaction_checks import TransactionChecks
 
 MIN_STOP_INDEX_S: Final = 1.0
 """Seconds for index entries when a server stops, however long the rest took."""

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from rocketlens import limits
-from rocketlens.broker.access.control import has_copies
 from rocketlens.broker.config import BrokerConfig
 from rocketlens.broker.lookup.live_index import LiveIndex
 from rocketlens.broker.lookup.look_up import segment_at
@@ -299,7 +298,7 @@ class CompiledLookUps:
             if not acl.is_signed(signed, signature, secret):
                 return False
         self._reader = _Reader(user, host)
-        return not is_query or (name is not None and not has_copies(name))
+        return not is_query or (name is not None and not rights.has_copies(name))
 
     def _is_answer(self, end: int, *, is_proven: bool) -> bool:
         """Return whether what was written up to ``end`` is the answer: to a view only if a record

@@ -12,9 +12,9 @@ from typing import Final
 
 from rocketlens.broker.core import BrokerCore
 from rocketlens.broker.delivery.ended_halves import EndedHalves
-from rocketlens.broker.delivery.transaction_checks import TransactionChecks
 from rocketlens.broker.requests.answers import failed
 from rocketlens.broker.requests.send import wait_for_level
+from rocketlens.broker.requests.transaction_checks import TransactionChecks
 from rocketlens.errors import MessageIllegal, RecordError
 from rocketlens.formats import commitlog_record
 from rocketlens.formats.commitlog_record import Record

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from rocketlens.broker.delivery import transaction_checks
+from rocketlens.broker.requests import transaction_checks
 from rocketlens.model import properties as props
 from rocketlens.net.pool import ClientPool
 from rocketlens.wire.codes import RequestCode
