@@ -56,10 +56,6 @@ class EscapingFormatter(logging.Formatter):
         """Return the traceback of an exception."""
         return printable(super().formatException(ei), keep="\n")
 
-    def formatStack(self, stack_info: str) -> str:  # noqa: N802 - logging's name
-        """Return a stack."""
-        return printable(stack_info, keep="\n")
-
 
 class JsonFormatter(logging.Formatter):
     """Writes each message as one JSON object on one line; a traceback is a field of it."""

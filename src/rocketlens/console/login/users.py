@@ -154,7 +154,7 @@ _USER_NAME: Final = re.compile(r"[^\x00-\x20:\x7f]{1,64}")
 
 @dataclass(frozen=True, slots=True)
 class LocalUser:
-    """One who may log in."""
+    """A user who may log in."""
 
     password: PasswordHash
     viewer: Viewer

@@ -89,7 +89,7 @@ class _SavedFile(BaseModel):
 
 
 class SavedSearches:
-    """The saved searches of a console, as whose request is answered may see and change them."""
+    """The saved searches of a console that the current user may see and change."""
 
     def __init__(
         self,
@@ -106,8 +106,9 @@ class SavedSearches:
         self._clock_ns: Final = clock_ns
 
     async def seen(self, *, everything: bool = False) -> list[SavedSearch]:
-        """Return one's own searches and those that are shared, the newest first; ``everything``
-        has those that others did not share, too, of which one is an administrator.
+        """Return the user's own searches and those that are shared, the newest first.
+
+        ``everything``: also those that others did not share, for administrators of their sources.
 
         :raises RocketLensError: if the file is damaged.
         :raises OSError: if it cannot be read.
@@ -122,10 +123,10 @@ class SavedSearches:
         return shown[::-1]
 
     async def save(self, question: Question, title: str, *, is_shared: bool) -> SavedSearch:
-        """Save a question under a title of one's own.
+        """Save a question under a title.
 
-        :raises BadInput: if the title or the question cannot be used, one has a search of that
-            title already, or there are too many.
+        :raises BadInput: if the title or the question cannot be used, the user has a search of
+            that title already, or there are too many.
         :raises AuditFailed: if that cannot be written down.
         :raises ConsoleBusy: if another program changes them now.
         :raises RocketLensError: if the file is damaged; errors as `seen`.
@@ -144,9 +145,9 @@ class SavedSearches:
         return saved
 
     async def delete(self, name: str) -> SavedSearch:
-        """Delete a search of one's own, or any that one is an administrator of; return it.
+        """Delete an own search, or as an administrator of its sources another's; return it.
 
-        :raises MessageNotFound: if there is none that one may see.
+        :raises MessageNotFound: if there is none that the user may see.
         :raises ActRefused: if it is another user's.
         """
         searches = await in_thread(self._read, FILE_THREADS)
@@ -162,11 +163,11 @@ class SavedSearches:
         return saved
 
     def is_own(self, saved: SavedSearch) -> bool:
-        """Return whether a search is of whose request is answered."""
+        """Return whether the current user saved a search."""
         return saved.user == current_login()
 
     def may_delete(self, saved: SavedSearch) -> bool:
-        """Return whether whose request is answered may delete a search."""
+        """Return whether the current user may delete a search."""
         return self.is_own(saved) or self._is_admin(saved)
 
     def _made(self, question: Question, title: str, *, is_shared: bool) -> SavedSearch:
@@ -266,7 +267,7 @@ def _topics_in(request: FindRequest) -> tuple[str, ...]:
 
 
 def _may_name_others(saved: SavedSearch) -> bool:
-    """Return whether a filter may name topics that a search is not known to name."""
+    """Return whether a filter may name topics that are not in the list of the search."""
     text = dict(saved.asked).get("where", "")
     try:
         return bool(text) and not parse_where(text).is_told_by_texts(TOPIC)
@@ -330,7 +331,7 @@ class SavedSearchValue(ConsoleValue):
 
 
 class SavedSearchesValue(ConsoleValue):
-    """One's own searches and those that are shared, the newest first."""
+    """The user's own searches and those that are shared, the newest first."""
 
     searches: list[SavedSearchValue]
 
@@ -344,7 +345,7 @@ def _value_of(here: HereNow, search: SavedSearch) -> SavedSearchValue:
 
 @api.get("/saved-searches")
 async def listed(here: Here, *, everything: _Everything = False) -> SavedSearchesValue:
-    """Return one's own saved searches, and those of others that are shared."""
+    """Return the user's own saved searches, and those of others that are shared."""
     searches = await here.console.saved.seen(everything=everything)
     return SavedSearchesValue(searches=[_value_of(here, each) for each in searches])
 
