@@ -1,4 +1,4 @@
-"""How groups failed with their dead letters last, as far as traces of their clients tell.
+"""How groups failed with their dead letters last, as far as these or traces of clients tell.
 
 Commands import this when they run: their options must not cost what reads traces.
 """
@@ -11,6 +11,7 @@ from rocketlens import limits
 from rocketlens.client.connect.namespace import without_namespace
 from rocketlens.errors import RocketLensError, TopicNotFound
 from rocketlens.model.answer import Answer
+from rocketlens.model.life import failure_of
 from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX, TRACE_TOPIC
 from rocketlens.query.find import find
@@ -29,7 +30,8 @@ _AT_ONCE: Final = 8
 async def last_failures(admin: "MQAdmin", messages: Sequence[MessageExt]) -> dict[str, str]:
     """Return how each dead letter failed last, by its offset message id.
 
-    Those that no trace tells of are left out, and those whose traces cannot be read.
+    Those that neither say so nor have a trace that does are left out, and those whose traces cannot
+    be read.
     """
     return await _last_failures(
         lambda request: find(request, admin.source), messages, admin.namespace
@@ -56,6 +58,10 @@ async def _last_failures(
 
     async def look_up(message: MessageExt) -> None:
         nonlocal has_traces
+        said = failure_of(message)
+        if said is not None:
+            failures[message.offset_msg_id] = f"{said.error} (on {said.host})"
+            return
         async with turns:
             if not (has_traces and message.unique_key):
                 return

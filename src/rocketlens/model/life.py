@@ -28,9 +28,10 @@ Sources: ``KeyBuilder``, ``PopAckConstants``, ``PopCheckPoint``, ``AckMsg``, ``P
 ``TimerMessageStore`` and ``TransactionalMessageServiceImpl`` of RocketMQ 5.5.0.
 """
 
+import re
 from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 from rocketlens import limits
 from rocketlens.model import properties as props
@@ -63,6 +64,11 @@ _V1, _V2 = "_", "+"
 """Between group and topic in the name of a retry topic of POP."""
 _DELAYS_MS: Final = parse_delay_levels(DELAY_LEVELS)
 _MAX_DIGITS: Final = 19
+_MAX_HOST_CHARACTERS: Final = 100
+_NUMBERS: Final = re.compile(
+    r"\b(?=[0-9A-Fa-f-]*[0-9])[0-9A-Fa-f]{8,}(?:-[0-9A-Fa-f]{4,})*\b|[0-9]+(?:[.,:][0-9]+)*"
+)
+"""Ids in hexadecimal digits, UUIDs among them, and other numbers."""
 _MAX_HANDED_OUT: Final = 32
 """Messages of one checkpoint that are named. RocketMQ: popBatchNums, up to 32."""
 
@@ -248,6 +254,69 @@ def handed_out_by(record: MessageExt) -> HandedOut | None:
         return HandedOut(str(given["c"]), shown, int(given["pt"]), visible_ms)
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError, OverflowError):
         return None
+
+
+class ConsumeFailure(NamedTuple):
+    """Why a consumer of this package gave a message back, as the copy's property says it.
+
+    Its text is ``GROUP ATTEMPT HOST CLASS: FIRST LINE``.
+    """
+
+    group: str
+    """With its namespace."""
+    attempt: int
+    """0 for the first, which was no retry."""
+    host: str
+    error: str
+    """The class of the exception, and the first line of its text."""
+
+    @classmethod
+    def of(cls, group: str, attempt: int, host: str, raised: Exception) -> Self:
+        """Return what to keep of what a listener raised: up to `limits.MAX_SHOWN_CHARACTERS`."""
+        try:
+            line = next(iter(str(raised).strip().splitlines()), "")
+        except Exception:  # noqa: BLE001 - the class of a listener may fail at that, too
+            line = ""
+        text = f"{type(raised).__name__}: {line}" if line else type(raised).__name__
+        text = "".join(each if each.isprintable() else " " for each in text)
+        text = text[: limits.MAX_SHOWN_CHARACTERS].encode("utf-8", "replace").decode()
+        host = "".join(host[:_MAX_HOST_CHARACTERS].split()) or "?"
+        return cls(group, attempt, host, text)
+
+    def __str__(self) -> str:
+        """Return it as the property has it."""
+        return f"{self.group} {self.attempt} {self.host} {self.error}"
+
+
+def failure_of(copy: MessageExt) -> ConsumeFailure | None:
+    """Return why a group gave a message back last, if its retry or dead letter says so.
+
+    What an earlier attempt or another group left in the property is not returned.
+    """
+    parts = copy.properties.get(props.CONSUME_FAILURE, "").split(" ", 3)
+    if len(parts) != 4 or _number(parts[1]) != copy.reconsume_times - 1:
+        return None
+    group, attempt, host, error = parts
+    if life_of(copy, (copy.properties.get(props.RETRY_TOPIC, ""),)).group != group:
+        return None
+    return ConsumeFailure(group, int(attempt), host, error)
+
+
+def cause_of(copy: MessageExt) -> str:
+    """Return what dead letters with one cause share.
+
+    That is the class and the text of the exception, with ``#`` for each number, or else the topic
+    that the message was sent to.
+    """
+    failure = failure_of(copy)
+    if failure is None:
+        return f"topic {life_of(copy).topic or '?'}"
+    return without_numbers(failure.error)
+
+
+def without_numbers(text: str) -> str:
+    """Return a text with ``#`` for each number: digits, and hexadecimal digits with some of them."""
+    return _NUMBERS.sub("#", text)
 
 
 class GroupTopics(NamedTuple):

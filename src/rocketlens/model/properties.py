@@ -75,6 +75,8 @@ RESENT_WHY: Final = "RESENT_BY_ROCKETLENS_WHY"
 """Job and number of a message that RocketLens sent again, who did it, and why; no words of
 RocketMQ.
 """
+CONSUME_FAILURE: Final = "CONSUME_FAILURE"
+"""Why the group's consumer gave the message back: see `rocketlens.model.life.ConsumeFailure`."""
 TRANSACTION_OFFSET: Final = "TRANS_OFFSET"
 """On the mark of a transaction in RocksDB: the physical offset of its half message."""
 

@@ -28,6 +28,7 @@ from rocketlens.client.consume.consume_service import (
     ConsumeConcurrentlyStatus,
     ConsumeContext,
     ListenerCalls,
+    ListenerHung,
     ListenerService,
 )
 from rocketlens.client.consume.consumer_settings import PushSettings
@@ -97,7 +98,8 @@ class ConcurrentService(ListenerService):
                 "%s: a listener has had %s for over %g s: it is given back",
                 *(pq.queue, message.msg_id, timeout_s),
             )
-            if await self._give_back(message, pq.queue, _EXPIRED_DELAY_LEVEL):
+            late = ListenerHung(f"no end after {timeout_s:g} s")
+            if await self._give_back(message, pq.queue, _EXPIRED_DELAY_LEVEL, late):
                 self._done(owned, pq, [message])
 
     # How it is done.
@@ -134,15 +136,16 @@ class ConcurrentService(ListenerService):
         count = self._succeeded(called, context, len(messages))
         self._session.rates(pq.queue.topic).consumed(count, len(messages) - count, called.took_s)
         if not pq.is_dropped:
-            await self._settle(owned, pq, messages, count, context.delay_level)
+            await self._settle(owned, pq, messages, count, context.delay_level, called.raised)
 
-    async def _settle(
+    async def _settle(  # noqa: PLR0917 - what came of one call
         self,
         owned: OwnedQueue,
         pq: ProcessQueue,
         messages: list[MessageExt],
         count: int,
         delay_level: int,
+        raised: Exception | None,
     ) -> None:
         failed = [each for each in messages[count:] if pq.holds(each)]
         if self._settings.broadcasting:
@@ -151,7 +154,7 @@ class ConcurrentService(ListenerService):
             self._done(owned, pq, messages)
             return
         given_back = await asyncio.gather(
-            *[self._give_back(each, pq.queue, delay_level) for each in failed]
+            *[self._give_back(each, pq.queue, delay_level, raised) for each in failed]
         )
         kept = [each for each, done in zip(failed, given_back, strict=True) if not done]
         self._done(owned, pq, [each for each in messages if each not in kept])
@@ -159,9 +162,11 @@ class ConcurrentService(ListenerService):
             again = [replace(each, reconsume_times=each.reconsume_times + 1) for each in kept]
             self._tasks.run(self._deliver_later(owned, pq, again))
 
-    async def _give_back(self, message: MessageExt, queue: MessageQueue, delay_level: int) -> bool:
-        shown = self._session.shown(message)
-        return await self._send_back.send_back(shown, queue, delay_level)
+    async def _give_back(
+        self, message: MessageExt, queue: MessageQueue, delay_level: int, raised: Exception | None
+    ) -> bool:
+        shown, failure = self._session.shown(message), self._failure(message, raised)
+        return await self._send_back.send_back(shown, queue, delay_level, failure)
 
     async def _deliver_later(
         self, owned: OwnedQueue, pq: ProcessQueue, messages: list[MessageExt]

@@ -25,6 +25,7 @@ import asyncio
 import concurrent.futures
 import inspect
 import logging
+import socket
 import traceback
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -40,6 +41,7 @@ from rocketlens.client.consume.pulling import OwnedQueue
 from rocketlens.client.consume.send_back_calls import SendBack
 from rocketlens.client.consume.session import GroupSession
 from rocketlens.client.send.trace import EXCEPTION, FAILED, SUCCESS, TIME_OUT
+from rocketlens.model.life import ConsumeFailure
 from rocketlens.model.message import MessageExt
 from rocketlens.net.pace import WorkThreads
 from rocketlens.wire.bodies.clients import ConsumeMessageDirectlyResult, ConsumeResult
@@ -255,6 +257,7 @@ class ListenerService(ConsumeService):
         self._send_back: Final = SendBack(session.cluster, session.group, settings.namespace, most)
         self._clock: Final = settings.clock
         self._failures: Final = ListenerFailures(session.group, settings.clock)
+        self._host: Final = socket.gethostname()
 
     async def consume_directly(
         self, message: MessageExt, queue: MessageQueue
@@ -275,6 +278,14 @@ class ListenerService(ConsumeService):
             consume_result=result,
             remark=remark,
             spent_time_ms=int(called.took_s * 1000),
+        )
+
+    def _failure(self, message: MessageExt, raised: Exception | None) -> str:
+        """Return what the copy of a message says of why it was not consumed; empty for nothing."""
+        if raised is None or not self._settings.record_failures:
+            return ""
+        return str(
+            ConsumeFailure.of(self._session.group, message.reconsume_times, self._host, raised)
         )
 
     def _is_success(self, returned: object) -> bool:

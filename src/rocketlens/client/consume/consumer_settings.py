@@ -117,6 +117,8 @@ class PushSettings(ConsumerSettings):
     """Up to how many messages of one queue a call gets."""
     max_reconsume_times: int | None = None
     """After so many failures a message is a dead letter; None for 16, and for never in order."""
+    record_failures: bool = True
+    """Say in a property of a retry and a dead letter why the listener failed."""
     consume_timeout_s: float = timing.CONSUME_TIMEOUT_S
     close_timeout_s: float = timing.CONSUMER_CLOSE_S
     """How long ``close`` waits for listeners."""

@@ -272,7 +272,7 @@ class OrderlyService(ListenerService):
         rates = self._session.rates(pq.queue.topic)
         rates.consumed(count, len(messages) - count, called.took_s)
         if not is_success:
-            again = await self._not_given_up(messages)
+            again = await self._not_given_up(messages, called.raised)
             if pq.is_dropped:
                 return 0.0
             if again is not None:
@@ -285,7 +285,9 @@ class OrderlyService(ListenerService):
         owned.changed.set()
         return 0.0
 
-    async def _not_given_up(self, messages: list[MessageExt]) -> list[MessageExt] | None:
+    async def _not_given_up(
+        self, messages: list[MessageExt], raised: Exception | None
+    ) -> list[MessageExt] | None:
         """Return the messages to try again, None if all went to the retry topic.
 
         In RocketMQ, too, all are tried again if one is, for their order counts.
@@ -297,7 +299,8 @@ class OrderlyService(ListenerService):
             is_sent = False
             if message.reconsume_times >= most:
                 shown = self._session.shown(message)
-                is_sent = await self._send_back.send_to_retry(shown)
+                failure = self._failure(message, raised)
+                is_sent = await self._send_back.send_to_retry(shown, failure)
             if not is_sent:
                 tries_again = True
             again.append(replace(message, reconsume_times=message.reconsume_times + (not is_sent)))

@@ -6,14 +6,18 @@ way                    what the broker does
 36 to the message's    stores a copy in the group's retry topic, after a delay that grows, or
 own broker             after 16 times (``max_reconsume_times``) among the dead letters
 a plain send to the    the same, on any broker that has the retry topic: used where the first
-retry topic            way fails, by ordered consumers, and for one message of a batch
+retry topic            way fails, by ordered consumers, for one message of a batch, and for one
+                       whose listener failed: this copy can say why (`CONSUME_FAILURE`)
 =====================  ======================================================================
 
-Source: ``DefaultMQPushConsumerImpl.sendMessageBack``, ``ConsumeMessageOrderlyService``.
+Of a plain send the client says whether it is one more retry or a dead letter: RocketMQ 4 compares
+numbers in another way than RocketMQ 5.
+
+Source: ``DefaultMQPushConsumerImpl.sendMessageBack``, ``ConsumeMessageOrderlyService``,
+``SendMessageProcessor.handleRetryAndDLQ``.
 """
 
 import logging
-import time
 from typing import Final
 
 from rocketlens.client.connect.cluster import ClusterCalls, broker_error
@@ -59,11 +63,21 @@ class SendBack:
         self._namespace: Final = namespace
         self.max_reconsume_times: Final = max_reconsume_times
 
-    async def send_back(self, message: MessageExt, queue: MessageQueue, delay_level: int) -> bool:
-        """Return a message to its broker in either way; False if both failed, which is logged."""
+    async def send_back(
+        self, message: MessageExt, queue: MessageQueue, delay_level: int, failure: str = ""
+    ) -> bool:
+        """Return a message to its broker in either way; False if both failed, which is logged.
+
+        ``failure`` says why it was not consumed, if its copy shall.
+        """
         if message.sys_flag & SYS_FLAG_NEED_UNWRAP:
             # The first would have all messages of its batch delivered again, as one.
-            return await self.send_to_retry(message)
+            return await self.send_to_retry(message, failure, delay_level)
+        if failure:
+            problem = await self._send_copy(message, failure, delay_level, queue.broker_name)
+            if problem is None:
+                return True
+            logger.info("the retry of %s does not say why: %s", message.msg_id, problem)
         header = ConsumerSendMessageBackRequest(
             physical_offset=message.physical_offset,
             consumer_group=self._group,
@@ -82,37 +96,55 @@ class SendBack:
         except RocketLensError as error:
             reason = str(error)
         logger.warning("%s is sent to the retry topic instead: %s", message.msg_id, reason)
-        return await self.send_to_retry(message)
+        return await self.send_to_retry(message, failure, delay_level)
 
-    async def send_to_retry(self, message: MessageExt) -> bool:
+    async def send_to_retry(
+        self, message: MessageExt, failure: str = "", delay_level: int = 0
+    ) -> bool:
         """Send a copy to the retry topic; return False if no broker took it, which is logged."""
-        failure: RocketLensError | None = None
+        problem = await self._send_copy(message, failure, delay_level)
+        if problem is not None:
+            logger.warning("%s could not be given back: %s", message.msg_id, problem)
+        return problem is None
+
+    async def _send_copy(
+        self, message: MessageExt, failure: str, delay_level: int, first_broker: str = ""
+    ) -> object:
+        """Send a copy to the retry topic; return why no broker took it, or None."""
+        problem: RocketLensError | None = None
         body, sys_flag = _body_of(message)
         try:
             route = await self._cluster.fresh_route(RETRY_PREFIX + self._group)
             first_queues = {each.broker_name: each for each in reversed(route.write_queues)}
-            for queue in reversed(first_queues.values()):
+            in_order = sorted(
+                reversed(first_queues.values()), key=lambda each: each.broker_name != first_broker
+            )
+            for queue in in_order:
                 address = route.brokers[queue.broker_name].master
                 if address is None:
                     continue
-                header = self._retry_header(message, queue, sys_flag)
+                header = self._retry_header(message, queue, sys_flag, failure, delay_level)
                 try:
                     answer = await self._cluster.call(address, SEND_MESSAGE_V2, header, body)
                     if answer.code in STATUS_OF_CODE:
-                        return True
-                    failure = broker_error(address, answer)
+                        return None
+                    problem = broker_error(address, answer)
                 except RocketLensError as error:
-                    failure = error
+                    problem = error
         except RocketLensError as error:
-            failure = error
-        reason = failure or "its retry topic has no queue to write to"
-        logger.warning("%s could not be given back: %s", message.msg_id, reason)
-        return False
+            problem = error
+        return problem or "its retry topic has no queue to write to"
 
     def _retry_header(
-        self, message: MessageExt, queue: MessageQueue, sys_flag: int
+        self,
+        message: MessageExt,
+        queue: MessageQueue,
+        sys_flag: int,
+        failure: str,
+        delay_level: int,
     ) -> SendMessageRequest:
-        level = min(3 + message.reconsume_times, DELAY_LEVEL_COUNT)
+        is_dead = delay_level < 0 or message.reconsume_times >= self.max_reconsume_times
+        level = min(delay_level or 3 + message.reconsume_times, DELAY_LEVEL_COUNT)
         named = {
             name: value for name, value in message.properties.items() if name not in _NOT_SENT_AGAIN
         }
@@ -120,12 +152,16 @@ class SendBack:
         named.setdefault(props.ORIGIN_MESSAGE_ID, message.offset_msg_id)
         if props.UNIQUE_KEY not in named:
             named[props.UNIQUE_KEY] = new_unique_key()
-        named[props.DELAY] = str(level)
+        named[props.DELAY] = "0" if is_dead else str(level)
+        named.pop(props.CONSUME_FAILURE, None)
+        if failure:
+            named[props.CONSUME_FAILURE] = failure
         try:
             properties = encoded_properties(named)
         except MessageIllegal:
             # They were as long as a record can hold: what only tells where it came from goes.
             del named[props.ORIGIN_MESSAGE_ID]
+            named.pop(props.CONSUME_FAILURE, None)
             properties = encoded_properties(named)
         return SendMessageRequest(
             producer_group=INNER_PRODUCER_GROUP,
@@ -134,13 +170,13 @@ class SendBack:
             default_topic_queue_nums=4,
             queue_id=queue.queue_id,
             sys_flag=sys_flag,
-            born_timestamp_ms=time.time_ns() // 1_000_000,
+            born_timestamp_ms=message.born_timestamp_ms,
             flag=message.flag,
             properties=properties,
             reconsume_times=message.reconsume_times + 1,
             unit_mode=False,
             batch=False,
-            max_reconsume_times=self.max_reconsume_times,
+            max_reconsume_times=0 if is_dead else limits.MAX_INT,
             broker_name=queue.broker_name,
         )
 

@@ -77,6 +77,7 @@ _OF_DELIVERY: Final = frozenset(
         *(props.WAIT, props.DELAY, props.REAL_TOPIC, props.REAL_QUEUE_ID, props.RECONSUME_TIME),
         *(props.MAX_RECONSUME_TIMES, props.MULTI_DISPATCH, props.MULTI_QUEUE_OFFSET, props.CRC32),
         *(props.CLUSTER, props.MSG_REGION, props.TRACE_ON, props.POP_CHECKPOINT),
+        props.CONSUME_FAILURE,
         *("MIN_OFFSET", "MAX_OFFSET", "CONSUME_START_TIME", "POP_CK_OFFSET", props.FIRST_POP_TIME),
         *(
             props.DLQ_ORIGIN_TOPIC,

@@ -17,6 +17,7 @@ from rocketlens.model.message import MessageExt
 from rocketlens.net.pace import in_thread
 from rocketlens.query.find import find
 from rocketlens.query.request import FindRequest
+from rocketlens.query.story.story import without_failures
 
 _PAGE: Final = re.compile(
     r"/m/(?P<source>[^/]+)/(?P<topic>[^/]+)/(?P<broker>[^/]+)"
@@ -121,4 +122,6 @@ class LookUps:
         source = self.sources.named(address.source)
         message = await self.original(address)
         story = await source.story(message, group)
+        if await self.searches.masked(source, message) is not message:
+            story = without_failures(story)
         return StoryValue.of(story, found=story.message is not None)

@@ -118,7 +118,9 @@ class MaskRule:
         return any(fnmatchcase(name, each) for name in topics for each in self.topics)
 
     def hides(self, name: str) -> bool:
-        """Return whether a property is masked by its name."""
+        """Return whether a property is masked: by its name, or as it can have parts of a body."""
+        if name == props.CONSUME_FAILURE:
+            return bool(self.paths or self.pattern or self.properties)
         return name not in SEARCHED and any(fnmatchcase(name, each) for each in self.properties)
 
     def without_pattern(self, text: str) -> str:

@@ -31,7 +31,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "resent_why": ", {why}",
     "given_up": "the broker gave its transaction up after too many checks, and keeps it in {at}",
     "delayed": "kept in {at} for topic {topic}: {due}",
-    "given_back": "given back by group {group}: retry {number} is kept in {at}: {due}",
+    "given_back": "given back by group {group}: retry {number} is kept in {at}: {due}{why}",
     "due_in": "due {time}, in {span}{level}",
     "due_ago": "due {time}, {span} ago{level}",
     "due_unknown": "when it is due is not known{level}",
@@ -39,8 +39,10 @@ SENTENCES: Final[Mapping[str, str]] = {
     "recalled_at": "recalled at {time}, not delivered",
     "at_level": " (delay level {level})",
     "at_level_for": " (delay level {level}, {delay} by default)",
-    "retry_stored": "retry {number} of group {group} stored as {at}",
-    "dead_letter_stored": "dead letter of group {group}: {at}",
+    "retry_stored": "retry {number} of group {group} stored as {at}{why}",
+    "dead_letter_stored": "dead letter of group {group}: {at}{why}",
+    "failed_at": "; it failed on {host}: {error}",
+    "sent_first": "sent{by}{made}; its first record is not among these",
     # What happened: traces.
     "sent_to": "producer group {group} at {address} sent it to {host} in {ms} ms",
     "sending_failed": "producer group {group} at {address} sent it to {host} in {ms} ms, and was "

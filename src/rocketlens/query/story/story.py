@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 
 from rocketlens.model import properties as props
 from rocketlens.model.answer import Answer, Coverage
-from rocketlens.model.life import LifeState, due_text, life_of, time_text
+from rocketlens.model.life import LifeState, due_text, failure_of, life_of, time_text
 from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import (
     PRODUCER_RETRY_MS,
@@ -67,6 +67,8 @@ class GroupStory:
     """After how many retries it becomes a dead letter; None if not known."""
     repeats: tuple[str, ...] = ()
     """Why the group saw one offset more than once."""
+    failure: str = ""
+    """Why it failed last, if the last copy for the group says so: class and first line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +191,25 @@ def tell(
     )
 
 
+def without_failures(story: Story) -> Story:
+    """Return a story without what listeners raised, which can have parts of a body."""
+
+    def without(text: str) -> str:
+        why = text.values.get("why") if isinstance(text, Sentence) else None
+        if not (isinstance(why, Sentence) and why.name == "failed_at"):
+            return text
+        assert isinstance(text, Sentence)  # noqa: S101 - it has values
+        return Sentence(text.name, **{**text.values, "why": ""})
+
+    return replace(
+        story,
+        events=tuple(replace(each, text=without(each.text)) for each in story.events),
+        groups=tuple(replace(each, failure="") for each in story.groups),
+        more=(),
+        summary="",
+    )
+
+
 _WORST_FIRST = (GroupState.DEAD_LETTER, GroupState.RETRYING, GroupState.NOT_YET)
 
 
@@ -224,7 +245,8 @@ def _in_words(story: Story) -> str:
                 for one in story.events
                 if one.kind is EventKind.CONSUME_FAILED and one.group == each.group
             ]
-            why = Sentence("because", why=failed[-1]) if failed else ""
+            last = each.failure or (failed[-1] if failed else "")
+            why = Sentence("because", why=last) if last else ""
             since = ""
             if each.since_ms is not None:
                 since = Sentence("since", time=time_text(each.since_ms))
@@ -287,6 +309,7 @@ def _group_story(
     last = own[-1] if own else None
     retries = max((_retry_number(each) for each in own), default=0)
     verdict, source, since_ms = _proved(evidence, facts, last, of_group)
+    failure = None if last is None else failure_of(last)
     return GroupStory(
         facts.group,
         verdict.state,
@@ -296,6 +319,7 @@ def _group_story(
         retries,
         facts.retry_max_times,
         tuple(_offset_repeats(originals, own, of_group)),
+        "" if failure is None else failure.error,
     )
 
 

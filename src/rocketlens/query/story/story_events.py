@@ -8,7 +8,15 @@ from typing import Final, NamedTuple
 from rocketlens.errors import BadInput
 from rocketlens.formats.trace_body import TraceRecord, TraceType
 from rocketlens.model import properties as props
-from rocketlens.model.life import Life, LifeState, due_text, handed_out_by, life_of, time_text
+from rocketlens.model.life import (
+    Life,
+    LifeState,
+    due_text,
+    failure_of,
+    handed_out_by,
+    life_of,
+    time_text,
+)
 from rocketlens.model.message import MessageExt
 from rocketlens.model.message_id import UniqueKey
 from rocketlens.model.text.sentences import Sentence
@@ -194,6 +202,9 @@ def _born(message: MessageExt) -> StoryEvent:
     else:
         made = Sentence("key_made_on", address=maker.address)
     text = Sentence("sent", host=str(message.born_host), by=by, made=made)
+    if props.CONSUME_FAILURE in message.properties:
+        # A consumer sent this record, as that of its group.
+        text = Sentence("sent_first", by=by, made=made)
     said_by = Sentence("by_record")
     return StoryEvent(message.born_timestamp_ms, EventKind.SENT, text, said_by, group)
 
@@ -221,10 +232,10 @@ def _what_a_copy_is(
 ) -> tuple[EventKind, str]:
     at, group, number = copy.position, life.group, copy.reconsume_times
     topic = life.topic or "?"
-    resent = resent_by(copy)
+    resent, why = resent_by(copy), _failed_at(copy)
     match life.state:
         case LifeState.DELAYED | LifeState.TIMED if group is not None:
-            text = Sentence("given_back", group=group, number=number, at=at, due=due)
+            text = Sentence("given_back", group=group, number=number, at=at, due=due, why=why)
             return EventKind.GIVEN_BACK, text
         case LifeState.DELAYED | LifeState.TIMED:
             return EventKind.DELAYED, Sentence("delayed", at=at, topic=topic, due=due)
@@ -244,12 +255,14 @@ def _what_a_copy_is(
         case LifeState.HANDED_OUT | LifeState.ACKNOWLEDGED:
             return EventKind.HANDED_OUT, _handed_out(copy)
         case LifeState.DEAD_LETTER:
-            return EventKind.DEAD_LETTER, Sentence("dead_letter_stored", group=group, at=at)
+            text = Sentence("dead_letter_stored", group=group, at=at, why=why)
+            return EventKind.DEAD_LETTER, text
         case LifeState.RETRY if resent and not number:
             text = Sentence("resent_to_group", group=group, at=at, **resent)
             return EventKind.RETRY, text
         case LifeState.RETRY:
-            return EventKind.RETRY, Sentence("retry_stored", number=number, group=group, at=at)
+            text = Sentence("retry_stored", number=number, group=group, at=at, why=why)
+            return EventKind.RETRY, text
     if resent:
         kind = EventKind.STORED_AGAIN if is_again else EventKind.STORED
         return kind, Sentence("resent_stored", at=at, **resent)
@@ -257,6 +270,11 @@ def _what_a_copy_is(
     if is_again:
         return EventKind.STORED_AGAIN, Sentence(f"{name}_again", at=at)
     return EventKind.STORED, Sentence(name, at=at)
+
+
+def _failed_at(copy: MessageExt) -> str:
+    failure = failure_of(copy)
+    return "" if failure is None else Sentence("failed_at", host=failure.host, error=failure.error)
 
 
 def resent_by(copy: MessageExt) -> dict[str, object]:

@@ -154,6 +154,17 @@ class ConsumerBroker(FakeBroker):
         self.store_again(record, topic, named)
         return Response()
 
+    def send(self, header, command):
+        """Store what is sent to a retry topic as a broker does that has no delays."""
+        answer = super().send(header, command)
+        if header.topic.startswith(RETRY) and answer.code == ResponseCode.SUCCESS:
+            record = self.queues[header.topic, header.queue_id].pop()
+            record = replace(record, reconsume_times=header.reconsume_times - 1)
+            is_dead = header.reconsume_times > header.max_reconsume_times
+            topic = header.topic.replace("RETRY", "DLQ") if is_dead else header.topic
+            self.store_again(record, topic, props.parse(decode_utf8(record.properties)))
+        return answer
+
     def store_again(self, record, topic, named):
         again = replace(
             record,
