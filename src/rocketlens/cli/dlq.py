@@ -2,21 +2,27 @@
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens.cli.find import exit_code, print_answer
 from rocketlens.cli.options import (
     add_cluster,
+    add_content,
     add_list_output,
     add_source,
+    add_times,
+    content_of,
     positive_number,
     refuse_archive,
+    time_range,
 )
 from rocketlens.cli.printing import MessageOutput, Moment, add_output, print_csv, print_rows
 from rocketlens.cli.resend import JOB_EXIT_CODES, ResendOrigin, add_job_options, run_job
 from rocketlens.cli.source import choose_source
 from rocketlens.errors import BadInput, MessageNotFound, RocketLensError, TopicNotFound
+from rocketlens.model.life import dead_letter_topic
 from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX
 from rocketlens.terminal.cluster_access import (
     ask_cluster,
@@ -27,35 +33,70 @@ from rocketlens.terminal.cluster_access import (
 from rocketlens.terminal.output import SEARCH_EXIT_CODES, ExitCode, note
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from rocketlens.client.mq_admin import MQAdmin
+    from rocketlens.client.resend.dead_letters import Cause, LetterFilter
     from rocketlens.client.resend.resend_job import Target
     from rocketlens.client.resend.resend_journal import PlannedMessage
 
 LIST_EXAMPLES: Final = (
-    ("rocketlens dlq list", "the groups that have dead letters"),
-    ("rocketlens dlq list billing", "how many one group has (dlq show billing shows them)"),
+    ("rocketlens dlq list", "the groups that have dead letters, and the causes of these"),
+    ("rocketlens dlq list billing --since 1h", "those of one group, of the last hour"),
     ("rocketlens dlq list -n 127.0.0.1:9876 -o json", "of a cluster, for programs"),
 )
+
+
+def _add_filter(parser: ArgumentParser) -> None:
+    """Add the options that say which dead letters, for `_asked`."""
+    group = parser.add_argument_group("which dead letters (all that is given must hold)")
+    group.add_argument("--key", metavar="K", help="only those with this key or unique key")
+    group.add_argument(
+        "--cause",
+        metavar="TEXT",
+        help="only those whose cause has this text: dlq list prints causes",
+    )
+    add_times(group)
+    add_content(group)
+
+
+def _asked(arguments: Namespace) -> "LetterFilter":
+    """Return which dead letters are asked for.
+
+    :raises BadInput: when a time or a filter cannot be read.
+    """
+    from rocketlens.client.resend.dead_letters import LetterFilter
+
+    begin, end = time_range(arguments)
+    words = {name: getattr(arguments, name) for name in ("key", "cause", "since", "until")}
+    content = content_of(arguments)
+    asked = LetterFilter.of({**words, **content})
+    return replace(asked, options={**content, "begin": begin, "end": end})
 
 
 def list_options(parser: ArgumentParser) -> None:
     """Add the command's options."""
     parser.epilog = (
+        "cause: the exception, with # for each number, where retries of RocketLens's consumer say\n"
+        "it; else the topic that the messages were sent to. Without filters the newest 1,000 of a\n"
+        "group are read for it; the older ones are one row. last_hour: how many came since then.\n"
         "sent_again: how many of them jobs of this user have sent again, or may have (dlq "
         f"redrive).\n{SEARCH_EXIT_CODES}"
     )
     parser.add_argument("group", metavar="GROUP", nargs="?", help="only this consumer group")
     add_cluster(parser, "$NAMESRV_ADDR")
+    _add_filter(parser)
     add_list_output(parser, "table (default), CSV, or one JSON line per group")
 
 
 def run_list(arguments: Namespace) -> ExitCode:
-    """Print a row for each group with dead letters: how many, and when the newest was stored."""
+    """Print a row for each cause of dead letters of a group: how many, and since when."""
+    asked = _asked(arguments)
     access = cluster_access(chosen_context(arguments, takes_store=False))
-    return ask_cluster(access, lambda admin: _list(arguments, admin))
+    return ask_cluster(access, lambda admin: _list(arguments, admin, asked))
 
 
-async def _list(arguments: Namespace, admin: "MQAdmin") -> ExitCode:
+async def _list(arguments: Namespace, admin: "MQAdmin", asked: "LetterFilter") -> ExitCode:
     from rocketlens.client.connect.namespace import is_in_namespace
 
     listed, failed = await admin.source.topology.topics()
@@ -64,7 +105,7 @@ async def _list(arguments: Namespace, admin: "MQAdmin") -> ExitCode:
     failed = tuple(each for each in (*failed, *surveyed) if each.is_failure)
     only = None
     if arguments.group:
-        only = admin.source.full_topic(DEAD_LETTER_PREFIX + arguments.group)
+        only = admin.source.full_topic(dead_letter_topic(arguments.group))
     topics = [
         topic
         for topic in listed
@@ -77,7 +118,7 @@ async def _list(arguments: Namespace, admin: "MQAdmin") -> ExitCode:
     is_complete = not failed
     groups: list[dict[str, Any]] = []
     for topic in topics:
-        fields = await _fields(admin, topic)
+        fields = await _fields(admin, topic, asked)
         is_complete &= fields["error"] is None
         if fields["messages"] or fields["error"]:
             groups.append(fields)
@@ -93,46 +134,56 @@ async def _list(arguments: Namespace, admin: "MQAdmin") -> ExitCode:
     return ExitCode.OK if groups else ExitCode.NO
 
 
-async def _fields(admin: "MQAdmin", topic: str) -> dict[str, Any]:
-    """Return how many dead letters a group has, and when the newest was stored."""
+async def _fields(admin: "MQAdmin", topic: str, asked: "LetterFilter") -> dict[str, Any]:
+    """Return how many dead letters a group has, of which causes, and when they were stored."""
     from rocketlens.client.connect.namespace import without_namespace
+    from rocketlens.client.resend.dead_letters import find_causes
 
     group = without_namespace(admin.namespace, topic).removeprefix(DEAD_LETTER_PREFIX)
+    sent = _sent_again(admin, topic)
     fields: dict[str, Any] = {
         "group": group,
         "messages": 0,
-        "sent_again": _sent_again(admin, topic),
+        "sent_again": None if sent is None else len(sent),
         "newest_ms": None,
+        "causes": [],
         "error": None,
     }
+    causes: list[Cause] = []
+    count = 0
     try:
         queues = await admin.message_queues(topic)
         if not queues:
             fields["error"] = "its topic cannot be read: give it permission 6"
-        for queue in queues:
+        for queue in queues if asked.is_all else ():
             first = await admin.min_offset(queue)
-            fields["messages"] += max(await admin.max_offset(queue) - first, 0)
-        async with admin.tail(topic, 1) as tail:
-            async for message in tail:
-                fields["newest_ms"] = message.store_timestamp_ms
-        failed = next((each for each in tail.coverage if each.is_failure), None)
-        if failed is not None:
-            fields["error"] = f"{failed.source}: {failed.error}"
+            count += max(await admin.max_offset(queue) - first, 0)
+        if queues:
+            causes = await find_causes(admin, topic, asked, sent or ())
     except RocketLensError as error:
         fields["error"] = str(error)
+    read = sum(each.messages for each in causes)
+    if not asked.is_all and sent is not None:
+        fields["sent_again"] = sum(each.sent_again for each in causes)
+    fields["messages"] = max(count, read)
+    fields["newest_ms"] = max((each.newest_ms for each in causes), default=None)
+    shown = [asdict(each) | ({"sent_again": None} if sent is None else {}) for each in causes]
+    if count > read and not fields["error"]:
+        unread = dict.fromkeys(("last_hour", "sent_again", "oldest_ms", "newest_ms"))
+        shown.append({"cause": "older ones, not read", "messages": count - read, **unread})
+    fields["causes"] = shown
     return fields
 
 
-def _sent_again(admin: "MQAdmin", topic: str) -> int | None:
-    """Return how many messages of a topic jobs have sent; None if a job's file is damaged."""
+def _sent_again(admin: "MQAdmin", topic: str) -> "Collection[str] | None":
+    """Return which messages of a topic jobs have sent; None if a job's file is damaged."""
     from rocketlens.client.resend.resend_journal import earlier_jobs
 
     try:
-        jobs = earlier_jobs(jobs_directory(), topic, admin.source.name)
+        return earlier_jobs(jobs_directory(), topic, admin.source.name).sent
     except (BadInput, OSError) as error:
         note(f"sent_again is not known: {error}")
         return None
-    return len(jobs.sent)
 
 
 def _print(arguments: Namespace, groups: Sequence[dict[str, Any]]) -> None:
@@ -144,18 +195,22 @@ def _print(arguments: Namespace, groups: Sequence[dict[str, Any]]) -> None:
         return
 
     # Most lists have no error.
-    titles = ["group", "messages", "sent_again", "newest"]
+    titles = ["group", "messages", "last_hour", "sent_again", "oldest", "newest", "cause"]
     titles += ["error"] if any(fields["error"] for fields in groups) else []
-    rows = [
-        (
-            fields["group"],
-            fields["messages"],
-            fields["sent_again"],
-            "" if fields["newest_ms"] is None else Moment(fields["newest_ms"]),
-            fields["error"] or "",
-        )[: len(titles)]
-        for fields in groups
-    ]
+    rows = []
+    for fields in groups:
+        for each in fields["causes"] or [dict.fromkeys(("last_hour", "oldest_ms", "newest_ms"))]:
+            times = (each["oldest_ms"], each["newest_ms"])
+            row = (
+                fields["group"],
+                each.get("messages", fields["messages"]),
+                each["last_hour"],
+                each.get("sent_again", fields["sent_again"]),
+                *("" if time_ms is None else Moment(time_ms) for time_ms in times),
+                each.get("cause", ""),
+                fields["error"] or "",
+            )
+            rows.append(row[: len(titles)])
     if arguments.output == "csv":
         print_csv(titles, rows)
     elif rows:
@@ -197,6 +252,7 @@ def show_options(parser: ArgumentParser) -> None:
         default=_DEFAULT_MAX,
         help=f"only the newest N of them (default: {_DEFAULT_MAX})",
     )
+    _add_filter(parser)
     add_output(parser)
 
 
@@ -206,15 +262,23 @@ def run_show(arguments: Namespace) -> ExitCode:
     :raises MessageNotFound: if the group has no topic for them.
     """
     from rocketlens.cli.last_failures import last_failures, last_failures_in
+    from rocketlens.client.resend.dead_letters import newest_letters, newest_letters_in
     from rocketlens.query.request import FindRequest
 
-    request = FindRequest.parse(topic=DEAD_LETTER_PREFIX + arguments.group, max_num=arguments.max)
+    topic, asked = dead_letter_topic(arguments.group), _asked(arguments)
+    request = FindRequest.parse(topic=topic, max_num=arguments.max, **asked.options)
     failures: dict[str, str] = {}
     more = {"last_failure": lambda message: failures.get(message.offset_msg_id)}
     output = MessageOutput.of(arguments, more=more)
     source = choose_source(arguments)
     try:
-        answer = source.find(request)
+        if asked.key is None and asked.cause is None:
+            answer = source.find(request)
+        else:
+            answer = source.ask(
+                lambda store: newest_letters_in(store, topic, asked, arguments.max),
+                lambda admin: newest_letters(admin, topic, asked, arguments.max),
+            )
     except TopicNotFound as error:
         raise no_dead_letters(arguments.group) from error
     failures |= source.ask(
@@ -233,7 +297,11 @@ REDRIVE_EXAMPLES: Final = (
     ),
     (
         "rocketlens dlq redrive billing --to original --max 10",
-        "to every group of the original topic, ten of them",
+        "to every group of the original topic, the newest ten of them",
+    ),
+    (
+        "rocketlens dlq redrive billing --cause TimeoutError --since yesterday",
+        "those of one cause, as dlq list prints it",
     ),
 )
 
@@ -257,36 +325,41 @@ def redrive_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--again", action="store_true", help="send also what earlier jobs have sent"
     )
+    _add_filter(parser)
     add_job_options(parser)
 
 
 def run_redrive(arguments: Namespace) -> ExitCode:
     """Show which dead letters would be sent, or send them."""
-    from rocketlens.client.resend.resend_job import Target, dead_letter_selection
+    from rocketlens.client.resend.dead_letters import dead_letter_selection
+    from rocketlens.client.resend.resend_job import Target
 
+    asked = _asked(arguments)
     is_original = arguments.to == "original"
     target = Target(group=None if is_original else arguments.group, original=is_original)
-    selection = dead_letter_selection(arguments.group)
+    selection = dead_letter_selection(arguments.group, asked)
 
     async def plan(origin: ResendOrigin, target: "Target") -> "list[PlannedMessage]":
-        return await _plan(arguments, origin.admin, target)
+        return await _plan(arguments, origin.admin, target, asked)
 
     return run_job(arguments, selection, target, plan)
 
 
-async def _plan(arguments: Namespace, admin: "MQAdmin", target: "Target") -> "list[PlannedMessage]":
+async def _plan(
+    arguments: Namespace, admin: "MQAdmin", target: "Target", asked: "LetterFilter"
+) -> "list[PlannedMessage]":
     """Read the dead letters.
 
     :raises MessageNotFound: if the group has none.
     :raises AnswerIncomplete: if not all of them could be read.
     """
-    from rocketlens.client.resend.resend_job import plan_dead_letters
+    from rocketlens.client.resend.dead_letters import plan_dead_letters
     from rocketlens.client.resend.resend_journal import EarlierSend, earlier_jobs, in_words
 
     earlier: dict[str, EarlierSend] = {}
     if not arguments.again:
         directory = Path(arguments.job).parent if arguments.job else jobs_directory()
-        topic = admin.source.full_topic(DEAD_LETTER_PREFIX + arguments.group)
+        topic = admin.source.full_topic(dead_letter_topic(arguments.group))
         earlier, unfinished = earlier_jobs(directory, topic, admin.source.name)
         for path in unfinished:
             problem = f"{path} is a job of this group with messages left: resume it with --job"
@@ -295,7 +368,7 @@ async def _plan(arguments: Namespace, admin: "MQAdmin", target: "Target") -> "li
             note(problem)
     try:
         plan = await plan_dead_letters(
-            admin, arguments.group, target, earlier=earlier, max_num=arguments.max
+            admin, arguments.group, target, earlier=earlier, max_num=arguments.max, asked=asked
         )
     except TopicNotFound as error:
         raise no_dead_letters(arguments.group) from error
@@ -309,7 +382,7 @@ async def _plan(arguments: Namespace, admin: "MQAdmin", target: "Target") -> "li
             f"those, too): {in_words(plan.skipped)}"
         )
     if plan.is_cut:
-        note(f"only the first {arguments.max} are taken: there are more")
+        note(f"only the newest {arguments.max} are taken: there are more")
     return plan.messages
 
 

@@ -275,7 +275,7 @@ def add_message(parser: ArgumentParser) -> None:
     )
 
 
-def add_content(parser: ArgumentParser) -> None:
+def add_content(parser: ArgumentParser | _ArgumentGroup) -> None:
     """Add the options that choose messages by what is in them, which `content_of` reads."""
     parser.add_argument(
         "--where",
@@ -296,7 +296,7 @@ def add_content(parser: ArgumentParser) -> None:
     add_body_rules(parser)
 
 
-def add_body_rules(parser: ArgumentParser) -> None:
+def add_body_rules(parser: ArgumentParser | _ArgumentGroup) -> None:
     """Add ``--body-rules``."""
     parser.add_argument(
         "--body-rules",
@@ -373,7 +373,7 @@ def add_topics(parser: ArgumentParser, use: str, *, default: str = "") -> None:
     )
 
 
-def add_times(parser: ArgumentParser) -> None:
+def add_times(parser: ArgumentParser | _ArgumentGroup) -> None:
     """Add ``--since`` and ``--until``, which `time_range` reads."""
     parser.add_argument("--since", metavar="T", help="only messages stored at or after this time")
     parser.add_argument("--until", metavar="T", help="only messages stored at or before this time")

@@ -19,6 +19,7 @@ from rocketlens.errors import (
     RocketLensError,
 )
 from rocketlens.model.answer import Answer
+from rocketlens.model.life import life_of
 from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX
 from rocketlens.model.text.counted import counted
@@ -56,6 +57,8 @@ _SHOWN_ROWS: Final = 10
 """Messages of a dry run that are shown as a table."""
 _PREVIEW_CHARACTERS: Final = 60
 _DEFAULT_RATE: Final = 20
+_MAX_TOLD: Final = 20
+"""Messages of which it is found which group failed with them."""
 _COLUMNS: Final = ("n", "state", "id", "from", "to", "detail")
 _PREVIEW_COLUMNS: Final = ("n", "state", "id", "from", "to", "time", "keys", "body", "last_failure")
 """The last one is of dead letters."""
@@ -70,6 +73,7 @@ EXAMPLES: Final = (
         "send it, and write down why",
     ),
     ("rocketlens resend -t order-paid --key ORDER-42 --to-group billing", "to one group alone"),
+    ("rocketlens resend order-paid/3/881204 --to-group", "to the group that failed with it"),
     (
         "rocketlens resend -t order-paid --key ORDER-42 --archive /lake/rocketmq",
         "messages that the cluster has deleted since",
@@ -157,7 +161,10 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--to-group",
         metavar="G",
-        help="send to this consumer group alone, by its retry topic: other groups do not get it",
+        nargs="?",
+        const="",
+        help="send to this consumer group alone, by its retry topic: other groups do not get it; "
+        "without G to the one that failed with the messages",
     )
     add_job_options(parser)
 
@@ -187,7 +194,7 @@ def add_job_options(parser: ArgumentParser) -> None:
         metavar="N",
         type=positive_number,
         default=limits.MAX_RESEND_MESSAGES,
-        help=f"only the first N messages (default: {limits.MAX_RESEND_MESSAGES})",
+        help=f"only the newest N messages (default: {limits.MAX_RESEND_MESSAGES})",
     )
     group.add_argument(
         "--resend-unknown",
@@ -201,7 +208,7 @@ def run(arguments: Namespace) -> ExitCode:
     """Show what would be sent, or send it."""
     from rocketlens.client.resend.resend_job import Target
 
-    if arguments.to_topic and arguments.to_group:
+    if arguments.to_topic and arguments.to_group is not None:
         raise BadInput("--to-topic and --to-group both say where to send: give only one")
     if arguments.key is not None and (arguments.ids or not arguments.topic):
         raise BadInput("--key needs --topic, and no ids")
@@ -217,7 +224,12 @@ def run(arguments: Namespace) -> ExitCode:
     async def plan(origin: ResendOrigin, target: "Target") -> "list[PlannedMessage]":
         return await _plan(arguments, origin, target)
 
-    target = Target(topic=arguments.to_topic, group=arguments.to_group)
+    group = arguments.to_group
+    if group == "":
+        access = cluster_access(chosen_context(arguments, takes_store=False))
+        group = ask_cluster(access, lambda admin: _failed_group(arguments, ResendOrigin(admin)))
+        note(f"group {group} failed with it: it alone gets it again")
+    target = Target(topic=arguments.to_topic, group=group)
     return run_job(arguments, selection if is_selected else None, target, plan)
 
 
@@ -360,21 +372,58 @@ def _totals(journal: "ResendJournal") -> str:
     return ", ".join(f"{count} {name}" for name, count in journal.counts().items())
 
 
+async def _failed_group(arguments: Namespace, origin: ResendOrigin) -> str:
+    """Return the group that failed with the messages: they are its retries or dead letters, or
+    have some.
+
+    :raises BadInput: if none did, or several.
+    """
+    from rocketlens.client.connect.namespace import without_namespace
+    from rocketlens.query.facts.group_state import FAILED_STATES
+    from rocketlens.query.request import name_of
+
+    messages = await _chosen(arguments, origin)
+    if len(messages) > _MAX_TOLD or arguments.archive:
+        raise BadInput("--to-group G: the group that failed is found for a few messages of a cluster")
+    failed: set[str] = set()
+    for each in messages:
+        own = life_of(each).group
+        if own is None:
+            text, kind = name_of(each)
+            story = await origin.admin.story(text, each.topic, kind=kind, one=True)
+            failed |= {one.group for one in story.groups if one.state in FAILED_STATES}
+        else:
+            failed.add(own)
+    if len(failed) != 1:
+        found = f"{', '.join(sorted(failed))} did" if failed else "none did"
+        raise BadInput(f"--to-group G: which group failed with them is not clear: {found}")
+    return without_namespace(origin.admin.namespace, failed.pop())
+
+
 async def _plan(
     arguments: Namespace, origin: ResendOrigin, target: "Target"
 ) -> "list[PlannedMessage]":
+    """Return what is sent for the messages that are asked for; errors as `_chosen`."""
+    from rocketlens.client.resend.resend_job import planned
+
+    chosen = await _chosen(arguments, origin)
+    newest = sorted(chosen, key=lambda each: each.store_timestamp_ms)[-arguments.max :]
+    if len(chosen) > arguments.max:
+        note(f"{len(chosen)} messages match: only the newest {arguments.max} are taken")
+    full_topic = origin.admin.source.full_topic
+    taken = {each.offset_msg_id for each in newest}
+    return [
+        planned(each, target, full_topic) for each in chosen if each.offset_msg_id in taken
+    ]
+
+
+async def _chosen(arguments: Namespace, origin: ResendOrigin) -> list[MessageExt]:
     """Find the messages.
 
     :raises MessageNotFound: if one of the ids is not found.
     :raises AnswerIncomplete: if not everything could be searched.
     """
-    from rocketlens.client.resend.resend_job import planned
-
-    full_topic = origin.admin.source.full_topic
-    messages = []
-    for each in arguments.ids:
-        message = await origin.message(arguments.topic, each)
-        messages.append(planned(message, target, full_topic))
+    messages = [await origin.message(arguments.topic, each) for each in arguments.ids]
     if arguments.key is not None:
         answer = await origin.with_key(arguments.key, arguments.topic)
         if not answer.complete or answer.truncated:
@@ -382,14 +431,11 @@ async def _plan(
             why = f"{failed.source}: {failed.error}" if failed else "more than an answer can hold"
             raise AnswerIncomplete(f"not all messages with the key are known: {why}", answer)
         # In the order of their times: a copy that was sent again comes after the first.
-        first: dict[str, PlannedMessage] = {}
+        first: dict[str, MessageExt] = {}
         for message in answer.messages:
-            first.setdefault(message.msg_id, planned(message, target, full_topic))
+            first.setdefault(message.msg_id, message)
         messages = list(first.values())
-    unique = {each.offset_msg_id: each for each in messages}
-    if len(unique) > arguments.max:
-        note(f"{len(unique)} messages match: only the first {arguments.max} are taken")
-    return list(unique.values())[: arguments.max]
+    return list({each.offset_msg_id: each for each in messages}.values())
 
 
 def _header(

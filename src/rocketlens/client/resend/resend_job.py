@@ -26,15 +26,13 @@ A job of dead letters has one record of each message of a consumer group, the ne
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rocketlens.client.resend.resend_journal import (
     SENT,
-    EarlierSend,
     Outcome,
     PlannedMessage,
     ResendJournal,
@@ -42,7 +40,6 @@ from rocketlens.client.resend.resend_journal import (
 from rocketlens.client.send.message import RESEND_GROUP, Message, message_again
 from rocketlens.client.send.unique_key import new_unique_key
 from rocketlens.errors import (
-    AnswerIncomplete,
     BadInput,
     BrokerError,
     ConnectFailed,
@@ -51,9 +48,8 @@ from rocketlens.errors import (
     TopicNotFound,
 )
 from rocketlens.model import properties as props
-from rocketlens.model.answer import Answer
 from rocketlens.model.message import MessageExt
-from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX, RETRY_PREFIX
+from rocketlens.model.rocketmq import RETRY_PREFIX
 
 if TYPE_CHECKING:
     from rocketlens.client.mq_admin import MQAdmin
@@ -385,78 +381,3 @@ def _is_surely_not_stored(error: RocketLensError) -> bool:
         return all(isinstance(each, ConnectFailed | BrokerError) for each in causes)
     # Refused here, or by the broker; or no name server answered, so that no broker was asked.
     return True
-
-
-class DeadLetters(NamedTuple):
-    """A selection of the dead letters of a group, to be sent."""
-
-    messages: list[PlannedMessage]
-    """Of several records of one message the newest, in the order of store times."""
-    older: int
-    """Older records of these messages."""
-    again: list[EarlierSend]
-    """Jobs that sent messages of these, which are dead letters again."""
-    skipped: list[EarlierSend]
-    """Jobs that sent messages that are not among these."""
-    is_cut: bool
-    """Whether there are more than were asked for."""
-
-
-def dead_letter_selection(group: str) -> str:
-    """Return what a job of a group's dead letters is called."""
-    return f"dead letters of group {group}"
-
-
-async def plan_dead_letters(
-    admin: "MQAdmin",
-    group: str,
-    target: Target,
-    *,
-    earlier: Mapping[str, EarlierSend],
-    max_num: int,
-    only: Collection[str] = (),
-) -> DeadLetters:
-    """Read all dead letters of a group.
-
-    What a job in ``earlier`` has sent is left out, unless the record names the job: then its copy
-    has become a dead letter. ``only`` has offset message ids of records that were chosen.
-
-    :raises TopicNotFound: if the group has none.
-    :raises BadInput: if their topic cannot be read.
-    :raises AnswerIncomplete: if not all of them could be read.
-    """
-    topic = DEAD_LETTER_PREFIX + group
-    if not await admin.message_queues(topic):
-        raise BadInput(
-            f"topic {topic} cannot be read: give it permission 6, as with updateTopic -p 6"
-        )
-    newest: dict[str, PlannedMessage] = {}
-    found = DeadLetters([], 0, [], [], is_cut=False)
-    # In the order of store times: as brokers answer, a plan would be another one each time.
-    scan = admin.scan(topic)
-    async with aclosing(aiter(scan)) as letters:
-        async for message in letters:
-            if only and message.offset_msg_id not in only:
-                continue
-            plan = planned(message, target, admin.source.full_topic)
-            before = earlier.get(plan.identity)
-            is_again = before is not None and message.properties.get(MARKER) == before.marker
-            if before is not None and not is_again:
-                found.skipped.append(before)
-            elif plan.identity in newest:
-                found = found._replace(older=found.older + 1)
-                newest[plan.identity] = plan
-            elif len(newest) == max_num:
-                # A newer record of a message that is taken may still come.
-                found = found._replace(is_cut=True)
-            else:
-                newest[plan.identity] = plan
-                if before is not None:
-                    found.again.append(before)
-    if not scan.complete:
-        failed = next(each for each in scan.coverage if each.is_failure)
-        raise AnswerIncomplete(
-            f"not all dead letters could be read: {failed.source}: {failed.error}",
-            Answer(topic, (), scan.coverage),
-        )
-    return found._replace(messages=list(newest.values()))

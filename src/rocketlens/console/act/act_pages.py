@@ -13,6 +13,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from rocketlens import limits
 from rocketlens.console.act.act_values import (
     JOB_ROWS,
+    LETTER_FILTERS,
     BatchOrder,
     BatchPlanRequest,
     BatchRequest,
@@ -56,6 +57,7 @@ from rocketlens.console.values import ErrorAnswer
 from rocketlens.errors import BadInput, RocketLensError
 from rocketlens.model.life import group_of_topic
 from rocketlens.model.rocketmq import is_group_topic
+from rocketlens.query.facts.group_state import FAILED_STATES
 
 JobName = Annotated[str, Path(max_length=40)]
 JobRows = Literal["", "sent", "failed", "unknown", "left"]
@@ -183,6 +185,7 @@ async def plan_of_letters(here: HereNow, request: RedrivePlanRequest) -> ResendP
         original=request.original,
         again=request.again,
         only=request.only,
+        asked=request.asked,
     )
 
 
@@ -256,6 +259,11 @@ async def _resend_form(
             if "group" not in fields and is_group_topic(topic):
                 # That of a retry or a dead letter.
                 group = group_of_topic(topic, groups) or ""
+            elif "group" not in fields:
+                story = await here.console.look_up.story(address)
+                failed = [each.group for each in story.groups if each.state in FAILED_STATES]
+                group = origin.plain(failed[0]) if len(failed) == 1 else ""
+                groups = [*map(origin.plain, failed), *(each for each in groups if each not in failed)]
         if to == "topic" or group:
             options = ResendOptions.of_form({"group": group, "cluster": cluster})
             plan = await actions.preview(*await actions.plans.of_message(address, options))
@@ -520,7 +528,8 @@ def _of_letters(
     shown: dict[str, object] = {
         "kind": "redrive",
         "options": asked,
-        "again_fields": [most, *marks],
+        "again_fields": [most, *marks, *asked.filters.items()],
+        "filters": {name: getattr(asked, name) for name in LETTER_FILTERS},
         "original": asked.original,
         "again": asked.again,
         "is_store": False,

@@ -3,11 +3,13 @@
 import base64
 import binascii
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, StringConstraints, field_validator
 
 from rocketlens import limits
+from rocketlens.client.resend.dead_letters import LetterFilter
 from rocketlens.client.resend.resend_journal import SENDING, UNKNOWN, Outcome, PlannedMessage
 from rocketlens.client.send.message import Message
 from rocketlens.client.send.unique_key import new_unique_key
@@ -22,6 +24,8 @@ from rocketlens.model.properties import SYSTEM_PROPERTIES
 JOB_ROWS: Final = 100
 """Messages of a job on one page."""
 LEFT: Final = "left"
+LETTER_FILTERS: Final = ("key", "cause", "since", "until", "where", "grep")
+"""Fields of a form with conditions on dead letters."""
 _Name = Annotated[
     str, StringConstraints(max_length=limits.MAX_TOPIC_CHARACTERS, strip_whitespace=True)
 ]
@@ -119,11 +123,31 @@ class RedrivePlanRequest(BatchPlanRequest):
         default=False, description="send them to their original topics, and so to all groups"
     )
     again: bool = Field(default=False, description="also send those that earlier jobs sent")
+    key: _Text = Field("", description="only those with this key or unique key")
+    cause: _Text = Field("", description="only those whose exception, or topic, has this text")
+    since: _Text = Field("", description="only those stored at or after this time")
+    until: _Text = Field("", description="only those stored at or before this time")
+    where: _Text = Field("", description="only those for which this expression is true")
+    grep: _Text = Field("", description="only those whose decoded body has this pattern")
     only: list[_Name] = Field(
         default=[],
         max_length=limits.MAX_CHOSEN_MESSAGES,
         description="only these, by offset message id; empty: all",
     )
+
+
+    @property
+    def filters(self) -> dict[str, str]:
+        """What is given of the conditions on dead letters, by the names of fields."""
+        return {name: getattr(self, name) for name in LETTER_FILTERS if getattr(self, name)}
+
+    @property
+    def asked(self) -> LetterFilter:
+        """Which dead letters are asked for."""
+        asked = LetterFilter.of(self.filters)
+        times = {"since": "begin", "until": "end"}
+        options = {times.get(name, name): value for name, value in asked.options.items()}
+        return replace(asked, options=options)
 
 
 class RedriveRequest(RedrivePlanRequest, BatchOrder):
@@ -279,8 +303,8 @@ class PlanValue(ConsoleValue):
     properties: dict[str, str] | None = Field(None, description="of the copy of a single message")
     notes: dict[str, int] = Field(
         default={},
-        description="left out: earlier, sent before; older, records of the same messages; more or "
-        "newest: only so many. Of those taken: again, sent before; same_id, of another's id",
+        description="left out: earlier, sent before; older, records of the same messages; newest: all "
+        "but so many. Of those taken: again, sent before; same_id, of another's id",
     )
 
 

@@ -9,20 +9,20 @@ import hashlib
 import json
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import aclosing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Final
 
 from pydantic import Field, StringConstraints
 
 from rocketlens import limits
-from rocketlens.client.resend.resend_job import (
-    Target,
-    check_targets,
+from rocketlens.client.resend.dead_letters import (
+    ALL_LETTERS,
+    LetterFilter,
     dead_letter_selection,
     plan_dead_letters,
-    planned,
 )
+from rocketlens.client.resend.resend_job import Target, check_targets, planned
 from rocketlens.client.resend.resend_journal import EarlierSend, PlannedMessage, earlier_jobs
 from rocketlens.console.act.permission import ActRefused, check_cluster, check_may_act
 from rocketlens.console.message.look_up import LookUps, MessageAddress
@@ -79,7 +79,7 @@ class ResendPlan:
     target: Target
     messages: Sequence[PlannedMessage]
     notes: tuple[tuple[str, int], ...] = ()
-    """What its user should see, and how many: ``earlier``, ``more`` and ``newest`` were left out,
+    """What its user should see, and how many: ``earlier`` and all but the ``newest`` were left out,
     ``same_id`` have the message id of another one of them.
     """
 
@@ -230,11 +230,13 @@ class Plans:
         original: bool,
         again: bool,
         only: Collection[str] = (),
+        asked: LetterFilter = ALL_LETTERS,
     ) -> ResendPlan:
         """Return the plan to send a group's dead letters; without ``again`` those not sent yet.
 
-        They go to the group, or with ``original`` to the topics that they came from. ``only`` has
-        offset message ids of those that were chosen; empty: all.
+        They go to the group, or with ``original`` to the topics that they came from: all that match
+        ``asked``, the newest ``most``. ``only`` has offset message ids of those that were chosen;
+        empty: all.
 
         :raises ActRefused: if the user may not.
         :raises BadInput: if an earlier job of them is not finished, earlier jobs have sent all, or
@@ -246,9 +248,13 @@ class Plans:
         source = self._sources.named(cluster_name)
         cluster = check_may_act(source, DEAD_LETTER_PREFIX + group)
         target = Target(group=None if original else group, original=original)
+        if asked.cause or asked.options.keys() & {"where", "grep"}:
+            self._searches.check_unmasked([cluster])
+            options = {**asked.options, "body_rules": self._searches.rules}
+            asked = replace(asked, options=options)
         sent = {} if again else await self._sent_before(cluster, group)
         letters = await plan_dead_letters(
-            cluster.admin, group, target, earlier=sent, max_num=most, only=only
+            cluster.admin, group, target, earlier=sent, max_num=most, only=only, asked=asked
         )
         if only and len(letters.messages) + letters.older < len(set(only)):
             raise PlanChanged(
@@ -261,12 +267,12 @@ class Plans:
             ("older", letters.older),
             ("again", len(letters.again)),
             ("earlier", len(letters.skipped)),
-            ("more", most if letters.is_cut else 0),
+            ("newest", most if letters.is_cut else 0),
         )
         return ResendPlan(
             origin=cluster,
             cluster=cluster,
-            selection=dead_letter_selection(group),
+            selection=dead_letter_selection(group, asked)[:_SELECTION_CHARACTERS],
             target=target,
             messages=letters.messages,
             notes=tuple(each for each in notes if each[1]),

@@ -53,7 +53,7 @@ from rocketlens.query.source import Source
 from rocketlens.query.topic_choice import is_pattern
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 ROW_THREADS: Final = WorkThreads(2, "console-rows")
 """Decode bodies for rows and pages."""
@@ -296,10 +296,17 @@ class Searches:
         """
         chosen = self.sources.chosen(question.sources)
         request = question.request(self.rules)
-        hides = any(self._masks.hide_from(current_viewer(), each.name) for each in chosen)
-        if request.content is not None and hides:
-            raise BadInput("contents cannot be searched where some of them are masked for you")
+        if request.content is not None:
+            self.check_unmasked(chosen)
         return request, chosen
+
+    def check_unmasked(self, sources: "Iterable[ConsoleSource]") -> None:
+        """Check that a filter on contents of sources finds out nothing that is masked.
+
+        :raises BadInput: if something can be masked for the viewer.
+        """
+        if any(self._masks.hide_from(current_viewer(), each.name) for each in sources):
+            raise BadInput("contents cannot be searched where some of them are masked for you")
 
     def _write_down(self, question: Question) -> None:
         # Rows have the beginnings of bodies.

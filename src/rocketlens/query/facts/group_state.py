@@ -54,6 +54,10 @@ class GroupState(StrEnum):
     UNKNOWN = "unknown"
 
 
+FAILED_STATES: Final = frozenset({GroupState.RETRYING, GroupState.DEAD_LETTER})
+"""States of messages with which a group failed, and has not succeeded since."""
+
+
 class GroupVerdict(NamedTuple):
     """A state, and in one line what it rests on."""
 

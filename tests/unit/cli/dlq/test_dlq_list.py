@@ -9,6 +9,9 @@ from rocketlens.client.send.message import Message
 from rocketlens.testing import cluster
 
 
+TITLES = ["group", "messages", "last_hour", "sent_again", "oldest", "newest", "cause"]
+
+
 @pytest.fixture(autouse=True)
 def state(tmp_path, monkeypatch):
     """The directory where jobs are kept."""
@@ -46,7 +49,7 @@ def test_groups_are_listed_with_counts_and_the_newest_time(run, rocketmq):
     assert groups[0]["newest_ms"] == newest
     done = run("dlq", "list", "--namesrv", rocketmq.name_server)
     lines = [line.split("\t") for line in done.out.splitlines()]
-    assert lines[0] == ["group", "messages", "sent_again", "newest"]
+    assert lines[0] == TITLES
     assert [line[:2] for line in lines[1:]] == [["billing", "3"], ["ns%audit", "1"]]
 
 
@@ -77,13 +80,7 @@ def test_a_topic_that_cannot_be_read_is_not_taken_for_an_empty_one(run, rocketmq
     code, groups = listed(run, rocketmq, "hidden")
     assert (code, "permission" in groups[0]["error"]) == (3, True)
     done = run("dlq", "list", "hidden", "--namesrv", rocketmq.name_server)
-    assert done.out.splitlines()[0].split("\t") == [
-        "group",
-        "messages",
-        "sent_again",
-        "newest",
-        "error",
-    ]
+    assert done.out.splitlines()[0].split("\t") == [*TITLES, "error"]
     done = run("dlq", "redrive", "hidden", "--namesrv", rocketmq.name_server)
     assert (done.code, "permission 6" in done.err) == (2, True)
 
@@ -127,11 +124,11 @@ def test_the_list_says_how_many_were_sent_again(run, rocketmq, state):
         ("ns%audit", 1, 0),
     ]
     shown = [line.split("\t") for line in run("dlq", "list", "-n", address).out.splitlines()]
-    assert [row[2] for row in shown] == ["sent_again", "2", "0"]
+    assert [row[3] for row in shown] == ["sent_again", "2", "0"]
     (job,) = state.rglob("*.job")
     job.write_bytes(job.read_bytes().replace(b"mended", b"broken"))
     done = run("dlq", "list", "-n", address)
-    assert [line.split("\t")[2] for line in done.out.splitlines()[1:]] == ["?", "?"]
+    assert [line.split("\t")[3] for line in done.out.splitlines()[1:]] == ["?", "?"]
     assert "sent_again is not known" in done.err
 
 

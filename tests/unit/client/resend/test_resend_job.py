@@ -11,13 +11,13 @@ from types import SimpleNamespace
 import pytest
 
 from rocketlens.client.mq_admin import MQAdmin
+from rocketlens.client.resend.dead_letters import plan_dead_letters
 from rocketlens.client.resend.resend_job import (
     MARKER,
     ResendJob,
     Target,
     check_targets,
     copy_of,
-    plan_dead_letters,
     planned,
     producer_options,
 )
@@ -432,7 +432,7 @@ async def test_a_plan_has_the_letters_of_all_queues_and_brokers_in_the_order_of_
             admin, "g", Target(group="g"), earlier=earlier, max_num=most
         )
         wanted = [each for each in expected if each not in earlier]
-        assert [each.offset_msg_id for each in letters.messages] == wanted[:most]
+        assert [each.offset_msg_id for each in letters.messages] == wanted[-most:]
         assert len(letters.skipped) == len(earlier)
         assert (letters.older, letters.again, letters.is_cut) == (0, [], len(wanted) > most)
 
@@ -453,12 +453,12 @@ async def test_of_several_records_of_a_message_the_newest_is_sent_unless_a_job_h
     sends = {f"U{n}": EarlierSend(HEADER, n, n) for n in (1, 2)}
     options = {"target": Target(group="g"), "max_num": 9}
     letters = await plan_dead_letters(admin, "g", earlier=sends, **options)
-    assert [each.offset_msg_id for each in letters.messages] == [newest, again]
+    assert [each.offset_msg_id for each in letters.messages] == [again, newest]
     assert (letters.older, letters.again) == (1, [sends["U1"]])
-    assert letters.skipped == [sends["U1"], sends["U2"]]
+    assert letters.skipped == [sends["U2"]]
     every = await plan_dead_letters(admin, "g", earlier={}, **options)
-    assert ([each.unique_key for each in every.messages], every.older) == (["U1", "U2", "U3"], 2)
+    assert ([each.unique_key for each in every.messages], every.older) == (["U2", "U1", "U3"], 2)
     first = await plan_dead_letters(admin, "g", earlier={}, **{**options, "max_num": 1})
-    assert ([each.offset_msg_id for each in first.messages], first.is_cut) == ([again], True)
+    assert ([each.offset_msg_id for each in first.messages], first.is_cut) == ([newest], True)
     chosen = await plan_dead_letters(admin, "g", earlier=sends, only=[newest], **options)
     assert [each.offset_msg_id for each in chosen.messages] == [newest]
