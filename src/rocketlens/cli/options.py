@@ -396,6 +396,11 @@ def positive_number(text: str) -> int:
     return _number(text, 1, limits.MAX_INT, "number")
 
 
+def seconds(text: str) -> int:
+    """Return a number of seconds up to a day."""
+    return _number(text, 0, 86_400, "number of seconds")
+
+
 def port_number(text: str) -> int:
     """Return a port; 0 is any free one."""
     return _number(text, 0, 65_535, "port")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens import limits
-from rocketlens.cli.options import add_cluster, add_list_output, positive_number
+from rocketlens.cli.options import add_cluster, add_list_output, positive_number, seconds
 from rocketlens.cli.printing import NO_VALUE, Moment, print_rows
 from rocketlens.errors import (
     AnswerIncomplete,
@@ -57,6 +57,7 @@ _SHOWN_ROWS: Final = 10
 """Messages of a dry run that are shown as a table."""
 _PREVIEW_CHARACTERS: Final = 60
 _DEFAULT_RATE: Final = 20
+_DEFAULT_FOLLOW_S: Final = 30
 _MAX_TOLD: Final = 20
 """Messages of which it is found which group failed with them."""
 _COLUMNS: Final = ("n", "state", "id", "from", "to", "detail")
@@ -195,6 +196,15 @@ def add_job_options(parser: ArgumentParser) -> None:
         type=positive_number,
         default=limits.MAX_RESEND_MESSAGES,
         help=f"only the newest N messages (default: {limits.MAX_RESEND_MESSAGES})",
+    )
+    group.add_argument(
+        "--follow",
+        metavar="S",
+        type=seconds,
+        default=_DEFAULT_FOLLOW_S,
+        help="say what became of the messages once each is consumed, in retry or a dead letter, or "
+        f"after S seconds; 0: do not look (default: {_DEFAULT_FOLLOW_S}); `rocketlens job show` "
+        "looks again",
     )
     group.add_argument(
         "--resend-unknown",
@@ -362,10 +372,35 @@ async def _run(
             sys.stdout.flush()
     counts = journal.counts()
     note(f"{_totals(journal)} of {counted(journal.header.count, 'message')}")
+    if counts["sent"] and arguments.follow:
+        await follow_job(journal, origin.admin, arguments.follow)
     if counts["unknown"]:
         note(f"to look for those of unknown outcome again: --job {journal.path} --send")
         return ExitCode.INCOMPLETE
     return ExitCode.NO if counts["failed"] or counts["left"] else ExitCode.OK
+
+
+async def follow_job(journal: "ResendJournal", admin: "MQAdmin", limit_s: float) -> None:
+    """Say what became of what a job sent: once, or until that is known, for so long at most."""
+    from rocketlens.client.resend.follow import Follower, came_in_words, follow
+
+    follower = Follower(admin, journal.contents)
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    is_told = False
+    try:
+        async for _ in follow(follower, lambda came: journal.came(came, now), limit_s):
+            if not is_told and limit_s and not follower.is_over:
+                note(f"what becomes of it is followed for up to {limit_s:g} s (--follow S)")
+                is_told = True
+    except RocketLensError as error:
+        follower.problem = str(error)
+    words = came_in_words(journal.contents)
+    if words:
+        note(words)
+    for group in sorted(follower.offline):
+        note(f"group {group} has no member online: nothing is consumed now")
+    if follower.problem:
+        note(f"what became of some is not known: {follower.problem}")
 
 
 def _totals(journal: "ResendJournal") -> str:
@@ -384,7 +419,9 @@ async def _failed_group(arguments: Namespace, origin: ResendOrigin) -> str:
 
     messages = await _chosen(arguments, origin)
     if len(messages) > _MAX_TOLD or arguments.archive:
-        raise BadInput("--to-group G: the group that failed is found for a few messages of a cluster")
+        raise BadInput(
+            "--to-group G: the group that failed is found for a few messages of a cluster"
+        )
     failed: set[str] = set()
     for each in messages:
         own = life_of(each).group
@@ -412,9 +449,7 @@ async def _plan(
         note(f"{len(chosen)} messages match: only the newest {arguments.max} are taken")
     full_topic = origin.admin.source.full_topic
     taken = {each.offset_msg_id for each in newest}
-    return [
-        planned(each, target, full_topic) for each in chosen if each.offset_msg_id in taken
-    ]
+    return [planned(each, target, full_topic) for each in chosen if each.offset_msg_id in taken]
 
 
 async def _chosen(arguments: Namespace, origin: ResendOrigin) -> list[MessageExt]:

@@ -315,7 +315,7 @@ def cause_of(copy: MessageExt) -> str:
 
 
 def without_numbers(text: str) -> str:
-    """Return a text with ``#`` for each number: digits, and hexadecimal digits with some of them."""
+    """Return a text with ``#`` for each number, and for each id in hexadecimal digits."""
     return _NUMBERS.sub("#", text)
 
 

@@ -116,9 +116,8 @@ class SendBack:
         try:
             route = await self._cluster.fresh_route(RETRY_PREFIX + self._group)
             first_queues = {each.broker_name: each for each in reversed(route.write_queues)}
-            in_order = sorted(
-                reversed(first_queues.values()), key=lambda each: each.broker_name != first_broker
-            )
+            in_order = list(reversed(first_queues.values()))
+            in_order.sort(key=lambda each: each.broker_name != first_broker)
             for queue in in_order:
                 address = route.brokers[queue.broker_name].master
                 if address is None:

@@ -147,9 +147,7 @@ async def find_causes(
     return sorted(causes.values(), key=lambda each: (-each.messages, each.cause))
 
 
-async def newest_letters(
-    admin: "MQAdmin", topic: str, asked: LetterFilter, most: int
-) -> Answer:
+async def newest_letters(admin: "MQAdmin", topic: str, asked: LetterFilter, most: int) -> Answer:
     """Return the newest dead letters that are asked for; errors as `MQAdmin.find`."""
     newest = _Newest(asked, most)
     scan = admin.scan(topic, **asked.options)

@@ -10,6 +10,8 @@ Each line is the CRC-32 of the rest in eight hexadecimal digits, a space, and a 
                                                                     stored, or may be
     {"audit": ..., "time": ...}                                     each begin and end of a run,
                                                                     and that a job was stopped
+    {"audit": ..., "time": ..., "group": G, "came": {"1": STATE}}   what became of copies in a
+                                                                    group, when it was looked up
 
 The header and the messages are written at once, so a file has all of them. The last line of a
 number counts. Only the very last line of a file can be torn, by a crash or a full disk: it is cut
@@ -36,6 +38,7 @@ SENT: Final = "sent"
 FAILED: Final = "failed"
 UNKNOWN: Final = "unknown"
 _STOPPED: Final = "stopped"
+_NUMBERS_OF_LINE: Final = 1_000
 _STATES: Final = (SENDING, SENT, FAILED, UNKNOWN)
 _LINE_BYTES: Final = 8 * limits.MAX_PROPERTIES_BYTES
 """Of one line: a unique key is a property, and JSON may need six characters for one."""
@@ -153,7 +156,7 @@ class ResendJournal:
         except BaseException:
             lock.release()
             raise
-        return cls(path, disk, lock, JobContents(header, list(messages), {}, [], 0))
+        return cls(path, disk, lock, JobContents(header, list(messages), {}, [], {}, 0))
 
     @classmethod
     def resume(cls, path: Path, disk: Disk | None = None) -> Self:
@@ -225,6 +228,19 @@ class ResendJournal:
         """
         self._append({"audit": text, "time": time})
 
+    def came(self, states: Mapping[str, Mapping[int, str]], time: str) -> None:
+        """Record what became of copies, by group and number.
+
+        :raises OSError: if that may not be on the disk.
+        """
+        for group, of_group in states.items():
+            numbers = sorted(of_group)
+            for start in range(0, len(numbers), _NUMBERS_OF_LINE):
+                some = {str(n): of_group[n] for n in numbers[start : start + _NUMBERS_OF_LINE]}
+                # An audit, which earlier versions can read.
+                line = {"audit": "followed", "time": time, "group": group, "came": some}
+                self._append(line)
+
     def stop(self, why: str, time: str) -> None:
         """Record that what is left shall not be sent.
 
@@ -256,6 +272,8 @@ class JobContents(NamedTuple):
     """What became of messages, by number from 1 on; of those that were begun."""
     audits: list[tuple[str, str]]
     """Begin and end of each run: what, and its time as ISO 8601."""
+    came: dict[str, dict[int, str]]
+    """What became of copies: by group, the last state that was found of each, by number."""
     valid_bytes: int
 
     @property
@@ -361,7 +379,7 @@ def read_job(path: Path) -> JobContents:
             raise
         except (KeyError, TypeError, ValueError, StopIteration):
             raise BadInput(f"{path} is not the whole file of a job: nothing is sent") from None
-        contents = JobContents(header, messages, {}, [], valid_bytes)
+        contents = JobContents(header, messages, {}, [], {}, valid_bytes)
         for end, fields_of_line in lines:
             valid_bytes = end
             _take(path, contents, fields_of_line)
@@ -375,6 +393,10 @@ def _take(path: Path, contents: JobContents, line: Mapping[str, Any]) -> None:
     """
     state = next((each for each in _STATES if each in line), None)
     if state is None:
+        if isinstance(line.get("came"), dict):
+            states = contents.came.setdefault(str(line.get("group")), {})
+            states.update({int(n): str(word) for n, word in line["came"].items() if n.isdigit()})
+            return
         if "audit" in line:
             contents.audits.append((str(line["audit"]), str(line.get("time"))))
             return

@@ -263,7 +263,10 @@ async def _resend_form(
                 story = await here.console.look_up.story(address)
                 failed = [each.group for each in story.groups if each.state in FAILED_STATES]
                 group = origin.plain(failed[0]) if len(failed) == 1 else ""
-                groups = [*map(origin.plain, failed), *(each for each in groups if each not in failed)]
+                groups = [
+                    *map(origin.plain, failed),
+                    *(each for each in groups if each not in failed),
+                ]
         if to == "topic" or group:
             options = ResendOptions.of_form({"group": group, "cluster": cluster})
             plan = await actions.preview(*await actions.plans.of_message(address, options))

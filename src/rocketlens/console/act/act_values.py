@@ -10,6 +10,7 @@ from pydantic import Field, StringConstraints, field_validator
 
 from rocketlens import limits
 from rocketlens.client.resend.dead_letters import LetterFilter
+from rocketlens.client.resend.follow import counts_of
 from rocketlens.client.resend.resend_journal import SENDING, UNKNOWN, Outcome, PlannedMessage
 from rocketlens.client.send.message import Message
 from rocketlens.client.send.unique_key import new_unique_key
@@ -134,7 +135,6 @@ class RedrivePlanRequest(BatchPlanRequest):
         max_length=limits.MAX_CHOSEN_MESSAGES,
         description="only these, by offset message id; empty: all",
     )
-
 
     @property
     def filters(self) -> dict[str, str]:
@@ -272,12 +272,19 @@ class PlannedValue(ConsoleValue):
     target: str = Field(description="the topic that it goes to; empty: it names none")
     new_offset_msg_id: str = Field(description="of the copy, if it is stored")
     why: str = Field(description="why it failed, or is not known")
+    came: dict[str, str] = Field(
+        default={}, description="of the copy, by group: consumed, retrying, dead_letter, not_yet"
+    )
 
     @classmethod
     def planned(
-        cls, number: int, message: PlannedMessage, outcome: Outcome | None = None
+        cls,
+        number: int,
+        message: PlannedMessage,
+        outcome: Outcome | None = None,
+        came: Mapping[str, Mapping[int, str]] | None = None,
     ) -> "PlannedValue":
-        """Return the value of one message, with what became of it."""
+        """Return the value of one message, with what became of it and its copy."""
         state = LEFT if outcome is None else outcome.state
         return cls.of(
             message,
@@ -286,6 +293,7 @@ class PlannedValue(ConsoleValue):
             msg_id=message.unique_key or message.offset_msg_id,
             new_offset_msg_id=outcome.offset_msg_id if outcome else "",
             why=outcome.value if outcome and state in {"failed", "unknown"} else "",
+            came={name: each[number] for name, each in (came or {}).items() if number in each},
         )
 
 
@@ -303,8 +311,8 @@ class PlanValue(ConsoleValue):
     properties: dict[str, str] | None = Field(None, description="of the copy of a single message")
     notes: dict[str, int] = Field(
         default={},
-        description="left out: earlier, sent before; older, records of the same messages; newest: all "
-        "but so many. Of those taken: again, sent before; same_id, of another's id",
+        description="left out: earlier, sent before; older, records of the same messages; newest: "
+        "all but so many. Of those taken: again, sent before; same_id, of another's id",
     )
 
 
@@ -330,6 +338,10 @@ class JobValue(ConsoleValue):
     total: int
     counts: dict[str, int] = Field(description="messages sent, failed, unknown and left")
     error: str = Field(description="why it ended early in this console, or empty")
+    came: dict[str, dict[str, int]] = Field(
+        description="of the copies, by group: how many are consumed, retrying, dead_letter, not_yet"
+    )
+    is_followed: bool = Field(description="whether that is being looked up")
     runs: list[RunValue]
     shown: int = Field(description="messages in the state that was asked for")
     messages: list[PlannedValue] = Field(description="one page of these")
@@ -352,10 +364,14 @@ class JobValue(ConsoleValue):
             total=len(contents.messages),
             counts=contents.counts(),
             error=job.error,
+            came=counts_of(contents),
+            is_followed=job.is_followed,
             runs=[RunValue(what=what, time=time) for what, time in contents.audits],
             shown=len(numbers),
             messages=[
-                PlannedValue.planned(number, contents.messages[number - 1], outcomes.get(number))
+                PlannedValue.planned(
+                    number, contents.messages[number - 1], outcomes.get(number), contents.came
+                )
                 for number in numbers[page * JOB_ROWS : (page + 1) * JOB_ROWS]
             ],
         )

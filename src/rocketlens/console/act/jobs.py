@@ -14,6 +14,7 @@ sent twice does it once, and its page shows the same result each time.
 import asyncio
 import contextlib
 import json
+import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -25,6 +26,7 @@ from typing import Any, Final, Literal, Self
 from pydantic import Field
 
 from rocketlens import limits
+from rocketlens.client.resend.follow import Came, Follower, follow
 from rocketlens.client.resend.resend_job import ResendJob, producer_options
 from rocketlens.client.resend.resend_journal import (
     JOB_SUFFIX,
@@ -60,11 +62,14 @@ from rocketlens.store.disk import Disk
 from rocketlens.terminal.cluster_access import jobs_directory
 from rocketlens.wire.codes import ResponseCode
 
+logger: Final = logging.getLogger("rocketlens.console")
 DEFAULT_RATE: Final = 20
 """Messages a second, as the command line has it."""
 _NAME: Final = re.compile(r"\d{8}T\d{6}-[0-9a-f]{12}", re.ASCII)
 _ENDING_S: Final = 5.0
 """Seconds that a job has for the message that it sends when the console ends."""
+_FOLLOWED_S: Final = 600.0
+"""Seconds for which it is looked up at most what became of the messages of a job."""
 _ENDED_WITH: Final = 1_000
 """Errors that are remembered of jobs that ended."""
 _Version = tuple[int, int, int]
@@ -134,6 +139,8 @@ class JobState:
     """``running``, ``ending``, ``done``, ``stopped`` or ``open``: what is left can be resumed."""
     error: str = ""
     """Why it ended early in this console."""
+    is_followed: bool = False
+    """Whether it is being looked up what became of its messages."""
     contents: JobContents | None
     """None in a list of jobs."""
 
@@ -171,6 +178,8 @@ class Jobs:
         """Those of the same directory."""
         self._sleep: Final = sleep
         self._running: Final[dict[str, _Running]] = {}
+        self._follows: Final[dict[str, asyncio.Task[None]]] = {}
+        """Of jobs that ended: what became of their messages is looked up."""
         self._errors: Final[dict[str, str]] = {}
         self._listed: Final[dict[Path, tuple[_Version, JobState]]] = {}
         """Of files that did not change since they were read; of those that were listed last."""
@@ -226,6 +235,7 @@ class Jobs:
         self._check_room()
         if not path.is_file():
             raise MessageNotFound(f"there is no job {name}")
+        await self._end_follow(name)
         journal = ResendJournal.resume(path)
         try:
             origin = self.origin_of(journal.header)
@@ -252,6 +262,7 @@ class Jobs:
         if name in self._running:
             self.end(name, f"stopped by {user}")
             return
+        await self._end_follow(name)
         with ResendJournal.resume(self.path(name)) as journal:
             journal.stop(f"by {user}", now_text())
 
@@ -301,7 +312,8 @@ class Jobs:
             contents = await in_thread(lambda: read_job(path), FILE_THREADS)
         except FileNotFoundError:
             raise MessageNotFound(f"there is no job {name}") from None
-        return JobState.of(name, contents, error=self._errors.get(name, ""))
+        state = JobState.of(name, contents, error=self._errors.get(name, ""))
+        return replace(state, is_followed=name in self._follows)
 
     async def listed(self, name: str) -> JobState:
         """Return a job without its messages; its file is read only if it changed since the last
@@ -344,6 +356,8 @@ class Jobs:
             for each in late:
                 each.cancel()
             await asyncio.gather(*late, return_exceptions=True)
+        for name in list(self._follows):
+            await self._end_follow(name)
         await self.acts.close()
 
     def _check_room(self) -> None:
@@ -379,6 +393,33 @@ class Jobs:
         finally:
             journal.close()
             del self._running[name]
+        if journal.counts()[SENT] and not running.ending:
+            self._follows[name] = asyncio.create_task(self._follow(name, cluster))
+
+    async def _follow(self, name: str, cluster: ClusterOfConsole) -> None:
+        """Keep what becomes of what was sent, until that is known, for some minutes at most."""
+        try:
+            with ResendJournal.resume(self.path(name)) as journal:
+                follower = Follower(cluster.admin, journal.contents)
+
+                def record(came: Came) -> None:
+                    journal.came(came, now_text())
+
+                looks = follow(follower, record, _FOLLOWED_S, sleep=self._sleep)
+                async with contextlib.aclosing(looks):
+                    async for _ in looks:
+                        pass
+        except (RocketLensError, OSError):
+            # The page says what was known last; the job itself has ended well.
+            logger.info("job %s is not followed any more", name, exc_info=True)
+        finally:
+            self._follows.pop(name, None)
+
+    async def _end_follow(self, name: str) -> None:
+        task = self._follows.pop(name, None)
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
     async def _send(
         self, running: _Running, cluster: ClusterOfConsole, origin: ConsoleSource

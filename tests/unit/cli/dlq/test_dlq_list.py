@@ -8,7 +8,6 @@ import pytest
 from rocketlens.client.send.message import Message
 from rocketlens.testing import cluster
 
-
 TITLES = ["group", "messages", "last_hour", "sent_again", "oldest", "newest", "cause"]
 
 

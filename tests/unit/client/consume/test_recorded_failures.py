@@ -88,7 +88,12 @@ def test_a_failure_is_bounded_and_one_line():
     assert len(of(OutOfStock("x" * 10_000)).error) == 300
     assert of(OutOfStock("a\ud800\x02b")).error == "OutOfStock: a? b"
     parts = str(of(OutOfStock("no"))).split(" ", 3)
-    assert (parts[0], parts[1], len(parts[2]) <= 100, parts[3]) == ("g", "2", True, "OutOfStock: no")
+    assert (parts[0], parts[1], len(parts[2]) <= 100, parts[3]) == (
+        "g",
+        "2",
+        True,
+        "OutOfStock: no",
+    )
 
 
 @pytest.mark.parametrize(

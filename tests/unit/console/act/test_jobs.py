@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import pytest
 
 from rocketlens import limits
+from rocketlens.client.consume.push import PushConsumer
 from rocketlens.client.resend.resend_job import MARKER, Target, planned
 from rocketlens.client.resend.resend_journal import (
     JobHeader,
@@ -14,7 +15,7 @@ from rocketlens.client.resend.resend_journal import (
     read_job,
 )
 from rocketlens.client.send.message import Message
-from rocketlens.console.act.act_values import Order
+from rocketlens.console.act.act_values import JobValue, Order
 from rocketlens.console.act.actions import Actions
 from rocketlens.console.act.jobs import Jobs, is_name, new_name
 from rocketlens.console.act.permission import ActRefused
@@ -145,6 +146,31 @@ def test_a_console_that_ends_leaves_a_job_that_the_next_one_goes_on_with(rocketm
     name = asyncio.run(first())
     assert asyncio.run(second(name)) == ("open", "done")
     assert copies(rocketmq, topic) == ALL
+
+
+def test_what_became_of_the_messages_is_followed_and_kept(rocketmq, topic, tmp_path):
+    async def scenario():
+        async with console(rocketmq, tmp_path, sleep=lambda _: asyncio.sleep(0)) as (jobs, live):
+            consumer = PushConsumer(rocketmq.name_server, group=f"g-{topic}", begin="first")
+            consumer.subscribe(topic)
+            consumer.listen(_fails_with_the_first)
+            async with consumer:
+                name = await start(jobs, live, topic)
+                await jobs.settled(name, None)
+                assert (await jobs.state(name)).is_followed
+                await asyncio.gather(*jobs._follows.values())
+            return JobValue.of_job(await jobs.state(name))
+
+    job = asyncio.run(scenario())
+    assert (job.state, job.is_followed) == ("done", False)
+    assert job.came == {f"g-{topic}": {"consumed": COUNT - 1, "dead_letter": 1}}
+    assert sum(each.came == {f"g-{topic}": "dead_letter"} for each in job.messages) == 1
+
+
+async def _fails_with_the_first(messages, context):
+    if messages[0].body == b"0" and MARKER in messages[0].properties:
+        context.delay_level = -1
+        raise ValueError("no")
 
 
 def test_what_is_stopped_stays_stopped(rocketmq, topic, tmp_path):
