@@ -416,6 +416,14 @@ def time_columns() -> str:
         (f"`{name}`", f"`{COLUMNS[name]}`", f"`{shown}`; null before the year 1 and after 9999")
         for name, shown in TIME_COLUMNS.items()
     ]
+    rows += [
+        ("`state`", f"`{COLUMNS['state']}`", "where the message is: [its life](life.md)"),
+        (
+            "`real_topic`",
+            f"`{COLUMNS['real_topic']}`",
+            "the topic that its producer meant, also of what waits, retries and dead letters",
+        ),
+    ]
     return table(("Column", "Spark", "Shows"), rows)
 
 

@@ -15,7 +15,13 @@ from rocketlens.archive.source import ArchiveSource, bounds_of, matching
 from rocketlens.errors import ArchiveError, BadInput
 from rocketlens.formats.columns import DERIVED
 from rocketlens.model.answer import Coverage, is_complete
-from rocketlens.model.arrow import ArrowMessages, batches_of, schema, time_column
+from rocketlens.model.arrow import (
+    ArrowMessages,
+    batches_of,
+    life_columns,
+    schema,
+    time_column,
+)
 from rocketlens.model.message import MessageExt
 from rocketlens.model.message_id import OffsetMessageId
 from rocketlens.query.answer_builder import AnswerMessages, Findings, order_in_time
@@ -326,6 +332,7 @@ def _as_batches(rows: "pa.Table", *, with_body: bool) -> "Iterator[pa.RecordBatc
             "msg_id": pc.coalesce(batch["unique_key"], offset_ids),
             "store_time": time_column(batch["store_timestamp_ms"].to_numpy()),
             "born_time": time_column(batch["born_timestamp_ms"].to_numpy()),
+            **life_columns(batch["topic"], batch["properties"], batch["tags"], batch["sys_flag"]),
         }
         if not with_body:
             made |= {name: pa.nulls(batch.num_rows, schema().field(name).type) for name in _BODY}

@@ -1,8 +1,8 @@
 """Messages as Arrow record batches, built from rows and the log's bytes without a loop over rows.
 
 A message has the columns of :data:`COLUMNS`, which are the fields of
-:class:`rocketlens.model.message.MessageExt` and the timestamps of
-:data:`rocketlens.model.arrow.TIME_COLUMNS`. Text is what Java makes of it: malformed UTF-8 is
+:class:`rocketlens.model.message.MessageExt`, the timestamps of
+:data:`rocketlens.model.arrow.TIME_COLUMNS`, and `rocketlens.model.arrow.LIFE_COLUMNS`. Text is what Java makes of it: malformed UTF-8 is
 U+FFFD.
 
 Of records of which only the offsets are known (an index file's, a queue's), `column` returns one
@@ -17,7 +17,13 @@ from typing import TYPE_CHECKING, Any, Final
 from rocketlens.errors import BodyError
 from rocketlens.formats.body_compression import COMPRESSED, decompress
 from rocketlens.formats.commitlog_record import HEADS, HOST_BYTES_V4, HOST_BYTES_V6, unpack_host
-from rocketlens.model.arrow import TIME_COLUMNS, numbers, time_column
+from rocketlens.model.arrow import (
+    LIFE_COLUMNS,
+    TIME_COLUMNS,
+    life_columns,
+    numbers,
+    time_column,
+)
 from rocketlens.model.message import I32, I64, MESSAGE_FIELDS, Host
 from rocketlens.model.rocketmq import SYS_FLAG_BORN_HOST_V6, SYS_FLAG_STORE_HOST_V6
 
@@ -41,13 +47,13 @@ _SPARK_TYPES: Final = {
 }
 COLUMNS: Final = {field.name: _SPARK_TYPES[field.kind] for field in MESSAGE_FIELDS} | dict.fromkeys(
     TIME_COLUMNS, "timestamp"
-)
+) | dict.fromkeys(LIFE_COLUMNS, "string")
 """Name and Spark type of each column. ``tags`` and ``unique_key`` are null where a message has
 none, ``body`` where it isn't wanted. ``body_error`` says why a body is as it is stored, and is null
 where it is as its producer had it. The timestamps are null where the milliseconds beside them are
 before the year 1 or after 9999."""
 
-DERIVED: Final = frozenset({"msg_id", "offset_msg_id", *TIME_COLUMNS})
+DERIVED: Final = frozenset({"msg_id", "offset_msg_id", *TIME_COLUMNS, *LIFE_COLUMNS})
 """Columns that follow from others."""
 
 STORED_BYTES_PER_BATCH: Final = 32 << 20
@@ -166,6 +172,8 @@ def _batch(
         made |= {"msg_id": pc.coalesce(unique_key, ids), "offset_msg_id": ids}
         for name, milliseconds in TIME_COLUMNS.items():
             made[name] = time_column(rows[milliseconds])
+        sys_flags = numbers(rows["sys_flag"])
+        made |= life_columns(made["topic"], made["properties"], made["tags"], sys_flags)
     names = [name for name in COLUMNS if with_derived or name not in DERIVED]
     arrays = [made[name] if name in made else numbers(rows[name]) for name in names]
     return pa.RecordBatch.from_arrays(arrays, names)

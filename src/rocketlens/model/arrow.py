@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens.errors import PackageMissing
 from rocketlens.model.installation import install_command
+from rocketlens.model.life import LifeState, is_plain, life_of, life_of_fields
 from rocketlens.model.message import I32, I64, MESSAGE_FIELDS, Host, MessageExt
+from rocketlens.model.rocketmq import SYS_FLAG_COMMIT, SYS_FLAG_TRANSACTION_MASK
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,6 +23,10 @@ if TYPE_CHECKING:
 
 TIME_COLUMNS: Final = {"store_time": "store_timestamp_ms", "born_time": "born_timestamp_ms"}
 """Columns that are timestamps in UTC, and the milliseconds that they show."""
+LIFE_COLUMNS: Final = ("state", "real_topic")
+"""Columns that say where a message is, and the topic that its producer meant; null if that is not
+known: see `rocketlens.model.life`.
+"""
 FIRST_TIME_MS: Final = -62_135_596_800_000
 LAST_TIME_MS: Final = 253_402_300_799_999
 """Epoch milliseconds of the years 1 to 9999, which timestamps can show. RocketMQ: any number."""
@@ -46,7 +52,7 @@ def package(name: str, extra: str, what: str) -> Any:
 
 
 def schema() -> "pa.Schema":
-    """Return the Arrow schema of messages: the fields of `MessageExt`, and the timestamps.
+    """Return the Arrow schema of messages: the fields of `MessageExt`, timestamps, and their life.
 
     :raises PackageMissing: without pyarrow.
     """
@@ -63,9 +69,8 @@ def schema() -> "pa.Schema":
         bytes: pa.binary(),
     }
     fields = [pa.field(field.name, types[field.kind]) for field in MESSAGE_FIELDS]
-    return pa.schema(
-        [*fields, *(pa.field(name, pa.timestamp("us", "UTC")) for name in TIME_COLUMNS)]
-    )
+    times = [pa.field(name, pa.timestamp("us", "UTC")) for name in TIME_COLUMNS]
+    return pa.schema([*fields, *times, *(pa.field(name, text) for name in LIFE_COLUMNS)])
 
 
 def numbers(values: "npt.NDArray[Any]") -> "pa.Array":
@@ -92,6 +97,36 @@ def time_column(milliseconds: "npt.NDArray[np.int64]") -> "pa.Array":
     buffers = (np.packbits(can_show, bitorder="little"), np.where(can_show, milliseconds * 1000, 0))
     kind = pa.timestamp("us", "UTC")
     return pa.Array.from_buffers(kind, len(milliseconds), list(map(pa.py_buffer, buffers)))
+
+
+def life_columns(topics: Any, properties: Any, tags: Any, sys_flags: Any) -> dict[str, Any]:
+    """Return the arrays of `LIFE_COLUMNS` for arrays of fields; only copies are looked at singly."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    committed = pc.equal(
+        pc.bit_wise_and(sys_flags, SYS_FLAG_TRANSACTION_MASK), SYS_FLAG_COMMIT
+    )
+    states = pc.if_else(committed, str(LifeState.COMMITTED), str(LifeState.STORED))
+    special = pa.array(
+        [each for each in pc.unique(topics).to_pylist() if not is_plain(each)], pa.string()
+    )
+    is_special = pc.is_in(topics, special)
+    if not len(special):
+        return {"state": states, "real_topic": topics}
+    chosen = (topics, properties, tags, sys_flags)
+    rows = zip(*(each.filter(is_special).to_pylist() for each in chosen), strict=True)
+    lives = [
+        life_of_fields(topic, dict(given or ()), tag, sys_flag) for topic, given, tag, sys_flag in rows
+    ]
+    return {
+        "state": pc.replace_with_mask(
+            states, is_special, pa.array([str(state) for state, _, _ in lives], pa.string())
+        ),
+        "real_topic": pc.replace_with_mask(
+            topics, is_special, pa.array([topic for _, topic, _ in lives], pa.string())
+        ),
+    }
 
 
 def batches_of(
@@ -131,8 +166,16 @@ def _batch(messages: list[MessageExt], *, with_body: bool) -> "pa.RecordBatch":
     kinds = {field.name: to_arrow.get(field.kind) for field in MESSAGE_FIELDS}
     if not with_body:
         kinds["body"] = kinds["body_error"] = lambda _: None
+    lives = [life_of(each) for each in messages]
+    of_life = {
+        "state": [str(each.state) for each in lives],
+        "real_topic": [each.topic for each in lives],
+    }
     arrays = []
     for column in schema():
+        if column.name in of_life:
+            arrays.append(pa.array(of_life[column.name], pa.string()))
+            continue
         if column.name in TIME_COLUMNS:
             milliseconds = [getattr(each, TIME_COLUMNS[column.name]) for each in messages]
             arrays.append(time_column(np.array(milliseconds, np.int64)))
@@ -146,7 +189,8 @@ def _batch(messages: list[MessageExt], *, with_body: bool) -> "pa.RecordBatch":
 class ArrowMessages(ABC):
     """Messages that can be had as Arrow, and by way of it as tables of other libraries.
 
-    The columns are the fields of `MessageExt`, and the timestamps ``store_time`` and ``born_time``.
+    The columns are the fields of `MessageExt`, the timestamps ``store_time`` and ``born_time``, and
+    ``state`` and ``real_topic`` (`LIFE_COLUMNS`).
     Polars, DuckDB and pyarrow take such an object as it is (``__arrow_c_stream__``). pandas does
     not know Arrow's interface: it takes `to_pandas`.
     """

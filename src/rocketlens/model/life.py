@@ -124,20 +124,38 @@ def life_of(message: MessageExt, topics: Collection[str] = ()) -> Life:
     ``topics`` may be the one that it was sent to: retries of POP from before RocketMQ 5.3 do not
     name their group, and then the topic is what tells where its name ends.
     """
-    given = message.properties
-    target = message.topic
+    fields = (message.topic, message.properties, message.tags, message.sys_flag)
+    state, topic, group = life_of_fields(*fields, topics)
+    return Life(state, topic, group, due_ms(message))
+
+
+def life_of_fields(
+    topic: str,
+    given: Mapping[str, str],
+    tags: str | None,
+    sys_flag: int,
+    topics: Collection[str] = (),
+) -> tuple[LifeState, str | None, str | None]:
+    """Return state, topic and group as `life_of` does, by the fields of a record."""
+    target = topic
     if target in KEEPING_TOPICS or target == CHECK_MAX_TIME_TOPIC:
         target = given.get(props.REAL_TOPIC, "")
-    state = _BY_TOPIC.get(message.topic) or _state_in(target, message)
+    state = _BY_TOPIC.get(topic) or _state_in(target, tags, sys_flag)
     if state is LifeState.TIMED and props.TIMER_DELETED_KEY in given:
         state = LifeState.RECALL
     elif state is LifeState.TIMED and target.startswith(REVIVE_PREFIX):
-        state = _state_in(target, message)
+        state = _state_in(target, tags, sys_flag)
     of_group = copy_topic(target, given, topics)
     group = None if of_group is None else of_group.group
-    topic = _meant(target, of_group, given, topics)
+    meant = _meant(target, of_group, given, topics)
     is_own = state in {LifeState.ENDED, LifeState.HANDED_OUT, LifeState.ACKNOWLEDGED}
-    return Life(state, None if is_own else topic or None, group, due_ms(message))
+    return state, None if is_own else meant or None, group
+
+
+def is_plain(topic: str) -> bool:
+    """Return whether records of a topic are what producers sent to it, and nothing else."""
+    is_copy = topic.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX, REVIVE_PREFIX))
+    return topic not in _BY_TOPIC and not is_copy
 
 
 def _meant(
@@ -154,14 +172,14 @@ def _meant(
     return None
 
 
-def _state_in(topic: str, message: MessageExt) -> LifeState:
+def _state_in(topic: str, tags: str | None, sys_flag: int) -> LifeState:
     if topic.startswith(RETRY_PREFIX):
         return LifeState.RETRY
     if topic.startswith(DEAD_LETTER_PREFIX):
         return LifeState.DEAD_LETTER
     if topic.startswith(REVIVE_PREFIX):
-        return LifeState.HANDED_OUT if message.tags == "ck" else LifeState.ACKNOWLEDGED
-    is_commit = message.sys_flag & SYS_FLAG_TRANSACTION_MASK == SYS_FLAG_COMMIT
+        return LifeState.HANDED_OUT if tags == "ck" else LifeState.ACKNOWLEDGED
+    is_commit = sys_flag & SYS_FLAG_TRANSACTION_MASK == SYS_FLAG_COMMIT
     return LifeState.COMMITTED if is_commit else LifeState.STORED
 
 

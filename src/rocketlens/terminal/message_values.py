@@ -12,6 +12,7 @@ from string import Formatter
 from typing import TYPE_CHECKING, Final
 
 from rocketlens.errors import BadInput
+from rocketlens.model.life import life_of
 from rocketlens.model.message import MESSAGE_FIELDS, MessageExt
 from rocketlens.model.text.escape import printable
 from rocketlens.terminal.json_text import compact, json_of
@@ -143,6 +144,8 @@ _SHORT: Final[Mapping[str, Callable[["MessageExt"], object]]] = {
     "id": lambda message: message.msg_id,
     "position": lambda message: message.position,
     "size": lambda message: len(message.body),
+    "state": lambda message: str(life_of(message).state),
+    "real_topic": lambda message: life_of(message).topic,
 }
 """Values that the table has, beside the fields of a message."""
 PIPED_COLUMNS: Final = ("time", "topic", "tags", "keys", "id", "position", "size", "body")

@@ -13,8 +13,11 @@ import pytest
 from rocketlens.bulk.ranges import RangeReader, open_range
 from rocketlens.formats import columns, commitlog_record
 from rocketlens.formats.commitlog_record import MAGIC_V1, Record, encode, message_of
+from rocketlens.model import arrow
+from rocketlens.model.arrow import LIFE_COLUMNS
 from rocketlens.model.message import Host
 from rocketlens.model.message_id import NOT_IN_LOG
+from rocketlens.terminal.message_values import value_of
 from tests.support.synthetic import record, write_log
 from tests.unit.bulk.built_stores import ranges_of
 
@@ -63,6 +66,32 @@ def test_a_row_has_the_fields_of_the_message(written, tmp_path):
         assert row["body_error"] is None
 
 
+def test_rows_say_where_a_message_is_and_its_real_topic(tmp_path):
+    kinds = [
+        ("T", {}, 0, ("stored", "T")),
+        ("T", {}, 8, ("committed", "T")),
+        ("SCHEDULE_TOPIC_XXXX", {"REAL_TOPIC": "pay", "DELAY": "3"}, 0, ("delayed", "pay")),
+        ("rmq_sys_wheel_timer", {"REAL_TOPIC": "pay"}, 0, ("timed", "pay")),
+        ("RMQ_SYS_TRANS_HALF_TOPIC", {"REAL_TOPIC": "pay"}, 4, ("half", "pay")),
+        ("%RETRY%g", {"RETRY_TOPIC": "pay"}, 0, ("retry", "pay")),
+        ("%DLQ%g", {}, 0, ("dead_letter", None)),
+        ("TRANS_CHECK_MAX_TIME_TOPIC", {"REAL_TOPIC": "pay"}, 0, ("given_up", "pay")),
+    ]
+    log = [
+        replace(record(number, topic=topic, **properties), sys_flag=sys_flag)
+        for number, (topic, properties, sys_flag, _) in enumerate(kinds)
+    ]
+    stored = write_log(tmp_path, log, 1 << 16)
+    expected = [each[3] for each in kinds]
+    rows = rows_of(batches_of(tmp_path))
+    assert [(row["state"], row["real_topic"]) for row in rows] == expected
+    messages = list(map(message_of, stored))
+    (batch,) = arrow.batches_of(messages)
+    assert list(zip(*(batch[name].to_pylist() for name in LIFE_COLUMNS), strict=True)) == expected
+    names = ("state", "real_topic")
+    assert [tuple(value_of(each, name) for name in names) for each in messages] == expected
+
+
 def test_a_row_whose_place_in_the_log_is_not_known_has_no_offset_message_id(written, tmp_path):
     [log_range] = ranges_of(tmp_path)
     mapped, content = open_range(log_range)
@@ -95,7 +124,7 @@ def test_columns_that_follow_from_others_can_be_left_out(written, tmp_path):
     odd = replace(record(31, body=b"no zlib"), sys_flag=COMPRESSED)
     write_log(tmp_path, [*written, odd], 1 << 16)
     kept = [name for name in columns.COLUMNS if name not in columns.DERIVED]
-    assert len(columns.COLUMNS) - len(kept) == 4
+    assert len(columns.COLUMNS) - len(kept) == 6
     expected = [batch.select(kept) for batch in batches_of(tmp_path)]
     assert batches_of(tmp_path, with_derived=False) == expected
 

@@ -46,7 +46,7 @@ def test_json_and_spark_have_every_field_of_a_message():
     values = {field.name: None for field in MESSAGE_FIELDS}
     values |= {"keys": ("k",), "properties": {"a": "b"}, "body": b"x"}
     written = message_fields(MessageExt(**values))
-    assert list(COLUMNS) == [*values, "store_time", "born_time"]
+    assert list(COLUMNS) == [*values, "store_time", "born_time", "state", "real_topic"]
     assert set(written) == set(values) | {"body_encoding"}
     assert (written["keys"], written["properties"]) == (["k"], {"a": "b"})
 
