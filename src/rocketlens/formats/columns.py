@@ -2,8 +2,8 @@
 
 A message has the columns of :data:`COLUMNS`, which are the fields of
 :class:`rocketlens.model.message.MessageExt`, the timestamps of
-:data:`rocketlens.model.arrow.TIME_COLUMNS`, and `rocketlens.model.arrow.LIFE_COLUMNS`. Text is what Java makes of it: malformed UTF-8 is
-U+FFFD.
+:data:`rocketlens.model.arrow.TIME_COLUMNS`, and `rocketlens.model.arrow.LIFE_COLUMNS`. Text is what
+Java makes of it: malformed UTF-8 is U+FFFD.
 
 Of records of which only the offsets are known (an index file's, a queue's), `column` returns one
 fixed field. Whether a record is at such an offset is for the caller to check; nothing outside the
@@ -45,9 +45,11 @@ _SPARK_TYPES: Final = {
     Host: "string",
     bytes: "binary",
 }
-COLUMNS: Final = {field.name: _SPARK_TYPES[field.kind] for field in MESSAGE_FIELDS} | dict.fromkeys(
-    TIME_COLUMNS, "timestamp"
-) | dict.fromkeys(LIFE_COLUMNS, "string")
+COLUMNS: Final = (
+    {field.name: _SPARK_TYPES[field.kind] for field in MESSAGE_FIELDS}
+    | dict.fromkeys(TIME_COLUMNS, "timestamp")
+    | dict.fromkeys(LIFE_COLUMNS, "string")
+)
 """Name and Spark type of each column. ``tags`` and ``unique_key`` are null where a message has
 none, ``body`` where it isn't wanted. ``body_error`` says why a body is as it is stored, and is null
 where it is as its producer had it. The timestamps are null where the milliseconds beside them are

@@ -100,13 +100,11 @@ def time_column(milliseconds: "npt.NDArray[np.int64]") -> "pa.Array":
 
 
 def life_columns(topics: Any, properties: Any, tags: Any, sys_flags: Any) -> dict[str, Any]:
-    """Return the arrays of `LIFE_COLUMNS` for arrays of fields; only copies are looked at singly."""
+    """Return the arrays of `LIFE_COLUMNS` for arrays of fields; copies are looked at one by one."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    committed = pc.equal(
-        pc.bit_wise_and(sys_flags, SYS_FLAG_TRANSACTION_MASK), SYS_FLAG_COMMIT
-    )
+    committed = pc.equal(pc.bit_wise_and(sys_flags, SYS_FLAG_TRANSACTION_MASK), SYS_FLAG_COMMIT)
     states = pc.if_else(committed, str(LifeState.COMMITTED), str(LifeState.STORED))
     special = pa.array(
         [each for each in pc.unique(topics).to_pylist() if not is_plain(each)], pa.string()
@@ -117,7 +115,8 @@ def life_columns(topics: Any, properties: Any, tags: Any, sys_flags: Any) -> dic
     chosen = (topics, properties, tags, sys_flags)
     rows = zip(*(each.filter(is_special).to_pylist() for each in chosen), strict=True)
     lives = [
-        life_of_fields(topic, dict(given or ()), tag, sys_flag) for topic, given, tag, sys_flag in rows
+        life_of_fields(topic, dict(given or ()), tag, sys_flag)
+        for topic, given, tag, sys_flag in rows
     ]
     return {
         "state": pc.replace_with_mask(

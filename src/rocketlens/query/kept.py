@@ -72,7 +72,8 @@ class KeptFindings(Findings):
         self._outer: Final = outer
         self._is_looked_up: Final = asked.text is not None
         full_topic = getattr(source, "full_topic", str)
-        self._topics: Final = [full_topic(each) for each in asked.topics]
+        self.topics: Final = [full_topic(each) for each in asked.topics]
+        """The names or patterns of the topics that are asked for."""
         self._now_ms: Final = now_ms
         self._seen = 0
         longest = max(KEPT_FOR_MS.values())
@@ -92,7 +93,7 @@ class KeptFindings(Findings):
         self._seen += 1
         real = message.properties.get(props.REAL_TOPIC, "")
         life = life_of(message)
-        if any(fnmatchcase(real, each) for each in self._topics):
+        if any(fnmatchcase(real, each) for each in self.topics):
             waits = life.next_ms is not None and life.next_ms > self._now_ms
             if waits or self._is_looked_up:
                 self._outer.add(message)

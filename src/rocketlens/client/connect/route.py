@@ -158,6 +158,10 @@ class Route:
             tuple(queue for queue in unreadable if queue.broker_name in brokers),
         )
 
+    def queues_of(self, broker_name: str) -> list[MessageQueue]:
+        """Return the queues of one broker that can be read."""
+        return [each for each in self.read_queues if each.broker_name == broker_name]
+
     def brokers_in(self, cluster_name: str | None) -> list[Broker]:
         """Return all brokers, or those of one cluster.
 

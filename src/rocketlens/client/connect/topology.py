@@ -142,9 +142,14 @@ class Topology:
         """Return the route of a light topic: no name server has one, and each broker can have its
         one queue.
         """
+        route, coverage = await self.route_by_brokers(topic)
+        queues = tuple(MessageQueue(topic, name, 0) for name in route.brokers)
+        return TopologyResult(replace(route, read_queues=queues), coverage)
+
+    async def route_by_brokers(self, topic: str) -> TopologyResult[Route]:
+        """Return all brokers as the route of a topic, without queues: errors as `brokers`."""
         brokers, coverage = await self.brokers()
-        queues = tuple(MessageQueue(topic, name, 0) for name in brokers)
-        return TopologyResult(Route(topic, brokers, queues, ()), coverage)
+        return TopologyResult(Route(topic, brokers, (), ()), coverage)
 
     async def brokers(self) -> TopologyResult[dict[str, Broker]]:
         """Return every broker registered at any name server, by name, at most 30 s old.

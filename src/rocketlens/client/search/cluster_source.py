@@ -20,8 +20,8 @@ from rocketlens.client.connect.cluster import ClusterCalls, failed_broker, failu
 from rocketlens.client.connect.compacted_topics import is_compacted
 from rocketlens.client.connect.namespace import is_in_namespace, with_namespace, without_namespace
 from rocketlens.client.connect.queue_puller import tools_puller
-from rocketlens.client.connect.route import Broker, MessageQueue
-from rocketlens.client.connect.topology import Topology
+from rocketlens.client.connect.route import Broker, MessageQueue, Route
+from rocketlens.client.connect.topology import Topology, TopologyResult
 from rocketlens.client.search.key_search import (
     MAX_QUERY_MESSAGES,
     UNTRIED,
@@ -50,6 +50,7 @@ from rocketlens.model.rocketmq import LMQ_PREFIX, is_internal_topic
 from rocketlens.model.text.counted import counted
 from rocketlens.model.text.sentences import both
 from rocketlens.query.answer_builder import AnswerMessages, Findings
+from rocketlens.query.kept import KeptFindings
 from rocketlens.query.lookup.message_filter import MessageFilter, is_dispatched_to
 from rocketlens.query.request import FindRequest, QueuePosition
 from rocketlens.query.tally import SearchTally
@@ -192,17 +193,18 @@ class ClusterSource:
         :raises TopicNotFound: if no broker has the topic, or none of that cluster.
         :raises RemotingError: if no name server responds.
         """
-        route, doubts = await self.topology.route(message_filter.topic or "")
+        topic = message_filter.topic or ""
+        is_kept = isinstance(findings, KeptFindings) and not exhaustive
+        if isinstance(findings, KeptFindings) and is_kept:
+            route, doubts = await self._route_of_kept(topic, findings)
+        else:
+            route, doubts = await self.topology.route(topic)
         brokers = route.brokers_in(cluster_name)
-        queues = {
-            name: [queue for queue in route.read_queues if queue.broker_name == name]
-            for name in route.brokers
-        }
         dispatch = dispatch or Dispatch(self.cluster)
 
         async def ask(broker: Broker, address: str) -> SearchedIndex:
             behind = await dispatch.wait(address)
-            own = queues[broker.name]
+            own = route.queues_of(broker.name)
             is_unique_key = message_filter.key is None
             limit = await query_limit(self.cluster, address, is_unique_key=is_unique_key)
             search = KeySearch(
@@ -212,11 +214,16 @@ class ClusterSource:
             has_index = limit > 0 and await self.topology.has_index(address)
             search.reads_queues = exhaustive or not has_index
             try:
-                search.reads_queues |= await self.topology.has_batches(route.topic, address)
+                if not is_kept:
+                    search.reads_queues |= await self.topology.has_batches(route.topic, address)
             except BrokerError as error:
                 damage.append(f"keys of messages in batches are not searched: {error}")
             if search.reads_queues:
-                damage += await unreadable_messages(self.cluster, address, broker.name, route, None)
+                whole = route
+                if is_kept:
+                    whole = (await self.topology.route(topic)).value
+                    search.queues = whole.queues_of(broker.name)
+                damage += await unreadable_messages(self.cluster, address, broker.name, whole, None)
             searched = await search.run()
             if not search.reads_queues:
                 sampled = await self.samples.take(address, own) if tries_index else UNTRIED
@@ -235,6 +242,22 @@ class ClusterSource:
             coverage.append(replace(covered, indexed_to_ms=newest_ms, relies_on=searched.relies_on))
             coverage += [failed_broker(broker.name, error) for error in searched.damage]
         findings.cover((*coverage, *doubts))
+
+    async def _route_of_kept(self, topic: str, kept: KeptFindings) -> TopologyResult[Route]:
+        """Return the brokers that can keep messages for topics in another one, without queues.
+
+        They are those of the topics: name servers need not be asked for the other one, which they
+        may not know. A broker that does not have it has no message for its key.
+        """
+        brokers: dict[str, Broker] = {}
+        try:
+            for name in kept.topics:
+                if is_pattern(name):
+                    return await self.topology.route_by_brokers(topic)
+                brokers |= (await self.topology.route(name)).value.brokers
+        except TopicNotFound:
+            return await self.topology.route_by_brokers(topic)
+        return TopologyResult(Route(topic, brokers, (), ()), ())
 
     async def view_by_offset_id(self, msg_id: str) -> MessageExt:
         """Return the message with an offset message id.

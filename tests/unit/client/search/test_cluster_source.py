@@ -324,3 +324,27 @@ async def test_a_property_that_no_message_has_is_named_with_its_path(cluster, ad
     assert (bodies(answer), answer.complete) == ([], True)
     hints = [each.error for each in answer.coverage if "amount" in (each.error or "")]
     assert ["body.$.amount" in hint for hint in hints] == [True]
+
+
+@within(ask, masters=2)
+async def test_what_waits_for_a_topic_is_asked_of_its_brokers_and_of_no_name_server(
+    cluster, admin, /
+):
+    """Also where name servers do not know yet that a broker keeps something."""
+    timers = "rmq_sys_wheel_timer"
+    holder, other = cluster.masters
+    name_server = cluster.name_servers[0]
+    name_server.topics["T"] = [holder.name]
+    waits = {"REAL_TOPIC": "T", "TIMER_OUT_MS": str(T0 * 2)}
+    holder.store(timers, b"waits", keys="k", unique_key="U", more=waits)
+    other.store(timers, b"of another", keys="k", unique_key="V", more={**waits, "REAL_TOPIC": "S"})
+    for _ in range(2):
+        answer = await admin.find("k", "T", kind="key")
+        assert (bodies(answer), answer.complete) == ([b"waits"], True)
+    routes = [h.topic for code, h in name_server.asked if code == RequestCode.GET_ROUTEINFO_BY_TOPIC]
+    assert routes == ["T"]
+    queried = [h.topic for code, h in other.asked if code == RequestCode.QUERY_MESSAGE]
+    assert queried == []
+    assert bodies(await admin.find("k", "T", kind="key", exhaustive=True)) == []
+    name_server.topics[timers] = [holder.name]
+    assert bodies(await admin.find("k", "T", kind="key", exhaustive=True)) == [b"waits"]
