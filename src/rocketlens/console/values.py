@@ -243,6 +243,23 @@ class StoryValue(ConsoleValue):
     coverage: list[CoverageValue]
 
 
+class ToldValue(ConsoleValue):
+    """A message, and its story."""
+
+    message: MessageRow
+    story: StoryValue
+
+
+class KeyStoryValue(ConsoleValue):
+    """The stories of all messages that a look-up finds."""
+
+    query: str
+    summary: SentenceText = Field(description="what became of them, in one sentence")
+    complete: bool
+    told: list[ToldValue] = Field(description="those with which most is wrong first")
+    others: list[str] = Field(description="further messages, as TOPIC/QUEUE/OFFSET")
+
+
 class QueueValue(ConsoleValue):
     """One queue of a topic."""
 

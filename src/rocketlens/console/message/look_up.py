@@ -1,6 +1,8 @@
 """Looks up single messages, as their viewer may see them, and their stories."""
 
 import re
+from contextlib import aclosing
+from dataclasses import replace
 from typing import Annotated, Final, Self
 from urllib.parse import unquote
 
@@ -9,15 +11,24 @@ from pydantic import Field
 from rocketlens import limits
 from rocketlens.console.message.message_view import BodyForm, detail_of
 from rocketlens.console.room import hold
+from rocketlens.console.search.question import Question
 from rocketlens.console.search.search import ROW_THREADS, Searches
+from rocketlens.console.sources.console_source import ConsoleSource
 from rocketlens.console.status.lists import failed_answer
-from rocketlens.console.values import ConsoleRequest, MessageDetail, StoryValue
+from rocketlens.console.values import (
+    ConsoleRequest,
+    KeyStoryValue,
+    MessageDetail,
+    StoryValue,
+    ToldValue,
+)
 from rocketlens.errors import AnswerIncomplete, BadInput, MessageNotFound, RocketLensError
 from rocketlens.model.message import MessageExt
 from rocketlens.net.pace import in_thread
 from rocketlens.query.find import find
 from rocketlens.query.request import FindRequest
-from rocketlens.query.story.story import without_failures
+from rocketlens.query.story.story import Story, badness_of, in_one, without_failures
+from rocketlens.query.story.story_search import MAX_STORIES, distinct_messages
 
 _PAGE: Final = re.compile(
     r"/m/(?P<source>[^/]+)/(?P<topic>[^/]+)/(?P<broker>[^/]+)"
@@ -120,8 +131,44 @@ class LookUps:
     async def story(self, address: MessageAddress, group: str | None = None) -> StoryValue:
         """Return the story of a message; errors as `message`."""
         source = self.sources.named(address.source)
-        message = await self.original(address)
+        story = await self._told(source, await self.original(address), group)
+        return StoryValue.of(story, found=story.message is not None)
+
+    async def _told(
+        self, source: ConsoleSource, message: MessageExt, group: str | None = None
+    ) -> Story:
         story = await source.story(message, group)
         if await self.searches.masked(source, message) is not message:
             story = without_failures(story)
-        return StoryValue.of(story, found=story.message is not None)
+        return story
+
+    async def key_story(self, question: Question) -> KeyStoryValue:
+        """Return the stories of all messages that a look-up finds in one source.
+
+        :raises BadInput: if it is no look-up, or of several sources.
+        """
+        chosen = self.sources.chosen(question.sources)
+        if not question.text or len(chosen) != 1:
+            raise BadInput("a story is that of a key or an id, in one source: give q, and source")
+        source = chosen[0]
+        found = self.searches.unmasked_pages(question, limits.MAX_STORY_RECORDS)
+        async with aclosing(found) as pages:
+            page = await anext(pages)
+        messages = distinct_messages(page.messages)
+        told = [(each, await self._told(source, each)) for each in messages[:MAX_STORIES]]
+        told.sort(key=lambda each: badness_of(each[1]))
+        others = tuple(each.position for each in messages[MAX_STORIES:])
+        stories = [replace(story, others=others) for _, story in told]
+        rows = await self.searches.rows([(source, message) for message, _ in told])
+        return KeyStoryValue(
+            query=question.text,
+            summary=in_one(question.text, stories).summary if stories else "",
+            complete=page.answer.complete
+            and not page.is_more
+            and all(each.complete for each in stories),
+            told=[
+                ToldValue(message=row, story=StoryValue.of(story, found=True))
+                for row, story in zip(rows, stories, strict=True)
+            ],
+            others=list(others),
+        )

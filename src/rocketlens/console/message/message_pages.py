@@ -10,6 +10,7 @@ from rocketlens.console.message.message_view import BodyForm
 from rocketlens.console.pages import (
     MESSAGE,
     Addressed,
+    Asked,
     Here,
     HereNow,
     Name,
@@ -18,7 +19,7 @@ from rocketlens.console.pages import (
     page_router,
 )
 from rocketlens.console.search import addresses
-from rocketlens.console.values import MessageDetail, StoryValue
+from rocketlens.console.values import KeyStoryValue, MessageDetail, StoryValue
 
 api = api_router()
 pages = page_router()
@@ -48,6 +49,24 @@ async def body(here: Here, address: Addressed) -> Response:
 async def story(here: Here, address: Addressed, group: Name = None) -> StoryValue:
     """Return what became of a message, and what groups did with it."""
     return await here.console.look_up.story(address, group)
+
+
+@api.get("/story")
+async def key_story(here: Here, question: Asked) -> KeyStoryValue:
+    """Return what became of all messages that a look-up of a key finds, in one source."""
+    return await here.console.look_up.key_story(question)
+
+
+@pages.get("/story")
+async def _key_story_page(here: Here, question: Asked) -> Response:
+    answer, error = None, None
+    try:
+        answer = await here.console.look_up.key_story(question)
+    except Exception as wrong:  # noqa: BLE001 - one that is not known is raised again
+        error = known_failure(wrong).answer.error
+    return here.page(
+        "story.html", answer=answer, story_error=error, back=question.address("/search")
+    )
 
 
 @pages.get("/m" + MESSAGE)

@@ -292,7 +292,16 @@ async def _answer_values(here: HereNow, question: Question, answer: SearchAnswer
         "notes": notes_of(question, answer.coverage),
         "choosable": _choosable(here, answer.messages),
         "may_choose": may_act_at_all(here.sources),
+        "story": _story_address(question, answer.messages),
     }
+
+
+def _story_address(question: Question, rows: Sequence[MessageRow]) -> str:
+    """Return the address of the story of a key that several messages have; else empty."""
+    ids = {each.unique_key or each.offset_msg_id for each in rows}
+    if not question.text or len(ids) < 2:
+        return ""
+    return question.address("/story", cursor=None, sources=(rows[0].source,))
 
 
 def _choosable(here: HereNow, rows: Sequence[MessageRow]) -> frozenset[str]:

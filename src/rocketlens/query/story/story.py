@@ -215,7 +215,7 @@ _WORST_FIRST = (GroupState.DEAD_LETTER, GroupState.RETRYING, GroupState.NOT_YET)
 
 def in_one(query: str, stories: Sequence[Story]) -> Story:
     """Return the stories of messages with one key as one: the worst, and the others after it."""
-    ordered = sorted(stories, key=_badness)
+    ordered = sorted(stories, key=badness_of)
     worst = ordered[0]
     if len(ordered) == 1:
         return worst
@@ -224,7 +224,8 @@ def in_one(query: str, stories: Sequence[Story]) -> Story:
     return replace(worst, more=tuple(ordered[1:]), summary=summary)
 
 
-def _badness(story: Story) -> int:
+def badness_of(story: Story) -> int:
+    """Return the order of stories in `in_one`: the worst comes first."""
     states = [each.state for each in story.groups]
     found = [number for number, each in enumerate(_WORST_FIRST) if each in states]
     # One that waits has no groups yet.

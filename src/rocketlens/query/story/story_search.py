@@ -141,7 +141,7 @@ def story_steps(question: StoryRequest, sources: Sequence[StorySource]) -> Steps
     traces_in = question.trace_topic or TRACE_TOPIC
     # A trace has the ids of the messages that it is about among its keys.
     matches = [each for each in answer.messages if each.topic != traces_in] or answer.messages
-    messages = _distinct(matches)
+    messages = distinct_messages(matches)
     if not messages:
         return Story(request.query, None, (), (), (), (), (), answer.coverage)
     told = messages[: 1 if question.one else MAX_STORIES]
@@ -152,7 +152,7 @@ def story_steps(question: StoryRequest, sources: Sequence[StorySource]) -> Steps
     return in_one(request.query, stories)
 
 
-def _distinct(matches: Sequence[MessageExt]) -> list[MessageExt]:
+def distinct_messages(matches: Sequence[MessageExt]) -> list[MessageExt]:
     """Return the messages that records are of: of each the first one that groups can read."""
     messages: list[MessageExt] = []
     by_rank = sorted(matches, key=rank_of)

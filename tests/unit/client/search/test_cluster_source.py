@@ -341,7 +341,8 @@ async def test_what_waits_for_a_topic_is_asked_of_its_brokers_and_of_no_name_ser
     for _ in range(2):
         answer = await admin.find("k", "T", kind="key")
         assert (bodies(answer), answer.complete) == ([b"waits"], True)
-    routes = [h.topic for code, h in name_server.asked if code == RequestCode.GET_ROUTEINFO_BY_TOPIC]
+    code_of_routes = RequestCode.GET_ROUTEINFO_BY_TOPIC
+    routes = [header.topic for code, header in name_server.asked if code == code_of_routes]
     assert routes == ["T"]
     queried = [h.topic for code, h in other.asked if code == RequestCode.QUERY_MESSAGE]
     assert queried == []
