@@ -134,7 +134,9 @@ def test_nothing_is_installed_from_an_index_that_does_not_have_it():
 
 def test_the_examples_show_every_command():
     shown = {
-        " ".join(words[:2]) if words[0] in {"archive", "context", "dlq", "index"} else words[0]
+        " ".join(words[:2])
+        if words[0] in {"archive", "context", "dlq", "index", "job"}
+        else words[0]
         for words in COMMANDS
     }
     names = {

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from rocketlens.client.mq_admin import MQAdmin
-    from rocketlens.client.resend.dead_letters import Cause, LetterFilter
+    from rocketlens.client.resend.dead_letters import LetterCause, LetterFilter
     from rocketlens.client.resend.resend_job import Target
     from rocketlens.client.resend.resend_journal import PlannedMessage
 
@@ -149,7 +149,7 @@ async def _fields(admin: "MQAdmin", topic: str, asked: "LetterFilter") -> dict[s
         "causes": [],
         "error": None,
     }
-    causes: list[Cause] = []
+    causes: list[LetterCause] = []
     count = 0
     try:
         queues = await admin.message_queues(topic)

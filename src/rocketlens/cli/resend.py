@@ -73,7 +73,6 @@ EXAMPLES: Final = (
         "rocketlens resend -t order-paid --key ORDER-42 --send --reason 'ticket 7'",
         "send it, and write down why",
     ),
-    ("rocketlens resend -t order-paid --key ORDER-42 --to-group billing", "to one group alone"),
     ("rocketlens resend order-paid/3/881204 --to-group", "to the group that failed with it"),
     (
         "rocketlens resend -t order-paid --key ORDER-42 --archive /lake/rocketmq",
@@ -381,10 +380,10 @@ async def _run(
 
 
 async def follow_job(journal: "ResendJournal", admin: "MQAdmin", limit_s: float) -> None:
-    """Say what became of what a job sent: once, or until that is known, for so long at most."""
-    from rocketlens.client.resend.follow import Follower, came_in_words, follow
+    """Print what became of what a job sent: once, or until that is known, for so long at most."""
+    from rocketlens.client.resend.follow import CopyFollower, came_in_words, follow
 
-    follower = Follower(admin, journal.contents)
+    follower = CopyFollower(admin, journal.contents)
     now = datetime.now(UTC).isoformat(timespec="seconds")
     is_told = False
     try:

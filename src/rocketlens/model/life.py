@@ -297,7 +297,7 @@ class ConsumeFailure(NamedTuple):
             line = ""
         text = f"{type(raised).__name__}: {line}" if line else type(raised).__name__
         text = "".join(each if each.isprintable() else " " for each in text)
-        text = text[: limits.MAX_SHOWN_CHARACTERS].encode("utf-8", "replace").decode()
+        text = text[: limits.MAX_SHOWN_CHARACTERS]
         host = "".join(host[:_MAX_HOST_CHARACTERS].split()) or "?"
         return cls(group, attempt, host, text)
 

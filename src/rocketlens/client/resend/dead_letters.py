@@ -84,7 +84,7 @@ ALL_LETTERS: Final = LetterFilter()
 
 
 @dataclass(slots=True)
-class Cause:
+class LetterCause:
     """Dead letters of a group that have one cause."""
 
     cause: str
@@ -110,7 +110,7 @@ async def find_causes(
     asked: LetterFilter,
     sent: Collection[str],
     now_ms: int | None = None,
-) -> list[Cause]:
+) -> list[LetterCause]:
     """Return the causes of the dead letters of a topic, those with most first.
 
     Of all those that are asked for; if that is all there are, of the newest `MAX_CAUSES_READ`.
@@ -120,13 +120,13 @@ async def find_causes(
     :raises TopicNotFound: if there is no such topic.
     """
     since_ms = (time.time_ns() // 1_000_000 if now_ms is None else now_ms) - _HOUR_MS
-    causes: dict[str, Cause] = {}
+    causes: dict[str, LetterCause] = {}
 
     def add(letter: MessageExt) -> None:
         name = cause_of(letter)
         if name not in causes and len(causes) >= MAX_CAUSES:
             name = "others"
-        causes.setdefault(name, Cause(name)).add(
+        causes.setdefault(name, LetterCause(name)).add(
             letter,
             is_recent=letter.store_timestamp_ms >= since_ms,
             was_sent=(letter.unique_key or letter.offset_msg_id) in sent,

@@ -62,7 +62,7 @@ _Offsets = dict[tuple[str, str, int], int]
 """Where a group goes on, by topic, broker name and queue id."""
 
 
-class Follower:
+class CopyFollower:
     """Asks a cluster what became of the messages of a job."""
 
     def __init__(self, admin: "MQAdmin", contents: JobContents) -> None:
@@ -116,7 +116,7 @@ class Follower:
         return changed
 
     async def _learn(self, targets: Collection[str]) -> None:
-        """Learn which groups get the messages of topics, and which brokers there are."""
+        """Ask which groups get the messages of topics, and which brokers there are."""
         source = self._admin.source
         brokers = (await source.topology.brokers()).value
         self._names = {
@@ -203,7 +203,7 @@ class Follower:
 
 
 async def follow(
-    follower: Follower,
+    follower: CopyFollower,
     record: Callable[[Came], None],
     limit_s: float,
     *,

@@ -218,11 +218,12 @@ class ClusterSource:
                     search.reads_queues |= await self.topology.has_batches(route.topic, address)
             except BrokerError as error:
                 damage.append(f"keys of messages in batches are not searched: {error}")
-            if search.reads_queues:
-                whole = route
-                if is_kept:
+            whole = route
+            if search.reads_queues and is_kept:
+                with suppress(TopicNotFound):
                     whole = (await self.topology.route(topic)).value
-                    search.queues = whole.queues_of(broker.name)
+                search.queues = whole.queues_of(broker.name)
+            if search.reads_queues:
                 damage += await unreadable_messages(self.cluster, address, broker.name, whole, None)
             searched = await search.run()
             if not search.reads_queues:

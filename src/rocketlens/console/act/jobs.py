@@ -26,7 +26,7 @@ from typing import Any, Final, Literal, Self
 from pydantic import Field
 
 from rocketlens import limits
-from rocketlens.client.resend.follow import Came, Follower, follow
+from rocketlens.client.resend.follow import Came, CopyFollower, follow
 from rocketlens.client.resend.resend_job import ResendJob, producer_options
 from rocketlens.client.resend.resend_journal import (
     JOB_SUFFIX,
@@ -398,17 +398,22 @@ class Jobs:
 
     async def _follow(self, name: str, cluster: ClusterOfConsole) -> None:
         """Keep what becomes of what was sent, until that is known, for some minutes at most."""
+        path = self.path(name)
+
+        def record(came: Came) -> None:
+            # Locked for this moment only: others may resume the job.
+            with ResendJournal.resume(path) as journal:
+                journal.came(came, now_text())
+            for group, states in came.items():
+                contents.came.setdefault(group, {}).update(states)
+
         try:
-            with ResendJournal.resume(self.path(name)) as journal:
-                follower = Follower(cluster.admin, journal.contents)
-
-                def record(came: Came) -> None:
-                    journal.came(came, now_text())
-
-                looks = follow(follower, record, _FOLLOWED_S, sleep=self._sleep)
-                async with contextlib.aclosing(looks):
-                    async for _ in looks:
-                        pass
+            contents = await in_thread(lambda: read_job(path), FILE_THREADS)
+            follower = CopyFollower(cluster.admin, contents)
+            looks = follow(follower, record, _FOLLOWED_S, sleep=self._sleep)
+            async with contextlib.aclosing(looks):
+                async for _ in looks:
+                    pass
         except (RocketLensError, OSError):
             # The page says what was known last; the job itself has ended well.
             logger.info("job %s is not followed any more", name, exc_info=True)

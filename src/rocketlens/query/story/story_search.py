@@ -232,11 +232,18 @@ def _find_copies(
     requests = []
     if chosen.unique_key is not None:
         requests.append(
-            FindRequest(chosen.unique_key, where.topics, kind="unique-key", all_topics=True)
+            FindRequest(
+                chosen.unique_key,
+                where.topics,
+                kind="unique-key",
+                all_topics=True,
+                only_delivered=True,
+            )
         )
     else:
         requests += [
-            FindRequest(key, where.topics, kind="key", all_topics=True) for key in chosen.keys[:1]
+            FindRequest(key, where.topics, kind="key", all_topics=True, only_delivered=True)
+            for key in chosen.keys[:1]
         ]
     origin = chosen.properties.get(props.ORIGIN_MESSAGE_ID)
     if origin is not None and chosen.unique_key is None:

@@ -61,7 +61,7 @@ def fail(address):
 def rocketmq(tmp_path_factory):
     with cluster(tmp_path_factory.mktemp("filters")) as running:
         with running.admin() as admin:
-            admin.create_topic("payments", queues=1)
+            admin.create_topic("payments", 1)
         with running.producer() as producer:
             for key, _, body in LETTERS:
                 producer.send(Message("payments", json.dumps(body), keys=key))

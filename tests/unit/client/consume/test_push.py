@@ -6,6 +6,7 @@ from itertools import chain
 
 import pytest
 
+from rocketlens import limits
 from rocketlens.client.consume import pulling, timing
 from rocketlens.client.consume.consume_service import (
     ConsumeConcurrentlyStatus,
@@ -122,7 +123,7 @@ async def test_a_message_that_fails_is_given_back_and_comes_again_with_its_own_t
 ):
     stored = broker.store("T", b"1", unique_key="key", keys="k")
     listener = Collecting(fails=2, result=failure)
-    async with consumer_of(name_server, listener):
+    async with consumer_of(name_server, listener, record_failures=False):
         await until(lambda: listener.messages)
     [message] = listener.messages
     assert (message.topic, message.reconsume_times, message.unique_key) == ("T", 2, "key")
@@ -166,10 +167,14 @@ async def test_where_giving_back_fails_a_copy_is_sent_to_the_retry_topic(name_se
     broker.refuses_send_back = True
     broker.store("T", b"z" * 10, keys="k", unique_key="key", more={"TRAN_MSG": "true"})
     listener = Collecting(fails=1, result=ValueError("no"))
-    async with consumer_of(name_server, listener):
+    async with consumer_of(name_server, listener, record_failures=False):
         await until(lambda: listener.messages)
     [sent] = broker.headers(RequestCode.SEND_MESSAGE_V2)
-    assert (sent.topic, sent.reconsume_times, sent.max_reconsume_times) == (RETRY + "g", 1, 16)
+    assert (sent.topic, sent.reconsume_times, sent.max_reconsume_times) == (
+        RETRY + "g",
+        1,
+        limits.MAX_INT,
+    )
     [message] = listener.messages
     assert (message.topic, message.keys, message.unique_key) == ("T", ("k",), "key")
     assert message.properties["DELAY"] == "3"
@@ -183,7 +188,7 @@ async def test_a_broker_is_asked_once_to_take_a_message_that_is_given_back(name_
     broker.send_codes = [ResponseCode.SYSTEM_ERROR]
     broker.store("T", b"1")
     listener = Collecting(fails=1, result=ValueError("no"))
-    async with consumer_of(name_server, listener):
+    async with consumer_of(name_server, listener, record_failures=False):
         await until(lambda: broker.headers(RequestCode.SEND_MESSAGE_V2))
     assert len(broker.headers(RequestCode.SEND_MESSAGE_V2)) == 1
 
@@ -196,7 +201,7 @@ def test_what_can_not_be_given_back_at_all_is_consumed_again_here(monkeypatch):
         broker.send_codes = [ResponseCode.SYSTEM_ERROR] * 100
         broker.store("T", b"1")
         listener = Collecting(fails=2, result=ValueError("no"))
-        async with consumer_of(name_server, listener):
+        async with consumer_of(name_server, listener, record_failures=False):
             await until(lambda: listener.messages)
         [message] = listener.messages
         assert message.reconsume_times == 2
@@ -236,7 +241,9 @@ async def test_sql_goes_to_the_broker_with_the_heartbeat(name_server, broker, /)
 async def test_names_of_a_namespace_are_the_users_on_this_side_only(name_server, broker, /):
     broker.store("ns%T", b"1")
     listener = Collecting(fails=1, result=ValueError("no"))
-    async with consumer_of(name_server, listener, namespace="ns") as consumer:
+    async with consumer_of(
+        name_server, listener, namespace="ns", record_failures=False
+    ) as consumer:
         await until(lambda: listener.messages)
         assert {each.topic for each in consumer.assignment} <= {"T", "%RETRY%g"}
     [message] = listener.messages
@@ -444,7 +451,7 @@ def test_a_hanging_plain_listener_has_its_message_given_back():
             if len(calls) == 1:
                 release.wait(PATIENCE_S)
 
-        consumer = consumer_of(name_server, listener, clock=lambda: now_s[0])
+        consumer = consumer_of(name_server, listener, clock=lambda: now_s[0], record_failures=False)
         async with consumer:
             await began.wait()
             now_s[0] += timing.CONSUME_TIMEOUT_S + 1

