@@ -106,12 +106,10 @@ def life_columns(topics: Any, properties: Any, tags: Any, sys_flags: Any) -> dic
 
     committed = pc.equal(pc.bit_wise_and(sys_flags, SYS_FLAG_TRANSACTION_MASK), SYS_FLAG_COMMIT)
     states = pc.if_else(committed, str(LifeState.COMMITTED), str(LifeState.STORED))
-    special = pa.array(
-        [each for each in pc.unique(topics).to_pylist() if not is_plain(each)], pa.string()
-    )
-    is_special = pc.is_in(topics, special)
-    if not len(special):
+    special = [each for each in pc.unique(topics).to_pylist() if not is_plain(each)]
+    if not special:
         return {"state": states, "real_topic": topics}
+    is_special = pc.is_in(topics, pa.array(special, pa.string()))
     chosen = (topics, properties, tags, sys_flags)
     rows = zip(*(each.filter(is_special).to_pylist() for each in chosen), strict=True)
     lives = [

@@ -20,6 +20,7 @@ Source: ``DefaultMQPushConsumerImpl.sendMessageBack``, ``ConsumeMessageOrderlySe
 import logging
 from typing import Final
 
+from rocketlens import limits
 from rocketlens.client.connect.cluster import ClusterCalls, broker_error
 from rocketlens.client.connect.namespace import with_namespace
 from rocketlens.client.connect.route import MessageQueue
