@@ -13,12 +13,11 @@ from rocketlens.archive.reader import ArchiveRows
 from rocketlens.archive.rows import host_of
 from rocketlens.archive.source import ArchiveSource, bounds_of, matching
 from rocketlens.errors import ArchiveError, BadInput
-from rocketlens.formats.columns import DERIVED
+from rocketlens.formats.columns import DERIVED, life_columns
 from rocketlens.model.answer import Coverage, is_complete
 from rocketlens.model.arrow import (
     ArrowMessages,
     batches_of,
-    life_columns,
     schema,
     time_column,
 )
@@ -332,7 +331,10 @@ def _as_batches(rows: "pa.Table", *, with_body: bool) -> "Iterator[pa.RecordBatc
             "msg_id": pc.coalesce(batch["unique_key"], offset_ids),
             "store_time": time_column(batch["store_timestamp_ms"].to_numpy()),
             "born_time": time_column(batch["born_timestamp_ms"].to_numpy()),
-            **life_columns(batch["topic"], batch["properties"], batch["tags"], batch["sys_flag"]),
+            **life_columns(
+                *(batch[name] for name in ("topic", "properties", "tags")),
+                batch["sys_flag"].to_numpy(),
+            ),
         }
         if not with_body:
             made |= {name: pa.nulls(batch.num_rows, schema().field(name).type) for name in _BODY}

@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Any, Final
 from rocketlens.errors import BodyError
 from rocketlens.formats.body_compression import COMPRESSED, decompress
 from rocketlens.formats.commitlog_record import HEADS, HOST_BYTES_V4, HOST_BYTES_V6, unpack_host
-from rocketlens.model.arrow import (
-    LIFE_COLUMNS,
-    TIME_COLUMNS,
-    life_columns,
-    numbers,
-    time_column,
-)
+from rocketlens.model.arrow import LIFE_COLUMNS, TIME_COLUMNS, numbers, time_column
+from rocketlens.model.life import LifeState, is_plain, life_of_fields
 from rocketlens.model.message import I32, I64, MESSAGE_FIELDS, Host
-from rocketlens.model.rocketmq import SYS_FLAG_BORN_HOST_V6, SYS_FLAG_STORE_HOST_V6
+from rocketlens.model.rocketmq import (
+    SYS_FLAG_BORN_HOST_V6,
+    SYS_FLAG_COMMIT,
+    SYS_FLAG_STORE_HOST_V6,
+    SYS_FLAG_TRANSACTION_MASK,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -62,6 +62,7 @@ STORED_BYTES_PER_BATCH: Final = 32 << 20
 BODY_BYTES_PER_BATCH: Final = 64 << 20
 """A batch ends with the message that exceeds this, so one huge body has a batch of its own."""
 
+_STATES: Final = {each: number for number, each in enumerate(LifeState)}
 _BORN_HOST: Final = HEADS[0].offsets["born_host"]
 _HOST_BITS: Final = {"born": SYS_FLAG_BORN_HOST_V6, "store": SYS_FLAG_STORE_HOST_V6}
 
@@ -174,8 +175,7 @@ def _batch(
         made |= {"msg_id": pc.coalesce(unique_key, ids), "offset_msg_id": ids}
         for name, milliseconds in TIME_COLUMNS.items():
             made[name] = time_column(rows[milliseconds])
-        sys_flags = numbers(rows["sys_flag"])
-        made |= life_columns(made["topic"], made["properties"], made["tags"], sys_flags)
+        made |= life_columns(made["topic"], made["properties"], made["tags"], rows["sys_flag"])
     names = [name for name in COLUMNS if with_derived or name not in DERIVED]
     arrays = [made[name] if name in made else numbers(rows[name]) for name in names]
     return pa.RecordBatch.from_arrays(arrays, names)
@@ -197,6 +197,33 @@ def _bytes(content: "Bytes", base_offset: int, rows: "Rows") -> Any:
     offsets, values = kernels.gather(content, starts, lengths, as_text=False)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(values)]
     return pa.Array.from_buffers(pa.binary(), len(rows), buffers)
+
+
+def life_columns(
+    topics: Any, properties: Any, tags: Any, sys_flags: "npt.NDArray[np.int32]"
+) -> dict[str, Any]:
+    """Return the arrays of `LIFE_COLUMNS` for arrays of fields; copies are looked at one by one."""
+    import numpy as np
+    import pyarrow as pa
+
+    is_commit = sys_flags & SYS_FLAG_TRANSACTION_MASK == SYS_FLAG_COMMIT
+    states = np.where(is_commit, _STATES[LifeState.COMMITTED], _STATES[LifeState.STORED])
+    names = slices(pa.string(), [each.encode() for each in _STATES])
+    coded = topics.dictionary_encode()
+    distinct = coded.dictionary.to_pylist()
+    copies = [number for number, each in enumerate(distinct) if not is_plain(each)]
+    codes = np.frombuffer(coded.indices.buffers()[1], np.int32, len(topics))
+    meant: list[bytes | None] | None = None
+    for row in np.flatnonzero(np.isin(codes, copies)).tolist() if copies else ():
+        if meant is None:
+            meant = [each.encode() for each in topics.to_pylist()]
+        given = dict(properties[row].as_py() or ())
+        fields = (topics[row].as_py(), given, tags[row].as_py(), int(sys_flags[row]))
+        state, topic, _ = life_of_fields(*fields)
+        states[row] = _STATES[state]
+        meant[row] = None if topic is None else topic.encode()
+    real_topics = topics if meant is None else slices(pa.string(), meant)
+    return {"state": names.take(numbers(states.astype(np.int32))), "real_topic": real_topics}
 
 
 def _text(content: "Bytes", base_offset: int, rows: "Rows", part: Any) -> Any:

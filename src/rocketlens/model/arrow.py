@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens.errors import PackageMissing
 from rocketlens.model.installation import install_command
-from rocketlens.model.life import LifeState, is_plain, life_of, life_of_fields
+from rocketlens.model.life import life_of
 from rocketlens.model.message import I32, I64, MESSAGE_FIELDS, Host, MessageExt
-from rocketlens.model.rocketmq import SYS_FLAG_COMMIT, SYS_FLAG_TRANSACTION_MASK
 
 if TYPE_CHECKING:
     import numpy as np
@@ -97,33 +96,6 @@ def time_column(milliseconds: "npt.NDArray[np.int64]") -> "pa.Array":
     buffers = (np.packbits(can_show, bitorder="little"), np.where(can_show, milliseconds * 1000, 0))
     kind = pa.timestamp("us", "UTC")
     return pa.Array.from_buffers(kind, len(milliseconds), list(map(pa.py_buffer, buffers)))
-
-
-def life_columns(topics: Any, properties: Any, tags: Any, sys_flags: Any) -> dict[str, Any]:
-    """Return the arrays of `LIFE_COLUMNS` for arrays of fields; copies are looked at one by one."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    committed = pc.equal(pc.bit_wise_and(sys_flags, SYS_FLAG_TRANSACTION_MASK), SYS_FLAG_COMMIT)
-    states = pc.if_else(committed, str(LifeState.COMMITTED), str(LifeState.STORED))
-    special = [each for each in pc.unique(topics).to_pylist() if not is_plain(each)]
-    if not special:
-        return {"state": states, "real_topic": topics}
-    is_special = pc.is_in(topics, pa.array(special, pa.string()))
-    chosen = (topics, properties, tags, sys_flags)
-    rows = zip(*(each.filter(is_special).to_pylist() for each in chosen), strict=True)
-    lives = [
-        life_of_fields(topic, dict(given or ()), tag, sys_flag)
-        for topic, given, tag, sys_flag in rows
-    ]
-    return {
-        "state": pc.replace_with_mask(
-            states, is_special, pa.array([str(state) for state, _, _ in lives], pa.string())
-        ),
-        "real_topic": pc.replace_with_mask(
-            topics, is_special, pa.array([topic for _, topic, _ in lives], pa.string())
-        ),
-    }
 
 
 def batches_of(
