@@ -16,8 +16,7 @@ from rocketlens.terminal.cluster_access import (
     jobs_directory,
 )
 from rocketlens.terminal.contexts import Context
-from rocketlens.terminal.exit_code import ExitCode
-from rocketlens.terminal.output import note
+from rocketlens.terminal.output import ExitCode, note
 
 if TYPE_CHECKING:
     from rocketlens.client.mq_admin import MQAdmin
