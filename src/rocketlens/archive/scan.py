@@ -332,8 +332,7 @@ def _as_batches(rows: "pa.Table", *, with_body: bool) -> "Iterator[pa.RecordBatc
             "store_time": time_column(batch["store_timestamp_ms"].to_numpy()),
             "born_time": time_column(batch["born_timestamp_ms"].to_numpy()),
             **life_columns(
-                *(batch[name] for name in ("topic", "properties", "tags")),
-                batch["sys_flag"].to_numpy(),
+                batch["topic"], batch["properties"], batch["tags"], batch["sys_flag"].to_numpy()
             ),
         }
         if not with_body:

@@ -13,7 +13,7 @@ from rocketlens.console.message.message_view import BodyForm, detail_of
 from rocketlens.console.room import hold
 from rocketlens.console.search.question import Question
 from rocketlens.console.search.search import ROW_THREADS, Searches
-from rocketlens.console.sources.console_source import ConsoleSource
+from rocketlens.console.sources.visible import ConsoleSource
 from rocketlens.console.status.lists import failed_answer
 from rocketlens.console.values import (
     ConsoleRequest,
