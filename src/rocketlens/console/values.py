@@ -13,7 +13,6 @@ from pydantic import (
 )
 
 from rocketlens.errors import BadInput
-from rocketlens.query.story.story import GroupStory, Unlearnt
 from rocketlens.wire.codes import version_name
 
 SentenceText = Annotated[str, SkipValidation]
@@ -231,15 +230,36 @@ class StoryEventValue(ConsoleValue):
     queue_offset: int | None
 
 
+class GroupStoryValue(ConsoleValue):
+    """What a consumer group did with a message."""
+
+    group: str
+    state: str
+    rests_on: SentenceText
+    source: SentenceText
+    since_ms: int | None
+    retries: int
+    max_retries: int | None
+    repeats: list[SentenceText]
+
+
+class UnlearntValue(ConsoleValue):
+    """What could not be learnt."""
+
+    what: SentenceText
+    why: SentenceText
+    is_failure: bool
+
+
 class StoryValue(ConsoleValue):
     """The story of one message."""
 
     complete: bool
     found: bool
     events: list[StoryEventValue]
-    groups: tuple[GroupStory, ...]
+    groups: list[GroupStoryValue]
     repeats: list[SentenceText]
-    unlearnt: tuple[Unlearnt, ...]
+    unlearnt: list[UnlearntValue]
     coverage: list[CoverageValue]
 
 
