@@ -153,6 +153,78 @@ def test_messages_and_tables_are_printed_as_the_real_tool_prints_them(peer, gold
         assert unique_key in out
 
 
+MORE = (
+    (exact, "topicClusterList", "-t", "OrderTopic"),
+    (exact, "printMsgByQueue", "-t", "OrderTopic", "-a", "broker-a", "-i", 0, "-p", "true"),
+    (
+        *(exact, "printMsgByQueue", "-t", "OrderTopic", "-a", "broker-a", "-i", 1),
+        *("-p", "true", "-d", "true", "-f", "true"),
+    ),
+    (exact, "queryCq", "-t", "OrderTopic", "-q", 0, "-i", 0, "-c", 3, "-g", "not-online"),
+    (varying, "haStatus", "-b", "BROKER"),
+    (varying, "haStatus", "-c", "DefaultCluster"),
+    (exact, "brokerConsumeStats", "-b", "BROKER"),
+    (exact, "getConsumerConfig", "-g", "NewGroup"),
+    (exact, "cloneGroupOffset", "-s", "golden_cg", "-d", "Copied", "-t", "PayTopic"),
+    (exact, "skipAccumulatedMessage", "-g", "golden_cg", "-t", "PayTopic"),
+    (exact, "setConsumeMode", "-b", "BROKER", "-t", "OrderTopic", "-g", "G", "-m", "POP"),
+    (
+        exact,
+        "setConsumeMode",
+        "-c",
+        "DefaultCluster",
+        "-t",
+        "PayTopic",
+        "-g",
+        "G",
+        "-m",
+        "PULL",
+        "-q",
+        2,
+    ),
+    (
+        exact,
+        "updateBrokerConfig",
+        "-b",
+        "BROKER",
+        "-k",
+        "maxTransferCountOnMessageInMemory",
+        "-v",
+        33,
+    ),
+    (
+        exact,
+        "updateBrokerConfig",
+        "-c",
+        "DefaultCluster",
+        "-k",
+        "waitTimeMillsInSendQueue",
+        "-v",
+        900,
+    ),
+    (varying, "wipeWritePerm", "-b", "broker-a"),
+    (varying, "addWritePerm", "-b", "broker-a"),
+    (varying, "sendMsgStatus", "-b", "T22", "-c", 3),
+    (exact, "updateTopicPerm", "-b", "BROKER", "-t", "T22", "-p", 6),
+    (varying, "updateTopicPerm", "-c", "DefaultCluster", "-t", "T22", "-p", 4),
+    (exact, "getBrokerLiteInfo", "-b", "BROKER", "-d"),
+    (exact, "getParentTopicInfo", "-p", "OrderTopic"),
+    (exact, "getLiteTopicInfo", "-p", "OrderTopic", "-l", "lite", "-s"),
+    (exact, "getLiteClientInfo", "-p", "OrderTopic", "-g", "G", "-c", "client", "-s"),
+    (varying, "getLiteGroupInfo", "-p", "OrderTopic", "-g", "G"),
+    (exact, "triggerLiteDispatch", "-p", "OrderTopic", "-g", "G"),
+)
+
+
+@pytest.mark.parametrize(("seen", "command", "words"), [(s, c, w) for s, c, *w in MORE])
+def test_a_command_prints_what_the_real_tool_prints(peer, broker, ours, seen, command, words):
+    words = [{"BROKER": broker.broker_address}.get(word, word) for word in words]
+    code, out, err = ours(command, *words)
+    real = theirs(peer, broker, command, *words)
+    assert list(map(seen, comparable(out))) == list(map(seen, real)), err
+    assert code == 0 or "error" in out
+
+
 def test_lists_have_what_the_real_tool_lists(peer, broker, ours):
     code, out, _ = ours("topicList")
     assert code == 0

@@ -1,17 +1,29 @@
-"""clusterList, brokerStatus and getBrokerConfig."""
+"""clusterList, brokerStatus, haStatus, getBrokerConfig, updateBrokerConfig, wipeWritePerm and
+addWritePerm.
+"""
 
 import asyncio
 import time
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import nullcontext
+from typing import Any, Final
 
 from rocketlens.client.admin.cluster_status import runtime_number
-from rocketlens.client.connect.cluster import runtime_table
+from rocketlens.client.connect.cluster import as_it_is, runtime_table
 from rocketlens.errors import BadInput, RocketLensError
+from rocketlens.formats import java_properties
 from rocketlens.model.text.java import concurrent_map_order
-from rocketlens.mqadmin.printing.form import NULL, Form, padded, padded_left, rounded
-from rocketlens.mqadmin.tool import Call, Failed
+from rocketlens.mqadmin.printing.form import NULL, Form, padded, padded_left, rounded, time_of
+from rocketlens.mqadmin.tool import Call, Failed, masters_of
 from rocketlens.terminal.output import note
+from rocketlens.wire.bodies.tables import HaStatus, SlaveStatus
+from rocketlens.wire.commands.brokers import (
+    ADD_WRITE_PERM_OF_BROKER,
+    WIPE_WRITE_PERM_OF_BROKER,
+    WritePermissionRequest,
+)
+from rocketlens.wire.commands.groups import GET_BROKER_HA_STATUS, UPDATE_BROKER_CONFIG
+from rocketlens.wire.declare import Command, NoFields
 
 _HOUR_MS: Final = 3_600_000
 _IN_OUT: Final = ("Put", "Get")
@@ -36,14 +48,19 @@ async def cluster_list(call: Call) -> None:
     :raises AnswerIncomplete: when a broker does not answer; its row is printed without values. With
         ``-i`` it is noted, and asked again.
     """
+    await _print_again(call, _print_rows)
+
+
+async def _print_again(call: Call, print_once: Callable[[Call], Awaitable[None]]) -> None:
+    """Print once, or every ``-i`` seconds."""
     seconds = call.given.number("i", 0, 1, 86_400)
     while seconds:
         try:
-            await _print_rows(call)
+            await print_once(call)
         except RocketLensError as error:
             note(str(error))
         await asyncio.sleep(seconds)
-    await _print_rows(call)
+    await print_once(call)
 
 
 async def _print_rows(call: Call) -> None:
@@ -199,3 +216,110 @@ async def _config_lines(call: Call, address: str) -> str:
         for name in concurrent_map_order(values)
     ]
     return "".join(rows) + "\n"
+
+
+async def ha_status(call: Call) -> None:
+    """Print how far the slaves of a broker, or of each master of a cluster, are.
+
+    Again every ``-i`` seconds if that is given.
+    """
+    await _print_again(call, _print_ha)
+
+
+async def _print_ha(call: Call) -> None:
+    addresses = [call.given.text("b")] if "b" in call.given else (await masters_of(call)).values()
+    await call.tool.cluster.all_brokers()
+    for address in filter(None, addresses):
+        answer = await call.tool.cluster.ask_for(
+            as_it_is, HaStatus, address, GET_BROKER_HA_STATUS, NoFields()
+        )
+        call.print(ha_text(call.form, address, answer))
+
+
+def ha_text(form: Form, address: str, status: HaStatus) -> str:
+    """Return what a master says of its slaves, or a slave of itself."""
+    if not status.master:
+        slave = status.slave or SlaveStatus()
+        rate = rounded(slave.transferred_byte_in_second / 1024, 2)
+        return (
+            f"\n#MasterAddr\t{form.shown(slave.master_addr or NULL)}\n"
+            f"#CommitLogMaxOffset\t{slave.max_offset}\n#TransferSpeed(KB/s)\t{rate}\n"
+            f"#LastReadTime\t{time_of(slave.last_read_timestamp)}\n"
+            f"#LastWriteTime\t{time_of(slave.last_write_timestamp)}\n"
+            f"#MasterFlushOffset\t{slave.master_flush_offset}\n"
+        )
+    text = (
+        f"\n#MasterAddr\t{address}\n"
+        f"#MasterCommitLogMaxOffset\t{status.master_commit_log_max_offset}\n"
+        f"#SlaveNum\t{len(status.slaves)}\n#InSyncSlaveNum\t{status.in_sync_slave_nums}\n"
+        f"{'#SlaveAddr':<32}  {'#SlaveAckOffset':<16} {'#Diff':>16} {'#TransferSpeed(KB/s)':>16} "
+        f"{'#Status':>16} {'#TransferFromWhere':>16}\n"
+    )
+    for each in status.slaves:
+        rate = rounded(each.transferred_byte_in_second / 1024, 2)
+        state = "OK" if each.in_sync else "Fall Behind"
+        text += (
+            f"{padded(form.shown(each.addr or NULL), 32)}  {each.slave_ack_offset:<16} "
+            f"{each.diff:>16} {rate:>16} {state:>16} {each.transfer_from_where:>16}\n"
+        )
+    return text
+
+
+async def update_config(call: Call) -> None:
+    """Change a setting of a broker, of the masters of a cluster, or with ``-a`` of its slaves, too.
+
+    :raises AnswerIncomplete: if a broker of the cluster refuses; the others are done and printed.
+    """
+    given, cluster = call.given, call.tool.cluster
+    setting = {given.required("k"): given.required("v")}
+    content = java_properties.dumps_unescaped(setting).encode()
+    if "b" in given:
+        await cluster.all_brokers()
+        addresses = [given.required("b")]
+    elif "c" not in given:
+        raise BadInput("give exactly one of -b, -c")
+    elif "a" in given:
+        brokers = await cluster.all_brokers(given.text("c"))
+        addresses = [each for broker in brokers.values() for each in broker.in_order]
+    else:
+        addresses = list((await masters_of(call)).values())
+    failed = Failed()
+    for address in addresses:
+        with nullcontext() if "b" in given else failed.noted():
+            await cluster.ask(address, UPDATE_BROKER_CONFIG, NoFields(), content)
+            call.print(f"update broker config success, {address}\n")
+    failed.check()
+
+
+async def wipe_write_permission(call: Call) -> None:
+    """Have all name servers take write permission from the topics of a broker."""
+    await _change_write_permission(call, "wipe", WIPE_WRITE_PERM_OF_BROKER, "wipe_topic_count")
+
+
+async def add_write_permission(call: Call) -> None:
+    """Have all name servers give write permission back to the topics of a broker."""
+    await _change_write_permission(call, "add", ADD_WRITE_PERM_OF_BROKER, "add_topic_count")
+
+
+async def _change_write_permission(
+    call: Call, verb: str, command: Command[WritePermissionRequest, Any], count: str
+) -> None:
+    """Ask each name server.
+
+    :raises AnswerIncomplete: if one fails; the others are done and printed.
+    """
+    name, failed = call.given.required("b"), Failed()
+    shown = call.form.shown(name)
+    for address in call.tool.cluster.name_servers:
+        text = f"{verb} write perm of broker[{shown}] in name server[{address}]"
+        try:
+            answer = await call.tool.cluster.ask(
+                address, command, WritePermissionRequest(broker_name=name)
+            )
+        except RocketLensError as error:
+            call.print(f"{text} Failed\n")
+            failed.append(str(error))
+        else:
+            header = command.response.decode(answer.ext_fields)
+            call.print(f"{text} OK, {getattr(header, count)}\n")
+    failed.check()

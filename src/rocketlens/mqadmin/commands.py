@@ -10,7 +10,8 @@ no_names      -t and -g are not a topic and a group, which a namespace is put be
 ============  ======================================================================
 
 Flags of an option: ``no_value`` takes none; ``spaced`` has a name that ends in a space, as some of
-RocketMQ's do; ``forgiven``, ``apart_in_4``, ``ours`` and the others as `Option` has them.
+RocketMQ's do; ``forgiven``, ``apart_in_4``, ``ours`` and the others as `Option` has them. An
+underscore in a name is a space.
 """
 
 import re
@@ -36,6 +37,12 @@ deleteTopic topic_commands.delete_topic: Delete topic from broker and NameServer
   -t topic [required] topic name
   -c clusterName [required] delete topic from which cluster
 
+updateTopicPerm topic_commands.update_permission: Update topic perm.
+  -b brokerAddr create topic to which broker
+  -c clusterName create topic to which cluster
+  -t topic [required] topic name
+  -p perm [required] set topic's permission(2|4|6), intro[2:W; 4:R; 6:RW]
+
 topicRoute topic_commands.topic_route [reads]: Examine topic route info.
   -t topic [required] topic name
   -l list [no_value] Use list format to print data
@@ -47,6 +54,11 @@ topicStatus topic_commands.topic_status [reads]: Examine topic Status info.
 brokerStatus cluster_commands.broker_status [reads]: Fetch broker runtime status data.
   -b brokerAddr [one_of apart_in_4] Broker address
   -c clusterName [one_of apart_in_4] which cluster
+
+haStatus cluster_commands.ha_status [reads]: Fetch ha runtime status data.
+  -c clusterName which cluster
+  -b brokerAddr which broker to fetch
+  -i interval the interval(second) of get info
 
 queryMsgById message_commands.by_id [reads]: Query Message by Id.
   -i msgId [required] Message Id
@@ -97,8 +109,34 @@ printMsg message_commands.print_messages [reads]: Print Message Detail.
   -d printBody [spaced] print body
   -l lmqParentTopic [only_5] Lmq parent topic, lmq is used to find the route.
 
+printMsgByQueue queue_commands.print_by_queue [reads]: Print Message Detail by queueId.
+  -t topic [required] topic name
+  -a brokerName [required spaced] broker name
+  -i queueId [required spaced] queue id
+  -c charsetName [spaced] CharsetName(eg: UTF-8,GBK)
+  -s subExpression [spaced] Subscribe Expression(eg: TagA || TagB)
+  -b beginTimestamp [spaced] Begin timestamp[currentTimeMillis|yyyy-MM-dd#HH:mm:ss:SSS]
+  -e endTimestamp [spaced] End timestamp[currentTimeMillis|yyyy-MM-dd#HH:mm:ss:SSS]
+  -p print_msg print msg. eg: true | false(default)
+  -d printBody [spaced] print body. eg: true | false(default)
+  -f calculate calculate by tag. eg: true | false(default)
+
+queryCq queue_commands.entries [reads]: Query cq command.
+  -t topic [required] topic name
+  -q queue [required] queue num, ie. 1
+  -i index [required] start queue index.
+  -c count how many.
+  -b broker broker addr.
+  -g consumer consumer group.
+
+dumpCompactionLog queue_commands.dump_compaction_log [reads]: Parse compaction log to message.
+  -f file to dump file name
+
 topicList topic_commands.topic_list [reads]: Fetch all topic list from name server.
   -c clusterModel [no_value] clusterModel
+
+topicClusterList topic_commands.topic_clusters [reads]: Get cluster info for topic.
+  -t topic [required] topic name
 
 clusterList cluster_commands.cluster_list [reads]: List cluster infos.
   -m moreStats [no_value] Print more stats
@@ -118,6 +156,12 @@ checkMsgSendRT message_commands.check_send_time: Check message send response tim
   -t topic [required] topic name
   -a amount message amount | default 100
   -s size message size | default 128 Byte
+
+sendMsgStatus message_commands.send_status: Send msg to broker.
+  -b brokerName [required] Broker Name e.g. clusterName_brokerName as DefaultCluster_broker-a
+      4.9: Broker Name
+  -s messageSize Message Size, Default: 128
+  -c count send message count, Default: 50
 
 decodeMessageId message_commands.decode_id [reads]: decode unique message ID
   -i messageId [required] unique message ID
@@ -146,6 +190,18 @@ deleteSubGroup subscription_groups.delete_group: Delete subscription group from 
   -g groupName [required] subscription group name
   -r removeOffset remove offset
 
+getConsumerConfig subscription_groups.consumer_config [reads]: Get consumer config by subscription
+      group name.
+  -g groupName [required] subscription group name
+
+setConsumeMode subscription_groups.set_mode: Set consume message mode. pull/pop etc.
+  -b brokerAddr create subscription group to which broker
+  -c clusterName create subscription group to which cluster
+  -t topicName [required] topic name
+  -g groupName [required] consumer group name
+  -m mode [required] consume mode. PULL/POP
+  -q popShareQueueNum num of queue which share in pop mode
+
 queryMsgTraceById message_commands.trace_by_id [reads]: Query a message trace.
   -i msgId [required] Message Id
   -t traceTopic The name value of message trace topic
@@ -169,6 +225,12 @@ consumerProgress consumers.consumer_progress [reads]: Query consumer's progress,
   -s showClientIP Show Client IP per Queue
   -c cluster [only_5] Cluster name or lmq parent topic, lmq is used to find the route.
 
+brokerConsumeStats consumers.broker_consume_stats [reads]: Fetch broker consume stats data.
+  -b brokerAddr [required] Broker address
+  -t timeoutMillis request timeout Millis
+  -l level threshold of print diff
+  -o order order topic
+
 consumerStatus consumers.consumer_status [reads]: Query consumer's internal data structure.
   -g consumerGroup [required] consumer group name
   -i clientId The consumer's client id
@@ -191,10 +253,38 @@ resetOffsetByTime subscription_groups.reset_offset: Reset consumer offset by tim
   -o offset [only_5] Expect queue offset, not support old version broker
   -c cluster [only_5] Cluster name or lmq parent topic, lmq is used to find the route.
 
+skipAccumulatedMessage subscription_groups.skip_accumulated: Skip all messages that are accumulated
+      (not consumed) currently.
+  -g group [required] set the consumer group
+  -t topic [required] set the topic
+  -f force set the force rollback by timestamp switch[true|false]
+  -c cluster [only_5] Cluster name or lmq parent topic, lmq is used to find the route.
+
+cloneGroupOffset subscription_groups.clone_offset [no_names]: Clone offset from other group.
+  -s srcGroup [required] set source consumer group
+  -d destGroup [required] set destination consumer group
+  -t topic [required] set the topic
+  -o offline the group or the topic is offline
+
 getBrokerConfig cluster_commands.broker_config [reads]: Get broker config by cluster or special
       broker.
   -b brokerAddr [one_of apart_in_4] get which broker
   -c clusterName [one_of apart_in_4] get which cluster
+
+updateBrokerConfig cluster_commands.update_config: Update broker's config.
+  -b brokerAddr update which broker
+  -c clusterName update which cluster
+  -a updateAllBroker update all brokers include slave
+  -k key [required] config key
+  -v value [required] config value
+
+wipeWritePerm cluster_commands.wipe_write_permission: Wipe write perm of broker in all name server
+      you defined in the -n param.
+  -b brokerName [required] broker name
+
+addWritePerm cluster_commands.add_write_permission: Add write perm of broker in all name server
+      you defined in the -n param.
+  -b brokerName [required] broker name
 
 consumeMessage message_commands.consume_message [reads]: Consume message.
   -t topic [required] Topic name
@@ -209,6 +299,37 @@ consumeMessage message_commands.consume_message [reads]: Consume message.
 statsAll topic_commands.stats_all [reads]: Topic and Consumer tps stats.
   -a activeTopic [no_value] print active topic only
   -t topic print select topic only
+
+getBrokerLiteInfo lite_commands.broker_info [reads]: Get broker lite info.
+  -b brokerAddr [one_of] Broker address
+  -c cluster [one_of] Cluster name
+  -d showDetail [no_value] Show topic and group detail info
+
+getParentTopicInfo lite_commands.parent_topic_info [reads]: Get parent topic info.
+  -p parentTopic [required] Parent topic name
+
+getLiteTopicInfo lite_commands.topic_info [reads]: Get lite topic info.
+  -p parentTopic [required] Parent topic name
+  -l liteTopic [required] Lite topic name
+  -s showClientId [no_value] Show all clientId
+
+getLiteClientInfo lite_commands.client_info [reads]: Get lite client info.
+  -p parentTopic [required] Parent topic name
+  -g group [required] Consumer group
+  -c clientId [required] Client id
+  -s showDetail [no_value] Show details
+
+getLiteGroupInfo lite_commands.group_info [reads]: Get lite group info.
+  -p parentTopic [required] Parent topic name
+  -g group [required] Consumer group
+  -l liteTopic query lite topic detail
+  -k topK topK value of each broker
+
+triggerLiteDispatch lite_commands.trigger_dispatch: Trigger Lite Dispatch.
+  -p parentTopic [required] Parent topic name
+  -g group [required] Consumer group
+  -c clientId clientId (optional)
+  -b brokerName brokerName (optional)
 
 updateAclConfig account_commands.update [no_names]: Update acl config yaml file in broker
   -b brokerAddr [one_of] update acl config file to which broker
@@ -355,7 +476,7 @@ def _option(line: str) -> Option:
     text, _, text_of_4 = matched["text"].partition(_OF_4)
     return Option(
         matched["short"].replace("-", ""),
-        matched["name"] + " " * ("spaced" in flags),
+        matched["name"].replace("_", " ") + " " * ("spaced" in flags),
         text,
         takes_value="no_value" not in flags,
         required="required" in flags,

@@ -1,10 +1,13 @@
-"""consumerConnection, consumerProgress, consumerStatus, producerConnection and producer."""
+"""consumerConnection, consumerProgress, brokerConsumeStats, consumerStatus,
+producerConnection and producer.
+"""
 
 import os
 import time
 from pathlib import Path
 from typing import Final
 
+from rocketlens import limits
 from rocketlens.client.connect import broker_calls
 from rocketlens.errors import BrokerError, RocketLensError
 from rocketlens.model.properties import java_order
@@ -26,7 +29,12 @@ from rocketlens.wire.bodies.clients import (
     ConsumeType,
     MessageModel,
 )
-from rocketlens.wire.bodies.tables import ConsumeStats, MessageQueue, OffsetWrapper
+from rocketlens.wire.bodies.tables import (
+    ConsumeStats,
+    ConsumeStatsList,
+    MessageQueue,
+    OffsetWrapper,
+)
 from rocketlens.wire.codes import ResponseCode, version_name
 
 _NOT_ONLINE: Final = (
@@ -309,3 +317,38 @@ def _group_row(
         f"{padded(call.form.shown(group[:64]), 64)}  {count:<6}  {version:<24} {kind:<5}  "
         f"{model:<14}  {tps:<7}  {behind}\n"
     )
+
+
+async def broker_consume_stats(call: Call) -> None:
+    """Print the progress of all groups on a broker, queue by queue."""
+    given, shown = call.given, call.form.shown
+    address, least = given.required("b"), given.number("l", 0, -limits.MAX_LONG, limits.MAX_LONG)
+    await call.tool.cluster.all_brokers()
+    answer = await call.tool.cluster.ask_for(
+        as_it_is,
+        ConsumeStatsList,
+        address,
+        GET_BROKER_CONSUME_STATS,
+        GetBrokerConsumeStatsRequest(is_order=given.flag("o")),
+        timeout_s=given.number("t", 50_000, 1) / 1000,
+    )
+    call.print(
+        f"{'#Topic':<64}  {'#Group':<64}  {'#Broker Name':<32}  {'#QID':<4}  "
+        f"{'#Broker Offset':<20}  {'#Consumer Offset':<20}  {'#Diff':<20}  #LastTime\n"
+    )
+    for of_group in answer.consume_stats_list:
+        for group, parts in of_group.items():
+            for queue, offset in (
+                (queue, part.offset_table[queue])
+                for part in parts
+                for queue in sorted(part.offset_table, key=queue_order)
+            ):
+                diff = offset.broker_offset - offset.consumer_offset
+                if diff >= least and offset.last_timestamp_ms > 0:
+                    call.print(
+                        f"{padded(shown(queue.topic[:64]), 64)}  {padded(shown(group), 64)}  "
+                        f"{padded(shown(queue.broker_name[:32]), 32)}  {queue.queue_id:<4}  "
+                        f"{offset.broker_offset:<20}  {offset.consumer_offset:<20}  {diff:<20}  "
+                        f"{seconds_of(offset.last_timestamp_ms)}\n"
+                    )
+    call.print(f"\nDiff Total: {answer.total_diff}\n")

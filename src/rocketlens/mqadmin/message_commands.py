@@ -1,5 +1,5 @@
 """Messages: queryMsg commands, queryMsgTraceById, printMsg, decodeMessageId; and those that send:
-sendMessage, checkMsgSendRT, and queryMsgById -s.
+sendMessage, checkMsgSendRT, sendMsgStatus, and queryMsgById -s.
 """
 
 import time
@@ -237,10 +237,10 @@ async def _print_range(
             return
         elif is_consumed:
             call.print("Consume ok\n")
-            _print_messages(call, queue, pulled)
+            print_pulled(call, queue, pulled)
         else:
             with_body = given.flag("d", default=True)
-            _print_messages(call, queue, pulled, given.text("c"), with_body=with_body)
+            print_pulled(call, queue, pulled, given.text("c"), with_body=with_body)
         if is_stuck:
             raise BadInput(f"{queue}: the broker goes on at {offset}, where it was")
 
@@ -447,6 +447,21 @@ async def check_send_time(call: Call) -> None:
         raise SendFailed(f"{len(failed)} of {amount} messages were not stored", failed)
 
 
+async def send_status(call: Call) -> None:
+    """Send messages to the topic that is named as a broker, and print how long each took."""
+    given = call.given
+    topic, size = given.required("b"), given.number("s", 128, 0, limits.MAX_MESSAGE_BYTES)
+    text = b"hello jodie"
+    async with _producer(call) as producer:
+        await producer.send(Message(topic, text * 2))
+        for _ in range(given.number("c", 50, 0, limits.MAX_INT)):
+            start = time.monotonic_ns()
+            result = await producer.send(Message(topic, text * -(-size // len(text))))
+            took_ms = (time.monotonic_ns() - start) // 1_000_000
+            sent = result.text(with_recall_handle=call.form.is_5)
+            call.print(f"rt={took_ms}ms, SendResult={call.form.shown(sent)}\n")
+
+
 _DEFAULT_COUNT: Final = 128
 
 
@@ -568,7 +583,7 @@ async def _queue_bounds(
     return first, last
 
 
-def _print_messages(
+def print_pulled(
     call: Call,
     queue: MessageQueue,
     pulled: PulledMessages,

@@ -40,7 +40,7 @@ from rocketlens.terminal.output import ExitCode
 
 LAYOUTS: Final = ("4.9", "5.5")
 _PURPOSE_COLUMN: Final = {"4.9": 20, "5.5": 35}
-_NO_NAME_SERVER: Final = ("decodeMessageId",)
+_NO_NAME_SERVER: Final = ("decodeMessageId", "dumpCompactionLog")
 OURS: Final = (
     Option("", "layout", "4.9 or 5.5", is_ours=True),
     *(Option("", name, purpose, is_ours=True) for name, (_, purpose) in OPTIONS.items()),

@@ -1,15 +1,20 @@
-"""updateSubGroup, deleteSubGroup and resetOffsetByTime."""
+"""updateSubGroup, deleteSubGroup, getConsumerConfig, setConsumeMode, resetOffsetByTime,
+skipAccumulatedMessage and cloneGroupOffset.
+"""
 
 import dataclasses
 import json
 import time
+from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 
 from rocketlens import limits
-from rocketlens.client.admin.offset_reset import TO_THE_END
+from rocketlens.client.admin.offset_reset import TO_THE_END, RollbackStats
+from rocketlens.client.connect.cluster import as_it_is
 from rocketlens.client.connect.route import MessageQueue, set_order
 from rocketlens.errors import BadInput, BrokerError, CommandBodyError
 from rocketlens.model.properties import java_order
-from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX, RETRY_PREFIX
+from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX, MASTER_ID, RETRY_PREFIX
 from rocketlens.mqadmin.printing.form import NULL, Form, flag_text, map_text, padded
 from rocketlens.mqadmin.tool import Call, Failed, masters_of
 from rocketlens.mqadmin.topic_commands import delete_everywhere
@@ -17,12 +22,15 @@ from rocketlens.terminal.output import parse_time
 from rocketlens.wire.bodies.tables import GroupRetryPolicy, SubscriptionGroupConfig
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.commands.groups import (
+    GET_SUBSCRIPTIONGROUP_CONFIG,
     INVOKE_BROKER_TO_RESET_OFFSET,
+    SET_MESSAGE_REQUEST_MODE,
     UPDATE_CONSUMER_OFFSET,
+    GroupRequest,
     ResetOffsetRequest,
     UpdateConsumerOffsetRequest,
 )
-from rocketlens.wire.declare import read_body
+from rocketlens.wire.declare import NoFields, read_body
 
 
 async def update_group(call: Call) -> None:
@@ -91,8 +99,8 @@ def _attributes(text: str | None) -> dict[str, str]:
     return attributes
 
 
-def config_text(form: Form, config: SubscriptionGroupConfig) -> str:
-    """Return the text of ``SubscriptionGroupConfig.toString``."""
+def config_parts(form: Form, config: SubscriptionGroupConfig) -> dict[str, str]:
+    """Return the fields of ``SubscriptionGroupConfig``, in its order, as Java prints them."""
     parts = {
         "groupName": form.shown(config.group_name),
         "consumeEnable": flag_text(config.consume_enable),
@@ -110,18 +118,23 @@ def config_text(form: Form, config: SubscriptionGroupConfig) -> str:
         "subscriptionDataSet": NULL,
         "attributes": form.shown(map_text(java_order(config.attributes, 16))),
     }
-    if form.is_5:
-        return f"SubscriptionGroupConfig{map_text(parts)}"
-    for name in (
-        "consumeMessageOrderly",
-        "groupRetryPolicy",
-        "groupSysFlag",
-        "consumeTimeoutMinute",
-        "subscriptionDataSet",
-        "attributes",
-    ):
-        del parts[name]
-    return f"SubscriptionGroupConfig [{map_text(parts)[1:-1]}]"
+    if not form.is_5:
+        for name in (
+            "consumeMessageOrderly",
+            "groupRetryPolicy",
+            "groupSysFlag",
+            "consumeTimeoutMinute",
+            "subscriptionDataSet",
+            "attributes",
+        ):
+            del parts[name]
+    return parts
+
+
+def config_text(form: Form, config: SubscriptionGroupConfig) -> str:
+    """Return the text of ``SubscriptionGroupConfig.toString``."""
+    text = map_text(config_parts(form, config))
+    return f"SubscriptionGroupConfig{text if form.is_5 else f' [{text[1:-1]}]'}"
 
 
 def _policy_text(policy: GroupRetryPolicy) -> str:
@@ -180,14 +193,22 @@ async def reset_offset(call: Call) -> None:
     except BrokerError as error:
         if error.code != ResponseCode.CONSUMER_NOT_ONLINE:
             raise
-        await _reset_table(call, time_ms, is_force=is_force)
+        made = await admin.reset_offset_by_time_old(group, topic, time_ms, is_force=is_force)
+        verb = "reset" if form.is_5 else "rollback"
+        call.print(f"{verb} consumer offset by specified consumerGroup[{form.shown(group)}], ")
+        call.print(f"topic[{form.shown(topic)}], {forced}{when}")
+        _print_table(call, made, f"#{verb}Offset")
         return
     start = "start reset" if form.is_5 else "rollback"
     call.print(f"{start} consumer offset by specified{', ' if form.is_5 else ' '}")
     call.print(f"{what}{forced}{when}")
+    _print_offsets(call, offsets)
+
+
+def _print_offsets(call: Call, offsets: Mapping[MessageQueue, int]) -> None:
     call.print(f"{'#brokerName':<40}  {'#queueId':<40}  {'#offset':<40}\n")
     for queue in set_order(list(offsets), is_copied=True):
-        name = padded(form.shown(queue.broker_name[:32]), 40)
+        name = padded(call.form.shown(queue.broker_name[:32]), 40)
         call.print(f"{name}  {queue.queue_id:<40}  {offsets[queue]:<40}\n")
 
 
@@ -199,23 +220,14 @@ def _time_ms(text: str, *, is_5: bool) -> int:
     return parse_time(text, "-s", is_end=False)
 
 
-async def _reset_table(call: Call, time_ms: int, *, is_force: bool) -> None:
-    given, shown = call.given, call.form.shown
-    group, topic = given.required("g"), given.required("t")
-    made = await call.tool.admin.reset_offset_by_time_old(group, topic, time_ms, is_force=is_force)
-    verb = "reset" if call.form.is_5 else "rollback"
-    call.print(
-        f"{verb} consumer offset by specified consumerGroup[{shown(group)}], "
-        f"topic[{shown(topic)}], force[{flag_text(is_force)}], "
-        f"timestamp(string)[{shown(given.required('s'))}], timestamp(long)[{time_ms}]\n"
-    )
+def _print_table(call: Call, made: Iterable[RollbackStats], last_name: str) -> None:
     names = (
         "#brokerName",
         "#queueId",
         "#brokerOffset",
         "#consumerOffset",
         "#timestampOffset",
-        f"#{verb}Offset",
+        last_name,
     )
     call.print("  ".join(f"{name:<20}" for name in names) + "\n")
     for each in made:
@@ -226,8 +238,95 @@ async def _reset_table(call: Call, time_ms: int, *, is_force: bool) -> None:
             each.timestamp_offset,
             each.rollback_offset,
         )
-        cells = [padded(shown(each.broker_name[:32]), 20), *(f"{n:<20}" for n in numbers)]
+        cells = [padded(call.form.shown(each.broker_name[:32]), 20), *(f"{n:<20}" for n in numbers)]
         call.print("  ".join(cells) + "\n")
+
+
+async def skip_accumulated(call: Call) -> None:
+    """Move a group to the end: its running clients, or if it has none, its offsets."""
+    given, admin = call.given, call.tool.admin
+    group, topic, is_force = given.required("g"), given.required("t"), given.flag("f", default=True)
+    try:
+        offsets = await admin.reset_offset_by_time(group, topic, TO_THE_END, is_force=is_force)
+    except BrokerError as error:
+        if error.code != ResponseCode.CONSUMER_NOT_ONLINE:
+            raise
+        made = await admin.reset_offset_by_time_old(group, topic, TO_THE_END, is_force=is_force)
+        _print_table(call, made, "#rollbackOffset")
+    else:
+        _print_offsets(call, offsets)
+
+
+async def clone_offset(call: Call) -> None:
+    """Give a group the offsets that another one has in all its topics.
+
+    :raises BadInput: if the topic's route lacks a broker of these offsets: RocketMQ's tool fails.
+    """
+    given, cluster, shown = call.given, call.tool.cluster, call.form.shown
+    source, target, topic = given.required("s"), given.required("d"), given.required("t")
+    stats = await call.tool.admin.examine_consume_stats(source)
+    brokers = (await cluster.route(topic)).brokers if stats.offset_table else {}
+    for queue, offset in stats.offset_table.items():
+        if queue.broker_name not in brokers:
+            raise BadInput(f"topic {topic} is not on broker {queue.broker_name}, which has {queue}")
+        if offset.consumer_offset >= 0:
+            header = UpdateConsumerOffsetRequest(
+                consumer_group=target,
+                topic=queue.topic,
+                queue_id=queue.queue_id,
+                commit_offset=offset.consumer_offset,
+            )
+            address = brokers[queue.broker_name].in_order[0]
+            await cluster.ask(address, UPDATE_CONSUMER_OFFSET, header)
+    call.print(
+        f"clone group offset success. srcGroup[{shown(source)}], destGroup=[{shown(target)}], "
+        f"topic[{shown(topic)}]"
+    )
+
+
+async def consumer_config(call: Call) -> None:
+    """Print the configuration of a group on each broker that has it."""
+    group, shown = call.given.required("g"), call.form.shown
+    info = await call.tool.cluster_info()
+    for name, broker in info.broker_addr_table.items():
+        clusters = (each for each, names in info.cluster_addr_table.items() if name in names)
+        address = broker.broker_addrs.get(MASTER_ID, next(iter(broker.broker_addrs.values()), ""))
+        config = await call.tool.cluster.ask_for(
+            as_it_is,
+            SubscriptionGroupConfig,
+            address,
+            GET_SUBSCRIPTIONGROUP_CONFIG,
+            GroupRequest(group=group),
+        )
+        line = "=" * 29
+        call.print(f"{line}{shown(next(clusters, NULL))}:{shown(name)}{line}\n")
+        for field, value in config_parts(call.form, config).items():
+            call.print(f"{field:<40}=  {'' if value == NULL else value}\n")
+
+
+async def set_mode(call: Call) -> None:
+    """Have a group's clients receive a topic by POP, or by pulls, on one broker or a cluster.
+
+    :raises AnswerIncomplete: if a broker of the cluster failed; the others are done and printed.
+    """
+    given, shown = call.given, call.form.shown
+    topic, group, mode = given.required("t"), given.required("g"), given.required("m")
+    if mode not in {"PULL", "POP"}:
+        raise BadInput(f"invalid -m {mode[:20]!r}: expected PULL or POP")
+    count = given.number("q", 0, 0, limits.MAX_INT)
+    body = {"consumerGroup": group, "mode": mode, "popShareQueueNum": count, "topic": topic}
+    content = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+    failed = Failed()
+    await call.tool.cluster.all_brokers()
+    for address in [given.required("b")] if "b" in given else await _masters(call):
+        with nullcontext() if "b" in given else failed.noted():
+            await call.tool.cluster.ask(address, SET_MESSAGE_REQUEST_MODE, NoFields(), content)
+            call.print(f"set consume mode to {address} success.\n")
+    call.print(
+        f"topic[{shown(topic)}] group[{shown(group)}] consume mode[{mode}] "
+        f"popShareQueueNum[{count}]"
+    )
+    failed.check()
 
 
 async def _reset_queue(call: Call, queue_id: int, time_ms: int, texts: tuple[str, str]) -> None:

@@ -1,4 +1,6 @@
-"""topicList, topicRoute, topicStatus, updateTopic, deleteTopic and statsAll."""
+"""topicList, topicClusterList, topicRoute, topicStatus, updateTopic, updateTopicPerm, deleteTopic
+and statsAll.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +11,7 @@ from rocketlens.client.admin.group_calls import groups_of_topic
 from rocketlens.client.connect import broker_calls
 from rocketlens.client.connect.cluster import as_it_is
 from rocketlens.client.connect.route import Broker
-from rocketlens.errors import BrokerError, MessageNotFound
+from rocketlens.errors import BadInput, BrokerError, MessageNotFound
 from rocketlens.model.properties import java_order
 from rocketlens.model.rocketmq import (
     DEAD_LETTER_PREFIX,
@@ -67,6 +69,16 @@ async def topic_list(call: Call) -> None:
             row = "  ".join(padded(shown(text[:size]), size) for text, size in cells)
             call.print(f"{row}\n")
     failed.check()
+
+
+async def topic_clusters(call: Call) -> None:
+    """Print the clusters of the first broker of a topic."""
+    route = await call.tool.route_data(call.given.required("t"))
+    name = route.broker_datas[0].broker_name if route.broker_datas else ""
+    clusters = (await call.tool.cluster_info()).cluster_addr_table
+    for cluster, names in clusters.items():
+        if name in names:
+            call.print(f"{call.form.shown(cluster)}\n")
 
 
 async def topic_route(call: Call) -> None:
@@ -171,6 +183,42 @@ def config_text(call: Call, header: CreateTopicRequest) -> str:
     pairs = [part.partition("=") for part in (header.attributes or "").split(",") if part]
     attributes = {name: value if equals else NULL for name, equals, value in pairs}
     return f"{text}, attributes={call.form.shown(map_text(attributes))}]"
+
+
+async def update_permission(call: Call) -> None:
+    """Change the permission of a topic on one broker, or on all masters of a cluster.
+
+    As RocketMQ's tool does, all get the number of queues and the flags that the first queue data
+    of the route has, and a topic in order is one no more.
+    """
+    given = call.given
+    topic, perm = given.required("t"), given.number("p", 0, 0, 7)
+    queues = (await call.tool.route_data(topic)).queue_datas
+    if not queues:
+        raise BadInput(f"the route of topic {topic} has no queues")
+    header = CreateTopicRequest(
+        topic=topic,
+        default_topic=DEFAULT_TOPIC,
+        read_queue_nums=queues[0].read_queue_nums,
+        write_queue_nums=queues[0].write_queue_nums,
+        perm=perm,
+        topic_filter_type="SINGLE_TAG",
+        topic_sys_flag=queues[0].topic_sys_flag,
+        order=False,
+        attributes="",
+    )
+    old = {each.broker_name: each.perm for each in queues}
+    for name, address in (await masters_of(call)).items():
+        before = queues[0].perm
+        if "b" in given:
+            before = old.get(name, 0)
+            if before == perm:
+                call.print("new perm equals to the old one!\n")
+                return
+        await call.tool.cluster.ask(address, UPDATE_AND_CREATE_TOPIC, header)
+        call.print(f"update topic perm from {before} to {perm} in {address} success.\n")
+        if "b" in given:
+            call.print(f"{config_text(call, header)}.\n")
 
 
 async def delete_topic(call: Call) -> None:

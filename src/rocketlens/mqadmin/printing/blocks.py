@@ -136,9 +136,9 @@ def route_json(form: Form, route: TopicRouteData) -> str:
             fields["enableActingMaster"] = "true" if broker.enable_acting_master else "false"
             if broker.zone_name is not None:
                 fields["zoneName"] = form.shown(quote(broker.zone_name))
-        brokers.append(_object(fields, 2))
+        brokers.append(json_object(fields, 2))
     queues = [
-        _object(
+        json_object(
             {
                 "brokerName": form.shown(quote(queue.broker_name)),
                 "perm": str(queue.perm),
@@ -151,14 +151,14 @@ def route_json(form: Form, route: TopicRouteData) -> str:
         for queue in route.queue_datas
     ]
     servers = {
-        address: _array([form.shown(quote(each)) for each in names], 2)
+        address: json_array([form.shown(quote(each)) for each in names], 2)
         for address, names in route.filter_server_table.items()
     }
-    members = {"brokerDatas": _array(brokers, 1), "filterServerTable": _object(servers, 1)}
+    members = {"brokerDatas": json_array(brokers, 1), "filterServerTable": json_object(servers, 1)}
     if route.order_topic_conf is not None:
         members["orderTopicConf"] = form.shown(quote(route.order_topic_conf))
-    members["queueDatas"] = _array(queues, 1)
-    return _object(members, 0) + "\n"
+    members["queueDatas"] = json_array(queues, 1)
+    return json_object(members, 0) + "\n"
 
 
 def _addresses(form: Form, addresses: Mapping[int, str]) -> str:
@@ -171,11 +171,13 @@ def _addresses(form: Form, addresses: Mapping[int, str]) -> str:
     return "{" + ",".join(pairs) + "\n\t\t\t}"
 
 
-def _object(members: Mapping[str, str], depth: int) -> str:
+def json_object(members: Mapping[str, str], depth: int) -> str:
+    """Return an object as RocketMQ's JSON library indents it, ``depth`` tabs deep."""
     return _block("{", [f'"{name}":{value}' for name, value in members.items()], "}", depth)
 
 
-def _array(items: Sequence[str], depth: int) -> str:
+def json_array(items: Sequence[str], depth: int) -> str:
+    """Return an array as `json_object` does."""
     return _block("[", items, "]", depth)
 
 

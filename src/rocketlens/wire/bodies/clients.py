@@ -277,8 +277,11 @@ class ConsumeQueueData:
     physical_offset: I64 = wire("physicOffset", default=0)
     store_size: I32 = wire("physicSize", default=0)
     tags_code: I64 = 0
+    extend_data_json: str | None = None
+    bit_map: str | None = None
     is_passing: bool = wire("eval", default=False)
     """Whether a filter matches it; only for filters that RocketLens does not have."""
+    message: str | None = wire("msg", default=None)
 
 
 @declare("QueryConsumeQueueResponseBody")

@@ -136,6 +136,41 @@ class ResetOffsets:
     offset_table: Mapping[MessageQueue, I64] = EMPTY
 
 
+@declare("HARuntimeInfo.HAConnectionRuntimeInfo")
+class ConnectedSlave:
+    """What a master knows of a slave."""
+
+    addr: str | None = None
+    slave_ack_offset: I64 = 0
+    diff: I64 = 0
+    in_sync: bool = False
+    transferred_byte_in_second: I64 = 0
+    transfer_from_where: I64 = 0
+
+
+@declare("HARuntimeInfo.HAClientRuntimeInfo")
+class SlaveStatus:
+    """What a slave says of itself; times in epoch milliseconds."""
+
+    master_addr: str | None = None
+    transferred_byte_in_second: I64 = 0
+    max_offset: I64 = 0
+    last_read_timestamp: I64 = 0
+    last_write_timestamp: I64 = 0
+    master_flush_offset: I64 = 0
+
+
+@declare("HARuntimeInfo")
+class HaStatus:
+    """The replication of a broker: of its slaves if it is a master, else its own."""
+
+    master: bool = False
+    master_commit_log_max_offset: I64 = 0
+    in_sync_slave_nums: I32 = 0
+    slaves: tuple[ConnectedSlave, ...] = wire("haConnectionInfo", default=())
+    slave: SlaveStatus | None = wire("haClientRuntimeInfo", default=None)
+
+
 @declare("KVTable")
 class KvTable:
     """Names and values, in their order."""

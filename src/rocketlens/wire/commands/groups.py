@@ -328,6 +328,9 @@ class GetBrokerConfigResponse:
 
 GET_BROKER_RUNTIME_INFO: Final = Command(Code.GET_BROKER_RUNTIME_INFO)
 GET_BROKER_CONFIG: Final = Command(Code.GET_BROKER_CONFIG, NoFields, GetBrokerConfigResponse)
+GET_BROKER_HA_STATUS: Final = Command(Code.GET_BROKER_HA_STATUS)
+SET_MESSAGE_REQUEST_MODE: Final = Command(Code.SET_MESSAGE_REQUEST_MODE)
+"""Its body names topic, consumerGroup, mode (PULL or POP) and popShareQueueNum."""
 UPDATE_BROKER_CONFIG: Final = Command(Code.UPDATE_BROKER_CONFIG)
 GET_ALL_CONSUMER_OFFSET: Final = Command(Code.GET_ALL_CONSUMER_OFFSET)
 GET_ALL_DELAY_OFFSET: Final = Command(Code.GET_ALL_DELAY_OFFSET)

@@ -1,0 +1,149 @@
+"""printMsgByQueue, queryCq and dumpCompactionLog."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from rocketlens import limits
+from rocketlens.client.connect.cluster import as_it_is
+from rocketlens.client.connect.route import MessageQueue
+from rocketlens.errors import BadInput, RecordError, TopicNotFound
+from rocketlens.formats.commitlog_record import Reason, Record, decode, message_of
+from rocketlens.model.properties import java_order
+from rocketlens.model.text.json_dialect import quote
+from rocketlens.mqadmin.message_commands import print_pulled
+from rocketlens.mqadmin.printing.blocks import json_array, json_object
+from rocketlens.mqadmin.printing.form import NULL, flag_text, message_pieces, padded
+from rocketlens.mqadmin.tool import Call
+from rocketlens.terminal.times import parse_time
+from rocketlens.wire.bodies.clients import ConsumeQueueAnswer, ConsumeQueueData, SubscriptionData
+from rocketlens.wire.commands.groups import QUERY_CONSUME_QUEUE, QueryConsumeQueueRequest
+
+_PULLED_AT_ONCE: Final = 32
+_LINE: Final = "=" * 38
+
+
+async def print_by_queue(call: Call) -> None:
+    """Read a queue; print its messages with ``-p``, and how many have each tag with ``-f``."""
+    given, tool = call.given, call.tool
+    topic, broker_name = given.required("t"), given.required("a")
+    queue = MessageQueue(topic, broker_name, given.number("i", 0, 0, limits.MAX_INT))
+    route, gone = await tool.route_and_failures(topic)
+    if broker_name not in route.brokers:
+        raise TopicNotFound(f"topic {topic}: not on broker {broker_name}{gone and f' ({gone})'}")
+    offset, stop = await tool.admin.min_offset(queue), await tool.admin.max_offset(queue)
+    if "b" in given:
+        begin_ms = parse_time(given.required("b"), "-b", is_end=False)
+        offset = await tool.admin.search_offset(queue, begin_ms)
+    if "e" in given:
+        end_ms = parse_time(given.required("e"), "-e", is_end=True)
+        stop = await tool.admin.search_offset(queue, end_ms)
+    tags: Counter[str] = Counter()
+    while offset < stop:
+        pulled = await tool.pull(route, queue, offset, _PULLED_AT_ONCE, given.text("s") or "*")
+        if pulled.status != "FOUND":
+            break
+        if pulled.next_offset <= offset:
+            raise BadInput(f"{queue}: the broker goes on at {offset}, where it was")
+        offset = pulled.next_offset
+        if given.flag("f"):
+            tags.update(each.tags for each in pulled.messages() if each.tags and each.tags.strip())
+        if given.flag("p"):
+            print_pulled(call, queue, pulled, given.text("c"), with_body=given.flag("d"))
+    in_java_order = java_order(dict.fromkeys(tags, ""), 16)
+    for tag in sorted(in_java_order, key=lambda tag: -tags[tag]):
+        call.print(f"Tag: {padded(call.form.shown(tag), 30)} Count: {tags[tag]}\n")
+
+
+async def entries(call: Call) -> None:
+    """Print entries of a queue of a broker, by default of the topic's first one."""
+    given, tool, shown = call.given, call.tool, call.form.shown
+    topic, index = given.required("t"), given.number("i", 0, 0)
+    address = given.text("b")
+    if address is None:
+        brokers = list((await tool.cluster.route(topic)).brokers.values())
+        address = brokers[0].master if brokers else None
+        if address is None:
+            raise TopicNotFound(f"topic {topic}: its first broker has no master: give -b")
+    else:
+        await tool.cluster.all_brokers()
+    header = QueryConsumeQueueRequest(
+        topic=topic,
+        queue_id=given.number("q", 0, 0, limits.MAX_INT),
+        index=index,
+        count=given.number("c", 10, 0, limits.MAX_INT),
+        consumer_group=given.text("g"),
+    )
+    answer = await tool.cluster.ask_for(
+        as_it_is, ConsumeQueueAnswer, address, QUERY_CONSUME_QUEUE, header
+    )
+    if answer.subscription is not None:
+        text = subscription_json(answer.subscription)
+        call.print(f"Subscription data: \n{shown(text)}\n{_LINE}\n")
+    if answer.filter_data is not None:
+        call.print(f"Filter data: \n{shown(answer.filter_data)}\n{_LINE}\n")
+    call.print(f"Queue data: \nmax: {answer.max_offset}, min: {answer.min_offset}\n{_LINE}\n")
+    for number, entry in enumerate(answer.entries or (), index):
+        call.print(f"idx: {number}\n{shown(entry_text(entry))}\n{_LINE}\n")
+
+
+def subscription_json(subscription: SubscriptionData) -> str:
+    """Return a subscription as RocketMQ's JSON library indents it."""
+    members = {
+        "classFilterMode": flag_text(subscription.class_filter_mode),
+        "codeSet": json_array(list(map(str, subscription.codes)), 1),
+        "expressionType": quote(subscription.expression_type or ""),
+        "subString": quote(subscription.sub_string or ""),
+        "subVersion": str(subscription.sub_version),
+        "tagsSet": json_array(list(map(quote, subscription.tags)), 1),
+        "topic": quote(subscription.topic),
+    }
+    return json_object(members, 0)
+
+
+def entry_text(entry: ConsumeQueueData) -> str:
+    """Return the text of ``ConsumeQueueData.toString``."""
+    quoted = {
+        name: f"{name}='{NULL if value is None else value}'"
+        for name, value in (
+            ("extendDataJson", entry.extend_data_json),
+            ("bitMap", entry.bit_map),
+            ("msg", entry.message),
+        )
+    }
+    return (
+        f"ConsumeQueueData{{physicOffset={entry.physical_offset}, physicSize={entry.store_size}, "
+        f"tagsCode={entry.tags_code}, {quoted['extendDataJson']}, {quoted['bitMap']}, "
+        f"eval={flag_text(entry.is_passing)}, {quoted['msg']}}}"
+    )
+
+
+async def dump_compaction_log(call: Call) -> None:
+    """Print the messages of a file of a compacted topic, without their bodies."""
+    for record in _records_of(call.given.text("f")):
+        # The real tool leaves bodies out.
+        message = message_of(replace(record, body=b""))
+        call.print_shown(message_pieces(call.form, NULL, message))
+        call.print("\n")
+
+
+def _records_of(name: str | None) -> Iterator[Record]:
+    if name is None:
+        raise BadInput("miss dump log file name: give -f FILE")
+    path, position = Path(name), 0
+    if path.is_dir():
+        raise BadInput(f"file {name} is a directory.")
+    if not path.exists():
+        raise BadInput(f"file {name} not exist.")
+    content = path.read_bytes()
+    while True:
+        try:
+            record = decode(content, position)
+        except RecordError as error:
+            if error.reason is Reason.END:
+                return
+            raise BadInput(f"{name}: no message begins at byte {position}: {error}") from error
+        yield record
+        position += record.total_size
