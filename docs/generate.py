@@ -31,6 +31,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from rocketlens.main import build_parser, main
+from rocketlens.mqadmin.commands import ONLY_REAL
 
 DOCS: Final = Path(__file__).parent
 REPOSITORY: Final = DOCS.parent
@@ -189,6 +190,8 @@ def mqadmin() -> str:
     parts += [
         f"## {name}\n\n```text\n{_printed('mqadmin', 'help', name).strip()}\n```" for name in names
     ]
+    others = ", ".join(f"`{name}`" for name in ONLY_REAL)
+    parts.append(f"## Commands that only RocketMQ's own tool has\n\nOf RocketMQ 5.5.0: {others}.")
     return "\n\n".join(parts)
 
 

@@ -165,7 +165,7 @@ MORE = (
     (varying, "haStatus", "-c", "DefaultCluster"),
     (exact, "brokerConsumeStats", "-b", "BROKER"),
     (exact, "getConsumerConfig", "-g", "NewGroup"),
-    (exact, "cloneGroupOffset", "-s", "golden_cg", "-d", "Copied", "-t", "PayTopic"),
+    (exact, "cloneGroupOffset", "-s", "golden_cg", "-d", "golden_cg", "-t", "PayTopic"),
     (exact, "skipAccumulatedMessage", "-g", "golden_cg", "-t", "PayTopic"),
     (exact, "setConsumeMode", "-b", "BROKER", "-t", "OrderTopic", "-g", "G", "-m", "POP"),
     (
@@ -216,13 +216,29 @@ MORE = (
 )
 
 
-@pytest.mark.parametrize(("seen", "command", "words"), [(s, c, w) for s, c, *w in MORE])
-def test_a_command_prints_what_the_real_tool_prints(peer, broker, ours, seen, command, words):
+@pytest.mark.parametrize("row", MORE)
+def test_a_command_prints_what_the_real_tool_prints(peer, broker, ours, row):
+    seen, command, *words = row
     words = [{"BROKER": broker.broker_address}.get(word, word) for word in words]
     code, out, err = ours(command, *words)
     real = theirs(peer, broker, command, *words)
     assert list(map(seen, comparable(out))) == list(map(seen, real)), err
     assert code == 0 or "error" in out
+
+
+def test_a_file_of_messages_is_printed_as_the_real_tool_prints_it(
+    peer, golden, broker, ours, tmp_path
+):
+    first = min((golden(VERSION).store / "commitlog").iterdir())
+    copied = shutil.copy(first, tmp_path)
+    code, out, err = ours("dumpCompactionLog", "-f", copied)
+    assert (code, err) == (0, "")
+    assert out.count("MessageExt [") > 100
+    assert comparable(out) == theirs(peer, broker, "dumpCompactionLog", "-f", copied)
+    for path, text in ((tmp_path / "none", "not exist"), (tmp_path, "is a directory")):
+        code, out, err = ours("dumpCompactionLog", "-f", path)
+        assert (code, out) == (2, "")
+        assert text in err
 
 
 def test_lists_have_what_the_real_tool_lists(peer, broker, ours):

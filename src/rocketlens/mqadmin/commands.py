@@ -274,7 +274,7 @@ getBrokerConfig cluster_commands.broker_config [reads]: Get broker config by clu
 updateBrokerConfig cluster_commands.update_config: Update broker's config.
   -b brokerAddr update which broker
   -c clusterName update which cluster
-  -a updateAllBroker update all brokers include slave
+  -a updateAllBroker [only_5] update all brokers include slave
   -k key [required] config key
   -v value [required] config value
 
@@ -492,3 +492,15 @@ def _option(line: str) -> Option:
 
 
 COMMANDS: Final = tuple(_commands())
+
+ONLY_REAL: Final = """
+addBroker allocateMQ checkRocksdbCqWriteProgress cleanBrokerMetadata cleanExpiredCQ
+cleanUnusedTopic clusterRT deleteExpiredCommitLog deleteKvConfig electMaster exportConfigs
+exportMetadata exportMetadataInRocksDB exportMetrics exportPopRecord getBrokerEpoch
+getColdDataFlowCtrInfo getControllerConfig getControllerMetaData getNamesrvConfig
+getSyncStateSet remappingStaticTopic removeBroker removeColdDataFlowCtrGroupConfig
+resetMasterFlushOffset rocksDBConfigToJson setCommitLogReadAheadMode startMonitoring
+switchTimerEngine updateColdDataFlowCtrGroupConfig updateControllerConfig updateKvConfig
+updateNamesrvConfig updateOrderConf updateStaticTopic updateSubGroupList updateTopicList
+""".split()
+"""Commands that RocketMQ 5.5.0's tool has and this one does not."""

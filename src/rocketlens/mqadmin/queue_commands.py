@@ -142,7 +142,7 @@ def _records_of(name: str | None) -> Iterator[Record]:
         try:
             record = decode(content, position)
         except RecordError as error:
-            if error.reason is Reason.END:
+            if error.reason in {Reason.END, Reason.BLANK}:
                 return
             raise BadInput(f"{name}: no message begins at byte {position}: {error}") from error
         yield record

@@ -19,7 +19,7 @@ from rocketlens.mqadmin.command_line import (
     parse,
     usage,
 )
-from rocketlens.mqadmin.commands import COMMANDS
+from rocketlens.mqadmin.commands import COMMANDS, ONLY_REAL
 from rocketlens.net.secret_file import opened_regular
 from rocketlens.terminal.cluster_access import (
     ClusterAccess,
@@ -152,6 +152,8 @@ def command_named(name: str) -> SubCommand:
     for command in COMMANDS:
         if command.name.lower() == name.lower():
             return command
+    if name.lower() in map(str.lower, ONLY_REAL):
+        raise BadInput(f"{name}: RocketMQ's mqadmin has it, this one does not: run it there")
     raise BadInput(f"The sub command {name[:60]} not exist. (see rocketlens mqadmin help)")
 
 
