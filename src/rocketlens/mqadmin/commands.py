@@ -493,14 +493,17 @@ def _option(line: str) -> Option:
 
 COMMANDS: Final = tuple(_commands())
 
-ONLY_REAL: Final = """
-addBroker allocateMQ checkRocksdbCqWriteProgress cleanBrokerMetadata cleanExpiredCQ
-cleanUnusedTopic clusterRT deleteExpiredCommitLog deleteKvConfig electMaster exportConfigs
-exportMetadata exportMetadataInRocksDB exportMetrics exportPopRecord getBrokerEpoch
-getColdDataFlowCtrInfo getControllerConfig getControllerMetaData getNamesrvConfig
-getSyncStateSet remappingStaticTopic removeBroker removeColdDataFlowCtrGroupConfig
-resetMasterFlushOffset rocksDBConfigToJson setCommitLogReadAheadMode startMonitoring
-switchTimerEngine updateColdDataFlowCtrGroupConfig updateControllerConfig updateKvConfig
-updateNamesrvConfig updateOrderConf updateStaticTopic updateSubGroupList updateTopicList
-""".split()
+ONLY_REAL: Final = (
+    *("addBroker", "allocateMQ", "checkRocksdbCqWriteProgress", "cleanBrokerMetadata"),
+    *("cleanExpiredCQ", "cleanUnusedTopic", "clusterRT", "deleteExpiredCommitLog"),
+    *("deleteKvConfig", "electMaster", "exportConfigs", "exportMetadata"),
+    *("exportMetadataInRocksDB", "exportMetrics", "exportPopRecord", "getBrokerEpoch"),
+    *("getColdDataFlowCtrInfo", "getControllerConfig", "getControllerMetaData"),
+    *("getNamesrvConfig", "getSyncStateSet", "remappingStaticTopic", "removeBroker"),
+    *("removeColdDataFlowCtrGroupConfig", "resetMasterFlushOffset", "rocksDBConfigToJson"),
+    *("setCommitLogReadAheadMode", "startMonitoring", "switchTimerEngine"),
+    *("updateColdDataFlowCtrGroupConfig", "updateControllerConfig", "updateKvConfig"),
+    *("updateNamesrvConfig", "updateOrderConf", "updateStaticTopic", "updateSubGroupList"),
+    *("updateTopicList"),
+)
 """Commands that RocketMQ 5.5.0's tool has and this one does not."""

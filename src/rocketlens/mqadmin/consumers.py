@@ -9,6 +9,7 @@ from typing import Final
 
 from rocketlens import limits
 from rocketlens.client.connect import broker_calls
+from rocketlens.client.connect.cluster import as_it_is
 from rocketlens.errors import BrokerError, RocketLensError
 from rocketlens.model.properties import java_order
 from rocketlens.model.rocketmq import RETRY_PREFIX
@@ -36,6 +37,7 @@ from rocketlens.wire.bodies.tables import (
     OffsetWrapper,
 )
 from rocketlens.wire.codes import ResponseCode, version_name
+from rocketlens.wire.commands.groups import GET_BROKER_CONSUME_STATS, GetBrokerConsumeStatsRequest
 
 _NOT_ONLINE: Final = (
     "Not found the consumer group consume stats, because return offset table is empty, maybe the "

@@ -17,7 +17,7 @@ from rocketlens.mqadmin.message_commands import print_pulled
 from rocketlens.mqadmin.printing.blocks import json_array, json_object
 from rocketlens.mqadmin.printing.form import NULL, flag_text, message_pieces, padded
 from rocketlens.mqadmin.tool import Call
-from rocketlens.terminal.times import parse_time
+from rocketlens.terminal.output import parse_time
 from rocketlens.wire.bodies.clients import ConsumeQueueAnswer, ConsumeQueueData, SubscriptionData
 from rocketlens.wire.commands.groups import QUERY_CONSUME_QUEUE, QueryConsumeQueueRequest
 

@@ -9,7 +9,6 @@ from rocketlens.mqadmin.command_line import check_required, parse
 from rocketlens.mqadmin.commands import COMMANDS, ONLY_REAL
 from rocketlens.mqadmin.run import command_named, usage_of
 
-
 NOT_IN_4_9 = {
     *("haStatus", "dumpCompactionLog", "setConsumeMode", "getBrokerLiteInfo"),
     *("getParentTopicInfo", "getLiteTopicInfo", "getLiteClientInfo", "getLiteGroupInfo"),
