@@ -292,12 +292,12 @@ async def update_config(call: Call) -> None:
 
 
 async def wipe_write_permission(call: Call) -> None:
-    """Have all name servers take write permission from the topics of a broker."""
+    """Make all name servers take write permission from the topics of a broker."""
     await _change_write_permission(call, "wipe", WIPE_WRITE_PERM_OF_BROKER, "wipe_topic_count")
 
 
 async def add_write_permission(call: Call) -> None:
-    """Have all name servers give write permission back to the topics of a broker."""
+    """Make all name servers give write permission back to the topics of a broker."""
     await _change_write_permission(call, "add", ADD_WRITE_PERM_OF_BROKER, "add_topic_count")
 
 

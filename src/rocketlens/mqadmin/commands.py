@@ -300,32 +300,32 @@ statsAll topic_commands.stats_all [reads]: Topic and Consumer tps stats.
   -a activeTopic [no_value] print active topic only
   -t topic print select topic only
 
-getBrokerLiteInfo lite_commands.broker_info [reads]: Get broker lite info.
+getBrokerLiteInfo lite_commands.broker_info [reads no_names]: Get broker lite info.
   -b brokerAddr [one_of] Broker address
   -c cluster [one_of] Cluster name
   -d showDetail [no_value] Show topic and group detail info
 
-getParentTopicInfo lite_commands.parent_topic_info [reads]: Get parent topic info.
+getParentTopicInfo lite_commands.parent_topic_info [reads no_names]: Get parent topic info.
   -p parentTopic [required] Parent topic name
 
-getLiteTopicInfo lite_commands.topic_info [reads]: Get lite topic info.
+getLiteTopicInfo lite_commands.topic_info [reads no_names]: Get lite topic info.
   -p parentTopic [required] Parent topic name
   -l liteTopic [required] Lite topic name
   -s showClientId [no_value] Show all clientId
 
-getLiteClientInfo lite_commands.client_info [reads]: Get lite client info.
+getLiteClientInfo lite_commands.client_info [reads no_names]: Get lite client info.
   -p parentTopic [required] Parent topic name
   -g group [required] Consumer group
   -c clientId [required] Client id
   -s showDetail [no_value] Show details
 
-getLiteGroupInfo lite_commands.group_info [reads]: Get lite group info.
+getLiteGroupInfo lite_commands.group_info [reads no_names]: Get lite group info.
   -p parentTopic [required] Parent topic name
   -g group [required] Consumer group
   -l liteTopic query lite topic detail
   -k topK topK value of each broker
 
-triggerLiteDispatch lite_commands.trigger_dispatch: Trigger Lite Dispatch.
+triggerLiteDispatch lite_commands.trigger_dispatch [no_names]: Trigger Lite Dispatch.
   -p parentTopic [required] Parent topic name
   -g group [required] Consumer group
   -c clientId clientId (optional)

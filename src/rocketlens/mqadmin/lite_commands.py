@@ -11,6 +11,7 @@ from rocketlens import limits
 from rocketlens.client.connect.cluster import as_it_is
 from rocketlens.errors import AnswerIncomplete, RocketLensError
 from rocketlens.model.properties import java_order
+from rocketlens.model.rocketmq import LMQ_PREFIX
 from rocketlens.mqadmin.printing.form import NULL, flag_text, padded, time_of
 from rocketlens.mqadmin.tool import Call, Failed, masters_of
 from rocketlens.wire.bodies.tables import OffsetWrapper
@@ -154,7 +155,7 @@ async def topic_info(call: Call) -> None:
     await call.tool.cluster.route(parent)
     shown = call.form.shown
     call.print(f"Lite Topic Info: [{shown(parent)}] [{shown(lite)}] ")
-    call.print(f"[{shown(f'%LMQ%${parent}${lite}')}]\n")
+    call.print(f"[{shown(f'{LMQ_PREFIX}${parent}${lite}')}]\n")
     names = ("#Broker Name", "#MinOffset", "#MaxOffset", "#LastUpdate", "#Sharding")
     _print_row(call, _TOPIC_WIDTHS, *names, "#SubClientCount", end=" \n")
     header = GetLiteTopicInfoRequest(parent_topic=parent, lite_topic=lite)
@@ -256,7 +257,7 @@ def _print_lags(call: Call, lags: list[LiteLag]) -> None:
 
 
 async def trigger_dispatch(call: Call) -> None:
-    """Have brokers look for messages of lite topics again, for a group or one client of it.
+    """Make brokers look again for messages of lite topics, for a group or one client of it.
 
     :raises AnswerIncomplete: if a broker fails.
     """

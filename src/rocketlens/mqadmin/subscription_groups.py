@@ -258,7 +258,7 @@ async def skip_accumulated(call: Call) -> None:
 
 
 async def clone_offset(call: Call) -> None:
-    """Give a group the offsets that another one has in all its topics.
+    """Write to a group the offsets that another one has in all its topics.
 
     :raises BadInput: if the topic's route lacks a broker of these offsets: RocketMQ's tool fails.
     """
@@ -305,7 +305,7 @@ async def consumer_config(call: Call) -> None:
 
 
 async def set_mode(call: Call) -> None:
-    """Have a group's clients receive a topic by POP, or by pulls, on one broker or a cluster.
+    """Choose POP or pulls for a group's clients and a topic, on one broker or a cluster.
 
     :raises AnswerIncomplete: if a broker of the cluster failed; the others are done and printed.
     """

@@ -47,7 +47,7 @@ class GetLiteGroupInfoRequest:
 
 @declare("TriggerLiteDispatchRequestHeader")
 class TriggerLiteDispatchRequest:
-    """Have a broker look again for messages of lite topics for a group, or one client of it."""
+    """Make a broker look again for messages of lite topics for a group, or one client of it."""
 
     group: str
     client_id: str | None = None

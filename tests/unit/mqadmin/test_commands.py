@@ -9,11 +9,7 @@ from rocketlens.mqadmin.command_line import check_required, parse
 from rocketlens.mqadmin.commands import COMMANDS, ONLY_REAL
 from rocketlens.mqadmin.run import command_named, usage_of
 
-NOT_IN_4_9 = {
-    *("haStatus", "dumpCompactionLog", "setConsumeMode", "getBrokerLiteInfo"),
-    *("getParentTopicInfo", "getLiteTopicInfo", "getLiteClientInfo", "getLiteGroupInfo"),
-    "triggerLiteDispatch",
-}
+NOT_IN_4_9 = {"haStatus", "dumpCompactionLog", "setConsumeMode"}
 
 
 def test_a_command_that_only_the_real_tool_has_is_named_so():

@@ -59,9 +59,12 @@ def read_only(run, rocketmq, tmp_path, monkeypatch):
 
 
 CHANGING = (
-    *("updateTopic", "deleteTopic", "sendMessage", "checkMsgSendRT", "updateSubGroup"),
-    *("deleteSubGroup", "resetOffsetByTime", "updateAclConfig", "deleteAclConfig"),
-    *("updateGlobalWhiteAddr", "createUser", "updateUser", "deleteUser", "copyUser"),
+    *("updateTopic", "deleteTopic", "updateTopicPerm", "sendMessage", "checkMsgSendRT"),
+    *("sendMsgStatus", "updateSubGroup", "deleteSubGroup", "setConsumeMode"),
+    *("resetOffsetByTime", "skipAccumulatedMessage", "cloneGroupOffset"),
+    *("updateBrokerConfig", "wipeWritePerm", "addWritePerm", "triggerLiteDispatch"),
+    *("updateAclConfig", "deleteAclConfig", "updateGlobalWhiteAddr"),
+    *("createUser", "updateUser", "deleteUser", "copyUser"),
     *("createAcl", "updateAcl", "deleteAcl", "copyAcl"),
 )
 
