@@ -1,12 +1,10 @@
-"""Second phase of dispatch: index files from index parts, several tasks writing one file.
+"""Second phase of dispatch: index files from index parts.
 
-Slots are empty in every new file, so files are independent; within one file a chain never leaves
-its slot, so tasks that own different slots of a file write different bytes of it.
+Slots are empty in every new file, so files are independent.
 """
 
 from collections.abc import Sequence
 from contextlib import closing
-from itertools import chain, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -41,20 +39,12 @@ class IndexPlan(NamedTuple):
     since_timestamp_ms: int
 
 
-class BuildUnit(NamedTuple):
-    """Write the entries of slots ``slot_low .. slot_high - 1`` into a file of the right size."""
-
-    path: str
-    plan: IndexPlan
-    slot_count: int
-    slot_low: int
-    slot_high: int
-
-
 class IndexTask(NamedTuple):
-    """Units that one task writes to ``disk``, one after the other."""
+    """Files of ``directory`` that one task creates on ``disk``, one after the other."""
 
-    units: tuple[BuildUnit, ...]
+    plans: tuple[IndexPlan, ...]
+    directory: str
+    geometry: Geometry
     disk: Disk
 
 
@@ -95,73 +85,42 @@ def plan_files(parts: Sequence[IndexPart], geometry: Geometry) -> list[IndexPlan
 def tasks_of(
     plans: Sequence[IndexPlan], directory: Path, geometry: Geometry, parallelism: int, disk: Disk
 ) -> list[IndexTask]:
-    """Create the files, all zeros, and return the tasks that fill them.
-
-    Each task looks at all entries of its file, so files are only split as far as that many tasks
-    can run at once; and small files share a task.
-    """
-    splits = min(-(-parallelism // max(len(plans), 1)), geometry.slot_count)
-    units: list[BuildUnit] = []
-    for plan in plans:
-        path = directory / plan.name
-        disk.make_reserved_file(path, geometry.file_bytes)
-        edges = [geometry.slot_count * number // splits for number in range(splits + 1)]
-        units += [
-            BuildUnit(str(path), plan, geometry.slot_count, low, high)
-            for low, high in pairwise(edges)
-        ]
-    share = -(-len(units) // (_TASKS_PER_CORE * parallelism))
-    if share == 0:
-        return []
-    return [IndexTask(tuple(units[n : n + share]), disk) for n in range(0, len(units), share)]
+    """Return the tasks that write the files; small files share a task."""
+    share = -(-len(plans) // (_TASKS_PER_CORE * parallelism))
+    return [
+        IndexTask(tuple(plans[start : start + share]), str(directory), geometry, disk)
+        for start in range(0, len(plans), share or 1)
+    ]
 
 
-def build(task: IndexTask) -> list[int]:
-    """Write all units; return the number of slots that each uses. Runs in an executor."""
-    return [_build(unit, task.disk) for unit in task.units]
+def build(task: IndexTask) -> None:
+    """Write the files of a task; runs in an executor."""
+    for plan in task.plans:
+        path = Path(task.directory, plan.name)
+        task.disk.make_reserved_file(path, task.geometry.file_bytes)
+        with closing(task.disk.open_file(path)) as file:
+            used = _fill(plan, file.array(), task.geometry.slot_count)
+            file.content[:HEADER_BYTES] = plan.header._replace(used_slot_count=used).encode()
 
 
-def _build(unit: BuildUnit, disk: Disk) -> int:
-    with closing(disk.open_file(Path(unit.path))) as file:
-        return _fill(unit, file.array())
-
-
-def _fill(unit: BuildUnit, content: "npt.NDArray[np.uint8]") -> int:
+def _fill(plan: IndexPlan, content: "npt.NDArray[np.uint8]", slot_count: int) -> int:
+    """Put the entries of a plan into an empty file; return how many slots they use."""
     from rocketlens.formats.compiled import kernels
 
-    entries_start = HEADER_BYTES + unit.slot_count * SLOT_BYTES
-    slots, entries = content[HEADER_BYTES:entries_start], content[entries_start:]
-    used = 0
-    first_entry = 1
-    for piece in unit.plan.slices:
-        new = _read(piece)
-        is_first = first_entry == 1
-        header = unit.plan.header
+    entries_start = HEADER_BYTES + slot_count * SLOT_BYTES
+    used, first_entry, begin_ms = 0, 1, plan.since_timestamp_ms
+    for piece in plan.slices:
         used += kernels.build_index_file(
-            new,
-            slots,
-            entries,
-            slot_count=unit.slot_count,
-            begin_timestamp_ms=unit.plan.since_timestamp_ms
-            if is_first
-            else header.begin_timestamp_ms,
+            _read(piece),
+            content[HEADER_BYTES:entries_start],
+            content[entries_start:],
+            slot_count=slot_count,
+            begin_timestamp_ms=begin_ms,
             first_entry=first_entry,
-            slot_range=(unit.slot_low, unit.slot_high),
         )
         first_entry += piece.entry_count
+        begin_ms = plan.header.begin_timestamp_ms
     return used
-
-
-def finish(tasks: Sequence[IndexTask], used: Sequence[Sequence[int]], disk: Disk) -> None:
-    """Write the headers, which need the slots used by all tasks of a file."""
-    slots_used: dict[str, int] = {}
-    units = [unit for task in tasks for unit in task.units]
-    for unit, count in zip(units, chain.from_iterable(used), strict=True):
-        slots_used[unit.path] = slots_used.get(unit.path, 0) + count
-    for unit in {unit.path: unit for unit in units}.values():
-        header = unit.plan.header._replace(used_slot_count=slots_used[unit.path])
-        with closing(disk.open_file(Path(unit.path))) as file:
-            file.content[:HEADER_BYTES] = header.encode()
 
 
 def _read(piece: IndexSlice) -> "EntryArrays":

@@ -226,16 +226,15 @@ class _Dispatch:
         return kept
 
     def plan_index(self, extracted: Sequence[Extracted], directory: Path) -> list[Any]:
-        """Create the index files, and return the tasks that fill them."""
+        """Return the tasks that write the index files."""
         parts = [one.index for one in extracted]
         plans = index_plan.plan_files(parts, self.result.geometry)
         self.result.index_files = len(plans)
         self.result.index_entries = sum(plan.header.last_entry for plan in plans)
         self.result.bytes_written += len(plans) * self.result.geometry.file_bytes
         geometry = self.result.geometry
-        return list(
-            index_plan.tasks_of(plans, directory, geometry, self.parallelism, self.workspace.disk)
-        )
+        disk = self.workspace.disk
+        return [*index_plan.tasks_of(plans, directory, geometry, self.parallelism, disk)]
 
     def plan_queues(
         self,
@@ -324,8 +323,6 @@ class _Dispatch:
     def build(self, work: Sequence[Any]) -> None:
         """Write all files."""
         results = jobs.run(self.context, "build", work, _build, self.progress)
-        index_tasks = [task for task in work if isinstance(task, index_plan.IndexTask)]
-        index_plan.finish(index_tasks, results[: len(index_tasks)], self.workspace.disk)
         repeated = impossible = 0
         for done, task in zip(results, work, strict=True):
             if isinstance(task, queue_build.QueueBuildTask):

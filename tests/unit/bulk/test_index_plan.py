@@ -3,10 +3,10 @@ from rocketlens.formats.index_file import Geometry
 from rocketlens.store.disk import Disk
 
 
-def test_one_index_file_is_written_by_several_tasks(tmp_path):
-    plan = index_plan.IndexPlan("name", (), index_plan.IndexHeader(0, 0, 0, 0, 0, 1), 0)
-    tasks = index_plan.tasks_of([plan], tmp_path, Geometry(100, 10), 8, Disk())
-    ranges = [(unit.slot_low, unit.slot_high) for task in tasks for unit in task.units]
-    assert len(tasks) == 8
-    assert [low for low, _ in ranges] == [0, *(high for _, high in ranges[:-1])]
-    assert ranges[-1][1] == 100
+def test_each_index_file_is_written_by_one_task_and_small_ones_share_it(tmp_path):
+    header = index_plan.IndexHeader(0, 0, 0, 0, 0, 1)
+    plans = [index_plan.IndexPlan(str(number), (), header, 0) for number in range(10)]
+    tasks = index_plan.tasks_of(plans, tmp_path, Geometry(100, 10), 1, Disk())
+    assert [plan for task in tasks for plan in task.plans] == plans
+    assert [len(task.plans) for task in tasks] == [3, 3, 3, 1]
+    assert index_plan.tasks_of([], tmp_path, Geometry(100, 10), 1, Disk()) == []
