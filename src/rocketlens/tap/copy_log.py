@@ -160,27 +160,26 @@ class LogCopy:
             )
         last = store.last_appended
         if master.min_offset > store.position:
-            self._pass_gap(store, master.min_offset)
+            self._skip_missing(store, master.min_offset)
             last = None
         self._expected = (store.position, b"")
         if last is not None and last.physical_offset >= master.min_offset:
             # The filler behind it was copied, too.
             at = last.physical_offset
             self._expected = (at, store.log_bytes(at))
+        at, expected = self._expected
+        if not at and master.end_offset > master.segment_bytes:
+            # A master that is asked for offset 0 starts at its last segment. Byte 0 of a log is
+            # always 0: it is the first of the size of a record, which has less than 16 MiB.
+            if not expected:
+                store.take(b"\0")
+            self._expected = (1, expected[1:])
         return self._expected[0]
 
-    def begin_at_1(self) -> None:
-        """Take the first byte of the log as 0, because a master that is asked for offset 0 begins
-        elsewhere: it is the first of the size of a record, which has less than 16 MiB.
-        """
-        _, expected = self._expected
-        if not expected:
-            self._opened().take(b"\0")
-        self._expected = (1, expected[1:])
-
-    def _pass_gap(self, store: CopyStore, stop: int) -> None:
+    def _skip_missing(self, store: CopyStore, stop: int) -> None:
         start = store.position
-        note = self._noted()
+        assert self.note is not None  # noqa: S101 - set by `open`
+        note = self.note
         gap = TapGap(start, stop, self._clock())
         # Before the log goes on: a reader must never see a gap without its reason.
         self._write(replace(note, gaps=(*note.gaps, gap)[-limits.MAX_DAMAGE_REPORTS :]))
@@ -291,10 +290,6 @@ class LogCopy:
         self._disk.make_directory(self.layout.own)
         self._disk.write_durably(self.layout.tap, note.encode())
         self.note = note
-
-    def _noted(self) -> TapNote:
-        assert self.note is not None  # noqa: S101 - set by `open`
-        return self.note
 
     def _opened(self) -> CopyStore:
         assert self.store is not None  # noqa: S101 - the caller opened it

@@ -39,7 +39,7 @@ from rocketlens.errors import (
 )
 from rocketlens.store.disk import Disk
 from rocketlens.tap.copy_log import LogCopy, LogReplaced
-from rocketlens.tap.masters import Master, MasterAbsent, Tables, find_master
+from rocketlens.tap.masters import Master, MasterAbsent, copy_tables, find_master
 from rocketlens.tap.stream import LogStream, open_stream
 from rocketlens.wire.ha import LogBytes
 
@@ -83,7 +83,8 @@ class Follower:
         self._cluster: Final = cluster
         self._topology: Final = topology
         self._acknowledges: Final = acknowledges
-        self._tables: Final = Tables(cluster, copy.layout, disk or Disk())
+        self._disk: Final = disk or Disk()
+        self._tables: Final[dict[str, bytes]] = {}
         self.copy: Final = copy
         self.master: Master | None = None
         self.problem = "not connected yet"
@@ -96,7 +97,7 @@ class Follower:
         self._tables_problem = ""
         self._room: asyncio.TimerHandle | None = None
         self.has_started: Final = asyncio.Event()
-        """Set when the master was asked for its log, or could not be reached, once."""
+        """Set when the master was asked for its log, or could not be reached; and at the end."""
 
     @property
     def is_receiving(self) -> bool:
@@ -141,6 +142,7 @@ class Follower:
                 await asyncio.sleep(max(pause_s, least_pause_s))
         finally:
             self._disconnect()
+            self.has_started.set()
 
     def _is_temporary(self, error: Exception) -> bool:
         """Return whether a broker is only absent, and its name is no mistake."""
@@ -193,17 +195,16 @@ class Follower:
         if store.config.mappedFileSizeCommitLog != master.segment_bytes:
             raise CopyFailed("the size of the broker's log files has changed")
         self._start = copy.start_offset(master)
-        self._stream = stream = await open_stream(self, master.ha_host, master.ha_port)
+        self._stream = stream = await open_stream(
+            self._take, self._on_heartbeat, master.ha_host, master.ha_port
+        )
         self.connections += 1
         self._reported = -1
-        if not self._start and master.end_offset > master.segment_bytes:
-            copy.begin_at_1()
-            self._start = 1
         stream.report(self._start)
         self._note("")
         self.has_started.set()
         try:
-            await self._take_over(master)
+            await self._copy_tables(master)
             await self._watch(stream)
         finally:
             self._disconnect()
@@ -228,7 +229,7 @@ class Follower:
                     return
 
     async def _poll(self) -> bool:
-        """Ask the master where its log is now, take over its tables, and clean; return False if the
+        """Ask the master where its log is now, copy its tables, and clean; return False if the
         master deleted what comes next, or is not the one that is connected.
 
         A master that cannot be asked now may send its log all the same: name servers can be down.
@@ -258,24 +259,25 @@ class Follower:
                 f"the log of broker {master.name} ends at physical offset {master.end_offset}, "
                 f"and the copy at {end_offset}"
             )
-        await self._take_over(master)
+        await self._copy_tables(master)
         store.clean()
         store.clean_queues()
         self._note("" if not self._is_full else self.problem)
         return master.min_offset <= store.received_offset
 
-    async def _take_over(self, master: Master) -> None:
+    async def _copy_tables(self, master: Master) -> None:
         before, self._tables_problem = self._tables_problem, ""
         try:
-            await self._tables.take_over(master.address)
+            layout, disk = self.copy.layout, self._disk
+            await copy_tables(self._cluster, master.address, layout, disk, self._tables)
         except (RocketLensError, OSError) as error:
             self._tables_problem = str(error)
             if self._tables_problem != before:
-                _log.warning("broker %s: its tables are not taken over: %s", master.name, error)
+                _log.warning("broker %s: its tables are not copied: %s", master.name, error)
 
     # What the connection calls.
 
-    def take(self, received: list[LogBytes]) -> None:
+    def _take(self, received: list[LogBytes]) -> None:
         """Append log bytes."""
         self.received_bytes += sum(len(log.body) for log in received)
         try:
@@ -284,7 +286,7 @@ class Follower:
             self._wait_for_room(error)
         self._report(is_due=False)
 
-    def idle(self, next_offset: int) -> None:
+    def _on_heartbeat(self, next_offset: int) -> None:
         """Check that the master has sent what was asked for.
 
         :raises CopyFailed: if it has nothing to send, and the copy has.

@@ -184,55 +184,40 @@ _TABLES: Final = (
 _UNKNOWN: Final = frozenset({ResponseCode.REQUEST_CODE_NOT_SUPPORTED})
 
 
-class Tables:
-    """Takes over the tables of one broker, as a slave does.
+async def copy_tables(
+    cluster: ClusterCalls, address: str, layout: StoreLayout, disk: Disk, written: dict[str, bytes]
+) -> None:
+    """Request the tables of a master, as a slave does, and write those that are not as ``written``,
+    which is updated. A broker need not have all of them.
 
-    What the broker answers is the text of its own file in ``config/``; it is written as it is, if
-    it is JSON, and differs from what was written before. A broker that refuses is followed all the
-    same.
+    The answer is the text of the broker's own file in ``config/``; it is written as it is, if it is
+    JSON. If one table fails, the others are still written.
+
+    :raises BrokerError: if the broker refuses one.
+    :raises RemotingError: if it does not answer, or a table is not JSON.
+    :raises OSError: if a file cannot be written.
     """
-
-    def __init__(self, cluster: ClusterCalls, layout: StoreLayout, disk: Disk) -> None:
-        """Nothing is requested yet."""
-        self._cluster: Final = cluster
-        self._layout: Final = layout
-        self._disk: Final = disk
-        self._written: dict[str, bytes] = {}
-
-    async def take_over(self, address: str) -> None:
-        """Request all tables, and write those that changed. A broker need not have all of them.
-
-        If one table fails, the others are still written.
-
-        :raises BrokerError: if the broker refuses one.
-        :raises RemotingError: if it does not answer, or a table is not JSON.
-        :raises OSError: if a file cannot be written.
-        """
-        refused: BrokerError | BadAnswer | None = None
-        for command, file in _TABLES:
-            try:
-                await self._take(address, command, file)
-            except (BrokerError, BadAnswer) as error:
-                if not (isinstance(error, BrokerError) and error.code in _UNKNOWN):
-                    refused = refused or error
-        if refused is not None:
-            raise refused
-
-    async def _take(self, address: str, command: AnyCommand, file: str) -> None:
-        body = (await self._cluster.ask(address, command, NoFields())).body
-        if not body or self._written.get(file) == body:
-            return
-        self._check(address, command, body)
-        self._disk.make_directory(self._layout.config)
-        self._disk.write_durably(self._layout.config / file, body)
-        self._written[file] = body
-
-    @staticmethod
-    def _check(address: str, command: AnyCommand, body: bytes) -> None:
+    refused: BrokerError | BadAnswer | None = None
+    for command, file in _TABLES:
         try:
-            is_table = isinstance(json.loads(body), Mapping)
-        except (ValueError, RecursionError):
-            # RocketMQ 4.9 writes numbers as names, which is no JSON.
-            is_table = body.lstrip().startswith(b"{") and body.rstrip().endswith(b"}")
-        if not is_table or len(body) > limits.MAX_JSON_BODY_BYTES:
-            raise BadAnswer(address, command.code.name, "it is not a table")
+            body = (await cluster.ask(address, command, NoFields())).body
+            if body and written.get(file) != body:
+                _check_table(address, command, body)
+                disk.make_directory(layout.config)
+                disk.write_durably(layout.config / file, body)
+                written[file] = body
+        except (BrokerError, BadAnswer) as error:
+            if not (isinstance(error, BrokerError) and error.code in _UNKNOWN):
+                refused = refused or error
+    if refused is not None:
+        raise refused
+
+
+def _check_table(address: str, command: AnyCommand, body: bytes) -> None:
+    try:
+        is_table = isinstance(json.loads(body), Mapping)
+    except (ValueError, RecursionError):
+        # RocketMQ 4.9 writes numbers as names, which is no JSON.
+        is_table = body.lstrip().startswith(b"{") and body.rstrip().endswith(b"}")
+    if not is_table or len(body) > limits.MAX_JSON_BODY_BYTES:
+        raise BadAnswer(address, command.code.name, "it is not a table")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from rocketlens.client.connect.cluster import ClusterCalls
 from rocketlens.client.connect.topology import Topology
 from rocketlens.errors import BadInput, CopyFailed, RocketLensError
-from rocketlens.net.event_loop import end_on_signals
+from rocketlens.net.event_loop import end_on_signals, within
 from rocketlens.net.status_port import StatusPort, StatusSource
 from rocketlens.store.disk import Disk
 from rocketlens.tap.copy_log import Begin, LogCopy
@@ -22,6 +22,16 @@ if TYPE_CHECKING:
 _log: Final = logging.getLogger("rocketlens.tap")
 
 
+_MEANINGS: Final = {
+    "connected": "Whether the log of the broker is received: 1 or 0.",
+    "behind_bytes": "Bytes of the broker's log that are not copied, as far as is known.",
+    "behind_seconds": "How old the last copied message was when something was not copied; or 0.",
+    "offset": "Physical offset up to which the log is copied.",
+    "synced_offset": "Physical offset up to which the copy is synced.",
+    "gaps": "Parts of the broker's log that were deleted before they were copied.",
+    "received_bytes": "Bytes of log that were received since the start.",
+    "connections": "Connections to the broker since the start.",
+}
 _COUNTERS: Final = frozenset({"received_bytes", "connections"})
 """Values that only rise."""
 _NO_BROKER: Final = "all brokers: no broker is registered at the name servers yet"
@@ -87,9 +97,7 @@ class Tap:
         first_tries = [asyncio.create_task(one.run()) for one in self.followers]
         self._tasks.extend(first_tries)
         for follower, task in zip(self.followers, first_tries, strict=True):
-            started = asyncio.create_task(follower.has_started.wait())
-            await asyncio.wait([started, task], return_when=asyncio.FIRST_COMPLETED)
-            started.cancel()
+            await follower.has_started.wait()
             failure = task.exception() if task.done() else None
             if failure is not None:
                 failures.append(failure)
@@ -191,53 +199,25 @@ class Tap:
         """Return the values of all followers, for Prometheus."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-        labels = ("node_type", "node_id")
         metrics: dict[str, Any] = {}
         for one in self.followers:
             note, store = one.copy.note, one.copy.store
-            for name, meaning, number in (
-                (
-                    "connected",
-                    "Whether the log of the broker is received: 1 or 0.",
-                    one.is_receiving,
-                ),
-                (
-                    "behind_bytes",
-                    "Bytes of the broker's log that are not copied, as far as is known.",
-                    note.behind_bytes if note else 0,
-                ),
-                (
-                    "behind_seconds",
-                    "How old the last copied message was when something was not copied; or 0.",
-                    note.behind_ms / 1000 if note else 0,
-                ),
-                (
-                    "offset",
-                    "Physical offset up to which the log is copied.",
-                    store.position if store else 0,
-                ),
-                (
-                    "synced_offset",
-                    "Physical offset up to which the copy is synced.",
-                    store.flushed_offset if store else 0,
-                ),
-                (
-                    "gaps",
-                    "Parts of the broker's log that were deleted before they were copied.",
-                    len(note.gaps) if note else 0,
-                ),
-                (
-                    "received_bytes",
-                    "Bytes of log that were received since the start.",
-                    one.received_bytes,
-                ),
-                ("connections", "Connections to the broker since the start.", one.connections),
-            ):
-                kind = CounterMetricFamily if name in _COUNTERS else GaugeMetricFamily
-                metric = metrics.setdefault(
-                    name, kind(f"rocketlens_tap_{name}", meaning, labels=labels)
-                )
-                metric.add_metric(("tap", one.copy.broker_name), float(number))
+            numbers = {
+                "connected": one.is_receiving,
+                "behind_bytes": note.behind_bytes if note else 0,
+                "behind_seconds": note.behind_ms / 1000 if note else 0,
+                "offset": store.position if store else 0,
+                "synced_offset": store.flushed_offset if store else 0,
+                "gaps": len(note.gaps) if note else 0,
+                "received_bytes": one.received_bytes,
+                "connections": one.connections,
+            }
+            for name, number in numbers.items():
+                if name not in metrics:
+                    kind = CounterMetricFamily if name in _COUNTERS else GaugeMetricFamily
+                    labels = ("node_type", "node_id")
+                    metrics[name] = kind(f"rocketlens_tap_{name}", _MEANINGS[name], labels=labels)
+                metrics[name].add_metric(("tap", one.copy.broker_name), float(number))
         return metrics.values()
 
 
@@ -257,22 +237,15 @@ async def run(
     shutdown = end_on_signals(stop)
     tap = Tap(name_servers, options, client_options=client_options)
     try:
-        starting = asyncio.create_task(tap.start())
-        stopping = asyncio.create_task(shutdown.ended.wait())
-        await asyncio.wait([starting, stopping], return_when=asyncio.FIRST_COMPLETED)
-        if not starting.done():
-            starting.cancel()
-            await asyncio.wait([starting])
+        await within(tap.start(), None, shutdown.ended)
+        if shutdown.ended.is_set():
             return
-        starting.result()
         if status is not None:
             loop = asyncio.get_running_loop()
             status.add(StatusSource("tap", loop, tap.metrics, tap.problems))
         if ready is not None:
             ready(tap)
-        ending = asyncio.create_task(tap.ended())
-        await asyncio.wait([stopping, ending], return_when=asyncio.FIRST_COMPLETED)
-        ending.cancel()
+        await within(tap.ended(), None, shutdown.ended)
         if tap.failure is not None:
             raise tap.failure
     finally:

@@ -1,11 +1,12 @@
 """The connection to a master's replication port: log bytes in, reports out.
 
 A master sends as fast as it is read. The frames of one read of the socket are passed on together,
-because many small appends cost more than one. While the sink has no room, nothing is read.
+because many small appends cost more than one. While there is no room for more, nothing is read.
 """
 
 import asyncio
-from typing import Final, Protocol, cast
+from collections.abc import Callable
+from typing import Final, cast
 
 from rocketlens.errors import ConnectFailed, ConnectionLost, ProtocolError
 from rocketlens.net.server import reason_of
@@ -20,22 +21,19 @@ _EXPECTED: Final = (
 )
 
 
-class LogSink(Protocol):
-    """What takes the log of a master."""
-
-    def take(self, received: list[LogBytes]) -> None:
-        """Take log bytes, which are valid during the call; an error ends the connection."""
-
-    def idle(self, next_offset: int) -> None:
-        """Called when the master has nothing to send; its next frame begins at ``next_offset``."""
+Take = Callable[[list[LogBytes]], None]
+"""Takes log bytes, which are valid during the call; an error ends the connection."""
+OnHeartbeat = Callable[[int], None]
+"""Called when the master has nothing to send, with the offset at which its next frame begins."""
 
 
 class LogStream(asyncio.BufferedProtocol):
     """One connection. ``ended`` is done when it is over; its exception says why."""
 
-    def __init__(self, sink: LogSink, address: str) -> None:
+    def __init__(self, take: Take, on_heartbeat: OnHeartbeat, address: str) -> None:
         """Create it for ``asyncio.create_connection``."""
-        self._sink: Final = sink
+        self._take: Final = take
+        self._on_heartbeat: Final = on_heartbeat
         self._address: Final = address
         self._reader: Final = FrameReader()
         self._buffer: Final = memoryview(bytearray(_READ_BYTES))
@@ -70,7 +68,7 @@ class LogStream(asyncio.BufferedProtocol):
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Pass what came to the sink; a failure ends the connection."""
+        """Pass on what came; a failure ends the connection."""
         self.received_bytes += nbytes
         self.last_received_s = asyncio.get_running_loop().time()
         try:
@@ -87,9 +85,9 @@ class LogStream(asyncio.BufferedProtocol):
             else:
                 log.append(event)
         if log:
-            self._sink.take(log)
+            self._take(log)
         if next_offset is not None:
-            self._sink.idle(next_offset)
+            self._on_heartbeat(next_offset)
         if self._reader.failure is not None:
             raise ProtocolError(f"{self._address}: {self._reader.failure}")
 
@@ -111,8 +109,8 @@ class LogStream(asyncio.BufferedProtocol):
         self.close()
 
 
-async def open_stream(sink: LogSink, host: str, port: int) -> LogStream:
-    """Connect to a master's replication port.
+async def open_stream(take: Take, on_heartbeat: OnHeartbeat, host: str, port: int) -> LogStream:
+    """Connect to a master's replication port; see `LogStream`.
 
     :raises ConnectFailed: if that is not possible.
     """
@@ -120,7 +118,7 @@ async def open_stream(sink: LogSink, host: str, port: int) -> LogStream:
     try:
         async with asyncio.timeout(CONNECT_S):
             _, stream = await asyncio.get_running_loop().create_connection(
-                lambda: LogStream(sink, address), host, port
+                lambda: LogStream(take, on_heartbeat, address), host, port
             )
     except TimeoutError:
         reason = f"no connection in {CONNECT_S:g} s"
