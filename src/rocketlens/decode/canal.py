@@ -12,101 +12,43 @@ another kind by its type, and an entry's ``storeValue`` by the entry's. Source:
 from typing import Final
 
 from rocketlens.decode.byte_reader import DecodingWork
-from rocketlens.decode.protobuf import ProtobufField, Schema, read_protobuf
+from rocketlens.decode.protobuf import read_protobuf, schemas_of
 from rocketlens.decode.tree import Tree
 from rocketlens.errors import BodyError
 
+_SCHEMAS: Final = schemas_of("""
+    message Pair { text key = 1; text value = 2; }
 
-def _numbered(names: str) -> dict[int, str]:
-    """Return the names of an enum's numbers, which begin at 1."""
-    return dict(enumerate(names.split(), 1))
+    enum PacketType { HANDSHAKE CLIENTAUTHENTICATION ACK SUBSCRIPTION UNSUBSCRIPTION GET MESSAGES
+        CLIENTACK SHUTDOWN DUMP HEARTBEAT CLIENTROLLBACK }
+    enum Compression { NONE ZLIB GZIP LZF }
+    message Packet { int magic_number = 1; int version = 2; PacketType type = 3;
+        Compression compression = 4; bytes body = 5; }
+    message Messages { int batch_id = 1; repeated bytes messages = 2; }
 
+    enum Source { ORACLE MYSQL PGSQL }
+    enum EventType { INSERT UPDATE DELETE CREATE ALTER ERASE QUERY TRUNCATE RENAME CINDEX DINDEX
+        GTID XACOMMIT XAROLLBACK MHEARTBEAT }
+    message Header { int version = 1; text logfileName = 2; int logfileOffset = 3; int serverId = 4;
+        text serverenCode = 5; int executeTime = 6; Source sourceType = 7; text schemaName = 8;
+        text tableName = 9; int eventLength = 10; EventType eventType = 11;
+        repeated Pair props = 12; text gtid = 13; }
+    enum EntryType { TRANSACTIONBEGIN ROWDATA TRANSACTIONEND HEARTBEAT GTIDLOG }
+    message Entry { Header header = 1; EntryType entryType = 2; bytes storeValue = 3; }
 
-_PAIR: Final[Schema] = {1: ProtobufField("key", "text"), 2: ProtobufField("value", "text")}
-_PACKET_TYPES: Final = _numbered(
-    "HANDSHAKE CLIENTAUTHENTICATION ACK SUBSCRIPTION UNSUBSCRIPTION GET MESSAGES "
-    "CLIENTACK SHUTDOWN DUMP HEARTBEAT CLIENTROLLBACK"
-)
-_MESSAGES: Final = "MESSAGES"
-_PACKET: Final[Schema] = {
-    1: ProtobufField("magic_number"),
-    2: ProtobufField("version"),
-    3: ProtobufField("type", values=_PACKET_TYPES),
-    4: ProtobufField("compression", values=_numbered("NONE ZLIB GZIP LZF")),
-    5: ProtobufField("body", "bytes"),
-}
-_EVENT_TYPES: Final = _numbered(
-    "INSERT UPDATE DELETE CREATE ALTER ERASE QUERY TRUNCATE RENAME CINDEX DINDEX GTID "
-    "XACOMMIT XAROLLBACK MHEARTBEAT"
-)
-_HEADER: Final[Schema] = {
-    1: ProtobufField("version"),
-    2: ProtobufField("logfileName", "text"),
-    3: ProtobufField("logfileOffset"),
-    4: ProtobufField("serverId"),
-    5: ProtobufField("serverenCode", "text"),
-    6: ProtobufField("executeTime"),
-    7: ProtobufField("sourceType", values=_numbered("ORACLE MYSQL PGSQL")),
-    8: ProtobufField("schemaName", "text"),
-    9: ProtobufField("tableName", "text"),
-    10: ProtobufField("eventLength"),
-    11: ProtobufField("eventType", values=_EVENT_TYPES),
-    12: ProtobufField("props", _PAIR, is_list=True),
-    13: ProtobufField("gtid", "text"),
-}
-_ROW_DATA: Final = "ROWDATA"
-_ENTRY_TYPES: Final = _numbered("TRANSACTIONBEGIN ROWDATA TRANSACTIONEND HEARTBEAT GTIDLOG")
-_ENTRY: Final[Schema] = {
-    1: ProtobufField("header", _HEADER),
-    2: ProtobufField("entryType", values=_ENTRY_TYPES),
-    3: ProtobufField("storeValue", "bytes"),
-}
-_COLUMN: Final[Schema] = {
-    1: ProtobufField("index"),
-    2: ProtobufField("sqlType"),
-    3: ProtobufField("name", "text"),
-    4: ProtobufField("isKey", "bool"),
-    5: ProtobufField("updated", "bool"),
-    6: ProtobufField("isNull", "bool"),
-    7: ProtobufField("props", _PAIR, is_list=True),
-    8: ProtobufField("value", "text"),
-    9: ProtobufField("length"),
-    10: ProtobufField("mysqlType", "text"),
-}
-_ROW: Final[Schema] = {
-    1: ProtobufField("beforeColumns", _COLUMN, is_list=True),
-    2: ProtobufField("afterColumns", _COLUMN, is_list=True),
-    3: ProtobufField("props", _PAIR, is_list=True),
-}
-_ROW_CHANGE: Final[Schema] = {
-    1: ProtobufField("tableId"),
-    2: ProtobufField("eventType", values=_EVENT_TYPES),
-    10: ProtobufField("isDdl", "bool"),
-    11: ProtobufField("sql", "text"),
-    12: ProtobufField("rowDatas", _ROW, is_list=True),
-    13: ProtobufField("props", _PAIR, is_list=True),
-    14: ProtobufField("ddlSchemaName", "text"),
-}
-_TRANSACTION: Final[Schema] = {
-    1: ProtobufField("executeTime"),
-    2: ProtobufField("transactionId", "text"),
-    3: ProtobufField("props", _PAIR, is_list=True),
-    4: ProtobufField("threadId"),
-}
-_TRANSACTION_END: Final[Schema] = {
-    1: ProtobufField("executeTime"),
-    2: ProtobufField("transactionId", "text"),
-    3: ProtobufField("props", _PAIR, is_list=True),
-}
-_STORED: Final[dict[str, Schema]] = {
-    "TRANSACTIONBEGIN": _TRANSACTION,
-    _ROW_DATA: _ROW_CHANGE,
-    "TRANSACTIONEND": _TRANSACTION_END,
-}
-_OF_MESSAGES: Final[Schema] = {
-    1: ProtobufField("batch_id"),
-    2: ProtobufField("messages", "bytes", is_list=True),
-}
+    message Column { int index = 1; int sqlType = 2; text name = 3; bool isKey = 4;
+        bool updated = 5; bool isNull = 6; repeated Pair props = 7; text value = 8;
+        int length = 9; text mysqlType = 10; }
+    message Row { repeated Column beforeColumns = 1; repeated Column afterColumns = 2;
+        repeated Pair props = 3; }
+    message ROWDATA { int tableId = 1; EventType eventType = 2; bool isDdl = 10; text sql = 11;
+        repeated Row rowDatas = 12; repeated Pair props = 13; text ddlSchemaName = 14; }
+    message TRANSACTIONBEGIN { int executeTime = 1; text transactionId = 2;
+        repeated Pair props = 3; int threadId = 4; }
+    message TRANSACTIONEND { int executeTime = 1; text transactionId = 2; repeated Pair props = 3; }
+""")
+"""Messages by their names; what an entry stores is named as its type."""
+_STORED: Final = ("TRANSACTIONBEGIN", "ROWDATA", "TRANSACTIONEND")
 
 
 def read_canal(body: bytes, work: DecodingWork | None = None) -> Tree:
@@ -115,13 +57,13 @@ def read_canal(body: bytes, work: DecodingWork | None = None) -> Tree:
     :raises BodyError: when it is not a packet of messages.
     """
     work = work or DecodingWork()
-    packet = read_protobuf(body, work, schema=_PACKET)
+    packet = read_protobuf(body, work, schema=_SCHEMAS["Packet"])
     inner = packet.get("body")
     if packet.get("compression", "NONE") not in ("NONE", 0):
         raise BodyError(f"its messages are compressed: {packet['compression']}")
-    if packet.get("type") != _MESSAGES or not isinstance(inner, bytes):
+    if packet.get("type") != "MESSAGES" or not isinstance(inner, bytes):
         raise BodyError(f"it is no packet of messages: type {packet.get('type')!r:.40}")
-    messages = read_protobuf(inner, work, schema=_OF_MESSAGES)
+    messages = read_protobuf(inner, work, schema=_SCHEMAS["Messages"])
     entries = [_entry(each, work) for each in messages.pop("messages", [])]
     return {**packet, "body": {**messages, "messages": entries}}
 
@@ -129,11 +71,10 @@ def read_canal(body: bytes, work: DecodingWork | None = None) -> Tree:
 def _entry(stored: Tree, work: DecodingWork) -> Tree:
     if not isinstance(stored, bytes):
         raise BodyError("an entry that is a number")
-    entry = read_protobuf(stored, work, schema=_ENTRY)
-    entry_type = entry.get("entryType", _ROW_DATA)
-    # A damaged entry can have several types.
-    schema = _STORED.get(entry_type) if isinstance(entry_type, str) else None
+    entry = read_protobuf(stored, work, schema=_SCHEMAS["Entry"])
+    entry_type = entry.get("entryType", "ROWDATA")
     value = entry.get("storeValue")
-    if schema is not None and isinstance(value, bytes):
-        entry["storeValue"] = read_protobuf(value, work, schema=schema)
+    # A damaged entry can have several types.
+    if entry_type in _STORED and isinstance(value, bytes):
+        entry["storeValue"] = read_protobuf(value, work, schema=_SCHEMAS[entry_type])
     return entry

@@ -227,34 +227,42 @@ def _likely(stored: bytes) -> Tree:
     return int.from_bytes(stored, "little", signed=True)
 
 
-# The schema of a descriptor set. Source: descriptor.proto.
-_ENUM_VALUE: Final[Schema] = {1: ProtobufField("name", "text"), 2: ProtobufField("number")}
-_ENUM: Final[Schema] = {
-    1: ProtobufField("name", "text"),
-    2: ProtobufField("value", _ENUM_VALUE, is_list=True),
-}
-_FIELD: Final[Schema] = {
-    1: ProtobufField("name", "text"),
-    3: ProtobufField("number"),
-    4: ProtobufField("label"),
-    5: ProtobufField("type"),
-    6: ProtobufField("type_name", "text"),
-}
-_OPTIONS: Final[Schema] = {7: ProtobufField("map_entry", "bool")}
-_MESSAGE: dict[int, ProtobufField] = {
-    1: ProtobufField("name", "text"),
-    2: ProtobufField("field", _FIELD, is_list=True),
-    4: ProtobufField("enum_type", _ENUM, is_list=True),
-    7: ProtobufField("options", _OPTIONS),
-}
-_MESSAGE[3] = ProtobufField("nested_type", _MESSAGE, is_list=True)
-_FILE: Final[Schema] = {
-    1: ProtobufField("name", "text"),
-    2: ProtobufField("package", "text"),
-    4: ProtobufField("message_type", _MESSAGE, is_list=True),
-    5: ProtobufField("enum_type", _ENUM, is_list=True),
-}
-_SET: Final[Schema] = {1: ProtobufField("file", _FILE, is_list=True)}
+_TYPE_DECLARED: Final = re.compile(r"(message|enum) (\w+) \{([^}]*)\}")
+_FIELD_DECLARED: Final = re.compile(r"(repeated )?(\w+) (\w+) = (\d+);")
+
+
+def schemas_of(declared: str) -> dict[str, dict[int, ProtobufField]]:
+    """Return the messages that a text declares, which is written nearly as a ``.proto`` file.
+
+    A field has one of `_NUMBERS`, text, bytes, or what was declared before; an enum is the names of
+    its numbers from 1 on.
+    """
+    messages: dict[str, dict[int, ProtobufField]] = {}
+    enums: dict[str, dict[int, str]] = {}
+    for word, type_name, content in _TYPE_DECLARED.findall(declared):
+        if word == "enum":
+            enums[type_name] = dict(enumerate(content.split(), 1))
+            continue
+        fields = messages[type_name] = {}
+        for repeated, kind, name, number in _FIELD_DECLARED.findall(content):
+            held = messages.get(kind, "int" if kind in enums else kind)
+            fields[int(number)] = ProtobufField(name, held, bool(repeated), enums.get(kind))
+    return messages
+
+
+_SET: Final[Schema] = schemas_of("""
+    message EnumValue { text name = 1; int number = 2; }
+    message Enum { text name = 1; repeated EnumValue value = 2; }
+    message Field { text name = 1; int number = 3; int label = 4; int type = 5;
+        text type_name = 6; }
+    message Options { bool map_entry = 7; }
+    message Message { text name = 1; repeated Field field = 2; repeated Message nested_type = 3;
+        repeated Enum enum_type = 4; Options options = 7; }
+    message File { text name = 1; text package = 2; repeated Message message_type = 4;
+        repeated Enum enum_type = 5; }
+    message Set { repeated File file = 1; }
+""")["Set"]
+"""The schema of a descriptor set. Source: descriptor.proto."""
 
 _REPEATED: Final = 3
 _KINDS: Final = {
