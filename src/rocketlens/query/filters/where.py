@@ -449,18 +449,6 @@ def _field(name: str) -> Operand | None:
 _STEP: Final = re.compile(r"\.([^.\[]+)|\[(-?\d+|\*)\]|\[('(?:''|[^'])*')\]")
 
 
-def number_named(field: str) -> str | None:
-    """Return the number of `MessageExt` that a field of `Implied` is; None if it is none."""
-    return _NUMBERS.get(field)
-
-
-def property_named(field: str) -> str | None:
-    """Return the name of the property that a field of `Implied` is; None if it is none."""
-    if field.startswith(_PROPERTY):
-        return field.removeprefix(_PROPERTY)
-    return next((name for name, each in _LOOKED_UP.items() if each == field), None)
-
-
 def steps_of(field: str) -> tuple[Step, ...]:
     """Return the steps of the path that a field of `Implied` is; none if it is not a path."""
     steps: list[Step] = []

@@ -23,9 +23,7 @@ from rocketlens.query.filters.body_values import (
 from rocketlens.query.filters.pattern import TextPattern
 from rocketlens.query.filters.where import (
     FIELDS,
-    number_named,
     parse_where,
-    property_named,
     steps_of,
 )
 from tests.support.sql92_cases import by_where
@@ -391,13 +389,6 @@ def test_a_comparison_with_constants_says_what_must_hold(text, implied):
     assert list(parse_where(text).implied) == implied
 
 
-def test_the_fields_of_what_must_hold_name_what_is_read():
+def test_the_steps_of_a_path_name_what_is_read():
     assert steps_of("body.$.a[1]['b.c'].*") == ("a", 1, "b.c", ALL)
     assert steps_of("body") == steps_of("prop.body.$.a") == ()
-    named = [property_named(each) for each in ("prop.a b", "tag", "unique_key", "key", "body.$.a")]
-    assert named == ["a b", "TAGS", "UNIQ_KEY", None, None]
-    assert [number_named(each) for each in ("time", "queue_id", "prop.time")] == [
-        "store_timestamp_ms",
-        "queue_id",
-        None,
-    ]
