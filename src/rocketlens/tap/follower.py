@@ -273,7 +273,7 @@ class Follower:
         except (RocketLensError, OSError) as error:
             self._tables_problem = str(error)
             if self._tables_problem != before:
-                _log.warning("broker %s: its tables are not copied: %s", master.name, error)
+                _log.warning("broker %s: its tables are not taken over: %s", master.name, error)
 
     # What the connection calls.
 
