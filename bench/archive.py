@@ -24,6 +24,7 @@ from bench.history import Row
 from bench.report import goal, table
 from bench.synthetic import SyntheticStore
 from rocketlens.archive.archive import open_archive
+from rocketlens.archive.copied import QueueRange, joined
 from rocketlens.archive.files import DataFile, ShareFiles
 from rocketlens.archive.journal import ArchiveTables, next_batch
 from rocketlens.model.arrow import schema
@@ -252,11 +253,13 @@ def write_archive(root: Path, messages: int, days: int) -> None:
     """Write an archive whose messages are spread over the days, one share a day."""
     tables = ArchiveTables(str(root), create=True)
     files: list[DataFile] = []
+    ranges: list[QueueRange] = []
     of_day = messages // days
     for day in range(days):
         share = ShareFiles(tables.location, "DefaultCluster", "broker-a")
         share.add(_batches(day * of_day, of_day, START_MS + day * DAY_MS))
         files += share.close()
+        ranges += share.ranges
     batch = next_batch(
         "DefaultCluster/broker-a",
         None,
@@ -264,9 +267,12 @@ def write_archive(root: Path, messages: int, days: int) -> None:
         files,
         topics=["BenchTopic"],
         brokers=["DefaultCluster/broker-a"],
-        gaps=[],
+        lost=[],
         run=tables.run,
         chosen=[],
+        asked_ms=START_MS + days * DAY_MS,
+        queues=joined(ranges),
+        behind=[],
     )
     tables.commit(batch)
 
