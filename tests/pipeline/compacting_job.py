@@ -1,14 +1,13 @@
 """Compact an archive with Spark and vacuum it, and kill this job with SIGKILL: TABLE POINT NUMBER.
 
-POINT is ``task`` (a task of Spark has written a part of its files), ``note`` (what a commit will
-remove was written down), ``before`` or ``after`` a commit of the compaction, or ``vacuum`` (a file
-is to be deleted). NUMBER is how often it has come there.
+POINT is ``task`` (a task of Spark has written a part of its files), ``before`` or ``after`` a
+commit of the compaction, or ``vacuum`` (a file is to be deleted). NUMBER is how often it has come
+there.
 """
 
 import os
 import signal
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from rocketlens.archive.location import ArchiveLocation
 from rocketlens.archive.maintenance import compact, vacuum, write_merged
 from rocketlens.pipeline import jobs
 from rocketlens.pipeline.session import start
-from tests.support.archives import DAY_MS, make_old
+from tests.support.archives import make_old
 
 table, point, number = sys.argv[1], sys.argv[2], int(sys.argv[3])
 driver = os.getpid()
@@ -52,20 +51,14 @@ def run(tasks):
     )
 
 
-def written(self, path, content):
-    write(self, path, content)
-    come_to("note")
-
-
 def removed(self, path):
     come_to("vacuum")
     remove(self, path)
 
 
-write, remove = ArchiveLocation.write, ArchiveLocation.remove
-ArchiveLocation.write, ArchiveLocation.remove = written, removed
+remove, ArchiveLocation.remove = ArchiveLocation.remove, removed
 tables = DyingTables(table)
 spark = start("local[2]")
 compact(tables, run)
 make_old(Path(table))
-vacuum(tables, time.time_ns() // 1_000_000 + 8 * DAY_MS)
+vacuum(tables, 0)

@@ -76,7 +76,7 @@ def test_a_job_that_is_killed_is_resumed_with_nothing_twice_and_nothing_missing(
     ("point", "number"),
     [
         ("task", 1),
-        *itertools.product(("note", "before", "after"), (1, 2, DAYS + 1, 2 * DAYS)),
+        *itertools.product(("before", "after"), (1, 2, DAYS + 1, 2 * DAYS)),
         ("vacuum", 1),
         ("vacuum", BATCHES * DAYS + 2),
     ],

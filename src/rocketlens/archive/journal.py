@@ -22,6 +22,7 @@ import uuid
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
@@ -362,13 +363,20 @@ class ArchiveTables:
             self.repair(source)
 
     def unused(self, name: str, hours: int) -> list[str]:
-        """Return files of a table that it does not have and that are older than so many hours.
+        """Return files that a table has not had for so many hours, and that are older.
 
         :raises ArchiveError: if that cannot be read.
         """
+        table = self._named()[name]
         with self.location.explained():
-            listed: list[str] = self._named()[name].vacuum(hours, dry_run=True, full=True)
-        return listed
+            # By the age of a file, and not by when it was removed.
+            listed = table.vacuum(hours, dry_run=True, full=True, enforce_retention_duration=False)
+            before = delta().DeltaTable(
+                self.location.path(name), storage_options=self.location.delta_options
+            )
+            before.load_as_version(datetime.now(UTC) - timedelta(hours=hours))
+        kept = {each.path for part in (table, before) for each in self.files_of(part, name)}
+        return sorted(each for each in {*listed} - kept if each.endswith(".parquet"))
 
     def replacement_count(self, name: str) -> int:
         """Return how often files of a table were replaced."""

@@ -274,44 +274,6 @@ class ArchiveLocation:
         with suppress(ArchiveError):
             self.remove(path)
 
-    def read(self, path: str) -> bytes:
-        """Return a small file.
-
-        :raises ArchiveError: if it cannot be read.
-        """
-        with self.explained():
-            if not self.is_remote:
-                self.check_inside(path)
-                return Path(path).read_bytes()
-            with self._files().open_input_file(path.removeprefix(_S3)) as file:
-                content: bytes = file.read()
-                return content
-
-    def write(self, path: str, content: bytes) -> None:
-        """Write a small file, and wait until it stays.
-
-        :raises ArchiveError: if it cannot be written.
-        """
-        with self.explained():
-            sink = self.create(path)
-            sink.write(content)
-            self.finish(path, sink)
-
-    def names(self, *parts: str) -> list[str]:
-        """Return the paths of the files in a directory, sorted; none if there is no such one.
-
-        :raises ArchiveError: if it cannot be read.
-        """
-        directory = self.path(*parts)
-        with self.explained():
-            if not self.is_remote:
-                there = Path(directory)
-                return sorted(map(str, there.iterdir())) if there.is_dir() else []
-            from pyarrow.fs import FileSelector
-
-            chosen = FileSelector(directory.removeprefix(_S3), allow_not_found=True)
-            return sorted(_S3 + each.path for each in self._files().get_file_info(chosen))
-
     def remove(self, path: str) -> None:
         """Remove a file, if it is there.
 

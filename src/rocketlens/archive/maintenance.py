@@ -11,15 +11,10 @@ vacuum       files that a commit removed, and files of killed tasks, are deleted
 
 Compaction is one commit for each `MergeTask`, which adds its files and removes those that they
 replace, unless another job has removed one of these. So a job that is killed has
-replaced the files of a task or has not, and the next one begins where that was. What a commit
-removes is written to ``_removed`` before it, for vacuum.
+replaced the files of a task or has not, and the next one begins where that was.
 """
 
-import json
 import logging
-import re
-import time
-import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -28,7 +23,7 @@ from itertools import groupby, pairwise
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketlens.archive.files import FILE_NAME, DataFile, TableFile
+from rocketlens.archive.files import DataFile, TableFile
 from rocketlens.archive.journal import RETENTION, ArchiveTables
 from rocketlens.archive.location import ArchiveLocation
 from rocketlens.archive.tables import (
@@ -47,8 +42,6 @@ if TYPE_CHECKING:
     import pyarrow.parquet
 
 GRACE_HOURS: Final = 168
-_REMOVED: Final = "_removed"
-_NOTE: Final = re.compile(r"(\d{1,15})-[0-9a-f-]{36}\.json")
 _log = logging.getLogger(__name__)
 _MERGED_FILES: Final = 64
 _FILE_ROWS: Final = 1 << 20
@@ -129,58 +122,25 @@ def expire(tables: ArchiveTables, keep_days: int, now: datetime | None = None) -
     return first
 
 
-def vacuum(tables: ArchiveTables, now_ms: int | None = None) -> list[str]:
-    """Delete files that no commit has and that were removed, or written, a week ago; return them.
+def vacuum(tables: ArchiveTables, grace_hours: int = GRACE_HOURS) -> list[str]:
+    """Delete files that no commit has had for a week, and that were written before; return them.
 
     What the journal has is committed first.
 
     :raises ArchiveError: if the tables cannot be read or written.
     """
-    now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     tables.refresh()
     tables.repair_all()
     deleted: list[str] = []
     for table in (MESSAGES, KEYS):
-        kept = {each.path for each in tables.files(table)}
-        unused = {each for each in tables.unused(table, GRACE_HOURS) if each.endswith(".parquet")}
-        expired = []
-        for note, removed_ms, listed in _notes(tables, table):
-            if now - removed_ms < GRACE_HOURS * 3_600_000:
-                kept.update(listed)
-            else:
-                expired.append(note)
-                unused.update(listed)
-        for name in sorted(unused - kept):
+        for name in tables.unused(table, grace_hours):
             try:
                 tables.location.remove(tables.path(table, name))
             except ArchiveError as error:
                 _log.warning("not deleted: %s", error)
             else:
                 deleted.append(name)
-        # Last: what a killed job leaves is deleted by the next.
-        for note in expired:
-            tables.location.remove(note)
     return deleted
-
-
-def _notes(tables: ArchiveTables, table: str) -> Iterator[tuple[str, int, list[str]]]:
-    """Yield the notes of files that commits removed: path, time and names.
-
-    Names that no file of a table can have are left out, so that a note cannot have others deleted.
-    """
-    for note in tables.location.names(table, _REMOVED):
-        form = _NOTE.fullmatch(note.rpartition("/")[2])
-        try:
-            listed = None if form is None else json.loads(tables.location.read(note))
-        except (ArchiveError, ValueError, RecursionError):
-            listed = None
-        if form is None or not isinstance(listed, list):
-            _log.warning("%s is no note of removed files: it is left alone", note)
-            continue
-        names = [each for each in listed if isinstance(each, str) and FILE_NAME.fullmatch(each)]
-        if len(names) < len(listed):
-            _log.warning("%s names what are no files of the table: they are left alone", note)
-        yield note, int(form[1]), names
 
 
 def _replace(
@@ -191,9 +151,6 @@ def _replace(
     transaction: tuple[str, int] | None = None,
 ) -> bool:
     """Replace files in one commit; return False if another job has removed one of them."""
-    now_ms = time.time_ns() // 1_000_000
-    note = tables.path(table, f"{_REMOVED}/{now_ms}-{uuid.uuid4()}.json")
-    tables.location.write(note, json.dumps(list(removed)).encode())
     added = {each.path for each in written}
     while True:
         tables.refresh()
