@@ -23,7 +23,7 @@ escapes of JSON (``\u``), so that its text is what is stored.
 """
 
 from collections.abc import Callable, Collection, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rocketlens import limits
@@ -300,10 +300,10 @@ class _ColumnSubject:
         may_hold: Mask | bool = True
         for fact in condition.implied:
             if fact.field == KEY and fact.texts is not None:
-                lists, texts = self._read(["keys"]).column(0).combine_chunks(), fact.texts
-                may_hold = may_hold & _lists_with(lists, lambda keys, of=texts: _are_in(keys, of))
+                keys = self._read(["keys"]).column(0).combine_chunks()
+                may_hold = may_hold & _lists_with(keys, partial(_are_in, chosen=fact.texts))
                 if self._tally.has_hint_budget(props.KEYS):
-                    may_hold = may_hold | ~_lists_with(lists, _all)
+                    may_hold = may_hold | ~_lists_with(keys, _all)
         return may_hold
 
     def evaluate(
@@ -380,7 +380,8 @@ def _are_in(texts: "pa.Array", chosen: frozenset[str]) -> "pa.BooleanArray":
 
 def _is_in(column: "pa.Table", texts: frozenset[str]) -> "Mask":
     """Return which rows of a table of one column have one of some texts."""
-    return _are_in(column.column(0), texts).to_numpy()
+    is_in: Mask = _are_in(column.column(0), texts).to_numpy()
+    return is_in
 
 
 def _may_have(texts: "pa.Array", pattern: "TextPattern") -> "pa.BooleanArray":
