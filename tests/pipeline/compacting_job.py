@@ -53,7 +53,7 @@ def run(tasks):
 
 def removed(self, path):
     come_to("vacuum")
-    remove(self, path)
+    return remove(self, path)
 
 
 remove, ArchiveLocation.remove = ArchiveLocation.remove, removed

@@ -274,17 +274,21 @@ class ArchiveLocation:
         with suppress(ArchiveError):
             self.remove(path)
 
-    def remove(self, path: str) -> None:
-        """Remove a file, if it is there.
+    def remove(self, path: str) -> bool:
+        """Remove a file; return False if it is not there.
 
         :raises ArchiveError: if it cannot be removed.
         """
-        with self.explained(), suppress(FileNotFoundError):
-            if self.is_remote:
-                self._files().delete_file(path.removeprefix(_S3))
-            else:
-                self.check_inside(path)
-                Path(path).unlink()
+        with self.explained():
+            try:
+                if self.is_remote:
+                    self._files().delete_file(path.removeprefix(_S3))
+                else:
+                    self.check_inside(path)
+                    Path(path).unlink()
+            except FileNotFoundError:
+                return False
+        return True
 
     def _files(self) -> "pyarrow.fs.S3FileSystem":
         return _s3_files(tuple(sorted(self.options.items())))

@@ -135,11 +135,11 @@ def vacuum(tables: ArchiveTables, grace_hours: int = GRACE_HOURS) -> list[str]:
     for table in (MESSAGES, KEYS):
         for name in tables.unused(table, grace_hours):
             try:
-                tables.location.remove(tables.path(table, name))
+                # Delta names files that were deleted before, too.
+                if tables.location.remove(tables.path(table, name)):
+                    deleted.append(name)
             except ArchiveError as error:
                 _log.warning("not deleted: %s", error)
-            else:
-                deleted.append(name)
     return deleted
 
 
