@@ -4,7 +4,6 @@ import os
 import signal
 import time
 from collections import Counter
-from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -23,7 +22,7 @@ from tests.support.synthetic import record, write_log
 def without_spark(monkeypatch):
     """Tasks run here, one after another."""
     monkeypatch.setattr("rocketlens.pipeline.session.check_available", lambda: None)
-    monkeypatch.setattr("rocketlens.cli.jobs.archive.session", lambda _: nullcontext())
+    monkeypatch.setattr("rocketlens.cli.jobs.archive.task_context", lambda _: None)
     monkeypatch.setattr(
         "rocketlens.pipeline.jobs.run", lambda _s, _p, tasks, work, _shown: list(map(work, tasks))
     )

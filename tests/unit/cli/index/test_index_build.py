@@ -126,7 +126,7 @@ def no_spark(*_arguments, **_options):
 def test_a_dry_run_says_what_would_be_replaced_and_starts_nothing(
     run, copy, tmp_path, monkeypatch, out
 ):
-    monkeypatch.setattr("rocketlens.cli.jobs.index.session", no_spark)
+    monkeypatch.setattr("rocketlens.cli.jobs.index.task_context", no_spark)
     before = fingerprint(copy)
     given = ("--out", tmp_path / "out") if out else ()
     done = run("index", "build", "--queues", "--dry-run", "--store", copy, *given)
@@ -140,7 +140,7 @@ def test_a_dry_run_says_what_would_be_replaced_and_starts_nothing(
 
 
 def test_a_dry_run_refuses_what_the_run_would_refuse(run, copy, monkeypatch):
-    monkeypatch.setattr("rocketlens.cli.jobs.index.session", no_spark)
+    monkeypatch.setattr("rocketlens.cli.jobs.index.task_context", no_spark)
     done = run("index", "build", "--dry-run", "--entries", 1, "--store", copy)
     assert done.code == 2
     assert "at least 1 slot and 2 entries" in done.err

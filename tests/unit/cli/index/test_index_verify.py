@@ -72,7 +72,7 @@ def test_a_dry_run_starts_nothing(run, copy, monkeypatch):
     def no_spark(*_arguments, **_options):
         raise AssertionError("Spark was started")
 
-    monkeypatch.setattr("rocketlens.cli.jobs.index.session", no_spark)
+    monkeypatch.setattr("rocketlens.cli.jobs.index.task_context", no_spark)
     done = run("index", "verify", "--dry-run", "--store", copy)
     assert done.code == 0
     assert "would read      1.0M of log in 4 files" in done.out
