@@ -287,5 +287,6 @@ def one_message(answer: Answer, searched: str) -> MessageExt:
         reasons = [c.error for c in answer.coverage if c.error]
         detail = f": {reasons[0]}" if reasons else ""
         raise MessageNotFound(f"{answer.query} is not in {searched}{detail}")
-    errors = "; ".join(str(c.error) for c in answer.failures[:3])
+    failed = (f"{each.source}: {each.error}" for each in answer.failures[:3])
+    errors = "; ".join(failed) or "nothing was searched"
     raise AnswerIncomplete(f"{answer.query} was not found, but: {errors}", answer)

@@ -16,7 +16,7 @@ from typing import Final
 from rocketlens import limits
 from rocketlens.client.connect import broker_calls
 from rocketlens.client.connect.broker_calls import offset_at_time
-from rocketlens.client.connect.cluster import ClusterCalls, failed_broker, failures, runtime_table
+from rocketlens.client.connect.cluster import ClusterCalls, failed_broker, runtime_table
 from rocketlens.client.connect.compacted_topics import is_compacted
 from rocketlens.client.connect.namespace import is_in_namespace, with_namespace, without_namespace
 from rocketlens.client.connect.queue_puller import tools_puller
@@ -35,21 +35,20 @@ from rocketlens.client.search.queue_offsets import unreadable_messages
 from rocketlens.client.search.queue_read import RISING_TIMES, read_queues
 from rocketlens.client.search.view import offset_id_of, record_of_position, records_of_id
 from rocketlens.errors import (
-    AnswerIncomplete,
     BrokerError,
-    MessageNotFound,
     RecordError,
     RocketLensError,
     TopicNotFound,
 )
-from rocketlens.formats.commitlog_record import Record, message_of
-from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
+from rocketlens.formats.commitlog_record import Record
+from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.model.message import MessageExt
 from rocketlens.model.message_id import OffsetMessageId
 from rocketlens.model.rocketmq import LMQ_PREFIX, is_internal_topic
 from rocketlens.model.text.counted import counted
 from rocketlens.model.text.sentences import both
 from rocketlens.query.answer_builder import AnswerMessages, Findings
+from rocketlens.query.find import one_message
 from rocketlens.query.kept import KeptFindings
 from rocketlens.query.lookup.message_filter import MessageFilter, is_dispatched_to
 from rocketlens.query.request import FindRequest, QueuePosition
@@ -67,6 +66,7 @@ from rocketlens.wire.codes import ResponseCode
 MAX_SAMPLED_TOPICS: Final = 64
 """A search by key of more topics does not try the index."""
 TOPICS_AT_ONCE: Final = 16
+_ANY_BROKER: Final = "any broker that could have it"
 _MAX_OFFSET: Final = 2**63 - 1
 
 
@@ -267,9 +267,9 @@ class ClusterSource:
         :raises MessageNotFound: if no broker has it.
         :raises AnswerIncomplete: if none has it, and one failed.
         """
-        offset_id = OffsetMessageId.decode(msg_id)
-        records, coverage = await records_of_id(self.cluster, self.topology, offset_id, None)
-        return _single_message(msg_id, records, coverage)
+        findings = Findings(AnswerMessages(1))
+        await self._view(OffsetMessageId.decode(msg_id), None, findings)
+        return one_message(findings.answer(msg_id), _ANY_BROKER)
 
     async def view_in_topic(
         self, topic: str, msg_id: str, cluster_name: str | None = None
@@ -281,19 +281,22 @@ class ClusterSource:
 
         :raises TopicNotFound: if no broker has the topic, or none of that cluster.
         """
+        findings = Findings(AnswerMessages(1, oldest=True))
         offset_id = offset_id_of(msg_id)
-        records: list[Record] = []
-        coverage: tuple[Coverage, ...] = ()
         if offset_id is not None:
-            records, coverage = await records_of_id(self.cluster, self.topology, offset_id, topic)
-        if not records:
-            findings = Findings(AnswerMessages(1, oldest=True))
+            await self._view(offset_id, topic, findings)
+        if not findings.messages:
             unique_key = MessageFilter(topic=topic, unique_key=msg_id, tally=findings.tally)
             await self.find_by_key(unique_key, findings, cluster_name)
-            for message in findings.messages.in_order():
-                return message
-            coverage = (*coverage, *findings.coverage)
-        return _single_message(msg_id, records, coverage)
+        return one_message(findings.answer(msg_id), _ANY_BROKER)
+
+    async def _view(
+        self, offset_id: OffsetMessageId, topic: str | None, findings: Findings
+    ) -> None:
+        records, coverage = await records_of_id(self.cluster, self.topology, offset_id, topic)
+        findings.cover(coverage)
+        for record in records[:1]:
+            findings.take(record)
 
     async def _find_text(self, request: FindRequest, topics: list[str], findings: Findings) -> None:
         offset_id = request.offset_msg_id
@@ -566,25 +569,6 @@ def _brokers_coverage(brokers: Collection[str], detail: str) -> Coverage:
     """Return the coverage of brokers whose registration already is the answer."""
     names = counted(len(brokers), "broker")
     return Coverage(names, SourceKind.BROKER, SourceState.SEARCHED, None, detail)
-
-
-def _single_message(
-    msg_id: str, records: list[Record], coverage: tuple[Coverage, ...]
-) -> MessageExt:
-    """Return the message that was found.
-
-    :raises MessageNotFound: if none was found, and all brokers were asked.
-    :raises AnswerIncomplete: if none was found, and a broker failed or none could be asked.
-    """
-    if records:
-        return message_of(records[0])
-    answer = Answer(msg_id, (), coverage)
-    if not answer.complete:
-        failed = failures(answer.coverage) or "no broker was asked"
-        raise AnswerIncomplete(
-            f"{msg_id} was not found, but not all was searched: {failed}", answer
-        )
-    raise MessageNotFound(f"{msg_id} is on none of the brokers that could have it")
 
 
 async def count_left_out(
