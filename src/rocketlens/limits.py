@@ -300,17 +300,8 @@ MAX_RELAYS_OF_CONNECTION: Final = 64
 
 MAX_SUBSCRIPTION_CHARACTERS: Final = 32_767
 """Longest expression of a subscription: some ms to read, which each pull does. RocketMQ: any."""
-
-MAX_SAVED_SEARCHES: Final = 1_000
-"""Saved searches of all users of a console, which are in one file."""
-MAX_USER_SAVED_SEARCHES: Final = 100
-"""Saved searches of one user of the console."""
 MAX_SAVED_TITLE: Final = 100
 """Characters of the name of a saved search: it is a line of a list."""
-MAX_SAVED_CHARACTERS: Final = 4_000
-"""Of a search that is saved, as its address has it: a page lists all of them."""
-MAX_SAVED_BYTES: Final = 16 << 20
-"""Of the file of saved searches: the longest there can be take 10 MB."""
 MAX_SHOWN_SAVED_SEARCHES: Final = 12
 """Saved searches on the first page of the console; their own page has all."""
 MAX_CHOSEN_MESSAGES: Final = 500
@@ -319,9 +310,6 @@ and they fit the fields of a form.
 """
 MAX_RESEND_MESSAGES: Final = 100_000
 """Messages of one job that sends them again: 86 MiB of memory. RocketMQ: one at a time."""
-
-DEFAULT_RESEND_MESSAGES: Final = 1_000
-"""Messages of one job of the console, where its user does not say how many."""
 
 MAX_TRIGGER_OFFSETS: Final = 1_000_000
 """Messages in one batch of a stream of a cluster, unless ``maxOffsetsPerTrigger`` sets it."""
@@ -381,164 +369,26 @@ MAX_CONSOLE_ROWS: Final = 500
 """
 DEFAULT_CONSOLE_ROWS: Final = 100
 """Messages on one page of the console, where the caller does not say how many."""
-MAX_CONSOLE_ANSWER_BYTES: Final = 16 << 20
-"""Memory that the messages of one page of the console take while it is made; a cursor continues."""
 MAX_EXPORT_ROWS: Final = 10_000
 """Messages that the console reads at a time for a file: a store is read once each time."""
-MAX_EXPORT_PAGE_BYTES: Final = 8 << 20
-"""Memory that these take: as long as the reader of a file takes nothing, they are kept."""
 MAX_EXPORT_PIECE_BYTES: Final = 256 << 10
 """Of a file that the console sends at once; the next piece is made when there is room for it."""
-MAX_EXPORTS: Final = 16
-"""Files that the console sends at once, exports and bodies; more are refused, with a status that
-says so.
-"""
-MAX_USER_EXPORTS: Final = 4
-"""Of these, and of bodies that are downloaded, for one user."""
-MAX_CONSOLE_LOOK_UPS: Final = 64
-"""Requests at once to the console for all but searches and files; more are refused, likewise."""
-MAX_USER_LOOK_UPS: Final = 16
-"""Of these for one user: a browser has six connections, a program asks one after another."""
-MAX_HELD_BYTES: Final = 512 << 20
-"""Of bodies, pages of files and answers that requests to the console keep until they were sent."""
-MAX_USER_HELD_BYTES: Final = 128 << 20
-"""Of these for one user: two bodies of the largest size."""
-MAX_TIME_BARS: Final = 60
-"""Bars of the plot above the messages of a page."""
-MAX_FACET_VALUES: Final = 8
-"""Topics, tags or hours that the console lists beside an answer; others are one number."""
-MAX_CONSOLE_SEARCHES: Final = 64
-"""Searches of the console at once; more are refused, with a status that says so."""
-MAX_USER_SEARCHES: Final = 16
-"""Of these for one user: a browser has a few, in several tabs."""
-MAX_CONSOLE_SEARCH_S: Final = 600.0
-"""Seconds after which a search of the console ends with what it found until then."""
 MAX_CONSOLE_TEXT: Final = 40_000
 """Characters of one value of a request to the console: a key can have 32,767 bytes."""
-MAX_CONSOLE_SKIPPED: Final = 100_000
-"""Messages of one millisecond that a cursor of the console can have passed."""
-MAX_NARROWED_STARS: Final = 6
-"""Of ``*`` in a pattern of a user of the console who may see some topics: each takes more work."""
-MAX_NARROWED_PATTERNS: Final = 512
-"""Patterns that one pattern is cut into, for a user of the console who may see some topics."""
-MAX_CONSOLE_COLUMNS: Final = 12
-"""Columns that one list of messages of the console has beside the time."""
 MAX_CONSOLE_SOURCES: Final = 32
 """Sources of one console."""
-MAX_CONSOLE_BROKERS: Final = 1_000
-"""Brokers, masters and slaves, that one page of the console lists; more are counted."""
-CONSOLE_REFRESH_S: Final = 10.0
-"""Seconds after which a list of the console that is looked at live is asked for again."""
 CONSOLE_OVERVIEW_S: Final = 60.0
 """Seconds after which the first page of the console asks for the state of its sources again: of a
 cluster it takes a request to each broker for each group.
 """
-MAX_OVERVIEW_GROUPS: Final = 3
-"""Groups that the first page names for each source: those with the most lag, or dead letters."""
-MAX_SUGGESTED_TOPICS: Final = 10_000
-"""Names of topics that the console suggests from, 100 bytes each."""
-TOPIC_PAGE_ROWS: Final = 10
-"""Newest messages on the page of a topic; a search has the others."""
-MAX_CONSOLE_CLIENTS: Final = 2_000
-"""Clients that one page of the console lists; more are counted."""
-PIPELINE_SAMPLE_S: Final = 10.0
-"""Seconds between two samples of the brokers of all clusters, one request to each."""
-PIPELINE_ROUND_S: Final = 8.0
-"""Seconds in which brokers answer for a sample; the others have none then. Less than the above."""
-MAX_PIPELINE_SAMPLES: Final = 360
-"""Samples of one broker that a console keeps: those of an hour."""
-MAX_PIPELINE_BROKERS: Final = 256
-"""Brokers that a console samples, in 30 MB; others are counted."""
-MAX_PIPELINE_PLOTS: Final = 8
-"""Brokers that are plotted on one page, or have all their samples in one answer of the API."""
-MAX_PASSWORD_CHARACTERS: Final = 1024
-"""Of a password of the console."""
-MAX_PASSWORD_BYTES: Final = 256 << 20
-"""Memory that the hash of a password may take, which is what makes guessing expensive."""
-MAX_PASSWORD_LANES: Final = 16
-"""scrypt's p: how often a hash repeats its work."""
-MAX_WAITING_LOGINS: Final = 32
-"""Passwords that wait for their hash at once; more are refused, with a status that says so."""
-MAX_OIDC_WAIT_S: Final = 10.0
-"""Seconds for one answer of a provider of OpenID Connect: a user waits for it."""
-MAX_OIDC_ANSWER_BYTES: Final = 1 << 20
-"""Of one answer of a provider of OpenID Connect: keys and tokens have some KiB."""
-MAX_OIDC_TOKEN_CHARACTERS: Final = 256 << 10
-"""Of an id token: one with thousands of groups is checked, and its JSON is read."""
-MAX_OIDC_GROUPS: Final = 10_000
-"""Groups of one user of a provider: each is compared with the rules of the file of users."""
-MAX_OIDC_NAME_CHARACTERS: Final = 255
-"""Of the name of a provider's user, and of a group in a rule: it is in every line of the audit log.
-OpenID Connect: 255 for a subject.
-"""
-MAX_OIDC_SKEW_S: Final = 60.0
-"""Seconds that the clocks of a provider and of the console may differ."""
-MAX_OIDC_AGE_S: Final = 3600.0
-"""Seconds for which endpoints and keys of a provider are kept: one that was taken back ends."""
-MIN_OIDC_KEYS_AGE_S: Final = 60.0
-"""Seconds after which keys are read again for a token that names none of them: no token can have
-the provider asked more often.
-"""
-MAX_OIDC_LOGINS: Final = 32
-"""Logins by a provider that are checked at once; more are refused, with a status that says so."""
-MAX_OIDC_LOGIN_S: Final = 600.0
-"""Seconds from the start of a login by a provider to its end: someone has to find a password."""
-MAX_OIDC_COOKIE_CHARACTERS: Final = 3_800
-"""Of the cookie that keeps where a login leads back to: browsers take 4,096 bytes with its name."""
-MAX_OIDC_HINT_CHARACTERS: Final = 4_096
-"""Of an id token that is kept for the logout, which sends it in an address; a longer one is not."""
-MAX_LOGIN_FAILURES: Final = 10_000
-"""Pairs of user and address whose failed logins are counted; the oldest are forgotten."""
-MAX_LOGIN_WAIT_S: Final = 60.0
-"""Seconds that a pair of user and address waits after many failed logins: no lock-out."""
-MAX_USER_SESSIONS: Final = 16
-"""Sessions of one user of the console; another login ends the one that was not used for longest."""
-MAX_SESSIONS: Final = 10_000
-"""Sessions of one console: a provider can have any number of users. The one that was not used for
-longest ends.
-"""
-MAX_SESSION_IDLE_S: Final = 2 * 3600
-"""Seconds after which a session of the console ends that is not used."""
-MAX_SESSION_S: Final = 12 * 3600
-"""Seconds after which a session of the console ends: a working day."""
-MAX_FORM_FIELDS: Final = 1000
-"""Fields of a form sent to the console: as many as a page has messages, and some."""
 MAX_AUDIT_CHARACTERS: Final = 1024
 """Of one value in a line of the console's audit log: others choose names and topics."""
 MAX_PREVIEW_BYTES: Final = 16 << 10
 """Largest body that is decoded for its line in a list: some milliseconds."""
 MAX_PREVIEW_CHARACTERS: Final = 160
 """Of a body in its line in a list."""
-MAX_PAGE_BODY_CHARACTERS: Final = 256 << 10
-"""Of a body on its page; the whole of it can be downloaded."""
-MAX_PAGE_HEX_BYTES: Final = 16 << 10
-"""Of a body that its page shows in hexadecimal, four characters for each."""
-MAX_CONSOLE_CONNECTIONS: Final = 256
-"""Open connections to the console: one that waits is closed for another, or that gets status 503.
-"""
-MAX_ADDRESS_CONNECTIONS: Final = 128
-"""Of these from one address, or one IPv6 network of 64 bits: others are served beside it."""
-MAX_CONSOLE_HEAD_S: Final = 20.0
-"""Seconds for a request to the console without its body, from the first byte or the connection on.
-"""
-MAX_CONSOLE_BODY_S: Final = 60.0
-"""Seconds for the body of a request to the console: 16 MiB at 2.2 MBit/s."""
-MAX_CONSOLE_UNREAD_S: Final = 60.0
-"""Seconds in which the reader of an answer of the console takes nothing of what was sent."""
-MAX_CONSOLE_HEAD_BYTES: Final = 160 << 10
-"""Of one request to the console without its body: a text in its address has up to three bytes for
-each of its own.
-"""
-MAX_CONSOLE_BODY_BYTES: Final = 16 << 20
-"""Of the body of one request to the console: a text of 4 MiB in a form has up to three bytes for
-each of its own.
-"""
 MAX_CONSOLE_REASON: Final = 1_000
 """Characters of the reason for an act, which is kept with what was done."""
-MAX_CONSOLE_JOBS: Final = 4
-"""Jobs of one console that run at once; more wait to be resumed."""
-MAX_USER_JOBS: Final = 2
-"""Of these for one user."""
 MAX_CONSOLE_JOB_FILES: Final = 200
 """Newest jobs and acts that one page lists: each file is read once, and again when it changed."""
 MAX_RESEND_RATE: Final = 1_000

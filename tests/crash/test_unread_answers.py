@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketlens import limits
+from rocketlens.console.room import MAX_USER_EXPORTS
 from tests.support.console_users import HASH, PASSWORD
 from tests.support.made_stores import Sent, make_store
 
@@ -89,7 +89,7 @@ def test_unread_exports_and_bodies_of_one_user_take_little_memory_and_no_turn_of
         waiting = [opened.enter_context(unread(port, "li", path)) for path in paths]
         statuses = [int(each.recv(12)[9:]) for each in waiting]
         assert set(statuses) == {200, 429}
-        assert statuses.count(200) == limits.MAX_USER_EXPORTS
+        assert statuses.count(200) == MAX_USER_EXPORTS
         grown = anonymous_bytes(process) - before
         status, content = asked(port, "wu", "/api/search?q=ORDER-1")
         assert (status, len(json.loads(content)["messages"])) == (200, 1)

@@ -61,6 +61,8 @@ from rocketlens.terminal.json_text import laid_out
 if TYPE_CHECKING:
     from rocketlens.console.app import Console
 
+MAX_FORM_FIELDS: Final = 1000
+"""Fields of a form sent to the console: as many as a page has messages, and some."""
 MESSAGE: Final = "/{source}/{topic}/{broker}/{queue_id}/{queue_offset}"
 SEE_OTHER: Final = 303
 ERRORS: Final[dict[int | str, dict[str, Any]]] = {
@@ -335,7 +337,7 @@ def pairs_in(content: bytes) -> list[tuple[str, str]]:
             content.decode("ascii"),
             keep_blank_values=True,
             errors="strict",
-            max_num_fields=limits.MAX_FORM_FIELDS,
+            max_num_fields=MAX_FORM_FIELDS,
         )
     except ValueError as error:
         raise BadInput("this is not a form that this console has made") from error

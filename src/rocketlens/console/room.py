@@ -38,6 +38,24 @@ from rocketlens.model.text.sentences import Sentence
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+MAX_EXPORTS: Final = 16
+"""Files that the console sends at once, exports and bodies; more are refused, with a status that
+says so.
+"""
+MAX_USER_EXPORTS: Final = 4
+"""Of these, and of bodies that are downloaded, for one user."""
+MAX_CONSOLE_LOOK_UPS: Final = 64
+"""Requests at once to the console for all but searches and files; more are refused, likewise."""
+MAX_USER_LOOK_UPS: Final = 16
+"""Of these for one user: a browser has six connections, a program asks one after another."""
+MAX_HELD_BYTES: Final = 512 << 20
+"""Of bodies, pages of files and answers that requests to the console keep until they were sent."""
+MAX_USER_HELD_BYTES: Final = 128 << 20
+"""Of these for one user: two bodies of the largest size."""
+MAX_CONSOLE_SEARCHES: Final = 64
+"""Searches of the console at once; more are refused, with a status that says so."""
+MAX_USER_SEARCHES: Final = 16
+"""Of these for one user: a browser has a few, in several tabs."""
 _log: Final = logging.getLogger("rocketlens.console")
 
 
@@ -108,8 +126,8 @@ class RequestRoom:
         def keep(size: int) -> None:
             nonlocal own
             more = max(size - own, 0)
-            is_own_full = kept[name] + more > limits.MAX_USER_HELD_BYTES
-            if more and (is_own_full or kept.total() + more > limits.MAX_HELD_BYTES):
+            is_own_full = kept[name] + more > MAX_USER_HELD_BYTES
+            if more and (is_own_full or kept.total() + more > MAX_HELD_BYTES):
                 raise ConsoleBusy(Sentence("user_held_busy" if is_own_full else "held_busy"))
             kept[name] += more
             own += more
@@ -127,10 +145,10 @@ class RequestRoom:
 def _bounds(work: Work) -> tuple[str, int, int]:
     """Return the sentence of a refusal, and how many are answered at once: of all, of one user."""
     if work is Work.SEARCH:
-        return "searches_busy", limits.MAX_CONSOLE_SEARCHES, limits.MAX_USER_SEARCHES
+        return "searches_busy", MAX_CONSOLE_SEARCHES, MAX_USER_SEARCHES
     if work is Work.FILE:
-        return "exports_busy", limits.MAX_EXPORTS, limits.MAX_USER_EXPORTS
-    return "look_ups_busy", limits.MAX_CONSOLE_LOOK_UPS, limits.MAX_USER_LOOK_UPS
+        return "exports_busy", MAX_EXPORTS, MAX_USER_EXPORTS
+    return "look_ups_busy", MAX_CONSOLE_LOOK_UPS, MAX_USER_LOOK_UPS
 
 
 _KEEP: Final[ContextVar[Callable[[int], None] | None]] = ContextVar("keep", default=None)

@@ -24,13 +24,16 @@ from urllib.parse import urlsplit
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
-from rocketlens import limits
 from rocketlens.console.values import error_answer
 from rocketlens.model.config_keys import is_ip_address
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+MAX_CONSOLE_BODY_BYTES: Final = 16 << 20
+"""Of the body of one request to the console: a text of 4 MiB in a form has up to three bytes for
+each of its own.
+"""
 _HOST: Final = re.compile(r"(?:[\w.-]+|\[[\w.:%]+\])(?::\d*)?", re.ASCII)
 """A name or an address, and perhaps a port: nothing before it, as in ``evil.example@127.0.0.1``."""
 JSON_TYPE: Final = "application/json"
@@ -90,7 +93,7 @@ class Guard:
             nonlocal received
             message = await receive()
             received += len(message.get("body", b""))
-            if received > limits.MAX_CONSOLE_BODY_BYTES:
+            if received > MAX_CONSOLE_BODY_BYTES:
                 raise HTTPException(413, "the request is too large")
             return message
 
@@ -132,8 +135,8 @@ class Guard:
             text = "a request with a session's cookie needs Origin or Sec-Fetch-Site: use Basic"
             return 403, "wrong_origin", f"{text} authentication in a program"
         length = headers.get(b"content-length", "0")
-        if not length.isdigit() or int(length) > limits.MAX_CONSOLE_BODY_BYTES:
-            text = f"a request has at most {limits.MAX_CONSOLE_BODY_BYTES} bytes"
+        if not length.isdigit() or int(length) > MAX_CONSOLE_BODY_BYTES:
+            text = f"a request has at most {MAX_CONSOLE_BODY_BYTES} bytes"
             return 413, "too_large", text
         is_json = media_type(headers.get(b"content-type", "")) == JSON_TYPE
         if scope["path"].startswith("/api/") and not is_json:

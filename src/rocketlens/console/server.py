@@ -46,6 +46,22 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp
 
+MAX_CONSOLE_CONNECTIONS: Final = 256
+"""Open connections to the console: one that waits is closed for another, or that gets status 503.
+"""
+MAX_ADDRESS_CONNECTIONS: Final = 128
+"""Of these from one address, or one IPv6 network of 64 bits: others are served beside it."""
+MAX_CONSOLE_HEAD_S: Final = 20.0
+"""Seconds for a request to the console without its body, from the first byte or the connection on.
+"""
+MAX_CONSOLE_BODY_S: Final = 60.0
+"""Seconds for the body of a request to the console: 16 MiB at 2.2 MBit/s."""
+MAX_CONSOLE_UNREAD_S: Final = 60.0
+"""Seconds in which the reader of an answer of the console takes nothing of what was sent."""
+MAX_CONSOLE_HEAD_BYTES: Final = 160 << 10
+"""Of one request to the console without its body: a text in its address has up to three bytes for
+each of its own.
+"""
 ProxyNetwork = IPv4Network | IPv6Network
 _IPV6_BITS: Final = 64
 """Of an IPv6 address, what a provider gives to one customer at least: the rest is free to choose.
@@ -109,10 +125,10 @@ class ConnectionRules:
         """Return whether there is room for a connection, which may close another one."""
         others = [each for each in present if each is not joining and not each.is_ended]
         own = [each for each in others if each.client_name == joining.client_name]
-        is_full = len(own) >= limits.MAX_ADDRESS_CONNECTIONS
+        is_full = len(own) >= MAX_ADDRESS_CONNECTIONS
         if is_full and not is_proxy(joining.address, self._proxies):
             return self._close_one(own)
-        if len(others) < limits.MAX_CONSOLE_CONNECTIONS:
+        if len(others) < MAX_CONSOLE_CONNECTIONS:
             return True
         counts = Counter(each.client_name for each in others)
         largest = max(counts.values())
@@ -160,14 +176,14 @@ class ConsoleConnection(H11Protocol):
         super().connection_made(transport)
         self.address = self.client[0] if self.client is not None else ""
         self.client_name = client_of(self.address)
-        self._await(limits.MAX_CONSOLE_HEAD_S)
+        self._await(MAX_CONSOLE_HEAD_S)
         if not self._rules.make_room(self, cast("set[ConsoleConnection]", self.connections)):
             self.end(HTTPStatus.SERVICE_UNAVAILABLE, _TOO_MANY)
 
     def data_received(self, piece: bytes) -> None:
         """Take a piece of a request."""
         super().data_received(piece)
-        self._await_rest(limits.MAX_CONSOLE_HEAD_S)
+        self._await_rest(MAX_CONSOLE_HEAD_S)
 
     def on_response_complete(self) -> None:
         """Wait for another request."""
@@ -180,7 +196,7 @@ class ConsoleConnection(H11Protocol):
         if state is h11.IDLE:
             self._await(head_limit_s)
         elif state is h11.SEND_BODY:
-            self._await(limits.MAX_CONSOLE_BODY_S)
+            self._await(MAX_CONSOLE_BODY_S)
         else:
             self._limit_s, self.waits_since = 0.0, math.inf
 
@@ -199,7 +215,7 @@ class ConsoleConnection(H11Protocol):
         if waiting == 0 or waiting < self._unread_bytes or not self._unread_bytes:
             self._unread_since = now
         self._unread_bytes = waiting
-        return now - self._unread_since >= limits.MAX_CONSOLE_UNREAD_S
+        return now - self._unread_since >= MAX_CONSOLE_UNREAD_S
 
     def end(self, status: HTTPStatus, text: str) -> None:
         """Close it, with a status if no answer has begun."""
@@ -253,7 +269,7 @@ def listening(bound: Host) -> Iterator[socket.socket]:
         try:
             listener.bind((bound.address, bound.port))
             # At once: a program that reads that the console is ready can connect.
-            listener.listen(limits.MAX_CONSOLE_CONNECTIONS)
+            listener.listen(MAX_CONSOLE_CONNECTIONS)
         except OSError as error:
             raise BadInput(f"cannot listen on {bound}: {error.strerror or error}") from error
         yield listener
@@ -283,7 +299,7 @@ async def serve(
             timeout_graceful_shutdown=_STOP_S,
             proxy_headers=bool(proxies),
             forwarded_allow_ips=list(map(str, proxies)),
-            h11_max_incomplete_event_size=limits.MAX_CONSOLE_HEAD_BYTES,
+            h11_max_incomplete_event_size=MAX_CONSOLE_HEAD_BYTES,
         )
     )
 

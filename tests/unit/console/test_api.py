@@ -8,7 +8,7 @@ import pytest
 
 from rocketlens import limits
 from rocketlens.console.message.look_up import MessageAddress
-from rocketlens.console.pages import failure_of, pairs_in
+from rocketlens.console.pages import MAX_FORM_FIELDS, failure_of, pairs_in
 from rocketlens.console.sources.sources import message_path
 from rocketlens.errors import AnswerIncomplete, BadInput, MessageNotFound, WrongUse
 from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
@@ -311,7 +311,7 @@ def test_fields_are_read_in_their_order_and_a_name_can_be_there_several_times():
 
 
 @pytest.mark.parametrize(
-    "content", [b"a=%ff", b"\xff", b"&".join([b"a=1"] * (limits.MAX_FORM_FIELDS + 1))]
+    "content", [b"a=%ff", b"\xff", b"&".join([b"a=1"] * (MAX_FORM_FIELDS + 1))]
 )
 def test_what_is_no_form_is_refused(content):
     with pytest.raises(BadInput):

@@ -10,6 +10,10 @@ from uvicorn.server import ServerState
 
 from rocketlens import limits
 from rocketlens.console.server import (
+    MAX_ADDRESS_CONNECTIONS,
+    MAX_CONSOLE_BODY_S,
+    MAX_CONSOLE_HEAD_S,
+    MAX_CONSOLE_UNREAD_S,
     ConnectionRules,
     ConsoleConnection,
     client_of,
@@ -100,7 +104,7 @@ def test_262_unfinished_requests_of_one_address_leave_others_served():
         await settle()
         assert b"200 OK" in other.transport.written
         refused = [each for each in slow if b" 503 " in each.transport.written]
-        assert len(refused) == 262 - limits.MAX_ADDRESS_CONNECTIONS
+        assert len(refused) == 262 - MAX_ADDRESS_CONNECTIONS
         assert all(each.transport.is_closed for each in refused)
 
     run(go())
@@ -111,7 +115,7 @@ def test_where_an_address_has_no_more_room_what_waited_longest_is_closed_for_a_n
         world = World()
         first = world.connect(data=UNFINISHED)
         world.now += 1
-        rest = [world.connect(data=UNFINISHED) for _ in range(limits.MAX_ADDRESS_CONNECTIONS - 1)]
+        rest = [world.connect(data=UNFINISHED) for _ in range(MAX_ADDRESS_CONNECTIONS - 1)]
         world.now += limits.MIN_IDLE_S
         same = world.connect(data=WHOLE)
         await settle()
@@ -125,7 +129,7 @@ def test_where_an_address_has_no_more_room_what_waited_longest_is_closed_for_a_n
 
 @pytest.mark.parametrize("data", [b"", UNFINISHED])
 def test_where_there_is_no_more_room_at_all_the_address_with_most_makes_it(data, monkeypatch):
-    monkeypatch.setattr(limits, "MAX_CONSOLE_CONNECTIONS", 6)
+    monkeypatch.setattr("rocketlens.console.server.MAX_CONSOLE_CONNECTIONS", 6)
 
     async def go():
         world = World()
@@ -142,7 +146,7 @@ def test_where_there_is_no_more_room_at_all_the_address_with_most_makes_it(data,
 
 
 def test_what_is_being_answered_is_not_closed_for_another(monkeypatch):
-    monkeypatch.setattr(limits, "MAX_ADDRESS_CONNECTIONS", 2)
+    monkeypatch.setattr("rocketlens.console.server.MAX_ADDRESS_CONNECTIONS", 2)
 
     async def go():
         world = World()
@@ -157,7 +161,7 @@ def test_what_is_being_answered_is_not_closed_for_another(monkeypatch):
 
 
 def test_addresses_of_one_ipv6_network_share_their_connections(monkeypatch):
-    monkeypatch.setattr(limits, "MAX_ADDRESS_CONNECTIONS", 2)
+    monkeypatch.setattr("rocketlens.console.server.MAX_ADDRESS_CONNECTIONS", 2)
 
     async def go():
         world = World()
@@ -169,7 +173,7 @@ def test_addresses_of_one_ipv6_network_share_their_connections(monkeypatch):
 
 
 def test_a_trusted_proxy_has_the_connections_of_many(monkeypatch):
-    monkeypatch.setattr(limits, "MAX_ADDRESS_CONNECTIONS", 2)
+    monkeypatch.setattr("rocketlens.console.server.MAX_ADDRESS_CONNECTIONS", 2)
 
     async def go():
         world = World("10.0.0.0/24")
@@ -218,7 +222,7 @@ def test_a_body_that_drips_behind_its_answer_ends_in_time():
         connection = world.connect(data=UNFINISHED)
         await settle()
         assert b"413" in connection.transport.written
-        world.pass_time(limits.MAX_CONSOLE_BODY_S - 1)
+        world.pass_time(MAX_CONSOLE_BODY_S - 1)
         connection.data_received(b"c")
         world.pass_time(1)
         assert connection.transport.is_closed
@@ -244,10 +248,10 @@ def test_a_request_that_has_arrived_may_take_its_time():
         await settle()
         assert b"in the end" in connection.transport.written
         # Idle, until the keep-alive of the server ends it.
-        world.pass_time(limits.MAX_CONSOLE_HEAD_S + 1)
+        world.pass_time(MAX_CONSOLE_HEAD_S + 1)
         assert not connection.transport.is_closed
         connection.data_received(b"GET / HT")
-        world.pass_time(limits.MAX_CONSOLE_HEAD_S)
+        world.pass_time(MAX_CONSOLE_HEAD_S)
         assert connection.transport.is_closed
 
     run(go())
@@ -261,7 +265,7 @@ def test_a_reader_that_takes_nothing_is_cut_off():
         stuck.transport.unread = slow.transport.unread = 1_000_000
         # Closing waits until all is written, which never is.
         stuck.transport.close()
-        for _ in range(int(limits.MAX_CONSOLE_UNREAD_S) + 1):
+        for _ in range(int(MAX_CONSOLE_UNREAD_S) + 1):
             slow.transport.unread -= 1
             world.pass_time(1)
         assert stuck.transport.is_aborted

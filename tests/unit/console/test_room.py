@@ -10,6 +10,7 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from rocketlens import limits
 from rocketlens.console.room import (
     FREE,
+    MAX_HELD_BYTES,
     WORK_OF,
     ConsoleBusy,
     InPieces,
@@ -61,7 +62,7 @@ def test_every_route_is_refused_where_there_is_no_room(store, monkeypatch, which
         async with console_client(store, users=users()) as client:
             await log_in(client, "root")
             for bounds in BOUNDS.values():
-                monkeypatch.setattr(limits, bounds[which], 0)
+                monkeypatch.setattr(f"rocketlens.console.room.{bounds[which]}", 0)
             answered = {}
             for method, path in sorted(methods_of(client.console), key=_is_logout):
                 filled = re.sub(r"\{(\w+)\}", lambda m: VALUES.get(m[1], "x"), path)
@@ -79,8 +80,8 @@ def test_every_route_is_refused_where_there_is_no_room(store, monkeypatch, which
 
 @pytest.mark.parametrize("work", list(Work))
 def test_one_user_takes_so_much_room_and_leaves_the_rest_to_others(monkeypatch, work):
-    monkeypatch.setattr(limits, BOUNDS[work][0], 3)
-    monkeypatch.setattr(limits, BOUNDS[work][1], 2)
+    monkeypatch.setattr(f"rocketlens.console.room.{BOUNDS[work][0]}", 3)
+    monkeypatch.setattr(f"rocketlens.console.room.{BOUNDS[work][1]}", 2)
     room = RequestRoom()
 
     def is_refused(name):
@@ -103,7 +104,7 @@ def test_one_user_takes_so_much_room_and_leaves_the_rest_to_others(monkeypatch, 
 
 
 def test_those_who_have_not_logged_in_share_by_address_and_not_with_a_user(monkeypatch):
-    monkeypatch.setattr(limits, "MAX_USER_LOOK_UPS", 1)
+    monkeypatch.setattr("rocketlens.console.room.MAX_USER_LOOK_UPS", 1)
     room = RequestRoom()
     with room.take(Work.LOOK_UP, "", "2001:db8::1"):
         with pytest.raises(ConsoleBusy), room.take(Work.LOOK_UP, "", "2001:db8::2"):
@@ -113,8 +114,8 @@ def test_those_who_have_not_logged_in_share_by_address_and_not_with_a_user(monke
 
 
 def test_bytes_are_counted_by_user_and_in_total_and_given_back(monkeypatch):
-    monkeypatch.setattr(limits, "MAX_HELD_BYTES", 150)
-    monkeypatch.setattr(limits, "MAX_USER_HELD_BYTES", 100)
+    monkeypatch.setattr("rocketlens.console.room.MAX_HELD_BYTES", 150)
+    monkeypatch.setattr("rocketlens.console.room.MAX_USER_HELD_BYTES", 100)
     room = RequestRoom()
     with room.take(Work.FILE, "li") as first:
         first(60)
@@ -133,8 +134,8 @@ def test_bytes_are_counted_by_user_and_in_total_and_given_back(monkeypatch):
 
 
 def test_room_of_a_request_that_keeps_too_much_is_given_back(monkeypatch):
-    monkeypatch.setattr(limits, "MAX_USER_HELD_BYTES", 100)
-    monkeypatch.setattr(limits, "MAX_USER_EXPORTS", 1)
+    monkeypatch.setattr("rocketlens.console.room.MAX_USER_HELD_BYTES", 100)
+    monkeypatch.setattr("rocketlens.console.room.MAX_USER_EXPORTS", 1)
     room = RequestRoom()
     with pytest.raises(ConsoleBusy), room.take(Work.FILE, "li") as keep:
         keep(101)
@@ -148,9 +149,9 @@ def test_room_of_a_request_that_keeps_too_much_is_given_back(monkeypatch):
 def test_a_body_counts_as_kept_until_it_was_sent(store, monkeypatch, path):
     async def run():
         async with console_client(store) as client:
-            monkeypatch.setattr(limits, "MAX_USER_HELD_BYTES", 999)
+            monkeypatch.setattr("rocketlens.console.room.MAX_USER_HELD_BYTES", 999)
             refused = await client.get(path)
-            monkeypatch.setattr(limits, "MAX_USER_HELD_BYTES", 10_000)
+            monkeypatch.setattr("rocketlens.console.room.MAX_USER_HELD_BYTES", 10_000)
             return refused, [await client.get(path) for _ in range(20)]
 
     refused, answered = asyncio.run(run())
@@ -211,7 +212,7 @@ def test_a_stream_is_sent_as_it_comes(monkeypatch):
 
 
 def test_an_answer_that_cannot_be_kept_is_refused_before_it_begins(monkeypatch):
-    monkeypatch.setattr(limits, "MAX_USER_HELD_BYTES", 100)
+    monkeypatch.setattr("rocketlens.console.room.MAX_USER_HELD_BYTES", 100)
     take = room_for(RequestRoom())
 
     async def app(scope, receive, send):
@@ -227,4 +228,4 @@ def test_an_answer_that_cannot_be_kept_is_refused_before_it_begins(monkeypatch):
 
 
 def test_outside_of_a_request_nothing_is_counted():
-    hold(limits.MAX_HELD_BYTES + 1)
+    hold(MAX_HELD_BYTES + 1)

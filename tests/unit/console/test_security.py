@@ -6,8 +6,7 @@ import httpx
 import pytest
 from starlette.responses import PlainTextResponse
 
-from rocketlens import limits
-from rocketlens.console.security import Guard
+from rocketlens.console.security import MAX_CONSOLE_BODY_BYTES, Guard
 from tests.support.console_client import console_client, store_at
 from tests.support.made_stores import Sent, make_store
 
@@ -127,7 +126,7 @@ def test_a_body_over_its_bound_is_refused_however_it_comes(tmp_path, path):
     piece = b"x" * (1 << 20)
 
     async def pieces():
-        for _ in range(limits.MAX_CONSOLE_BODY_BYTES // len(piece) + 1):
+        for _ in range(MAX_CONSOLE_BODY_BYTES // len(piece) + 1):
             yield piece
 
     async def ask():

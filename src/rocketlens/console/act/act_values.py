@@ -22,6 +22,8 @@ from rocketlens.errors import BadInput
 from rocketlens.model.message import MessageExt
 from rocketlens.model.properties import SYSTEM_PROPERTIES
 
+DEFAULT_RESEND_MESSAGES: Final = 1_000
+"""Messages of one job of the console, where its user does not say how many."""
 JOB_ROWS: Final = 100
 """Messages of a job on one page."""
 LEFT: Final = "left"
@@ -94,7 +96,7 @@ class BatchPlanRequest(ResendOptions):
     """Several messages to send again, to be shown first."""
 
     most: int = Field(
-        limits.DEFAULT_RESEND_MESSAGES,
+        DEFAULT_RESEND_MESSAGES,
         ge=1,
         le=limits.MAX_RESEND_MESSAGES,
         description="messages at most",

@@ -63,6 +63,11 @@ from rocketlens.terminal.cluster_access import jobs_directory
 from rocketlens.wire.codes import ResponseCode
 
 logger: Final = logging.getLogger("rocketlens.console")
+
+MAX_CONSOLE_JOBS: Final = 4
+"""Jobs of one console that run at once; more wait to be resumed."""
+MAX_USER_JOBS: Final = 2
+"""Of these for one user."""
 DEFAULT_RATE: Final = 20
 """Messages a second, as the command line has it."""
 _NAME: Final = re.compile(r"\d{8}T\d{6}-[0-9a-f]{12}", re.ASCII)
@@ -363,9 +368,9 @@ class Jobs:
     def _check_room(self) -> None:
         user = current_viewer().name
         own = sum(each.user == user for each in self._running.values())
-        if own >= limits.MAX_USER_JOBS:
+        if own >= MAX_USER_JOBS:
             raise ConsoleBusy(f"{own} of your jobs run already: pause one, or wait for it")
-        if len(self._running) >= limits.MAX_CONSOLE_JOBS:
+        if len(self._running) >= MAX_CONSOLE_JOBS:
             raise ConsoleBusy(f"{len(self._running)} jobs run already: pause one, or wait for it")
 
     def _begin(

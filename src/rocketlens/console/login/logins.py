@@ -24,13 +24,28 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Final
 
-from rocketlens import limits
 from rocketlens.console.login.audit import AuditLog
 from rocketlens.console.login.users import LocalUsers
 from rocketlens.console.login.viewer import Viewer
 from rocketlens.console.server import client_of
 from rocketlens.errors import RocketLensError
 
+MAX_WAITING_LOGINS: Final = 32
+"""Passwords that wait for their hash at once; more are refused, with a status that says so."""
+MAX_LOGIN_FAILURES: Final = 10_000
+"""Pairs of user and address whose failed logins are counted; the oldest are forgotten."""
+MAX_LOGIN_WAIT_S: Final = 60.0
+"""Seconds that a pair of user and address waits after many failed logins: no lock-out."""
+MAX_USER_SESSIONS: Final = 16
+"""Sessions of one user of the console; another login ends the one that was not used for longest."""
+MAX_SESSIONS: Final = 10_000
+"""Sessions of one console: a provider can have any number of users. The one that was not used for
+longest ends.
+"""
+MAX_SESSION_IDLE_S: Final = 2 * 3600
+"""Seconds after which a session of the console ends that is not used."""
+MAX_SESSION_S: Final = 12 * 3600
+"""Seconds after which a session of the console ends: a working day."""
 _TOKEN_BYTES: Final = 32
 _FREE_FAILURES: Final = 3
 _FORGOTTEN_S: Final = 3600.0
@@ -65,9 +80,9 @@ class Sessions:
         for key in expired:
             del self._by_hash[key]
         own = [key for key, each in self._by_hash.items() if each.viewer.name == viewer.name]
-        if len(own) >= limits.MAX_USER_SESSIONS:
+        if len(own) >= MAX_USER_SESSIONS:
             del self._by_hash[min(own, key=lambda key: self._by_hash[key].used)]
-        elif len(self._by_hash) >= limits.MAX_SESSIONS:
+        elif len(self._by_hash) >= MAX_SESSIONS:
             del self._by_hash[min(self._by_hash, key=lambda key: self._by_hash[key].used)]
         token = secrets.token_urlsafe(_TOKEN_BYTES)
         self._by_hash[_hash(token)] = _Session(viewer, now, now, id_token)
@@ -93,7 +108,7 @@ class Sessions:
     @staticmethod
     def _has_ended(session: _Session, now: float) -> bool:
         idle_s, age_s = now - session.used, now - session.begun
-        return idle_s >= limits.MAX_SESSION_IDLE_S or age_s >= limits.MAX_SESSION_S
+        return idle_s >= MAX_SESSION_IDLE_S or age_s >= MAX_SESSION_S
 
 
 def _hash(token: str) -> bytes:
@@ -124,7 +139,7 @@ class Attempts:
         passed = self._clock() - failures.last
         if passed >= _FORGOTTEN_S:
             return 0.0
-        wait = min(limits.MAX_LOGIN_WAIT_S, 2.0 ** min(failures.count - _FREE_FAILURES, 30))
+        wait = min(MAX_LOGIN_WAIT_S, 2.0 ** min(failures.count - _FREE_FAILURES, 30))
         return max(0.0, wait - passed)
 
     def failed(self, user: str, address: str) -> None:
@@ -134,7 +149,7 @@ class Attempts:
         if failures is None or now - failures.last >= _FORGOTTEN_S:
             failures = _Failures(0, now)
         self._failures[pair] = _Failures(failures.count + 1, now)
-        while len(self._failures) > limits.MAX_LOGIN_FAILURES:
+        while len(self._failures) > MAX_LOGIN_FAILURES:
             self._failures.popitem(last=False)
 
     def succeeded(self, user: str, address: str) -> None:
@@ -230,7 +245,7 @@ class Logins:
         if wait_s > 0:
             self._audit.record("refused", user=name, address=address, why="too soon")
             raise LoginTooSoon(f"too many failures: try again in {wait_s:.0f} s", wait_s)
-        if self._checking >= limits.MAX_WAITING_LOGINS:
+        if self._checking >= MAX_WAITING_LOGINS:
             self._audit.record("refused", user=name, address=address, why="too many at once")
             raise LoginTooSoon("too many log in at once: try again in a moment", 1.0)
         # Counted before it is checked: many at once are slowed, too.

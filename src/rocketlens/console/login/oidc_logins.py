@@ -45,12 +45,12 @@ from urllib.parse import urlencode, urlsplit
 
 from fastapi.responses import RedirectResponse, Response
 
-from rocketlens import limits
 from rocketlens.console.login.access import client_address, set_private_cookie
 from rocketlens.console.login.audit import AuditLog
 from rocketlens.console.login.login_pages import FIRST_PATH, Back, login_page
 from rocketlens.console.login.logins import Sessions
 from rocketlens.console.login.oidc_provider import (
+    MAX_OIDC_TOKEN_CHARACTERS,
     FailureWord,
     OidcFailed,
     OidcProvider,
@@ -58,6 +58,7 @@ from rocketlens.console.login.oidc_provider import (
 )
 from rocketlens.console.login.oidc_settings import (
     CALLBACK_PATH,
+    MAX_OIDC_NAME_CHARACTERS,
     OIDC_PATH,
     OidcSettings,
     claim_of,
@@ -69,6 +70,16 @@ from rocketlens.console.preferences import local_path
 from rocketlens.console.security import SESSION_COOKIE
 from rocketlens.model.text.escape import printable
 
+MAX_OIDC_GROUPS: Final = 10_000
+"""Groups of one user of a provider: each is compared with the rules of the file of users."""
+MAX_OIDC_LOGINS: Final = 32
+"""Logins by a provider that are checked at once; more are refused, with a status that says so."""
+MAX_OIDC_LOGIN_S: Final = 600.0
+"""Seconds from the start of a login by a provider to its end: someone has to find a password."""
+MAX_OIDC_COOKIE_CHARACTERS: Final = 3_800
+"""Of the cookie that keeps where a login leads back to: browsers take 4,096 bytes with its name."""
+MAX_OIDC_HINT_CHARACTERS: Final = 4_096
+"""Of an id token that is kept for the logout, which sends it in an address; a longer one is not."""
 _log: Final = logging.getLogger("rocketlens.console")
 _SHOWN: Final = 300
 """Characters of what others chose that a line of the log has."""
@@ -123,7 +134,7 @@ class OidcLogins:
             self._record(error, address)
             raise
         cookie = self._cookie(back, redirect_uri)
-        if len(cookie) > limits.MAX_OIDC_COOKIE_CHARACTERS:
+        if len(cookie) > MAX_OIDC_COOKIE_CHARACTERS:
             cookie = self._cookie("/", redirect_uri)
         challenge = hashlib.sha256(self._derived("verifier", cookie).encode()).digest()
         values = {
@@ -160,7 +171,7 @@ class OidcLogins:
             provider=self.settings.issuer,
             subject=user.claims["sub"],
         )
-        is_short = len(user.id_token) <= limits.MAX_OIDC_HINT_CHARACTERS
+        is_short = len(user.id_token) <= MAX_OIDC_HINT_CHARACTERS
         return DoneLogin(self._sessions.begin(viewer, user.id_token if is_short else ""), back)
 
     async def logout_address(self, id_token: str, origin: str) -> str | None:
@@ -191,9 +202,9 @@ class OidcLogins:
             word: FailureWord = "denied" if error == "access_denied" else "provider"
             raise OidcFailed(word, f"the provider refused: {printable(reason)[:_SHOWN]}")
         code = given.get("code", "")
-        if not 0 < len(code) <= limits.MAX_OIDC_TOKEN_CHARACTERS:
+        if not 0 < len(code) <= MAX_OIDC_TOKEN_CHARACTERS:
             raise OidcFailed("provider", "the answer has no code")
-        if self._checking >= limits.MAX_OIDC_LOGINS:
+        if self._checking >= MAX_OIDC_LOGINS:
             raise OidcFailed("busy", "too many logins are checked at once")
         self._checking += 1
         try:
@@ -253,7 +264,7 @@ class OidcLogins:
         # It was made here.
         begun = base64.urlsafe_b64decode(cookie + "=" * (-len(cookie) % 4))
         moment, _, back, redirect_uri = json.loads(begun)
-        if not 0 <= self._clock() - moment <= limits.MAX_OIDC_LOGIN_S:
+        if not 0 <= self._clock() - moment <= MAX_OIDC_LOGIN_S:
             raise OidcFailed("old", "the login was begun too long ago")
         return back, redirect_uri
 
@@ -274,7 +285,7 @@ class OidcLogins:
 
 
 def _is_name(name: Any) -> bool:
-    if not isinstance(name, str) or not 0 < len(name) <= limits.MAX_OIDC_NAME_CHARACTERS:
+    if not isinstance(name, str) or not 0 < len(name) <= MAX_OIDC_NAME_CHARACTERS:
         return False
     return name.isprintable() and name == name.strip()
 
@@ -287,8 +298,8 @@ def _groups(value: Any, claim: str) -> list[str]:
     groups = [value] if isinstance(value, str) else [] if value is None else value
     if not isinstance(groups, list) or not all(isinstance(each, str) for each in groups):
         raise OidcFailed("token", f"the claim {claim} is not a list of texts")
-    if len(groups) > limits.MAX_OIDC_GROUPS:
-        raise OidcFailed("token", f"the claim {claim} has over {limits.MAX_OIDC_GROUPS} groups")
+    if len(groups) > MAX_OIDC_GROUPS:
+        raise OidcFailed("token", f"the claim {claim} has over {MAX_OIDC_GROUPS} groups")
     return groups
 
 
@@ -341,7 +352,7 @@ async def _begin(here: Here, back: Back = FIRST_PATH, *, again: bool = False) ->
     answer.set_cookie(
         _LOGIN_COOKIE,
         begun.cookie,
-        max_age=int(limits.MAX_OIDC_LOGIN_S),
+        max_age=int(MAX_OIDC_LOGIN_S),
         path=OIDC_PATH,
         httponly=True,
         # Strict ones are not sent with what the provider redirects.

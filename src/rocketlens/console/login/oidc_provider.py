@@ -26,11 +26,24 @@ from urllib.parse import quote_plus, urlsplit
 import httpx
 import jwt
 
-from rocketlens import limits
 from rocketlens.console.login.oidc_settings import OidcSettings, claim_of, is_loopback
 from rocketlens.errors import RocketLensError
 from rocketlens.model.text.escape import printable
 
+MAX_OIDC_WAIT_S: Final = 10.0
+"""Seconds for one answer of a provider of OpenID Connect: a user waits for it."""
+MAX_OIDC_ANSWER_BYTES: Final = 1 << 20
+"""Of one answer of a provider of OpenID Connect: keys and tokens have some KiB."""
+MAX_OIDC_TOKEN_CHARACTERS: Final = 256 << 10
+"""Of an id token: one with thousands of groups is checked, and its JSON is read."""
+MAX_OIDC_SKEW_S: Final = 60.0
+"""Seconds that the clocks of a provider and of the console may differ."""
+MAX_OIDC_AGE_S: Final = 3600.0
+"""Seconds for which endpoints and keys of a provider are kept: one that was taken back ends."""
+MIN_OIDC_KEYS_AGE_S: Final = 60.0
+"""Seconds after which keys are read again for a token that names none of them: no token can have
+the provider asked more often.
+"""
 FailureWord = Literal[
     "unreachable", "provider", "token", "denied", "no_access", "old", "elsewhere", "busy"
 ]
@@ -117,7 +130,7 @@ def verified_claims(
                 algorithms=[header.algorithm],
                 issuer=issuer,
                 audience=client_id,
-                leeway=limits.MAX_OIDC_SKEW_S,
+                leeway=MAX_OIDC_SKEW_S,
                 options={"require": [*_CLAIMS]},
             )
         except jwt.InvalidSignatureError as error:
@@ -134,8 +147,8 @@ def verified_claims(
 
 
 def _header(token: str) -> TokenHeader:
-    if len(token) > limits.MAX_OIDC_TOKEN_CHARACTERS:
-        limit = limits.MAX_OIDC_TOKEN_CHARACTERS
+    if len(token) > MAX_OIDC_TOKEN_CHARACTERS:
+        limit = MAX_OIDC_TOKEN_CHARACTERS
         raise OidcFailed("token", f"the id token has over {limit} characters")
     try:
         header = jwt.get_unverified_header(token)
@@ -242,7 +255,7 @@ class OidcProvider:
 
         :raises OidcFailed: if it cannot be read, or is of another issuer.
         """
-        return await self._endpoints.get(limits.MAX_OIDC_AGE_S)
+        return await self._endpoints.get(MAX_OIDC_AGE_S)
 
     async def user_of(
         self, code: str, *, verifier: str, redirect_uri: str, nonce: str
@@ -264,7 +277,7 @@ class OidcProvider:
 
     async def _verified(self, token: str, nonce: str) -> dict[str, Any]:
         """Return the claims of an id token; its keys are read again if it has none of them."""
-        keys = await self._keys.get(limits.MAX_OIDC_AGE_S)
+        keys = await self._keys.get(MAX_OIDC_AGE_S)
         settings = self._settings
         try:
             return verified_claims(
@@ -272,7 +285,7 @@ class OidcProvider:
             )
         except UnknownKey:
             # These may be the same keys, if they were read less than a minute ago.
-            newer = await self._keys.get(limits.MIN_OIDC_KEYS_AGE_S)
+            newer = await self._keys.get(MIN_OIDC_KEYS_AGE_S)
             return verified_claims(
                 token, newer, issuer=settings.issuer, client_id=settings.client_id, nonce=nonce
             )
@@ -363,12 +376,12 @@ class OidcProvider:
         # A proxy of the environment cannot reach what is on this machine.
         client = httpx.AsyncClient(verify=self._settings.tls, trust_env=not self._is_local)
         try:
-            async with asyncio.timeout(limits.MAX_OIDC_WAIT_S), client:
+            async with asyncio.timeout(MAX_OIDC_WAIT_S), client:
                 stream = client.stream(method, address, headers=headers, timeout=None, **options)
                 async with stream as answer:
                     content = await _bounded(answer, where)
         except TimeoutError:
-            wait = f"{limits.MAX_OIDC_WAIT_S:g} s"
+            wait = f"{MAX_OIDC_WAIT_S:g} s"
             raise OidcFailed("unreachable", f"{where} did not answer within {wait}") from None
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
             reason = printable(str(error) or type(error).__name__)[:_SHOWN]
@@ -395,8 +408,8 @@ async def _bounded(answer: httpx.Response, where: str) -> bytes:
     content = bytearray()
     async for piece in answer.aiter_raw():
         content += piece
-        if len(content) > limits.MAX_OIDC_ANSWER_BYTES:
-            limit = limits.MAX_OIDC_ANSWER_BYTES
+        if len(content) > MAX_OIDC_ANSWER_BYTES:
+            limit = MAX_OIDC_ANSWER_BYTES
             raise OidcFailed("provider", f"{where} answered over {limit} bytes")
     return bytes(content)
 

@@ -38,12 +38,15 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import SplitResult, urlsplit
 
-from rocketlens import limits
 from rocketlens.console.login.viewer import GRANT_KEYS, Grant, Viewer, check_keys, grant_of
 from rocketlens.errors import BadInput
 from rocketlens.net.tls import client_context
 from rocketlens.terminal.contexts import read_secret
 
+MAX_OIDC_NAME_CHARACTERS: Final = 255
+"""Of the name of a provider's user, and of a group in a rule: it is in every line of the audit log.
+OpenID Connect: 255 for a subject.
+"""
 OIDC_PATH: Final = "/login/oidc"
 """Where a login begins."""
 CALLBACK_PATH: Final = f"{OIDC_PATH}/callback"
@@ -242,7 +245,7 @@ def _names(where: str, key: str, value: Any) -> re.Pattern[str]:
     """Return what matches any of some patterns; only stars and question marks mean something."""
     is_list = isinstance(value, list) and value and all(isinstance(each, str) for each in value)
     if not is_list or not all(
-        0 < len(each) <= limits.MAX_OIDC_NAME_CHARACTERS and each.isprintable() for each in value
+        0 < len(each) <= MAX_OIDC_NAME_CHARACTERS and each.isprintable() for each in value
     ):
         raise BadInput(f'{where}: {key} must be a list of names with * and ?, as ["shop-*"]')
     return re.compile("|".join(translate(each.replace("[", "[[]")) for each in value))

@@ -51,6 +51,12 @@ from rocketlens.net.secret_file import opened_regular
 from rocketlens.query.filters.pattern import TextPattern
 from rocketlens.terminal.contexts import check_owner, warn_of_readers
 
+MAX_PASSWORD_CHARACTERS: Final = 1024
+"""Of a password of the console."""
+MAX_PASSWORD_BYTES: Final = 256 << 20
+"""Memory that the hash of a password may take, which is what makes guessing expensive."""
+MAX_PASSWORD_LANES: Final = 16
+"""scrypt's p: how often a hash repeats its work."""
 HASH_THREADS: Final = WorkThreads(2, "console-passwords")
 _NAME: Final = "scrypt"
 _SALT_BYTES: Final = 16
@@ -93,8 +99,8 @@ class PasswordHash:
         if name != _NAME or len(salt) < _SALT_BYTES // 2 or len(digest) < _HASH_BYTES:
             raise _not_a_hash("it is no scrypt hash, or a short one")
         is_power = cost > 1 and cost & (cost - 1) == 0
-        is_small = block_size > 0 and 0 < parallel <= limits.MAX_PASSWORD_LANES
-        if not is_power or not is_small or 128 * cost * block_size > limits.MAX_PASSWORD_BYTES:
+        is_small = block_size > 0 and 0 < parallel <= MAX_PASSWORD_LANES
+        if not is_power or not is_small or 128 * cost * block_size > MAX_PASSWORD_BYTES:
             raise _not_a_hash("its N, r or p cannot be, or takes too much memory")
         return cls(cost, block_size, parallel, salt, digest)
 
@@ -111,7 +117,7 @@ class PasswordHash:
 
     async def fits(self, password: str) -> bool:
         """Return whether a password is that of the hash; takes as long if it is not."""
-        is_possible = 0 < len(password) <= limits.MAX_PASSWORD_CHARACTERS
+        is_possible = 0 < len(password) <= MAX_PASSWORD_CHARACTERS
         text = _checked(password if is_possible else "-")
         size = len(self.digest)
         digest = await in_thread(lambda: _digest(text, self.salt, self.costs, size), HASH_THREADS)
@@ -121,8 +127,8 @@ class PasswordHash:
 def _checked(password: str) -> str:
     if not password:
         raise BadInput("the password is empty")
-    if len(password) > limits.MAX_PASSWORD_CHARACTERS:
-        raise BadInput(f"the password has over {limits.MAX_PASSWORD_CHARACTERS} characters")
+    if len(password) > MAX_PASSWORD_CHARACTERS:
+        raise BadInput(f"the password has over {MAX_PASSWORD_CHARACTERS} characters")
     # The same characters, however a keyboard composes them.
     return unicodedata.normalize("NFKC", password)
 
@@ -137,7 +143,7 @@ def _digest(
         n=cost,
         r=block_size,
         p=parallel,
-        maxmem=2 * limits.MAX_PASSWORD_BYTES,
+        maxmem=2 * MAX_PASSWORD_BYTES,
         dklen=size,
     )
 

@@ -20,6 +20,10 @@ from rocketlens.model.properties import SYSTEM_PROPERTIES
 from rocketlens.model.text.escape import printable
 from rocketlens.model.topic import TopicKind
 
+MAX_PAGE_BODY_CHARACTERS: Final = 256 << 10
+"""Of a body on its page; the whole of it can be downloaded."""
+MAX_PAGE_HEX_BYTES: Final = 16 << 10
+"""Of a body that its page shows in hexadecimal, four characters for each."""
 BodyForm = Literal["decoded", "text", "json", "hex", "base64"]
 BODY_FORMS: Final[tuple[BodyForm, ...]] = get_args(BodyForm)
 _HEX_COLUMNS: Final = 16
@@ -115,8 +119,8 @@ def body_of(message: MessageExt, rules: BodyRules, form: BodyForm) -> BodyValue:
     """Return a body in a form; ``decoded`` is JSON where it can be, else text, else hexadecimal."""
     decoded = rules.decode(message)
     content, is_json, is_hex = _content_of(message, decoded, form)
-    bound = limits.MAX_PAGE_BODY_CHARACTERS
-    is_cut = len(content) > bound or (is_hex and len(message.body) > limits.MAX_PAGE_HEX_BYTES)
+    bound = MAX_PAGE_BODY_CHARACTERS
+    is_cut = len(content) > bound or (is_hex and len(message.body) > MAX_PAGE_HEX_BYTES)
     return BodyValue.of(
         decoded,
         form=form,
@@ -139,14 +143,14 @@ def _content_of(
         return hex_lines(message.body), False, True
     text = decoded.text
     if text is None:
-        text = message.body[: limits.MAX_PAGE_BODY_CHARACTERS + 1].decode("utf-8", "replace")
+        text = message.body[: MAX_PAGE_BODY_CHARACTERS + 1].decode("utf-8", "replace")
     return printable(text, _LAYOUT), False, False
 
 
 def hex_lines(body: bytes) -> str:
     """Return the beginning of a body as lines: offset, bytes in hexadecimal, and as ASCII."""
     lines = []
-    for start in range(0, min(len(body), limits.MAX_PAGE_HEX_BYTES), _HEX_COLUMNS):
+    for start in range(0, min(len(body), MAX_PAGE_HEX_BYTES), _HEX_COLUMNS):
         piece = body[start : start + _HEX_COLUMNS]
         shown = "".join(chr(each) if 32 <= each < 127 else "." for each in piece)
         lines.append(f"{start:08x}  {piece.hex(' '):<{_HEX_COLUMNS * 3}} {shown}")

@@ -37,6 +37,10 @@ from rocketlens.errors import BadInput
 from rocketlens.model.message import MessageExt
 from rocketlens.model.text.escape import printable
 
+MAX_CONSOLE_COLUMNS: Final = 12
+"""Columns that one list of messages of the console has beside the time."""
+CONSOLE_REFRESH_S: Final = 10.0
+"""Seconds after which a list of the console that is looked at live is asked for again."""
 USUAL: Final = ("topic", "position", "tag", "keys", "body", "size")
 """Those of a list for which none were chosen."""
 NAMED: Final = (*USUAL, "born", "id")
@@ -60,8 +64,8 @@ def columns_of(texts: Iterable[str]) -> tuple[str, ...]:
                 f"unknown column {each[:80]!r}: expected {', '.join(NAMED)}, prop.NAME for a "
                 "property, or body.$.NAME for a field of the body"
             )
-    if len(columns) > limits.MAX_CONSOLE_COLUMNS:
-        raise BadInput(f"{len(columns)} columns: at most {limits.MAX_CONSOLE_COLUMNS} are shown")
+    if len(columns) > MAX_CONSOLE_COLUMNS:
+        raise BadInput(f"{len(columns)} columns: at most {MAX_CONSOLE_COLUMNS} are shown")
     return columns if columns != USUAL else ()
 
 
@@ -205,7 +209,7 @@ class ListView:
         self.sort: Final = sort if name in columns else ""
         """The column, behind a minus if its largest value is first; empty: the usual order."""
         self.is_live: Final = request.query_params.get(LIVE) == "true"
-        self.every_s: Final = limits.CONSOLE_REFRESH_S
+        self.every_s: Final = CONSOLE_REFRESH_S
 
     def order_of(self, column: str) -> Literal["", "ascending", "descending"]:
         """Return how the list is sorted by a column."""

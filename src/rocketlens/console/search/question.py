@@ -31,7 +31,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, 
 
 from rocketlens import limits
 from rocketlens.console.preferences import is_local, is_zone, time_of, time_text, zone_named
-from rocketlens.console.search.columns import columns_of
+from rocketlens.console.search.columns import MAX_CONSOLE_COLUMNS, columns_of
 from rocketlens.decode.rules import BodyRules
 from rocketlens.errors import BadInput
 from rocketlens.model.message import Host, MessageExt
@@ -41,6 +41,8 @@ from rocketlens.query.answer_builder import order_in_time
 from rocketlens.query.options import KINDS, Kind
 from rocketlens.query.request import FindRequest
 
+MAX_CONSOLE_SKIPPED: Final = 100_000
+"""Messages of one millisecond that a cursor of the console can have passed."""
 _WORD: Final = re.compile(r"(?:(?P<name>[a-z]{2,6}):)?(?P<value>\"[^\"]*\"|\S+)")
 NOTHING_ASKED: Final = "nothing to find: give q, topic, since, until, tag, where or grep"
 _NAMES: Final = ("topic", "tag", "since", "until", "key", "id", "source")
@@ -56,7 +58,7 @@ _CURSOR: Final = TypeAdapter(
         str,
         _Whole,
         _Whole,
-        Annotated[int, Field(ge=0, le=limits.MAX_CONSOLE_SKIPPED)],
+        Annotated[int, Field(ge=0, le=MAX_CONSOLE_SKIPPED)],
     ],
     config=ConfigDict(strict=True),
 )
@@ -336,7 +338,7 @@ class QuestionValues(BaseModel):
     )
     columns: list[_Text] = Field(
         [],
-        max_length=limits.MAX_CONSOLE_COLUMNS,
+        max_length=MAX_CONSOLE_COLUMNS,
         description="columns of the list, by commas; of messages as JSON their values: "
         "prop.NAME, body.$.NAME",
     )

@@ -54,6 +54,15 @@ from rocketlens.store.disk import Disk
 from rocketlens.store.lock import StoreLock
 from rocketlens.terminal.cluster_access import saved_searches_path
 
+MAX_SAVED_SEARCHES: Final = 1_000
+"""Saved searches of all users of a console, which are in one file."""
+MAX_USER_SAVED_SEARCHES: Final = 100
+"""Saved searches of one user of the console."""
+MAX_SAVED_CHARACTERS: Final = 4_000
+"""Of a search that is saved, as its address has it: a page lists all of them."""
+MAX_SAVED_BYTES: Final = 16 << 20
+"""Of the file of saved searches: the longest there can be take 10 MB."""
+
 
 class SavedSearch(BaseModel):
     """One search, as its user saved it."""
@@ -187,8 +196,8 @@ class SavedSearches:
             topics=_topics_in(request),
             sources=question.sources,
         )
-        if len(made.query) > limits.MAX_SAVED_CHARACTERS:
-            raise BadInput(f"this search has over {limits.MAX_SAVED_CHARACTERS} characters")
+        if len(made.query) > MAX_SAVED_CHARACTERS:
+            raise BadInput(f"this search has over {MAX_SAVED_CHARACTERS} characters")
         return made
 
     def _is_seen(self, saved: SavedSearch) -> bool:
@@ -212,12 +221,12 @@ class SavedSearches:
     def _read(self) -> list[SavedSearch]:
         try:
             with self.path.open("rb") as file:
-                content = file.read(limits.MAX_SAVED_BYTES + 1)
+                content = file.read(MAX_SAVED_BYTES + 1)
         except FileNotFoundError:
             return []
-        why = f"it has over {limits.MAX_SAVED_BYTES} bytes"
+        why = f"it has over {MAX_SAVED_BYTES} bytes"
         try:
-            if len(content) <= limits.MAX_SAVED_BYTES:
+            if len(content) <= MAX_SAVED_BYTES:
                 return _SavedFile.model_validate_json(content).searches
         except ValidationError as error:
             first = error.errors()[0]
@@ -251,9 +260,9 @@ def _check_room(searches: Sequence[SavedSearch], saved: SavedSearch) -> None:
     own = [each for each in searches if each.user == saved.user]
     if any(each.title == saved.title for each in own):
         raise BadInput(f"you have a search named {saved.title!r}: give another name, or delete it")
-    if len(own) >= limits.MAX_USER_SAVED_SEARCHES:
+    if len(own) >= MAX_USER_SAVED_SEARCHES:
         raise BadInput(f"you have {len(own)} saved searches: delete one first")
-    if len(searches) >= limits.MAX_SAVED_SEARCHES:
+    if len(searches) >= MAX_SAVED_SEARCHES:
         raise BadInput(f"this console has {len(searches)} saved searches: delete one first")
 
 

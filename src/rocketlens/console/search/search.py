@@ -28,7 +28,7 @@ from rocketlens.console.login.viewer import Viewer, current_viewer
 from rocketlens.console.message.message_view import row_of
 from rocketlens.console.preferences import time_text, zone_named
 from rocketlens.console.room import hold
-from rocketlens.console.search.question import Cursor, Question
+from rocketlens.console.search.question import MAX_CONSOLE_SKIPPED, Cursor, Question
 from rocketlens.console.sources.masks import MASK, Masks
 from rocketlens.console.sources.sources import Sources
 from rocketlens.console.sources.visible import ConsoleSource
@@ -55,6 +55,16 @@ from rocketlens.query.topic_choice import is_pattern
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+MAX_CONSOLE_ANSWER_BYTES: Final = 16 << 20
+"""Memory that the messages of one page of the console take while it is made; a cursor continues."""
+MAX_EXPORT_PAGE_BYTES: Final = 8 << 20
+"""Memory that these take: as long as the reader of a file takes nothing, they are kept."""
+MAX_TIME_BARS: Final = 60
+"""Bars of the plot above the messages of a page."""
+MAX_FACET_VALUES: Final = 8
+"""Topics, tags or hours that the console lists beside an answer; others are one number."""
+MAX_CONSOLE_SEARCH_S: Final = 600.0
+"""Seconds after which a search of the console ends with what it found until then."""
 ROW_THREADS: Final = WorkThreads(2, "console-rows")
 """Decode bodies for rows and pages."""
 _PROGRESS_S: Final = 1.0
@@ -241,12 +251,12 @@ class Searches:
         :raises BadInput: if more messages are of one millisecond than a cursor can pass.
         """
         with self._counted():
-            hold(limits.MAX_EXPORT_PAGE_BYTES + limits.MAX_EXPORT_PIECE_BYTES)
+            hold(MAX_EXPORT_PAGE_BYTES + limits.MAX_EXPORT_PIECE_BYTES)
             whole = replace(question, cursor=None, max_num=limits.MAX_EXPORT_ROWS)
             self.check(whole)
             parameters = question.parameters(cursor=None, max_num=limits.DEFAULT_CONSOLE_ROWS)
             self.audit.record("export", asked=dict(parameters), form=form)
-            async with aclosing(self._pages(whole, limits.MAX_EXPORT_PAGE_BYTES)) as pages:
+            async with aclosing(self._pages(whole, MAX_EXPORT_PAGE_BYTES)) as pages:
                 async for of_sources, page in pages:
                     yield page._replace(messages=await self._all_masked(of_sources))
 
@@ -258,7 +268,7 @@ class Searches:
             whole = replace(question, cursor=None, max_num=page_rows)
             self.check(whole)
             self._write_down(replace(question, cursor=None))
-            async with aclosing(self._pages(whole, limits.MAX_CONSOLE_ANSWER_BYTES)) as pages:
+            async with aclosing(self._pages(whole, MAX_CONSOLE_ANSWER_BYTES)) as pages:
                 async for _, page in pages:
                     yield page
 
@@ -280,9 +290,9 @@ class Searches:
             if not is_more:
                 break
             cursor = Cursor.after(page, question.cursor)
-            if cursor.seen > limits.MAX_CONSOLE_SKIPPED:
+            if cursor.seen > MAX_CONSOLE_SKIPPED:
                 raise BadInput(
-                    f"over {limits.MAX_CONSOLE_SKIPPED} messages were stored at "
+                    f"over {MAX_CONSOLE_SKIPPED} messages were stored at "
                     f"{cursor.store_timestamp_ms}: ask for older ones with until"
                 )
             question = replace(question, cursor=cursor)
@@ -443,9 +453,9 @@ async def _find(
     watch: _Watch,
     max_bytes: int | None = None,
 ) -> Answer:
-    bound = limits.MAX_CONSOLE_ANSWER_BYTES if max_bytes is None else max_bytes
+    bound = MAX_CONSOLE_ANSWER_BYTES if max_bytes is None else max_bytes
     sources = [each.source for each in chosen]
-    most_s = limits.MAX_CONSOLE_SEARCH_S
+    most_s = MAX_CONSOLE_SEARCH_S
     return await find_in_all(request, sources, watch=watch, max_bytes=bound, max_s=most_s)
 
 
@@ -474,7 +484,7 @@ def facets_of(rows: Sequence[MessageRow]) -> list[FacetValue]:
 
 
 def _facet(name: FacetName, counts: Sequence[tuple[str | None, int]]) -> FacetValue:
-    listed = counts[: limits.MAX_FACET_VALUES]
+    listed = counts[:MAX_FACET_VALUES]
     return FacetValue(
         name=name,
         counts=[FacetCount(value=value, count=count) for value, count in listed],
@@ -532,7 +542,7 @@ def _counts(times: Sequence[int], low: int, high: int) -> TimeCountsValue | None
 def _step_for(span_ms: int) -> int:
     """Return the shortest length of a bar of which not too many are needed."""
     # One more can be begun at either end.
-    shortest = span_ms // (limits.MAX_TIME_BARS - 1) + 1
+    shortest = span_ms // (MAX_TIME_BARS - 1) + 1
     longest = _STEPS_MS[-1]
     return next((each for each in _STEPS_MS if each >= shortest), -(-shortest // longest) * longest)
 

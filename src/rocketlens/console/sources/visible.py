@@ -57,6 +57,12 @@ if TYPE_CHECKING:
     from rocketlens.query.tally import SearchTally
 
 
+MAX_NARROWED_STARS: Final = 6
+"""Of ``*`` in a pattern of a user of the console who may see some topics: each takes more work."""
+MAX_NARROWED_PATTERNS: Final = 512
+"""Patterns that one pattern is cut into, for a user of the console who may see some topics."""
+
+
 class ConsoleSource:
     """One source of a console; each kind says more than the defaults."""
 
@@ -476,12 +482,12 @@ def _narrowed(topic: str, patterns: tuple[str, ...]) -> tuple[str, ...]:
         return (topic,) if any(fnmatchcase(topic, each) for each in patterns) else ()
     if "[" in topic:
         raise BadInput(f"{topic[:80]!r}: of patterns, you can use those with * and ? only")
-    if len(topic) > limits.MAX_TOPIC_CHARACTERS or topic.count("*") > limits.MAX_NARROWED_STARS:
+    if len(topic) > limits.MAX_TOPIC_CHARACTERS or topic.count("*") > MAX_NARROWED_STARS:
         raise BadInput(f"{topic[:80]!r} is too complicated: use fewer *")
     parts: set[str] = set()
     for each in patterns:
         parts |= _both(_without_double_stars(topic), _without_double_stars(each))
-        if len(parts) > limits.MAX_NARROWED_PATTERNS:
+        if len(parts) > MAX_NARROWED_PATTERNS:
             raise BadInput(f"{topic[:80]!r} is too complicated: use fewer *")
     wider = {each for each in parts if "*" in each and "?" not in each}
     # Without those that another one has all of: the * of the one is a character for the other.
@@ -513,6 +519,6 @@ def _both(one: str, other: str) -> frozenset[str]:
     else:
         return frozenset()
     common = {_without_double_stars(each) for each in common}
-    if len(common) > limits.MAX_NARROWED_PATTERNS:
+    if len(common) > MAX_NARROWED_PATTERNS:
         raise BadInput("this pattern is too complicated: use fewer *")
     return frozenset(common)

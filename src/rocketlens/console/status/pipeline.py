@@ -36,7 +36,6 @@ from typing import Final, Literal, NamedTuple
 from fastapi.responses import Response
 from pydantic import Field
 
-from rocketlens import limits
 from rocketlens.console.login.viewer import current_viewer
 from rocketlens.console.pages import (
     Here,
@@ -50,6 +49,16 @@ from rocketlens.console.values import ConsoleValue
 from rocketlens.errors import RocketLensError
 from rocketlens.model.status import BrokerStatus
 
+PIPELINE_SAMPLE_S: Final = 10.0
+"""Seconds between two samples of the brokers of all clusters, one request to each."""
+PIPELINE_ROUND_S: Final = 8.0
+"""Seconds in which brokers answer for a sample; the others have none then. Less than the above."""
+MAX_PIPELINE_SAMPLES: Final = 360
+"""Samples of one broker that a console keeps: those of an hour."""
+MAX_PIPELINE_BROKERS: Final = 256
+"""Brokers that a console samples, in 30 MB; others are counted."""
+MAX_PIPELINE_PLOTS: Final = 8
+"""Brokers that are plotted on one page, or have all their samples in one answer of the API."""
 SIZE: Final = 1000
 """Width and height of a plot, in its own units."""
 _MAX_MARKS: Final = 4
@@ -245,7 +254,7 @@ class BrokerSamples:
     broker: SampledBroker
     address: str
     samples: "deque[PipelineSample]" = field(
-        default_factory=lambda: deque(maxlen=limits.MAX_PIPELINE_SAMPLES)
+        default_factory=lambda: deque(maxlen=MAX_PIPELINE_SAMPLES)
     )
 
     def add(self, sample: PipelineSample) -> None:
@@ -324,7 +333,7 @@ class PipelineSamples:
                 await self.sample()
             except Exception:  # noqa: BLE001 - a mistake must not end all samples to come
                 _log.exception("brokers could not be sampled")
-            due_s = max(due_s + limits.PIPELINE_SAMPLE_S, self.clock())
+            due_s = max(due_s + PIPELINE_SAMPLE_S, self.clock())
             await self._sleep(due_s - self.clock())
 
     async def _sample(self, cluster: ClusterOfConsole) -> None:
@@ -339,10 +348,10 @@ class PipelineSamples:
 
         why, error = "it is not registered any more", ""
         try:
-            async with asyncio.timeout(limits.PIPELINE_ROUND_S):
+            async with asyncio.timeout(PIPELINE_ROUND_S):
                 await cluster.status(keep)
         except TimeoutError:
-            why = f"no answer in {limits.PIPELINE_ROUND_S:g} s"
+            why = f"no answer in {PIPELINE_ROUND_S:g} s"
             error = "" if answered else why
         except (RocketLensError, OSError) as failure:
             why = error = str(failure)
@@ -356,7 +365,7 @@ class PipelineSamples:
         """Keep what a broker said; return False if there are too many brokers."""
         samples = self._by_broker.get(broker)
         if samples is None:
-            if len(self._by_broker) >= limits.MAX_PIPELINE_BROKERS:
+            if len(self._by_broker) >= MAX_PIPELINE_BROKERS:
                 return False
             samples = self._by_broker[broker] = BrokerSamples(broker, status.address)
         samples.address = status.address
@@ -384,7 +393,7 @@ class PipelineSamples:
             del self._by_broker[broker]
 
 
-FOLLOWS_S: Final = 2.5 * limits.PIPELINE_SAMPLE_S
+FOLLOWS_S: Final = 2.5 * PIPELINE_SAMPLE_S
 """Seconds within which a sample follows another: one may be late, and none missing."""
 
 
@@ -449,13 +458,13 @@ def pipeline_value(
     errors = samples.errors(clusters)
     left_out = samples.left_out(clusters)
     brokers = [
-        _broker(each, has_points=number < limits.MAX_PIPELINE_PLOTS)
+        _broker(each, has_points=number < MAX_PIPELINE_PLOTS)
         for number, each in enumerate(histories)
     ]
     failed = any(each.newest.error is not None for each in brokers)
     return PipelineValue(
         complete=samples.are_of(clusters) and not (errors or left_out or failed),
-        every_s=limits.PIPELINE_SAMPLE_S,
+        every_s=PIPELINE_SAMPLE_S,
         brokers=brokers,
         left_out=left_out,
         errors=errors,

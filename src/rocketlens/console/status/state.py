@@ -18,7 +18,7 @@ from typing import Final, Literal
 from fastapi.responses import Response
 from pydantic import Field
 
-from rocketlens import __version__, limits
+from rocketlens import __version__
 from rocketlens.console.login.viewer import current_viewer
 from rocketlens.console.pages import (
     Here,
@@ -48,6 +48,12 @@ from rocketlens.model.status import (
 )
 from rocketlens.wire.codes import version_name
 
+MAX_CONSOLE_BROKERS: Final = 1_000
+"""Brokers, masters and slaves, that one page of the console lists; more are counted."""
+MAX_OVERVIEW_GROUPS: Final = 3
+"""Groups that the first page names for each source: those with the most lag, or dead letters."""
+MAX_CONSOLE_CLIENTS: Final = 2_000
+"""Clients that one page of the console lists; more are counted."""
 _Status = BrokersAnswer | StoreStatus | ArchiveStatus
 
 
@@ -178,8 +184,8 @@ async def brokers_of(sources: Sources, names: Sequence[str] = ()) -> BrokersValu
     ]
     return BrokersValue(
         complete=all(answer.complete for _, answer in answers),
-        brokers=brokers[: limits.MAX_CONSOLE_BROKERS],
-        left_out=max(len(brokers) - limits.MAX_CONSOLE_BROKERS, 0),
+        brokers=brokers[:MAX_CONSOLE_BROKERS],
+        left_out=max(len(brokers) - MAX_CONSOLE_BROKERS, 0),
         stores=[_store(s, each) for s, each in answers if isinstance(each, StoreStatus)],
         archives=[
             ArchiveStateValue.of(each, source=source.name)
@@ -261,8 +267,8 @@ async def clients_of(sources: Sources, names: Sequence[str] = ()) -> ClientsValu
     ]
     return ClientsValue(
         complete=all(answer.complete for _, answer in answers),
-        clients=clients[: limits.MAX_CONSOLE_CLIENTS],
-        left_out=max(len(clients) - limits.MAX_CONSOLE_CLIENTS, 0),
+        clients=clients[:MAX_CONSOLE_CLIENTS],
+        left_out=max(len(clients) - MAX_CONSOLE_CLIENTS, 0),
         without=[each.name for each in chosen if each.kind != "cluster"],
         hidden=[each.name for each in clusters if not current_viewer().sees_all(each.name)],
         coverage=coverage_values(answers),
@@ -405,7 +411,7 @@ def _most(
     some = sorted(
         (each for each in counted if each.count), key=lambda each: (-each.count, each.group)
     )
-    shown = some[: limits.MAX_OVERVIEW_GROUPS]
+    shown = some[:MAX_OVERVIEW_GROUPS]
     return shown, len(some) - len(shown)
 
 

@@ -51,6 +51,10 @@ from rocketlens.model.life import group_of_topic
 from rocketlens.model.topic import TopicKind, TopicsAnswer, TopicSettings
 from rocketlens.query.topic_choice import is_pattern
 
+MAX_SUGGESTED_TOPICS: Final = 10_000
+"""Names of topics that the console suggests from, 100 bytes each."""
+TOPIC_PAGE_ROWS: Final = 10
+"""Newest messages on the page of a topic; a search has the others."""
 _LATELY_MS: Final = 60_000
 _PERMISSIONS: Final = ((4, "read"), (2, "write"), (1, "inherit"))
 
@@ -145,7 +149,7 @@ async def topic_names_of(sources: Sequence[ConsoleSource]) -> TopicNamesValue:
         else:
             names.update(each)
     ordered = sorted(names, key=lambda name: (TopicKind.of(name) != TopicKind.NORMAL, name))
-    shown = ordered[: limits.MAX_SUGGESTED_TOPICS]
+    shown = ordered[:MAX_SUGGESTED_TOPICS]
     return TopicNamesValue(complete=is_complete and len(shown) == len(ordered), names=shown)
 
 
@@ -289,7 +293,7 @@ async def _topic_page(here: Here, name: _TopicName, source: Sourced) -> Response
 
 async def _newest(here: HereNow, name: str, source: str) -> dict[str, Any]:
     """Return the newest messages of a topic in a source, or why they are not known."""
-    question = Question.read(topic=name, sources=[source], max_num=limits.TOPIC_PAGE_ROWS)
+    question = Question.read(topic=name, sources=[source], max_num=TOPIC_PAGE_ROWS)
     try:
         return {"answer": await here.console.searches.search(question), "error": None}
     except Exception as error:  # noqa: BLE001 - one that is not known is raised again

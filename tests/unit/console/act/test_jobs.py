@@ -17,7 +17,7 @@ from rocketlens.client.resend.resend_journal import (
 from rocketlens.client.send.message import Message
 from rocketlens.console.act.act_values import JobValue, Order
 from rocketlens.console.act.actions import Actions
-from rocketlens.console.act.jobs import Jobs, is_name, new_name
+from rocketlens.console.act.jobs import MAX_CONSOLE_JOBS, MAX_USER_JOBS, Jobs, is_name, new_name
 from rocketlens.console.act.permission import ActRefused
 from rocketlens.console.act.plans import ResendPlan
 from rocketlens.console.login.viewer import LOCAL, Grant, Role, Viewer, seen_by
@@ -213,12 +213,12 @@ async def test_no_more_jobs_run_than_are_allowed_of_one_user_and_in_total(
     async with console(rocketmq, tmp_path, sleep=gate.sleep) as (jobs, live):
         for name in ("li", "wu"):
             with seen_by(Viewer(name, LOCAL.grants)):
-                for _ in range(limits.MAX_USER_JOBS):
+                for _ in range(MAX_USER_JOBS):
                     await start(jobs, live, topic)
-                with pytest.raises(ConsoleBusy, match=f"{limits.MAX_USER_JOBS} of your jobs"):
+                with pytest.raises(ConsoleBusy, match=f"{MAX_USER_JOBS} of your jobs"):
                     await start(jobs, live, topic)
-        assert 2 * limits.MAX_USER_JOBS == limits.MAX_CONSOLE_JOBS
-        with pytest.raises(ConsoleBusy, match=f"^{limits.MAX_CONSOLE_JOBS} jobs run already"):
+        assert 2 * MAX_USER_JOBS == MAX_CONSOLE_JOBS
+        with pytest.raises(ConsoleBusy, match=f"^{MAX_CONSOLE_JOBS} jobs run already"):
             await start(jobs, live, topic)
         gate.through.set()
 

@@ -7,12 +7,12 @@ import json
 import httpx
 import pytest
 
-from rocketlens import limits
 from rocketlens.console.login.access import PUBLIC, Access
 from rocketlens.console.login.audit import AuditLog
 from rocketlens.console.login.logins import Logins
 from rocketlens.console.login.oidc_settings import CALLBACK_PATH, OIDC_PATH
 from rocketlens.console.login.viewer import LOCAL, NOBODY, current_viewer
+from rocketlens.console.security import MAX_CONSOLE_BODY_BYTES
 from tests.support.console_client import console_client, log_in, store_at
 from tests.support.console_users import PASSWORD, users
 from tests.support.made_stores import Sent, make_store
@@ -201,7 +201,7 @@ def test_a_form_whose_session_has_ended_leads_to_the_login_and_back_to_its_page(
 
 
 def test_a_form_that_is_too_large_is_refused_before_it_is_read(store):
-    large = {"content": b"a=" + b"x" * limits.MAX_CONSOLE_BODY_BYTES}
+    large = {"content": b"a=" + b"x" * MAX_CONSOLE_BODY_BYTES}
     large["headers"] = {"content-type": "application/x-www-form-urlencoded"}
     (local,) = ask(store, ("POST", "/preferences", large))
     assert local.status_code == 413

@@ -7,9 +7,8 @@ import json
 
 import pytest
 
-from rocketlens import limits
 from rocketlens.console.login.audit import AuditFailed, AuditLog
-from rocketlens.console.login.logins import LoginRefused, Logins, LoginTooSoon
+from rocketlens.console.login.logins import MAX_WAITING_LOGINS, LoginRefused, Logins, LoginTooSoon
 from rocketlens.console.login.users import PasswordHash
 from tests.support.console_users import PASSWORD, users
 
@@ -101,7 +100,7 @@ def test_few_passwords_are_checked_at_once(logins, monkeypatch):
         monkeypatch.setattr(PasswordHash, "fits", waits)
         tried = [
             asyncio.ensure_future(logins.log_in(f"u{n}", "x", "a"))
-            for n in range(limits.MAX_WAITING_LOGINS + 1)
+            for n in range(MAX_WAITING_LOGINS + 1)
         ]
         done, _ = await asyncio.wait(tried, return_when=asyncio.FIRST_COMPLETED)
         assert [type(each.exception()) for each in done] == [LoginTooSoon]
@@ -109,7 +108,7 @@ def test_few_passwords_are_checked_at_once(logins, monkeypatch):
         return await asyncio.gather(*tried, return_exceptions=True)
 
     kinds = [type(each) for each in asyncio.run(run())]
-    assert kinds == [LoginRefused] * limits.MAX_WAITING_LOGINS + [LoginTooSoon]
+    assert kinds == [LoginRefused] * MAX_WAITING_LOGINS + [LoginTooSoon]
 
 
 def test_a_program_sends_its_password_each_time_and_it_is_hashed_seldom(

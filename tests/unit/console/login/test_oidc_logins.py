@@ -8,10 +8,16 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from rocketlens import limits
 from rocketlens.console.login.audit import AuditFailed, AuditLog
-from rocketlens.console.login.logins import Sessions
-from rocketlens.console.login.oidc_logins import FAILURE_STATUS, OidcLogins
+from rocketlens.console.login.logins import MAX_SESSION_IDLE_S, Sessions
+from rocketlens.console.login.oidc_logins import (
+    FAILURE_STATUS,
+    MAX_OIDC_COOKIE_CHARACTERS,
+    MAX_OIDC_GROUPS,
+    MAX_OIDC_HINT_CHARACTERS,
+    MAX_OIDC_LOGIN_S,
+    OidcLogins,
+)
 from rocketlens.console.login.oidc_provider import OidcFailed
 from rocketlens.console.login.viewer import Role
 from rocketlens.console.preferences import table_of
@@ -179,7 +185,7 @@ def test_the_public_address_counts_whatever_a_host_header_says(in_world):
 def test_a_long_way_back_is_left_out_rather_than_the_cookie(in_world):
     async def work(world):
         begun = await world.begin(f"/search?q={'x' * 5000}")
-        assert len(begun.cookie) <= limits.MAX_OIDC_COOKIE_CHARACTERS
+        assert len(begun.cookie) <= MAX_OIDC_COOKIE_CHARACTERS
         return (await world.finish(begun)).back
 
     assert in_world(work) == "/"
@@ -217,7 +223,7 @@ async def after_a_restart(world):
 
 async def too_late(world):
     begun = await world.begin()
-    world.clock.now += limits.MAX_OIDC_LOGIN_S + 1
+    world.clock.now += MAX_OIDC_LOGIN_S + 1
     return await world.finish(begun)
 
 
@@ -352,7 +358,7 @@ def test_groups_that_are_no_texts_are_refused_and_not_ignored(in_world, groups):
 
 
 def test_too_many_groups_are_refused_and_not_cut(in_world):
-    error = refused(in_world, user_with(groups=["g"] * (limits.MAX_OIDC_GROUPS + 1)))
+    error = refused(in_world, user_with(groups=["g"] * (MAX_OIDC_GROUPS + 1)))
     assert "has over 10000 groups" in str(error)
 
 
@@ -377,7 +383,7 @@ def test_an_address_that_the_provider_has_not_checked_is_no_name(in_world, verif
 
 
 def test_more_logins_than_can_be_checked_at_once_are_refused(in_world, monkeypatch):
-    monkeypatch.setattr(limits, "MAX_OIDC_LOGINS", 1)
+    monkeypatch.setattr("rocketlens.console.login.oidc_logins.MAX_OIDC_LOGINS", 1)
 
     async def work(world):
         arrived, go_on = asyncio.Event(), asyncio.Event()
@@ -404,7 +410,7 @@ def test_more_logins_than_can_be_checked_at_once_are_refused(in_world, monkeypat
 def test_a_session_is_of_no_local_user_and_ends_as_theirs_do(in_world):
     async def work(world):
         done = await world.log_in()
-        world.clock.now += limits.MAX_SESSION_IDLE_S
+        world.clock.now += MAX_SESSION_IDLE_S
         return world.sessions.viewer_of(done.token)
 
     assert in_world(work) is None
@@ -461,7 +467,7 @@ def test_a_logout_ends_the_session_of_the_provider_too(in_world):
 
 def test_a_long_token_is_not_kept_for_the_logout(in_world):
     async def work(world):
-        done = await user_with(more="x" * limits.MAX_OIDC_HINT_CHARACTERS)(world)
+        done = await user_with(more="x" * MAX_OIDC_HINT_CHARACTERS)(world)
         address = await world.logins.logout_address(world.sessions.end(done.token), ORIGIN)
         return query_of(address)
 

@@ -8,8 +8,11 @@ import time
 import jwt
 import pytest
 
-from rocketlens import limits
 from rocketlens.console.login.oidc_provider import (
+    MAX_OIDC_AGE_S,
+    MAX_OIDC_ANSWER_BYTES,
+    MAX_OIDC_TOKEN_CHARACTERS,
+    MIN_OIDC_KEYS_AGE_S,
     KeySet,
     OidcFailed,
     OidcProvider,
@@ -109,7 +112,7 @@ def test_the_secret_is_sent_as_the_provider_takes_it(in_world, methods, secret):
 def test_endpoints_and_keys_are_read_once_an_hour(in_world):
     async def work(world):
         await world.log_in()
-        world.clock.now += limits.MAX_OIDC_AGE_S - 1
+        world.clock.now += MAX_OIDC_AGE_S - 1
         await world.log_in()
         assert (world.stub.asked[DISCOVERY], world.stub.asked["/keys"]) == (1, 1)
         world.clock.now += 1
@@ -165,7 +168,7 @@ def test_a_key_that_is_new_is_read_at_once_but_not_more_than_once_a_minute(in_wo
     async def work(world):
         stub = world.stub
         await world.log_in()
-        world.clock.now += limits.MIN_OIDC_KEYS_AGE_S
+        world.clock.now += MIN_OIDC_KEYS_AGE_S
         stub.keys.append(("k2", "RS256", private_key("RSA", 1)))
         assert (await world.log_in()).claims["sub"] == "u-1"
         assert stub.asked["/keys"] == 2
@@ -175,7 +178,7 @@ def test_a_key_that_is_new_is_read_at_once_but_not_more_than_once_a_minute(in_wo
             with pytest.raises(OidcFailed, match="none of the provider's keys"):
                 await world.log_in()
         assert stub.asked["/keys"] == 2
-        world.clock.now += limits.MIN_OIDC_KEYS_AGE_S
+        world.clock.now += MIN_OIDC_KEYS_AGE_S
         for _ in range(3):
             with pytest.raises(OidcFailed, match="none of the provider's keys"):
                 await world.log_in()
@@ -190,7 +193,7 @@ def test_a_key_that_was_taken_back_ends_within_an_hour(in_world):
         await world.log_in()
         stub.keys = [("k2", "RS256", private_key("RSA", 1))]
         stub.forge = stub.signed
-        world.clock.now += limits.MAX_OIDC_AGE_S
+        world.clock.now += MAX_OIDC_AGE_S
         await world.log_in()
         stub.keys.append(old)
         stub.replies["/keys"] = 200, {"keys": []}
@@ -240,7 +243,7 @@ def test_a_provider_that_says_what_cannot_be_is_refused(in_world, changed, said)
         ((200, b"{}", {"content-encoding": "gzip"}), "provider", "compressed"),
         ((200, {}), "provider", "no id_token"),
         ((200, {"id_token": ["x"]}), "provider", "no id_token"),
-        ((200, b" " * (limits.MAX_OIDC_ANSWER_BYTES + 1)), "provider", "over 1048576 bytes"),
+        ((200, b" " * (MAX_OIDC_ANSWER_BYTES + 1)), "provider", "over 1048576 bytes"),
     ],
 )
 def test_an_answer_of_another_form_is_refused_with_the_reason(in_world, reply, word, said):
@@ -255,7 +258,7 @@ def test_an_answer_of_another_form_is_refused_with_the_reason(in_world, reply, w
 
 
 def test_an_answer_that_comes_too_slowly_is_given_up(in_world, monkeypatch):
-    monkeypatch.setattr(limits, "MAX_OIDC_WAIT_S", 0.05)
+    monkeypatch.setattr("rocketlens.console.login.oidc_provider.MAX_OIDC_WAIT_S", 0.05)
 
     async def work(world):
         never = asyncio.Event()
@@ -560,7 +563,7 @@ def with_claims_in_a_thousand_brackets(stub):
 
 
 def that_is_endless(stub):
-    return stub.signed(stub.claims(more="x" * limits.MAX_OIDC_TOKEN_CHARACTERS))
+    return stub.signed(stub.claims(more="x" * MAX_OIDC_TOKEN_CHARACTERS))
 
 
 def that_is_empty(stub):

@@ -4,8 +4,7 @@ import asyncio
 
 import pytest
 
-from rocketlens import limits
-from rocketlens.console.login.users import PasswordHash
+from rocketlens.console.login.users import MAX_PASSWORD_CHARACTERS, MAX_PASSWORD_LANES, PasswordHash
 from rocketlens.errors import BadInput
 from tests.support.console_users import CHEAP, HASH
 
@@ -66,7 +65,7 @@ def test_an_example_is_a_hash():
         (2, str(1 << 30)),
         (3, "0"),
         (3, "-1"),
-        (3, str(limits.MAX_PASSWORD_LANES + 1)),
+        (3, str(MAX_PASSWORD_LANES + 1)),
         (4, "AA=="),
         (4, "*"),
         (5, "AAAA"),
@@ -97,7 +96,7 @@ def test_a_text_of_another_form_is_refused_and_not_quoted(text):
     assert "secret" not in str(caught.value)
 
 
-@pytest.mark.parametrize("password", ["", "x" * (limits.MAX_PASSWORD_CHARACTERS + 1)])
+@pytest.mark.parametrize("password", ["", "x" * (MAX_PASSWORD_CHARACTERS + 1)])
 def test_a_password_that_cannot_be_is_refused(password):
     with pytest.raises(BadInput):
         PasswordHash.of(password, CHEAP)

@@ -2,8 +2,14 @@
 
 import pytest
 
-from rocketlens import limits
-from rocketlens.console.login.logins import Attempts, Sessions
+from rocketlens.console.login.logins import (
+    MAX_LOGIN_FAILURES,
+    MAX_SESSION_IDLE_S,
+    MAX_SESSION_S,
+    MAX_USER_SESSIONS,
+    Attempts,
+    Sessions,
+)
 from rocketlens.console.login.viewer import Viewer
 
 LI, WU = Viewer("li"), Viewer("wu")
@@ -33,7 +39,7 @@ def test_a_token_opens_its_session_until_it_ends(clock):
 
 
 def test_a_console_has_a_bounded_number_of_sessions(clock, monkeypatch):
-    monkeypatch.setattr(limits, "MAX_SESSIONS", 3)
+    monkeypatch.setattr("rocketlens.console.login.logins.MAX_SESSIONS", 3)
     sessions = Sessions(clock)
     tokens = []
     for number in range(3):
@@ -58,11 +64,11 @@ def test_a_session_returns_the_id_token_that_it_began_with_at_its_end(clock):
 def test_a_session_that_is_not_used_ends(clock):
     sessions = Sessions(clock)
     token = sessions.begin(LI)
-    clock.now += limits.MAX_SESSION_IDLE_S - 1
+    clock.now += MAX_SESSION_IDLE_S - 1
     assert sessions.viewer_of(token) is LI
-    clock.now += limits.MAX_SESSION_IDLE_S - 1
+    clock.now += MAX_SESSION_IDLE_S - 1
     assert sessions.viewer_of(token) is LI
-    clock.now += limits.MAX_SESSION_IDLE_S
+    clock.now += MAX_SESSION_IDLE_S
     assert sessions.viewer_of(token) is None
     assert len(sessions) == 0
 
@@ -70,7 +76,7 @@ def test_a_session_that_is_not_used_ends(clock):
 def test_a_session_ends_however_much_it_is_used(clock):
     sessions = Sessions(clock)
     token = sessions.begin(LI)
-    for _ in range(limits.MAX_SESSION_S // 3600 - 1):
+    for _ in range(MAX_SESSION_S // 3600 - 1):
         clock.now += 3600
         assert sessions.viewer_of(token) is LI
     clock.now += 3600
@@ -81,11 +87,11 @@ def test_a_user_has_few_sessions_and_ends_only_own_ones(clock):
     sessions = Sessions(clock)
     of_wu = sessions.begin(WU)
     tokens = []
-    for _ in range(limits.MAX_USER_SESSIONS + 1):
+    for _ in range(MAX_USER_SESSIONS + 1):
         clock.now += 1
         tokens.append(sessions.begin(LI))
     assert [sessions.viewer_of(each) is None for each in tokens] == [True] + [False] * (
-        limits.MAX_USER_SESSIONS
+        MAX_USER_SESSIONS
     )
     assert sessions.viewer_of(of_wu) is WU
 
@@ -93,7 +99,7 @@ def test_a_user_has_few_sessions_and_ends_only_own_ones(clock):
 def test_sessions_that_ended_are_not_kept(clock):
     sessions = Sessions(clock)
     sessions.begin(LI)
-    clock.now += limits.MAX_SESSION_IDLE_S
+    clock.now += MAX_SESSION_IDLE_S
     sessions.begin(WU)
     assert len(sessions) == 1
 
@@ -142,9 +148,9 @@ def test_names_and_addresses_are_not_taken_for_one_another(clock):
 
 def test_failures_are_remembered_within_a_bound(clock):
     attempts = Attempts(clock)
-    for number in range(limits.MAX_LOGIN_FAILURES + 10):
+    for number in range(MAX_LOGIN_FAILURES + 10):
         attempts.failed("x" * 40_000 if number == 0 else str(number), "a")
-    assert len(attempts) == limits.MAX_LOGIN_FAILURES
+    assert len(attempts) == MAX_LOGIN_FAILURES
 
 
 def test_another_address_of_an_ipv6_network_does_not_begin_anew(clock):

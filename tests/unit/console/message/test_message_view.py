@@ -9,6 +9,7 @@ import rocketlens
 from rocketlens import limits
 from rocketlens.console.message.message_view import (
     BODY_FORMS,
+    MAX_PAGE_BODY_CHARACTERS,
     body_of,
     decoded_ids,
     deliveries_after_the_first,
@@ -73,11 +74,11 @@ def test_a_body_is_shown_in_every_form(tmp_path, body, form):
 
 
 def test_a_long_body_is_cut_and_says_so(tmp_path):
-    message = message_with(tmp_path, b"x" * (limits.MAX_PAGE_BODY_CHARACTERS + 1))
+    message = message_with(tmp_path, b"x" * (MAX_PAGE_BODY_CHARACTERS + 1))
     for form in BODY_FORMS:
         value = body_of(message, RULES, form)
         assert value.is_cut or not value.content
-        assert len(value.content) <= limits.MAX_PAGE_BODY_CHARACTERS
+        assert len(value.content) <= MAX_PAGE_BODY_CHARACTERS
 
 
 def test_ids_are_decoded(tmp_path):

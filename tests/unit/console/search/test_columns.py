@@ -6,8 +6,13 @@ from urllib.parse import urlencode
 
 import pytest
 
-from rocketlens import limits
-from rocketlens.console.search.columns import USUAL, columns_of, value_columns, value_in
+from rocketlens.console.search.columns import (
+    MAX_CONSOLE_COLUMNS,
+    USUAL,
+    columns_of,
+    value_columns,
+    value_in,
+)
 from rocketlens.console.search.question import Question
 from rocketlens.decode.rules import BodyRules
 from rocketlens.errors import BadInput
@@ -139,7 +144,7 @@ def test_what_is_no_column_is_refused_with_what_can_be_one(store, columns):
 def test_columns_are_each_once_and_not_more_than_the_bound():
     assert columns_of(["tag, keys", "tag", ""]) == ("tag", "keys")
     with pytest.raises(BadInput, match="13 columns: at most 12 are shown"):
-        columns_of([f"prop.p{number}" for number in range(limits.MAX_CONSOLE_COLUMNS + 1)])
+        columns_of([f"prop.p{number}" for number in range(MAX_CONSOLE_COLUMNS + 1)])
 
 
 @pytest.mark.parametrize(

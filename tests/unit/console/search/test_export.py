@@ -149,7 +149,8 @@ def test_a_file_that_lacks_messages_ends_with_a_line_that_says_so(orders, form):
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
 def test_an_error_behind_the_first_page_is_the_last_line(tmp_path, monkeypatch, form):
     monkeypatch.setattr(limits, "MAX_EXPORT_ROWS", 4)
-    monkeypatch.setattr(limits, "MAX_CONSOLE_SKIPPED", 9)
+    monkeypatch.setattr("rocketlens.console.search.question.MAX_CONSOLE_SKIPPED", 9)
+    monkeypatch.setattr("rocketlens.console.search.search.MAX_CONSOLE_SKIPPED", 9)
     sent = [Sent(keys="all", store_timestamp_ms=NOW_MS) for _ in range(20)]
     found = answer(f"/api/export?q=all&as={form}", store_at(make_store(tmp_path / "s", sent).path))
     assert found.status_code == 200
@@ -174,7 +175,7 @@ def test_an_error_of_the_first_page_is_no_file(orders, asked, status, code):
 
 
 def test_a_stream_too_many_is_refused_with_429(orders, monkeypatch):
-    monkeypatch.setattr(limits, "MAX_USER_SEARCHES", 0)
+    monkeypatch.setattr("rocketlens.console.room.MAX_USER_SEARCHES", 0)
     found = answer("/api/search/stream?q=all", orders)
     assert (found.status_code, found.json()["error"]["code"]) == (429, "busy")
     assert "of your searches run already" in found.json()["error"]["message"]
@@ -182,7 +183,7 @@ def test_a_stream_too_many_is_refused_with_429(orders, monkeypatch):
 
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
 def test_a_file_is_sent_in_small_pieces_and_read_in_small_pages(tmp_path, monkeypatch, form):
-    monkeypatch.setattr(limits, "MAX_EXPORT_PAGE_BYTES", 500_000)
+    monkeypatch.setattr("rocketlens.console.search.search.MAX_EXPORT_PAGE_BYTES", 500_000)
     monkeypatch.setattr(limits, "MAX_EXPORT_PIECE_BYTES", 10_000)
     sent = [Sent(keys="all", body=b"%06d" % n + b"x" * 99_994) for n in range(12)]
     sent += [Sent(keys="all", body=b"small %d" % n) for n in range(50)]
@@ -211,7 +212,7 @@ def test_a_file_is_sent_in_small_pieces_and_read_in_small_pages(tmp_path, monkey
 
 
 def test_a_file_too_many_is_refused_with_429(orders, monkeypatch):
-    monkeypatch.setattr(limits, "MAX_USER_EXPORTS", 0)
+    monkeypatch.setattr("rocketlens.console.room.MAX_USER_EXPORTS", 0)
     found = answer("/api/export?q=all", orders)
     assert (found.status_code, found.json()["error"]["code"]) == (429, "busy")
     assert "try again when one is complete" in found.json()["error"]["message"]

@@ -8,12 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketlens import limits, testing
+from rocketlens import testing
 from rocketlens.client.send.message import Message
 from rocketlens.console.login.users import LocalUsers
 from rocketlens.console.login.viewer import Grant, Role
 from rocketlens.console.search.question import Question
 from rocketlens.console.search.search import (
+    MAX_FACET_VALUES,
+    MAX_TIME_BARS,
     facets_of,
     question_for_bar,
     question_for_facet,
@@ -103,11 +105,11 @@ def test_facets_of_a_part_say_so_and_those_of_all_do_not(orders):
 
 
 def test_more_values_than_are_listed_are_counted(tmp_path):
-    count = limits.MAX_FACET_VALUES + 3
+    count = MAX_FACET_VALUES + 3
     made = make_store(tmp_path / "s", [Sent(keys="all", tags=f"T{n}") for n in range(count)])
     source = store_at(made.path, "s")
     (facet,) = answer("/api/search?q=all", source).json()["facets"]
-    assert (len(facet["counts"]), facet["more"]) == (limits.MAX_FACET_VALUES, 3)
+    assert (len(facet["counts"]), facet["more"]) == (MAX_FACET_VALUES, 3)
     assert "and 3 more" in answer("/search?q=all", source).text
 
 
@@ -207,7 +209,7 @@ def test_every_message_is_in_one_bar_and_there_are_not_too_many_bars(times):
     if found is None:
         return
     assert sum(found.counts) == len(times)
-    assert 2 <= len(found.counts) <= limits.MAX_TIME_BARS
+    assert 2 <= len(found.counts) <= MAX_TIME_BARS
     assert found.begin_ms % found.step_ms == 0
     assert found.begin_ms <= min(times)
     assert max(times) < found.begin_ms + found.step_ms * len(found.counts)

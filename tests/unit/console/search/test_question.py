@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import rocketlens
 from rocketlens import limits
-from rocketlens.console.search.question import Cursor, Question
+from rocketlens.console.search.question import MAX_CONSOLE_SKIPPED, Cursor, Question
 from rocketlens.decode.rules import BodyRules
 from rocketlens.errors import BadInput
 from rocketlens.model.message import Host
@@ -27,7 +27,7 @@ CURSORS = st.builds(
     st.text(max_size=20),
     st.integers(0, limits.MAX_INT),
     NUMBERS,
-    st.integers(0, limits.MAX_CONSOLE_SKIPPED),
+    st.integers(0, MAX_CONSOLE_SKIPPED),
 )
 
 

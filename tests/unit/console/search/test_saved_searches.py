@@ -8,7 +8,6 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from rocketlens import limits
 from rocketlens.console.act.permission import ActRefused
 from rocketlens.console.login.audit import AuditLog
 from rocketlens.console.login.viewer import Grant, Role, Viewer, seen_by
@@ -192,8 +191,8 @@ def test_without_users_all_are_of_one_user(store, path):
 
 
 def test_both_bounds_hold_and_name_what_to_do(store, path, monkeypatch):
-    monkeypatch.setattr(limits, "MAX_USER_SAVED_SEARCHES", 2)
-    monkeypatch.setattr(limits, "MAX_SAVED_SEARCHES", 3)
+    monkeypatch.setattr("rocketlens.console.search.saved_searches.MAX_USER_SAVED_SEARCHES", 2)
+    monkeypatch.setattr("rocketlens.console.search.saved_searches.MAX_SAVED_SEARCHES", 3)
 
     async def work(saved):
         for viewer, title in ((ORDERS, "a"), (ORDERS, "b")):
@@ -304,7 +303,7 @@ def test_a_damaged_file_is_an_error_and_stays_as_it_is(store, path, content):
 
 
 def test_a_file_that_is_too_large_is_an_error(store, path, monkeypatch):
-    monkeypatch.setattr(limits, "MAX_SAVED_BYTES", 100)
+    monkeypatch.setattr("rocketlens.console.search.saved_searches.MAX_SAVED_BYTES", 100)
 
     async def work(saved):
         await save(saved, ORDERS)

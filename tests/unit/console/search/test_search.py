@@ -168,7 +168,7 @@ def test_a_search_that_finds_more_than_it_shows_reports_that_it_goes_on(messages
 
 
 def test_a_search_that_takes_too_long_ends_with_what_it_found_and_says_so(messages, monkeypatch):
-    monkeypatch.setattr(limits, "MAX_CONSOLE_SEARCH_S", 0.01)
+    monkeypatch.setattr("rocketlens.console.search.search.MAX_CONSOLE_SEARCH_S", 0.01)
 
     async def run():
         source = MadeSource(messages)
@@ -213,7 +213,7 @@ def test_the_bodies_of_an_answer_are_not_kept_until_its_reader_takes_it(tmp_path
 
 
 async def test_a_message_larger_than_a_page_may_be_is_a_page_of_its_own(messages, monkeypatch):
-    monkeypatch.setattr(limits, "MAX_CONSOLE_ANSWER_BYTES", 1)
+    monkeypatch.setattr("rocketlens.console.search.search.MAX_CONSOLE_ANSWER_BYTES", 1)
     source = MadeSource(messages)
     source.go_on.set()
     answer = await searches_of(source).search(Question(text="k"))

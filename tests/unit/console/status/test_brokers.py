@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from rocketlens import limits, testing
+from rocketlens import testing
 from rocketlens.client.send.message import Message
 from rocketlens.console.login.viewer import Grant, Role
 from rocketlens.console.sources.sources import Sources
@@ -120,7 +120,7 @@ def test_one_source_is_asked_alone_and_an_unknown_one_is_an_error(tmp_path, clus
 
 
 def test_brokers_beyond_what_a_page_lists_are_counted(monkeypatch):
-    monkeypatch.setattr(limits, "MAX_CONSOLE_BROKERS", 2)
+    monkeypatch.setattr("rocketlens.console.status.state.MAX_CONSOLE_BROKERS", 2)
     value = look_up(*(BrokerStatus("c", f"b{n}", 0, "h:1") for n in range(5)))
     assert ([each.name for each in value.brokers], value.left_out) == (["b0", "b1"], 3)
 

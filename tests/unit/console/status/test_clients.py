@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from rocketlens import limits, testing
+from rocketlens import testing
 from rocketlens.client.send.message import Message
 from rocketlens.console.login.viewer import Grant, Role
 from rocketlens.console.sources.sources import Sources
@@ -56,7 +56,7 @@ def test_a_client_of_several_groups_is_one_row_with_all_of_them():
 
 
 def test_clients_beyond_what_a_page_lists_are_counted(monkeypatch):
-    monkeypatch.setattr(limits, "MAX_CONSOLE_CLIENTS", 1)
+    monkeypatch.setattr("rocketlens.console.status.state.MAX_CONSOLE_CLIENTS", 1)
     value = look_up(Listed())
     assert (len(value.clients), value.left_out) == (1, 1)
 

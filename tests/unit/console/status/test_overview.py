@@ -5,10 +5,11 @@ import json
 
 import pytest
 
-from rocketlens import limits, testing
+from rocketlens import testing
 from rocketlens.client.send.message import Message
 from rocketlens.console.login.viewer import Grant, Role
 from rocketlens.console.sources.sources import ClusterOfConsole
+from rocketlens.console.status.state import MAX_OVERVIEW_GROUPS
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.model.group import FoundGroup, GroupQueue, GroupsAnswer
 from rocketlens.model.status import BrokersAnswer, BrokerStatus
@@ -78,7 +79,7 @@ def test_a_broker_that_does_not_answer_is_named_and_nothing_is_fine(monkeypatch)
 def test_the_groups_with_the_most_lag_and_dead_letters_are_named_and_the_others_counted(
     monkeypatch,
 ):
-    some = [group(f"g{n}", n, 10 - n) for n in range(limits.MAX_OVERVIEW_GROUPS + 3)]
+    some = [group(f"g{n}", n, 10 - n) for n in range(MAX_OVERVIEW_GROUPS + 3)]
     state, page = state_of(monkeypatch, [WELL], some)
     assert [(each["group"], each["count"]) for each in state["lag"]] == [
         ("g5", 5),

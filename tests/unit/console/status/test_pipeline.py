@@ -7,11 +7,11 @@ from itertools import pairwise
 
 import pytest
 
-from rocketlens import limits
 from rocketlens.console.login.viewer import Grant, Role, Viewer, seen_by
 from rocketlens.console.sources.sources import Sources
 from rocketlens.console.sources.visible import ConsoleSource
 from rocketlens.console.status.pipeline import (
+    PIPELINE_SAMPLE_S,
     BrokerSamples,
     PipelineSample,
     PipelineSamples,
@@ -176,7 +176,7 @@ def test_before_the_first_sample_it_is_not_complete():
 
 
 def test_brokers_beyond_those_that_are_plotted_have_their_newest_sample_only(monkeypatch):
-    monkeypatch.setattr(limits, "MAX_PIPELINE_PLOTS", 1)
+    monkeypatch.setattr("rocketlens.console.status.pipeline.MAX_PIPELINE_PLOTS", 1)
     found = asyncio.run(value_of(Cluster("one", broker("a"), broker("b"))))
     assert [each.points is None for each in found.brokers] == [False, True]
     assert found.brokers[1].newest.time_ms > 0
@@ -326,7 +326,7 @@ def test_an_error_that_is_over_is_not_named_any_more():
 
 
 def test_brokers_that_do_not_answer_in_time_have_a_gap_and_the_others_their_sample(monkeypatch):
-    monkeypatch.setattr(limits, "PIPELINE_ROUND_S", 0.01)
+    monkeypatch.setattr("rocketlens.console.status.pipeline.PIPELINE_ROUND_S", 0.01)
     cluster = SampledCluster()
 
     def hang():
@@ -338,7 +338,7 @@ def test_brokers_that_do_not_answer_in_time_have_a_gap_and_the_others_their_samp
 
 
 def test_a_cluster_that_never_answers_in_time_is_named(monkeypatch):
-    monkeypatch.setattr(limits, "PIPELINE_ROUND_S", 0.01)
+    monkeypatch.setattr("rocketlens.console.status.pipeline.PIPELINE_ROUND_S", 0.01)
     cluster = SampledCluster(brokers=())
     cluster.hangs = True
     samples = sampled(cluster)
@@ -352,7 +352,7 @@ def test_before_the_first_round_there_are_no_samples_of_a_cluster():
 
 
 def test_a_broker_that_is_gone_as_long_as_samples_are_kept_is_forgotten(monkeypatch):
-    monkeypatch.setattr(limits, "MAX_PIPELINE_SAMPLES", 2)
+    monkeypatch.setattr("rocketlens.console.status.pipeline.MAX_PIPELINE_SAMPLES", 2)
     cluster = SampledCluster(brokers=(MASTER,))
 
     def leave():
@@ -364,7 +364,7 @@ def test_a_broker_that_is_gone_as_long_as_samples_are_kept_is_forgotten(monkeypa
 
 
 def test_only_the_newest_samples_are_kept(monkeypatch):
-    monkeypatch.setattr(limits, "MAX_PIPELINE_SAMPLES", 3)
+    monkeypatch.setattr("rocketlens.console.status.pipeline.MAX_PIPELINE_SAMPLES", 3)
     cluster = SampledCluster(brokers=(MASTER,))
     ends = iter(range(10))
 
@@ -376,7 +376,7 @@ def test_only_the_newest_samples_are_kept(monkeypatch):
 
 
 def test_brokers_beyond_the_bound_are_counted_and_not_kept(monkeypatch):
-    monkeypatch.setattr(limits, "MAX_PIPELINE_BROKERS", 1)
+    monkeypatch.setattr("rocketlens.console.status.pipeline.MAX_PIPELINE_BROKERS", 1)
     samples = sampled(SampledCluster(), lambda: None)
     assert (len(samples.brokers(["live"])), samples.left_out(["live"])) == (1, 1)
     assert samples.left_out(["other"]) == 0
@@ -415,7 +415,7 @@ def test_samples_are_taken_every_ten_seconds_until_it_is_closed():
         times = [each.at_s for each in kept.samples]
         return asked == cluster.asked, {high - low for low, high in pairwise(times)}
 
-    assert asyncio.run(run()) == (True, {limits.PIPELINE_SAMPLE_S})
+    assert asyncio.run(run()) == (True, {PIPELINE_SAMPLE_S})
 
 
 def test_a_mistake_in_one_round_does_not_end_the_others(caplog):

@@ -6,9 +6,10 @@ from html.parser import HTMLParser
 
 import pytest
 
-from rocketlens import limits, testing
+from rocketlens import testing
 from rocketlens.console.login.viewer import Grant, Role
 from rocketlens.console.sources.sources import ClusterOfConsole
+from rocketlens.console.status.pipeline import MAX_PIPELINE_PLOTS, MAX_PIPELINE_SAMPLES
 from rocketlens.console.status.state import by_cluster
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.model.group import (
@@ -230,13 +231,13 @@ def test_the_samples_of_an_hour_fit_a_page_of_300_kb(monkeypatch):
 
     async def status(_, on_answer=None):
         end = next(grown)
-        for number in range(limits.MAX_PIPELINE_PLOTS):
+        for number in range(MAX_PIPELINE_PLOTS):
             counts = {"put_total": end // 100, "index_behind_bytes": end % 9_999}
             on_answer(replace(MASTER, name=f"broker-{number}", end_offset=end, **counts))
 
     monkeypatch.setattr(ClusterOfConsole, "status", status)
     for path in ("/pipeline", "/pipeline?broker=broker-3"):
-        page = sampled(path, GONE, rounds=limits.MAX_PIPELINE_SAMPLES)
+        page = sampled(path, GONE, rounds=MAX_PIPELINE_SAMPLES)
         assert page.text.count("<path") > 10
         assert len(page.content) < 300_000
 
