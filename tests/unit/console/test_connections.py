@@ -9,6 +9,7 @@ from uvicorn import Config
 from uvicorn.server import ServerState
 
 from rocketlens import limits
+from rocketlens.console import server
 from rocketlens.console.server import (
     MAX_ADDRESS_CONNECTIONS,
     MAX_CONSOLE_BODY_S,
@@ -196,7 +197,7 @@ def test_a_request_that_does_not_arrive_in_time_is_answered_408(data, bound):
         world = World()
         connection = world.connect(data=data)
         await settle()
-        world.pass_time(getattr(limits, bound) - 1)
+        world.pass_time(getattr(server, bound) - 1)
         if data:
             # Another byte gives no more time.
             connection.data_received(b"T")

@@ -63,7 +63,7 @@ async def test_a_stretch_is_read_whole_and_leaves_no_group(reader, broker, clust
 
 @pytest.mark.parametrize("bound", ["MAX_CHUNK_RECORDS", "MAX_CHUNK_BYTES"])
 def test_a_chunk_is_bounded_and_says_where_to_go_on(monkeypatch, bound):
-    monkeypatch.setattr(limits, bound, 40)
+    monkeypatch.setattr(f"rocketlens.client.search.queue_stretch.{bound}", 40)
 
     async def main(reader, broker, _):
         found, start = [], 0
