@@ -132,12 +132,6 @@ MAX_CONNECTIONS: Final = 10_000
 closed for new ones. RocketMQ: no limit.
 """
 
-MIN_ADDRESS_CONNECTIONS: Final = 16
-"""Connections that one address may have, though it has most of all that are allowed."""
-
-MAX_REQUESTS_IN_FLIGHT: Final = 100_000
-"""Requests of all connections that a server works on at once; more are answered with "busy"."""
-
 MAX_TURN_S: Final = 0.0005
 """Seconds of work for one connection before others have their turn. RocketMQ: a thread pool.
 
@@ -145,24 +139,8 @@ Beside one that sends as fast as it can, others' sends wait at the 99th percenti
 5 ms with turns of 2 ms. The turns themselves take no more of the processor.
 """
 
-MAX_TURN_REQUESTS: Final = 128
-"""Requests of one connection that are handled before others have their turn."""
-
 MAX_RUN_MESSAGES: Final = 64
 """Sends of one connection that are handled together: half of a turn. RocketMQ: each alone."""
-
-MAX_RUN_BYTES: Final = 256 * 1024
-"""Bytes of such sends: their checksums take a fraction of a turn. RocketMQ: each alone."""
-
-MAX_UNTRIED_SENDS: Final = 15
-"""Sends that come alone and are handled as others after some that could not be a run, since to find
-that out takes a third of the time that such a send takes. RocketMQ: each alone.
-"""
-
-MAX_RUN_QUEUES: Final = 4_096
-"""Queues that such sends can go to at a time; each takes some hundred bytes. With more, all are
-forgotten, and known again when they are sent to.
-"""
 
 MAX_RUN_KEY_BYTES: Final = 128
 """Unique key of such a send, for the room of its reply. Producers' have 32."""
@@ -175,41 +153,11 @@ MAX_TURN_MEMBERS: Final = 512
 RocketMQ: all of them.
 """
 
-MAX_ROUND_S: Final = 0.002
-"""Seconds of work for connections that wait for their next turn, before those with little to say
-have theirs. With 50 that always have more, others wait so long and not 50 turns.
-"""
-
 MAX_PIECE_S: Final = 0.002
 """Seconds of a long piece of work on the event loop before others have their turn."""
 
-MAX_UNSENT_BYTES: Final = 64 * 1024 * 1024
-"""Bytes that wait for one peer to read them; with more, the connection is closed.
-
-A server reads no more requests of a peer that is far behind, so only answers that were under way
-already come to this. RocketMQ: no limit.
-"""
-
-MAX_WORKED_ON_BYTES: Final = 8 * 1024 * 1024
-"""Bodies of one connection's requests that are worked on at once; with more, no more are read.
-
-One may be larger, up to a frame. RocketMQ: 10,000 requests of any size.
-"""
-
-MAX_UNPAUSED_BYTES: Final = 256 * 1024
-"""Bytes waiting for one peer from which on no more of its requests are read."""
-
-MAX_BUFFERED_BYTES: Final = 1024 * 1024 * 1024
-"""Bytes of all connections, unsent and of frames not complete; then the largest are closed."""
-
-MIN_FRAME_BYTES_PER_S: Final = 1024
-"""A frame that comes slower than this over FRAME_DEADLINE_S ends its connection."""
-
 FRAME_DEADLINE_S: Final = 10.0
 """Seconds in which a small frame must be there, and a TLS handshake done."""
-
-IDLE_S: Final = 120.0
-"""Seconds without a byte either way after which a server closes a connection. RocketMQ: 120."""
 
 MIN_IDLE_S: Final = 2.0
 """Seconds without a byte after which a connection is closed for a new one, if there is no room."""
@@ -277,23 +225,11 @@ MAX_LOOK_UPS: Final = 10_000
 MAX_LOOP_CANDIDATES: Final = 256
 """Candidates that a look-up on the event loop looks at: some milliseconds."""
 
-MAX_LOOP_INDEX_FILES: Final = 32
-"""Index files that a look-up on the event loop looks at: likewise, if none of them is in memory."""
-
 MAX_LOOP_RUNS: Final = 32
 """Runs of entries in memory that a look-up on the event loop looks at: likewise."""
 
 MAX_LOOP_NEW_BYTES: Final = 128 * 1024
 """Log without entries that a look-up on the event loop compares record by record: 20 us."""
-
-MAX_LOOP_UNSORTED_ENTRIES: Final = 32 * 1024
-"""Entries in memory that a look-up on the event loop compares one by one: 30 us."""
-
-MAX_LOOP_LOOK_UP_BYTES: Final = 1024 * 1024
-"""Records that a look-up on the event loop answers with, in bytes: likewise."""
-
-RELAY_TIMEOUT_S: Final = 10.0
-"""Seconds in which a consumer answers a broker. RocketMQ: 10, and 5 for its progress."""
 
 MAX_RELAYS_OF_CONNECTION: Final = 64
 """The same of one connection that asks."""

@@ -29,6 +29,35 @@ from rocketlens.wire.command import RemotingCommand
 if TYPE_CHECKING:
     from rocketlens.net.channel import Channel
 
+IDLE_S: Final = 120.0
+"""Seconds without a byte either way after which a server closes a connection. RocketMQ: 120."""
+MIN_FRAME_BYTES_PER_S: Final = 1024
+"""A frame that comes slower than this over FRAME_DEADLINE_S ends its connection."""
+MAX_BUFFERED_BYTES: Final = 1024 * 1024 * 1024
+"""Bytes of all connections, unsent and of frames not complete; then the largest are closed."""
+MAX_UNPAUSED_BYTES: Final = 256 * 1024
+"""Bytes waiting for one peer from which on no more of its requests are read."""
+MAX_WORKED_ON_BYTES: Final = 8 * 1024 * 1024
+"""Bodies of one connection's requests that are worked on at once; with more, no more are read.
+
+One may be larger, up to a frame. RocketMQ: 10,000 requests of any size.
+"""
+MAX_UNSENT_BYTES: Final = 64 * 1024 * 1024
+"""Bytes that wait for one peer to read them; with more, the connection is closed.
+
+A server reads no more requests of a peer that is far behind, so only answers that were under way
+already come to this. RocketMQ: no limit.
+"""
+MAX_ROUND_S: Final = 0.002
+"""Seconds of work for connections that wait for their next turn, before those with little to say
+have theirs. With 50 that always have more, others wait so long and not 50 turns.
+"""
+MAX_TURN_REQUESTS: Final = 128
+"""Requests of one connection that are handled before others have their turn."""
+MAX_REQUESTS_IN_FLIGHT: Final = 100_000
+"""Requests of all connections that a server works on at once; more are answered with "busy"."""
+MIN_ADDRESS_CONNECTIONS: Final = 16
+"""Connections that one address may have, though it has most of all that are allowed."""
 _log: Final = logging.getLogger("rocketlens.net")
 
 SWEEP_INTERVAL_S: Final = 1.0
@@ -67,27 +96,27 @@ class ConnectionLimits:
     connections: int = limits.MAX_CONNECTIONS
     connections_of_address: int | None = None
     """None: three quarters of all."""
-    requests_in_flight: int = limits.MAX_REQUESTS_IN_FLIGHT
+    requests_in_flight: int = MAX_REQUESTS_IN_FLIGHT
     unanswered_requests: int = limits.MAX_UNANSWERED_REQUESTS
     """Maximum of one connection."""
-    unsent_bytes: int = limits.MAX_UNSENT_BYTES
-    unsent_pause_bytes: int = limits.MAX_UNPAUSED_BYTES
-    worked_on_bytes: int = limits.MAX_WORKED_ON_BYTES
-    buffered_bytes: int = limits.MAX_BUFFERED_BYTES
-    slowest_frame_bytes_per_s: int = limits.MIN_FRAME_BYTES_PER_S
+    unsent_bytes: int = MAX_UNSENT_BYTES
+    unsent_pause_bytes: int = MAX_UNPAUSED_BYTES
+    worked_on_bytes: int = MAX_WORKED_ON_BYTES
+    buffered_bytes: int = MAX_BUFFERED_BYTES
+    slowest_frame_bytes_per_s: int = MIN_FRAME_BYTES_PER_S
     frame_deadline_s: float = limits.FRAME_DEADLINE_S
-    idle_s: float | None = limits.IDLE_S
+    idle_s: float | None = IDLE_S
     """None: connections may be silent for ever, as those of a client."""
     turn_s: float = limits.MAX_TURN_S
-    turn_requests: int = limits.MAX_TURN_REQUESTS
-    round_s: float = limits.MAX_ROUND_S
+    turn_requests: int = MAX_TURN_REQUESTS
+    round_s: float = MAX_ROUND_S
 
     @property
     def max_of_address(self) -> int:
         """Maximum connections of one address."""
         if self.connections_of_address is not None:
             return self.connections_of_address
-        return max(self.connections * 3 // 4, min(self.connections, limits.MIN_ADDRESS_CONNECTIONS))
+        return max(self.connections * 3 // 4, min(self.connections, MIN_ADDRESS_CONNECTIONS))
 
 
 class Runs(Protocol):

@@ -15,6 +15,8 @@ from rocketlens.net.channel import Channel, Response
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.command import RemotingCommand
 
+RELAY_TIMEOUT_S: Final = 10.0
+"""Seconds in which a consumer answers a broker. RocketMQ: 10, and 5 for its progress."""
 R = TypeVar("R", bound="Response | asyncio.Future[Response | None]")
 
 MAX_RELAYS: Final = 1_000
@@ -25,7 +27,7 @@ class Relays:
     """Requests passed on to clients, whose answers are awaited; how many is bounded."""
 
     def __init__(self) -> None:
-        self.answer_timeout_s = limits.RELAY_TIMEOUT_S
+        self.answer_timeout_s = RELAY_TIMEOUT_S
         """Seconds that a client has for its answer."""
         self.collecting = 0
         """Requests that wait for the answers of all members of a group."""

@@ -42,6 +42,12 @@ if TYPE_CHECKING:
     from rocketlens.broker.access.control import AccessControl
 
 
+MAX_LOOP_LOOK_UP_BYTES: Final = 1024 * 1024
+"""Records that a look-up on the event loop answers with, in bytes: likewise."""
+MAX_LOOP_UNSORTED_ENTRIES: Final = 32 * 1024
+"""Entries in memory that a look-up on the event loop compares one by one: 30 us."""
+MAX_LOOP_INDEX_FILES: Final = 32
+"""Index files that a look-up on the event loop looks at: likewise, if none of them is in memory."""
 _MAX_SEGMENTS: Final = 32
 """The newest ones."""
 
@@ -98,10 +104,8 @@ def snapshot_of(index: LiveIndex, old: LogSnapshot | None = None) -> LogSnapshot
     if (
         runs is None
         or len(runs) > limits.MAX_LOOP_RUNS
-        or len(files) > limits.MAX_LOOP_INDEX_FILES
-        or any(
-            not run.is_sorted and len(run.packed) > limits.MAX_LOOP_UNSORTED_ENTRIES for run in runs
-        )
+        or len(files) > MAX_LOOP_INDEX_FILES
+        or any(not run.is_sorted and len(run.packed) > MAX_LOOP_UNSORTED_ENTRIES for run in runs)
     ):
         return None
     parts = None
@@ -140,7 +144,7 @@ CODES: Final = RequestCode.QUERY_MESSAGE, RequestCode.VIEW_MESSAGE_BY_ID
 _OPAQUE: Final = limits.MAX_INT
 _MARKS: Final = "@1@", "@2@"
 _REQUEST_BYTES: Final = 4096
-_REPLY_BYTES: Final = limits.MAX_LOOP_LOOK_UP_BYTES
+_REPLY_BYTES: Final = MAX_LOOP_LOOK_UP_BYTES
 
 
 class _Reader(NamedTuple):
@@ -206,7 +210,7 @@ class CompiledLookUps:
         length, end, size = len(received), 0, 0
         replies: list[bytes] = []
         try:
-            while len(replies) < max_count and size < limits.MAX_LOOP_LOOK_UP_BYTES:
+            while len(replies) < max_count and size < MAX_LOOP_LOOK_UP_BYTES:
                 reply = self._reply(channel, received, end, length)
                 if reply is None:
                     break

@@ -63,6 +63,16 @@ if TYPE_CHECKING:
     from rocketlens.broker.core import BrokerCore
     from rocketlens.store.write.queue.queue_append import QueueWriter
 
+MAX_RUN_QUEUES: Final = 4_096
+"""Queues that such sends can go to at a time; each takes some hundred bytes. With more, all are
+forgotten, and known again when they are sent to.
+"""
+MAX_UNTRIED_SENDS: Final = 15
+"""Sends that come alone and are handled as others after some that could not be a run, since to find
+that out takes a third of the time that such a send takes. RocketMQ: each alone.
+"""
+MAX_RUN_BYTES: Final = 256 * 1024
+"""Bytes of such sends: their checksums take a fraction of a turn. RocketMQ: each alone."""
 CODES: Final = RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_MESSAGE
 """Of the requests that are handled."""
 
@@ -105,11 +115,11 @@ class SendRuns:
             _UNREAD_TEXTS | (constants.OTHER_FIELDS if core.access is None else 0),
         )
         self._words: Final = name_cells(_NAMES), self._settings, _bytes_of(own)
-        self._rows: Final = array("q", bytes(8 * limits.MAX_RUN_QUEUES * ROW_NUMBERS))
+        self._rows: Final = array("q", bytes(8 * MAX_RUN_QUEUES * ROW_NUMBERS))
         self._queues: Final = (
             np.zeros(_TOPICS_START + _TOPICS_BYTES, np.uint8),
             np.frombuffer(self._rows, np.int64),
-            np.zeros(4 * limits.MAX_RUN_QUEUES, np.int64),
+            np.zeros(4 * MAX_RUN_QUEUES, np.int64),
         )
         self._columns: Final = array(
             "q", bytes(8 * constants.COLUMN_COUNT * limits.MAX_RUN_MESSAGES)
@@ -117,7 +127,7 @@ class SendRuns:
         self._touched: Final = array("q", bytes(8 * limits.MAX_RUN_MESSAGES))
         self._scratch: Final = array("q", bytes(8 * constants.SCRATCH_COUNT))
         # As much as a run and its last message may have.
-        signed = bytearray(0 if core.access is None else 2 * limits.MAX_RUN_BYTES)
+        signed = bytearray(0 if core.access is None else 2 * MAX_RUN_BYTES)
         self._signed: Final = memoryview(signed)
         self._work: Final = (
             np.zeros(_PLAIN_BYTES, np.uint8),
@@ -162,7 +172,7 @@ class SendRuns:
             count, _, touched_count, reason = parse(
                 frames,
                 min(max_count, self._max_count),
-                limits.MAX_RUN_BYTES,
+                MAX_RUN_BYTES,
                 self._words,
                 self._queues,
                 self._work,
@@ -195,7 +205,7 @@ class SendRuns:
         if count or len(self._writers) != known:
             self._untried = 0
         else:
-            self._untried = min(2 * self._untried + 1, limits.MAX_UNTRIED_SENDS)
+            self._untried = min(2 * self._untried + 1, MAX_UNTRIED_SENDS)
             self._untried_left = self._untried
         return replies if count else None
 
@@ -331,7 +341,7 @@ class SendRuns:
         if writer is None or writer.is_schedule:
             return
         if (
-            len(self._writers) >= limits.MAX_RUN_QUEUES
+            len(self._writers) >= MAX_RUN_QUEUES
             or self._topics_end + length > _TOPICS_START + _TOPICS_BYTES
         ):
             self._forget()

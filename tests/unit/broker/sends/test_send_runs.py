@@ -312,7 +312,7 @@ async def test_a_run_wakes_a_held_pull(world, send, /):
 
 
 def test_many_queues_are_forgotten_and_known_again(tmp_path, monkeypatch):
-    monkeypatch.setattr("rocketlens.limits.MAX_RUN_QUEUES", 2)
+    monkeypatch.setattr("rocketlens.broker.sends.send_runs.MAX_RUN_QUEUES", 2)
 
     async def act(world, send):
         for _ in range(12):
