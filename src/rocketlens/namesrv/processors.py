@@ -2,13 +2,14 @@
 
 import asyncio
 import zlib
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from itertools import chain, islice
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Final
 from weakref import WeakKeyDictionary
 
 from rocketlens import limits
+from rocketlens.formats import java_properties
 from rocketlens.model.rocketmq import CRC_MASK, FAQ, ORDER_TOPIC_NAMESPACE
+from rocketlens.namesrv.config import NameServerConfig
 from rocketlens.namesrv.kv import KvConfig
 from rocketlens.namesrv.routes import RouteTable
 from rocketlens.net.channel import Channel, Handler, Response
@@ -22,8 +23,6 @@ from rocketlens.wire.declare import read_body, write_body
 MAX_LISTED_AT_ONCE: Final = 1_000
 """Topics or brokers that a name server lists in one piece of work: a millisecond."""
 SUCCESS: Final = Response()
-_END: Final = ""
-"""No topic can have this name."""
 
 
 class Processors:
@@ -38,17 +37,12 @@ class Processors:
         routes: RouteTable,
         kv: KvConfig,
         clock: Callable[[], float],
-        *,
-        order_message_enable: bool,
-        return_order_topic_config_to_broker: bool,
-        configuration: str,
+        config: NameServerConfig,
     ) -> None:
         self.routes: Final = routes
         self.kv: Final = kv
         self._clock: Final = clock
-        self._order_message_enable: Final = order_message_enable
-        self._return_order_topic_config: Final = return_order_topic_config_to_broker
-        self._configuration: Final = configuration
+        self._config: Final = config
         self._registering: Final = asyncio.Lock()
         self._namespace_bodies: Final[dict[str, tuple[Mapping[str, str], bytes]]] = {}
         self._in_order: Final[WeakKeyDictionary[Channel, asyncio.Lock]] = WeakKeyDictionary()
@@ -162,7 +156,7 @@ class Processors:
     def _registered(self, registered: commands.RegisterBrokerResponse | None) -> Response:
         if registered is None:
             return Response(ResponseCode.SYSTEM_ERROR, remark="register broker failed")
-        wants_order = self._return_order_topic_config
+        wants_order = self._config.returnOrderTopicConfigToBroker
         order = self._namespace_body(ORDER_TOPIC_NAMESPACE) if wants_order else None
         return Response(
             ext_fields=commands.REGISTER_BROKER.response.encode(registered), body=order or b""
@@ -208,7 +202,9 @@ class Processors:
     ) -> Response | Awaitable[Response | None]:
         """105: return the route of a topic."""
         topic = commands.GET_ROUTEINFO_BY_TOPIC.request.decode(command.ext_fields).topic
-        order = self.kv.get(ORDER_TOPIC_NAMESPACE, topic) if self._order_message_enable else None
+        order = (
+            self.kv.get(ORDER_TOPIC_NAMESPACE, topic) if self._config.orderMessageEnable else None
+        )
         route = self.routes.route(topic, order)
         if route is None:
             remark = f"No topic route info in name server for the topic: {topic}{FAQ}"
@@ -217,12 +213,12 @@ class Processors:
             return _listed_aside(route, channel)
         return _listed(route)
 
-    def topics_of_cluster(
+    async def topics_of_cluster(
         self, command: RemotingCommand, channel: Channel
-    ) -> Response | Awaitable[Response | None]:
+    ) -> Response | None:
         """224: return the topics of a cluster."""
         fields = commands.GET_TOPICS_BY_CLUSTER.request.decode(command.ext_fields)
-        return _topics(self.routes.topics_of_cluster(fields.cluster), channel)
+        return await _topics(self.routes.topics_of_cluster(fields.cluster), channel)
 
     async def register_topic(self, command: RemotingCommand, channel: Channel) -> Response | None:
         """217: register one topic's queues."""
@@ -254,7 +250,8 @@ class Processors:
 
     def get_configuration(self, _: RemotingCommand, __: Channel) -> Response:
         """319: return the configuration as a Java properties file."""
-        return Response(body=self._configuration.encode())
+        properties = java_properties.dumps_unescaped(self._config.properties_in_effect())
+        return Response(body=properties.encode())
 
     def update_configuration(self, _: RemotingCommand, __: Channel) -> Response:
         """318: refuse; any client that can connect could change the configuration."""
@@ -281,23 +278,14 @@ async def _listed_aside(body: object, channel: Channel) -> Response | None:
     return Response(body=encoded)
 
 
-def _topics(names: Iterator[str | None], channel: Channel) -> Response | Awaitable[Response | None]:
-    """Return success with a list of topics; a long one is built in pieces."""
-    chosen = [name for name in islice(names, MAX_LISTED_AT_ONCE) if name is not None]
-    following = next(names, _END)
-    if following is _END:
-        return _listed(bodies.TopicList(topic_list=tuple(chosen)))
-    return _many_topics(chosen, chain([following], names), channel)
-
-
-async def _many_topics(
-    chosen: list[str], names: Iterable[str | None], channel: Channel
-) -> Response | None:
-    # In a response a name is followed by two quotes and a comma.
-    size, pace = sum(len(name) + 3 for name in chosen), Pace()
+async def _topics(names: Iterator[str | None], channel: Channel) -> Response | None:
+    """Return success with a list of topics, built in pieces; a long one is encoded in a thread."""
+    chosen: list[str] = []
+    size, pace = 0, Pace()
     for name in names:
         if name is not None:
             chosen.append(name)
+            # In a response a name is followed by two quotes and a comma.
             size += len(name) + 3
             if size > limits.MAX_ANSWER_FRAME_BYTES:
                 remark = f"the names of all topics have over {limits.MAX_ANSWER_FRAME_BYTES} bytes"
@@ -305,4 +293,7 @@ async def _many_topics(
         await pace.turn()
         if not channel.is_open:
             return None
-    return await _listed_aside(bodies.TopicList(topic_list=tuple(chosen)), channel)
+    body = bodies.TopicList(topic_list=tuple(chosen))
+    return (
+        _listed(body) if len(chosen) <= MAX_LISTED_AT_ONCE else await _listed_aside(body, channel)
+    )

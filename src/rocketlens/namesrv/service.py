@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 
 from rocketlens import limits
 from rocketlens.errors import BadInput
-from rocketlens.formats import java_properties
 from rocketlens.model.message import Host
 from rocketlens.namesrv.config import NameServerConfig
 from rocketlens.namesrv.kv import KvConfig
@@ -50,14 +49,7 @@ class NameServer:
         self.routes: Final = RouteTable()
         self.kv: Final = KvConfig(config.kv_config_path, disk)
         self._clock: Final = clock
-        processors = Processors(
-            self.routes,
-            self.kv,
-            clock,
-            order_message_enable=config.orderMessageEnable,
-            return_order_topic_config_to_broker=config.returnOrderTopicConfigToBroker,
-            configuration=java_properties.dumps_unescaped(config.properties_in_effect()),
-        )
+        processors = Processors(self.routes, self.kv, clock, config)
         most = config.max_connections
         if most is None:
             most = min(raise_open_file_limit() * 3 // 4, limits.MAX_CONNECTIONS)
