@@ -151,7 +151,7 @@ class BrokerCore:
             ),
             pulls.CODES: pulls.CompiledPulls(self.store, self.pull_reader, self.access),
         }
-        self.network.handle_together(RunsByCode(runs, send_runs))
+        self.network.runs = RunsByCode(runs, send_runs)
 
     def _new_pull_reader(self) -> PullReader:
         ratio = self.config.accessMessageInMemoryMaxRatio

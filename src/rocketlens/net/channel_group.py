@@ -191,7 +191,7 @@ class ChannelGroup:
         self.awaited: Final[set[asyncio.Future[Any]]] = set()
         """Futures of others that handlers wait for; never cancelled here."""
         self.runs: Runs | None = None
-        """Handles requests together; None if each is handled alone."""
+        """Handles plain requests together; None if each is handled alone. Any thread may set it."""
         self.in_flight = 0
         """Requests received on any channel that are not finished."""
         self.clock: Final = clock
@@ -212,10 +212,6 @@ class ChannelGroup:
         self._on_close: Final = on_close
         self._timer: asyncio.TimerHandle | None = None
         self._changed: asyncio.Event = asyncio.Event()
-
-    def handle_together(self, runs: Runs) -> None:
-        """Let ``runs`` handle plain requests from now on; from any thread."""
-        self.runs = runs
 
     def answer(self, channel: "Channel", received: bytes) -> bytes | None:
         """Return the reply to the only request in ``received`` if it is plain, and may be handled.

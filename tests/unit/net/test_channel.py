@@ -370,7 +370,7 @@ class OnlyRequests:
 @on_loop
 async def test_a_plain_request_that_comes_alone_is_answered_from_its_bytes():
     bench = Bench()
-    bench.channel.group.handle_together(OnlyRequests())
+    bench.channel.group.runs = OnlyRequests()
     frame = request_frame(ECHO)
     bench.channel.data_received(frame)
     assert bench.transport.writes == [frame]

@@ -43,12 +43,12 @@ from rocketlens.broker.requests import (
     relay,
     reply,
     runtime,
+    send,
     send_back,
     topic,
     users,
 )
 from rocketlens.broker.requests.answers import handlers_of
-from rocketlens.broker.requests.send import SendProcessor
 from rocketlens.broker.requests.transaction import TransactionProcessor
 from rocketlens.errors import RocketLensError
 from rocketlens.model.message import Host
@@ -61,6 +61,7 @@ from rocketlens.net.tls import ServerTls
 from rocketlens.store.disk import Disk
 from rocketlens.store.fs import raise_open_file_limit
 from rocketlens.store.write.message_store import MessageStore, StoreOptions, system_clock
+from rocketlens.wire.codes import RequestCode
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
@@ -353,8 +354,8 @@ class BrokerService:
         self._schedule = Schedule(store, core.copies, core.delay_offsets, core.clock, levels)
         transactions = TransactionProcessor(core)
         self._checks = transactions.checks
-        for processor in (SendProcessor(core), transactions):
-            self._handlers.update(processor.handlers())
+        self._handlers[RequestCode.END_TRANSACTION] = transactions.end
+        self._handlers.update(dict.fromkeys(send.CODES, send.SendProcessor(core).send))
         self._handlers.update(handlers_of(core, *(each.HANDLERS for each in _FAMILIES)))
         if core.access is not None:
             of_users, of_accounts = users.USER_HANDLERS, users.ACCOUNT_HANDLERS

@@ -60,7 +60,7 @@ from rocketlens.model.rocketmq import (
     is_group_topic,
     topic_problem,
 )
-from rocketlens.net.channel import Channel, Handler, Response
+from rocketlens.net.channel import Channel, Response
 from rocketlens.net.pace import in_thread
 from rocketlens.store.write.append import Appended
 from rocketlens.wire.codes import V3_4_9, RequestCode, ResponseCode
@@ -88,6 +88,9 @@ _FIELDS: Final = (
 _pick_long: Final = SEND_MESSAGE.request.picker(*_FIELDS)
 _pick_short: Final = SEND_MESSAGE_V2.request.picker(*_FIELDS)
 
+CODES: Final = (
+    *(RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE),
+)
 Refusal = tuple[ResponseCode, str]
 Fields = tuple[str, int, int, int, int, str | None, int | None, bool | None]
 
@@ -150,14 +153,6 @@ class SendProcessor:
         # thread that waits for it wakes, which then waits on for tenths of a second.
         self._host_hash: Final = hash(socket.gethostname())
         self._key_count = 0
-
-    def handlers(self) -> Mapping[int, Handler]:
-        """Return the handler of each code."""
-        return {
-            RequestCode.SEND_MESSAGE: self.send,
-            RequestCode.SEND_MESSAGE_V2: self.send,
-            RequestCode.SEND_BATCH_MESSAGE: self.send,
-        }
 
     def send(self, command: RemotingCommand, channel: Channel) -> Pending:
         """Store a message, or the members of a batch, and return their ids and offsets."""

@@ -6,7 +6,6 @@ RMQ_SYS_TRANS_OP_HALF_TOPIC, with tag ``d`` and the half's queue offset as body.
 ``EndTransactionProcessor``, ``TransactionalMessageServiceImpl``.
 """
 
-from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
 
@@ -26,8 +25,7 @@ from rocketlens.model.rocketmq import (
     SYS_FLAG_TRANSACTION_MASK,
 )
 from rocketlens.model.text.java import decode_utf8
-from rocketlens.net.channel import Channel, Handler, Response
-from rocketlens.wire.codes import RequestCode
+from rocketlens.net.channel import Channel, Response
 from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.commands.messages import (
     COMMIT,
@@ -47,10 +45,6 @@ class TransactionProcessor:
         self.core: Final = core
         self._halves: Final = EndedHalves(core.store, core.search)
         self.checks: Final = TransactionChecks(core, self._halves)
-
-    def handlers(self) -> Mapping[int, Handler]:
-        """Return the handler of each code."""
-        return {RequestCode.END_TRANSACTION: self.end}
 
     async def end(self, command: RemotingCommand, channel: Channel) -> Response:
         """Commit or roll back a transaction; it stays open if the request says neither."""
