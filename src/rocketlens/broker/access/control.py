@@ -166,7 +166,7 @@ class AccessControl:
         return None
 
     def seen_by(self, command: RemotingCommand, channel: Channel) -> Callable[[str], bool]:
-        """Return what says of a topic, or a group by its retry topic, whether it is in a list.
+        """Return a predicate: may a topic, or a group by its retry topic, be listed?
 
         For any thread.
         """
@@ -177,7 +177,7 @@ class AccessControl:
     def decide_writing(
         self, command: RemotingCommand, channel: Channel, topic: str
     ) -> Response | None:
-        """Return the refusal of a request that decides on a message of a topic; None if it may.
+        """Return why a request may not write to a topic; None if it may.
 
         The topic is the message's own, which the request need not name: it stores a reply there, or
         ends a transaction.
@@ -263,7 +263,8 @@ class MessageReader:
 
 def has_copies(topic: str) -> bool:
     """Return whether messages of a topic are copies of those of other topics."""
-    # Anyone may write to the trace topic, whose messages are what their properties do not say.
+    # The trace topic is a system topic, but its messages are not copies, whatever their properties
+    # say: anyone may write there.
     return is_group_topic(topic) or (is_system_topic(topic) and topic != TRACE_TOPIC)
 
 

@@ -158,12 +158,12 @@ def needs_of(command: RemotingCommand, cluster: str) -> list[Need]:
 
 
 def reading_need(topic: str) -> Need:
-    """Return what a request needs that reads a message of a topic, whatever its fields say."""
+    """Return the permission that reading a message of a topic needs."""
     return _of_topic(topic, _SUB_GET, _SUB_GET)
 
 
 def writing_need(topic: str) -> Need:
-    """Return what a request needs that stores a message in a topic, whatever its fields say."""
+    """Return the permission that storing a message in a topic needs."""
     return _of_topic(topic, _PUB, _SUB)
 
 

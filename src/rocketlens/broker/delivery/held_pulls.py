@@ -134,7 +134,7 @@ class QueueScan(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class ReadOnce:
-    """The result of the last of some pulls, for the next one with exactly the same question.
+    """The last result, reused by pulls that woke together and ask exactly the same.
 
     All pulls of a queue wake at once, and mostly want the same messages.
     """
@@ -144,7 +144,7 @@ class ReadOnce:
 
 
 class _Due(NamedTuple):
-    """Pulls that are to be done again, the first last."""
+    """Pulls to answer, in reverse order."""
 
     pulls: list[HeldPull]
     from_offset: int

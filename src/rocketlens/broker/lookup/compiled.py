@@ -147,8 +147,8 @@ _REQUEST_BYTES: Final = 4096
 _REPLY_BYTES: Final = MAX_LOOP_LOOK_UP_BYTES
 
 
-class _Reader(NamedTuple):
-    """Whose request was let through: user, and address."""
+class _Requester(NamedTuple):
+    """User and address of the request that is being answered."""
 
     user: bytes | None
     host: str
@@ -199,7 +199,7 @@ class CompiledLookUps:
             *(self._names, self._settings, self._request, self._candidates),
             *(head, np.frombuffer(outbox, np.uint8)),
         )
-        self._reader: _Reader | None = None
+        self._requester: _Requester | None = None
         search.has_read = self._renew_snapshot
 
     def take(
@@ -274,7 +274,8 @@ class CompiledLookUps:
     def _is_let_through(self, channel: Channel, received: memoryview) -> bool:
         """Return whether access control lets the request through that was read.
 
-        `_reader` is whose it is then. It is False, too, where that needs more than a signature.
+        `_requester` is whose it is then. Also False when a signature alone cannot decide; the
+        ordinary path then does.
         """
         rights = self._rights
         if rights is None:
@@ -301,7 +302,7 @@ class CompiledLookUps:
             signed = acl.signed_values(received, numbers, _ORDER_WITHOUT_FLAG)
             if not acl.is_signed(signed, signature, secret):
                 return False
-        self._reader = _Reader(user, host)
+        self._requester = _Requester(user, host)
         return not is_query or (name is not None and not rights.has_copies(name))
 
     def _is_answer(self, end: int, *, is_proven: bool) -> bool:
@@ -330,7 +331,7 @@ class CompiledLookUps:
             (numbers[constants.QUEUE_ID], numbers[constants.QUEUE_OFFSET]),
         )
         if rights is not None:
-            reader = self._reader
+            reader = self._requester
             code = RequestCode.VIEW_MESSAGE_BY_ID
             if reader is None or not rights.may_read_all(code, *reader, name):
                 return False

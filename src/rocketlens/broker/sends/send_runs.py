@@ -153,9 +153,9 @@ class SendRuns:
         self._topics_end = _TOPICS_START
         self._max_count: int = limits.MAX_RUN_MESSAGES
         """Fewer after a run that access control ended: what is behind it was read in vain."""
-        self._untried = self._untried_left = 0
-        """How many sends that come alone are left to others after one that was not plain, and how
-        many of these are still to come: what is not plain is read in vain.
+        self._skips = self._skips_left = 0
+        """Back-off: after a send that kernels cannot handle the next 1, 3, 7 or 15 single sends are
+        not tried; and how many of these are left.
         """
 
     def take(
@@ -197,16 +197,16 @@ class SendRuns:
         """
         if self._core.replies.is_needed or not frame.is_whole(received):
             return None
-        if self._untried_left:
-            self._untried_left -= 1
+        if self._skips_left:
+            self._skips_left -= 1
             return None
         known = len(self._writers)
         count, _, replies = self.take(channel, memoryview(received), 1)
         if count or len(self._writers) != known:
-            self._untried = 0
+            self._skips = 0
         else:
-            self._untried = min(2 * self._untried + 1, MAX_UNTRIED_SENDS)
-            self._untried_left = self._untried
+            self._skips = min(2 * self._skips + 1, MAX_UNTRIED_SENDS)
+            self._skips_left = self._skips
         return replies if count else None
 
     def _store(

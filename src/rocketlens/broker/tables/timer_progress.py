@@ -103,8 +103,8 @@ class TimerProgress(SavedTable):
         )
 
     def advance(self, slot_ms: int, queue_offset: int) -> None:
-        """Set that messages due before ``slot_ms`` are delivered, and of those due then all below
-        ``queue_offset``. Ignored if it is less than what is set.
+        """Record progress: messages due before ``slot_ms`` are delivered, and of those due then all
+        below ``queue_offset``. It never moves back.
         """
         now = (self.read_time_ms, self.second_queue_offset)
         self.read_time_ms, self.second_queue_offset = max(now, (slot_ms, queue_offset))
