@@ -33,6 +33,7 @@ from tests.peer.rocketmq_peer import (
     find_jdk,
 )
 from tests.support.effort import SHORT
+from tests.support.patience import PATIENCE_S
 from tests.support.sharing import scope_of, start_order
 
 if TYPE_CHECKING:
@@ -91,7 +92,11 @@ class GoldenStore:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Have each process begin with another directory: what one compiled, the others find."""
+    """Name markers; have each process begin with another directory."""
+    config.addinivalue_line("markers", "broker(**settings): settings of the broker in `world`")
+    config.addinivalue_line(
+        "markers", "cluster(**options): options of `cluster`, and of the client that asks it"
+    )
     worker: dict[str, Any] | None = getattr(config, "workerinput", None)
     if worker is None or config.args != config.getini("testpaths"):
         return
@@ -128,14 +133,50 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.fixture
+def runner() -> Iterator[asyncio.Runner]:
+    """Return what runs an async test, and its async fixtures, in an event loop of their own."""
+    with asyncio.Runner() as runner:
+        yield runner
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run an async test in an event loop of its own."""
+    """Run an async test."""
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
+    runner = pyfuncitem._request.getfixturevalue("runner")
     names = pyfuncitem._fixtureinfo.argnames
-    asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
+    test = pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names})
+
+    async def within_patience() -> None:
+        async with asyncio.timeout(PATIENCE_S if "unit" in pyfuncitem.path.parts else None):
+            await test
+
+    runner.run(within_patience())
     return True
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
+) -> object:
+    """Begin and end an async fixture in the event loop of the test that uses it."""
+    function = fixturedef.func
+    is_generator = inspect.isasyncgenfunction(function)
+    if not (is_generator or inspect.iscoroutinefunction(function)):
+        return None
+    runner = request.getfixturevalue("runner")
+    made = function(**{name: request.getfixturevalue(name) for name in fixturedef.argnames})
+
+    async def step() -> object:
+        return await anext(made, None)
+
+    value = runner.run(step() if is_generator else made)
+    if is_generator:
+        request.addfinalizer(lambda: runner.run(step()))
+    fixturedef.cached_result = (value, fixturedef.cache_key(request), None)
+    return value
 
 
 @pytest.hookimpl(optionalhook=True)

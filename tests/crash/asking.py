@@ -1,11 +1,24 @@
 """Asks a made store everything, and holds the answers to what is in it."""
 
+import shutil
 from collections.abc import Collection
+
+import pytest
 
 import rocketlens
 from rocketlens.errors import AnswerIncomplete, MessageNotFound
 from tests.support.index_work import few_entries_read
 from tests.support.made_stores import Made
+
+every_cache = pytest.mark.parametrize("caches", ["index-queues", "index", "queues", "none"])
+
+
+def lose_caches(made: Made, caches: str) -> None:
+    """Delete the index, the queues, or both, unless ``caches`` names them."""
+    if "index" not in caches:
+        shutil.rmtree(made.path / "index", ignore_errors=True)
+    if "queues" not in caches:
+        shutil.rmtree(made.path / "consumequeue", ignore_errors=True)
 
 
 def assert_right(

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from rocketlens.store.read.index import tail
+from rocketlens.store.read.log import scan
+
 MEMORY = Path("/dev/shm")
 
 
@@ -20,3 +23,13 @@ def in_memory(tmp_path: Path) -> Iterator[Path]:
     directory = Path(tempfile.mkdtemp(prefix="rocketlens-", dir=MEMORY))
     yield directory
     shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture(params=["interpreted", "compiled"])
+def reading(request, monkeypatch):
+    """Read the log with and without the compiled kernels."""
+    is_compiled = request.param == "compiled"
+    if is_compiled:
+        monkeypatch.setattr(scan, "_SHORT_BYTES", 0)
+    monkeypatch.setattr(tail.Tail, "is_compiled", is_compiled)
+    monkeypatch.setattr(scan.LogWalk, "is_compiled", is_compiled)

@@ -321,30 +321,24 @@ def test_whatever_comes_over_a_connection_the_broker_goes_on(broker, count):
     assert broker.kib("RssAnon") - before_kib < 64 * 1024
 
 
-def test_forged_offset_ids_lead_to_no_connection_outside_the_route(broker):
+async def test_forged_offset_ids_lead_to_no_connection_outside_the_route(broker):
     trap = socket.create_server(("127.0.0.1", 0))
     trap.settimeout(0)
     outside = Host("127.0.0.1", trap.getsockname()[1])
     forged = [OffsetMessageId(outside, n * 7).encode() for n in range(1_000)]
     # Brokers are asked about such ids, too, as the origin of a message sent back.
     origin = {"group": "readers", "delayLevel": 0, "originTopic": TOPIC}
-
-    async def ask():
-        load = Load(SEED)
-        load.next_number = 1_000
-        async with clients_of(broker.name_server) as (producer, admin):
-            await load.send_one(producer)
-            for number, msg_id in enumerate(forged):
-                asked = (producer, admin)[number % 2]
-                with pytest.raises((MessageNotFound, AnswerIncomplete, BrokerError, SendFailed)):
-                    await (
-                        asked.view_message(TOPIC, msg_id)
-                        if number % 3
-                        else asked.view_message(msg_id)
-                    )
-            await assert_found(admin, load.acknowledged[-1])
-
-    asyncio.run(ask())
+    load = Load(SEED)
+    load.next_number = 1_000
+    async with clients_of(broker.name_server) as (producer, admin):
+        await load.send_one(producer)
+        for number, msg_id in enumerate(forged):
+            asked = (producer, admin)[number % 2]
+            with pytest.raises((MessageNotFound, AnswerIncomplete, BrokerError, SendFailed)):
+                await (
+                    asked.view_message(TOPIC, msg_id) if number % 3 else asked.view_message(msg_id)
+                )
+        await assert_found(admin, load.acknowledged[-1])
     peer = Peer(broker)
     peer.answers_to(
         (RequestCode.CONSUMER_SEND_MSG_BACK, origin | {"offset": n, "originMsgId": each}, b"")

@@ -157,22 +157,6 @@ def test_a_topic_that_appears_while_a_store_is_open_is_found_without_its_name(tm
         assert_found(store, record)
 
 
-def test_a_record_seen_half_written_is_found_when_it_is_whole(tmp_path):
-    broker = Broker(tmp_path / "store")
-    with rocketlens.open_store(broker.path) as store:
-        for n in range(12):
-            record, encoded = record_of(sent(n), broker.end, n)
-            path, place = broker.made.segment_path(broker.end), broker.end % SEGMENT_BYTES
-            for part in (3, 8, 40, len(encoded) - 30):
-                overwrite(path, place, encoded[:part])
-                assert store.query_message(record.topic, f"live-{n}").messages == ()
-            overwrite(path, place, encoded)
-            broker.end += len(encoded)
-            found = store.query_message(record.topic, f"live-{n}")
-            assert [m.body for m in found] == [record.body]
-            assert not [c for c in found.coverage if c.state != "searched"]
-
-
 @pytest.mark.parametrize(
     "looks_at",
     [

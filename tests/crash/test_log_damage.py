@@ -8,21 +8,10 @@ import pytest
 
 import rocketlens
 from rocketlens.errors import AnswerIncomplete, MessageNotFound, NotAStore
-from tests.crash.asking import assert_right
+from tests.crash.asking import assert_right, every_cache, lose_caches
 from tests.support import made_stores
 from tests.support.effort import sized
 from tests.support.made_stores import Sent, flip, make_store, overwrite, some_messages
-
-SIZES = struct.Struct(">ii")
-
-every_cache = pytest.mark.parametrize("caches", ["index-queues", "index", "queues", "none"])
-
-
-def lose_caches(made, caches):
-    if "index" not in caches:
-        shutil.rmtree(made.path / "index", ignore_errors=True)
-    if "queues" not in caches:
-        shutil.rmtree(made.path / "consumequeue", ignore_errors=True)
 
 
 def scanned(path):
@@ -164,19 +153,8 @@ def assert_key_is_told(made, store, hit, readable):
 @every_cache
 def test_random_flips_anywhere_in_a_log_cost_one_record_each(sound, tmp_path, caches):
     made = copy_of(sound, tmp_path, caches)
-    assert_random_flips(made, random.Random(caches), sized(50, 150))
-
-
-@pytest.mark.slow
-@every_cache
-def test_two_thousand_random_flips_anywhere_in_a_log_cost_one_record_each(sound, tmp_path, caches):
-    made = copy_of(sound, tmp_path, caches)
-    assert_random_flips(made, random.Random(2000), 2000)
-
-
-def assert_random_flips(made, chance, count):
-    end = made.records[-1].physical_offset
-    for _ in range(count):
+    chance, end = random.Random(caches), made.records[-1].physical_offset
+    for _ in range(sized(50, 2000)):
         offset = chance.randrange(end)
         before = [r for r in made.records if r.physical_offset <= offset][-1]
         is_in_record = offset < before.physical_offset + before.total_size

@@ -58,26 +58,46 @@ def commands_of(sent, output):
     }
 
 
+def assert_shown_by_commands(sent, output, by, named, capsys):
+    """Run each command on a store; return what each printed."""
+    printed = {}
+    for command, shows_it in commands_of(sent, output).items():
+        capsys.readouterr()
+        code = main([*command, by, str(named)])
+        out, err = capsys.readouterr()
+        # What doctor and groups say of a machine and of groups is theirs.
+        if command[0] not in ("doctor", "groups", "dlq"):
+            assert code == 0, (command, out, err)
+        assert "Traceback" not in err
+        assert not shows_it or sent.key in out, command
+        printed[command[0]] = out
+    return printed
+
+
+def assert_shown_by_the_console(sent, named):
+    """Search a store by the API, and open the page of the message."""
+    question = urlencode({"q": sent.key, "topic": sent.topic})
+    paths = ["/", "/topics", "/groups", "/api/topics", "/api/groups", "/api/sources"]
+    paths += [f"/search?{question}", f"/api/search?{question}", f"/api/export?{question}"]
+    got = answers(paths, store_at(named, "s"))
+    assert [each.status_code for each in got] == [200] * len(paths)
+    (row,) = got[paths.index(f"/api/search?{question}")].json()["messages"]
+    assert row["queue_offset"] == sent.queue_offset
+    (shown,) = answers([row["path"]], store_at(named, "s"))
+    assert sent.key in shown.text
+
+
 @every_layout
 @both_ways
 def test_every_command_reads_a_store_and_changes_nothing(layout, named, by, tmp_path, capsys):
     sent = layout.messages[-1]
     before = fingerprint(tmp_path)
     output = tmp_path.with_name(f"{tmp_path.name}.jsonl")
-    for command, shows_it in commands_of(sent, output).items():
-        capsys.readouterr()
-        code = main([*command, by, str(named)])
-        printed = capsys.readouterr()
-        # What doctor and groups say of a machine and of groups is theirs.
-        if command[0] not in ("doctor", "groups", "dlq"):
-            assert code == 0, (command, printed)
-        assert "Traceback" not in printed.err
-        assert not shows_it or sent.key in printed.out, command
-        if command[0] == "topics":
-            counts = {each["name"]: each["messages"] for each in json.loads(printed.out)["topics"]}
-            of_topic = [each for each in layout.messages if each.topic == sent.topic]
-            assert counts[sent.topic] == len(of_topic)
-            assert len(output.read_text(encoding="utf-8").splitlines()) == len(of_topic)
+    printed = assert_shown_by_commands(sent, output, by, named, capsys)
+    of_topic = sum(each.topic == sent.topic for each in layout.messages)
+    counts = {each["name"]: each["messages"] for each in json.loads(printed["topics"])["topics"]}
+    assert counts[sent.topic] == of_topic
+    assert len(output.read_text(encoding="utf-8").splitlines()) == of_topic
     assert fingerprint(tmp_path) == before
 
 
@@ -105,15 +125,6 @@ def test_programs_read_a_store_and_change_nothing(layout, conf, tmp_path):
 @every_layout
 @both_ways
 def test_the_console_reads_a_store_and_changes_nothing(layout, named, tmp_path):
-    sent = layout.messages[-1]
     before = fingerprint(tmp_path)
-    question = urlencode({"q": sent.key, "topic": sent.topic})
-    paths = ["/", "/topics", "/groups", "/api/topics", "/api/groups", "/api/sources"]
-    paths += [f"/search?{question}", f"/api/search?{question}", f"/api/export?{question}"]
-    got = answers(paths, store_at(named, "s"))
-    assert [each.status_code for each in got] == [200] * len(paths)
-    (row,) = got[paths.index(f"/api/search?{question}")].json()["messages"]
-    assert row["queue_offset"] == sent.queue_offset
-    (shown,) = answers([f"{row['path']}"], store_at(named, "s"))
-    assert sent.key in shown.text
+    assert_shown_by_the_console(layout.messages[-1], named)
     assert fingerprint(tmp_path) == before

@@ -3,7 +3,6 @@
 import random
 import shutil
 from itertools import product
-from urllib.parse import urlencode
 
 import pytest
 
@@ -11,13 +10,11 @@ import rocketlens
 from rocketlens.bulk.messages import read_batches
 from rocketlens.errors import AnswerIncomplete, StoreError
 from rocketlens.formats.index_file import decode_header
-from rocketlens.main import main
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.tiers import read_tiers
 from tests.conftest import fingerprint
-from tests.golden.test_doors import commands_of
+from tests.golden.test_doors import assert_shown_by_commands, assert_shown_by_the_console
 from tests.golden.test_each_file import assert_no_false_answer_without
-from tests.support.console_client import answers, store_at
 from tests.support.effort import sized
 from tests.support.layouts import TIERED, copied, ids
 
@@ -300,20 +297,8 @@ def test_commands_and_the_console_show_what_only_tiered_storage_has(
     sent = layout.messages[0]
     before = fingerprint(layout.path)
     output = tmp_path / "exported.jsonl"
-    for command, shows_it in commands_of(sent, output).items():
-        capsys.readouterr()
-        code = main([*command, by, str(named)])
-        printed = capsys.readouterr()
-        if command[0] not in ("doctor", "groups", "dlq"):
-            assert code == 0, (command, printed)
-        assert "Traceback" not in printed.err
-        assert not shows_it or sent.key in printed.out, command
+    assert_shown_by_commands(sent, output, by, named, capsys)
     lines = output.read_text(encoding="utf-8").splitlines()
     assert len(lines) == sum(each.topic == sent.topic for each in layout.messages)
-    question = urlencode({"q": sent.key, "topic": sent.topic})
-    (found,) = answers([f"/api/search?{question}"], store_at(named, "s"))
-    (row,) = found.json()["messages"]
-    assert row["queue_offset"] == sent.queue_offset
-    (shown,) = answers([row["path"]], store_at(named, "s"))
-    assert sent.key in shown.text
+    assert_shown_by_the_console(sent, named)
     assert fingerprint(layout.path) == before

@@ -1,5 +1,6 @@
 """Real brokers that tests share: to start one takes longer than what most tests ask of it."""
 
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -67,3 +68,13 @@ def real_broker(
             return brokers[version]
 
         yield of_version
+
+
+@pytest.fixture
+def utc(monkeypatch):
+    """Local time as the real tool has it here."""
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()

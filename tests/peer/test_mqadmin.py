@@ -2,7 +2,6 @@
 
 import re
 import shutil
-import time
 
 import pytest
 
@@ -80,16 +79,6 @@ def named(line):
 @pytest.fixture(autouse=True)
 def private_bodies(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-
-
-@pytest.fixture
-def utc(monkeypatch):
-    """Local time as the real tool has it here."""
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
 
 
 @pytest.mark.slow

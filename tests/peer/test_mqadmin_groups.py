@@ -244,16 +244,6 @@ def compare_tools(peer, version, name_server, sent, capsys):
         assert varying(ours(capsys, version, words)) == varying(real), words
 
 
-@pytest.fixture
-def utc(monkeypatch):
-    """Local time as the real tool has it here."""
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
-
-
 @pytest.mark.slow
 @pytest.mark.usefixtures("utc")
 @pytest.mark.parametrize("version", VERSIONS)

@@ -44,59 +44,50 @@ def test_broadcasting_on_a_real_broker(broker, tmp_path):
     asyncio.run(behaviour.broadcasting_brings_everything_to_all(broker.namesrv_address, tmp_path))
 
 
-def test_lite_pulls_have_the_code_that_the_broker_knows(broker):
-    async def scenario():
-        await behaviour.send(broker.namesrv_address, "Lite", 4)
-        consumer = LitePullConsumer(broker.namesrv_address, group="g_lite", begin="first")
-        consumer.subscribe("Lite")
-        async with consumer, asyncio.timeout(PATIENCE_S):
-            while not await consumer.poll():
-                pass
-            return consumer._queues.puller._queue_puller._without_lite_pull
-
-    unknown = asyncio.run(scenario())
+async def test_lite_pulls_have_the_code_that_the_broker_knows(broker):
+    await behaviour.send(broker.namesrv_address, "Lite", 4)
+    consumer = LitePullConsumer(broker.namesrv_address, group="g_lite", begin="first")
+    consumer.subscribe("Lite")
+    async with consumer, asyncio.timeout(PATIENCE_S):
+        while not await consumer.poll():
+            pass
+        unknown = consumer._queues.puller._queue_puller._without_lite_pull
     assert bool(unknown) == (broker.version == "4.9.7")
 
 
 # What the real tools see of a consumer, and have it do.
 
 
-def test_the_tools_show_a_consumer_and_have_it_consume_and_go_on_elsewhere(peer, broker):
+async def test_the_tools_show_a_consumer_and_have_it_consume_and_go_on_elsewhere(peer, broker):
     name_server = broker.namesrv_address
+    sent = await behaviour.send(name_server, "Shown", 20)
+    listener = Collecting()
+    consumer = push(name_server, "Shown", listener, group="g_shown")
+    async with consumer:
+        await until(lambda: listener.numbers == set(range(20)))
+        await consumer.commit()
 
-    async def scenario():
-        sent = await behaviour.send(name_server, "Shown", 20)
-        listener = Collecting()
-        consumer = push(name_server, "Shown", listener, group="g_shown")
-        async with consumer:
-            await until(lambda: listener.numbers == set(range(20)))
-            await consumer.commit()
+        def tool(command, *arguments):
+            return peer.mqadmin(
+                broker.version, command, "-n", name_server, "-g", "g_shown", *arguments
+            )
 
-            def tool(command, *arguments):
-                return peer.mqadmin(
-                    broker.version, command, "-n", name_server, "-g", "g_shown", *arguments
-                )
-
-            printed = {
-                "status": await asyncio.to_thread(tool, "consumerStatus"),
-                "details": await asyncio.to_thread(
-                    tool, "consumerStatus", "-i", consumer.client_id
-                ),
-                "connection": await asyncio.to_thread(tool, "consumerConnection"),
-                "progress": await asyncio.to_thread(tool, "consumerProgress"),
-            }
-            topic = ("-t", "Shown") if broker.version != "4.9.7" else ()
-            which = ("-i", sent[3].offset_msg_id, "-d", consumer.client_id, *topic)
-            printed["direct"] = await asyncio.to_thread(tool, "queryMsgById", *which)
-            again = [each.offset_msg_id for each in listener.messages[20:]]
-            assert sent[3].offset_msg_id in again
-            listener.messages.clear()
-            reset = ("-t", "Shown", "-s", "0")
-            printed["reset"] = await asyncio.to_thread(tool, "resetOffsetByTime", *reset)
-            await until(lambda: listener.numbers == set(range(20)))
-        return printed, consumer.client_id
-
-    printed, client_id = asyncio.run(scenario())
+        printed = {
+            "status": await asyncio.to_thread(tool, "consumerStatus"),
+            "details": await asyncio.to_thread(tool, "consumerStatus", "-i", consumer.client_id),
+            "connection": await asyncio.to_thread(tool, "consumerConnection"),
+            "progress": await asyncio.to_thread(tool, "consumerProgress"),
+        }
+        topic = ("-t", "Shown") if broker.version != "4.9.7" else ()
+        which = ("-i", sent[3].offset_msg_id, "-d", consumer.client_id, *topic)
+        printed["direct"] = await asyncio.to_thread(tool, "queryMsgById", *which)
+        again = [each.offset_msg_id for each in listener.messages[20:]]
+        assert sent[3].offset_msg_id in again
+        listener.messages.clear()
+        reset = ("-t", "Shown", "-s", "0")
+        printed["reset"] = await asyncio.to_thread(tool, "resetOffsetByTime", *reset)
+        await until(lambda: listener.numbers == set(range(20)))
+    client_id = consumer.client_id
     assert client_id in printed["status"]
     assert "Rebalance OK" in printed["status"]
     assert "Same subscription in the same group of consumer" in printed["status"]
@@ -118,29 +109,22 @@ def our_name_server(tmp_path_factory):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_tools_reach_a_consumer_through_our_broker(version, peer, our_name_server):
+async def test_the_tools_reach_a_consumer_through_our_broker(version, peer, our_name_server):
     topic, group = f"Ours{version[0]}", f"g_ours{version[0]}"
+    sent = await behaviour.send(our_name_server, topic, 8)
+    listener = Collecting()
+    consumer = push(our_name_server, topic, listener, group=group)
+    async with consumer:
+        await until(lambda: listener.numbers == set(range(8)))
 
-    async def scenario():
-        sent = await behaviour.send(our_name_server, topic, 8)
-        listener = Collecting()
-        consumer = push(our_name_server, topic, listener, group=group)
-        async with consumer:
-            await until(lambda: listener.numbers == set(range(8)))
+        def tool(command, *arguments):
+            return peer.mqadmin(version, command, "-n", our_name_server, "-g", group, *arguments)
 
-            def tool(command, *arguments):
-                return peer.mqadmin(
-                    version, command, "-n", our_name_server, "-g", group, *arguments
-                )
-
-            status = await asyncio.to_thread(tool, "consumerStatus", "-i", consumer.client_id)
-            asked = ("-t", topic) if version != "4.9.7" else ()
-            which = ("-i", sent[3].offset_msg_id, "-d", consumer.client_id, *asked)
-            direct = await asyncio.to_thread(tool, "queryMsgById", *which)
-        assert sent[3].offset_msg_id in [each.offset_msg_id for each in listener.messages[8:]]
-        return status, direct
-
-    status, direct = asyncio.run(scenario())
+        status = await asyncio.to_thread(tool, "consumerStatus", "-i", consumer.client_id)
+        asked = ("-t", topic) if version != "4.9.7" else ()
+        which = ("-i", sent[3].offset_msg_id, "-d", consumer.client_id, *asked)
+        direct = await asyncio.to_thread(tool, "queryMsgById", *which)
+    assert sent[3].offset_msg_id in [each.offset_msg_id for each in listener.messages[8:]]
     assert "CONSUME_PASSIVELY" in status
     assert status.count("ProcessQueueInfo [commitOffset=2") == 4
     assert "consumeResult=CR_SUCCESS" in direct

@@ -96,10 +96,7 @@ async def recall_one_of_three(name_server):
     return sorted(set(received) - {b"now"}), (refused.value.code, refused.value.remark)
 
 
-def test_a_python_producer_recalls_a_message_on_either_broker(name_servers):
-    async def both():
-        return await asyncio.gather(*map(recall_one_of_three, name_servers.values()))
-
-    theirs, ours = asyncio.run(both())
+async def test_a_python_producer_recalls_a_message_on_either_broker(name_servers):
+    theirs, ours = await asyncio.gather(*map(recall_one_of_three, name_servers.values()))
     assert ours == theirs
     assert ours == ([b"kept", b"last"], (604, "recall failed, timestamp invalid"))

@@ -75,21 +75,17 @@ def test_our_consumer_replies_to_a_java_producer(peer, name_server, version):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_our_producer_gets_the_replies_of_a_java_consumer(peer, name_server, version):
+async def test_our_producer_gets_the_replies_of_a_java_consumer(peer, name_server, version):
     topic = f"AnsweredByJava{version[0]}"
-
-    async def main():
-        async with MQAdmin(name_server) as admin:
-            await admin.create_topic(topic, 4)
-        async with Producer(name_server, send_timeout_s=PATIENCE_S) as producer:
-            java = asyncio.to_thread(peer.java, version, PROGRAM, name_server, topic, "reply")
-            *replies, printed = await asyncio.gather(
-                *[producer.request(Message(topic, each), PATIENCE_S) for each in ("one", "two")],
-                java,
-            )
-        return [each.text for each in replies], printed
-
-    replies, printed = asyncio.run(main())
+    async with MQAdmin(name_server) as admin:
+        await admin.create_topic(topic, 4)
+    async with Producer(name_server, send_timeout_s=PATIENCE_S) as producer:
+        java = asyncio.to_thread(peer.java, version, PROGRAM, name_server, topic, "reply")
+        *replies, printed = await asyncio.gather(
+            *[producer.request(Message(topic, each), PATIENCE_S) for each in ("one", "two")],
+            java,
+        )
+    replies = [each.text for each in replies]
     assert replies == ["answer to one", "answer to two"]
     lost, *replied = lines_of(printed)
     assert "channel of <nobody> not found" in lost

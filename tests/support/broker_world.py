@@ -2,14 +2,17 @@
 
 import asyncio
 import random
+from collections import ChainMap
 from contextlib import asynccontextmanager
+
+import pytest
 
 from rocketlens.broker.config import parse_settings
 from rocketlens.broker.life.service import BrokerService
-from rocketlens.errors import RecordError
 from rocketlens.formats import batch_body, commitlog_record
 from rocketlens.net.pool import ClientPool
 from rocketlens.wire.codes import RequestCode
+from tests.support.clocks import Clock
 from tests.support.patience import PATIENCE_S
 
 NOW_MS = 1_700_000_000_000
@@ -23,16 +26,6 @@ diskMaxUsedSpaceRatio=98
 diskSpaceCleanForciblyRatio=99
 diskSpaceWarningLevelRatio=100
 """
-
-
-class Clock:
-    """A clock that stands until it is told otherwise."""
-
-    def __init__(self, now_ms=NOW_MS):
-        self.now_ms = now_ms
-
-    def __call__(self):
-        return self.now_ms
 
 
 class World:
@@ -157,6 +150,18 @@ async def running(directory, clock=None, disk=None, **changes):
         await service.stop()
 
 
+def settings_of_test(request):
+    """Return the settings that a test's markers ``broker`` name; the closest one counts."""
+    return dict(ChainMap(*(each.kwargs for each in request.node.iter_markers("broker"))))
+
+
+@pytest.fixture
+async def world(request, tmp_path):
+    """Run a broker for a test, with the settings of its marker ``broker``."""
+    async with running(tmp_path, **settings_of_test(request)) as world:
+        yield world
+
+
 def in_broker(directory, test, disk=None, **changes):
     """Run ``await test(world)`` with a broker."""
 
@@ -175,14 +180,6 @@ def records_of(body):
         records.append(record)
         start += record.total_size
     return records
-
-
-def is_record(content):
-    """Whether bytes are one whole record."""
-    try:
-        return commitlog_record.decode(content).total_size == len(content)
-    except RecordError:
-        return False
 
 
 TOPIC_FIELDS = {

@@ -15,6 +15,8 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from itertools import accumulate
 
+import pytest
+
 from rocketlens import limits
 from rocketlens.client import Producer
 from rocketlens.client.mq_admin import MQAdmin
@@ -549,6 +551,36 @@ async def running(masters=1, slaves=0, name_servers=1):
             await each.server.stop(grace_s=0)
 
 
+def options_of(request):
+    """Return the options of a test's marker ``cluster``: of the cluster, and of the client."""
+    marker = request.node.get_closest_marker("cluster")
+    options = dict(marker.kwargs) if marker else {}
+    sizes = {"masters", "slaves", "name_servers"} & options.keys()
+    return {name: options.pop(name) for name in sizes}, options
+
+
+@pytest.fixture
+async def cluster(request):
+    """Run a cluster for a test."""
+    async with running(**options_of(request)[0]) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+async def admin(request, cluster):
+    """Return an MQAdmin that asks ``cluster``."""
+    given = {"timeout_s": PATIENCE_S, **options_of(request)[1]}
+    async with MQAdmin(cluster.given, **given) as admin:
+        yield admin
+
+
+@pytest.fixture
+async def producer(request, cluster):
+    """Return a producer that sends to ``cluster``."""
+    async with Producer(cluster.given, group="g", **options_of(request)[1]) as producer:
+        yield producer
+
+
 def ask(scenario, masters=1, slaves=0, name_servers=1, **options):
     """Run ``await scenario(cluster, admin)``."""
 
@@ -594,6 +626,17 @@ def sends(broker):
 
 def stored(*brokers):
     return [record for broker in brokers for record in broker.records]
+
+
+@pytest.fixture
+def remembering(cluster, path):
+    """Return ``remembering(**options)``: an MQAdmin that remembers brokers in the file ``path``."""
+
+    def remembering(**options):
+        given = {"timeout_s": PATIENCE_S, "seen_brokers": path, **options}
+        return MQAdmin(cluster.given, **given)
+
+    return remembering
 
 
 def ask_with_memory(scenario, path, **cluster_options):

@@ -4,7 +4,6 @@ RocketMQ's own tool prints the same of it in each run, apart from ports and mome
 is in ``printed/groups-*.txt``, written by ``python -m tests.peer.test_mqadmin_groups``.
 """
 
-import asyncio
 import re
 from contextlib import asynccontextmanager
 
@@ -397,13 +396,3 @@ def comparable(text, cluster):
     text = text.replace(f"7F000001{port:08X}", "7F00000100002A9F")
     text = text.replace(broker.address, "127.0.0.1:10911")
     return text.strip("\n")
-
-
-def run_in(scenario):
-    """Run ``await scenario(cluster)``."""
-
-    async def main():
-        async with group_world() as cluster:
-            return await scenario(cluster)
-
-    return asyncio.run(main())

@@ -4,8 +4,6 @@ import gzip
 
 from rocketlens.formats.trace_body import TraceRecord, TraceType, encode
 
-TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
-
 
 def record(keys, trace_type=TraceType.PUB):
     """Return a record of a client about a message with these keys, as it is stored."""

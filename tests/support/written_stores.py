@@ -17,6 +17,7 @@ from rocketlens.store.read.log.commitlog import CommitLog
 from rocketlens.store.write.config import StoreConfig
 from rocketlens.store.write.index.index_driver import IndexBuilder
 from rocketlens.store.write.message_store import MessageStore, StoreOptions
+from tests.support.clocks import Clock
 
 STORE_HOST = Host("127.0.0.1", 10911)
 BORN_HOST = socket.inet_aton("10.0.0.1") + struct.pack(">i", 5555)
@@ -40,16 +41,6 @@ SMALL = StoreConfig(
     diskSpaceWarningLevelRatio=100,
 )
 """Files so small that everything rolls."""
-
-
-class Clock:
-    """A clock that stands until it is told otherwise."""
-
-    def __init__(self, now_ms=1_700_000_000_000):
-        self.now_ms = now_ms
-
-    def __call__(self):
-        return self.now_ms
 
 
 def open_small(path, config=SMALL, options=QUIET, **arguments):

@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 
+from rocketlens import testing
 from rocketlens.formats import commitlog_record
 from rocketlens.formats.commitlog_record import MAGIC_V1, Record
 from rocketlens.main import main
 from rocketlens.model import properties as props
 from rocketlens.model.message import Host
+from tests.support.broker_world import world  # noqa: F401 - a fixture
+from tests.support.fake_cluster import admin, cluster, producer, remembering  # noqa: F401 - fixtures
 
 HOST = Host("10.0.0.5", 10911)
 NOON_MS = 1_790_000_000_000
@@ -49,6 +52,13 @@ def run(capsys):
         return Done(code, *capsys.readouterr())
 
     return run_main
+
+
+@pytest.fixture(scope="module")
+def rocketmq():
+    """Run a cluster of one broker for all tests of a module."""
+    with testing.cluster() as running:
+        yield running
 
 
 @pytest.fixture

@@ -1,7 +1,10 @@
-"""``make release``: what it writes, and when it refuses."""
+"""``make release``: what it writes, when it refuses, and what `packaging/` starts."""
 
+import configparser
 import hashlib
 import json
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -10,6 +13,10 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import yaml
+
+import rocketlens
+from rocketlens.main import build_parser
 
 REPOSITORY = Path(__file__).parents[2]
 PARTS = ("src", "packaging", "docs", "requirements", "pyproject.toml", "mkdocs.yml", "Makefile")
@@ -110,3 +117,111 @@ def test_a_tree_with_changes_is_refused_and_left_as_it_is(root):
     assert done.returncode == 1
     assert "README.md" in done.stderr
     assert (root / "CHANGELOG.md").read_text() == before
+
+
+PACKAGING = Path(__file__).parents[2] / "packaging"
+CHART = PACKAGING / "helm" / "rocketlens"
+
+
+def command_lines():
+    unit = configparser.ConfigParser(interpolation=None, strict=False)
+    unit.optionxform = str
+    unit.read(PACKAGING / "systemd/rocketlens.service")
+    assert unit["Service"]["Type"] == "notify"
+    program, *words = shlex.split(unit["Service"]["ExecStart"])
+    assert Path(program).name == "rocketlens"
+    yield words
+    docker = (PACKAGING / "docker/Dockerfile").read_text()
+    yield json.loads(re.search(r"^CMD (\[.*\])$", docker, re.MULTILINE)[1])
+    compose = yaml.safe_load((PACKAGING / "docker/compose.yaml").read_text())
+    for service in compose["services"].values():
+        yield service["command"]
+    for template in sorted((CHART / "templates").glob("*.yaml")):
+        for line in re.findall(r"args: (\[.*?\])\n", template.read_text(), re.DOTALL):
+            yield yaml.safe_load(re.sub(r"{{.*?}}", "lens-namesrv:9876", line))
+
+
+@pytest.mark.parametrize("words", list(command_lines()), ids=" ".join)
+def test_commands_have_the_options_that_they_are_given(words):
+    # The name of a service is resolved in its network only.
+    words = ["10.0.0.5" if word.startswith(("broker-", "$(POD")) else word for word in words]
+    arguments = build_parser(words).parse_args(words)
+    if words[0] == "console":
+        assert arguments.bind[1] == 8088
+    else:
+        assert arguments.metrics_port[1] == 9557
+
+
+def test_files_that_an_image_is_made_of_are_there():
+    docker = (PACKAGING / "docker/Dockerfile").read_text()
+    for sources in re.findall(r"^COPY (?!--from)(.*) \S+$", docker, re.MULTILINE):
+        for source in sources.split():
+            assert (PACKAGING.parent / source).exists(), source
+    assert "\nUSER rocketlens\n" in docker
+
+
+def test_the_chart_is_of_this_version():
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert chart["appVersion"] == chart["version"] == rocketlens.__version__
+
+
+def rendered(*values):
+    helm = shutil.which("helm")
+    if helm is None:
+        pytest.skip("helm is not installed")
+    command = [helm, "template", "lens", CHART, *values]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return [each for each in yaml.safe_load_all(done.stdout) if each]
+
+
+def test_helm_renders_a_name_server_and_a_store_for_each_broker(tmp_path):
+    values = tmp_path / "values.yaml"
+    values.write_text(
+        "brokers:\n- name: broker-a\n  config: |\n    flushDiskType=SYNC_FLUSH\n- name: broker-b\n"
+    )
+    found = {(each["kind"], each["metadata"]["name"]): each for each in rendered("-f", values)}
+    assert {name for kind, name in found if kind == "StatefulSet"} == {
+        "lens-broker-a",
+        "lens-broker-b",
+    }
+    config = found["ConfigMap", "lens-broker-a"]["data"]["broker.conf"]
+    assert config.split() == ["brokerName=broker-a", "flushDiskType=SYNC_FLUSH"]
+    for (kind, name), each in found.items():
+        if kind not in {"StatefulSet", "Deployment"}:
+            continue
+        pod = each["spec"]["template"]
+        selector = each["spec"]["selector"]["matchLabels"]
+        assert selector.items() <= pod["metadata"]["labels"].items()
+        assert found["Service", name]["spec"]["selector"] == selector
+        (container,) = pod["spec"]["containers"]
+        volumes = {volume["name"] for volume in pod["spec"]["volumes"]}
+        volumes |= {one["metadata"]["name"] for one in each["spec"].get("volumeClaimTemplates", ())}
+        assert {mount["name"] for mount in container["volumeMounts"]} == volumes
+        ports = {port["name"] for port in container["ports"]}
+        probes = (container[f"{probe}Probe"] for probe in ("startup", "readiness", "liveness"))
+        assert {probe["httpGet"]["port"] for probe in probes} <= ports
+
+
+def test_continuous_integration_tries_what_the_readme_names():
+    root = PACKAGING.parent
+    lowest = re.search(r"Python >= 3\.(\d+) on Linux or macOS", (root / "README.md").read_text())[1]
+    jobs = yaml.safe_load((root / ".github/workflows/ci.yml").read_text())["jobs"]
+    matrix = jobs["test"]["strategy"]["matrix"]
+    assert matrix["python"][0] == f"3.{lowest}"
+    machines = [*matrix["machine"], *(extra["machine"] for extra in matrix["include"])]
+    assert {machine.split("-")[0] for machine in machines} == {"ubuntu", "macos"}
+    assert any(machine.endswith("-arm") for machine in machines)
+    steps = [step.get("run", "") for job in jobs.values() for step in job["steps"]]
+    ci = (root / ".ci/run").read_text()
+    for target in ("make check", "make test"):
+        assert any(step.startswith(target) for step in steps)
+        assert target in ci
+
+
+def test_hooks_before_a_commit_are_the_checks_of_make_check():
+    root = PACKAGING.parent
+    hooks = yaml.safe_load((root / ".pre-commit-config.yaml").read_text())["repos"][0]["hooks"]
+    entries = " ".join(hook["entry"] for hook in hooks)
+    tools = re.search(r"for tool in (.*); do", (root / "Makefile").read_text())[1]
+    for tool in re.findall(r'"?([a-z-]+)[^"]*"?', tools.replace("$(mkdocs)", "mkdocs")):
+        assert tool in entries

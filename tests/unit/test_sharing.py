@@ -41,7 +41,7 @@ def test_a_test_uses_spark_if_a_fixture_of_its_file_does():
         "stream_of",
         "test_a_stream_gives_each_message_once_as_the_log_grows",
     } <= spark_tests("tests/pipeline/test_stream.py")
-    assert spark_tests("tests/pipeline/test_options.py") == {"spark"}
+    assert spark_tests("tests/pipeline/test_archive_truth.py") == {"spark"}
 
 
 def test_tests_of_one_broker_and_of_spark_stay_together_others_by_file():

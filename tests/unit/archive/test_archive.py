@@ -1,20 +1,28 @@
-"""Messages of an archive, whose store is gone, are found as they were in the store."""
+"""Messages of an archive, whose store is gone, are found, counted and scanned as in the store."""
 
 import shutil
+from itertools import islice
+from pathlib import Path
 
 import pytest
 
 import rocketlens
 from rocketlens.archive.archive import Archive
 from rocketlens.archive.journal import ArchiveTables
+from rocketlens.archive.maintenance import compact, write_merged
+from rocketlens.archive.reader import ArchiveReader, _OpenFile
+from rocketlens.archive.scan import ArchiveCursor, decoded, encoded
 from rocketlens.errors import (
     AnswerIncomplete,
     ArchiveError,
+    BadInput,
     MessageNotFound,
+    TopicNotFound,
     WrongUse,
 )
-from tests.support.archives import archive_store
-from tests.support.synthetic import record, write_log
+from rocketlens.query.answer_builder import order_in_time
+from tests.support.archives import BATCHES, DAY_MS, DAYS, archive_of_days, archive_store
+from tests.support.synthetic import START_MS, record, write_log
 
 
 @pytest.fixture(scope="module", params=["4.9.7", "5.5.0"])
@@ -212,3 +220,281 @@ def test_a_refresh_that_fails_half_way_is_made_up_for(golden, tmp_path, monkeypa
             archive.status()
         monkeypatch.undo()
         assert len(archive.status().sources) == 2
+
+
+def test_topics_have_the_queues_of_the_store_and_the_broker_of_the_archive(golden, tmp_path):
+    store = golden("5.5.0").store
+    archive_store(tmp_path, store, broker="broker-x")
+    with rocketlens.open_store(store) as opened, rocketlens.open_archive(tmp_path) as archive:
+        expected = {topic.name: topic for topic in opened.topics() if topic.messages}
+        answer = archive.topics()
+        assert answer.complete
+        assert [topic.name for topic in answer] == sorted(expected)
+        for topic in answer:
+            queues = [queue for queue in expected[topic.name].queues if queue.messages]
+            assert {queue.broker_name for queue in topic.queues} == {"broker-x"}
+            assert [
+                (each.queue_id, each.max_offset, each.messages, each.newest_ms)
+                for each in topic.queues
+            ] == [
+                (each.queue_id, each.max_offset, each.messages, each.newest_ms) for each in queues
+            ]
+        name = next(iter(expected))
+        assert [topic.name for topic in archive.topics(name)] == [name]
+        with pytest.raises(TopicNotFound, match=f"did you mean {name}"):
+            archive.topics(name.lower())
+
+
+def test_a_file_is_counted_once_and_one_that_was_compacted_is_forgotten(tmp_path, monkeypatch):
+    root = archive_of_days(tmp_path)
+    read = []
+    columns = ArchiveReader.columns
+    monkeypatch.setattr(
+        ArchiveReader,
+        "columns",
+        lambda self, file, *rest: read.append(file.path) or columns(self, file, *rest),
+    )
+    with rocketlens.open_archive(root) as archive:
+        first = archive.topics()
+        assert len(read) == DAYS * BATCHES
+        assert archive.topics() == first
+        assert archive.topics("Topic").topics == first.topics
+        assert len(read) == DAYS * BATCHES
+        compact(ArchiveTables(str(root)), lambda tasks: list(map(write_merged, tasks)))
+        again = archive.topics()
+        assert len(read) == DAYS * BATCHES + DAYS
+        assert again.topics == first.topics
+        assert len(archive.source.reader.kept) == DAYS
+
+
+def test_counts_beyond_the_bound_are_not_kept_and_counted_again(tmp_path, monkeypatch):
+    root = archive_of_days(tmp_path)
+    with rocketlens.open_archive(root) as archive:
+        expected = archive.topics()
+    monkeypatch.setattr("rocketlens.archive.reader.MAX_KEPT_COUNTS", 2)
+    with rocketlens.open_archive(root) as archive:
+        assert [archive.topics() for _ in range(2)] == [expected] * 2
+        assert len(archive.source.reader.kept) == 2
+
+
+def test_what_of_a_file_could_not_be_read_is_not_kept(tmp_path):
+    root = archive_of_days(tmp_path)
+    with rocketlens.open_archive(root) as archive:
+        reader = archive.source.reader
+        path = Path(reader.path(reader.listing.messages[0]))
+        content = path.read_bytes()
+        path.write_bytes(bytes(len(content)))
+        assert not archive.topics().complete
+        path.write_bytes(content)
+        assert archive.topics().complete
+
+
+COUNT, KEY_DAYS, KEY_BATCHES = 240, 3, 4
+
+
+def hot(number):
+    """A record with the key that all have: days and batches overlap, and times are repeated."""
+    when = START_MS + DAY_MS * (number % KEY_DAYS) + number * 37 % 50 * 1000
+    return record(number, KEYS="hot also-hot", store_timestamp_ms=when)
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("hot")
+    for batch in range(KEY_BATCHES):
+        end = (batch + 1) * COUNT // KEY_BATCHES
+        write_log(directory / "store", map(hot, range(end)), 1 << 17)
+        archive_store(directory / "lake", directory / "store")
+    return directory / "lake"
+
+
+@pytest.mark.parametrize("max_num", [1, 2, 7, 50, COUNT - 1, COUNT, COUNT + 1])
+def test_the_newest_messages_of_a_key_are_those_of_the_whole_answer(lake, max_num):
+    with rocketlens.open_archive(lake) as archive:
+        whole = archive.find("hot")
+        assert len(whole) == COUNT
+        answer = archive.find("hot", max_num=max_num)
+        assert answer.messages == whole.messages[-max_num:]
+        assert answer.truncated == (max_num < COUNT)
+        assert answer.complete
+
+
+def test_the_newest_messages_of_a_time_range_are_those_of_its_whole_answer(lake):
+    begin, end = START_MS + DAY_MS // 2, START_MS + DAY_MS + 20_000
+    with rocketlens.open_archive(lake) as archive:
+        whole = archive.find("hot", begin=begin, end=end)
+        assert {begin <= each.store_timestamp_ms <= end for each in whole} == {True}
+        assert archive.find("hot", begin=begin, end=end, max_num=5).messages == whole.messages[-5:]
+
+
+def test_the_newest_messages_are_found_without_reading_the_keys_of_older_days(lake, monkeypatch):
+    read = []
+    read_hash = _OpenFile.read_hash
+
+    def noted(opened, *group_and_hash):
+        rows = read_hash(opened, *group_and_hash)
+        read.append(max(rows.column("store_timestamp_ms").to_pylist()))
+        return rows
+
+    monkeypatch.setattr(_OpenFile, "read_hash", noted)
+    with rocketlens.open_archive(lake) as archive:
+        assert len(archive.find("hot", max_num=3)) == 3
+        assert {when // DAY_MS for when in read} == {(START_MS + DAY_MS * (KEY_DAYS - 1)) // DAY_MS}
+        read.clear()
+        assert len(list(islice(archive.look_up("hot"), 3))) == 3
+        assert max(read) < START_MS + DAY_MS * (KEY_DAYS - 1)
+
+
+@pytest.mark.parametrize("size", [1, 7, 128, 500])
+def test_parts_of_a_key_have_each_message_once_the_oldest_first(lake, monkeypatch, size):
+    monkeypatch.setattr("rocketlens.archive.scan._LOOKED_UP_AT_ONCE", 50)
+    with rocketlens.open_archive(lake) as archive:
+        whole = archive.find("hot").messages
+        cursor, found = None, []
+        while True:
+            part = archive.look_up("hot", cursor=cursor)
+            found += islice(part, size)
+            cursor = part.cursor
+            if cursor is None:
+                assert part.complete
+                break
+        assert sorted(found, key=order_in_time) == list(whole)
+        times = [each.store_timestamp_ms for each in found]
+        assert times == sorted(times)
+
+
+def test_an_id_has_one_message_and_no_cursor(lake):
+    with rocketlens.open_archive(lake) as archive:
+        (first, *_) = archive.find("hot", max_num=1)
+        for text in (first.unique_key, first.offset_msg_id, first.position):
+            look_up = archive.look_up(text)
+            assert list(look_up) == [first]
+            assert look_up.cursor is None
+            assert list(archive.look_up(text, "Topic")) == [first]
+        none = archive.look_up("none")
+        assert list(none) == []
+        assert none.complete
+
+
+def test_what_was_stored_later_comes_behind_a_cursor(tmp_path):
+    records = [
+        record(number, KEYS="hot", store_timestamp_ms=START_MS + number) for number in range(4)
+    ]
+    write_log(tmp_path / "store", records[:2], 1 << 14)
+    archive_store(tmp_path / "lake", tmp_path / "store")
+    with rocketlens.open_archive(tmp_path / "lake") as archive:
+        look_up = archive.look_up("hot")
+        assert next(iter(look_up)).queue_offset == 0
+        write_log(tmp_path / "store", records, 1 << 14)
+        archive_store(tmp_path / "lake", tmp_path / "store")
+        rest = archive.look_up("hot", cursor=look_up.cursor)
+        assert [each.queue_offset for each in rest] == [1, 2, 3]
+
+
+def test_a_cursor_of_another_look_up_is_refused(lake):
+    with rocketlens.open_archive(lake) as archive:
+        look_up, scan = archive.look_up("hot"), archive.scan()
+        next(iter(look_up))
+        next(iter(scan))
+        with pytest.raises(BadInput, match="of another search"):
+            archive.look_up("also-hot", cursor=look_up.cursor)
+        for of_other_kind in (scan.cursor, "", "W10", look_up.cursor[:-3]):
+            with pytest.raises(BadInput, match="is not one that such a search"):
+                archive.look_up("hot", cursor=of_other_kind)
+        with pytest.raises(BadInput, match="is not one that such a search"):
+            archive.scan(cursor=look_up.cursor)
+
+
+@pytest.fixture(scope="module")
+def scanned_lake(golden, tmp_path_factory):
+    """One that no test changes."""
+    directory = tmp_path_factory.mktemp("lake")
+    archive_store(directory, golden("5.5.0").store)
+    return directory
+
+
+@pytest.fixture
+def own_lake(golden, tmp_path):
+    archive_store(tmp_path, golden("5.5.0").store)
+    return tmp_path
+
+
+def pages(archive, size, **what):
+    """All messages, some at a time; the cursor of each page but the last."""
+    cursor, cursors, messages = None, [], []
+    while True:
+        scan = archive.scan(cursor=cursor, **what)
+        messages += islice(scan, size)
+        cursor = scan.cursor
+        if cursor is None:
+            return messages, cursors
+        cursors.append(cursor)
+
+
+@pytest.mark.parametrize("what", [{"all_topics": True}, {"grep": "pay"}, {"tag": "Batch"}])
+def test_pages_have_each_message_once_in_the_order_of_a_whole_scan(scanned_lake, what):
+    with rocketlens.open_archive(scanned_lake) as archive:
+        whole = list(archive.scan(**what))
+        messages, cursors = pages(archive, 97, **what)
+        assert messages == whole
+        assert cursors or len(whole) < 97
+
+
+def test_what_is_archived_meanwhile_changes_no_page(golden, own_lake):
+    lake = own_lake
+    with rocketlens.open_archive(lake) as archive:
+        whole = list(archive.scan(all_topics=True))
+        scan = archive.scan(all_topics=True)
+        first = [next(iter(scan))]
+        cursor = scan.cursor
+        archive_store(lake, golden("4.9.7").store, broker="another")
+        rest = archive.scan(all_topics=True, cursor=cursor)
+        assert first + list(rest) == whole
+        assert rest.complete
+        assert "another" not in str(rest.coverage)
+        assert len(list(archive.scan(all_topics=True))) > len(whole)
+    with rocketlens.open_archive(lake) as again:
+        assert first + list(again.scan(all_topics=True, cursor=cursor)) == whole
+
+
+def test_what_was_removed_since_is_said(own_lake):
+    lake = own_lake
+    with rocketlens.open_archive(lake) as archive:
+        scan = archive.scan(all_topics=True)
+        next(iter(scan))
+        cursor = scan.cursor
+    for path in Path(lake, "messages").rglob("*.parquet"):
+        path.unlink()
+    with rocketlens.open_archive(lake) as archive:
+        gone = archive.scan(all_topics=True, cursor=cursor)
+        assert list(gone) == []
+        assert "is gone: it was compacted or expired since" in str(gone.coverage)
+        assert not gone.complete
+        of_another = encoded(decoded(ArchiveCursor, cursor)._replace(version=99))
+        with pytest.raises(ArchiveError, match="begin the search again"):
+            archive.scan(all_topics=True, cursor=of_another)
+        with pytest.raises(ArchiveError, match="begin the search again"):
+            archive.scan(
+                all_topics=True, cursor=encoded(decoded(ArchiveCursor, cursor)._replace(path="no"))
+            )
+
+
+def test_a_cursor_of_another_search_is_refused(scanned_lake):
+    with rocketlens.open_archive(scanned_lake) as archive:
+        scan = archive.scan(all_topics=True)
+        next(iter(scan))
+        with pytest.raises(BadInput, match="of another search"):
+            archive.scan(grep="pay", cursor=scan.cursor)
+        for wrong in ("", "abc", "WzEsMl0", scan.cursor[:-8], "é", "A" * 9999):
+            with pytest.raises(BadInput, match="is not one that such a search of an archive"):
+                archive.scan(all_topics=True, cursor=wrong)
+
+
+def test_columns_become_the_same_batches_as_messages(scanned_lake):
+    with rocketlens.open_archive(scanned_lake) as archive:
+        for what in ({}, {"topic": ["OrderTopic", "PayTopic"]}, {"topic": "OrderTopic"}):
+            whole = archive.scan(all_topics=True, **what)
+            by_message = rocketlens.Answer("", tuple(whole), ()).to_arrow()
+            assert archive.scan(all_topics=True, **what).to_arrow().equals(by_message)
+        without = archive.scan(topic="OrderTopic", all_topics=True).record_batches(with_body=False)
+        assert all(batch["body"].null_count == batch.num_rows > 0 for batch in without)

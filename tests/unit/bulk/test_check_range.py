@@ -1,10 +1,12 @@
-"""The records of a range of the log are compared with what queues and index say of them."""
+"""Queues and index are compared with the log, and what is wrong is counted whole."""
 
 import pytest
 
+from rocketlens import limits
 from rocketlens.bulk.check_index import IndexFileTask, check_file
+from rocketlens.bulk.check_queue import QueueCheckTask, check_queue
 from rocketlens.bulk.check_range import RangeTask, check_range
-from rocketlens.bulk.report import FindingKind
+from rocketlens.bulk.report import Finding, FindingKind, StoreFindings
 from rocketlens.store.read.former_topics import TopicEvidence
 from tests.unit.bulk.built_stores import GEOMETRY, build, change, ranges_of
 
@@ -70,3 +72,145 @@ def test_keys_that_the_index_does_not_lead_to_are_named(written, tmp_path):
     assert missing + early_tags == 39
     assert early_tags == 13
     assert checked.index.findings.listed[0].physical_offset == written[0].physical_offset
+
+
+ENTRIES = 40 + 4 * GEOMETRY.slot_count
+
+
+@pytest.fixture
+def path(tmp_path):
+    build(tmp_path)
+    return min((tmp_path / "index").iterdir())
+
+
+def check_index_file(path, *, min_offset=0, is_unfinished=False):
+    return check_file(IndexFileTask(str(path), (GEOMETRY,), min_offset, is_unfinished))
+
+
+def test_a_sound_file_has_facts_and_nothing_to_name(path):
+    checked = check_index_file(path)
+    assert (checked.findings.listed, checked.notes) == ([], [])
+    facts = checked.facts
+    assert (facts.geometry, facts.last_entry, facts.lowest_offset) == (GEOMETRY, 39, 0)
+    assert facts.is_sorted
+    assert facts.deleted == 0
+    assert check_index_file(path, min_offset=1 << 20).facts.deleted == 39
+
+
+@pytest.mark.parametrize(
+    ("at", "new", "kind"),
+    [
+        (32, (7).to_bytes(4, "big"), FindingKind.INDEX_HEADER),
+        (ENTRIES + 20 * 30 + 16, (30).to_bytes(4, "big"), FindingKind.INDEX_CHAIN),
+        (ENTRIES + 20 * 30 + 4, bytes(8), FindingKind.INDEX_CHAIN),
+        (36, (1 << 30).to_bytes(4, "big"), FindingKind.INDEX_FILE),
+    ],
+    ids=["slots in use", "a link to itself", "out of the log's order", "more entries than fit"],
+)
+def test_what_is_wrong_in_a_file_is_named_with_its_kind(path, at, new, kind):
+    change(path, at, new)
+    checked = check_index_file(path)
+    assert set(checked.findings.counts) == {kind}
+    assert checked.findings.listed[0].file == str(path)
+
+
+def test_of_a_file_that_was_being_written_it_is_a_note(path):
+    change(path, 32, (7).to_bytes(4, "big"))
+    checked = check_index_file(path, is_unfinished=True)
+    assert checked.findings.listed == []
+    assert "which was being written" in checked.notes[0]
+
+
+def test_a_file_with_nothing_in_it_has_no_facts(path):
+    change(path, 0, bytes(36) + (1).to_bytes(4, "big"))
+    checked = check_index_file(path)
+    assert (checked.facts, checked.findings.listed) == (None, [])
+
+
+FIRST_FILE = f"{0:020}"
+
+
+@pytest.fixture
+def store(tmp_path):
+    build(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def queue(store):
+    return store / "consumequeue" / "Topic" / "0"
+
+
+def test_a_sound_queue_has_an_entry_for_each_record_and_nothing_to_name(store):
+    checked = check_queue(QueueCheckTask(str(store), "Topic", 0, sound=0))
+    assert (checked.entries, checked.findings.listed) == (50, [])
+
+
+@pytest.mark.parametrize(
+    ("at", "new", "reason"),
+    [
+        (0, (1).to_bytes(8, "big"), "it names no record: "),
+        (0, None, "it names a record of Topic/0/7"),
+        (8, (5).to_bytes(4, "big"), "it says 5 bytes of "),
+    ],
+)
+def test_an_entry_of_no_record_is_named_with_the_reason(store, queue, at, new, reason):
+    if new is None:
+        new = (queue / FIRST_FILE).read_bytes()[7 * 20 : 8 * 20]
+    change(queue / FIRST_FILE, 3 * 20 + at, new)
+    checked = check_queue(QueueCheckTask(str(store), "Topic", 0, sound=49))
+    [finding] = checked.findings.listed
+    assert finding.kind is FindingKind.QUEUE_EXTRA
+    assert finding.detail.startswith(reason)
+    assert (finding.topic, finding.queue_id, finding.queue_offset) == ("Topic", 0, 3)
+
+
+def test_an_entry_that_leads_to_a_record_of_the_deleted_topic_is_named(store):
+    log_end = 1 << 16
+    checked = check_queue(QueueCheckTask(str(store), "Topic", 0, sound=50, end=log_end))
+    assert checked.findings.counts == {FindingKind.QUEUE_EXTRA: 50}
+    assert "before its topic was deleted" in checked.findings.listed[0].detail
+
+
+def test_a_file_that_is_no_part_of_the_queue_is_named(store, queue):
+    (queue / "readme").touch()
+    checked = check_queue(QueueCheckTask(str(store), "Topic", 0, sound=50))
+    [finding] = checked.findings.listed
+    assert (finding.kind, finding.file) == (FindingKind.QUEUE_FILE, str(queue / "readme"))
+
+
+@pytest.mark.parametrize(
+    ("where", "line"),
+    [
+        ({}, "it is odd"),
+        ({"file": "/s/index/1"}, "index chain: it is odd (/s/index/1)"),
+        ({"topic": "T", "physical_offset": 5}, "index chain: it is odd (T, physical offset 5)"),
+        ({"topic": "T", "queue_id": 0, "queue_offset": 0}, "index chain: it is odd (T/0/0)"),
+    ],
+)
+def test_a_finding_names_all_that_is_known_of_where_it_is(where, line):
+    assert str(Finding(FindingKind.INDEX_CHAIN, "it is odd", **where)) == line
+
+
+def test_all_findings_are_counted_and_the_first_of_each_kind_listed():
+    per_kind = limits.MAX_DAMAGE_REPORTS // len(FindingKind)
+    found = StoreFindings()
+    for number in range(per_kind + 5):
+        found.add(Finding(FindingKind.QUEUE_EXTRA, str(number)))
+    found.add(Finding(FindingKind.CHECKPOINT, "old"), 7)
+    assert found.counts == {FindingKind.QUEUE_EXTRA: per_kind + 5, FindingKind.CHECKPOINT: 7}
+    assert [one.detail for one in found.listed] == [*map(str, range(per_kind)), "old"]
+
+
+def test_merged_findings_are_counted_together_and_listed_in_the_same_bounds():
+    per_kind = limits.MAX_DAMAGE_REPORTS // len(FindingKind)
+    first, second = StoreFindings(), StoreFindings()
+    first.add(Finding(FindingKind.QUEUE_EXTRA, "first"), 3)
+    for number in range(per_kind):
+        second.add(Finding(FindingKind.QUEUE_EXTRA, str(number)))
+    second.add(Finding(FindingKind.CHECKPOINT, "old"))
+    first.merge(second)
+    assert first.counts == {FindingKind.QUEUE_EXTRA: per_kind + 3, FindingKind.CHECKPOINT: 1}
+    extra = [one.detail for one in first.listed if one.kind is FindingKind.QUEUE_EXTRA]
+    assert extra == ["first", *map(str, range(per_kind - 1))]
+    assert [one.detail for one in first.listed if one.kind is FindingKind.CHECKPOINT] == ["old"]

@@ -1,11 +1,22 @@
-"""Scripts that complete command lines, and the words that they ask for."""
+"""Options that several commands have, and scripts that complete command lines."""
 
 import shutil
 import subprocess
 import sys
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from pathlib import Path
 
 import pytest
 
+from rocketlens.cli.options import (
+    add_source,
+    add_store,
+    port_number,
+    positive_number,
+    store_directory,
+)
+from rocketlens.cli.source import ChosenSource, choose_source
+from rocketlens.errors import BadInput
 from rocketlens.testing import cluster
 
 
@@ -128,3 +139,59 @@ def test_fish_completes_commands_options_choices_directories_and_topics(
     assert proposed(script, f"rocketlens find --store {tmp_path}/st") == [f"{tmp_path}/stores/"]
     store = golden("5.5.0").store
     assert proposed(script, f"rocketlens find --store {store} -t Pay") == ["PayTopic"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "number"),
+    [(positive_number, "1", 1), (positive_number, "2147483647", 2**31 - 1), (port_number, "0", 0)],
+)
+def test_a_number_in_its_range_is_taken(kind, text, number):
+    assert kind(text) == number
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1", "1.5", "x", "٣", "2147483648", "9" * 5000])
+def test_what_is_not_a_positive_number_is_refused(text):
+    with pytest.raises(ArgumentTypeError, match=r"invalid number .*: expected 1 to 2147483647"):
+        positive_number(text)
+
+
+@pytest.mark.parametrize("text", ["65536", "-1", "x", "9" * 5000, "0" * 30 + "99999"])
+def test_what_is_not_a_port_is_refused(text):
+    with pytest.raises(ArgumentTypeError, match=r"invalid port .*: expected 0 to 65535"):
+        port_number(text)
+
+
+def test_an_option_names_the_store_before_the_environment(monkeypatch):
+    monkeypatch.setenv("ROCKETLENS_STORE", "/of/the/environment")
+    parser = ArgumentParser()
+    add_store(parser)
+    assert store_directory(parser.parse_args([])) == Path("/of/the/environment")
+    assert store_directory(parser.parse_args(["--store", "/given"])) == Path("/given")
+
+
+def test_without_a_store_the_message_says_how_to_name_one():
+    with pytest.raises(BadInput, match=r"--store DIR.*ROCKETLENS_STORE"):
+        store_directory(Namespace(store=None))
+    with pytest.raises(BadInput, match="zero character"):
+        store_directory(Namespace(store="a\0b"))
+
+
+def given(*words):
+    parser = ArgumentParser()
+    add_source(parser)
+    return parser.parse_args(words)
+
+
+def test_a_store_of_the_environment_is_searched(monkeypatch):
+    monkeypatch.setenv("ROCKETLENS_STORE", "/the/store")
+    assert choose_source(given()) == ChosenSource(store=Path("/the/store"))
+
+
+def test_a_name_server_makes_it_a_cluster():
+    access = choose_source(given("--namesrv", "127.0.0.1:9876", "--namespace", "shop")).cluster
+    assert (access.name_servers, access.namespace) == ("127.0.0.1:9876", "shop")
+
+
+def test_without_either_the_message_names_both():
+    with pytest.raises(BadInput, match=r"--store DIR.*--namesrv ADDR"):
+        choose_source(given())

@@ -12,7 +12,6 @@ import pytest
 from rocketlens import Coverage, open_store
 from rocketlens.cli import printing as table
 from rocketlens.terminal import as_json
-from tests.conftest import fingerprint
 from tests.support.json_messages import body_of
 
 NOON_MS = 1_790_000_000_000
@@ -107,10 +106,6 @@ def test_jsonl_of_a_time_range_is_the_same_as_json(run, golden_store):
     assert "COMPLETE" in lines.err
 
 
-def test_exit_code_0_is_found(run, golden_store, sent):
-    assert run("find", sent.msg_id, "--store", golden_store.store).code == 0
-
-
 def test_exit_code_3_is_incomplete_found_or_not(run, damaged):
     done = run("find", "k", "--store", damaged, "-o", "json")
     answer = json.loads(done.out)
@@ -158,17 +153,6 @@ def test_control_characters_of_a_message_never_reach_a_terminal(run, write_store
 def test_the_store_can_come_from_the_environment(run, golden_store, sent, monkeypatch):
     monkeypatch.setenv("ROCKETLENS_STORE", str(golden_store.store))
     assert run("find", sent.msg_id).code == 0
-
-
-def test_the_same_is_found_in_a_crashed_store(run, golden_store, sent):
-    assert len(found_by(run, golden_store.crashed, sent.keys)) == 1
-
-
-def test_finding_changes_nothing_in_the_store(run, golden_store, sent):
-    before = fingerprint(golden_store.store)
-    run("find", sent.keys, "--store", golden_store.store)
-    run("find", "--since", "1d", "--store", golden_store.store)
-    assert fingerprint(golden_store.store) == before
 
 
 @pytest.mark.parametrize(

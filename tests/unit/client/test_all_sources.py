@@ -26,13 +26,6 @@ SLASHES = "2026/11/20"
 
 
 @pytest.fixture(scope="module")
-def rocketmq():
-    """A cluster of one broker for all tests here."""
-    with cluster() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
 def sent(rocketmq):
     """What was sent, oldest first: topic, keys and tag of each message and what came of it."""
     messages = [

@@ -29,7 +29,6 @@ from rocketlens.console.sources.sources import open_sources
 from rocketlens.decode.rules import BodyRules
 from rocketlens.query.filters.pattern import TextPattern
 from rocketlens.terminal.contexts import Context
-from rocketlens.testing import cluster
 from tests.support.console_client import (
     FormReader,
     answer,
@@ -43,13 +42,6 @@ from tests.support.console_users import user, users
 from tests.support.made_stores import NOW_MS, Sent, make_store
 
 COUNT = 7
-
-
-@pytest.fixture(scope="module")
-def rocketmq():
-    """A broker."""
-    with cluster() as running:
-        yield running
 
 
 @pytest.fixture
@@ -284,20 +276,16 @@ def test_dead_letters_go_to_their_group_once(rocketmq, topic):
     assert copies(rocketmq, topic) == [b"0", b"1", b"2"]
 
 
-def test_the_api_does_the_same(rocketmq, topic):
-    async def ask():
-        async with console_client(live(rocketmq)) as client:
-            path = f"/api/resend/search?topic={topic}"
-            plan = (await client.post(path.replace("?", "/plan?"), json={"most": 2})).json()
-            asked = {"most": 2, "reason": "lost", "rate": 1000}
-            wrong = await client.post(path, json={**asked, "name": new_name(), "digest": "0" * 32})
-            right = await client.post(
-                path, json={**asked, "name": plan["name"], "digest": plan["digest"]}
-            )
-            other = await client.post("/api/redrive/plan", json={"group": "g", "cluster": "live"})
-            return plan, wrong, right, other
-
-    plan, wrong, right, other = asyncio.run(ask())
+async def test_the_api_does_the_same(rocketmq, topic):
+    async with console_client(live(rocketmq)) as client:
+        path = f"/api/resend/search?topic={topic}"
+        plan = (await client.post(path.replace("?", "/plan?"), json={"most": 2})).json()
+        asked = {"most": 2, "reason": "lost", "rate": 1000}
+        wrong = await client.post(path, json={**asked, "name": new_name(), "digest": "0" * 32})
+        right = await client.post(
+            path, json={**asked, "name": plan["name"], "digest": plan["digest"]}
+        )
+        other = await client.post("/api/redrive/plan", json={"group": "g", "cluster": "live"})
     assert (plan["count"], plan["notes"]) == (2, {"newest": 2})
     assert len(plan["messages"]) <= JOB_ROWS
     assert (wrong.status_code, wrong.json()["error"]["code"]) == (409, "changed")
@@ -437,28 +425,22 @@ def test_what_cannot_be_chosen_is_a_named_error_and_nothing_is_sent(
     assert copies(rocketmq, topic) == []
 
 
-def test_chosen_messages_that_changed_since_they_were_shown_are_shown_first(rocketmq, topic):
-    async def ask():
-        async with console_client(live(rocketmq)) as client:
-            _, shown = await choose(client, f"/search?topic={topic}", "12")
-            paths = HIDDEN.findall(shown.text)
-            data = {**start_form(shown), "chosen": paths[:1], "reason": "lost"}
-            return await client.post("/resend/chosen/start", data=data)
-
-    posted = asyncio.run(ask())
+async def test_chosen_messages_that_changed_since_they_were_shown_are_shown_first(rocketmq, topic):
+    async with console_client(live(rocketmq)) as client:
+        _, shown = await choose(client, f"/search?topic={topic}", "12")
+        paths = HIDDEN.findall(shown.text)
+        data = {**start_form(shown), "chosen": paths[:1], "reason": "lost"}
+        posted = await client.post("/resend/chosen/start", data=data)
     assert posted.status_code == 409
     assert "Messages: 1." in posted.text
     assert copies(rocketmq, topic) == []
 
 
-def test_the_form_that_streams_in_is_one_of_its_page(rocketmq, topic):
-    async def ask():
-        async with console_client(live(rocketmq)) as client:
-            streamed = await client.get(f"/search/rows?topic={topic}")
-            paths = BOX.findall(streamed.text)[:2]
-            return await client.post("/resend/chosen", data={"chosen": paths})
-
-    shown = asyncio.run(ask())
+async def test_the_form_that_streams_in_is_one_of_its_page(rocketmq, topic):
+    async with console_client(live(rocketmq)) as client:
+        streamed = await client.get(f"/search/rows?topic={topic}")
+        paths = BOX.findall(streamed.text)[:2]
+        shown = await client.post("/resend/chosen", data={"chosen": paths})
     assert "Messages: 2." in shown.text
 
 
@@ -501,21 +483,17 @@ def test_where_nothing_can_be_sent_nothing_can_be_chosen(rocketmq, topic, tmp_pa
     assert copies(rocketmq, topic) == []
 
 
-def test_the_api_sends_chosen_messages_as_well(rocketmq, topic):
-    async def ask():
-        async with console_client(live(rocketmq)) as client:
-            rows = (await client.get(f"/api/search?topic={topic}")).json()["messages"]
-            names = ("source", "topic", "broker", "queue_id", "queue_offset")
-            chosen = [{n: each[n] for n in names} for each in rows if each["preview"] in "25"]
-            path = "/api/resend/chosen"
-            plan = (await client.post(f"{path}/plan", json={"messages": chosen})).json()
-            asked = {"messages": chosen, "reason": "lost", "name": plan["name"]}
-            wrong = await client.post(path, json={**asked, "digest": "0" * 32})
-            right = await client.post(path, json={**asked, "digest": plan["digest"]})
-            none = await client.post(f"{path}/plan", json={"messages": []})
-            return plan, wrong, right, none
-
-    plan, wrong, right, none = asyncio.run(ask())
+async def test_the_api_sends_chosen_messages_as_well(rocketmq, topic):
+    async with console_client(live(rocketmq)) as client:
+        rows = (await client.get(f"/api/search?topic={topic}")).json()["messages"]
+        names = ("source", "topic", "broker", "queue_id", "queue_offset")
+        chosen = [{n: each[n] for n in names} for each in rows if each["preview"] in "25"]
+        path = "/api/resend/chosen"
+        plan = (await client.post(f"{path}/plan", json={"messages": chosen})).json()
+        asked = {"messages": chosen, "reason": "lost", "name": plan["name"]}
+        wrong = await client.post(path, json={**asked, "digest": "0" * 32})
+        right = await client.post(path, json={**asked, "digest": plan["digest"]})
+        none = await client.post(f"{path}/plan", json={"messages": []})
     assert plan["count"] == 2
     assert (wrong.status_code, wrong.json()["error"]["code"]) == (409, "changed")
     assert right.json()["counts"]["sent"] == 2
@@ -545,16 +523,14 @@ def forms_to(page, action):
     return [fields for _, to, fields in FormReader(page.text).forms if to == action]
 
 
-def test_dead_letters_are_shown_with_time_key_body_and_link_before_they_are_sent(rocketmq, dead):
+async def test_dead_letters_are_shown_with_time_key_body_and_link_before_they_are_sent(
+    rocketmq, dead
+):
     log = io.StringIO()
-
-    async def ask():
-        async with console_client(live(rocketmq), audit=AuditLog(log)) as client:
-            shown = await client.get(f"/redrive?source=live&group={dead}")
-            (link, *_) = re.findall(r'<td class="time"><a href="(/m/[^"]+)">2', shown.text)
-            return shown, await client.get(unescape(link))
-
-    shown, message = asyncio.run(ask())
+    async with console_client(live(rocketmq), audit=AuditLog(log)) as client:
+        shown = await client.get(f"/redrive?source=live&group={dead}")
+        (link, *_) = re.findall(r'<td class="time"><a href="(/m/[^"]+)">2', shown.text)
+        message = await client.get(unescape(link))
     for number in range(5):
         assert f"K-{number}" in shown.text
         assert f"dead-{number}" in shown.text
@@ -638,31 +614,24 @@ def test_a_plan_of_many_messages_is_paged_and_every_page_is_of_the_same_plan(
     assert 'name="page" value="3"' not in pages[2]
 
 
-def test_the_api_sends_some_dead_letters_only(rocketmq, dead):
-    async def ask():
-        async with console_client(live(rocketmq)) as client:
-            asked = {"group": dead, "cluster": "live"}
-            plan = (await client.post("/api/redrive/plan", json=asked)).json()
-            asked["only"] = [plan["messages"][2]["offset_msg_id"]]
-            plan = (await client.post("/api/redrive/plan", json=asked)).json()
-            act = {"name": plan["name"], "digest": plan["digest"], "reason": "one", "rate": 1000}
-            return plan, (await client.post("/api/redrive", json={**asked, **act})).json()
-
-    plan, job = asyncio.run(ask())
+async def test_the_api_sends_some_dead_letters_only(rocketmq, dead):
+    async with console_client(live(rocketmq)) as client:
+        asked = {"group": dead, "cluster": "live"}
+        plan = (await client.post("/api/redrive/plan", json=asked)).json()
+        asked["only"] = [plan["messages"][2]["offset_msg_id"]]
+        plan = (await client.post("/api/redrive/plan", json=asked)).json()
+        act = {"name": plan["name"], "digest": plan["digest"], "reason": "one", "rate": 1000}
+        job = (await client.post("/api/redrive", json={**asked, **act})).json()
     assert plan["count"] == 1
     assert job["counts"]["sent"] == 1
     assert copies(rocketmq, f"%RETRY%{dead}") == [b"dead-2"]
 
 
-def test_what_is_masked_is_masked_in_a_plan(rocketmq, dead):
+async def test_what_is_masked_is_masked_in_a_plan(rocketmq, dead):
     rule = MaskRule(("*",), pattern=TextPattern("dead-[0-9]+"))
     masked = LocalUsers([user("li", Grant(Role.OPERATOR))], Masks([rule]))
-
-    async def ask():
-        async with console_client(live(rocketmq), users=masked) as client:
-            await log_in(client, "li")
-            return (await client.get(f"/redrive?source=live&group={dead}")).text
-
-    text = asyncio.run(ask())
+    async with console_client(live(rocketmq), users=masked) as client:
+        await log_in(client, "li")
+        text = (await client.get(f"/redrive?source=live&group={dead}")).text
     assert "dead-1" not in text
     assert "***" in text

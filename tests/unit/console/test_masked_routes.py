@@ -164,20 +164,16 @@ def test_a_masked_value_is_in_no_answer_of_any_route(live, stored, lake, source,
     assert shown <= masked
 
 
-def test_one_who_may_see_it_finds_it_by_the_same_routes(live, stored):
+async def test_one_who_may_see_it_finds_it_by_the_same_routes(live, stored):
     contexts = [("live", live), ("s", Context(store=str(stored), namespace="shop"))]
     known = LocalUsers([user("root", Grant(Role.ADMIN))], Masks(RULES))
-
-    async def run():
-        async with console_client(*contexts, users=known) as client:
-            await log_in(client, "root")
-            found = {}
-            for source in ("live", "s"):
-                for route, path in paths_of(source):
-                    found[route] = found.get(route, False) or leaks(await client.get(path))
-            return {route for route, is_shown in found.items() if is_shown}
-
-    shown = asyncio.run(run())
+    async with console_client(*contexts, users=known) as client:
+        await log_in(client, "root")
+        found = {}
+        for source in ("live", "s"):
+            for route, path in paths_of(source):
+                found[route] = found.get(route, False) or leaks(await client.get(path))
+        shown = {route for route, is_shown in found.items() if is_shown}
     for each in ("", "/body"):
         assert {f"/m{routes.A_MESSAGE}{each}", f"/api/message{routes.A_MESSAGE}{each}"} <= shown
     assert {"/search", "/api/search", "/api/export", "/topics/{name}"} <= shown

@@ -1,6 +1,5 @@
 """Pages are whole without a script, safe whatever a message holds, and honest about answers."""
 
-import asyncio
 import re
 from html.parser import HTMLParser
 from itertools import count
@@ -239,20 +238,15 @@ def test_a_key_in_the_wrong_case_is_searched_for_in_the_other_one(orders):
     assert "the other case" not in answer("/search?q=123", store).text
 
 
-def test_times_that_were_typed_stay_what_they_are_when_another_zone_is_chosen(orders):
-    async def choose():
-        async with console_client(store_at(orders.path, "s")) as client:
-            path = "/search?topic=Orders&since=2020-01-01%2010:00&form=time"
-            _, _, fields = next(
-                each
-                for each in FormReader((await client.get(path)).text).forms
-                if "zone" in each[2]
-            )
-            chosen = {**fields, "zone": "Asia/Shanghai"}
-            posted = await client.post("/preferences", data=chosen)
-            return await client.get(posted.headers["location"])
-
-    page = asyncio.run(choose())
+async def test_times_that_were_typed_stay_what_they_are_when_another_zone_is_chosen(orders):
+    async with console_client(store_at(orders.path, "s")) as client:
+        path = "/search?topic=Orders&since=2020-01-01%2010:00&form=time"
+        _, _, fields = next(
+            each for each in FormReader((await client.get(path)).text).forms if "zone" in each[2]
+        )
+        chosen = {**fields, "zone": "Asia/Shanghai"}
+        posted = await client.post("/preferences", data=chosen)
+        page = await client.get(posted.headers["location"])
     assert 'name="since" value="2020-01-01 18:00' in page.text
     assert page.url.params["form"] == "time"
 
@@ -391,15 +385,12 @@ def test_times_of_jobs_are_shown_in_the_chosen_zone():
         assert reader.moment(other) == other
 
 
-def test_choosing_goes_back_to_the_page_with_a_cookie(orders):
-    async def choose():
-        async with console_client(store_at(orders.path)) as client:
-            chosen = {"language": "zh", "back": "/topics"}
-            found = await client.post("/preferences", data=chosen)
-            away = {"back": "https://evil.example"}
-            return found, await client.post("/preferences", data=away)
-
-    found, away = asyncio.run(choose())
+async def test_choosing_goes_back_to_the_page_with_a_cookie(orders):
+    async with console_client(store_at(orders.path)) as client:
+        chosen = {"language": "zh", "back": "/topics"}
+        found = await client.post("/preferences", data=chosen)
+        away = {"back": "https://evil.example"}
+        away = await client.post("/preferences", data=away)
     assert (found.status_code, found.headers["location"]) == (303, "/topics")
     assert "rl_language=zh" in found.headers["set-cookie"]
     assert away.headers["location"] == "/"

@@ -3,14 +3,6 @@
 import pytest
 
 from rocketlens.client.send.message import Message
-from rocketlens.testing import cluster
-
-
-@pytest.fixture(scope="module")
-def rocketmq():
-    """A cluster for all tests here."""
-    with cluster() as running:
-        yield running
 
 
 @pytest.fixture

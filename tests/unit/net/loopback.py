@@ -45,11 +45,15 @@ def run(main, loop="uvloop"):
             async with asyncio.timeout(PATIENCE_S):
                 return await main()
         finally:
-            while CONNECTED:
-                await CONNECTED.pop().ended()
+            await close_connected()
 
     with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
         return runner.run(within_patience())
+
+
+async def close_connected():
+    while CONNECTED:
+        await CONNECTED.pop().ended()
 
 
 async def until(condition):

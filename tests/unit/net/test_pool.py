@@ -20,7 +20,6 @@ from rocketlens.net import pool as pool_module
 from rocketlens.net.channel import Response
 from rocketlens.net.pool import ClientPool, parse_address
 from rocketlens.net.server import RemotingServer
-from tests.support.async_tests import within
 from tests.support.patched import change_for
 from tests.support.patience import PATIENCE_S
 from tests.unit.net.loopback import (
@@ -32,7 +31,6 @@ from tests.unit.net.loopback import (
     BlackHole,
     calling,
     echo,
-    run,
     serving,
     until,
 )
@@ -46,20 +44,14 @@ def free_address():
 
 
 @on_both_loops
-def test_1000_calls_at_once_share_one_connection_and_each_gets_its_own_answer(loop):
-    async def main():
-        async with serving() as (server, address), calling() as pool:
-            bodies = [str(number).encode() for number in range(1000)]
-            answers = await asyncio.gather(
-                *[pool.call(address, ECHO, body=each) for each in bodies]
-            )
-            assert [each.body for each in answers] == bodies
-            assert len(server.group.channels) == 1
-
-    run(main, loop)
+async def test_1000_calls_at_once_share_one_connection_and_each_gets_its_own_answer():
+    async with serving() as (server, address), calling() as pool:
+        bodies = [str(number).encode() for number in range(1000)]
+        answers = await asyncio.gather(*[pool.call(address, ECHO, body=each) for each in bodies])
+        assert [each.body for each in answers] == bodies
+        assert len(server.group.channels) == 1
 
 
-@within(run)
 async def test_answers_in_another_order_find_their_requests():
     held = []
 
@@ -76,7 +68,6 @@ async def test_answers_in_another_order_find_their_requests():
         assert [each.body for each in answers] == [bytes([number]) for number in range(5)]
 
 
-@within(run)
 async def test_a_one_way_request_arrives_and_nothing_comes_back():
     arrived = asyncio.get_running_loop().create_future()
 
@@ -91,7 +82,6 @@ async def test_a_one_way_request_arrives_and_nothing_comes_back():
         assert (await pool.call(address, ECHO, body=b"x")).body == b"x"
 
 
-@within(run)
 async def test_a_server_may_ask_its_client_on_the_same_connection():
     def running_information(command, channel):
         return Response(body=b"I am " + command.body)
@@ -107,30 +97,28 @@ async def test_a_server_may_ask_its_client_on_the_same_connection():
         assert (await pool.call(address, LATER)).body == b"I am well"
 
 
-def test_no_address_is_dialled_that_is_not_allowed(monkeypatch):
-    async def main():
-        dialled = []
-        loop = asyncio.get_running_loop()
+@pytest.mark.parametrize("loop", ["asyncio"])
+async def test_no_address_is_dialled_that_is_not_allowed(monkeypatch):
+    dialled = []
+    loop = asyncio.get_running_loop()
 
-        async def record(factory, host, port, **_):
-            dialled.append((host, port))
-            raise ConnectionRefusedError(111, "refused")
+    async def record(factory, host, port, **_):
+        dialled.append((host, port))
+        raise ConnectionRefusedError(111, "refused")
 
-        pool = ClientPool({"127.0.0.1:10911"}.__contains__)
-        pool_loop = type("Loop", (), {"create_connection": staticmethod(record)})
-        proxy = _Proxy(loop, pool_loop.create_connection)
-        change_for(monkeypatch, pool_module, "asyncio", get_running_loop=lambda: proxy)
-        for number in range(1000):
-            forged = f"10.{number % 256}.0.1:{10000 + number}"
-            with pytest.raises(AddressNotAllowed, match="in no configuration or route"):
-                await pool.call(forged, 33)
-        with pytest.raises(ConnectFailed):
-            await pool.call("127.0.0.1:10911", 33)
-        monkeypatch.undo()
-        await pool.close()
-        assert dialled == [("127.0.0.1", 10911)]
-
-    run(main, "asyncio")
+    pool = ClientPool({"127.0.0.1:10911"}.__contains__)
+    pool_loop = type("Loop", (), {"create_connection": staticmethod(record)})
+    proxy = _Proxy(loop, pool_loop.create_connection)
+    change_for(monkeypatch, pool_module, "asyncio", get_running_loop=lambda: proxy)
+    for number in range(1000):
+        forged = f"10.{number % 256}.0.1:{10000 + number}"
+        with pytest.raises(AddressNotAllowed, match="in no configuration or route"):
+            await pool.call(forged, 33)
+    with pytest.raises(ConnectFailed):
+        await pool.call("127.0.0.1:10911", 33)
+    monkeypatch.undo()
+    await pool.close()
+    assert dialled == [("127.0.0.1", 10911)]
 
 
 class _Proxy:
@@ -145,19 +133,15 @@ class _Proxy:
 
 
 @on_both_loops
-def test_a_refused_connection_is_an_error_that_names_the_address_and_is_retriable(loop):
-    async def main():
-        address = free_address()
-        async with calling() as pool:
-            with pytest.raises(ConnectFailed, match=f"{address}: no connection") as failed:
-                await pool.call(address, ECHO)
-            assert failed.value.retriable
-            assert failed.value.address == address
-
-    run(main, loop)
+async def test_a_refused_connection_is_an_error_that_names_the_address_and_is_retriable():
+    address = free_address()
+    async with calling() as pool:
+        with pytest.raises(ConnectFailed, match=f"{address}: no connection") as failed:
+            await pool.call(address, ECHO)
+        assert failed.value.retriable
+        assert failed.value.address == address
 
 
-@within(run)
 async def test_an_address_that_refused_is_not_dialled_again_at_once_and_then_is():
     address = free_address()
     async with calling() as pool:
@@ -177,7 +161,6 @@ async def test_an_address_that_refused_is_not_dialled_again_at_once_and_then_is(
         await server.stop()
 
 
-@within(run)
 async def test_callers_who_come_together_dial_once_and_fail_together():
     address = free_address()
     async with calling() as pool:
@@ -188,7 +171,6 @@ async def test_callers_who_come_together_dial_once_and_fail_together():
         assert pool._peers[address].failures == 1
 
 
-@within(run)
 async def test_a_caller_that_gives_up_does_not_take_the_connection_from_others():
     async with serving() as (_, address), calling() as pool:
         first = asyncio.create_task(pool.call(address, ECHO))
@@ -198,7 +180,6 @@ async def test_a_caller_that_gives_up_does_not_take_the_connection_from_others()
         assert (await second).body == b"2"
 
 
-@within(run)
 async def test_a_call_without_an_answer_times_out_and_the_next_one_works():
     handlers = {ECHO: echo, NEVER: lambda *_: None}
     async with serving(handlers) as (server, address), calling() as pool:
@@ -208,7 +189,6 @@ async def test_a_call_without_an_answer_times_out_and_the_next_one_works():
         assert len(server.group.channels) == 1
 
 
-@within(run)
 async def test_a_server_that_accepts_and_never_answers_costs_the_timeout_only():
     with BlackHole() as hole:
         async with calling() as pool:
@@ -216,7 +196,6 @@ async def test_a_server_that_accepts_and_never_answers_costs_the_timeout_only():
                 await pool.call(hole.address, ECHO, timeout_s=0.02)
 
 
-@within(run)
 async def test_what_a_server_does_not_read_for_the_timeout_is_an_error_too():
     with BlackHole() as hole:
         async with calling() as pool:
@@ -228,41 +207,33 @@ async def test_what_a_server_does_not_read_for_the_timeout_is_an_error_too():
                 await pool.call(hole.address, ECHO, timeout_s=0.02)
 
 
-def test_a_call_that_is_cancelled_when_it_could_go_on_ends():
+async def test_a_call_that_is_cancelled_when_it_could_go_on_ends():
     """asyncio.wait_for of Python 3.11 takes such a cancellation for its own, and it is lost."""
-
-    async def main():
-        async with calling() as pool:
-            goes_on = asyncio.Event()
-            channel = SimpleNamespace(address="127.0.0.1:1", writable=goes_on.wait)
-            waits = asyncio.create_task(pool._until_writable(channel, PATIENCE_S))
-            await until(lambda: goes_on._waiters)
-            goes_on.set()
-            waits.cancel()
-            await asyncio.wait({waits})
-            assert waits.cancelled()
-
-    run(main)
+    async with calling() as pool:
+        goes_on = asyncio.Event()
+        channel = SimpleNamespace(address="127.0.0.1:1", writable=goes_on.wait)
+        waits = asyncio.create_task(pool._until_writable(channel, PATIENCE_S))
+        await until(lambda: goes_on._waiters)
+        goes_on.set()
+        waits.cancel()
+        await asyncio.wait({waits})
+        assert waits.cancelled()
 
 
 @on_both_loops
-def test_calls_under_way_fail_when_the_server_ends_and_the_next_call_reconnects(loop):
-    async def main():
-        handlers = {ECHO: echo, NEVER: lambda *_: None}
-        async with serving(handlers) as (server, address), calling() as pool:
-            call = asyncio.create_task(pool.call(address, NEVER))
-            await until(lambda: server.group.in_flight)
-            for channel in list(server.group.channels):
-                channel.abort("test")
-            with pytest.raises(ConnectionLost, match=address) as lost:
-                await call
-            assert lost.value.retriable
-            assert (await pool.call(address, ECHO, body=b"again")).body == b"again"
-
-    run(main, loop)
+async def test_calls_under_way_fail_when_the_server_ends_and_the_next_call_reconnects():
+    handlers = {ECHO: echo, NEVER: lambda *_: None}
+    async with serving(handlers) as (server, address), calling() as pool:
+        call = asyncio.create_task(pool.call(address, NEVER))
+        await until(lambda: server.group.in_flight)
+        for channel in list(server.group.channels):
+            channel.abort("test")
+        with pytest.raises(ConnectionLost, match=address) as lost:
+            await call
+        assert lost.value.retriable
+        assert (await pool.call(address, ECHO, body=b"again")).body == b"again"
 
 
-@within(run)
 async def test_closing_fails_calls_under_way_and_refuses_new_ones():
     async with serving({NEVER: lambda *_: None}) as (server, address), calling() as pool:
         call = asyncio.create_task(pool.call(address, NEVER))
@@ -274,25 +245,23 @@ async def test_closing_fails_calls_under_way_and_refuses_new_ones():
             await pool.call(address, ECHO)
 
 
-def test_a_connection_is_not_waited_for_longer_than_the_timeout(monkeypatch):
-    async def main():
-        loop = asyncio.get_running_loop()
+@pytest.mark.parametrize("loop", ["asyncio"])
+async def test_a_connection_is_not_waited_for_longer_than_the_timeout(monkeypatch):
+    loop = asyncio.get_running_loop()
 
-        async def never(*_, **__):
-            await asyncio.Event().wait()
+    async def never(*_, **__):
+        await asyncio.Event().wait()
 
-        async with calling(connect_timeout_s=0.01) as pool:
-            proxy = _Proxy(loop, never)
-            change_for(monkeypatch, pool_module, "asyncio", get_running_loop=lambda: proxy)
-            with pytest.raises(ConnectFailed, match=r"no connection in 0.01 s"):
-                await pool.call("127.0.0.1:10911", ECHO)
-            monkeypatch.undo()
-
-    run(main, "asyncio")
+    async with calling(connect_timeout_s=0.01) as pool:
+        proxy = _Proxy(loop, never)
+        change_for(monkeypatch, pool_module, "asyncio", get_running_loop=lambda: proxy)
+        with pytest.raises(ConnectFailed, match=r"no connection in 0.01 s"):
+            await pool.call("127.0.0.1:10911", ECHO)
+        monkeypatch.undo()
 
 
 @on_both_loops
-def test_a_name_that_nothing_answers_delays_neither_other_names_nor_the_end(loop, monkeypatch):
+async def test_a_name_that_nothing_answers_delays_neither_other_names_nor_the_end(monkeypatch):
     answered = threading.Event()
 
     def getaddrinfo(host, *arguments, **options):
@@ -301,21 +270,17 @@ def test_a_name_that_nothing_answers_delays_neither_other_names_nor_the_end(loop
         return socket.getaddrinfo("127.0.0.1", *arguments, **options)
 
     change_for(monkeypatch, pool_module, "socket", getaddrinfo=getaddrinfo)
-
-    async def main():
-        async with calling("unanswered.", connect_timeout_s=0.05) as pool:
-            with pytest.raises(ConnectFailed, match=r"no connection in 0.05 s"):
-                await pool.call("unanswered.example:10911", ECHO)
-        async with serving() as (_, address), calling("answered.") as pool:
-            port = address.rpartition(":")[2]
-            assert (await pool.call(f"answered.example:{port}", ECHO)).code == 0
-
-    run(main, loop)
+    async with calling("unanswered.", connect_timeout_s=0.05) as pool:
+        with pytest.raises(ConnectFailed, match=r"no connection in 0.05 s"):
+            await pool.call("unanswered.example:10911", ECHO)
+    async with serving() as (_, address), calling("answered.") as pool:
+        port = address.rpartition(":")[2]
+        assert (await pool.call(f"answered.example:{port}", ECHO)).code == 0
     # The loop has ended, and the resolver has not answered yet.
     answered.set()
 
 
-def test_the_addresses_of_a_name_are_tried_in_turn(monkeypatch):
+async def test_the_addresses_of_a_name_are_tried_in_turn(monkeypatch):
     def getaddrinfo(_, *arguments, **options):
         first, second = (
             socket.getaddrinfo(ip, *arguments, **options) for ip in ("127.0.0.2", HOST)
@@ -323,16 +288,13 @@ def test_the_addresses_of_a_name_are_tried_in_turn(monkeypatch):
         return first + second
 
     change_for(monkeypatch, pool_module, "socket", getaddrinfo=getaddrinfo)
-
-    async def main():
-        async with serving() as (_, address), calling("two.") as pool:
-            port = address.rpartition(":")[2]
-            assert (await pool.call(f"two.example:{port}", ECHO)).code == 0
-
-    run(main)
+    async with serving() as (_, address), calling("two.") as pool:
+        port = address.rpartition(":")[2]
+        assert (await pool.call(f"two.example:{port}", ECHO)).code == 0
 
 
-def test_an_address_that_does_not_answer_leaves_time_for_the_next(monkeypatch):
+@pytest.mark.parametrize("loop", ["asyncio"])
+async def test_an_address_that_does_not_answer_leaves_time_for_the_next(monkeypatch):
     def getaddrinfo(_, *arguments, **options):
         first, second = (
             socket.getaddrinfo(ip, *arguments, **options) for ip in ("127.0.0.2", HOST)
@@ -340,25 +302,20 @@ def test_an_address_that_does_not_answer_leaves_time_for_the_next(monkeypatch):
         return first + second
 
     change_for(monkeypatch, pool_module, "socket", getaddrinfo=getaddrinfo)
+    loop = asyncio.get_running_loop()
 
-    async def main():
-        loop = asyncio.get_running_loop()
+    async def silent_at_first(factory, address, *arguments, **options):
+        if address == "127.0.0.2":
+            await asyncio.Event().wait()
+        return await loop.create_connection(factory, address, *arguments, **options)
 
-        async def silent_at_first(factory, address, *arguments, **options):
-            if address == "127.0.0.2":
-                await asyncio.Event().wait()
-            return await loop.create_connection(factory, address, *arguments, **options)
-
-        async with serving() as (_, address), calling("two.", connect_timeout_s=1) as pool:
-            proxy = _Proxy(loop, silent_at_first)
-            change_for(monkeypatch, pool_module, "asyncio", get_running_loop=lambda: proxy)
-            port = address.rpartition(":")[2]
-            assert (await pool.call(f"two.example:{port}", ECHO)).code == 0
-
-    run(main, "asyncio")
+    async with serving() as (_, address), calling("two.", connect_timeout_s=1) as pool:
+        proxy = _Proxy(loop, silent_at_first)
+        change_for(monkeypatch, pool_module, "asyncio", get_running_loop=lambda: proxy)
+        port = address.rpartition(":")[2]
+        assert (await pool.call(f"two.example:{port}", ECHO)).code == 0
 
 
-@within(run)
 async def test_a_name_that_no_host_can_have_is_no_connection():
     async with calling("x") as pool:
         with pytest.raises(ConnectFailed, match=r"labels of 1 to 63 characters"):

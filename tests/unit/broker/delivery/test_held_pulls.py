@@ -11,12 +11,10 @@ from rocketlens.broker.delivery.pull_reader import PullRecords
 from rocketlens.net.channel import Channel
 from rocketlens.net.pool import ClientPool
 from rocketlens.wire.codes import RequestCode
-from tests.support.async_tests import within
 from tests.support.broker_world import (
     World,
     bodies,
     create_topic,
-    in_broker,
     properties_of,
     running,
 )
@@ -65,8 +63,7 @@ def answer_of(answer):
     return answer.code, answer.remark, answer.ext_fields["nextBeginOffset"]
 
 
-@within(in_broker, "tmp_path")
-async def test_a_pull_at_the_end_is_answered_by_the_next_message(world, /):
+async def test_a_pull_at_the_end_is_answered_by_the_next_message(world):
     await empty_queue(world)
     for number in range(3):
         begun = await held(world, offset=number)
@@ -78,8 +75,7 @@ async def test_a_pull_at_the_end_is_answered_by_the_next_message(world, /):
     assert world.core.held_pulls.count == world.core.held_pulls.kept_bytes == 0
 
 
-@within(in_broker, "tmp_path")
-async def test_every_way_to_send_wakes_it(world, /):
+async def test_every_way_to_send_wakes_it(world):
     await empty_queue(world)
     begun = await held(world)
     await world.send_batch([(b"a", ""), (b"b", "")])
@@ -91,8 +87,7 @@ async def test_every_way_to_send_wakes_it(world, /):
     assert bodies(await begun) == [b"body"]
 
 
-@within(in_broker, "tmp_path")
-async def test_other_queues_and_topics_leave_it_alone(world, /):
+async def test_other_queues_and_topics_leave_it_alone(world):
     await empty_queue(world)
     begun = await held(world)
     await world.send(e=1)
@@ -101,8 +96,7 @@ async def test_other_queues_and_topics_leave_it_alone(world, /):
     assert bodies(await begun) == [b"body"]
 
 
-@within(in_broker, "tmp_path")
-async def test_a_message_that_does_not_pass_the_filter_leaves_it_and_the_next_answers_it(world, /):
+async def test_a_message_that_does_not_pass_the_filter_leaves_it_and_the_next_answers_it(world):
     await empty_queue(world)
     begun = await held(world, subscription="A || B")
     for tag in ("C", "D", ""):
@@ -113,8 +107,7 @@ async def test_a_message_that_does_not_pass_the_filter_leaves_it_and_the_next_an
     assert answer.ext_fields["nextBeginOffset"] == "4"
 
 
-@within(in_broker, "tmp_path")
-async def test_when_its_time_is_over_it_is_answered_once_more(world, /):
+async def test_when_its_time_is_over_it_is_answered_once_more(world):
     seconds = Seconds(world)
     await empty_queue(world)
     early = await held(world, suspendTimeoutMillis=1_000)
@@ -129,8 +122,7 @@ async def test_when_its_time_is_over_it_is_answered_once_more(world, /):
     assert answer_of(await late) == (19, "NO_MESSAGE_IN_QUEUE", "0")
 
 
-@within(in_broker, "tmp_path")
-async def test_messages_that_did_not_pass_are_behind_it_when_its_time_is_over(world, /):
+async def test_messages_that_did_not_pass_are_behind_it_when_its_time_is_over(world):
     seconds = Seconds(world)
     await empty_queue(world)
     begun = await held(world, subscription="A", suspendTimeoutMillis=1_000)
@@ -140,8 +132,7 @@ async def test_messages_that_did_not_pass_are_behind_it_when_its_time_is_over(wo
     assert answer_of(await begun) == (20, "NO_MATCHED_MESSAGE", "3")
 
 
-@within(in_broker, "tmp_path")
-async def test_the_offset_that_it_commits_is_committed_at_once(world, /):
+async def test_the_offset_that_it_commits_is_committed_at_once(world):
     await empty_queue(world)
     await world.send()
     await held(world, offset=1, sysFlag=SUSPEND | INLINE | COMMIT, commitOffset=1)
@@ -160,16 +151,14 @@ async def test_the_offset_that_it_commits_is_committed_at_once(world, /):
         {"topic": "Unknown"},
     ],
 )
-@within(in_broker, "tmp_path")
-async def test_other_answers_than_nothing_yet_do_not_wait(world, /, changes):
+async def test_other_answers_than_nothing_yet_do_not_wait(world, changes):
     await empty_queue(world)
     fields = {"sysFlag": SUSPEND | INLINE, "suspendTimeoutMillis": 15_000} | changes
     assert (await world.pull(**fields)).code != 0
     assert world.core.held_pulls.count == 0
 
 
-@within(in_broker, "tmp_path")
-async def test_a_deleted_topic_answers_its_pulls(world, /):
+async def test_a_deleted_topic_answers_its_pulls(world):
     await empty_queue(world)
     await world.send(e=1)
     begun = [await held(world), await held(world, queue_id=1, offset=1)]
@@ -182,8 +171,7 @@ async def test_a_deleted_topic_answers_its_pulls(world, /):
     assert not other.done()
 
 
-@within(in_broker, "tmp_path")
-async def test_a_topic_that_lost_the_queue_or_may_not_be_read_answers_its_pulls(world, /):
+async def test_a_topic_that_lost_the_queue_or_may_not_be_read_answers_its_pulls(world):
     await empty_queue(world)
     begun = await held(world, queue_id=3)
     await create_topic(world, topic="Orders", readQueueNums=2)
@@ -193,8 +181,7 @@ async def test_a_topic_that_lost_the_queue_or_may_not_be_read_answers_its_pulls(
     assert (await begun).code == 16
 
 
-@within(in_broker, "tmp_path")
-async def test_a_group_that_may_not_consume_or_is_deleted_answers_its_pulls(world, /):
+async def test_a_group_that_may_not_consume_or_is_deleted_answers_its_pulls(world):
     await empty_queue(world)
     begun = await held(world)
     group = {"groupName": "readers", "consumeEnable": False}
@@ -216,8 +203,7 @@ async def subscribe(world, expression, version):
     assert (await world.call(RequestCode.HEART_BEAT, json.dumps(said).encode())).code == 0
 
 
-@within(in_broker, "tmp_path")
-async def test_a_new_subscription_is_what_counts_from_then_on(world, /):
+async def test_a_new_subscription_is_what_counts_from_then_on(world):
     await empty_queue(world)
     await subscribe(world, "A", 1)
     begun = await held(world, sysFlag=SUSPEND, subscription=None, subVersion=1)
@@ -228,8 +214,7 @@ async def test_a_new_subscription_is_what_counts_from_then_on(world, /):
     assert bodies(await begun) == [b"b"]
 
 
-@within(in_broker, "tmp_path")
-async def test_a_connection_that_ends_takes_its_pulls_with_it(world, /):
+async def test_a_connection_that_ends_takes_its_pulls_with_it(world):
     await empty_queue(world)
     other = another(world)
     begun = await held(other, 3)
@@ -243,7 +228,7 @@ async def test_a_connection_that_ends_takes_its_pulls_with_it(world, /):
     assert world.core.network.in_flight == 0
 
 
-def test_what_many_wait_for_is_read_once(tmp_path, monkeypatch):
+async def test_what_many_wait_for_is_read_once(world, monkeypatch):
     reads = []
     collect = PullRecords.collect
 
@@ -251,25 +236,21 @@ def test_what_many_wait_for_is_read_once(tmp_path, monkeypatch):
         reads.append(records.queue_offset)
         collect(records, stop)
 
-    async def test(world):
-        await empty_queue(world)
-        begun = await held(world, 50)
-        other = await held(world, maxMsgNums=1)
-        tagged = await held(world, subscription="A")
-        monkeypatch.setattr(PullRecords, "collect", counted)
-        members = [(b"0", properties_of(TAGS="A")), (b"1", properties_of(TAGS="B"))]
-        await world.send_batch(members, e=0)
-        for answer in await asyncio.gather(*begun):
-            assert (bodies(answer), answer_of(answer)) == ([b"0", b"1"], (0, "FOUND", "2"))
-        assert bodies(await other) == bodies(await tagged) == [b"0"]
-        assert len(reads) == 3
-        assert world.core.stats.get_total == 102
-
-    in_broker(tmp_path, test)
+    await empty_queue(world)
+    begun = await held(world, 50)
+    other = await held(world, maxMsgNums=1)
+    tagged = await held(world, subscription="A")
+    monkeypatch.setattr(PullRecords, "collect", counted)
+    members = [(b"0", properties_of(TAGS="A")), (b"1", properties_of(TAGS="B"))]
+    await world.send_batch(members, e=0)
+    for answer in await asyncio.gather(*begun):
+        assert (bodies(answer), answer_of(answer)) == ([b"0", b"1"], (0, "FOUND", "2"))
+    assert bodies(await other) == bodies(await tagged) == [b"0"]
+    assert len(reads) == 3
+    assert world.core.stats.get_total == 102
 
 
-@within(in_broker, "tmp_path")
-async def test_a_pull_gets_no_message_of_a_topic_that_was_made_again(world, /):
+async def test_a_pull_gets_no_message_of_a_topic_that_was_made_again(world):
     await empty_queue(world)
     await world.send(body=b"old")
     pulls = world.core.held_pulls
@@ -287,8 +268,7 @@ async def test_a_pull_gets_no_message_of_a_topic_that_was_made_again(world, /):
     assert bodies(answer(seen[0], 1, read)) == [b"new"]
 
 
-@within(in_broker, "tmp_path")
-async def test_held_pulls_keep_nobody_from_being_served(world, /):
+async def test_held_pulls_keep_nobody_from_being_served(world):
     await empty_queue(world)
     begun = await held(world, 200)
     assert world.core.network.in_flight == 0
@@ -300,27 +280,22 @@ async def test_held_pulls_keep_nobody_from_being_served(world, /):
     assert {each.connection.unanswered for each in world.core.network.channels} == {0}
 
 
-def test_there_is_room_for_so_many_and_the_others_are_answered_at_once(tmp_path, monkeypatch):
+async def test_there_is_room_for_so_many_and_the_others_are_answered_at_once(world, monkeypatch):
     monkeypatch.setattr("rocketlens.broker.delivery.held_pulls.MAX_HELD_PULLS_OF_CONNECTION", 3)
-
-    async def test(world):
-        await empty_queue(world)
-        await held(world, 3)
-        fields = {"sysFlag": SUSPEND | INLINE, "suspendTimeoutMillis": 15_000}
-        assert (await world.pull(**fields)).code == 19
-        other = another(world)
-        await held(other, 1)
-        size = world.core.held_pulls.kept_bytes
-        monkeypatch.setattr("rocketlens.broker.delivery.held_pulls.MAX_HELD_PULLS_BYTES", size + 10)
-        assert (await other.pull(**fields)).code == 19
-        assert world.core.held_pulls.not_held == 2
-        await other.pool.close()
-
-    in_broker(tmp_path, test)
+    await empty_queue(world)
+    await held(world, 3)
+    fields = {"sysFlag": SUSPEND | INLINE, "suspendTimeoutMillis": 15_000}
+    assert (await world.pull(**fields)).code == 19
+    other = another(world)
+    await held(other, 1)
+    size = world.core.held_pulls.kept_bytes
+    monkeypatch.setattr("rocketlens.broker.delivery.held_pulls.MAX_HELD_PULLS_BYTES", size + 10)
+    assert (await other.pull(**fields)).code == 19
+    assert world.core.held_pulls.not_held == 2
+    await other.pool.close()
 
 
-@within(in_broker, "tmp_path")
-async def test_a_peer_that_does_not_read_gets_its_messages_when_it_does(world, /, monkeypatch):
+async def test_a_peer_that_does_not_read_gets_its_messages_when_it_does(world, monkeypatch):
     await empty_queue(world)
     begun = await held(world)
     behind = [True]
@@ -335,21 +310,17 @@ async def test_a_peer_that_does_not_read_gets_its_messages_when_it_does(world, /
     assert pulls.count == 0
 
 
-def test_work_for_many_is_done_in_turns(tmp_path, monkeypatch):
+async def test_work_for_many_is_done_in_turns(world, monkeypatch):
     monkeypatch.setattr(limits, "MAX_PIECE_S", 0.0)
     turns = []
     taken = held_pulls.HeldPulls._take_turn
     monkeypatch.setattr(
         held_pulls.HeldPulls, "_take_turn", lambda pulls: (turns.append(1), taken(pulls))
     )
-
-    async def test(world):
-        await empty_queue(world)
-        begun = await held(world, 50)
-        await world.send()
-        assert {bodies(await each)[0] for each in begun} == {b"body"}
-
-    in_broker(tmp_path, test)
+    await empty_queue(world)
+    begun = await held(world, 50)
+    await world.send()
+    assert {bodies(await each)[0] for each in begun} == {b"body"}
     assert len(turns) >= 50
 
 
@@ -361,8 +332,8 @@ async def test_a_broker_that_stops_answers_them(tmp_path):
         assert {(await each).code for each in begun} == {19}
 
 
-@within(in_broker, "tmp_path", longPollingEnable=False, shortPollingTimeMills=200)
-async def test_without_long_polling_they_wait_a_short_time_whatever_arrives(world, /):
+@pytest.mark.broker(longPollingEnable=False, shortPollingTimeMills=200)
+async def test_without_long_polling_they_wait_a_short_time_whatever_arrives(world):
     seconds = Seconds(world)
     await empty_queue(world)
     begun = await held(world)
@@ -373,8 +344,7 @@ async def test_without_long_polling_they_wait_a_short_time_whatever_arrives(worl
     assert bodies(await begun) == [b"body"]
 
 
-@within(in_broker, "tmp_path")
-async def test_filters_are_looked_at_together_and_each_finds_its_own(world, /):
+async def test_filters_are_looked_at_together_and_each_finds_its_own(world):
     await empty_queue(world)
     some = [await held(world, 2, subscription=f"T{number}") for number in range(5)]
     everything = await held(world, 2)
@@ -388,8 +358,8 @@ async def test_filters_are_looked_at_together_and_each_finds_its_own(world, /):
     assert world.core.held_pulls.queues == {}
 
 
-@within(in_broker, "tmp_path", enablePropertyFilter=True)
-async def test_an_expression_is_evaluated_for_what_arrives(world, /):
+@pytest.mark.broker(enablePropertyFilter=True)
+async def test_an_expression_is_evaluated_for_what_arrives(world):
     await empty_queue(world)
     begun = await held(world, expressionType="SQL92", subscription="n > 5")
     for number in (1, 2):

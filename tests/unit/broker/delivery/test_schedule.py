@@ -1,4 +1,4 @@
-"""Delayed messages come when they are due, each once."""
+"""Delayed messages come when they are due, each once, as copies with values of their own."""
 
 import asyncio
 import errno
@@ -6,8 +6,7 @@ import errno
 from rocketlens.broker.delivery.schedule import Schedule
 from rocketlens.errors import StoreFailed, StoreFull
 from rocketlens.store.read.log.commitlog import SegmentLost
-from tests.support.async_tests import within
-from tests.support.broker_world import NOW_MS, Clock, in_broker, properties_of, running
+from tests.support.broker_world import NOW_MS, Clock, properties_of, running
 from tests.support.patience import PATIENCE_S
 
 
@@ -20,8 +19,7 @@ async def send_delayed(world, body, level, **named):
     await world.send(body=body, e=1, properties=properties_of(DELAY=level, **named))
 
 
-@within(in_broker, "tmp_path")
-async def test_a_message_comes_when_it_is_due_and_not_before(world, /):
+async def test_a_message_comes_when_it_is_due_and_not_before(world):
     await send_delayed(world, b"soon", 1, KEYS="k")
     await send_delayed(world, b"later", 3)
     assert (await world.query("k")).code == 22
@@ -35,8 +33,7 @@ async def test_a_message_comes_when_it_is_due_and_not_before(world, /):
     assert (await world.query("k")).code == 0
 
 
-@within(in_broker, "tmp_path")
-async def test_it_is_stored_again_with_its_properties_as_they_were(world, /):
+async def test_it_is_stored_again_with_its_properties_as_they_were(world):
     await send_delayed(world, b"body", 1)
     world.clock.now_ms += 1000
     deliver(world)
@@ -80,8 +77,7 @@ async def test_how_far_it_came_is_on_the_disk_soon_after_and_a_kill_delivers_not
         assert [each.body for each in world.stored("Orders", 1)] == [b"once"]
 
 
-@within(in_broker, "tmp_path")
-async def test_how_far_it_came_is_never_on_the_disk_before_what_was_delivered(world, /):
+async def test_how_far_it_came_is_never_on_the_disk_before_what_was_delivered(world):
     await send_delayed(world, b"body", 1)
     world.clock.now_ms += 1000
     world.core.store._durability.group_commit.fail(StoreFailed("no disk"))
@@ -91,24 +87,21 @@ async def test_how_far_it_came_is_never_on_the_disk_before_what_was_delivered(wo
     assert world.core.delay_offsets.is_changed
 
 
-@within(in_broker, "tmp_path")
-async def test_many_that_are_due_come_in_steps(world, /):
+async def test_many_that_are_due_come_in_steps(world):
     for number in range(600):
         await send_delayed(world, b"%d" % number, 1)
     world.clock.now_ms += 1000
     assert [deliver(world), deliver(world), deliver(world)] == [500, 100, 0]
 
 
-@within(in_broker, "tmp_path")
-async def test_a_message_of_a_clock_that_was_ahead_comes_now(world, /):
+async def test_a_message_of_a_clock_that_was_ahead_comes_now(world):
     world.clock.now_ms = NOW_MS + 86_400_000
     await send_delayed(world, b"ahead", 1)
     world.clock.now_ms = NOW_MS
     assert deliver(world) == 1
 
 
-@within(in_broker, "tmp_path")
-async def test_with_a_full_disk_delayed_messages_wait(world, /):
+async def test_with_a_full_disk_delayed_messages_wait(world):
     await send_delayed(world, b"body", 1)
     world.clock.now_ms += 1000
     world.core.store._appender.refusal = StoreFull("full")
@@ -117,9 +110,8 @@ async def test_with_a_full_disk_delayed_messages_wait(world, /):
     assert deliver(world) == 1
 
 
-@within(in_broker, "tmp_path")
 async def test_that_delayed_messages_wait_is_a_line_when_it_begins_and_one_when_it_is_over(
-    world, /, caplog
+    world, caplog
 ):
     await send_delayed(world, b"body", 1)
     world.clock.now_ms += 1000
@@ -142,8 +134,7 @@ def schedule_of(core):
     return Schedule(core.store, core.copies, core.delay_offsets, core.clock, levels)
 
 
-@within(in_broker, "tmp_path")
-async def test_a_message_whose_real_topic_cannot_be_is_skipped(world, /, caplog):
+async def test_a_message_whose_real_topic_cannot_be_is_skipped(world, caplog):
     store, core = world.core.store, world.core
     for topic, queue_id in (("../x", "0"), ("Orders", "-1"), ("RMQ_SYS_TRANS_HALF_TOPIC", "0")):
         named = properties_of(DELAY=1, REAL_TOPIC=topic, REAL_QID=queue_id).encode()
@@ -166,8 +157,7 @@ async def test_messages_of_a_level_that_the_configuration_has_no_more_are_delive
         assert [record.body for record in world.stored("Orders", 1)] == [b"waits"]
 
 
-@within(in_broker, "tmp_path")
-async def test_a_read_that_failed_has_no_delayed_message_delivered_twice(world, /):
+async def test_a_read_that_failed_has_no_delayed_message_delivered_twice(world):
     for number in range(4):
         await send_delayed(world, b"%d" % number, 1)
     world.clock.now_ms += 1000
@@ -185,3 +175,36 @@ async def test_a_read_that_failed_has_no_delayed_message_delivered_twice(world, 
     assert schedule.deliver_due() == 2
     queues = [world.stored("Orders", queue_id) for queue_id in range(4)]
     assert sorted(one.body for queue in queues for one in queue) == [b"0", b"1", b"2", b"3"]
+
+
+KEYS = properties_of(KEYS="k1")
+
+
+async def test_a_copy_has_the_values_of_its_message_and_counts_as_one(world):
+    await world.send("Orders", b"paid", KEYS, h=7)
+    [record], total = world.stored("Orders"), world.core.stats.put_total
+    world.core.copies.write(record, "Others", 2)
+    [copy] = world.stored("Others", 2)
+    assert (copy.topic, copy.queue_id, copy.body) == ("Others", 2, b"paid")
+    for name in ("properties", "born_timestamp_ms", "born_host", "flag", "sys_flag"):
+        assert getattr(copy, name) == getattr(record, name)
+    assert (copy.reconsume_times, copy.prepared_transaction_offset) == (0, 0)
+    assert world.core.stats.put_total == total + 1
+
+
+async def test_a_copy_has_the_values_that_are_given(world):
+    await world.send("Orders", b"paid", KEYS)
+    [record] = world.stored("Orders")
+    world.core.copies.write(
+        record,
+        "Others",
+        0,
+        {"TAGS": "late"},
+        sys_flag=8,
+        reconsume_times=3,
+        prepared_transaction_offset=41,
+    )
+    [copy] = world.stored("Others")
+    assert copy.properties == properties_of(TAGS="late").encode()
+    assert (copy.sys_flag, copy.reconsume_times) == (8, 3)
+    assert copy.prepared_transaction_offset == 41

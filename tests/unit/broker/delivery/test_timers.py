@@ -1,6 +1,5 @@
 """Messages with a delivery time of their own come when they are due, each once, and in order."""
 
-import asyncio
 import random
 from contextlib import asynccontextmanager
 
@@ -14,7 +13,6 @@ from rocketlens.formats.commitlog_record import decode
 from rocketlens.formats.timer_checkpoint import TimerCheckpoint
 from rocketlens.model import properties as props
 from tests.support import broker_world
-from tests.support.async_tests import within
 from tests.support.broker_world import NOW_MS, Clock, properties_of
 
 TIMERS = "rmq_sys_wheel_timer"
@@ -29,14 +27,10 @@ async def running(directory, **named):
         yield world
 
 
-def in_broker(directory, test, **named):
-    """Run ``await test(world)`` with such a broker."""
-
-    async def main():
-        async with running(directory, **named) as world:
-            await test(world)
-
-    asyncio.run(main())
+@pytest.fixture
+async def world(request, tmp_path):
+    async with running(tmp_path, **broker_world.settings_of_test(request)) as world:
+        yield world
 
 
 def deliver(world, at_once=10_000):
@@ -55,8 +49,7 @@ async def send_at(world, body, deliver_ms, **named):
     return answer
 
 
-@within(in_broker, "tmp_path")
-async def test_a_message_comes_when_its_second_is_over_and_not_before(world, /):
+async def test_a_message_comes_when_its_second_is_over_and_not_before(world):
     await send_at(world, b"later", NOW_MS + 10_000)
     await send_at(world, b"soon", NOW_MS + 1_500, KEYS="k")
     assert (await world.query("k")).code == 22
@@ -73,8 +66,7 @@ async def test_a_message_comes_when_its_second_is_over_and_not_before(world, /):
     assert deliver(world) == [b"later"]
 
 
-@within(in_broker, "tmp_path")
-async def test_it_has_the_properties_that_rocketmq_gives_it(world, /):
+async def test_it_has_the_properties_that_rocketmq_gives_it(world):
     answer = await world.send(
         body=b"body",
         e=1,
@@ -114,9 +106,8 @@ async def test_it_has_the_properties_that_rocketmq_gives_it(world, /):
         ({"DELAY": 2, "TIMER_DELAY_SEC": 3, "TIMER_DELAY_MS": 4}, "SCHEDULE_TOPIC_XXXX"),
     ],
 )
-@within(in_broker, "tmp_path")
 async def test_what_need_not_wait_is_stored_at_once_and_a_delay_level_counts_more(
-    world, /, named, topic
+    world, named, topic
 ):
     answer = await world.send(e=1, properties=properties_of(**named))
     assert "recallHandle" not in answer.ext_fields
@@ -126,8 +117,7 @@ async def test_what_need_not_wait_is_stored_at_once_and_a_delay_level_counts_mor
     assert world.stored(TIMERS) == []
 
 
-@within(in_broker, "tmp_path")
-async def test_flags_of_a_transaction_decide_as_in_rocketmq(world, /):
+async def test_flags_of_a_transaction_decide_as_in_rocketmq(world):
     topics = {}
     for sys_flag in (4, 8, 12):
         answer = await world.send(f=sys_flag, properties=properties_of(TIMER_DELAY_SEC=3))
@@ -136,8 +126,7 @@ async def test_flags_of_a_transaction_decide_as_in_rocketmq(world, /):
     assert topics == {4: "Orders", 8: TIMERS, 12: "Orders"}
 
 
-@within(in_broker, "tmp_path")
-async def test_a_batch_with_a_delivery_time_is_refused_and_its_members_times_do_not_count(world, /):
+async def test_a_batch_with_a_delivery_time_is_refused_and_its_members_times_do_not_count(world):
     sent = properties_of(TIMER_DELAY_SEC=3)
     refused = await world.send_batch([(b"1", ""), (b"2", "")], i=sent)
     assert (refused.code, world.core.store.end_offset) == (13, 0)
@@ -145,15 +134,14 @@ async def test_a_batch_with_a_delivery_time_is_refused_and_its_members_times_do_
     assert [each.body for each in world.stored("Orders")] == [b"1", b"2"]
 
 
-@within(in_broker, "tmp_path", timerWheelEnable=False)
-async def test_where_they_are_switched_off_a_message_with_a_time_is_refused(world, /):
+@pytest.mark.broker(timerWheelEnable=False)
+async def test_where_they_are_switched_off_a_message_with_a_time_is_refused(world):
     answer = await world.send(properties=properties_of(TIMER_DELAY_SEC=3))
     words = "accurate timer message is not enabled, timerWheelEnable is false"
     assert (answer.code, answer.remark) == (1, words)
 
 
-@within(in_broker, "tmp_path")
-async def test_more_than_are_kept_are_refused(world, /, monkeypatch):
+async def test_more_than_are_kept_are_refused(world, monkeypatch):
     monkeypatch.setattr("rocketlens.broker.delivery.timers.MAX_WAITING_TIMERS", 2)
     for _ in range(2):
         await send_at(world, b"", NOW_MS + 5_000)
@@ -165,8 +153,7 @@ async def test_more_than_are_kept_are_refused(world, /, monkeypatch):
     await send_at(world, b"", NOW_MS + 15_000)
 
 
-@within(in_broker, "tmp_path")
-async def test_a_deletion_deletes_what_is_due_in_the_same_second_in_any_topic(world, /):
+async def test_a_deletion_deletes_what_is_due_in_the_same_second_in_any_topic(world):
     due_ms = NOW_MS + 5_200
     await send_at(world, b"deleted", due_ms, UNIQ_KEY="A1")
     await send_at(world, b"kept", due_ms, UNIQ_KEY="A2")
@@ -249,8 +236,7 @@ async def test_a_stop_before_the_queue_was_read_again_loses_nothing(tmp_path):
         assert len(deliver(world)) == 300
 
 
-@within(in_broker, "tmp_path")
-async def test_how_far_it_came_is_never_on_the_disk_before_what_was_delivered(world, /):
+async def test_how_far_it_came_is_never_on_the_disk_before_what_was_delivered(world):
     await send_at(world, b"body", NOW_MS + 1_000)
     world.clock.now_ms += 2_000
     world.core.store._durability.group_commit.fail(StoreFailed("no disk"))
@@ -260,8 +246,7 @@ async def test_how_far_it_came_is_never_on_the_disk_before_what_was_delivered(wo
     assert world.core.timers.progress.is_changed
 
 
-@within(in_broker, "tmp_path")
-async def test_with_a_full_disk_they_wait_and_none_is_passed_over(world, /):
+async def test_with_a_full_disk_they_wait_and_none_is_passed_over(world):
     for number in range(3):
         await send_at(world, b"%d" % number, NOW_MS + 1_000)
     world.clock.now_ms += 2_000
@@ -272,23 +257,20 @@ async def test_with_a_full_disk_they_wait_and_none_is_passed_over(world, /):
     assert deliver(world) == [b"1", b"2"]
 
 
-def test_that_they_wait_is_a_line_when_it_begins_and_one_when_it_is_over(tmp_path, caplog):
+async def test_that_they_wait_is_a_line_when_it_begins_and_one_when_it_is_over(world, caplog):
     def words():
         return [each for each in caplog.messages if each.startswith("messages with a delivery")]
 
-    async def test(world):
-        await send_at(world, b"body", NOW_MS + 1_000)
-        world.clock.now_ms += 2_000
-        world.core.store._appender.refusal = StoreFull("full")
-        for _ in range(10):
-            world.core.timers.step(10)
-        assert words() == ["messages with a delivery time wait: full"]
-        world.core.store._appender.refusal = None
-        assert deliver(world) == [b"body"]
-        assert len(words()) == 2
-        assert words()[1].startswith("messages with a delivery time are delivered again; writes")
-
-    in_broker(tmp_path, test)
+    await send_at(world, b"body", NOW_MS + 1_000)
+    world.clock.now_ms += 2_000
+    world.core.store._appender.refusal = StoreFull("full")
+    for _ in range(10):
+        world.core.timers.step(10)
+    assert words() == ["messages with a delivery time wait: full"]
+    world.core.store._appender.refusal = None
+    assert deliver(world) == [b"body"]
+    assert len(words()) == 2
+    assert words()[1].startswith("messages with a delivery time are delivered again; writes")
 
 
 async def test_a_clock_that_was_ahead_makes_nothing_come_early(tmp_path):
@@ -360,8 +342,7 @@ async def test_what_waits_for_days_is_stored_again_on_the_way(tmp_path):
         assert len(world.stored(TIMERS)) == 2
 
 
-@within(in_broker, "tmp_path")
-async def test_what_has_no_time_or_no_topic_is_passed_over(world, /, caplog):
+async def test_what_has_no_time_or_no_topic_is_passed_over(world, caplog):
     store = world.core.store
     for named in (
         {},
@@ -378,8 +359,7 @@ async def test_what_has_no_time_or_no_topic_is_passed_over(world, /, caplog):
     assert caplog.text.count("is skipped: its real topic") == 1
 
 
-@within(in_broker, "tmp_path")
-async def test_many_wait_in_eight_bytes_each(world, /):
+async def test_many_wait_in_eight_bytes_each(world):
     for number in range(1_000):
         await send_at(world, b"", NOW_MS + 1_000 + number % 3 * 1_000)
     world.core.timers.step(0)
@@ -391,8 +371,7 @@ async def test_many_wait_in_eight_bytes_each(world, /):
     assert {each.queue_offsets.itemsize for each in slots} == {8}
 
 
-@within(in_broker, "tmp_path")
-async def test_the_tables_of_the_broker_say_how_many_wait_and_how_late_it_is(world, /, monkeypatch):
+async def test_the_tables_of_the_broker_say_how_many_wait_and_how_late_it_is(world, monkeypatch):
     monkeypatch.setattr(timers_module, "READ_AT_ONCE", 3)
     for _ in range(5):
         await send_at(world, b"", NOW_MS + 1_000)
@@ -473,8 +452,7 @@ class CountedSlots(dict):
         return super().values()
 
 
-@within(in_broker, "tmp_path")
-async def test_a_save_does_not_look_at_every_second_that_waits(world, /):
+async def test_a_save_does_not_look_at_every_second_that_waits(world):
     for second in range(30):
         await send_at(world, b"%d" % second, NOW_MS + 1_000 * (60 - second))
     timers = world.core.timers

@@ -1,16 +1,16 @@
-"""Producers are asked about the transactions that they have not ended."""
+"""Half messages become messages once or never, and producers are asked about those not ended."""
 
 import asyncio
 from contextlib import asynccontextmanager
 
 import pytest
 
+from rocketlens.broker.delivery import ended_halves
 from rocketlens.broker.requests import transaction_checks
 from rocketlens.model import properties as props
 from rocketlens.net.pool import ClientPool
 from rocketlens.wire.codes import RequestCode
-from tests.support.async_tests import within
-from tests.support.broker_world import NOW_MS, World, in_broker, records_of, running
+from tests.support.broker_world import NOW_MS, World, properties_of, records_of, running
 from tests.unit.broker.heartbeats import beat
 from tests.unit.broker.transactions import (
     COMMIT,
@@ -78,8 +78,7 @@ def offsets_of(world):
     return offsets.get(GROUP, HALF, 0), offsets.get(GROUP, MARKS, 0)
 
 
-@within(in_broker, "tmp_path")
-async def test_a_producer_is_asked_as_by_rocketmq(world, /):
+async def test_a_producer_is_asked_as_by_rocketmq(world):
     async with producer(world) as asked:
         fields = await send_half(world)
         await run_round(world, 6_000)
@@ -107,8 +106,7 @@ async def test_a_producer_is_asked_as_by_rocketmq(world, /):
         assert offsets_of(world) == (1, 0)
 
 
-@within(in_broker, "tmp_path")
-async def test_a_producer_is_not_asked_before_the_timeout_nor_about_what_is_ended(world, /):
+async def test_a_producer_is_not_asked_before_the_timeout_nor_about_what_is_ended(world):
     async with producer(world) as asked:
         await end_many(world, 3)
         await send_half(world, 3)
@@ -124,8 +122,7 @@ async def test_a_producer_is_not_asked_before_the_timeout_nor_about_what_is_ende
         assert offsets_of(world)[0] == 3
 
 
-@within(in_broker, "tmp_path")
-async def test_a_message_says_itself_how_long_its_producers_are_not_asked(world, /):
+async def test_a_message_says_itself_how_long_its_producers_are_not_asked(world):
     async with producer(world) as asked:
         await send_half(world, 0, CHECK_IMMUNITY_TIME_IN_SECONDS=100)
         await send_half(world, 1)
@@ -136,8 +133,8 @@ async def test_a_message_says_itself_how_long_its_producers_are_not_asked(world,
         assert await asked.numbers(3) == [b"0", b"1", b"2"]
 
 
-@within(in_broker, "tmp_path", transactionCheckMax=2)
-async def test_after_the_last_check_a_half_message_is_put_aside(world, /):
+@pytest.mark.broker(transactionCheckMax=2)
+async def test_after_the_last_check_a_half_message_is_put_aside(world):
     fields = await send_half(world)
     # Checks count while no producer is connected.
     for _ in range(2):
@@ -156,8 +153,8 @@ async def test_after_the_last_check_a_half_message_is_put_aside(world, /):
     assert len(world.stored("Orders", 2)) == 1
 
 
-@within(in_broker, "tmp_path", fileReservedTime=1)
-async def test_a_half_message_older_than_the_log_is_kept_is_put_aside(world, /):
+@pytest.mark.broker(fileReservedTime=1)
+async def test_a_half_message_older_than_the_log_is_kept_is_put_aside(world):
     async with producer(world):
         await send_half(world)
         await run_round(world, 3_600_000)
@@ -165,8 +162,7 @@ async def test_a_half_message_older_than_the_log_is_kept_is_put_aside(world, /):
         assert checks_of(world).sent == 0
 
 
-@within(in_broker, "tmp_path")
-async def test_the_producers_of_a_group_are_asked_in_turn_and_closed_ones_are_not(world, /):
+async def test_the_producers_of_a_group_are_asked_in_turn_and_closed_ones_are_not(world):
     async with producer(world, "one") as one:
         async with producer(world, "two") as two:
             for number in range(4):
@@ -192,8 +188,7 @@ async def test_the_next_broker_continues_where_this_one_left_off(tmp_path):
         assert len(world.stored("Orders", 2)) == 10
 
 
-@within(in_broker, "tmp_path")
-async def test_marks_of_open_half_messages_are_not_passed(world, /):
+async def test_marks_of_open_half_messages_are_not_passed(world):
     ended = await end_many(world, 3)
     waits = await send_half(world, 3)
     await run_round(world, 10_000)
@@ -207,8 +202,7 @@ async def test_marks_of_open_half_messages_are_not_passed(world, /):
     assert ended
 
 
-@within(in_broker, "tmp_path")
-async def test_a_copy_that_rocketmq_made_is_ended_by_the_end_of_the_first(world, /):
+async def test_a_copy_that_rocketmq_made_is_ended_by_the_end_of_the_first(world):
     async with producer(world):
         first = await send_half(world, 0, CHECK_IMMUNITY_TIME_IN_SECONDS=7)
         await send_half(world, 0, CHECK_IMMUNITY_TIME_IN_SECONDS=7, TRAN_PREPARED_QUEUE_OFFSET=0)
@@ -218,27 +212,22 @@ async def test_a_copy_that_rocketmq_made_is_ended_by_the_end_of_the_first(world,
         assert offsets_of(world)[0] == 2
 
 
-def test_producers_that_do_not_read_are_asked_later(tmp_path, monkeypatch):
+async def test_producers_that_do_not_read_are_asked_later(world, monkeypatch):
     monkeypatch.setattr(transaction_checks, "WAIT_S", 0)
-
-    async def test(world):
-        async with producer(world) as asked:
-            (channel,) = world.core.clients.producers["producers"]
-            await send_half(world, 0)
-            channel._writable = asyncio.Event()
-            for _ in range(20):
-                await run_round(world, 30_000)
-            assert checks_of(world).discarded == checks_of(world).sent == 0
-            channel._writable = None
+    async with producer(world) as asked:
+        (channel,) = world.core.clients.producers["producers"]
+        await send_half(world, 0)
+        channel._writable = asyncio.Event()
+        for _ in range(20):
             await run_round(world, 30_000)
-            assert await asked.numbers(1) == [b"0"]
-
-    in_broker(tmp_path, test)
+        assert checks_of(world).discarded == checks_of(world).sent == 0
+        channel._writable = None
+        await run_round(world, 30_000)
+        assert await asked.numbers(1) == [b"0"]
 
 
 @pytest.mark.parametrize("born_ms", [NOW_MS + 10**9, -5])
-@within(in_broker, "tmp_path")
-async def test_a_clock_that_is_wrong_delays_no_check_for_long(world, /, born_ms):
+async def test_a_clock_that_is_wrong_delays_no_check_for_long(world, born_ms):
     async with producer(world) as asked:
         await send_half(world, 0)
         sent = props.format_properties(
@@ -253,9 +242,161 @@ async def test_a_clock_that_is_wrong_delays_no_check_for_long(world, /, born_ms)
             assert checks_of(world).discarded == 1
 
 
-@within(in_broker, "tmp_path", transactionCheckInterval=20)
-async def test_a_round_is_begun_by_time(world, /):
+@pytest.mark.broker(transactionCheckInterval=20)
+async def test_a_round_is_begun_by_time(world):
     async with producer(world) as asked:
         world.clock.now_ms += 10_000
         await send_half(world, 0)
         assert await asked.numbers(2) == [b"0", b"0"]
+
+
+async def test_an_end_that_comes_again_is_done_once_even_after_a_restart(tmp_path):
+    async with running(tmp_path, listenPort=0) as world:
+        fields = await send_half(world)
+        for _ in range(2):
+            assert (await end(world, fields)).code == 0
+        assert (await end(world, fields, commitOrRollback=ROLLBACK)).code == 0
+    async with running(tmp_path) as world:
+        assert (await end(world, fields)).code == 0
+        assert len(world.stored("Orders", 2)) == len(world.stored(MARKS)) == 1
+
+
+@pytest.fixture
+def marks_read(monkeypatch):
+    """The physical offsets of the marks that are read."""
+    found = []
+    named_at = ended_halves._named_at
+
+    def counted(log, physical_offset):
+        found.append(physical_offset)
+        return named_at(log, physical_offset)
+
+    monkeypatch.setattr(ended_halves, "_named_at", counted)
+    return found
+
+
+async def test_no_mark_is_read_for_transactions_of_after_the_start(tmp_path, marks_read):
+    async with running(tmp_path) as world:
+        await end_many(world, 30)
+    async with running(tmp_path) as world:
+        ended = await end_many(world, 5, first=30)
+        for fields in ended:
+            assert (await end(world, fields)).code == 0
+        assert len(world.stored(MARKS)) == 35
+    assert marks_read == []
+
+
+async def test_only_marks_behind_a_half_message_are_read_and_each_once(
+    tmp_path, marks_read, monkeypatch
+):
+    monkeypatch.setattr(ended_halves, "MARKS_PER_READ", 4)
+    async with running(tmp_path) as world:
+        ended = await end_many(world, 250)
+        waits = await send_half(world, 250)
+        ended += await end_many(world, 6, first=251)
+        marks = [each.physical_offset for each in world.stored(MARKS)]
+    async with running(tmp_path) as world:
+        assert (await end(world, waits)).code == 0
+        assert marks_read == marks[:-9:-1]
+        for fields in [*ended[240:], waits, *ended[:3]]:
+            assert (await end(world, fields)).code == 0
+        assert marks_read == marks[::-1]
+        assert len(world.stored(MARKS)) == 257
+        assert len(world.stored("Orders", 2)) == 257
+
+
+async def test_ends_that_come_together_after_a_restart_are_done_once(tmp_path):
+    async with running(tmp_path) as world:
+        await end_many(world, 3)
+        waits = await send_half(world, 3)
+    async with running(tmp_path) as world:
+        answers = await asyncio.gather(*(end(world, waits) for _ in range(8)))
+        assert [answer.code for answer in answers] == [0] * 8
+        assert len(world.stored("Orders", 2)) == len(world.stored(MARKS)) == 4
+
+
+async def test_ended_transactions_take_a_bit_each_until_the_log_has_them_no_more(world):
+    ended = world.service._handlers[RequestCode.END_TRANSACTION].__self__._halves
+    await end_many(world, 3)
+    for queue_offset in range(10_000):
+        ended.add(queue_offset)
+    assert sorted(ended._pages) == [0, 1, 2]
+    world.core.store.queues.get(HALF, 0).min_offset_cache = (world.core.store.min_offset, 9000)
+    ended.add(12_288)
+    assert sorted(ended._pages) == [2, 3]
+
+
+async def test_open_half_messages_are_those_that_no_mark_names(world):
+    ended = world.service._handlers[RequestCode.END_TRANSACTION].__self__._halves
+    for queue_offset in range(20_000):
+        if queue_offset not in (0, 4095, 4096, 9_000, 19_999):
+            ended.add(queue_offset)
+    assert list(ended.open_halves(0, 20_002)) == [0, 4095, 4096, 9_000, 19_999, 20_000, 20_001]
+    assert list(ended.open_halves(1, 4096)) == [4095]
+    assert list(ended.open_halves(4096, 4097)) == [4096]
+    assert list(ended.open_halves(5, 5)) == []
+
+
+async def test_a_commit_stores_the_message_in_its_topic(world):
+    await send_half(world)
+    fields = await send_half(world, 1)
+    assert (await world.query("k1")).code == 22
+    assert (await end(world, fields)).code == 0
+    (record,) = world.stored("Orders", 2)
+    half = world.stored(HALF)[1]
+    assert (record.body, record.sys_flag) == (b"1", 8)
+    assert record.prepared_transaction_offset == half.physical_offset
+    assert record.born_host == half.born_host
+    dropped = ("REAL_TOPIC", "REAL_QID")
+    expected = {n: v for n, v in half_properties(half).items() if n not in dropped}
+    assert list(half_properties(record).items()) == list(expected.items())
+    found = records_of((await world.query("k1")).body)
+    assert [each.physical_offset for each in found] == [record.physical_offset]
+
+
+async def test_a_rollback_stores_nothing_but_its_mark(world):
+    await send_half(world)
+    fields = await send_half(world, 1)
+    assert (await end(world, fields, commitOrRollback=ROLLBACK)).code == 0
+    assert not world.stored("Orders", 2)
+    (mark,) = world.stored(MARKS)
+    assert (mark.body, half_properties(mark)["TAGS"]) == (b"1,", "d")
+
+
+async def test_an_unknown_end_leaves_it_open(world):
+    fields = await send_half(world)
+    assert (await end(world, fields, commitOrRollback=UNKNOWN)).code == 0
+    assert not world.stored(MARKS)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"producerGroup": "others"}, "The producer group wrong"),
+        ({"tranStateTableOffset": 1}, "The transaction state table offset wrong"),
+        ({"commitLogOffset": 1}, "Find prepared transaction message failed"),
+        ({"commitLogOffset": -1}, "Find prepared transaction message failed"),
+        ({"commitLogOffset": 2**62}, "Find prepared transaction message failed"),
+    ],
+)
+async def test_an_end_of_another_message_is_refused(world, changes, words):
+    fields = await send_half(world)
+    answer = await end(world, fields, **changes)
+    assert (answer.code, answer.remark) == (1, words)
+    assert not world.stored("Orders", 2)
+
+
+async def test_a_message_that_is_no_half_cannot_be_committed(world):
+    sent = await world.send(properties=properties_of(PGROUP="producers"))
+    fields = {"producerGroup": "producers", "tranStateTableOffset": 0}
+    offset = int(sent.ext_fields["msgId"][16:], 16)
+    answer = await end(world, fields, commitLogOffset=offset, commitOrRollback=COMMIT)
+    assert answer.remark == "Find prepared transaction message failed"
+
+
+async def test_a_delayed_half_message_is_delayed_from_its_commit_on(world):
+    fields = await send_half(world, DELAY=2)
+    await end(world, fields)
+    (record,) = world.stored("SCHEDULE_TOPIC_XXXX", 1)
+    assert half_properties(record)["REAL_TOPIC"] == "Orders"
+    assert record.sys_flag == 8

@@ -55,33 +55,29 @@ def run_in(loop_name, main):
             runner.run(main)
 
 
-def test_one_that_fails_is_started_again_later_each_time_and_its_last_words_are_the_reason(
+async def test_one_that_fails_is_started_again_later_each_time_and_its_last_words_are_the_reason(
     tmp_path,
 ):
     count = tmp_path / "count"
     states = []
-
-    async def main():
-        index = IndexProcess(
-            program(
-                "import pathlib, sys",
-                f"file = pathlib.Path({str(count)!r})",
-                "number = len(file.read_text()) if file.exists() else 0",
-                "file.write_text('x' * (number + 1))",
-                READY,
-                "number < 3 and sys.exit('noise\\nno room on the disk')",
-                WAIT_FOR_END,
-            ),
-            waits_s=lambda *_: 0.01,
-        )
-        index.start()
-        for failures in (1, 2, 3):
-            await until(lambda failures=failures: index.failures == failures)
-            states.append(index.state)
-        await until(lambda: index.state == "running")
-        await index.stop()
-
-    asyncio.run(main())
+    index = IndexProcess(
+        program(
+            "import pathlib, sys",
+            f"file = pathlib.Path({str(count)!r})",
+            "number = len(file.read_text()) if file.exists() else 0",
+            "file.write_text('x' * (number + 1))",
+            READY,
+            "number < 3 and sys.exit('noise\\nno room on the disk')",
+            WAIT_FOR_END,
+        ),
+        waits_s=lambda *_: 0.01,
+    )
+    index.start()
+    for failures in (1, 2, 3):
+        await until(lambda failures=failures: index.failures == failures)
+        states.append(index.state)
+    await until(lambda: index.state == "running")
+    await index.stop()
     assert all(state.endswith("no room on the disk") for state in states)
     assert len(count.read_text()) == 4
 

@@ -4,10 +4,12 @@ import asyncio
 import json
 import threading
 import zlib
+from types import SimpleNamespace
 
 import pytest
 
 from rocketlens.broker.life import registration
+from rocketlens.broker.tables.name_servers import NameServers
 from rocketlens.errors import ConnectionLost
 from rocketlens.net.channel import Response
 from rocketlens.net.pace import in_thread
@@ -107,22 +109,19 @@ async def test_changes_while_name_servers_are_told_go_together(tmp_path):
     await stub.server.stop()
 
 
-def test_a_name_server_that_is_not_there_or_refuses_stops_nobody(tmp_path, caplog):
-    async def main():
-        stub = NameServerStub(code=1)
-        addresses = f"127.0.0.1:1;{stub.address}"
-        async with running(tmp_path, namesrvAddr=addresses) as world:
-            assert (await world.send("Auto")).code == 0
-            assert caplog.text.count("registration with name server 127.0.0.1:1 failed") == 1
-            world.clock.now_ms += 600_000
-            await world.service._registrar.register()
-            assert caplog.text.count("registration with name server 127.0.0.1:1 failed") == 2
-            shown = (await figures(world))["nameServersNotTold"]
-            assert "127.0.0.1:1: no" in shown
-            assert f"{stub.address}: code 1" in shown
-        await stub.server.stop()
-
-    asyncio.run(main())
+async def test_a_name_server_that_is_not_there_or_refuses_stops_nobody(tmp_path, caplog):
+    stub = NameServerStub(code=1)
+    addresses = f"127.0.0.1:1;{stub.address}"
+    async with running(tmp_path, namesrvAddr=addresses) as world:
+        assert (await world.send("Auto")).code == 0
+        assert caplog.text.count("registration with name server 127.0.0.1:1 failed") == 1
+        world.clock.now_ms += 600_000
+        await world.service._registrar.register()
+        assert caplog.text.count("registration with name server 127.0.0.1:1 failed") == 2
+        shown = (await figures(world))["nameServersNotTold"]
+        assert "127.0.0.1:1: no" in shown
+        assert f"{stub.address}: code 1" in shown
+    await stub.server.stop()
     assert "code 1" in caplog.text
 
 
@@ -333,3 +332,91 @@ async def test_a_name_server_beside_its_broker_lets_nobody_else_have_its_name_or
         await create_topic(world, topic="Mine")
         assert (await impostor.route("Mine"))[0] == mine
         assert not world.core.name_servers.failures
+
+
+async def saved(world):
+    """Wait until what was noted is in its file."""
+    return await world.core.saver.save(world.service._registrar._watch)
+
+
+@pytest.mark.parametrize("state", [0, 1, 2**31 - 1])
+async def test_a_broker_notices_that_its_name_was_taken_says_so_and_takes_it_back(
+    tmp_path, caplog, state
+):
+    async with impostor_and_world(tmp_path) as (impostor, world):
+        assert (await impostor.register(state=state)).code == 0
+        assert await impostor.route() == (impostor.address, 99)
+        await world.service._registrar.register()
+        # Its topics are its own again, too.
+        queues = world.core.topics.get("T").write_queue_count
+        assert await impostor.route() == (world.service.address, queues)
+        assert f"leads to {impostor.address} under the name broker-a" in caplog.text
+        assert "leads to this broker again" in caplog.text
+        table = await figures(world)
+        assert (table["brokerNameTaken"], table["brokerNameTakenTimes"]) == ("", "1")
+        assert await saved(world)
+        note = json.loads(world.core.store.layout.name_taken.read_text())
+        assert (note["lastBy"], note["takenBy"]) == (impostor.address, {})
+
+
+async def test_a_name_that_stays_taken_is_told_once_and_shown_as_long_as_it_is(tmp_path, caplog):
+    stub = NameServerStub()
+    route = {
+        "brokerDatas": [{"brokerName": "broker-a", "brokerAddrs": {"0": "10.9.9.9:1"}}],
+        "queueDatas": [],
+    }
+    stub.server.handlers[RequestCode.GET_ROUTEINFO_BY_TOPIC] = lambda *_: Response(
+        body=json.dumps(route).encode()
+    )
+    async with running(tmp_path, namesrvAddr=stub.address) as world:
+        for _ in range(3):
+            await world.service._registrar.register()
+        shown = (await figures(world))["brokerNameTaken"]
+        assert shown == f"{stub.address} leads to 10.9.9.9:1"
+        assert caplog.text.count("leads to 10.9.9.9:1") == 1
+        # It is not forgotten while it lasts.
+        world.clock.now_ms += 600_000
+        await world.service._registrar.register()
+        assert caplog.text.count("leads to 10.9.9.9:1") == 2
+        assert (await figures(world))["brokerNameTakenTimes"] == "1"
+        assert await saved(world)
+        assert world.core.store.layout.name_taken.exists()
+    # A start begins without it: who has the name then is looked up anew.
+    async with running(tmp_path) as world:
+        assert not world.core.store.layout.name_taken.exists()
+    await stub.server.stop()
+
+
+def servers_of(*addresses):
+    servers = NameServers(addresses)
+    servers.are_served = True
+    return servers
+
+
+async def test_a_change_waits_for_name_servers_that_know_the_broker_and_for_no_other():
+    servers = servers_of("a:1", "b:1", "c:1")
+    servers.states["a:1"].channel = SimpleNamespace(is_open=True)
+    servers.states["b:1"].channel = SimpleNamespace(is_open=False)
+    announced = servers.announce()
+    assert [state.wake.is_set() for state in servers.states.values()] == [True] * 3
+    assert [state.next is None for state in servers.states.values()] == [False, True, True]
+    assert not announced.done()
+    servers.states["a:1"].next.set_result(None)
+    await announced
+
+
+async def test_two_changes_wait_for_the_same_registration():
+    servers = servers_of("a:1")
+    servers.states["a:1"].channel = SimpleNamespace(is_open=True)
+    both = servers.announce(), servers.announce()
+    servers.states["a:1"].next.set_result(None)
+    await asyncio.gather(*both)
+
+
+async def test_a_change_waits_for_nothing_if_no_name_server_knows_the_broker():
+    assert servers_of("a:1").announce() is None
+    assert NameServers([]).announce() is None
+    stopped = servers_of("a:1")
+    stopped.states["a:1"].channel = SimpleNamespace(is_open=True)
+    stopped.are_served = False
+    assert stopped.announce() is None

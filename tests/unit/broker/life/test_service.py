@@ -15,7 +15,6 @@ from rocketlens.errors import StoreLocked
 from rocketlens.net.pool import ClientPool
 from rocketlens.store.lock import StoreLock
 from rocketlens.wire.codes import RequestCode
-from tests.support.async_tests import within
 from tests.support.broker_world import (
     Clock,
     World,
@@ -28,16 +27,14 @@ from tests.support.patience import PATIENCE_S
 from tests.unit.net.loopback import NEVER, BlackHole, request_frame
 
 
-@within(in_broker, "tmp_path")
-async def test_requests_are_taken_on_the_second_port_as_well(world, /):
+async def test_requests_are_taken_on_the_second_port_as_well(world):
     host, _, port = world.service.address.rpartition(":")
     answer = await world.pool.call(f"{host}:{int(port) - 2}", RequestCode.GET_BROKER_RUNTIME_INFO)
     assert answer.code == 0
 
 
 @pytest.mark.parametrize("code", [9999, 0, -1, 4242, 200050])
-@within(in_broker, "tmp_path")
-async def test_a_request_of_an_unknown_code_is_refused(world, /, code):
+async def test_a_request_of_an_unknown_code_is_refused(world, code):
     answer = await world.call(code)
     assert (answer.code, answer.remark) == (3, f" request type {code} not supported")
 
@@ -55,8 +52,7 @@ def test_a_broker_may_have_as_many_files_open_as_the_system_lets_it(tmp_path):
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-@within(in_broker, "tmp_path")
-async def test_a_second_broker_on_a_store_is_refused_and_touches_nothing(world, /, tmp_path):
+async def test_a_second_broker_on_a_store_is_refused_and_touches_nothing(world, tmp_path):
     await world.send(properties=properties_of(KEYS="k"))
     root = world.core.store.layout.root
     before = {path: path.stat() for path in sorted(root.rglob("*")) if path.name != "synced"}
@@ -71,8 +67,7 @@ async def test_a_second_broker_on_a_store_is_refused_and_touches_nothing(world, 
     assert (await world.query("k")).code == 0
 
 
-@within(in_broker, "tmp_path")
-async def test_a_port_that_is_taken_leaves_the_store_alone(world, /, tmp_path):
+async def test_a_port_that_is_taken_leaves_the_store_alone(world, tmp_path):
     port = int(world.service.address.rpartition(":")[2])
     second = BrokerService(settings_of(tmp_path / "second", listenPort=port))
     with pytest.raises(OSError, match="in use"):
@@ -80,31 +75,24 @@ async def test_a_port_that_is_taken_leaves_the_store_alone(world, /, tmp_path):
     assert not (tmp_path / "second").exists()
 
 
-def test_a_clean_stop_leaves_no_abort_and_frees_the_store(tmp_path):
-    async def main():
-        async with running(tmp_path) as world:
-            await world.send()
-            layout = world.core.store.layout
-            assert layout.abort.exists()
-        StoreLock(layout.root).release()
-        return layout
-
-    layout = asyncio.run(main())
+async def test_a_clean_stop_leaves_no_abort_and_frees_the_store(tmp_path):
+    async with running(tmp_path) as world:
+        await world.send()
+        layout = world.core.store.layout
+        assert layout.abort.exists()
+    StoreLock(layout.root).release()
     assert (layout.config / "topics.json").exists()
 
 
-def test_it_runs_until_it_is_told_to_stop(tmp_path):
-    async def main():
-        stop, addresses = asyncio.Event(), []
+async def test_it_runs_until_it_is_told_to_stop(tmp_path):
+    stop, addresses = asyncio.Event(), []
 
-        def ready(address):
-            addresses.append(address)
-            stop.set()
+    def ready(address):
+        addresses.append(address)
+        stop.set()
 
-        await run(settings_of(tmp_path), ready=ready, stop=stop, build_index=False)
-        return addresses
-
-    (address,) = asyncio.run(main())
+    await run(settings_of(tmp_path), ready=ready, stop=stop, build_index=False)
+    (address,) = addresses
     assert address.startswith("127.0.0.1:")
 
 
@@ -208,13 +196,10 @@ async def test_an_index_builder_that_hangs_is_killed_and_named(tmp_path, monkeyp
         await service.stop()
 
 
-@within(
-    in_broker,
-    "tmp_path",
-    mappedFileSizeCommitLog=16384,
-    deleteWhen=";".join(f"{hour:02}" for hour in range(24)),
+@pytest.mark.broker(
+    mappedFileSizeCommitLog=16384, deleteWhen=";".join(f"{hour:02}" for hour in range(24))
 )
-async def test_expired_segments_go_and_queries_go_on(world, /):
+async def test_expired_segments_go_and_queries_go_on(world):
     body = bytes(1000)
     for number in range(100):
         await world.send(body=body, properties=properties_of(KEYS=f"k{number}"))

@@ -5,7 +5,6 @@ import asyncio
 import pytest
 
 from rocketlens.broker.lookup.turns import FRESH_TURNS, Busy, LookUpLimits, Turns
-from tests.support.async_tests import within
 
 BOUNDS = LookUpLimits(of_one=5, of_all=8, work_s=10, wait_s=60)
 
@@ -50,19 +49,14 @@ class Peer:
     is_open = True
 
 
-def in_world(test, bounds=BOUNDS):
-    async def main():
-        world = World(bounds)
-        try:
-            await test(world)
-        finally:
-            world.turns.close()
-
-    asyncio.run(main())
+@pytest.fixture
+async def world():
+    world = World()
+    yield world
+    world.turns.close()
 
 
-@within(in_world)
-async def test_each_connection_has_its_turn(world, /):
+async def test_each_connection_has_its_turn(world):
     first, second = Peer(), Peer()
     asked = [world.put(first, f"a{number}", 2) for number in range(3)]
     asked += [world.put(second, f"b{number}", 2) for number in range(3)]
@@ -72,8 +66,7 @@ async def test_each_connection_has_its_turn(world, /):
         assert world.did.index(f"b{number - 1} end") < world.did.index(f"a{number} end")
 
 
-@within(in_world)
-async def test_what_needs_one_piece_waits_for_no_long_look_up(world, /):
+async def test_what_needs_one_piece_waits_for_no_long_look_up(world):
     long = [world.put(Peer(), f"long{number}", 10**9) for number in range(7)]
     world.turns.end()
     for number in range(20):
@@ -81,8 +74,7 @@ async def test_what_needs_one_piece_waits_for_no_long_look_up(world, /):
     assert not any(future.done() for future in long)
 
 
-@within(in_world)
-async def test_what_needs_one_piece_waits_for_no_long_look_up_of_its_own_connection(world, /):
+async def test_what_needs_one_piece_waits_for_no_long_look_up_of_its_own_connection(world):
     asker = Peer()
     long = [world.put(asker, f"long{number}", 10**9) for number in range(3)]
     short = [world.put(asker, f"first{number}") for number in range(2)]
@@ -94,8 +86,7 @@ async def test_what_needs_one_piece_waits_for_no_long_look_up_of_its_own_connect
     assert {"long0", "long1", "long2"} <= set(world.did)
 
 
-@within(in_world)
-async def test_long_look_ups_of_a_connection_are_done_one_after_another(world, /):
+async def test_long_look_ups_of_a_connection_are_done_one_after_another(world):
     asker = Peer()
     asked = [world.put(asker, f"long{number}", 50) for number in range(3)]
     world.turns.end()
@@ -105,8 +96,7 @@ async def test_long_look_ups_of_a_connection_are_done_one_after_another(world, /
     assert world.did.index("long0 end") < 60
 
 
-@within(in_world)
-async def test_long_look_ups_go_on_though_short_ones_never_end(world, /):
+async def test_long_look_ups_go_on_though_short_ones_never_end(world):
     long = world.put(Peer(), "long", 3)
     short = [world.put(Peer(), f"short{number}") for number in range(7)]
     world.turns.end()
@@ -115,8 +105,7 @@ async def test_long_look_ups_go_on_though_short_ones_never_end(world, /):
     assert turns[1] - turns[0] <= FRESH_TURNS + 1
 
 
-@within(in_world)
-async def test_more_than_the_bound_of_a_connection_and_of_all_is_refused(world, /):
+async def test_more_than_the_bound_of_a_connection_and_of_all_is_refused(world):
     first, second = Peer(), Peer()
     asked = [world.put(first, "a") for _ in range(5)]
     with pytest.raises(Busy, match="5 look-ups of this connection wait"):
@@ -131,8 +120,7 @@ async def test_more_than_the_bound_of_a_connection_and_of_all_is_refused(world, 
     assert await world.put(first, "again") == "again"
 
 
-@within(in_world)
-async def test_what_a_connection_asked_for_is_dropped_when_it_is_gone(world, /):
+async def test_what_a_connection_asked_for_is_dropped_when_it_is_gone(world):
     gone, other = Peer(), Peer()
     dropped = [world.put(gone, f"gone{number}", 10**9) for number in range(3)]
     kept = world.put(other, "other", 2)
@@ -149,8 +137,7 @@ async def test_what_a_connection_asked_for_is_dropped_when_it_is_gone(world, /):
     assert len(world.did) == count + 2
 
 
-@within(in_world)
-async def test_a_connection_that_ended_is_not_worked_for(world, /):
+async def test_a_connection_that_ended_is_not_worked_for(world):
     gone, other = Peer(), Peer()
     asked = world.put(gone, "gone", 10**9)
     gone.is_open = False
@@ -170,8 +157,7 @@ def takes(world, seconds):
 
 
 @pytest.mark.parametrize("clock", ["clock", "work"])
-@within(in_world)
-async def test_a_look_up_ends_with_what_it_has_when_its_time_is_over(world, /, clock):
+async def test_a_look_up_ends_with_what_it_has_when_its_time_is_over(world, clock):
     asked = world.put(Peer(), "long", 10**9)
     world.turns.end()
     assert await world.put(Peer(), "short") == "short"
@@ -184,8 +170,7 @@ async def test_a_look_up_ends_with_what_it_has_when_its_time_is_over(world, /, c
 
 
 @pytest.mark.parametrize("clock", ["clock", "work"])
-@within(in_world)
-async def test_a_look_up_that_waited_too_long_to_begin_is_answered_busy(world, /, clock):
+async def test_a_look_up_that_waited_too_long_to_begin_is_answered_busy(world, clock):
     before = world.turns.put(Peer(), takes(world, 10.5 if clock == "work" else 0))
     asked, own = world.put(Peer(), "late"), world.put(None, "own")
     world.clock.now_s = 60.5 if clock == "clock" else 0
@@ -198,24 +183,20 @@ async def test_a_look_up_that_waited_too_long_to_begin_is_answered_busy(world, /
     assert world.did == ["own", "own end"]
 
 
-def test_an_error_is_the_answer_of_its_look_up_alone():
+async def test_an_error_is_the_answer_of_its_look_up_alone(world):
     def fails():
         raise ValueError("wrong")
         yield
 
-    async def test(world):
-        asker = Peer()
-        failing, next_one = world.turns.put(asker, fails()), world.put(asker, "next")
-        world.turns.end()
-        with pytest.raises(ValueError, match="wrong"):
-            await failing
-        assert await next_one == "next"
-
-    in_world(test)
+    asker = Peer()
+    failing, next_one = world.turns.put(asker, fails()), world.put(asker, "next")
+    world.turns.end()
+    with pytest.raises(ValueError, match="wrong"):
+        await failing
+    assert await next_one == "next"
 
 
-@within(in_world)
-async def test_who_waits_when_it_closes_is_let_go(world, /):
+async def test_who_waits_when_it_closes_is_let_go(world):
     asked = [world.put(Peer(), f"a{number}", 10**9) for number in range(3)]
     world.turns.end()
     assert await world.put(Peer(), "short") == "short"
@@ -225,8 +206,7 @@ async def test_who_waits_when_it_closes_is_let_go(world, /):
         world.put(Peer(), "after")
 
 
-@within(in_world)
-async def test_the_thread_is_free_for_the_event_loop_once_an_answer_is_there(world, /):
+async def test_the_thread_is_free_for_the_event_loop_once_an_answer_is_there(world):
     asker = Peer()
     asked = world.put(asker, "a")
     assert not world.turns.try_begin(asker)
@@ -238,8 +218,7 @@ async def test_the_thread_is_free_for_the_event_loop_once_an_answer_is_there(wor
         asked = world.put(asker, "a")
 
 
-@within(in_world)
-async def test_what_the_broker_does_itself_takes_no_look_ups_time(world, /):
+async def test_what_the_broker_does_itself_takes_no_look_ups_time(world):
     own = world.turns.put(None, takes(world, 1000))
     asked = world.put(Peer(), "asked", 3)
     world.turns.end()

@@ -1,24 +1,30 @@
-"""What tools look at."""
+"""What tools and scrapers see of a broker: what it counts, under RocketMQ's names, and bounded."""
 
+import asyncio
 import json
 import os
+import re
 
 import pytest
 
+from rocketlens import limits
 from rocketlens.broker.access_config import AuthConfig
 from rocketlens.broker.config import BrokerConfig
+from rocketlens.broker.life import metrics
+from rocketlens.broker.requests.runtime import _size, _size_1024
+from rocketlens.broker.tables.stats import BrokerStats
+from rocketlens.errors import StoreFull
 from rocketlens.formats import java_properties, timer_checkpoint
 from rocketlens.model.config_keys import keys_of
 from rocketlens.model.text.json_dialect import loads_file
 from rocketlens.store.disk import Disk
 from rocketlens.store.write.config import StoreConfig
 from rocketlens.wire.codes import RequestCode
-from tests.support.async_tests import within
-from tests.support.broker_world import NOW_MS, in_broker, properties_of
+from tests.support.broker_world import NOW_MS, Clock, in_broker, properties_of
+from tests.unit.broker.heartbeats import beat
 
 
-@within(in_broker, "tmp_path")
-async def test_all_topics_are_told_with_their_version(world, /):
+async def test_all_topics_are_told_with_their_version(world):
     await world.send()
     answer = json.loads((await world.call(RequestCode.GET_ALL_TOPIC_CONFIG)).body)
     assert answer["topicConfigTable"].keys() == world.core.topics.topics.keys()
@@ -28,15 +34,13 @@ async def test_all_topics_are_told_with_their_version(world, /):
     assert answer["dataVersion"] == version.encode()
 
 
-@within(in_broker, "tmp_path")
-async def test_rocketmqs_own_topics_are_told(world, /):
+async def test_rocketmqs_own_topics_are_told(world):
     answer = await world.call(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
     topics = json.loads(answer.body)["topicList"]
     assert {"TBW102", "SCHEDULE_TOPIC_XXXX", "broker-a", "DefaultCluster"} < set(topics)
 
 
-@within(in_broker, "tmp_path")
-async def test_the_configuration_is_told_and_never_changed_from_afar(world, /):
+async def test_the_configuration_is_told_and_never_changed_from_afar(world):
     code = RequestCode.UPDATE_BROKER_CONFIG
     answer = await world.call(code, b"flushDiskType=SYNC_FLUSH\nbrokerName=x\n")
     assert (answer.code, "cannot be updated from afar" in answer.remark) == (16, True)
@@ -46,8 +50,7 @@ async def test_the_configuration_is_told_and_never_changed_from_afar(world, /):
     assert json.loads(told.ext_fields["version"])["counter"] == 0
 
 
-@within(in_broker, "tmp_path")
-async def test_the_configuration_has_each_key_with_the_value_in_effect(world, /):
+async def test_the_configuration_has_each_key_with_the_value_in_effect(world):
     told = (await world.call(RequestCode.GET_BROKER_CONFIG)).body.decode()
     values = java_properties.loads(told)
     tables = (BrokerConfig, AuthConfig, StoreConfig)
@@ -62,8 +65,7 @@ async def test_the_configuration_has_each_key_with_the_value_in_effect(world, /)
     assert values["listenPort"] != "0"
 
 
-@within(in_broker, "tmp_path")
-async def test_a_count_that_is_not_kept_is_refused_in_rocketmqs_words(world, /):
+async def test_a_count_that_is_not_kept_is_refused_in_rocketmqs_words(world):
     fields = {"statsName": "TOPIC_PUT_NUMS", "statsKey": "Orders"}
     answer = await world.call(RequestCode.VIEW_BROKER_STATS_DATA, **fields)
     expected = (1, "The stats <TOPIC_PUT_NUMS> <Orders> not exist")
@@ -71,21 +73,18 @@ async def test_a_count_that_is_not_kept_is_refused_in_rocketmqs_words(world, /):
 
 
 @pytest.mark.parametrize(("index", "count", "given"), [(0, 3, 3), (3, 100, 5), (7, 1, 1)])
-def test_entries_of_a_queue_are_given_as_they_are(tmp_path, index, count, given):
-    async def test(world):
-        for _ in range(8):
-            await world.send(properties=properties_of(TAGS="A"))
-        fields = {"topic": "Orders", "queueId": 0, "index": index, "count": count}
-        answer = await world.call(RequestCode.QUERY_CONSUME_QUEUE, **fields, consumerGroup="g")
-        body = json.loads(answer.body)
-        assert (body["minQueueIndex"], body["maxQueueIndex"]) == (0, 8)
-        assert body["filterData"] == "g@Orders is not online!"
-        entry = world.core.store.queues.get("Orders", 0).entry(index)
-        first = body["queueData"][0]
-        assert (len(body["queueData"]), first["tagsCode"]) == (given, ord("A"))
-        assert (first["physicOffset"], first["physicSize"]) == entry[:2]
-
-    in_broker(tmp_path, test)
+async def test_entries_of_a_queue_are_given_as_they_are(world, index, count, given):
+    for _ in range(8):
+        await world.send(properties=properties_of(TAGS="A"))
+    fields = {"topic": "Orders", "queueId": 0, "index": index, "count": count}
+    answer = await world.call(RequestCode.QUERY_CONSUME_QUEUE, **fields, consumerGroup="g")
+    body = json.loads(answer.body)
+    assert (body["minQueueIndex"], body["maxQueueIndex"]) == (0, 8)
+    assert body["filterData"] == "g@Orders is not online!"
+    entry = world.core.store.queues.get("Orders", 0).entry(index)
+    first = body["queueData"][0]
+    assert (len(body["queueData"]), first["tagsCode"]) == (given, ord("A"))
+    assert (first["physicOffset"], first["physicSize"]) == entry[:2]
 
 
 def test_expired_files_of_all_queues_go_when_that_is_asked(tmp_path, monkeypatch):
@@ -113,8 +112,8 @@ class FullDisk(Disk):
         return 0.995
 
 
-@within(in_broker, "tmp_path", disk=FullDisk(), mappedFileSizeCommitLog=16384)
-async def test_a_full_disk_is_no_reason_to_delete_messages_because_somebody_asks(world, /, caplog):
+@pytest.mark.broker(disk=FullDisk(), mappedFileSizeCommitLog=16384)
+async def test_a_full_disk_is_no_reason_to_delete_messages_because_somebody_asks(world, caplog):
     for number in range(60):
         assert (await world.send(body=bytes(1000), e=number % 3)).code == 0
     log = world.core.store.layout.commit_log
@@ -132,8 +131,7 @@ async def test_a_full_disk_is_no_reason_to_delete_messages_because_somebody_asks
         assert words in caplog.text
 
 
-@within(in_broker, "tmp_path")
-async def test_entries_that_are_not_there_are_refused(world, /):
+async def test_entries_that_are_not_there_are_refused(world):
     code = RequestCode.QUERY_CONSUME_QUEUE
     fields = {"topic": "Orders", "queueId": 0, "index": 1, "count": 1}
     answer = await world.call(code, **fields)
@@ -143,8 +141,7 @@ async def test_entries_that_are_not_there_are_refused(world, /):
     assert (answer.code, answer.remark) == (0, "Index 1 of 0@Orders is not exist!")
 
 
-@within(in_broker, "tmp_path")
-async def test_offsets_are_those_of_the_files(world, /):
+async def test_offsets_are_those_of_the_files(world):
     await world.send()
     world.core.offsets.put("readers", "Orders", 0, 1)
     body = (await world.call(RequestCode.GET_ALL_CONSUMER_OFFSET)).body
@@ -160,8 +157,7 @@ async def test_offsets_are_those_of_the_files(world, /):
     assert json.loads(body)["offsetTable"] == {"3": 7}
 
 
-@within(in_broker, "tmp_path")
-async def test_progress_of_timers_is_what_the_file_has(world, /):
+async def test_progress_of_timers_is_what_the_file_has(world):
     timer = properties_of(TIMER_DELIVER_MS=NOW_MS + 60_000)
     assert (await world.send(properties=timer)).code == 0
     world.core.timers.step(16)
@@ -176,8 +172,180 @@ async def test_progress_of_timers_is_what_the_file_has(world, /):
     assert mine[:4] == file[:4]
 
 
-@within(in_broker, "tmp_path")
-async def test_what_rocketlens_does_not_have_is_an_empty_table(world, /):
+async def test_what_rocketlens_does_not_have_is_an_empty_table(world):
     metrics = json.loads((await world.call(RequestCode.GET_TIMER_METRICS)).body)
     modes = json.loads((await world.call(RequestCode.GET_ALL_MESSAGE_REQUEST_MODE)).body)
     assert metrics["timingCount"] == modes["messageRequestModeMap"] == {}
+
+
+READ_BY_TOOLS = (
+    "putTps getTransferredTps getTransferedTps sendThreadPoolQueueSize pullThreadPoolQueueSize "
+    "sendThreadPoolQueueHeadWaitTimeMills pullThreadPoolQueueHeadWaitTimeMills "
+    "pageCacheLockTimeMills earliestMessageTimeStamp commitLogDiskRatio brokerVersionDesc "
+    "msgPutTotalYesterdayMorning msgPutTotalTodayMorning msgPutTotalTodayNow "
+    "msgGetTotalYesterdayMorning msgGetTotalTodayMorning msgGetTotalTodayNow brokerActive "
+    "timerReadBehind timerOffsetBehind timerCongestNum timerEnqueueTps timerDequeueTps"
+)
+
+
+async def test_everything_that_tools_read_is_there(world):
+    await world.send()
+    await world.send(properties=properties_of(DELAY=2))
+    await world.pull()
+    answer = await world.call(RequestCode.GET_BROKER_RUNTIME_INFO)
+    table = json.loads(answer.body)["table"]
+    assert set(READ_BY_TOOLS.split()) <= set(table)
+    assert table["msgPutTotalTodayNow"] == "2"
+    assert table["msgGetTotalTodayNow"] == "1"
+    assert table["earliestMessageTimeStamp"] == str(NOW_MS)
+    assert table["commitLogMaxOffset"] == str(world.core.store.end_offset)
+    assert table["putMessageSizeTotal"] == str(world.core.store.end_offset)
+    assert table["putMessageAverageSize"] == str(world.core.store.end_offset / 2)
+    assert re.fullmatch(
+        r"Total : \d+\.\d [TG]iB, Free : \d+\.\d [TGM]iB\.", table["commitLogDirCapacity"]
+    )
+    assert table["scheduleMessageOffset_2"] == "0,1"
+    assert table["runtime"] == "[ 0 days, 0 hours, 0 minutes, 0 seconds ]"
+
+
+class CountedDisk(Disk):
+    """Counts how often it is measured."""
+
+    def __init__(self):
+        self.measured = 0
+
+    def space(self, path):
+        self.measured += 1
+        return super().space(path)
+
+
+def test_the_disk_is_measured_once_a_second_however_often_it_is_asked_for(tmp_path):
+    disk = CountedDisk()
+
+    async def test(world):
+        for _ in range(100):
+            answer = await world.call(RequestCode.GET_BROKER_RUNTIME_INFO)
+            assert 0 < float(json.loads(answer.body)["table"]["commitLogDiskRatio"]) < 1
+        assert disk.measured == 1
+        world.clock.now_ms += 1000
+        await world.call(RequestCode.GET_BROKER_RUNTIME_INFO)
+        assert disk.measured == 2
+
+    in_broker(tmp_path, test, disk=disk)
+
+
+@pytest.mark.parametrize(
+    ("size", "text"), [(0, "0 B"), (999, "999 B"), (1500, "1.5 kB"), (2_000_000, "2.0 MB")]
+)
+def test_sizes_read_as_rocketmqs(size, text):
+    assert _size(size) == text
+
+
+@pytest.mark.parametrize(
+    ("size", "text"), [(1023, "1023 B"), (1536, "1.5 KiB"), (252 << 30, "252.0 GiB")]
+)
+def test_binary_sizes_read_as_rocketmqs(size, text):
+    assert _size_1024(size) == text
+
+
+NAME = re.compile(r"(rocketmq|rocketlens)_[a-z_]+")
+
+
+async def values_of(core):
+    """Return each sample's value by its name and the labels that are its own."""
+    values = {}
+    for metric in await metrics.collect(core):
+        assert NAME.fullmatch(metric.name)
+        assert metric.documentation.endswith(".")
+        for sample in metric.samples:
+            node = [sample.labels.pop(label) for label in metrics.NODE_LABELS]
+            assert node == ["DefaultCluster", "broker", "broker-a"]
+            values[sample.name, *sample.labels.values()] = sample.value
+    return values
+
+
+async def test_the_values_are_those_of_the_broker(world):
+    for _ in range(3):
+        assert (await world.send("Orders", b"body")).code == 0
+    await beat(world, "c1", "Orders")
+    offset = {"consumerGroup": "readers", "topic": "Orders", "queueId": 0, "commitOffset": 1}
+    assert (await world.call(RequestCode.UPDATE_CONSUMER_OFFSET, **offset)).code == 0
+    core = world.core
+    values = await values_of(core)
+    assert values["rocketmq_messages_in_total", "Orders"] == 3
+    assert values["rocketlens_messages_put_total",] == 3
+    assert values["rocketmq_consumer_lag_messages", "Orders", "readers"] == 2
+    assert values["rocketmq_topic_number",] == len(core.topics.topics)
+    assert values["rocketmq_storage_size_bytes",] == core.store.end_offset > 0
+    assert values["rocketmq_throughput_in_total",] == core.store.end_offset
+    assert values["rocketlens_connections",] == 1
+    assert values["rocketlens_store_writable",] == 1
+    assert 0 < values["rocketlens_disk_used_ratio",] < 1
+    consumers = [key for key in values if key[0] == "rocketmq_consumer_connections"]
+    assert [key[1] for key in consumers] == ["readers"]
+    assert metrics.problems(core) == []
+
+
+async def test_a_new_broker_has_all_values(world):
+    values = await values_of(world.core)
+    for value in metrics.VALUES:
+        assert (f"{value.name}_total" if value.is_counter else value.name,) in values
+
+
+async def test_values_by_topic_and_group_are_bounded_and_the_others_counted(world, monkeypatch):
+    monkeypatch.setattr("rocketlens.broker.life.metrics.MAX_METRIC_SERIES", 2)
+    for number in range(5):
+        assert (await world.send(f"T{number}", b"body")).code == 0
+    values = await values_of(world.core)
+    assert sum(key[0] == "rocketmq_messages_in_total" for key in values) == 2
+    assert values["rocketlens_metrics_left_out",] == 3
+
+
+async def test_the_table_of_values_is_collected_while_others_change_it(world, monkeypatch):
+    monkeypatch.setattr(limits, "MAX_PIECE_S", -1.0)
+    for number in range(5):
+        assert (await world.send(f"T{number}", b"body")).code == 0
+    collecting = asyncio.ensure_future(values_of(world.core))
+    number = 5
+    while not collecting.done():
+        assert (await world.send(f"T{number}", b"body")).code == 0
+        number += 1
+    assert (await collecting)["rocketmq_messages_in_total", "T0"] == 1
+
+
+async def test_a_broker_that_refuses_messages_or_is_registered_nowhere_is_not_ready(world):
+    core = world.core
+    core.store._appender.refusal = StoreFull("the broker's disk is full")
+    assert metrics.problems(core) == ["messages are refused: the broker's disk is full"]
+    assert (await values_of(core))["rocketlens_store_writable",] == 0
+    core.store._appender.refusal = None
+    server = "127.0.0.1:1"
+    core.settings = core.settings.with_broker(namesrvAddr=server)
+    core.config = core.settings.broker
+    core.name_servers.failures[server] = "refused"
+    assert metrics.problems(core) == ["registered at none of 1 name servers"]
+
+
+def test_rates_are_over_ten_seconds_a_minute_and_ten(tmp_path):
+    clock = Clock()
+    stats = BrokerStats(clock)
+    for second in range(700):
+        clock.now_ms += 1000
+        stats.put_total += 100 if second >= 690 else 10
+        stats.sample()
+    assert stats.put_rates() == "100.0 25.0 11.5"
+
+
+def test_at_midnight_the_counts_of_the_day_are_kept():
+    clock = Clock()
+    stats = BrokerStats(clock)
+    for day in (1, 2):
+        stats.put_total += 5
+        clock.now_ms = NOW_MS + day * 86_400_000
+        stats.sample()
+    stats.put_total += 5
+    assert (stats.put_until_previous_midnight, stats.put_until_midnight, stats.put_total) == (
+        5,
+        10,
+        15,
+    )

@@ -13,7 +13,6 @@ from rocketlens.errors import ConnectionLost
 from rocketlens.formats.commitlog_record import HEADS, encode
 from rocketlens.net.pool import ClientPool
 from rocketlens.wire.codes import RequestCode, ResponseCode
-from tests.support.async_tests import within
 from tests.support.broker_world import (
     NOW_MS,
     bodies,
@@ -27,8 +26,7 @@ from tests.support.patience import PATIENCE_S
 KEY = "0A0000091F4018B4AAC2140DD5A20000"
 
 
-@within(in_broker, "tmp_path")
-async def test_a_message_is_found_by_key_unique_key_and_offset_once_its_send_is_answered(world, /):
+async def test_a_message_is_found_by_key_unique_key_and_offset_once_its_send_is_answered(world):
     for number in range(50):
         unique_key = f"{number:032X}"
         sent = await world.send(
@@ -46,8 +44,7 @@ async def test_a_message_is_found_by_key_unique_key_and_offset_once_its_send_is_
             assert bodies(answer) == [b"%d" % number]
 
 
-@within(in_broker, "tmp_path")
-async def test_a_record_in_the_body_of_a_message_is_not_given_by_its_offset(world, /):
+async def test_a_record_in_the_body_of_a_message_is_not_given_by_its_offset(world):
     sent = await world.send(body=b"real", properties=properties_of(UNIQ_KEY=KEY))
     offset = int(sent.ext_fields["msgId"][16:], 16)
     (real,) = world.stored("Orders")
@@ -60,8 +57,7 @@ async def test_a_record_in_the_body_of_a_message_is_not_given_by_its_offset(worl
     assert refused.remark == f"can not find message by the offset, {place}"
 
 
-@within(in_broker, "tmp_path")
-async def test_an_answer_says_how_far_the_index_came(world, /):
+async def test_an_answer_says_how_far_the_index_came(world):
     await world.send(properties=properties_of(KEYS="k"))
     await world.send(properties=properties_of(KEYS="other"))
     found, missing = await world.query("k"), await world.query("none")
@@ -78,15 +74,13 @@ async def test_an_answer_says_how_far_the_index_came(world, /):
     }
 
 
-@within(in_broker, "tmp_path")
-async def test_a_message_that_has_a_key_twice_is_given_once(world, /):
+async def test_a_message_that_has_a_key_twice_is_given_once(world):
     await world.send(body=b"once", properties=properties_of(UNIQ_KEY=KEY, KEYS=f"k k {KEY}"))
     assert bodies(await world.query("k")) == [b"once"]
     assert bodies(await world.query(KEY)) == [b"once"]
 
 
-@within(in_broker, "tmp_path")
-async def test_the_newest_are_given_in_the_order_of_the_log(world, /):
+async def test_the_newest_are_given_in_the_order_of_the_log(world):
     for number in range(70):
         named = properties_of(UNIQ_KEY=KEY, KEYS="all")
         await world.send(body=b"%d" % number, properties=named)
@@ -114,14 +108,11 @@ async def test_messages_of_before_a_restart_are_found(tmp_path, is_killed):
             assert found == [b"%d" % number] + [b"new"] * (number == 7)
 
 
-def test_queries_in_a_thread_hold_up_nobody(tmp_path):
-    async def test(world):
-        await world.send(properties=properties_of(KEYS="k"))
-        asked = [asyncio.ensure_future(world.query("k")) for _ in range(3)]
-        assert (await world.send()).code == 0
-        assert {answer.code for answer in await asyncio.gather(*asked)} == {0}
-
-    in_broker(tmp_path, test)
+async def test_queries_in_a_thread_hold_up_nobody(world):
+    await world.send(properties=properties_of(KEYS="k"))
+    asked = [asyncio.ensure_future(world.query("k")) for _ in range(3)]
+    assert (await world.send()).code == 0
+    assert {answer.code for answer in await asyncio.gather(*asked)} == {0}
 
 
 async def come_true(is_so):
@@ -158,7 +149,7 @@ def test_more_look_ups_by_tag_than_may_wait_are_answered_busy(tmp_path, monkeypa
 
 
 @pytest.mark.parametrize("has_begun", [True, False])
-def test_look_ups_of_a_connection_that_is_gone_are_dropped(tmp_path, monkeypatch, has_begun):
+async def test_look_ups_of_a_connection_that_is_gone_are_dropped(world, monkeypatch, has_begun):
     asked_for = []
 
     def endless(*asked):
@@ -166,27 +157,24 @@ def test_look_ups_of_a_connection_that_is_gone_are_dropped(tmp_path, monkeypatch
         while True:
             yield
 
-    async def test(world):
-        await world.send(properties=properties_of(TAGS="a"))
-        tag_turns = world.core.search.tag_turns
-        with monkeypatch.context() as patched:
-            patched.setattr(look_up, "by_tag", endless)
-            if not has_begun:
-                assert tag_turns.try_begin(object())
-            pool = ClientPool(lambda _: True)
-            world.pool, own = pool, world.pool
-            asked = [asyncio.ensure_future(world.query("a", indexType="T")) for _ in range(20)]
-            await come_true(lambda: tag_turns.waiting == 20 and has_begun == bool(asked_for))
-            world.pool = own
-            await pool.close()
-            await come_true(lambda: not tag_turns.waiting)
-            if not has_begun:
-                tag_turns.end()
-            answers = await asyncio.gather(*asked, return_exceptions=True)
-            assert {type(answer) for answer in answers} == {ConnectionLost}
-        assert bodies(await world.query("a", indexType="T")) == [b"body"]
-
-    in_broker(tmp_path, test)
+    await world.send(properties=properties_of(TAGS="a"))
+    tag_turns = world.core.search.tag_turns
+    with monkeypatch.context() as patched:
+        patched.setattr(look_up, "by_tag", endless)
+        if not has_begun:
+            assert tag_turns.try_begin(object())
+        pool = ClientPool(lambda _: True)
+        world.pool, own = pool, world.pool
+        asked = [asyncio.ensure_future(world.query("a", indexType="T")) for _ in range(20)]
+        await come_true(lambda: tag_turns.waiting == 20 and has_begun == bool(asked_for))
+        world.pool = own
+        await pool.close()
+        await come_true(lambda: not tag_turns.waiting)
+        if not has_begun:
+            tag_turns.end()
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        assert {type(answer) for answer in answers} == {ConnectionLost}
+    assert bodies(await world.query("a", indexType="T")) == [b"body"]
 
 
 @pytest.mark.parametrize(
@@ -197,9 +185,8 @@ def test_look_ups_of_a_connection_that_is_gone_are_dropped(tmp_path, monkeypatch
         (0x1 | 0x3 << 8, zlib.compress(bytes(65 * 1024 * 1024))),
     ],
 )
-@within(in_broker, "tmp_path")
 async def test_a_message_whose_body_cannot_be_decompressed_is_given_as_it_is_stored(
-    world, /, sys_flag, body
+    world, sys_flag, body
 ):
     named = properties_of(UNIQ_KEY=KEY, KEYS="k", TAGS="a")
     sent = await world.send(body=body, properties=named, f=sys_flag)
@@ -218,8 +205,7 @@ async def test_a_message_whose_body_cannot_be_decompressed_is_given_as_it_is_sto
     assert [record.body for record in records_of(pulled.body)] == [body, b"after"]
 
 
-@within(in_broker, "tmp_path")
-async def test_messages_are_found_by_tag(world, /):
+async def test_messages_are_found_by_tag(world):
     for number in range(200):
         world.clock.now_ms = NOW_MS + number
         tags = "AaTag" if number % 2 else "BBTag"
@@ -241,8 +227,7 @@ async def by_tag(world, tag, **changes):
     return [record.body for record in records_of(answer.body)]
 
 
-@within(in_broker, "tmp_path")
-async def test_twins_of_a_tag_do_not_hide_it(world, /):
+async def test_twins_of_a_tag_do_not_hide_it(world):
     for number in range(5):
         await world.send(body=b"wanted %d" % number, properties=properties_of(TAGS="Aa"))
     for number in range(40):
@@ -253,16 +238,14 @@ async def test_twins_of_a_tag_do_not_hide_it(world, /):
     assert found == [b"wanted 3", b"wanted 4"]
 
 
-@within(in_broker, "tmp_path")
-async def test_the_newest_of_a_tag_come_from_all_queues_together(world, /):
+async def test_the_newest_of_a_tag_come_from_all_queues_together(world):
     for number in range(40):
         sent = {"e": number % 4, "properties": properties_of(TAGS="a")}
         await world.send(body=b"%d" % number, **sent)
     assert await by_tag(world, "a", maxNum=6) == [b"%d" % each for each in range(34, 40)]
 
 
-@within(in_broker, "tmp_path")
-async def test_messages_of_a_tag_are_found_by_time_though_the_clock_was_set_back(world, /):
+async def test_messages_of_a_tag_are_found_by_time_though_the_clock_was_set_back(world):
     at_ms = world.clock.now_ms
     for place, seconds in enumerate((100, 101, 102, 10, 11, 103, 12, 104, 105, 106)):
         world.clock.now_ms = at_ms + seconds * 1000
@@ -273,8 +256,7 @@ async def test_messages_of_a_tag_are_found_by_time_though_the_clock_was_set_back
     assert await by_tag(world, "a", **window) == [b"2", b"5"]
 
 
-@within(in_broker, "tmp_path")
-async def test_delayed_messages_are_found_by_tag_where_they_wait(world, /):
+async def test_delayed_messages_are_found_by_tag_where_they_wait(world):
     for tag in ("a", "b"):
         sent = properties_of(TAGS=tag, DELAY=3)
         await world.send(body=tag.encode(), properties=sent)
@@ -282,8 +264,7 @@ async def test_delayed_messages_are_found_by_tag_where_they_wait(world, /):
     assert await by_tag(world, "b") == []
 
 
-@within(in_broker, "tmp_path")
-async def test_a_tag_is_not_said_to_be_nowhere_when_a_queue_cannot_be_read(world, /):
+async def test_a_tag_is_not_said_to_be_nowhere_when_a_queue_cannot_be_read(world):
     for _ in range(150):
         await world.send(properties=properties_of(TAGS="b"))
     await world.send(properties=properties_of(TAGS="a"), e=1)
@@ -297,8 +278,7 @@ async def test_a_tag_is_not_said_to_be_nowhere_when_a_queue_cannot_be_read(world
     assert "queue Orders/0 cannot be read" in answer.ext_fields["notSearched"]
 
 
-@within(in_broker, "tmp_path")
-async def test_a_tag_is_not_said_to_be_nowhere_in_a_topic_that_was_deleted(world, /):
+async def test_a_tag_is_not_said_to_be_nowhere_in_a_topic_that_was_deleted(world):
     await world.send(properties=properties_of(TAGS="old"))
     await world.call(RequestCode.DELETE_TOPIC_IN_BROKER, topic="Orders")
     await world.send(properties=properties_of(TAGS="new"))

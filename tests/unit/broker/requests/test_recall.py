@@ -8,8 +8,7 @@ from rocketlens.errors import StoreFull
 from rocketlens.model import properties as props
 from rocketlens.wire.codes import RequestCode
 from rocketlens.wire.recall_handle import RecallHandle
-from tests.support.async_tests import within
-from tests.support.broker_world import NOW_MS
+from tests.support.broker_world import NOW_MS, settings_of_test
 from tests.unit.broker.delivery.test_timers import DAY_MS, TIMERS, deliver, running, send_at
 
 DUE_MS = NOW_MS + 5_000
@@ -21,13 +20,11 @@ async def recall(world, handle, topic="Orders", **more):
     )
 
 
-def in_broker(directory, test, **named):
-    async def main():
-        settings = {"recallMessageEnable": True} | named
-        async with running(directory, **settings) as world:
-            await test(world)
-
-    asyncio.run(main())
+@pytest.fixture
+async def world(request, tmp_path):
+    settings = {"recallMessageEnable": True} | settings_of_test(request)
+    async with running(tmp_path, **settings) as world:
+        yield world
 
 
 def handle_of(**changes):
@@ -35,8 +32,7 @@ def handle_of(**changes):
     return RecallHandle(**parts | changes).encode()
 
 
-@within(in_broker, "tmp_path")
-async def test_a_recalled_message_is_not_delivered_and_others_are(world, /):
+async def test_a_recalled_message_is_not_delivered_and_others_are(world):
     sent = await send_at(world, b"recalled", DUE_MS, UNIQ_KEY="K1")
     await send_at(world, b"kept", DUE_MS, UNIQ_KEY="K2")
     answer = await recall(world, sent.ext_fields["recallHandle"])
@@ -46,8 +42,7 @@ async def test_a_recalled_message_is_not_delivered_and_others_are(world, /):
     assert deliver(world) == [b"kept"]
 
 
-@within(in_broker, "tmp_path")
-async def test_what_is_stored_for_a_recall_is_what_rocketmq_stores(world, /):
+async def test_what_is_stored_for_a_recall_is_what_rocketmq_stores(world):
     sent = await send_at(world, b"x", DUE_MS, UNIQ_KEY="K1")
     await recall(world, sent.ext_fields["recallHandle"])
     _, record = world.stored(TIMERS)
@@ -96,9 +91,8 @@ async def by_default(directory, test):
         ("Orders", handle_of(due_ms=NOW_MS + 3 * DAY_MS), 604, "recall failed, timestamp invalid"),
     ],
 )
-@within(in_broker, "tmp_path")
 async def test_a_recall_that_cannot_be_is_refused_in_rocketmqs_words(
-    world, /, topic, handle, code, remark
+    world, topic, handle, code, remark
 ):
     await world.send()
     answer = await recall(world, handle, topic)
@@ -107,23 +101,20 @@ async def test_a_recall_that_cannot_be_is_refused_in_rocketmqs_words(
     assert world.stored(TIMERS) == []
 
 
-def test_a_recall_that_cannot_be_stored_fails(tmp_path, monkeypatch, caplog):
-    async def test(world):
-        await world.send()
+async def test_a_recall_that_cannot_be_stored_fails(world, monkeypatch, caplog):
+    await world.send()
 
-        def full(*_, **__):
-            raise StoreFull("the disk is full")
+    def full(*_, **__):
+        raise StoreFull("the disk is full")
 
-        monkeypatch.setattr(world.core.store, "append", full)
-        answer = await recall(world, handle_of())
-        assert (answer.code, answer.remark) == (1, "recall failed, execute error")
-
-    in_broker(tmp_path, test)
+    monkeypatch.setattr(world.core.store, "append", full)
+    answer = await recall(world, handle_of())
+    assert (answer.code, answer.remark) == (1, "recall failed, execute error")
     assert "the disk is full" in caplog.text
 
 
-@within(in_broker, "tmp_path", flushDiskType="SYNC_FLUSH")
-async def test_with_a_synchronous_flush_a_recall_is_durable_when_it_is_confirmed(world, /):
+@pytest.mark.broker(flushDiskType="SYNC_FLUSH")
+async def test_with_a_synchronous_flush_a_recall_is_durable_when_it_is_confirmed(world):
     sent = await send_at(world, b"x", DUE_MS, UNIQ_KEY="K1")
     assert (await recall(world, sent.ext_fields["recallHandle"])).code == 0
     assert world.core.store.flushed_offset == world.core.store.end_offset

@@ -12,7 +12,6 @@ from rocketlens.wire.bodies.clients import ConsumerStatusAnswer
 from rocketlens.wire.bodies.tables import MessageQueue
 from rocketlens.wire.codes import RequestCode
 from rocketlens.wire.declare import read_body, write_body
-from tests.support.async_tests import within
 from tests.support.broker_world import World, in_broker, records_of
 from tests.unit.broker.heartbeats import beat
 from tests.unit.net.loopback import until
@@ -61,8 +60,7 @@ def with_timeout(world, timeout_s):
     world.core.relays.answer_timeout_s = timeout_s
 
 
-@within(in_broker, "tmp_path")
-async def test_a_consumer_is_asked_how_it_does_and_its_answer_is_passed_back_whole(world, /):
+async def test_a_consumer_is_asked_how_it_does_and_its_answer_is_passed_back_whole(world):
     consumer = await Consumer(world).join()
     answer = await running_info(world, more="kept", AccessKey="a", Signature="b")
     assert (answer.code, answer.remark, answer.body) == (4, "a remark", b"how it does")
@@ -78,8 +76,7 @@ async def test_a_consumer_is_asked_how_it_does_and_its_answer_is_passed_back_who
     await consumer.pool.close()
 
 
-@within(in_broker, "tmp_path")
-async def test_a_consumer_is_handed_the_record_as_it_is_stored(world, /):
+async def test_a_consumer_is_handed_the_record_as_it_is_stored(world):
     consumer = await Consumer(world).join()
     await world.send(body=b"first")
     msg_id = (await world.send(body=b"second")).ext_fields["msgId"]
@@ -96,8 +93,7 @@ async def test_a_consumer_is_handed_the_record_as_it_is_stored(world, /):
     await consumer.pool.close()
 
 
-@within(in_broker, "tmp_path")
-async def test_of_two_connections_with_one_client_id_the_newer_is_asked(world, /):
+async def test_of_two_connections_with_one_client_id_the_newer_is_asked(world):
     old, new = await Consumer(world).join(), await Consumer(world).join()
     await running_info(world)
     assert (len(old.commands), len(new.commands)) == (0, 1)
@@ -108,8 +104,7 @@ async def test_of_two_connections_with_one_client_id_the_newer_is_asked(world, /
     await old.pool.close()
 
 
-@within(in_broker, "tmp_path")
-async def test_who_is_not_online_or_too_old_is_not_asked(world, /):
+async def test_who_is_not_online_or_too_old_is_not_asked(world):
     consumer = await Consumer(world).join()
     for client_id, group in (("c2", "readers"), ("c1", "others"), ("", "readers")):
         answer = await running_info(world, client_id, group)
@@ -125,8 +120,7 @@ async def test_who_is_not_online_or_too_old_is_not_asked(world, /):
     await consumer.pool.close()
 
 
-@within(in_broker, "tmp_path")
-async def test_a_message_that_is_not_there_is_handed_to_nobody(world, /):
+async def test_a_message_that_is_not_there_is_handed_to_nobody(world):
     consumer = await Consumer(world).join()
     msg_id = (await world.send()).ext_fields["msgId"]
     prefix = msg_id[:16]
@@ -141,8 +135,7 @@ async def test_a_message_that_is_not_there_is_handed_to_nobody(world, /):
     await consumer.pool.close()
 
 
-@within(in_broker, "tmp_path")
-async def test_a_consumer_that_does_not_answer_is_not_waited_for_longer(world, /):
+async def test_a_consumer_that_does_not_answer_is_not_waited_for_longer(world):
     with_timeout(world, 0.01)
     consumer = await Consumer(world, never).join()
     answer = await running_info(world)
@@ -151,8 +144,7 @@ async def test_a_consumer_that_does_not_answer_is_not_waited_for_longer(world, /
     await consumer.pool.close()
 
 
-@within(in_broker, "tmp_path")
-async def test_a_consumer_that_goes_before_it_answers_is_told_of(world, /):
+async def test_a_consumer_that_goes_before_it_answers_is_told_of(world):
     consumer = await Consumer(world, never).join()
     asked = asyncio.ensure_future(running_info(world))
     await until(lambda: consumer.commands)
@@ -185,8 +177,7 @@ def test_requests_that_wait_for_consumers_keep_nobody_from_being_served(tmp_path
     in_broker(tmp_path, test)
 
 
-@within(in_broker, "tmp_path")
-async def test_the_answer_to_a_tool_that_is_gone_is_dropped(world, /):
+async def test_the_answer_to_a_tool_that_is_gone_is_dropped(world):
     answers = []
 
     def later(_):
@@ -248,8 +239,7 @@ def table_of(answer):
     return read_body(ConsumerStatusAnswer, answer.body).consumer_table
 
 
-@within(in_broker, "tmp_path")
-async def test_all_members_are_asked_or_the_one_that_is_named(world, /):
+async def test_all_members_are_asked_or_the_one_that_is_named(world):
     first = await Member(world, came(7)).join("c1")
     second = await Member(world, came(9)).join("c2")
     assert table_of(await status(world)) == {"c1": {QUEUE: 7}, "c2": {QUEUE: 9}}
@@ -271,8 +261,7 @@ async def test_all_members_are_asked_or_the_one_that_is_named(world, /):
         never,
     ],
 )
-@within(in_broker, "tmp_path")
-async def test_a_member_without_a_usable_answer_is_left_out(world, /, answer):
+async def test_a_member_without_a_usable_answer_is_left_out(world, answer):
     world.core.relays.answer_timeout_s = 0.2
     consumers = [await Member(world, answer).join("c1")]
     consumers.append(await Member(world, came(9)).join("c2"))
@@ -281,15 +270,13 @@ async def test_a_member_without_a_usable_answer_is_left_out(world, /, answer):
         await each.pool.close()
 
 
-@within(in_broker, "tmp_path")
-async def test_without_members_the_answer_is_rocketmqs(world, /):
+async def test_without_members_the_answer_is_rocketmqs(world):
     answer = await status(world)
     words = "No Any Consumer online in the consumer group: [readers]"
     assert (answer.code, answer.remark) == (1, words)
 
 
-@within(in_broker, "tmp_path")
-async def test_what_is_collected_at_the_same_time_is_bounded(world, /, monkeypatch):
+async def test_what_is_collected_at_the_same_time_is_bounded(world, monkeypatch):
     monkeypatch.setattr(limits, "MAX_RELAYS_OF_CONNECTION", 1)
     waiting = asyncio.get_running_loop().create_future()
     asked = asyncio.Event()

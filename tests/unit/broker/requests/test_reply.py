@@ -9,8 +9,7 @@ from rocketlens.model import properties as props
 from rocketlens.net.channel import Response
 from rocketlens.net.pool import ClientPool
 from rocketlens.wire.codes import RequestCode
-from tests.support.async_tests import within
-from tests.support.broker_world import World, in_broker, records_of
+from tests.support.broker_world import World, records_of
 from tests.unit.broker.heartbeats import groups_of
 from tests.unit.net.loopback import until
 
@@ -80,8 +79,7 @@ async def stored(world):
     return records_of(pulled.body) if pulled.code == 0 else []
 
 
-@within(in_broker, "tmp_path")
-async def test_a_reply_reaches_the_producer_that_asked_and_is_stored(world, /):
+async def test_a_reply_reaches_the_producer_that_asked_and_is_stored(world):
     requester = await Requester(world).join()
     answer = await reply(world)
     assert (answer.code, answer.remark) == (0, None)
@@ -117,8 +115,7 @@ async def test_a_reply_reaches_the_producer_that_asked_and_is_stored(world, /):
     await requester.pool.close()
 
 
-@within(in_broker, "tmp_path")
-async def test_the_long_header_of_324_is_read_too(world, /):
+async def test_the_long_header_of_324_is_read_too(world):
     requester = await Requester(world).join()
     fields = {"producerGroup": "g", "topic": REPLY_TOPIC, "queueId": 0, "sysFlag": 0}
     fields |= {"bornTimestamp": 1, "flag": 0, "properties": props.format_properties(PROPERTIES)}
@@ -135,15 +132,13 @@ async def test_the_long_header_of_324_is_read_too(world, /):
         (PROPERTIES, "push reply message fail, channel of <p1> not found."),
     ],
 )
-@within(in_broker, "tmp_path")
-async def test_a_reply_that_reaches_nobody_is_an_error_and_stored(world, /, properties, remark):
+async def test_a_reply_that_reaches_nobody_is_an_error_and_stored(world, properties, remark):
     answer = await reply(world, properties=properties)
     assert (answer.code, answer.remark) == (1, remark)
     assert [record.body for record in await stored(world)] == [b"the answer"]
 
 
-@within(in_broker, "tmp_path")
-async def test_what_a_producer_answers_is_passed_back(world, /):
+async def test_what_a_producer_answers_is_passed_back(world):
     requester = await Requester(world, lambda _: Response(1, remark="nobody waits")).join()
     answer = await reply(world)
     assert (answer.code, answer.remark) == (1, "nobody waits")
@@ -151,10 +146,7 @@ async def test_what_a_producer_answers_is_passed_back(world, /):
     await requester.pool.close()
 
 
-@within(in_broker, "tmp_path")
-async def test_a_producer_that_does_not_answer_is_waited_for_so_long_and_others_are_served(
-    world, /
-):
+async def test_a_producer_that_does_not_answer_is_waited_for_so_long_and_others_are_served(world):
     world.core.relays.answer_timeout_s = 0.05
     requester = await Requester(world, never).join()
     answer = await reply(world)
@@ -163,8 +155,7 @@ async def test_a_producer_that_does_not_answer_is_waited_for_so_long_and_others_
     await requester.pool.close()
 
 
-@within(in_broker, "tmp_path")
-async def test_a_producer_that_left_gets_no_reply(world, /):
+async def test_a_producer_that_left_gets_no_reply(world):
     requester = await Requester(world).join()
     await requester.pool.close()
     await until(lambda: not world.core.clients.producers)
@@ -172,31 +163,28 @@ async def test_a_producer_that_left_gets_no_reply(world, /):
     assert answer.remark == "push reply message fail, channel of <p1> not found."
 
 
-def test_a_full_disk_keeps_no_reply_from_its_producer(tmp_path, monkeypatch):
+async def test_a_full_disk_keeps_no_reply_from_its_producer(world, monkeypatch):
     def full(*_, **__):
         raise StoreFull("the disk is full")
 
-    async def test(world):
-        requester = await Requester(world).join()
-        monkeypatch.setattr(world.core.store, "append", full)
-        answer = await reply(world)
-        assert (answer.code, answer.ext_fields["msgId"]) == (0, "0")
-        assert len(requester.replies) == 1
-        await requester.pool.close()
-
-    in_broker(tmp_path, test)
+    requester = await Requester(world).join()
+    monkeypatch.setattr(world.core.store, "append", full)
+    answer = await reply(world)
+    assert (answer.code, answer.ext_fields["msgId"]) == (0, "0")
+    assert len(requester.replies) == 1
+    await requester.pool.close()
 
 
-@within(in_broker, "tmp_path", storeReplyMessageEnable=False)
-async def test_replies_are_not_stored_where_that_is_off(world, /):
+@pytest.mark.broker(storeReplyMessageEnable=False)
+async def test_replies_are_not_stored_where_that_is_off(world):
     requester = await Requester(world).join()
     assert (await reply(world)).ext_fields["msgId"] == "0"
     assert await stored(world) == []
     await requester.pool.close()
 
 
-@within(in_broker, "tmp_path", flushDiskType="SYNC_FLUSH")
-async def test_a_reply_is_answered_when_it_is_durable(world, /):
+@pytest.mark.broker(flushDiskType="SYNC_FLUSH")
+async def test_a_reply_is_answered_when_it_is_durable(world):
     requester = await Requester(world).join()
     answer = await reply(world)
     assert answer.code == 0
@@ -204,8 +192,7 @@ async def test_a_reply_is_answered_when_it_is_durable(world, /):
     await requester.pool.close()
 
 
-@within(in_broker, "tmp_path")
-async def test_a_reply_to_a_topic_that_takes_none_is_refused_as_a_message_is(world, /):
+async def test_a_reply_to_a_topic_that_takes_none_is_refused_as_a_message_is(world):
     requester = await Requester(world).join()
     answer = await reply(world, e=77)
     assert answer.code == 29

@@ -1,4 +1,4 @@
-"""What becomes of messages that are sent: stored where and how, or refused in which words."""
+"""What becomes of messages that are sent or sent back: stored where and how, or refused."""
 
 import asyncio
 
@@ -7,20 +7,16 @@ import pytest
 from rocketlens.errors import StoreFull
 from rocketlens.model import properties as props
 from rocketlens.wire.codes import RequestCode, ResponseCode
-from tests.support.async_tests import within
-from tests.support.broker_world import NOW_MS, in_broker, properties_of
+from tests.support.broker_world import NOW_MS, in_broker, properties_of, records_of
 
 KEY = "0A0000091F4018B4AAC2140DD5A20000"
-
-
 TOO_LARGE = (
     "the message is illegal, maybe msg body or properties length not matched. "
     "msg body length limit 4194304B, msg properties length limit 32KB."
 )
 
 
-@within(in_broker, "tmp_path")
-async def test_a_send_says_where_the_message_is(world, /):
+async def test_a_send_says_where_the_message_is(world):
     answers = [await world.send(properties=properties_of(UNIQ_KEY=KEY), e=2) for _ in range(2)]
     port = world.core.store.store_host.port
     size = world.stored("Orders", 2)[0].total_size
@@ -36,8 +32,7 @@ async def test_a_send_says_where_the_message_is(world, /):
         }
 
 
-@within(in_broker, "tmp_path")
-async def test_a_message_is_stored_as_it_was_sent(world, /):
+async def test_a_message_is_stored_as_it_was_sent(world):
     await world.send(body=b"\x00\xff", f=1, j=3)
     (record,) = world.stored("Orders")
     assert record.body == b"\x00\xff"
@@ -47,8 +42,7 @@ async def test_a_message_is_stored_as_it_was_sent(world, /):
     assert record.store_host == world.core.store.store_host
 
 
-@within(in_broker, "tmp_path")
-async def test_code_10_has_its_fields_under_their_full_names(world, /):
+async def test_code_10_has_its_fields_under_their_full_names(world):
     answer = await world.call(
         RequestCode.SEND_MESSAGE,
         b"body",
@@ -66,14 +60,12 @@ async def test_code_10_has_its_fields_under_their_full_names(world, /):
     assert world.stored("Orders", 1)[0].body == b"body"
 
 
-@within(in_broker, "tmp_path")
-async def test_a_negative_queue_id_means_any_queue(world, /):
+async def test_a_negative_queue_id_means_any_queue(world):
     answers = [await world.send(e=-1) for _ in range(40)]
     assert {answer.ext_fields["queueId"] for answer in answers} == {"0", "1", "2", "3"}
 
 
-@within(in_broker, "tmp_path")
-async def test_a_one_way_message_is_stored_and_not_answered(world, /):
+async def test_a_one_way_message_is_stored_and_not_answered(world):
     from tests.support.broker_world import send_fields, text_of
 
     fields = {k: text_of(v) for k, v in send_fields("Orders", "").items() if v is not None}
@@ -126,25 +118,21 @@ async def test_a_one_way_message_is_stored_and_not_answered(world, /):
         ({"g": "soon"}, 1, 'java.lang.NumberFormatException: For input string: "soon"'),
     ],
 )
-@within(in_broker, "tmp_path")
-async def test_a_message_that_cannot_be_is_refused_in_rocketmqs_words(
-    world, /, changes, code, words
-):
+async def test_a_message_that_cannot_be_is_refused_in_rocketmqs_words(world, changes, code, words):
     answer = await world.send(**changes)
     assert answer.code == code
     assert words in answer.remark
     assert world.core.store.end_offset == 0
 
 
-@within(in_broker, "tmp_path", maxMessageSize=1000)
-async def test_a_body_over_the_limit_is_refused(world, /):
+@pytest.mark.broker(maxMessageSize=1000)
+async def test_a_body_over_the_limit_is_refused(world):
     answer = await world.send(body=bytes(1001))
     assert (answer.code, answer.remark) == (13, TOO_LARGE.replace("4194304B", "1000B"))
     assert (await world.send(body=bytes(1000))).code == 0
 
 
-@within(in_broker, "tmp_path")
-async def test_a_topic_that_may_not_be_written_refuses_messages(world, /):
+async def test_a_topic_that_may_not_be_written_refuses_messages(world):
     await world.send()
     world.core.topics.get("Orders").perm = 4
     answer = await world.send()
@@ -152,8 +140,7 @@ async def test_a_topic_that_may_not_be_written_refuses_messages(world, /):
     assert answer.remark == "the topic[Orders] sending message is forbidden"
 
 
-@within(in_broker, "tmp_path")
-async def test_a_delayed_message_waits_in_the_schedule_topic(world, /):
+async def test_a_delayed_message_waits_in_the_schedule_topic(world):
     answer = await world.send(e=1, properties=properties_of(UNIQ_KEY=KEY, DELAY=3))
     assert answer.ext_fields["queueId"] == "1"
     (record,) = world.stored("SCHEDULE_TOPIC_XXXX", 2)
@@ -166,8 +153,7 @@ async def test_a_delayed_message_waits_in_the_schedule_topic(world, /):
     assert props.parse(record.properties.decode())["DELAY"] == "18"
 
 
-@within(in_broker, "tmp_path")
-async def test_a_half_message_waits_in_the_half_topic(world, /):
+async def test_a_half_message_waits_in_the_half_topic(world):
     sent = properties_of(UNIQ_KEY=KEY, TRAN_MSG="true", PGROUP="producers", KEYS="tx")
     answer = await world.send(e=3, f=4, properties=sent)
     assert answer.ext_fields["queueOffset"] == "0"
@@ -188,21 +174,16 @@ async def test_a_half_message_waits_in_the_half_topic(world, /):
     assert not world.stored("Orders", 3)
 
 
-def test_a_batch_that_has_a_key_of_its_own_is_answered_with_it(tmp_path):
+async def test_a_batch_that_has_a_key_of_its_own_is_answered_with_it(world):
     """Producers of 5.x give it one and show it as the transaction id; older ones do not."""
-
-    async def test(world):
-        members = [(b"first", ""), (b"second", "")]
-        answer = await world.send_batch(members, i=f"UNIQ_KEY\x01{KEY}\x02WAIT\x01true\x02")
-        assert answer.ext_fields["transactionId"] == KEY
-        assert "transactionId" not in (await world.send_batch(members)).ext_fields
-        assert {each.properties for each in world.stored("Orders")} == {b""}
-
-    in_broker(tmp_path, test)
+    members = [(b"first", ""), (b"second", "")]
+    answer = await world.send_batch(members, i=f"UNIQ_KEY\x01{KEY}\x02WAIT\x01true\x02")
+    assert answer.ext_fields["transactionId"] == KEY
+    assert "transactionId" not in (await world.send_batch(members)).ext_fields
+    assert {each.properties for each in world.stored("Orders")} == {b""}
 
 
-@within(in_broker, "tmp_path")
-async def test_the_members_of_a_batch_stand_side_by_side_with_properties_as_they_were(world, /):
+async def test_the_members_of_a_batch_stand_side_by_side_with_properties_as_they_were(world):
     members = [(b"%d" % n, properties_of(KEYS=f"k{n}", WAIT="true")) for n in range(3)]
     answer = await world.send_batch(members, e=1)
     records = world.stored("Orders", 1)
@@ -225,8 +206,7 @@ async def test_the_members_of_a_batch_stand_side_by_side_with_properties_as_they
         ((b"", ""), {"b": "%RETRY%g"}),
     ],
 )
-@within(in_broker, "tmp_path")
-async def test_a_batch_that_cannot_be_is_refused(world, /, member, changes):
+async def test_a_batch_that_cannot_be_is_refused(world, member, changes):
     answer = await world.send_batch([member], **changes)
     assert answer.code == ResponseCode.MESSAGE_ILLEGAL
     for body in (b"", b"\0" * 10):
@@ -282,8 +262,7 @@ def test_a_large_batch_that_cannot_be_is_refused_before_any_of_it_is_stored(
     in_broker(tmp_path, test, maxMessageSize=1000, mappedFileSizeConsumeQueue=60_000)
 
 
-@within(in_broker, "tmp_path")
-async def test_what_failed_too_often_goes_to_the_dead_letters(world, /):
+async def test_what_failed_too_often_goes_to_the_dead_letters(world):
     retried = await world.send("%RETRY%readers", j=16)
     dead = await world.send("%RETRY%readers", j=17, properties=properties_of(DELAY=5))
     fewer = await world.send("%RETRY%readers", j=4, l=3)
@@ -293,8 +272,7 @@ async def test_what_failed_too_often_goes_to_the_dead_letters(world, /):
     assert world.core.topics.get("%DLQ%readers").perm == 6
 
 
-@within(in_broker, "tmp_path")
-async def test_what_orderly_consumers_give_up_is_a_dead_letter_at_once(world, /):
+async def test_what_orderly_consumers_give_up_is_a_dead_letter_at_once(world):
     world.core.queue_locks.lock("readers", "Orders", 0, "one")
     await world.send("%RETRY%readers", j=16)
     await world.send("%RETRY%others", j=16)
@@ -304,11 +282,161 @@ async def test_what_orderly_consumers_give_up_is_a_dead_letter_at_once(world, /)
     assert len(world.stored("%RETRY%readers")) == 1
 
 
-@within(in_broker, "tmp_path")
-async def test_a_full_disk_refuses_messages_until_there_is_room(world, /):
+async def test_a_full_disk_refuses_messages_until_there_is_room(world):
     appender = world.core.store._appender
     appender.refusal = StoreFull("the broker's disk is full")
     full = await world.send()
     assert (full.code, full.remark) == (14, "the broker's disk is full")
     appender.refusal = None
     assert (await world.send()).code == 0
+
+
+async def test_properties_stand_as_a_real_broker_stores_them(world, golden):
+    """The golden store's own records, sent again as their producer sent them."""
+    added = ("MSG_REGION", "TRACE_ON", "CLUSTER")
+    from rocketlens.query.offline import open_store
+
+    with open_store(golden("5.5.0").store) as store:
+        scanned = store.scan("OrderTopic")
+        messages = [m for m in scanned if "CLUSTER" in m.properties and not m.reconsume_times]
+    for message in messages[:50]:
+        sent = {name: message.properties[name] for name in sorted(message.properties)}
+        sent = {name: text for name, text in sent.items() if name not in added}
+        await world.send("Again", properties=properties_of(**sent))
+    expected = [props.format_properties(message.properties) for message in messages[:50]]
+    assert [record.properties.decode() for record in world.stored("Again")] == expected
+
+
+async def test_a_message_without_a_unique_key_gets_one(world):
+    answers = [await world.send() for _ in range(2)]
+    keys = [answer.ext_fields["transactionId"] for answer in answers]
+    assert len(set(keys)) == 2
+    stored = [props.parse(each.properties.decode()) for each in world.stored("Orders")]
+    assert [each["UNIQ_KEY"] for each in stored] == keys
+
+
+DELAYS = "SCHEDULE_TOPIC_XXXX"
+RETRY, DEAD = "%RETRY%readers", "%DLQ%readers"
+
+
+async def send_back(world, physical_offset, **changes):
+    fields = {
+        "offset": physical_offset,
+        "group": "readers",
+        "delayLevel": 0,
+        "originMsgId": "anything",
+        "originTopic": "Orders",
+        "unitMode": False,
+        "maxReconsumeTimes": None,
+    }
+    return await world.call(RequestCode.CONSUMER_SEND_MSG_BACK, **(fields | changes))
+
+
+def properties_in(record):
+    return props.parse(record.properties.decode())
+
+
+async def delivered_again(world, after_ms=7_200_000):
+    """Deliver what is delayed; returns the newest record of the retry topic."""
+    world.clock.now_ms += after_ms
+    world.service._schedule.deliver_due()
+    return world.stored(RETRY)[-1]
+
+
+async def test_a_retry_has_the_body_and_the_ids_of_the_first(world):
+    sent = properties_of(UNIQ_KEY="0" * 32, KEYS="k", TAGS="PAID", own="1")
+    await world.send(body=b"one", properties=sent, f=1)
+    (first,) = world.stored("Orders")
+    assert (await send_back(world, first.physical_offset)).code == 0
+    (delayed,) = world.stored(DELAYS, 2)
+    expected = properties_in(first) | {
+        "RETRY_TOPIC": "Orders",
+        "ORIGIN_MESSAGE_ID": first.offset_msg_id,
+        "WAIT": "false",
+        "DELAY": "3",
+        "REAL_TOPIC": RETRY,
+        "REAL_QID": "0",
+    }
+    assert list(properties_in(delayed).items()) == list(props.java_order(expected).items())
+    assert (delayed.body, delayed.reconsume_times) == (b"one", 1)
+    assert (delayed.flag, delayed.sys_flag) == (first.flag, first.sys_flag)
+    assert delayed.born_timestamp_ms == first.born_timestamp_ms
+    assert delayed.born_host == first.born_host
+
+    retry = await delivered_again(world)
+    assert (await send_back(world, retry.physical_offset)).code == 0
+    (again,) = world.stored(DELAYS, 3)
+    assert properties_in(again)["RETRY_TOPIC"] == "Orders"
+    assert properties_in(again)["ORIGIN_MESSAGE_ID"] == first.offset_msg_id
+    assert again.reconsume_times == 2
+    found = records_of((await world.query("k", RETRY)).body)
+    assert [each.body for each in found] == [b"one"]
+
+
+async def test_after_the_last_retry_it_is_a_dead_letter(world):
+    await world.send(body=b"one")
+    record = world.stored("Orders")[0]
+    for _ in range(2):
+        assert (await send_back(world, record.physical_offset, maxReconsumeTimes=2)).code == 0
+        assert not world.stored(DEAD)
+        record = await delivered_again(world)
+    assert (await send_back(world, record.physical_offset, maxReconsumeTimes=2)).code == 0
+    (dead,) = world.stored(DEAD)
+    assert (dead.body, dead.reconsume_times) == (b"one", 3)
+    assert properties_in(dead)["RETRY_TOPIC"] == "Orders"
+    assert properties_in(dead)["DELAY"] == "0"
+    assert world.core.topics.get(DEAD).perm == 6
+
+
+@pytest.mark.parametrize(("level", "queue_id"), [(1, 0), (18, 17), (99, 17)])
+async def test_the_consumer_chooses_the_delay(world, level, queue_id):
+    await world.send()
+    await send_back(world, 0, delayLevel=level)
+    assert len(world.stored(DELAYS, queue_id)) == 1
+
+
+async def test_the_consumer_makes_it_a_dead_letter_at_once(world):
+    await world.send()
+    await send_back(world, 0, delayLevel=-1)
+    assert len(world.stored(DEAD)) == 1
+
+
+async def test_what_cannot_be_given_back_is_refused_in_rocketmqs_words(world):
+    for offset in (0, 77, -1, 2**62):
+        answer = await send_back(world, offset)
+        assert (answer.code, answer.remark) == (1, f"look message by offset failed, {offset}")
+    assert world.core.store.end_offset == 0
+
+
+async def test_a_record_in_a_body_is_not_a_message(world):
+    await world.send(body=b"x" * 100)
+    first = bytes(world.core.store.record(0, 0))
+    await world.send(body=first)
+    inner = world.core.store.end_offset
+    answer = await send_back(world, inner - len(first))
+    assert answer.code == 1
+
+
+@pytest.mark.broker(autoCreateSubscriptionGroup=False)
+async def test_an_unknown_group_is_refused_where_groups_are_not_created(world):
+    await world.send()
+    answer = await send_back(world, 0)
+    assert answer.code == 26
+    assert answer.remark.startswith("subscription group not exist, readers ")
+
+
+async def test_a_group_without_retry_queues_drops_what_is_given_back(world):
+    world.core.groups.put({"readers": {"groupName": "readers", "retryQueueNums": 0}})
+    await world.send()
+    end_offset = world.core.store.end_offset
+    assert (await send_back(world, 0)).code == 0
+    assert world.core.store.end_offset == end_offset
+
+
+async def test_a_groups_retry_policy_changes_no_delay_as_in_rocketmq(world):
+    # Brokers of 5.5.0 keep the policy for proxies, and never read it themselves.
+    policy = {"type": "EXPONENTIAL", "exponentialRetryPolicy": {"initial": 60_000}}
+    world.core.groups.put({"readers": {"groupName": "readers", "groupRetryPolicy": policy}})
+    await world.send()
+    assert (await send_back(world, 0)).code == 0
+    assert len(world.stored(DELAYS, 2)) == 1

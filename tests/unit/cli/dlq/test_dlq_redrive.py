@@ -2,19 +2,9 @@
 
 import asyncio
 
-import pytest
-
 from rocketlens.client.consume.push import PushConsumer
 from rocketlens.client.send.message import Message
-from rocketlens.testing import cluster
 from tests.support.patience import PATIENCE_S
-
-
-@pytest.fixture(scope="module")
-def rocketmq():
-    """A broker."""
-    with cluster() as running:
-        yield running
 
 
 def consumed(rocketmq, group, count):

@@ -1,7 +1,19 @@
-"""A consumer answers what brokers ask of it, for tools and other members."""
+"""What consumers answer to brokers, and what they tell in traces."""
 
+import asyncio
 import json
 
+import pytest
+
+from rocketlens import (
+    LitePullConsumer,
+    LocalTransactionState,
+    Message,
+    MQAdmin,
+    Producer,
+    PushConsumer,
+    TransactionProducer,
+)
 from rocketlens.client.consume.consume_service import ConsumeConcurrentlyStatus
 from rocketlens.wire.bodies.clients import (
     ConsumeMessageDirectlyResult,
@@ -12,23 +24,20 @@ from rocketlens.wire.bodies.clients import (
 from rocketlens.wire.bodies.tables import MessageQueue, ResetOffsets
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.declare import read_body, write_body
-from tests.support.async_tests import within
+from tests.support.patience import PATIENCE_S
 from tests.unit.client.consume.consumer_broker import fill, run, until
 from tests.unit.client.consume.consumer_messages import encoded
 from tests.unit.client.consume.test_push import Collecting, consumer_of, topic_queues
 
 
-def test_how_a_consumer_does_is_shown():
-    async def scenario(name_server, broker):
-        fill(broker)
-        listener = Collecting()
-        async with consumer_of(name_server, listener, expression="*") as consumer:
-            await until(lambda: len(listener.messages) == 40)
-            await until(lambda: len(topic_queues(consumer)) == 4)
-            fields = {"consumerGroup": "g", "clientId": consumer.client_id, "jstackEnable": "true"}
-            return await broker.ask("g", RequestCode.GET_CONSUMER_RUNNING_INFO, fields)
-
-    answer = run(scenario)
+async def test_how_a_consumer_does_is_shown(name_server, broker):
+    fill(broker)
+    listener = Collecting()
+    async with consumer_of(name_server, listener, expression="*") as consumer:
+        await until(lambda: len(listener.messages) == 40)
+        await until(lambda: len(topic_queues(consumer)) == 4)
+        fields = {"consumerGroup": "g", "clientId": consumer.client_id, "jstackEnable": "true"}
+        answer = await broker.ask("g", RequestCode.GET_CONSUMER_RUNNING_INFO, fields)
     shown = read_body(ConsumerRunningInfo, answer.body)
     assert shown.properties["PROP_CONSUME_TYPE"] == "CONSUME_PASSIVELY"
     assert shown.properties["PROP_CONSUMEORDERLY"] == "false"
@@ -90,8 +99,7 @@ def test_an_orderly_listener_consumes_directly_too():
     assert (result.consume_result, result.order) == (ConsumeResult.CR_SUCCESS, True)
 
 
-@within(run)
-async def test_offsets_are_reset_while_messages_are_consumed(name_server, broker, /):
+async def test_offsets_are_reset_while_messages_are_consumed(name_server, broker):
     fill(broker)
     listener = Collecting()
     async with consumer_of(name_server, listener) as consumer:
@@ -117,8 +125,7 @@ async def test_offsets_are_reset_while_messages_are_consumed(name_server, broker
     assert again == list(range(3, 10))
 
 
-@within(run)
-async def test_what_is_asked_of_another_group_or_cannot_be_read_is_refused(name_server, broker, /):
+async def test_what_is_asked_of_another_group_or_cannot_be_read_is_refused(name_server, broker):
     async with consumer_of(name_server, Collecting()):
         other = {"consumerGroup": "other", "clientId": "c", "msgId": "x"}
         answers = [
@@ -143,3 +150,95 @@ async def test_what_is_asked_of_another_group_or_cannot_be_read_is_refused(name_
         )
     assert {each.code for each in answers} == {ResponseCode.SYSTEM_ERROR}
     assert answers[0].remark == "The Consumer Group <other> not exist in this consumer"
+
+
+def commit(_):
+    return LocalTransactionState.COMMIT
+
+
+async def story_of(name_server, msg_id, **options):
+    async with MQAdmin(name_server) as admin:
+        return await admin.story(msg_id, **options)
+
+
+async def consumed_by(kind, name_server, topic, group):
+    """Let a traced consumer of a kind consume one message; give it."""
+    found = asyncio.get_running_loop().create_future()
+
+    async def listener(messages, _):
+        if not found.done():
+            found.set_result(messages[0])
+
+    if kind == "lite pull":
+        consumer = LitePullConsumer(name_server, group=group, begin="first", trace=True)
+        consumer.subscribe(topic)
+        async with consumer:
+            while not (polled := await consumer.poll()):
+                pass
+        return polled[0]
+    consumer = PushConsumer(name_server, group=group, begin="first", trace=True)
+    consumer.subscribe(topic)
+    (consumer.listen_orderly if kind == "orderly" else consumer.listen)(listener)
+    async with consumer:
+        return await found
+
+
+@pytest.mark.parametrize("kind", ["concurrent", "orderly", "lite pull"])
+async def test_what_was_consumed_is_told_with_both_ids(kind, rocketmq):
+    topic, group = f"T-{kind.replace(' ', '-')}", f"g-{kind.replace(' ', '-')}"
+    async with (
+        asyncio.timeout(PATIENCE_S),
+        Producer(rocketmq.name_server, trace=True) as producer,
+    ):
+        sent = await producer.send(Message(topic, b"x", keys="k"))
+        message = await consumed_by(kind, rocketmq.name_server, topic, group)
+    story = await story_of(rocketmq.name_server, sent.msg_id)
+    assert (message.msg_id, message.unique_key) == (sent.msg_id, sent.msg_id)
+    assert message.offset_msg_id == sent.offset_msg_id
+    [told] = story.groups
+    assert (told.group, told.state.value) == (group, "consumed")
+    assert "reported it" in told.rests_on
+    assert [each.kind for each in story.events] == ["sent", "sent", "stored", "consumed"]
+
+
+async def test_a_failure_is_told_and_both_ids_stay_in_a_retry(rocketmq):
+    seen = []
+    enough = asyncio.Event()
+
+    async def listener(messages, context):
+        seen.extend(messages)
+        if len(seen) > 1:
+            enough.set()
+            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS
+        context.delay_level = 1
+        return ConsumeConcurrentlyStatus.RECONSUME_LATER
+
+    async with asyncio.timeout(PATIENCE_S), Producer(rocketmq.name_server) as producer:
+        sent = await producer.send(Message("Failing", b"x"))
+        consumer = PushConsumer(rocketmq.name_server, group="failing", begin="first", trace="mine")
+        consumer.subscribe("Failing")
+        consumer.listen(listener)
+        async with consumer:
+            await enough.wait()
+    story = await story_of(rocketmq.name_server, sent.msg_id, trace_topic="mine")
+    first, again = seen
+    assert first.msg_id == again.msg_id == sent.msg_id
+    assert first.offset_msg_id == sent.offset_msg_id
+    # The retry is a record of its own.
+    assert again.offset_msg_id not in {"", sent.offset_msg_id}
+    kinds = {each.kind.value for each in story.events}
+    assert {"consume_failed", "given_back", "retry", "consumed"} <= kinds
+    [told] = story.groups
+    assert (told.state.value, told.retries, told.repeats) == ("consumed", 1, ())
+
+
+async def test_the_end_of_a_transaction_is_told(rocketmq):
+    async with (
+        asyncio.timeout(PATIENCE_S),
+        TransactionProducer(rocketmq.name_server, group="tp", check=commit, trace=True) as producer,
+    ):
+        done = await producer.send_in_transaction(Message("Booked", b"x"), commit)
+    story = await story_of(rocketmq.name_server, done.send_result.msg_id)
+    texts = " | ".join(each.text for each in story.events)
+    assert "ended the transaction: COMMIT_MESSAGE" in texts
+    assert "half message in RMQ_SYS_TRANS_HALF_TOPIC" in texts

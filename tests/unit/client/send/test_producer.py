@@ -22,7 +22,6 @@ from rocketlens.model.text.java import string_hash
 from rocketlens.net.channel import Response
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.recall_handle import RecallHandle
-from tests.support.async_tests import within
 from tests.support.fake_cluster import produce, running, sends, stored
 from tests.support.patience import SILENCE_S
 
@@ -40,17 +39,17 @@ class Recorder(SendHook):
         self.seen.append(("after", context.queue.broker_name, context.result, context.error))
 
 
-@within(produce, masters=2)
-async def test_messages_go_round_all_queues_of_all_masters(cluster, producer, /):
+@pytest.mark.cluster(masters=2)
+async def test_messages_go_round_all_queues_of_all_masters(cluster, producer):
     results = [await producer.send(Message("T", "x")) for _ in range(16)]
     assert set(Counter(result.message_queue for result in results).values()) == {2}
     assert [len(sends(broker)) for broker in cluster.masters] == [8, 8]
 
 
 @pytest.mark.parametrize("code", RETRIABLE)
-@within(produce, masters=3)
+@pytest.mark.cluster(masters=3)
 async def test_a_retriable_refusal_is_tried_on_another_broker_with_the_same_unique_key(
-    cluster, producer, /, code
+    cluster, producer, code
 ):
     for broker in cluster.masters[:2]:
         broker.send_codes = [code] * 9
@@ -64,8 +63,8 @@ async def test_a_retriable_refusal_is_tried_on_another_broker_with_the_same_uniq
     assert len(stored(*cluster.masters)) == 6
 
 
-@within(produce, masters=2)
-async def test_another_refusal_is_final(cluster, producer, /):
+@pytest.mark.cluster(masters=2)
+async def test_another_refusal_is_final(cluster, producer):
     for broker in cluster.masters:
         broker.send_codes = [ResponseCode.MESSAGE_ILLEGAL]
     with pytest.raises(BrokerError) as refused:
@@ -75,8 +74,8 @@ async def test_another_refusal_is_final(cluster, producer, /):
 
 
 @pytest.mark.parametrize("how", ["dead", "slow", "busy"])
-@within(produce, masters=2, attempt_timeout_s=SILENCE_S)
-async def test_the_broker_that_just_failed_is_avoided(cluster, producer, /, how):
+@pytest.mark.cluster(masters=2, attempt_timeout_s=SILENCE_S)
+async def test_the_broker_that_just_failed_is_avoided(cluster, producer, how):
     bad, good = cluster.masters
     if how == "dead":
         await bad.die()
@@ -90,8 +89,8 @@ async def test_the_broker_that_just_failed_is_avoided(cluster, producer, /, how)
     assert len(good.records) == 6
 
 
-@within(produce, masters=2)
-async def test_when_all_fail_the_error_names_each_attempt(cluster, producer, /):
+@pytest.mark.cluster(masters=2)
+async def test_when_all_fail_the_error_names_each_attempt(cluster, producer):
     await cluster.masters[0].die()
     cluster.masters[1].send_codes = [ResponseCode.SERVICE_NOT_AVAILABLE] * 3
     with pytest.raises(SendFailed) as failed:
@@ -103,8 +102,7 @@ async def test_when_all_fail_the_error_names_each_attempt(cluster, producer, /):
     assert "broker-a" in str(failed.value)
 
 
-@within(produce)
-async def test_a_send_ends_in_its_time(cluster, producer, /):
+async def test_a_send_ends_in_its_time(cluster, producer):
     cluster.masters[0].is_slow = True
     with pytest.raises(SendFailed) as failed:
         await producer.send(Message("T", "x"), timeout_s=0.1)
@@ -115,18 +113,15 @@ async def test_a_send_ends_in_its_time(cluster, producer, /):
         await producer.send(Message("Other", "x"), timeout_s=0.1)
 
 
-@within(produce)
-async def test_a_message_that_the_disk_has_not_taken_is_stored_and_said_to_be(cluster, producer, /):
+async def test_a_message_that_the_disk_has_not_taken_is_stored_and_said_to_be(cluster, producer):
     cluster.masters[0].send_codes = [ResponseCode.FLUSH_DISK_TIMEOUT]
     result = await producer.send(Message("T", "x"))
     assert result.send_status is SendStatus.FLUSH_DISK_TIMEOUT
     assert len(sends(cluster.masters[0])) == 1
 
 
-@within(produce, masters=2, retries_when_not_safe=True)
-async def test_another_broker_is_tried_on_demand_when_the_disk_has_not_taken_it(
-    cluster, producer, /
-):
+@pytest.mark.cluster(masters=2, retries_when_not_safe=True)
+async def test_another_broker_is_tried_on_demand_when_the_disk_has_not_taken_it(cluster, producer):
     for broker in cluster.masters:
         broker.send_codes = [ResponseCode.FLUSH_DISK_TIMEOUT]
     result = await producer.send(Message("T", "x"))
@@ -135,9 +130,9 @@ async def test_another_broker_is_tried_on_demand_when_the_disk_has_not_taken_it(
 
 
 @pytest.mark.parametrize("after", [ResponseCode.MESSAGE_ILLEGAL, ResponseCode.SYSTEM_ERROR, None])
-@within(produce, masters=2, retries=1, retries_when_not_safe=True)
+@pytest.mark.cluster(masters=2, retries=1, retries_when_not_safe=True)
 async def test_a_message_that_is_stored_is_said_to_be_whatever_the_next_broker_answers(
-    cluster, producer, /, after
+    cluster, producer, after
 ):
     first, second = cluster.masters
     first.send_codes = [ResponseCode.FLUSH_DISK_TIMEOUT]
@@ -181,8 +176,8 @@ def test_a_hook_sees_that_a_send_was_cancelled():
     produce(scenario, hooks=[Recording()])
 
 
-@within(produce, masters=2)
-async def test_a_chosen_queue_gets_the_message_or_nobody_does(cluster, producer, /):
+@pytest.mark.cluster(masters=2)
+async def test_a_chosen_queue_gets_the_message_or_nobody_does(cluster, producer):
     queue = MessageQueue("T", "broker-b", 3)
     result = await producer.send(Message("T", "x"), queue=queue)
     assert result.message_queue == queue
@@ -244,8 +239,8 @@ def test_a_new_topic_goes_where_the_default_topic_is_with_four_queues_each():
     produce(without)
 
 
-@within(produce, slaves=1)
-async def test_brokers_without_a_master_are_not_written_to(cluster, producer, /):
+@pytest.mark.cluster(slaves=1)
+async def test_brokers_without_a_master_are_not_written_to(cluster, producer):
     for server in cluster.name_servers:
         del server.brokers["broker-a"][0]
     with pytest.raises(TopicNotFound, match="written"):
@@ -276,10 +271,8 @@ def test_hooks_see_each_attempt_and_a_failing_one_stops_nothing():
     assert recorder.seen[7][2:] == (None, None)
 
 
-@within(produce, namespace="ns")
-async def test_a_namespace_is_put_before_topic_and_group_and_taken_off_results(
-    cluster, producer, /
-):
+@pytest.mark.cluster(namespace="ns")
+async def test_a_namespace_is_put_before_topic_and_group_and_taken_off_results(cluster, producer):
     cluster.name_servers[0].topics["ns%T"] = ["broker-a"]
     result = await producer.send(Message("T", "x", keys="k"))
     assert result.message_queue.topic == "T"
@@ -301,28 +294,24 @@ async def test_brokers_hear_that_a_producer_comes_and_goes():
         assert broker.asked[-1][1].producer_group == "g"
 
 
-def test_a_signed_request_is_one_that_the_secret_verifies():
+async def test_a_signed_request_is_one_that_the_secret_verifies():
     from rocketlens.client import Credentials
     from rocketlens.wire import acl
 
     seen = []
+    async with running() as cluster:
+        broker = cluster.masters[0]
+        plain = broker.server.handlers[RequestCode.SEND_MESSAGE_V2]
 
-    async def main():
-        async with running() as cluster:
-            broker = cluster.masters[0]
-            plain = broker.server.handlers[RequestCode.SEND_MESSAGE_V2]
+        def judge(command, channel):
+            seen.append(acl.verify(command.ext_fields, command.body, "secret"))
+            return plain(command, channel) if seen[-1] else Response(16)
 
-            def judge(command, channel):
-                seen.append(acl.verify(command.ext_fields, command.body, "secret"))
-                return plain(command, channel) if seen[-1] else Response(16)
-
-            broker.server.handlers[RequestCode.SEND_MESSAGE_V2] = judge
-            credentials = Credentials("me", "secret")
-            assert "secret" not in repr(credentials)
-            async with Producer(cluster.given, credentials=credentials) as producer:
-                await producer.send(Message("T", "x", keys="k"))
-
-    asyncio.run(main())
+        broker.server.handlers[RequestCode.SEND_MESSAGE_V2] = judge
+        credentials = Credentials("me", "secret")
+        assert "secret" not in repr(credentials)
+        async with Producer(cluster.given, credentials=credentials) as producer:
+            await producer.send(Message("T", "x", keys="k"))
     assert seen == [True]
 
 
@@ -334,9 +323,9 @@ def recalls(broker):
     return [header for code, header in broker.asked if code == RequestCode.RECALL_MESSAGE]
 
 
-@within(produce, masters=2, slaves=1)
+@pytest.mark.cluster(masters=2, slaves=1)
 async def test_a_recall_goes_to_the_master_that_has_the_message_and_returns_its_unique_key(
-    cluster, producer, /
+    cluster, producer
 ):
     handle = handle_of("broker-b")
     assert await producer.recall("T", handle) == "K"
@@ -345,9 +334,8 @@ async def test_a_recall_goes_to_the_master_that_has_the_message_and_returns_its_
     assert [recalls(broker) for broker in (cluster.masters[0], *cluster.slaves)] == [[], []]
 
 
-@within(produce)
 async def test_a_broker_that_allows_no_recalls_is_named_with_the_key_that_allows_them(
-    cluster, producer, /
+    cluster, producer
 ):
     remark = "recall failed, operation is forbidden"
     cluster.masters[0].err(ResponseCode.NO_PERMISSION, remark)
@@ -367,8 +355,8 @@ def test_a_group_of_a_wrong_type_is_named():
         Producer("127.0.0.1:1", group=5)
 
 
-@within(produce, namespace="ns")
-async def test_a_recall_is_of_a_topic_of_the_namespace(cluster, producer, /):
+@pytest.mark.cluster(namespace="ns")
+async def test_a_recall_is_of_a_topic_of_the_namespace(cluster, producer):
     cluster.name_servers[0].topics["ns%T"] = ["broker-a"]
     assert await producer.recall("T", handle_of("broker-a", "ns%T")) == "K"
     (header,) = recalls(cluster.masters[0])
@@ -376,10 +364,7 @@ async def test_a_recall_is_of_a_topic_of_the_namespace(cluster, producer, /):
 
 
 @pytest.mark.parametrize("topic", ["T", "%RETRY%g", "%DLQ%g", "a/b"])
-@within(produce)
-async def test_a_recall_that_cannot_be_is_refused_before_anyone_is_asked(
-    cluster, producer, /, topic
-):
+async def test_a_recall_that_cannot_be_is_refused_before_anyone_is_asked(cluster, producer, topic):
     handle = "no handle" if topic == "T" else handle_of("broker-a")
     with pytest.raises(BadInput):
         await producer.recall(topic, handle)
@@ -388,9 +373,8 @@ async def test_a_recall_that_cannot_be_is_refused_before_anyone_is_asked(
     assert [each.asked for each in cluster.all] == [[], []]
 
 
-@within(produce)
 async def test_a_recall_that_a_broker_refuses_has_its_code_and_is_not_tried_again(
-    cluster, producer, /
+    cluster, producer
 ):
     cluster.masters[0].err(ResponseCode.ILLEGAL_OPERATION, "recall failed, timestamp invalid")
     with pytest.raises(BrokerError, match="timestamp invalid") as refused:
@@ -399,8 +383,7 @@ async def test_a_recall_that_a_broker_refuses_has_its_code_and_is_not_tried_agai
     assert len(recalls(cluster.masters[0])) == 1
 
 
-@within(produce)
-async def test_a_recall_from_a_broker_that_is_away_names_it(cluster, producer, /):
+async def test_a_recall_from_a_broker_that_is_away_names_it(cluster, producer):
     with pytest.raises(TopicNotFound, match="broker broker-z, with the message, has no master"):
         await producer.recall("T", handle_of("broker-z"))
     cluster.masters[0].is_slow = True

@@ -17,7 +17,6 @@ from rocketlens.console.login.viewer import Grant, Role
 from rocketlens.console.sources.masks import MaskRule, Masks
 from rocketlens.errors import BrokerError, CallTimeout, SendFailed
 from rocketlens.terminal.contexts import Context
-from rocketlens.testing import cluster
 from tests.support.console_client import (
     answer,
     cluster_at,
@@ -28,13 +27,6 @@ from tests.support.console_client import (
 )
 from tests.support.console_users import user, users
 from tests.support.made_stores import Sent, make_store
-
-
-@pytest.fixture(scope="module")
-def rocketmq():
-    """A broker."""
-    with cluster() as running:
-        yield running
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 import asyncio
 import io
 import json
+from contextlib import asynccontextmanager
 from html import unescape
 
 import httpx
@@ -49,19 +50,35 @@ class World:
 
 
 @pytest.fixture
-def in_world(tmp_path):
+def running(tmp_path):
     made = make_store(tmp_path / "store", [Sent(topic="order-paid"), Sent(topic="salary")])
 
-    def run(work, *, local=(), cookies=None, names=(), base="http://localhost", **more):
+    @asynccontextmanager
+    async def running(*, local=(), cookies=None, names=(), base="http://localhost", **more):
+        file = io.StringIO()
+        async with provider() as stub:
+            known = LocalUsers(local, None, settings(stub.issuer, tmp_path, **more))
+            options = {"users": known, "audit": AuditLog(file), "names": names}
+            store = store_at(made.path, "s")
+            async with console_client(store, cookies=cookies, **options) as client:
+                client.base_url = base
+                yield World(stub, client, file)
+
+    return running
+
+
+@pytest.fixture
+async def world(running):
+    async with running() as world:
+        yield world
+
+
+@pytest.fixture
+def in_world(running):
+    def run(work, **more):
         async def inside():
-            file = io.StringIO()
-            async with provider() as stub:
-                known = LocalUsers(local, None, settings(stub.issuer, tmp_path, **more))
-                options = {"users": known, "audit": AuditLog(file), "names": names}
-                store = store_at(made.path, "s")
-                async with console_client(store, cookies=cookies, **options) as client:
-                    client.base_url = base
-                    return await work(World(stub, client, file))
+            async with running(**more) as world:
+                return await work(world)
 
         return asyncio.run(inside())
 
@@ -115,23 +132,17 @@ def test_local_users_log_in_beside_it(in_world):
     assert in_world(work, local=[user("root", Grant(Role.ADMIN))]) == (200, [("login", "root")])
 
 
-def test_without_local_users_no_password_is_right(in_world):
-    async def work(world):
-        fields = {"name": "oidc:li", "password": ""}
-        page = await world.client.post("/login", data=fields)
-        program = await world.client.get("/api/topics", auth=("oidc:li", "x"))
-        return page.status_code, program.status_code
-
-    assert in_world(work) == (401, 401)
+async def test_without_local_users_no_password_is_right(world):
+    fields = {"name": "oidc:li", "password": ""}
+    page = await world.client.post("/login", data=fields)
+    program = await world.client.get("/api/topics", auth=("oidc:li", "x"))
+    assert (page.status_code, program.status_code) == (401, 401)
 
 
-def test_cookies_are_for_this_console_and_no_script(in_world):
-    async def work(world):
-        begun = await world.client.get("/login/oidc")
-        done = await world.come_back(begun.headers["location"])
-        return cookies_in(begun), cookies_in(done)
-
-    begun, done = in_world(work)
+async def test_cookies_are_for_this_console_and_no_script(world):
+    begun = await world.client.get("/login/oidc")
+    done = await world.come_back(begun.headers["location"])
+    begun, done = cookies_in(begun), cookies_in(done)
     assert all(word in begun["rl_oidc"] for word in ("HttpOnly", "SameSite=lax", "Max-Age=600"))
     assert "Path=/login/oidc" in begun["rl_oidc"]
     assert "Secure" not in begun["rl_oidc"]
@@ -157,12 +168,9 @@ def test_cookies_are_only_sent_by_https_where_the_console_is_reached_so(in_world
 
 
 @pytest.mark.parametrize("back", ["https://evil.example", "//evil.example", "/\\evil.example"])
-def test_a_login_by_the_provider_leads_nowhere_else(in_world, back):
-    async def work(world):
-        location = str(httpx.URL("/login/oidc", params={"back": back}))
-        return await world.come_back(await world.begin(location))
-
-    assert in_world(work).headers["location"] == "/"
+async def test_a_login_by_the_provider_leads_nowhere_else(world, back):
+    location = str(httpx.URL("/login/oidc", params={"back": back}))
+    assert (await world.come_back(await world.begin(location))).headers["location"] == "/"
 
 
 async def without_the_cookie(world):
@@ -273,14 +281,11 @@ def test_the_public_name_need_not_be_given_twice(in_world):
     assert in_world(work, base="http://lens.example.com").status_code == 421
 
 
-def test_a_logout_leads_to_the_providers_own(in_world):
-    async def work(world):
-        await world.log_in()
-        left = await world.client.post("/logout")
-        assert (await world.client.get("/topics")).status_code == 303
-        return left, world.stub.issuer, world.events
-
-    left, issuer, events = in_world(work)
+async def test_a_logout_leads_to_the_providers_own(world):
+    await world.log_in()
+    left = await world.client.post("/logout")
+    assert (await world.client.get("/topics")).status_code == 303
+    issuer, events = world.stub.issuer, world.events
     assert left.status_code == 200
     assert f'content="0; url={issuer}/logout?' in left.text
     assert "id_token_hint=" in left.text

@@ -160,7 +160,7 @@ ACTS_ON_A_MESSAGE = ("resend", "consume", "edit")
 JOB = "20261120T000000-000000000000"
 OF_A_JOB = ("/jobs/{name}", "/api/jobs/{name}", "/api/acts/{name}")
 ACTS = {
-    # What these do is checked by permission: test_act_pages, test_act_api.
+    # What these do is checked by permission: test_act_pages, test_actions.
     "/api/consume",
     "/api/jobs/{name}/{verb}",
     "/api/redrive",

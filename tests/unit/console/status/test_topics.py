@@ -227,16 +227,12 @@ def test_the_page_is_there_in_chinese_with_the_same_elements(running):
     assert english.count("<td") == chinese.count("<td")
 
 
-def test_what_is_masked_is_masked_on_the_page_of_a_topic(running):
+async def test_what_is_masked_is_masked_on_the_page_of_a_topic(running):
     rule = MaskRule(("*",), pattern=TextPattern("body-[0-9]+"))
     masked = LocalUsers([user("li", Grant(Role.VIEWER))], Masks([rule]))
-
-    async def ask():
-        async with console_client(live(running), users=masked) as client:
-            await log_in(client, "li")
-            return (await client.get("/topics/Orders")).text
-
-    text = asyncio.run(ask())
+    async with console_client(live(running), users=masked) as client:
+        await log_in(client, "li")
+        text = (await client.get("/topics/Orders")).text
     assert "body-5" not in text
     assert "***" in text
 

@@ -1,13 +1,18 @@
-"""Compiled walks over a log, against real stores and plain Python."""
+"""Compiled walks over a log and checks of its records, against real stores and plain Python."""
 
+import dataclasses
 from itertools import pairwise
 
 import numpy as np
+import pytest
 
 from rocketlens import limits
+from rocketlens.errors import RecordError
 from rocketlens.formats import commitlog_record
+from rocketlens.formats.commitlog_record import RecordView
 from rocketlens.formats.compiled import device_check, kernels
 from rocketlens.formats.compiled.kernels import ScanReason
+from rocketlens.formats.consumequeue_entry import QueueEntry
 from rocketlens.model.text import java
 from tests.unit.formats import kernel_logs as logs
 from tests.unit.formats.kernel_logs import BOTH_VERSIONS
@@ -139,3 +144,182 @@ def test_compiled_code_decides_as_the_format_which_records_are_indexed_and_queue
         assert commitlog_record.is_indexed(sys_flag) is indexed is (transaction != 0xC)
         assert commitlog_record.has_queue_entry(sys_flag) is queued is (transaction in {0, 8})
         assert device_check.rules(sys_flag) == (indexed, queued)
+
+
+BASE = 1 << 30
+TOPIC, QUEUE_ID, FIRST = b"Orders", 3, 100
+NO_BOUND = 1 << 40
+VARIANTS = [
+    {},
+    {"body": b""},
+    {"magic": logs.V2, "properties_bytes": b"KEYS\x01k\x02"},
+    {"sys_flag": 0x30, "body": bytes(range(100))},
+]
+
+
+def queue_of(variants, *, append_crc=False, topic=TOPIC):
+    """A log of one record for each variant, and the entries of its queue."""
+    log, entries = bytearray(), []
+    for number, variant in enumerate(variants):
+        offset = BASE + len(log)
+        raw = logs.raw_record(
+            offset, topic=topic, queue_id=QUEUE_ID, queue_offset=FIRST + number, **variant
+        )
+        record = commitlog_record.decode(raw, check_crc=False)
+        record = dataclasses.replace(record, physical_offset=offset)
+        whole = commitlog_record.encode(record, append_crc=append_crc)
+        entries.append(QueueEntry(offset, len(whole), number))
+        log += whole
+    return bytes(log), entries
+
+
+def take(log, entries, *, topic=TOPIC, queue_id=QUEUE_ID, tag_codes=None, **changes):
+    more = {"stretch": (BASE, BASE + len(log)), "taken": (0, 0), "room": (NO_BOUND, NO_BOUND)}
+    return kernels.take_records(
+        b"".join(entry.encode() for entry in entries),
+        (topic, queue_id, FIRST),
+        None if tag_codes is None else np.array(sorted(tag_codes), np.int32),
+        logs.array(log),
+        BASE,
+        **(more | changes),
+    )
+
+
+def is_sound(log, entry, queue_offset):
+    """What the view says of the record of an entry."""
+    start = entry.physical_offset - BASE
+    if entry.store_size <= 0 or start < 0 or start + entry.store_size > len(log):
+        return False
+    try:
+        view = RecordView(log[start : start + entry.store_size], 0, entry.physical_offset)
+        view.check_crc()
+    except RecordError:
+        return False
+    return (view.total_size, view.topic, view.queue) == (
+        entry.store_size,
+        TOPIC.decode(),
+        (QUEUE_ID, queue_offset),
+    )
+
+
+@pytest.mark.parametrize("append_crc", [False, True])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_changed_record_is_taken_only_if_its_view_takes_it(variant, append_crc):
+    log, entries = queue_of([{}, variant, {}], append_crc=append_crc)
+    assert take(log, entries).entry_count == 3
+    start, size, _ = entries[1]
+    verdicts = set()
+    for position in range(start - BASE, start - BASE + size):
+        for bit in (0x01, 0x10, 0x80):
+            changed = bytearray(log)
+            changed[position] ^= bit
+            expected = is_sound(bytes(changed), entries[1], FIRST + 1)
+            verdicts.add(expected)
+            taken = take(changed, entries)
+            assert taken.entry_count == taken.record_count == (3 if expected else 1), position
+            assert not taken.is_full
+    assert False in verdicts
+
+
+def test_a_changed_entry_takes_nothing_else():
+    log, entries = queue_of([{}, {"body": b""}, {}])
+    packed = b"".join(entry.encode() for entry in entries)
+    for position in range(20, 32):
+        for bit in range(8):
+            changed = bytearray(packed)
+            changed[position] ^= 1 << bit
+            again = [
+                QueueEntry.__new__(QueueEntry, *fields)
+                for fields in [entries[0], _decoded(changed, 20), entries[2]]
+            ]
+            assert not is_sound(log, again[1], FIRST + 1)
+            assert take(log, again).entry_count == 1, (position, bit)
+
+
+def _decoded(packed, position):
+    return (
+        int.from_bytes(packed[position : position + 8], "big", signed=True),
+        int.from_bytes(packed[position + 8 : position + 12], "big", signed=True),
+        0,
+    )
+
+
+def test_an_entry_of_another_record_takes_none():
+    log, entries = queue_of([{}, {}, {}])
+    assert take(log, [entries[1], entries[0]]).entry_count == 0
+    assert take(log, entries, queue_id=QUEUE_ID + 1).entry_count == 0
+    for topic in (b"Order", b"Orders2", b"orders", b""):
+        assert take(log, entries, topic=topic).entry_count == 0
+
+
+def test_a_log_that_ends_anywhere_gives_its_whole_records():
+    log, entries = queue_of(VARIANTS)
+    for length in range(len(log)):
+        whole = sum(entry.physical_offset + entry.store_size <= BASE + length for entry in entries)
+        taken = take(log[:length], entries, stretch=(BASE, BASE + length))
+        assert (taken.entry_count, taken.record_count, taken.is_full) == (whole, whole, False)
+
+
+def test_records_that_follow_one_another_are_one_slice():
+    log, entries = queue_of([{}] * 5)
+    size = entries[0].store_size
+    assert take(log, entries).slices == [[0, 5 * size]]
+    codes = {entry.tags_code for entry in entries if entry.tags_code != 2}
+    assert take(log, entries, tag_codes=codes).slices == [[0, 2 * size], [3 * size, 5 * size]]
+
+
+@pytest.mark.parametrize(
+    ("taken", "room", "expected"),
+    [
+        ((0, 0), (3, NO_BOUND), (3, True)),
+        ((2, 0), (3, NO_BOUND), (1, True)),
+        ((3, 0), (3, NO_BOUND), (0, True)),
+        ((0, 0), (0, 0), (1, True)),
+        ((0, 0), (NO_BOUND, 2.5), (2, True)),
+        ((1, 1), (NO_BOUND, 2.5), (2, True)),
+        ((1, 1), (NO_BOUND, 2), (1, True)),
+        ((1, 1), (NO_BOUND, 0), (0, True)),
+        ((0, 0), (NO_BOUND, 5), (5, False)),
+    ],
+)
+def test_no_more_is_taken_than_there_is_room_for(taken, room, expected):
+    log, entries = queue_of([{}] * 5)
+    size = entries[0].store_size
+    max_bytes = room[1] if room[1] == NO_BOUND else int(room[1] * size)
+    result = take(log, entries, taken=taken, room=(room[0], max_bytes))
+    assert (result.entry_count, result.is_full) == expected
+    assert result.record_count == taken[0] + expected[0]
+    assert result.record_bytes == taken[1] + expected[0] * size
+
+
+@pytest.mark.parametrize("codes", [set(), {0}, {4}, {1, 3}, {-5, 0, 2, 7}, set(range(5))])
+def test_entries_of_other_tags_are_passed(codes):
+    log, entries = queue_of([{}] * 5)
+    # The hash is the low half; RocketMQ writes it with its sign.
+    wide = [entry._replace(tags_code=entry.tags_code | number % 2 << 32)
+            for number, entry in enumerate(entries)]  # fmt: skip
+    result = take(log, wide, tag_codes=codes)
+    assert (result.entry_count, result.record_count) == (5, len(codes & set(range(5))))
+
+
+def test_entries_that_do_not_pass_are_not_looked_at():
+    log, entries = queue_of([{}] * 3)
+    nowhere = QueueEntry(-7, -7, 1)
+    result = take(log, [entries[0], nowhere, entries[2]], tag_codes={0, 2})
+    assert (result.entry_count, result.record_count) == (3, 2)
+    assert take(log, [entries[0], nowhere, entries[2]]).entry_count == 1
+
+
+def test_only_records_that_begin_in_the_stretch_are_taken():
+    log, entries = queue_of([{}] * 3)
+    one, two = entries[1].physical_offset, entries[2].physical_offset
+    assert take(log, entries, stretch=(BASE, two)).entry_count == 2
+    assert take(log, entries, stretch=(BASE, one + 1)).entry_count == 2
+    assert take(log, entries, stretch=(one, two)).entry_count == 0
+
+
+def test_a_stretch_outside_the_buffer_is_refused():
+    log, entries = queue_of([{}])
+    for stretch in ((BASE - 1, BASE), (BASE, BASE + len(log) + 1)):
+        with pytest.raises(ValueError, match="not inside the buffer"):
+            take(log, entries, stretch=stretch)

@@ -1,17 +1,28 @@
-"""The log, consume queues and consumer offsets of a store, against each other."""
+"""The log, queues and offsets of a store against each other, and what groups did with messages."""
 
 import shutil
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+import rocketlens
 from rocketlens import limits
+from rocketlens.formats.commitlog_record import message_of
+from rocketlens.model.status import StoreClosing
 from rocketlens.query.facts.examination import (
     Depth,
     QueueFaultKind,
     StoreExamination,
+    writer_of,
 )
+from rocketlens.query.facts.group_state import GroupFacts, GroupState, Subscribed, judge, passes
 from rocketlens.query.store_reader import StoreReader
+from rocketlens.store.layout import StoreLayout
+from rocketlens.store.lock import StoreLock
+from tests.support.made_stores import Sent, make_store
 from tests.support.written_stores import open_small, send_many
+from tests.unit.conftest import record
 
 ENTRY = 20
 
@@ -139,3 +150,261 @@ def test_a_log_that_is_too_long_is_not_read(reader, monkeypatch):
     (fault,) = examined.offset_faults()
     assert (fault.group, fault.queue.queue_id, fault.queue.max_offset) == ("golden_cg", 1, 7)
     assert fault.is_beyond
+
+
+@pytest.fixture
+def store(golden, tmp_path):
+    shutil.copytree(golden("5.5.0").store, tmp_path / "store")
+    return tmp_path / "store"
+
+
+def status_of(store):
+    with rocketlens.open_store(store) as opened:
+        return opened.status()
+
+
+def test_facts_agree_with_the_listings_that_they_are_taken_from(store):
+    with rocketlens.open_store(store) as opened:
+        status, topics, groups = opened.status(), opened.topics(), opened.groups()
+        records = list(opened.scan(all_topics=True))
+    assert status.complete
+    assert status.groups == groups.groups
+    assert status.newest_ms == max(each.store_timestamp_ms for each in records)
+    assert status.oldest_ms == min(each.oldest_ms for each in topics.topics if each.oldest_ms)
+    last = max(records, key=lambda each: each.physical_offset)
+    assert status.end_offset == last.physical_offset + last.store_size
+    assert status.log_bytes == sum(each.stat().st_size for each in (store / "commitlog").iterdir())
+    files = (store / "consumequeue").rglob("0*")
+    assert status.queue_bytes == sum(each.stat().st_size for each in files if each.is_file())
+
+
+def test_without_groups_it_is_not_incomplete_for_want_of_their_files(tmp_path):
+    made = make_store(tmp_path / "store", [Sent()])
+    with rocketlens.open_store(made.path) as opened:
+        with_groups, without = opened.status(), opened.status(with_groups=False)
+    assert (with_groups.complete, without.complete) == (False, True)
+    assert without.groups == ()
+    assert without.messages == with_groups.messages
+
+
+def test_how_it_was_closed_follows_from_lock_and_abort(store):
+    assert status_of(store).closing is StoreClosing.CLEAN
+    (store / "abort").touch()
+    assert status_of(store).closing is StoreClosing.KILLED
+    with StoreLock(store):
+        assert status_of(store).closing is StoreClosing.IN_USE
+
+
+def test_log_that_no_index_file_covers_is_counted(store):
+    before = status_of(store).index
+    shutil.rmtree(store / "index")
+    after = status_of(store)
+    assert before.uncovered_bytes < 1000
+    assert (after.index.files, after.index.entries, after.index.newest_ms) == (0, 0, None)
+    assert after.index.uncovered_bytes == after.end_offset
+
+
+@pytest.mark.parametrize(
+    ("made", "writer"),
+    [
+        ((), "RocketMQ"),
+        (("config/topics.json",), "RocketMQ 4"),
+        (("timerwheel",), "RocketMQ 5"),
+        (("rocksdbstore/",), "RocketMQ 5.5"),
+        (("lock", "rocksdbstore/"), "RocketLens"),
+    ],
+)
+def test_the_last_broker_is_named_as_precisely_as_files_tell(tmp_path, made, writer):
+    content = {"config/topics.json": '{"topicConfigTable":{"T":{}}}', "lock": "lens"}
+    for name in made:
+        path = tmp_path / name
+        if name.endswith("/"):
+            path.mkdir()
+        else:
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(content.get(name, ""))
+    assert writer_of(StoreLayout(tmp_path)) == writer
+
+
+def test_a_log_alone_has_a_status(store):
+    for each in store.iterdir():
+        if each.name != "commitlog":
+            shutil.rmtree(each) if each.is_dir() else each.unlink()
+    status = status_of(store)
+    assert (status.messages, status.written_by, status.queue_bytes) == (1703, "RocketMQ", 0)
+    assert not status.complete
+
+
+def groups_of(store):
+    with rocketlens.open_store(store) as opened:
+        return opened.groups()
+
+
+def test_groups_are_those_that_the_files_name(store):
+    config = store / "config"
+    (config / "consumerOffset.json").write_text(
+        '{"offsetTable":{"PayTopic@g":{0:1},"T@h":{"x":1}}}'
+    )
+    answer = groups_of(store)
+    assert answer.complete
+    [group] = [each for each in answer.groups if each.name == "g"]
+    [queue] = group.queues
+    assert (queue.topic, queue.queue_id, queue.consumer_offset) == ("PayTopic", 0, 1)
+    assert queue.lag == queue.max_offset - 1
+    assert group.members is None
+    assert "TOOLS_CONSUMER" not in [each.name for each in answer.groups]
+
+
+@pytest.mark.parametrize("content", [None, "{", "[]", '{"offsetTable":7}'])
+def test_a_file_that_cannot_be_used_makes_it_incomplete(store, content):
+    for each in (store / "config").glob("consumerOffset.json*"):
+        each.unlink()
+    if content is not None:
+        (store / "config" / "consumerOffset.json").write_text(content)
+    answer = groups_of(store)
+    assert not answer.complete
+    assert [each.source for each in answer.coverage if each.is_failure] == [
+        "config/consumerOffset.json"
+    ]
+
+
+MESSAGE = message_of(record(0, queue_offset=7, properties=b"TAGS\x01A\x02amount\x0112\x02"))
+ALL = Subscribed("TAG", "*", ("*",))
+SUBSCRIBED = "it goes on at offset {}, and its clients subscribe to it; a reset would look the same"
+
+
+def facts(**given):
+    ours = {"is_online": True, "subscribes": True, "subscribed": ALL, "has_offsets": True}
+    return GroupFacts("g", **{**ours, "consumer_offset": 8, **given})
+
+
+@pytest.mark.parametrize(
+    ("given", "state", "rests_on"),
+    [
+        ({}, "consumed", SUBSCRIBED.format(8)),
+        ({"consumer_offset": 7}, "not_yet", "it goes on at offset 7"),
+        (
+            {"consumer_offset": 7, "is_online": False},
+            "not_yet",
+            "it goes on at offset 7; no client is online",
+        ),
+        (
+            {"consumer_offset": 7, "subscribes": False},
+            "not_yet",
+            "it goes on at offset 7; its clients do not subscribe to the topic now",
+        ),
+        ({"consumer_offset": None}, "not_yet", "it has no offset in this queue"),
+        (
+            {"is_online": False, "subscribes": None},
+            "passed_offline",
+            (
+                "it goes on at offset 8; no client is online: it consumed it before, or a reset "
+                "skipped it"
+            ),
+        ),
+        (
+            {"is_online": None, "subscribes": None},
+            "passed",
+            (
+                "it goes on at offset 8; whether it consumed it, or filtered or skipped it, is not "
+                "recorded"
+            ),
+        ),
+        (
+            {"subscribes": False, "subscribed": None},
+            "passed",
+            "it goes on at offset 8, but its clients do not subscribe to the topic now",
+        ),
+        (
+            {"subscribed": Subscribed("TAG", "B || C", ("B", "C"))},
+            "filtered",
+            "it goes on at offset 8; its clients subscribe to B || C",
+        ),
+        (
+            {"subscribed": Subscribed("TAG", "", ("B",))},
+            "filtered",
+            "it goes on at offset 8; its clients subscribe to nothing",
+        ),
+        (
+            {"subscribed": Subscribed("SQL92", "amount > 20")},
+            "filtered",
+            "it goes on at offset 8; its clients subscribe to amount > 20",
+        ),
+        (
+            {"subscribed": Subscribed("SQL92", "amount > 10")},
+            "consumed",
+            SUBSCRIBED.format(8),
+        ),
+        ({"subscribed": Subscribed("SQL92", "amount >")}, "consumed", SUBSCRIBED.format(8)),
+        (
+            {"consumer_offset": 5_000, "pull_offset": 7},
+            "passed_by_reset",
+            "it goes on at offset 5000, but its last pull began at 7: a reset moved it past",
+        ),
+        ({"consumer_offset": 5_000, "pull_offset": 8}, "consumed", SUBSCRIBED.format(5000)),
+        ({"consumer_offset": 5_000, "pull_offset": -1}, "consumed", SUBSCRIBED.format(5000)),
+        ({"consumer_offset": 1_000, "pull_offset": 7}, "consumed", SUBSCRIBED.format(1000)),
+        ({"has_offsets": None}, "unknown", "its offsets are not known"),
+        (
+            {"has_offsets": False, "consumer_offset": None},
+            "not_yet",
+            "it has no offset in this queue",
+        ),
+        (
+            {"has_offsets": False, "consumer_offset": None, "subscribes": False},
+            "never_subscribed",
+            "it has no offset in topic T, and its clients do not subscribe to it",
+        ),
+        (
+            {"has_offsets": False, "consumer_offset": None, "is_online": None, "subscribes": None},
+            "never_subscribed",
+            "it has no offset in topic T",
+        ),
+        (
+            {"has_offsets": False, "consumer_offset": None, "message_model": "BROADCASTING"},
+            "broadcasting",
+            "it consumes by broadcasting: its clients keep their offsets themselves",
+        ),
+    ],
+)
+def test_each_row_of_the_table(given, state, rests_on):
+    verdict = judge(facts(**given), MESSAGE)
+    assert (verdict.state, verdict.rests_on) == (state, rests_on)
+
+
+@given(
+    st.builds(
+        GroupFacts,
+        group=st.just("g"),
+        is_online=st.sampled_from([True, False, None]),
+        message_model=st.sampled_from(["CLUSTERING", "BROADCASTING", None]),
+        subscribes=st.sampled_from([True, False, None]),
+        subscribed=st.sampled_from([None, ALL, Subscribed("TAG", "B", ("B",))]),
+        has_offsets=st.sampled_from([True, False, None]),
+        consumer_offset=st.none() | st.integers(0, 3_000),
+        pull_offset=st.none() | st.integers(-1, 3_000),
+    )
+)
+def test_a_group_is_said_to_be_past_a_message_exactly_if_its_offset_is(known):
+    is_past = (known.consumer_offset or 0) > MESSAGE.queue_offset
+    state = judge(known, MESSAGE).state
+    past = {
+        GroupState.CONSUMED,
+        GroupState.FILTERED,
+        GroupState.PASSED,
+        GroupState.PASSED_OFFLINE,
+        GroupState.PASSED_BY_RESET,
+    }
+    if known.has_offsets is None:
+        assert state is GroupState.UNKNOWN
+    else:
+        assert (state in past) == is_past
+    if state is GroupState.CONSUMED:
+        assert known.is_online
+        assert known.subscribes
+
+
+def test_a_message_without_a_tag_passes_only_subscriptions_to_all():
+    untagged = message_of(record(0))
+    assert passes(ALL, untagged)
+    assert not passes(Subscribed("TAG", "A", ("A",)), untagged)

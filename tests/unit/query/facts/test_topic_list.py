@@ -1,4 +1,4 @@
-"""What a store has in each topic: the same from its queues, from its log, and from a broker."""
+"""What a store has in each topic, from its queues, its log and a broker, and what waits in it."""
 
 import errno
 import json
@@ -12,10 +12,15 @@ import pytest
 
 import rocketlens
 from rocketlens.errors import TopicNotFound
-from rocketlens.query.facts.topic_list import writer_names
+from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
+from rocketlens.model.topic import TopicSettings
+from rocketlens.query.facts.topic_list import settings_in_store, writer_names
+from rocketlens.query.facts.waiting import newest_ms, waiting_messages
 from rocketlens.store.read.config_tables import TOPICS_FILE, TOPICS_MEMBER
 from rocketlens.store.read.consumequeue import ConsumeQueue
 from tests.support.made_stores import Sent, make_store, overwrite, some_messages
+from tests.support.story_world import KEY, copy
+from tests.unit.conftest import NOON_MS
 
 ROW = re.compile(r"^\S+ +(\d+) +(\d+) +(\d+) +(\S+ \S+)$", re.MULTILINE)
 
@@ -241,3 +246,101 @@ def test_a_store_is_of_the_broker_and_cluster_under_whose_names_it_has_topics(
     (tmp_path / "config").mkdir()
     (tmp_path / TOPICS_FILE).write_text(json.dumps({TOPICS_MEMBER: topics}))
     assert writer_names(tmp_path) == names
+
+
+def written(path, entry):
+    (path / "config").mkdir()
+    table = {"topicConfigTable": {"T": entry}, "dataVersion": {}}
+    (path / "config" / "topics.json").write_text(json.dumps(table))
+    return settings_in_store(path, "T")
+
+
+def test_the_file_of_topics_tells_permission_queues_order_and_attributes(tmp_path):
+    entry = {
+        "topicName": "T",
+        "perm": 4,
+        "readQueueNums": 8,
+        "writeQueueNums": 2,
+        "order": True,
+        "attributes": {"message.type": "FIFO"},
+    }
+    expected = TopicSettings(None, 4, 8, 2, is_ordered=True, attributes={"message.type": "FIFO"})
+    assert written(tmp_path, entry) == expected
+
+
+def test_a_topic_that_no_file_names_has_no_settings(tmp_path):
+    assert settings_in_store(tmp_path, "T") is None
+
+
+@pytest.mark.parametrize("entry", [None, 7, [], "text"])
+def test_an_entry_that_is_no_object_is_none(tmp_path, entry):
+    assert written(tmp_path, entry) is None
+
+
+def test_a_value_that_rocketmq_does_not_write_is_not_known(tmp_path):
+    entry = {"perm": True, "readQueueNums": "8", "order": "x", "attributes": [1]}
+    assert written(tmp_path, entry) == TopicSettings(None, None, None, None)
+
+
+def test_a_damaged_file_is_named_beside_what_its_backup_says(tmp_path):
+    written(tmp_path, {"perm": 6, "readQueueNums": 4, "writeQueueNums": 4})
+    path = tmp_path / "config" / "topics.json"
+    path.with_name("topics.json.bak").write_bytes(path.read_bytes())
+    path.write_text("{")
+    found = settings_in_store(tmp_path, "T")
+    assert found.perm == 6
+    assert found.error.startswith("config/topics.json: ")
+
+
+@pytest.mark.parametrize("version", ["4.9.7", "5.5.0"])
+def test_the_topics_of_a_real_broker_can_be_read_and_written(golden, version):
+    found = settings_in_store(golden(version).store, "PayTopic")
+    assert (found.perm, found.read_queues, found.error) == (6, 4, None)
+
+
+SEARCHED = (Coverage("broker-a", SourceKind.BROKER, SourceState.SEARCHED),)
+
+
+def delayed(at_ms, level, topic="T"):
+    given = {"REAL_TOPIC": topic, "DELAY": str(level)}
+    return copy("SCHEDULE_TOPIC_XXXX", at_ms, at_ms, given)
+
+
+def timed(due, topic="T"):
+    given = {"REAL_TOPIC": topic, "TIMER_OUT_MS": str(NOON_MS + due)}
+    return copy("rmq_sys_wheel_timer", 0, 3, given)
+
+
+def answer(*messages, truncated=False, coverage=SEARCHED):
+    return Answer("q", messages, coverage, truncated=truncated)
+
+
+def test_those_that_are_due_later_wait():
+    delays = answer(delayed(0, 1), delayed(0, 3), delayed(1, 18, "U"))
+    timers = answer(timed(1), timed(90_000), timed(90_000, "U"))
+    found = waiting_messages([delays, timers], NOON_MS + 5000)
+    assert (found.counts, found.is_exact) == ({"T": 2, "U": 2}, True)
+    assert waiting_messages([delays, timers], NOON_MS + 2**40).counts == {}
+
+
+def test_the_number_is_not_exact_if_older_ones_can_wait():
+    cut = answer(delayed(0, 18), truncated=True)
+    assert not waiting_messages([cut], NOON_MS + 1000).is_exact
+    # Older ones are delivered by then.
+    assert waiting_messages([cut], NOON_MS + 3 * 3_600_000).is_exact
+    # A topic that could not be searched has an unknown number.
+    assert waiting_messages([answer(delayed(0, 18), coverage=())], NOON_MS) is None
+
+
+def test_the_time_of_a_store_is_that_of_its_newest_message():
+    assert newest_ms([answer(delayed(7, 1))], [None, NOON_MS + 3]) == NOON_MS + 7
+    assert newest_ms([], [None]) == 0
+
+
+def test_recalled_messages_and_checkpoints_of_pop_do_not_wait():
+    recall = {"REAL_TOPIC": "T", "TIMER_OUT_MS": str(NOON_MS + 9), "TIMER_DEL_UNIQKEY": KEY}
+    checkpoint = {"REAL_TOPIC": "rmq_sys_REVIVE_LOG_c", "TIMER_OUT_MS": str(NOON_MS + 9)}
+    timers = [
+        copy("rmq_sys_wheel_timer", 0, n, each) for n, each in enumerate((recall, checkpoint))
+    ]
+    assert waiting_messages([answer(timed(9), *timers)], NOON_MS).counts == {}

@@ -1,17 +1,23 @@
-"""The tables of ``config/``: file, backup and changes by one rule.
+"""The tables of ``config/``: files, backups, files of changes, and RocksDB.
 
 Tables in RocksDB, of each kind of broker. Those of real ones are in tests/golden.
 """
 
+import itertools
 import json
 import os
+import zlib
 
 import pytest
 from rocksdict import Options, Rdict
 
 from rocketlens.errors import ConfigError
+from rocketlens.formats.consumequeue_entry import QueueEntry
 from rocketlens.formats.rocksdb.config_key import GROUPS, OFFSETS, PULL_OFFSETS, TOPICS, ConfigKey
+from rocketlens.formats.rocksdb.queue_key import QueueKey
+from rocketlens.limits import MAX_QUEUE_OFFSET
 from rocketlens.store.read import config_tables
+from rocketlens.store.read.batchqueue import FileQueues
 from rocketlens.store.read.config_tables import (
     OFFSETS_FILE,
     OFFSETS_MEMBER,
@@ -22,8 +28,18 @@ from rocketlens.store.read.config_tables import (
     read_table,
     stamp_of,
 )
-from rocketlens.store.read.table_changes import Change, changes_path, mark_of
-from tests.support.changes_files import encode_change, encode_first
+from rocketlens.store.read.consumequeue import QueueName
+from rocketlens.store.read.rocks import RocksDatabase, RocksQueues, queues_in, table_in
+from rocketlens.store.read.table_changes import (
+    Change,
+    Changes,
+    TableMark,
+    changes_path,
+    decode,
+    mark_of,
+    read_changes,
+)
+from tests.support.changes_files import encode_change, encode_compaction, encode_first
 
 TABLES = (
     (config_tables.TOPICS, TOPICS_MEMBER),
@@ -264,3 +280,234 @@ def test_a_file_with_an_empty_table_is_whole_and_takes_its_own_changes_only(stor
     assert read(store).entries == {}
     write(store, encoded(), changes=[Change(None, {"New": {}}, [])])
     assert read(store).entries == {"New": {}}
+
+
+MARK = mark_of(b"{}")
+CHANGES = [
+    Change({"counter": 1}, {"T": {"perm": 6}, "\u6807": {"a": [1, None]}}, []),
+    Change({"counter": 2}, {}, ["T", "007"]),
+]
+
+
+def content_of(changes=CHANGES, mark=MARK):
+    return encode_first(mark) + b"".join(map(encode_change, changes))
+
+
+def test_changes_are_read_as_they_were_written():
+    read = decode(content_of())
+    assert (read.since(MARK), read.problem) == (CHANGES, "")
+
+
+def test_a_mark_differs_with_every_content():
+    assert mark_of(b"{}") == TableMark(2, zlib.crc32(b"{}"))
+    assert len({mark_of(content) for content in (b"", b"{}", b"[]", b"{} ")}) == 4
+
+
+def test_a_last_line_cut_anywhere_was_never_acknowledged_and_is_left_out():
+    content = content_of()
+    start = len(content_of(CHANGES[:1]))
+    for end in range(start, len(content)):
+        read = decode(content[:end])
+        assert (read.changes, read.problem) == (CHANGES[:1], "")
+
+
+def test_a_changed_byte_costs_its_own_line_alone_and_is_reported():
+    content = content_of()
+    first, second = len(encode_first(MARK)), len(content_of(CHANGES[:1]))
+    for at, bit in itertools.product(range(first, second - 1), (1, 32)):
+        hurt = content[:at] + bytes([content[at] ^ bit]) + content[at + 1 :]
+        read = decode(hurt)
+        assert (read.changes, read.problem) == (CHANGES[1:], "1 of its 2 lines are damaged")
+
+
+LATER = mark_of(b"later")
+
+
+def compacted(lines=1):
+    """A file of two changes, of which another file of the table has the first."""
+    announced = encode_compaction(LATER, lines)
+    return content_of(CHANGES[:1]) + announced + encode_change(CHANGES[1])
+
+
+def test_a_file_announced_lacks_the_changes_behind_those_it_has():
+    read = decode(compacted())
+    assert read.problem == ""
+    assert read.since(MARK) == CHANGES
+    assert read.since(LATER) == CHANGES[1:]
+    assert read.since(mark_of(b"other")) is None
+    # A damaged table begins with its backup, which may be any of them.
+    assert read.since(None) == CHANGES
+    assert decode(compacted(lines=0)).since(LATER) == CHANGES
+    assert decode(compacted(lines=99)).since(LATER) == CHANGES[1:]
+
+
+def test_an_announcement_counts_lines_that_are_damaged():
+    content = compacted().replace(b"perm", b"wrong")
+    read = decode(content)
+    assert (read.problem, read.since(LATER)) == ("1 of its 3 lines are damaged", CHANGES[1:])
+
+
+def test_a_changed_byte_of_an_announcement_is_damage():
+    content = compacted()
+    first = len(content_of(CHANGES[:1]))
+    end = content.index(b"\n", first)
+    for at, bit in itertools.product(range(first, end), (1, 32)):
+        hurt = content[:at] + bytes([content[at] ^ bit]) + content[at + 1 :]
+        read = decode(hurt)
+        assert (read.since(MARK), read.since(LATER)) == (CHANGES, None)
+        assert read.problem == "1 of its 3 lines are damaged"
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        b"",
+        b"rocketlens-changes 2 2 00000000",
+        b"rocketlens-changes 1 2",
+        b"rocketlens-changes 1 x y",
+    ],
+)
+def test_without_its_first_line_no_change_is_believed(first):
+    read = decode(first + b"\n" + encode_change(CHANGES[0]))
+    assert (read.since(MARK), list(read.changes)) == (None, [])
+    assert "first line" in read.problem
+
+
+def test_changes_stand_beside_their_table_and_are_none_without_a_file(tmp_path):
+    table = tmp_path / "topics.json"
+    assert read_changes(table) == Changes()
+    assert changes_path(table) == tmp_path / "topics.json.changes"
+    changes_path(table).write_bytes(content_of())
+    assert read_changes(table).changes == CHANGES
+
+
+def entry_of(number):
+    return QueueEntry(number % 1000 * 100, 100, 7)
+
+
+class Writer:
+    """A broker that writes entries: its database is open all the time."""
+
+    def __init__(self, directory):
+        self.database = Rdict(str(directory), Options(raw_mode=True))
+
+    def put(self, topic, queue_id, *queue_offsets):
+        for number in queue_offsets:
+            key = QueueKey(topic, queue_id, number).encode()
+            self.database[key] = entry_of(number).encode() + bytes(8)
+        self.database.flush_wal(sync=True)
+
+
+@pytest.fixture
+def directory(tmp_path):
+    return tmp_path / "consumequeue"
+
+
+@pytest.fixture
+def writer(directory):
+    writer = Writer(directory)
+    yield writer
+    writer.database.close()
+
+
+def test_queues_are_listed_and_read_as_those_in_files(writer, directory):
+    writer.put("Orders", 1, *range(3, 9))
+    writer.put("Orders", 10, 0)
+    writer.put("%RETRY%group", 0, 0, 1)
+    queues = queues_in(directory)
+    assert isinstance(queues, RocksQueues)
+    assert queues.topics() == ["%RETRY%group", "Orders"]
+    assert queues.names() == [
+        QueueName("%RETRY%group", 0),
+        QueueName("Orders", 1),
+        QueueName("Orders", 10),
+    ]
+    queue = queues.queue("Orders", 1)
+    assert queue.max_offset == 9
+    assert [queue.entry(number) for number in (2, 3, 8, 9, -1)] == [
+        *(None, entry_of(3), entry_of(8)),
+        *(None, None),
+    ]
+    assert list(queue.entries()) == [(number, entry_of(number)) for number in range(3, 9)]
+    assert queue.first_where(lambda entry: entry.physical_offset >= 500) == 5
+    assert queue.first_kept(450) == 5
+    assert queue.last_entry() == entry_of(8)
+    assert queues.queue("Payments", 0).max_offset == 0
+    assert queues.queue("Payments", 0).last_entry() is None
+    assert queues.queue("../Orders", 0) is None
+    queues.close()
+
+
+def test_a_hole_between_entries_is_no_entry(writer, directory):
+    writer.put("Orders", 0, 2, 3, 6)
+    queues = queues_in(directory)
+    queue = queues.queue("Orders", 0)
+    assert [number for number, _ in queue.entries()] == [2, 3, 6]
+
+
+def test_an_offset_that_is_damage_takes_no_memory(writer, directory):
+    far = MAX_QUEUE_OFFSET - 1
+    writer.put("Orders", 0, 0, 1, far)
+    queues = queues_in(directory)
+    queue = queues.queue("Orders", 0)
+    assert [(first, len(content)) for first, content in queue.contents()] == [(0, 40), (far, 20)]
+    assert queue.max_offset == far + 1
+    assert queue.entry(1) == entry_of(1)
+
+
+def test_a_name_that_is_no_text_is_read_all_the_same(tmp_path):
+    database = Rdict(str(tmp_path / "topics"), Options(raw_mode=True))
+    database[b"Ord\xffers"] = b"{}"
+    database.close()
+    assert table_in(tmp_path / "topics") == [(b"Ord\xffers", b"{}")]
+    assert table_in(tmp_path / "topics", "none") == []
+
+
+def test_what_is_written_meanwhile_is_seen_at_the_next_look(writer, directory):
+    writer.put("Orders", 0, 0)
+    queues = queues_in(directory)
+    assert queues.queue("Orders", 0).max_offset == 1
+    writer.put("Orders", 0, 1, 2)
+    writer.put("Payments", 0, 0)
+    assert queues.queue("Orders", 0).max_offset == 1
+    queues.look_again()
+    assert queues.queue("Orders", 0).max_offset == 3
+    assert queues.topics() == ["Orders", "Payments"]
+    writer.database.flush()
+    writer.database.compact_range(None, None)
+    queues.look_again()
+    assert queues.queue("Orders", 0).entry(2) == entry_of(2)
+
+
+def test_nothing_is_written_into_the_directory(writer, directory):
+    writer.put("Orders", 0, *range(10))
+    before = {path.name: path.stat().st_mtime_ns for path in directory.iterdir()}
+    queues = queues_in(directory)
+    assert queues.queue("Orders", 0).max_offset == 10
+    queues.close()
+    assert {path.name: path.stat().st_mtime_ns for path in directory.iterdir()} == before
+
+
+def test_a_database_that_cannot_be_read_is_an_os_error_with_its_path(writer, directory):
+    writer.put("Orders", 0, 0)
+    (directory / "CURRENT").write_bytes(b"MANIFEST-999999\n")
+    queues = queues_in(directory)
+    with pytest.raises(OSError, match="RocksDB") as raised:
+        queues.queue("Orders", 0)
+    assert raised.value.filename == str(directory)
+    assert queues.topics() == []
+    assert "RocksDB" in queues.unlisted
+    with pytest.raises(OSError, match="RocksDB"):
+        table_in(directory)
+
+
+def test_a_closed_database_is_an_os_error(writer, directory):
+    database = RocksDatabase(directory)
+    database.close()
+    with pytest.raises(OSError, match="closed"):
+        database.get(b"x")
+
+
+def test_queues_in_files_are_no_database(directory):
+    directory.mkdir()
+    assert type(queues_in(directory)) is FileQueues

@@ -1,7 +1,9 @@
-"""Notes about a log: believed whole or not at all, and only of the log they were made of."""
+"""Notes about a log and its copy: believed whole or not at all, and only of that log."""
 
 import errno
 import json
+import struct
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -9,9 +11,20 @@ from hypothesis import strategies as st
 
 from rocketlens.errors import RecordError
 from rocketlens.store import fs
+from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.log.commitlog import CommitLog
 from rocketlens.store.read.note import LogMark, Note, decode_note, encode_note, read_note
-from tests.support.written_stores import QUIET, Clock, open_small, records_of, send_many
+from rocketlens.store.read.state import StoreState, read_synced
+from rocketlens.store.read.tap_note import TapGap, TapNote, read_tap_note
+from tests.support.failing_disks import QuickDisk
+from tests.support.written_stores import (
+    QUIET,
+    Clock,
+    open_small,
+    queue_lengths,
+    records_of,
+    send_many,
+)
 
 MARK = LogMark(4711, 230, 2864434397)
 VALUE = {"safeOffset": 96788992, "clean": True, "files": [["20261121233000123", "00ff"]]}
@@ -122,3 +135,124 @@ def test_a_note_that_is_not_there_is_none_and_one_that_cannot_be_read_is_an_erro
     monkeypatch.setattr("pathlib.Path.open", refuse)
     with pytest.raises(OSError, match="in system"):
         read_note(path, "index", max_bytes=1000)
+
+
+def test_no_changed_byte_of_what_is_remembered_is_believed(tmp_path):
+    with open_small(tmp_path) as store:
+        send_many(store, 100)
+        lengths = queue_lengths(store)
+    for name in ("state.json", "synced"):
+        path = tmp_path / "rocketlens" / name
+        sound = path.read_bytes()
+        places = [place for place in range(len(sound)) if sound[place]]
+        for place in places[:: max(len(places) // 40, 1)]:
+            changed = sound[place] ^ 1
+            path.write_bytes(sound[:place] + bytes([changed]) + sound[place + 1 :])
+            store = open_small(
+                tmp_path, options=replace(QUIET, build_index=False), disk=QuickDisk()
+            )
+            assert queue_lengths(store) == lengths
+            assert store.recovered.cut is None
+            store.close_abruptly()
+            path.write_bytes(sound)
+
+
+def test_notes_of_earlier_versions_are_as_good_as_none(tmp_path):
+    with open_small(tmp_path) as store:
+        send_many(store, 100)
+        lengths, end = queue_lengths(store), store.end_offset
+    layout = store.layout
+    layout.synced.write_bytes(struct.pack(">qq", end - 500, ~(end - 500)))
+    layout.state.write_text(
+        f'{{"queuesOffset":{end},"lastRecordOffset":null,"lastRecordTimestamp":1,'
+        '"queueOffsets":{"Orders":{"0":[0,97]}},"checkpoints":[],"boot":""}'
+    )
+    assert read_synced(layout) is None
+    assert StoreState.decode(layout.state.read_bytes()) is None
+    with open_small(tmp_path) as store:
+        assert store.recovered.record_count == 100
+        assert queue_lengths(store) == lengths
+
+
+def test_what_is_synced_of_another_log_says_nothing_of_this_one(tmp_path):
+    stores = {name: open_small(tmp_path / name) for name in ("a", "b")}
+    for name, store in stores.items():
+        send_many(store, 30, body_bytes=100 if name == "a" else 60)
+        store.flush()
+    stores["b"].close_abruptly()
+    later = send_many(stores["a"], 5, first=30)
+    stores["a"].flush_log()
+    stores["a"].close_abruptly()
+    log = stores["b"]._log._log
+    synced = read_synced(stores["a"].layout)
+    assert synced.last_record_offset == later[-1].physical_offset
+    assert read_synced(stores["b"].layout).may_be_of(log)
+    first = records_of(tmp_path / "b")[3]
+    other = synced._replace(last_record_offset=first.physical_offset)
+    assert not other.may_be_of(log)
+
+
+def test_a_reader_finds_what_is_synced_while_it_is_being_written(tmp_path):
+    with open_small(tmp_path) as store:
+        send_many(store, 10)
+        store.flush_log()
+        first = store.end_offset
+        send_many(store, 10, first=10)
+        store.flush_log()
+        content = store.layout.synced.read_bytes()
+        second = read_synced(store.layout).offset
+        assert second == store.end_offset
+        # Each slot may be half written when it is read; the other one holds.
+        found = set()
+        for start in (0, 512):
+            store.layout.synced.write_bytes(
+                content[: start + 10] + bytes(10) + content[start + 20 :]
+            )
+            found.add(read_synced(store.layout).offset)
+            store.layout.synced.write_bytes(content)
+        assert found == {first, second}
+
+
+NOTE = TapNote(
+    "broker-a",
+    "10.0.0.1:10911",
+    begin_offset=1_024,
+    position=4_096,
+    master_end_offset=5_000,
+    last_record_ms=9_000,
+    written_ms=10_500,
+    gaps=(TapGap(2_000, 3_000, 77),),
+    replaced=("broker-a.replaced-0001",),
+    problem="no room",
+)
+
+
+def test_a_note_is_read_as_it_was_written(tmp_path):
+    layout = StoreLayout(tmp_path)
+    assert read_tap_note(layout) is None
+    layout.own.mkdir()
+    layout.tap.write_bytes(NOTE.encode())
+    assert read_tap_note(layout) == NOTE
+
+
+def test_how_far_a_copy_is_behind_follows_from_what_was_noted():
+    assert (NOTE.behind_bytes, NOTE.behind_ms) == (904, 1_500)
+    complete = TapNote("b", "a", 0, position=10, master_end_offset=10, written_ms=99)
+    assert (complete.behind_bytes, complete.behind_ms) == (0, 0)
+
+
+@pytest.mark.parametrize("step", [0, 7, 50])
+def test_of_a_damaged_note_nothing_is_believed(step):
+    content = NOTE.encode()
+    for cut in range(0, len(content), 11):
+        assert TapNote.decode(content[:cut]) is None
+    flipped = bytearray(content)
+    flipped[60 + step] ^= 1
+    assert TapNote.decode(bytes(flipped)) is None
+
+
+def test_a_note_of_another_kind_is_none():
+    from rocketlens.store.read.note import encode_note
+
+    assert TapNote.decode(encode_note("state", {"brokerName": "x"}, None)) is None
+    assert TapNote.decode(encode_note("tap", {"brokerName": "x"}, None)) is None

@@ -1,14 +1,23 @@
 """What was acknowledged survives a power cut; what was torn by one is not taken for whole."""
 
+import errno
 import struct
+import threading
 
 import pytest
 
-from rocketlens.store.read.state import read_state
+from rocketlens.errors import StoreFailed
+from rocketlens.store.disk import Disk, WritableFile
+from rocketlens.store.layout import StoreLayout
+from rocketlens.store.read.state import SYNCED_BYTES, Synced, read_state, read_synced
 from rocketlens.store.write.append import Appender
+from rocketlens.store.write.durability import FlushThread, GroupCommit, SyncedFile
+from rocketlens.store.write.message_store import StoreOptions
 from tests.support.failing_disks import RecordingDisk, RestartedDisk
+from tests.support.patience import PATIENCE_S
 from tests.support.written_stores import (
     BORN_HOST,
+    STORE_HOST,
     open_small,
     records_of,
     send,
@@ -163,3 +172,133 @@ def test_a_sync_that_takes_half_a_second_is_told_and_counted(tmp_path, caplog):
         durability._clock = lambda: 0.0
         assert store.slow_syncs == 1
         assert caplog.messages == ["slow disk: a sync of the log took 0.5 s"]
+
+
+@pytest.fixture
+def layout(tmp_path):
+    made = StoreLayout(tmp_path)
+    made.own.mkdir()
+    return made
+
+
+def test_a_new_file_names_no_position(layout):
+    SyncedFile(layout, Disk()).close()
+    assert layout.synced.stat().st_size == SYNCED_BYTES
+    assert read_synced(layout) is None
+
+
+def test_what_was_written_last_is_read_also_after_the_file_is_opened_again(layout):
+    for start in (0, 3):
+        file = SyncedFile(layout, Disk())
+        for number in range(start, start + 3):
+            synced = Synced(1000 + number, 900 + number, number)
+            file.write(synced)
+            assert read_synced(layout) == synced
+        file.sync()
+        file.close()
+    assert read_synced(layout) == Synced(1005, 905, 5)
+
+
+def test_writes_take_turns_so_that_the_one_before_is_whole(layout):
+    file = SyncedFile(layout, Disk())
+    first, second = Synced(100, 50, 1), Synced(200, 150, 2)
+    file.write(first)
+    before = layout.synced.read_bytes()
+    file.write(second)
+    file.close()
+    content = layout.synced.read_bytes()
+    changed = [at for at in range(SYNCED_BYTES) if content[at] != before[at]]
+    assert {at // 512 for at in changed} == {0}
+    for at in changed:
+        torn = content[:at] + before[at:512] + content[512:]
+        layout.synced.write_bytes(torn)
+        assert read_synced(layout) == first
+
+
+@pytest.mark.parametrize("size", [0, 10, SYNCED_BYTES - 1, SYNCED_BYTES + 1])
+def test_a_file_of_another_size_is_made_anew(layout, size):
+    layout.synced.write_bytes(b"x" * size)
+    file = SyncedFile(layout, Disk())
+    file.write(Synced(7))
+    file.close()
+    assert layout.synced.stat().st_size == SYNCED_BYTES
+    assert read_synced(layout) == Synced(7)
+
+
+def test_a_full_disk_is_an_error_and_leaves_no_file_open(layout, monkeypatch):
+    closed = []
+
+    def refuse(self, *_):
+        raise OSError(errno.ENOSPC, "No space left on device", str(self.path))
+
+    close = WritableFile.close
+    monkeypatch.setattr(WritableFile, "reserve", refuse)
+    monkeypatch.setattr(WritableFile, "close", lambda self: closed.append(close(self)))
+    with pytest.raises(OSError, match="No space left"):
+        SyncedFile(layout, Disk())
+    assert closed == [None]
+
+
+def test_one_round_serves_everyone_who_came_before_it():
+    group, told = GroupCommit(10), []
+    for end in (5, 20, 30, 40):
+        group.wait_for(end, lambda failure, end=end: told.append((end, failure)))
+    assert told == [(5, None)]
+    group.end_round(30)
+    assert told == [(5, None), (20, None), (30, None)]
+    assert group.has_waiting
+    group.end_round(25)
+    assert group.flushed_offset == 30
+    group.end_round(40)
+    assert [end for end, _ in told] == [5, 20, 30, 40]
+    assert not group.has_waiting
+
+
+def test_after_a_failure_nobody_is_told_that_anything_is_durable():
+    group, told = GroupCommit(0), []
+    group.wait_for(5, told.append)
+    first = StoreFailed("first")
+    group.fail(first)
+    group.fail(StoreFailed("second"))
+    group.end_round(100)
+    group.wait_for(1, told.append)
+    assert told == [first, first]
+    assert group.flushed_offset == 0
+
+
+def test_a_thread_flushes_when_asked_and_stops_when_told():
+    flushed = threading.Semaphore(0)
+    thread = FlushThread("test", flushed.release, 1000)
+    for _ in range(3):
+        thread.ask()
+        assert flushed.acquire(timeout=PATIENCE_S)
+    thread.stop()
+    assert not flushed.acquire(blocking=False)
+
+
+def test_a_thread_flushes_now_and_then_without_being_asked():
+    flushed = threading.Semaphore(0)
+    thread = FlushThread("test", flushed.release, 0.001)
+    for _ in range(3):
+        assert flushed.acquire(timeout=PATIENCE_S)
+    thread.stop()
+
+
+def test_many_appends_that_wait_share_syncs_and_all_are_told(tmp_path):
+    with open_small(tmp_path, options=StoreOptions(STORE_HOST)) as store:
+        rounds = []
+        sync = store._appender.sync_log
+        store._appender.sync_log = lambda: rounds.append(1) or sync()
+        told, all_told = [], threading.Event()
+
+        def waiter(failure):
+            told.append(failure)
+            if len(told) == 300:
+                all_told.set()
+
+        for number in range(300):
+            appended = send(store, number)
+            store.when_durable(appended.physical_offset + appended.store_size, waiter)
+        assert all_told.wait(timeout=PATIENCE_S)
+        assert set(told) == {None}
+        assert len(rounds) < 300

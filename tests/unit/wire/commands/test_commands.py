@@ -1,13 +1,17 @@
-"""The headers that the commands declare, each held against the classes of RocketMQ."""
+"""Commands, their codes, and the headers they declare, against the classes of RocketMQ."""
 
 import pytest
 
 from rocketlens.errors import FieldError
+from rocketlens.wire import codes
+from rocketlens.wire.codes import LanguageCode, RequestCode, ResponseCode
+from rocketlens.wire.command import ONE_WAY_FLAG, RESPONSE_FLAG, RemotingCommand
 from rocketlens.wire.commands.brokers import UPDATE_AND_CREATE_TOPIC
 from rocketlens.wire.commands.groups import QUERY_CONSUMER_OFFSET
 from rocketlens.wire.commands.messages import (
     PULL_MESSAGE,
     QUERY_MESSAGE,
+    SEND_BATCH_MESSAGE,
     SEND_MESSAGE,
     SEND_MESSAGE_V2,
     SendMessageRequest,
@@ -21,6 +25,7 @@ from tests.support.wire_samples import (
     fields_of_java,
     java_names_of,
     sample,
+    vectors_of,
 )
 
 JAVA_TYPES = {
@@ -33,15 +38,11 @@ JAVA_TYPES = {
     "Boolean": BOOLEAN,
     "boolean": BOOLEAN,
 }
-
 # A client puts it beside the header.
 NOT_IN_JAVA = {"_UNIQUE_KEY_QUERY"}
-
 # 4.9's name of cleanOffset.
 RENAMED = {"removeOffset"}
-
 CODECS = [codec for command in COMMANDS.values() for codec in (command.request, command.response)]
-
 each_codec = pytest.mark.parametrize(
     "codec", CODECS, ids=lambda codec: f"{codec.header_class.__name__}-{len(codec.wire_names)}"
 )
@@ -162,3 +163,76 @@ def test_a_request_is_read_without_what_rocketmqs_brokers_do_without(codec, left
     assert left_out <= set(ext_fields)
     for name in left_out:
         codec.decode({other: value for other, value in ext_fields.items() if other != name})
+
+
+def test_commands_are_found_by_their_code():
+    assert COMMANDS[RequestCode.PULL_MESSAGE] is PULL_MESSAGE
+    assert COMMANDS[RequestCode(320)] is SEND_BATCH_MESSAGE
+    for code, command in COMMANDS.items():
+        assert command.code is code
+    assert repr(PULL_MESSAGE) == "Command(PULL_MESSAGE)"
+
+
+@pytest.mark.parametrize("other_bits", [0, 4, -(2**31)])
+def test_the_lowest_two_bits_of_the_flag_tell_responses_and_one_way_requests(other_bits):
+    request = RemotingCommand(10, flag=other_bits)
+    assert (request.is_response, request.is_one_way) == (False, False)
+    response = RemotingCommand(0, flag=other_bits | RESPONSE_FLAG)
+    assert (response.is_response, response.is_one_way) == (True, False)
+    one_way = RemotingCommand(10, flag=other_bits | ONE_WAY_FLAG)
+    assert (one_way.is_response, one_way.is_one_way) == (False, True)
+    assert (RESPONSE_FLAG, ONE_WAY_FLAG) == (1, 2)
+
+
+# 4.9's access control; 5.x gave these numbers another meaning.
+LEFT_OUT = {
+    "UPDATE_AND_CREATE_ACL_CONFIG_FAILED",
+    "DELETE_ACL_CONFIG_FAILED",
+    "UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED",
+}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("ours", [RequestCode, ResponseCode])
+def test_codes_are_those_of_rocketmq(version, ours):
+    [words] = [words for words in vectors_of(version, "codes") if words[0] == ours.__name__]
+    theirs = dict(word.split("=") for word in words[1:])
+    assert theirs
+    for name, number in theirs.items():
+        if ours is RequestCode or name in ResponseCode.__members__:
+            assert name in LEFT_OUT or ours[name] == int(number)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_release_has_the_number_that_rocketmq_gave_it(version):
+    [names] = vectors_of(version, "versions")
+    assert list(codes.VERSION_NAMES) == names
+    for number, name in enumerate(names):
+        assert codes.version_name(number) == name
+        assert codes.version_number(name) == number
+
+
+def test_releases_are_known_under_the_names_people_write():
+    assert codes.version_number("4.9.7") == 407
+    assert codes.version_number("5.5.0") == 513
+    assert codes.version_number("5.5.1-SNAPSHOT") == 514
+    with pytest.raises(KeyError):
+        codes.version_number("6.0.0")
+
+
+def test_from_4_0_0_on_the_number_follows_from_the_release():
+    for major, minor, patch in ((4, 0, 0), (4, 9, 7), (5, 0, 0), (5, 5, 0), (5, 9, 9)):
+        number = 213 + 2 * (major * 100 + minor * 10 + patch - 400)
+        assert codes.version_number(f"{major}.{minor}.{patch}") == number
+
+
+@pytest.mark.parametrize("number", [-1, -(2**31), 613, 2**31 - 1])
+def test_a_number_nobody_knows_is_a_higher_version(number):
+    assert codes.version_name(number) == "HIGHER_VERSION"
+
+
+def test_languages_have_their_numbers_on_the_wire():
+    assert [language.name for language in LanguageCode][:5] == [
+        "JAVA", "CPP", "DOTNET", "PYTHON", "DELPHI",
+    ]  # fmt: skip
+    assert codes.LANGUAGE_OF_NUMBER[13] is LanguageCode.NODE_JS
