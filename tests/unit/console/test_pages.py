@@ -73,6 +73,7 @@ def paths_to_list(number):
     """Give the pages that show the messages of a list."""
     lists = [f"{each}?q=list-{number}" for each in ("/search", "/search/rows", "/search/more")]
     lists.append(f"/search?q=list-{number}&columns=id,prop.own")
+    lists.append(f"/story?q=list-{number}&source=s")
     return [*lists, f"/api/search?q=list-{number}"]
 
 
@@ -132,7 +133,7 @@ def test_hostile_texts_add_no_element_attribute_or_link(tmp_path):
         spans = {names for tag, names in structure.elements if tag == "span"}
         assert spans <= {(), ("class",), ("aria-hidden", "class")}, (path, shown[path])
         pages = ("/search", "/m/", "/topics", "/groups", "/jobs", "/preferences")
-        pages += ("/clients", "/brokers", "/pipeline", "/saved")
+        pages += ("/clients", "/brokers", "/pipeline", "/saved", "/story?")
         ours = ("/static/", "#main", "/api/export?", *pages)
         assert all(link == "/" or link.startswith(ours) for link in structure.links), shown[path]
 

@@ -114,6 +114,8 @@ ASKED = {
     "/search": [f"?{each}" for each in SEARCHES],
     "/search/rows": [f"?{each}" for each in SEARCHES],
     "/search/more": [f"?{each}" for each in SEARCHES],
+    "/story": [f"?{each}&source=s" for each in SEARCHES],
+    "/api/story": [f"?{each}&source=s" for each in SEARCHES],
     "/": [""],
     "/resend": [f"?{each}" for each in SEARCHES],
     "/resend/chosen": [""],
