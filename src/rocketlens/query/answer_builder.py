@@ -219,6 +219,8 @@ class Findings:
         """What filters left out or could not decide on: part of the coverage."""
         self.unknown: dict[str, TopicNotFound] = {}
         self.indexed_to_ms = 0
+        self.has_kept = False
+        """Whether the source searched for what brokers keep for the topics, too."""
         self.is_left = False
         """Whether nothing waits for what is still to be found: a source that reads much ends."""
         self._coverage: tuple[Coverage, ...] | list[Coverage] = ()

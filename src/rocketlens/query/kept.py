@@ -2,7 +2,7 @@
 
 They are stored in topics of the broker (`rocketlens.model.life`), so a search of their own topic
 would miss them. Each search that names topics is followed by one of those, for records whose
-``REAL_TOPIC`` is among the topics:
+``REAL_TOPIC`` is among the topics; a store looks both up at once.
 
 ==========================  ====================================================================
 search                      then in the answer are
@@ -33,7 +33,6 @@ from rocketlens.model.life import (
     due_text,
     life_of,
 )
-from rocketlens.model.rocketmq import is_system_topic
 from rocketlens.model.text.sentences import Sentence
 from rocketlens.query.answer_builder import Findings
 from rocketlens.query.facts.waiting import KEPT_FOR_MS
@@ -47,17 +46,6 @@ KEPT: Final = "waiting"
 """The source of what is said of messages that wait."""
 _MAX_NOTES: Final = 20
 """Messages that wait of which the coverage says so one by one."""
-
-
-def asks_for_kept(request: FindRequest) -> bool:
-    """Return whether a search is followed by one of what brokers keep for its topics."""
-    is_position = request.kind == "queue-offset"
-    return (
-        bool(request.topics)
-        and not (request.only_delivered or is_position)
-        and not all(map(is_system_topic, request.topics))
-        and KEEPING_TOPICS.isdisjoint(request.topics)
-    )
 
 
 class KeptFindings(Findings):
@@ -112,18 +100,19 @@ def kept_findings(
 ) -> KeptFindings | None:
     """Return the search of a source that comes after ``request``; None if there is none.
 
-    None comes after an incomplete one of the newest messages or of a time.
+    None comes after an incomplete one of the newest messages or of a time, and none where the
+    source looked both up at once.
     """
     # A search that the caller ended is incomplete, too: it does not go on here.
     is_ended = request.text is None and not findings.is_complete
-    if is_ended or not asks_for_kept(request):
+    if is_ended or findings.has_kept or not request.asks_for_kept:
         return None
     return KeptFindings(request, findings, source, time.time_ns() // 1_000_000)
 
 
 def told_what_waits(request: FindRequest, answer: Answer) -> Answer:
     """Return an answer whose coverage says what waits, without what was delivered."""
-    if not asks_for_kept(request):
+    if not request.asks_for_kept:
         return answer
     kept = [each for each in answer.messages if each.topic in KEEPING_TOPICS]
     if not kept:

@@ -23,11 +23,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self
 from rocketlens import limits
 from rocketlens.errors import BadInput
 from rocketlens.model.arguments import check_int, check_text, epoch_ms
+from rocketlens.model.life import KEEPING_TOPICS
 from rocketlens.model.message import MessageExt
 from rocketlens.model.message_id import OffsetMessageId
-from rocketlens.model.rocketmq import is_topic_name
+from rocketlens.model.rocketmq import is_system_topic, is_topic_name
 from rocketlens.model.text.time_words import parse_time
-from rocketlens.query.lookup.message_filter import MessageFilter
+from rocketlens.query.lookup.message_filter import KeptFor, MessageFilter
 from rocketlens.query.options import KINDS, ContentOptions, Kind, takes
 from rocketlens.query.tally import SearchTally, names_topics
 from rocketlens.query.topic_choice import asked_topics
@@ -236,19 +237,37 @@ class FindRequest:
         """Whether the text can be a key or a unique key."""
         return self.text is not None and self.kind in {"auto", "key", "unique-key"}
 
+    @property
+    def asks_for_kept(self) -> bool:
+        """Whether messages that brokers keep for the topics are searched, too: see
+        `rocketlens.query.kept`.
+        """
+        return (
+            bool(self.topics)
+            and not (self.only_delivered or self.kind == "queue-offset")
+            and not all(map(is_system_topic, self.topics))
+            and KEEPING_TOPICS.isdisjoint(self.topics)
+        )
+
     def filter_of(
         self,
         tally: SearchTally,
         topics: Collection[str] = (),
         *,
         with_key: bool = False,
+        with_kept: bool = False,
         is_identified: bool = False,
     ) -> MessageFilter:
         """Return the filter for messages of some topics; no topics are every topic.
 
         ``tally`` is that of the search (`Findings.tally`).
+        ``with_kept``: those that brokers keep for the topics of the request match, too.
         ``is_identified``: it is for one message, found by its id or position, of whatever topic.
         """
+        kept = None
+        if with_kept:
+            kept = KeptFor(KEEPING_TOPICS.difference(topics), self.topics)
+            topics = kept.topics.union(topics)
         key = self.text if with_key and self.kind != "unique-key" else None
         unique_key = self.text if with_key and self.kind != "key" else None
         single = next(iter(topics)) if len(topics) == 1 else None
@@ -263,6 +282,7 @@ class FindRequest:
             several,
             content=self.content,
             leaves_out=self.leaves_out and not is_identified,
+            kept=kept,
             tally=tally,
         )
 

@@ -72,9 +72,12 @@ class StoreSource:
 
     def _find_text(self, request: FindRequest, topics: Sequence[str], findings: Findings) -> None:
         reader = self.reader
+        with_kept = findings.has_kept = request.asks_for_kept
         offset_msg_id = request.offset_msg_id
         if offset_msg_id is not None:
-            message_filter = request.filter_of(findings.tally, topics, is_identified=True)
+            message_filter = request.filter_of(
+                findings.tally, topics, with_kept=with_kept, is_identified=True
+            )
             find_by_offset_id(reader, offset_msg_id, message_filter, findings)
         position = None if findings.count else request.queue_position
         is_there = position is not None and (
@@ -86,7 +89,9 @@ class StoreSource:
             message_filter = request.filter_of(findings.tally, is_identified=True)
             find_by_queue_offset(reader, position, message_filter, findings)
         if request.is_key and not findings.count:
-            key_filter = request.filter_of(findings.tally, topics, with_key=True)
+            key_filter = request.filter_of(
+                findings.tally, topics, with_key=True, with_kept=with_kept
+            )
             find_by_key(reader, key_filter, findings)
         if position is not None and not is_there and not findings.count:
             findings.cover((no_topic_of_position(position.topic, reader.topics.known()),))

@@ -35,7 +35,7 @@ def find_by_offset_id(
     newest_ms, detail = record.store_timestamp_ms, None
     if message_filter.matches(record):
         findings.take(record)
-    elif not message_filter.takes_topic(record.topic):
+    elif not message_filter.is_of_topics(record):
         detail = f"{offset_msg_id.encode()} is a message of topic {record.topic}"
     size = record.total_size
     log = reader.record_coverage(offset, size, newest_ms=newest_ms, detail=detail)

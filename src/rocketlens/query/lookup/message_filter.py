@@ -14,8 +14,9 @@ what is deleted                               nothing
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rocketlens import limits
 from rocketlens.errors import IndexFileError, RecordError
@@ -40,6 +41,19 @@ if TYPE_CHECKING:
 _NO_CONDITIONS: Final = (None,) * 4
 
 
+class KeptFor(NamedTuple):
+    """Topics in which brokers keep messages that are for other topics."""
+
+    topics: frozenset[str]
+    names: tuple[str, ...]
+    """Names and patterns of the topics that the messages must be for."""
+
+    def takes(self, record: Record | RecordView) -> bool:
+        """Return whether a record of one of these topics is for one of the others."""
+        real = props.parse(decode_utf8(record.properties)).get(props.REAL_TOPIC, "")
+        return any(fnmatchcase(real, each) for each in self.names)
+
+
 @dataclass(frozen=True, slots=True)
 class MessageFilter:
     """Conditions for messages. None is not a condition.
@@ -49,7 +63,8 @@ class MessageFilter:
     ``expression`` must be true of its properties, and ``content`` must accept it. With
     ``leaves_out`` messages of RocketMQ's own topics do not match. ``tally`` is that of the search.
     ``key`` must be one of its keys, ``unique_key`` its unique key; with both given one of the two
-    is enough. Times are store times in epoch milliseconds, both ends included.
+    is enough. Of the topics of ``kept`` only messages for its names match.
+    Times are store times in epoch milliseconds, both ends included.
     Without a ``begin`` there is no lower bound: a damaged clock can make a negative store time.
     """
 
@@ -63,6 +78,7 @@ class MessageFilter:
     expression: "Sql92 | None" = None
     content: "ContentFilter | None" = None
     leaves_out: bool = False
+    kept: KeptFor | None = None
     tally: SearchTally | None = field(default=None, compare=False)
     light: frozenset[str] = field(init=False, compare=False)
 
@@ -106,6 +122,13 @@ class MessageFilter:
             (self.topic is None or topic == self.topic)
             and (self.topics is None or topic in self.topics)
         )
+
+    def is_of_topics(self, record: Record | RecordView) -> bool:
+        """Return whether a record is of the topics, or kept for one of them."""
+        topic = record.topic
+        if self.kept is not None and topic in self.kept.topics:
+            return self.kept.takes(record)
+        return self.takes_topic(topic)
 
     def is_in_time(self, store_timestamp_ms: int) -> bool:
         """Return whether a store time is in the range."""
@@ -154,7 +177,7 @@ class MessageFilter:
         stored_ms = record.store_timestamp_ms
         if stored_ms > self.end or (self.begin is not None and stored_ms < self.begin):
             return False
-        if not self.takes_topic(record.topic) or not self._has_properties(record):
+        if not self.is_of_topics(record) or not self._has_properties(record):
             return False
         if not self.leaves_out:
             return True
