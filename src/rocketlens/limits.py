@@ -81,8 +81,8 @@ MAX_UNWRITTEN_SEARCH_BYTES: Final = 8 * 1024 * 1024
 Twice RocketMQ's largest record. Once, a segment is searched to its end; holes are never read.
 """
 
-MAX_INTERPRETED_SCAN_BYTES: Final = 256 * 1024
-"""Log up to this long is walked without the compiled kernels, which take 0.3 to 1 s to load."""
+MAX_SHORT_SCAN_BYTES: Final = 256 * 1024
+"""Log up to this long is read from its begin to its end rather than searched by queues."""
 
 MAX_STATE_BYTES: Final = 256 * 1024 * 1024
 """Largest file of what is known to be durable that is read, in bytes."""

@@ -9,21 +9,9 @@ import pytest
 import rocketlens
 from rocketlens.errors import AnswerIncomplete, MessageNotFound
 from rocketlens.store import fs
-from rocketlens.store.read.index import tail
-from rocketlens.store.read.log import scan
 from tests.crash.test_live_store import SEGMENT_BYTES, Broker, assert_found, sent
 from tests.support import made_stores
 from tests.support.made_stores import Sent, make_store, overwrite, some_messages
-
-
-@pytest.fixture(params=["interpreted", "compiled"])
-def reading(request, monkeypatch):
-    """Read the log with and without the compiled kernels."""
-    is_compiled = request.param == "compiled"
-    if is_compiled:
-        monkeypatch.setattr(scan, "_SHORT_BYTES", 0)
-    monkeypatch.setattr(tail.Tail, "is_compiled", is_compiled)
-    monkeypatch.setattr(scan.LogWalk, "is_compiled", is_compiled)
 
 
 @pytest.fixture
@@ -53,8 +41,7 @@ def make_old(path):
         os.utime(directory, ns=(10**18 + 7, 10**18 + 7))
 
 
-def test_a_scan_of_a_handle_that_is_open_for_long_sees_what_was_stored_since(tmp_path, reading):
-    del reading
+def test_a_scan_of_a_handle_that_is_open_for_long_sees_what_was_stored_since(tmp_path):
     broker = Broker(tmp_path / "store", with_index=False)
     make_old(broker.path)
     with rocketlens.open_store(broker.path) as store:
@@ -74,9 +61,8 @@ def test_a_scan_of_a_handle_that_is_open_for_long_sees_what_was_stored_since(tmp
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENOMEM, errno.EIO])
 @pytest.mark.parametrize("which", [0, 2, -1], ids=["first", "middle", "last"])
 def test_a_segment_that_could_not_be_opened_once_is_read_by_the_next_look_up(
-    tmp_path, reading, refusing, number, which
+    tmp_path, refusing, number, which
 ):
-    del reading
     made = make_store(
         tmp_path / "store", some_messages(80), segment_bytes=SEGMENT_BYTES, index=None
     )
@@ -155,10 +141,7 @@ def test_a_topic_that_was_deleted_and_made_again_is_read_as_it_is_now(tmp_path):
             store.query_by_queue_offset("T", 0, 4)
 
 
-def test_a_log_that_was_swapped_for_another_is_read_anew_and_the_first_when_it_is_back(
-    tmp_path, reading
-):
-    del reading
+def test_a_log_that_was_swapped_for_another_is_read_anew_and_the_first_when_it_is_back(tmp_path):
     one = make_store(tmp_path / "one", some_messages(60), segment_bytes=SEGMENT_BYTES)
     other_sent = [Sent(f"Other{n % 2}", f"other-{n}", body=b"%d" % n) for n in range(70)]
     other = make_store(tmp_path / "other", other_sent, segment_bytes=SEGMENT_BYTES)
@@ -184,10 +167,7 @@ def test_a_log_that_was_swapped_for_another_is_read_anew_and_the_first_when_it_i
 
 
 @pytest.mark.parametrize("change", ["replaced", "cut", "zeroed", "moved"])
-def test_a_segment_that_was_changed_under_an_open_handle_is_read_as_it_is_now(
-    tmp_path, reading, change
-):
-    del reading
+def test_a_segment_that_was_changed_under_an_open_handle_is_read_as_it_is_now(tmp_path, change):
     path = tmp_path / "store"
     made = make_store(path, some_messages(40), segment_bytes=SEGMENT_BYTES, index=None)
     make_old(path)
@@ -228,8 +208,7 @@ def test_a_segment_that_was_changed_under_an_open_handle_is_read_as_it_is_now(
             assert not store.query_message(record.topic, made_stores.texts_of(record)[0]).messages
 
 
-def test_a_segment_that_is_moved_back_is_no_hole_any_more(tmp_path, reading):
-    del reading
+def test_a_segment_that_is_moved_back_is_no_hole_any_more(tmp_path):
     made = make_store(
         tmp_path / "store", some_messages(80), segment_bytes=SEGMENT_BYTES, index=None
     )

@@ -7,23 +7,10 @@ import pytest
 
 import rocketlens
 from rocketlens.errors import RocketLensError
-from rocketlens.store.read.index import tail
 from rocketlens.store.read.log import scan
 from tests.crash.test_live_store import SEGMENT_BYTES, Broker, assert_found, sent
 from tests.support import made_stores
 from tests.support.made_stores import overwrite, record_of
-
-
-@pytest.fixture(params=["interpreted", "compiled"])
-def reading(request, monkeypatch):
-    """Read the log with and without the compiled kernels."""
-    if request.param == "compiled":
-        monkeypatch.setattr(scan, "_SHORT_BYTES", 0)
-        monkeypatch.setattr(tail.Tail, "is_compiled", True)
-        monkeypatch.setattr(scan.LogWalk, "is_compiled", True)
-    else:
-        monkeypatch.setattr(tail.Tail, "is_compiled", False)
-        monkeypatch.setattr(scan.LogWalk, "is_compiled", False)
 
 
 class Copying:
@@ -92,10 +79,9 @@ def assert_given_everywhere(store, record):
 
 @pytest.mark.parametrize("seen_bytes", [1, 4, 8, 60])
 def test_an_open_handle_finds_a_record_whose_first_bytes_came_before_the_rest(
-    tmp_path, monkeypatch, seen_bytes, reading
+    tmp_path, monkeypatch, seen_bytes
 ):
     """They come just after a look-up has found that the log ends there."""
-    del reading
     broker = Broker(tmp_path / "store", with_index=False)
     with rocketlens.open_store(broker.path) as store:
         assert_found(store, broker.made.records[3])
@@ -117,8 +103,7 @@ def test_an_open_handle_finds_a_record_whose_first_bytes_came_before_the_rest(
         assert_found(store, broker.send(sent(2)))
 
 
-def test_a_record_is_found_after_its_last_byte_however_far_it_was_seen_before(tmp_path, reading):
-    del reading
+def test_a_record_is_found_after_its_last_byte_however_far_it_was_seen_before(tmp_path):
     broker = Broker(tmp_path / "store", with_index=False)
     length = len(Copying(broker, message()).encoded)
     with rocketlens.open_store(broker.path) as store:
@@ -130,8 +115,7 @@ def test_a_record_is_found_after_its_last_byte_however_far_it_was_seen_before(tm
 
 
 @pytest.mark.parametrize("left", [1, 2, 3, 9, 30, 60, 100, 200])
-def test_a_record_that_was_seen_once_before_its_last_bytes_is_found(tmp_path, left, reading):
-    del reading
+def test_a_record_that_was_seen_once_before_its_last_bytes_is_found(tmp_path, left):
     broker = Broker(tmp_path / "store", with_index=False)
     with rocketlens.open_store(broker.path) as store:
         copying = Copying(broker, message())
@@ -143,9 +127,8 @@ def test_a_record_that_was_seen_once_before_its_last_bytes_is_found(tmp_path, le
         assert_given_everywhere(store, record)
 
 
-def test_a_record_that_ends_with_zeros_is_found_or_the_answer_is_not_complete(tmp_path, reading):
+def test_a_record_that_ends_with_zeros_is_found_or_the_answer_is_not_complete(tmp_path):
     """Nothing but what follows it, or its queue, can tell it from one that is half written."""
-    del reading
     broker = Broker(tmp_path / "store", with_index=False)
     with rocketlens.open_store(broker.path) as store:
         copying = Copying(broker, message(named=(("note", "a\0\0"),)))
@@ -170,9 +153,8 @@ def test_a_record_that_ends_with_zeros_is_found_or_the_answer_is_not_complete(tm
         assert_found(store, following)
 
 
-def test_bytes_behind_a_damaged_last_record_are_noticed(tmp_path, reading):
+def test_bytes_behind_a_damaged_last_record_are_noticed(tmp_path):
     """It is a torn tail only as long as nothing follows it."""
-    del reading
     broker = Broker(tmp_path / "store", with_index=False)
     with rocketlens.open_store(broker.path) as store:
         last = broker.send(sent(1))

@@ -15,7 +15,6 @@ from rocketlens.main import main
 
 # At once: it must not be imported while what it imports is patched.
 from rocketlens.query.offline import open_store
-from rocketlens.store.read.log import scan
 from tests.support.layouts import Layout
 
 FIELDS = ("topic", "queue_id", "queue_offset", "offset_msg_id", "keys", "body")
@@ -52,11 +51,6 @@ def rows_of(batches):
     return [row for batch in batches for row in batch.to_pylist()]
 
 
-@pytest.fixture(params=[1 << 40, 0], ids=["record by record", "compiled"])
-def read_at_once(request, monkeypatch):
-    monkeypatch.setattr(scan, "interpreted_bytes", lambda: request.param)
-
-
 def test_what_was_sent_is_120_messages_of_80_records(layout):
     expected = sent_one_by_one(layout)
     assert len(expected) == 120
@@ -64,7 +58,6 @@ def test_what_was_sent_is_120_messages_of_80_records(layout):
     assert len({row[:3] for row in expected}) == len({row[4] for row in expected}) == 120
 
 
-@pytest.mark.usefixtures("read_at_once")
 @pytest.mark.parametrize("max_num", range(1, 8))
 def test_the_newest_messages_are_the_last_ones_of_the_newest_batch(layout, max_num):
     every = [row for row in sent_one_by_one(layout) if row[0] == "Orders"]
@@ -77,7 +70,6 @@ def test_the_newest_messages_are_the_last_ones_of_the_newest_batch(layout, max_n
             ]
 
 
-@pytest.mark.usefixtures("read_at_once")
 def test_a_scan_has_each_message_as_a_row_and_as_an_object(layout):
     expected = sent_one_by_one(layout)
     with open_store(layout.store) as store:
@@ -96,7 +88,6 @@ def test_a_scan_has_each_message_as_a_row_and_as_an_object(layout):
         assert [row["body"] for row in rows_of(without)] == [None] * 80
 
 
-@pytest.mark.usefixtures("read_at_once")
 def test_find_prints_each_message_as_a_line_and_exports_it(layout, tmp_path, capsys):
     expected = sent_one_by_one(layout, ["Orders"])
     where = ["--store", str(layout.store), "-t", "Orders"]
@@ -111,7 +102,6 @@ def test_find_prints_each_message_as_a_line_and_exports_it(layout, tmp_path, cap
         assert told(file.read_all().to_pylist()) == expected
 
 
-@pytest.mark.usefixtures("read_at_once")
 def test_sql_counts_messages_and_not_batches(layout, capsys):
     query = "SELECT topic, count(*) n, count(DISTINCT keys[1]) keys FROM messages GROUP BY 1"
     assert main(["sql", query, "--store", str(layout.store), "-o", "json"]) == 0

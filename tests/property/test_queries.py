@@ -15,7 +15,6 @@ from rocketlens import limits
 from rocketlens.errors import MessageNotFound, TopicNotFound
 from rocketlens.model.message_id import UniqueKey
 from rocketlens.model.text.java import index_hash
-from tests.support import made_stores
 from tests.support.effort import sized
 from tests.support.made_stores import NOW_MS, Sent, make_store, texts_of
 
@@ -145,24 +144,6 @@ def test_scans_give_what_brute_force_gives(parts, data):
                 for ask in (store.find, store.scan):
                     with pytest.raises(TopicNotFound):
                         ask(topic=topic)
-
-
-def test_long_scans_give_what_short_ones_give(tmp_path, monkeypatch):
-    """The compiled walk takes over where the interpreted one would be slow."""
-    made = make_store(tmp_path / "store", made_stores.some_messages(300), segment_bytes=1 << 13)
-    with rocketlens.open_store(made.path) as store:
-        time_ms = made.records[150].store_timestamp_ms
-        asked = [
-            {},
-            {"topic": "Topic1"},
-            {"begin": time_ms, "end": time_ms + 9000},
-            {"tag": "TagA || TagB"},
-            {"topic": "Topic2", "begin": time_ms + 1, "tag": "TagB"},
-        ]
-        short = [list(store.scan(**named)) for named in asked]
-        monkeypatch.setattr(limits, "MAX_INTERPRETED_SCAN_BYTES", 5000)
-        assert [list(store.scan(**named)) for named in asked] == short
-        assert len(short[0]) == 300
 
 
 def test_hash_twins_are_told_apart_over_topic_and_key(tmp_path):

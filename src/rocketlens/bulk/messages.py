@@ -343,7 +343,8 @@ class BatchScan:
         for read in reader:
             rows = read
             if share.is_of_queue:
-                rows, last = first_copies(read, last)
+                mask, last = first_copies(read["queue_offset"].tolist(), last)
+                rows = read.compress(mask)
             for is_batch, run in batch_rows.runs(rows):
                 if is_batch and not self.is_damage:
                     sound = self._sound(rows[run], content, base_offset, damage)

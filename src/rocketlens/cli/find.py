@@ -316,21 +316,21 @@ class _Counted:
 
     def print_json(self) -> None:
         """Print all as lines of JSON, many at once."""
-        from rocketlens.formats.commitlog_record import Record, message_of
+        from rocketlens.formats.commitlog_record import message_of
         from rocketlens.query.lookup.by_time import Scan
-        from rocketlens.terminal.as_json import write_chunk, write_message
+        from rocketlens.terminal.as_json import write_message, write_rows
 
         if not isinstance(self._scan, Scan):
             for message in self:
                 write_message(message, "\n")
             return
-        for piece in self._scan.pieces():
+        for rows, records in self._scan.pieces():
             self._begin()
-            if isinstance(piece, Record):
-                write_message(message_of(piece), "\n")
+            if rows is not None:
+                self.count += write_rows(rows)
+            for record in records:
+                write_message(message_of(record), "\n")
                 self.count += 1
-            else:
-                self.count += write_chunk(piece)
         self.reader_closed = False
 
     def _begin(self) -> None:

@@ -32,7 +32,7 @@ from rocketlens.store.read.config_tables import (
     TOPICS_MEMBER,
     read_table,
 )
-from rocketlens.store.read.log.scan import Chunk, Damage, LogWalk, interpreted_bytes
+from rocketlens.store.read.log.scan import Damage, LogWalk
 
 if TYPE_CHECKING:
     from rocketlens.query.store_reader import StoreReader
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 _SAMPLES: Final = 256
 _READ_AT_ONCE_BYTES: Final = 1 << 20
 """Bytes of log that are read for topics at once, in some 20 ms."""
-_INTERPRETED_BYTES: Final = 4 << 20
-"""Bytes up to which loading the compiled scan takes longer than reading without it."""
 _GIB: Final = 1 << 30
 BROKER_TOPICS: Final = NOT_ALLOWED_SEND_TOPICS | {TRACE_TOPIC, TIMER_TOPIC}
 """Topics that brokers write to, whether configuration names them or not."""
@@ -174,8 +172,8 @@ class Topics:
         if self._unread_bytes() > limits.MAX_TOPIC_SCAN_BYTES:
             self._before_long_scan(self._unread_bytes())
         walk = LogWalk(source.log, self._read_from(), tail_start, confirm=source.is_indexed)
-        for piece in walk.pieces(interpreted_bytes(_INTERPRETED_BYTES)):
-            names.update(piece.topics().names if isinstance(piece, Chunk) else (piece.topic,))
+        for rows in walk.rows():
+            names.update(rows.topics().names)
         self._named = (self._named or set()) | names
         self._damage += walk.damage
         if walk.position < tail_start:

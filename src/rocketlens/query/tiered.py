@@ -243,8 +243,8 @@ def _entries(
     """Yield topic, queue id, queue offset and physical offset of messages that queues have, in
     the order of the log as far as each queue goes.
     """
-    for chunk in LogWalk(log, start, confirm=reader.is_indexed).chunks():
-        for topic, queue_id, rows in chunk.queues():
+    for read in LogWalk(log, start, confirm=reader.is_indexed).rows():
+        for topic, queue_id, rows in read.queues():
             queued = rows.compress(has_queue_entry(rows["sys_flag"]))
             columns = (queued[name].tolist() for name in ("queue_offset", "physical_offset"))
             for queue_offset, physical_offset in zip(*columns, strict=True):

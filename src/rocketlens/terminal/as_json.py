@@ -24,7 +24,7 @@ from rocketlens.terminal.json_text import compact, json_of
 from rocketlens.terminal.message_values import AS_IT_IS, BodyView, utf8_text, value_of
 
 if TYPE_CHECKING:
-    from rocketlens.store.read.log.scan import Chunk
+    from rocketlens.store.read.log.rows import Rows
 
 _BODY_STEP: Final = 3 << 18
 """Bytes or characters of a body that are written at once; a multiple of 3, so that pieces of base64
@@ -103,22 +103,21 @@ def write_message(
     sys.stdout.write(f'","body_encoding":"{encoding}"}}{end}')
 
 
-def write_chunk(chunk: "Chunk") -> int:
-    r"""Write the messages of a chunk as `write_message` does, with an "\n"; return how many.
+def write_rows(rows: "Rows") -> int:
+    r"""Write the messages of rows as `write_message` does, with an "\n"; return how many.
 
     The members of most messages are taken from their records, in a third of the time that a
     `MessageExt` takes.
     """
-    content = memoryview(chunk.content.data)
     hosts: dict[tuple[bytes, int], str] = {}
-    for physical_offset in chunk.rows["physical_offset"].tolist():
-        view = RecordView(content, physical_offset - chunk.base_offset)
+    for physical_offset in rows.offsets():
+        view = RecordView(rows.content, physical_offset - rows.base_offset)
         fields = _fields_of(view, hosts)
         if fields is None:
             write_message(message_of(view.record()), "\n")
         else:
             sys.stdout.write(message_line(fields) + "\n")
-    return len(chunk.rows)
+    return len(rows)
 
 
 def _fields_of(view: RecordView, hosts: dict[tuple[bytes, int], str]) -> dict[str, Any] | None:

@@ -16,7 +16,6 @@ from rocketlens.cli.sql.sql_plan import SqlPlan, plan_of
 from rocketlens.errors import BadInput
 from rocketlens.model import arrow
 from rocketlens.model.installation import install_command
-from rocketlens.store.read.log import scan
 from rocketlens.testing import cluster
 
 
@@ -31,9 +30,7 @@ def rows(run, store, query, *options, code=0):
     return json.loads(done.out)
 
 
-@pytest.mark.parametrize("read_at_once", [1 << 40, 0])
-def test_a_store_is_a_table(run, store, monkeypatch, read_at_once):
-    monkeypatch.setattr(scan, "interpreted_bytes", lambda: read_at_once)
+def test_a_store_is_a_table(run, store):
     with open_store(store) as opened:
         messages = list(opened.scan(all_topics=True))
     counted = rows(run, store, "SELECT topic, count(*) n FROM messages GROUP BY 1 ORDER BY 1")

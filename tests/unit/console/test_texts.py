@@ -309,7 +309,7 @@ def test_what_a_filter_could_not_look_at_is_shown_in_the_language(write_store):
 
 
 def test_what_an_answer_relies_on_is_shown_in_the_language(tmp_path, monkeypatch):
-    monkeypatch.setattr(limits, "MAX_INTERPRETED_SCAN_BYTES", 0)
+    monkeypatch.setattr(limits, "MAX_SHORT_SCAN_BYTES", 0)
     monkeypatch.setattr("rocketlens.query.lookup.newest.MAX_NEWEST_SCAN_BYTES", -1)
     made = make_store(tmp_path / "store", some_messages(300), segment_bytes=8192)
     path = f"/search?topic=Topic0&since={NOW_MS + 137 * 290}"

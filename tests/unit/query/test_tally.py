@@ -12,7 +12,6 @@ import rocketlens
 from rocketlens.formats.body_compression import COMPRESSED
 from rocketlens.model.rocketmq import SYS_FLAG_INNER_BATCH, SYS_FLAG_NEED_UNWRAP, is_internal_topic
 from rocketlens.query.tally import SearchTally, names_topics
-from rocketlens.store.read.log import scan
 from tests.support.archives import archive_store
 from tests.support.async_tests import within
 from tests.support.fake_cluster import ask
@@ -36,10 +35,8 @@ USERS = [each.topic for each in MESSAGES[:5]]
 FLAGS = SYS_FLAG_INNER_BATCH | SYS_FLAG_NEED_UNWRAP
 
 
-@pytest.fixture(params=["record by record", "by chunks"])
-def path(request, tmp_path, monkeypatch):
-    if request.param == "by chunks":
-        monkeypatch.setattr(scan, "interpreted_bytes", lambda: 0)
+@pytest.fixture
+def path(tmp_path):
     return make_store(tmp_path / "store", MESSAGES).path
 
 
@@ -242,10 +239,9 @@ def test_the_command_finds_a_key_in_the_trace_topic(run, traced):
     assert "INCOMPLETE" not in done.err
 
 
-@pytest.fixture(params=[1 << 40, 0], ids=["record by record", "compiled"])
-def store(request, tmp_path, monkeypatch):
+@pytest.fixture
+def store(tmp_path):
     """A store whose second record is a batch of three with a body that is none."""
-    monkeypatch.setattr(scan, "interpreted_bytes", lambda *_: request.param)
     batch = replace(record(1, topic="B", body=b"none", INNER_NUM="3"), sys_flag=FLAGS)
     others = [record(0, topic="B"), record(4, topic="B"), record(0, topic="Other")]
     written = write_log(tmp_path, [others[0], batch, *others[1:]], 1 << 14)

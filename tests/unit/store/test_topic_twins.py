@@ -5,8 +5,6 @@ import shutil
 import pytest
 
 import rocketlens
-from rocketlens.store.read.index import tail
-from rocketlens.store.read.log import scan
 from rocketlens.store.read.log.commitlog import CommitLog
 from rocketlens.store.read.log.scan import LogWalk
 from tests.support import written_stores
@@ -14,13 +12,6 @@ from tests.support.made_stores import Sent, make_store
 
 VICTIM = "order-paid-topic"
 TWIN = "-NOxL7-LAfpI-mTe"
-
-
-@pytest.fixture(autouse=True)
-def compiled(monkeypatch):
-    """Read all but the first record with the compiled scan."""
-    monkeypatch.setattr(scan, "_SHORT_BYTES", 0)
-    monkeypatch.setattr(LogWalk, "is_compiled", True)
 
 
 @pytest.fixture
@@ -32,20 +23,21 @@ def made(tmp_path):
 
 def test_the_topics_here_are_twins(made):
     log = CommitLog(made.path / "commitlog")
-    (chunk,) = LogWalk(log, 0).chunks()
-    hashes = chunk.rows["topic_hash"].tolist()
+    (rows,) = LogWalk(log, 0).rows()
+    hashes = rows.column("topic_hash").tolist()
     assert len(set(hashes[1:])) == 1
     assert hashes[0] != hashes[1]
 
 
 def test_topics_of_rows_are_told_apart_by_their_bytes(made):
     log = CommitLog(made.path / "commitlog")
-    (chunk,) = LogWalk(log, 0).chunks()
-    topics = chunk.topics()
+    (rows,) = LogWalk(log, 0).rows()
+    topics = rows.topics()
     names = [topics.names[number] for number in topics.number_of_row]
     assert names == [record.topic for record in made.records]
-    assert topics.are(TWIN.__eq__).tolist() == [name == TWIN for name in names]
-    assert not topics.are("Absent".__eq__).any()
+    offsets = [record.physical_offset for record in made.records if record.topic == TWIN]
+    assert rows.choose(takes_topic=TWIN.__eq__).offsets() == offsets
+    assert not len(rows.choose(takes_topic="Absent".__eq__))
 
 
 @pytest.mark.parametrize("topic", [VICTIM, TWIN])
@@ -57,8 +49,7 @@ def test_a_scan_finds_each_message_of_a_topic_and_none_of_its_twin(made, topic):
         assert ([m.physical_offset for m in found], found.complete) == (expected, True)
 
 
-def test_a_key_is_found_in_either_topic_when_none_is_named(made, monkeypatch):
-    monkeypatch.setattr(tail.Tail, "is_compiled", True)
+def test_a_key_is_found_in_either_topic_when_none_is_named(made):
     with rocketlens.open_store(made.path) as store:
         for n in range(1, len(made.records)):
             assert len(store.find(f"k{n}")) == 1

@@ -30,7 +30,6 @@ from rocketlens.net.server import host_of
 from rocketlens.query.store_reader import StoreReader
 from rocketlens.store.read.index.entry_runs import WINDOW_BITS, EntryRun
 from rocketlens.store.read.index.index_files import NewestFirst
-from rocketlens.store.read.index.tail import Tail
 from rocketlens.store.read.log.commitlog import Segment
 from rocketlens.store.write.message_store import MessageStore
 from rocketlens.wire import acl, header_json
@@ -168,7 +167,6 @@ class CompiledLookUps:
 
         Without ``rights`` each look-up is let through.
         """
-        Tail.is_compiled = True
         self._store: Final = store
         self._rights: Final = rights
         self._search: Final = search

@@ -24,7 +24,7 @@ from typing import Final
 
 from rocketlens.query.store_reader import StoreReader
 from rocketlens.store.read.index.index_files import CorruptIndexFile
-from rocketlens.store.read.index.tail import Tail
+from rocketlens.store.read.index.tail import AT_ONCE_BYTES, Tail
 from rocketlens.store.write.message_store import MessageStore
 
 MAX_INDEX_GAP_BYTES: Final = 16 * 1024 * 1024
@@ -57,7 +57,7 @@ class LiveIndex:
             tail is not None
             and not self.unread
             and not tail.is_spilled
-            and self.store.end_offset - self.read_to <= tail.inline_read_budget_bytes
+            and self.store.end_offset - self.read_to <= AT_ONCE_BYTES
         )
 
     @property

@@ -146,12 +146,17 @@ static void *hold(Held *held, PyObject *object, const char *types, Py_ssize_t it
         return NULL;
     }
     held->count++;
+    if (types == NULL && view->itemsize == 1 && view->len % item_size == 0) view->itemsize = item_size;
     if (view->ndim != 1 || view->itemsize != item_size || (types && !is_format(view->format, types))) {
         PyErr_Format(PyExc_TypeError,
                      "a kernel needs an array of one dimension with items '%s' of %zd bytes, not of %d "
                      "dimensions with '%s' of %zd bytes",
                      types ? types : "struct", item_size, view->ndim,
                      view->format ? view->format : "struct", view->itemsize);
+        return NULL;
+    }
+    if (types == NULL && view->len && (size_t)view->buf % sizeof(long long)) {
+        PyErr_SetString(PyExc_ValueError, "a kernel needs rows at an aligned address");
         return NULL;
     }
     *count = view->len / item_size;
@@ -191,7 +196,7 @@ static inline const unsigned int *read_uint32s(Held *held, PyObject *object, lon
 static inline unsigned int *write_uint32s(Held *held, PyObject *object, long long *count) {
     return (unsigned int *)hold(held, object, "IL", 4, 1, count);
 }
-/* Rows of a struct: only their size is checked. */
+/* Rows of a struct, or their bytes: only their size is checked, and where they are. */
 static inline const void *read_rows(Held *held, PyObject *object, Py_ssize_t size, long long *count) {
     return hold(held, object, NULL, size, 0, count);
 }

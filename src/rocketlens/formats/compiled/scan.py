@@ -16,10 +16,14 @@ from cython.cimports.rocketlens.formats.compiled.device import (
     load_i64,
     lowest_bit,
     mix_bytes,
+    need,
     read_bytes,
+    read_int32s,
+    read_int64s,
     read_rows,
     release,
     utf8_parse_int,
+    write_bytes,
     write_int32s,
     write_int64s,
     write_rows,
@@ -576,3 +580,120 @@ def walk(
     finally:
         release(cython.address(held))
     return position, reason
+
+
+def summarize(rows: object) -> tuple[int, int]:
+    """Return the latest store time of rows, and all bits of their sys_flags; 0 of no rows."""
+    held: Held
+    count: cython.longlong = 0
+    newest: cython.longlong = 0
+    flags: cython.int = 0
+    index: cython.longlong
+    held.count = 0
+    try:
+        items = cython.cast(
+            cython.pointer(cython.const[Row]),
+            read_rows(cython.address(held), rows, cython.sizeof(Row), cython.address(count)),
+        )
+        with cython.nogil:
+            for index in range(count):
+                if index == 0 or items[index].store_timestamp_ms > newest:
+                    newest = items[index].store_timestamp_ms
+                flags |= items[index].sys_flag
+    finally:
+        release(cython.address(held))
+    return newest, flags
+
+
+def choose(
+    rows: object,
+    begin: cython.longlong,
+    end: cython.longlong,
+    position: object,
+    groups: object,
+    wanted: object,
+    out: object,
+) -> None:
+    """Write for each row 1 if it is chosen, 0 if not.
+
+    Its store time must be in ``begin .. end``. ``position`` is empty, or a queue id and a queue
+    offset. ``groups`` is empty, or has the group of each row, and ``wanted`` 1 for some of these.
+    """
+    held: Held
+    count: cython.longlong = 0
+    room: cython.longlong = 0
+    number_count: cython.longlong = 0
+    group_count: cython.longlong = 0
+    wanted_count: cython.longlong = 0
+    index: cython.longlong
+    is_chosen: cython.bint
+    held.count = 0
+    try:
+        items = cython.cast(
+            cython.pointer(cython.const[Row]),
+            read_rows(cython.address(held), rows, cython.sizeof(Row), cython.address(count)),
+        )
+        numbers = read_int64s(cython.address(held), position, cython.address(number_count))
+        group_of_row = read_int32s(cython.address(held), groups, cython.address(group_count))
+        is_wanted = read_bytes(cython.address(held), wanted, cython.address(wanted_count))
+        mask: cython.p_uchar = write_bytes(cython.address(held), out, cython.address(room))
+        need(room, count)
+        if number_count:
+            need(number_count, 2)
+        if group_count:
+            need(group_count, count)
+        with cython.nogil:
+            for index in range(count):
+                is_chosen = (
+                    items[index].store_timestamp_ms >= begin
+                    and items[index].store_timestamp_ms <= end
+                )
+                if number_count:
+                    is_chosen = (
+                        is_chosen
+                        and items[index].queue_id == numbers[0]
+                        and items[index].queue_offset == numbers[1]
+                    )
+                if group_count:
+                    is_chosen = (
+                        is_chosen
+                        and group_of_row[index] >= 0
+                        and group_of_row[index] < wanted_count
+                        and is_wanted[group_of_row[index]] != 0
+                    )
+                mask[index] = is_chosen
+    finally:
+        release(cython.address(held))
+
+
+def compress(rows: object, mask: object, out: object) -> None:
+    """Copy the rows for which the mask has a byte that is not zero, in their order."""
+    held: Held
+    count: cython.longlong = 0
+    room: cython.longlong = 0
+    mask_count: cython.longlong = 0
+    copied: cython.longlong = 0
+    index: cython.longlong
+    held.count = 0
+    try:
+        items = cython.cast(
+            cython.pointer(cython.const[Row]),
+            read_rows(cython.address(held), rows, cython.sizeof(Row), cython.address(count)),
+        )
+        is_chosen = read_bytes(cython.address(held), mask, cython.address(mask_count))
+        target = cython.cast(
+            cython.pointer(Row),
+            write_rows(cython.address(held), out, cython.sizeof(Row), cython.address(room)),
+        )
+        need(mask_count, count)
+        for index in range(count):
+            copied += is_chosen[index] != 0
+        need(room, copied)
+        copied = 0
+        with cython.nogil:
+            for index in range(count):
+                if is_chosen[index]:
+                    target[copied] = items[index]
+                    copied += 1
+    finally:
+        release(cython.address(held))

@@ -294,10 +294,9 @@ def _read_log(reader: StoreReader) -> LogContents | None:
     contents = LogContents()
     evidence = read_evidence(reader.path, log)
     walk = LogWalk(log, log.min_offset, confirm=reader.is_indexed, grows=True)
-    for chunk in walk.chunks():
-        newest_ms = int(chunk.rows["store_timestamp_ms"].max())
-        contents.newest_ms = max(contents.newest_ms or 0, newest_ms)
-        for topic, queue_id, all_rows in chunk.queues():
+    for read in walk.rows():
+        contents.newest_ms = max(contents.newest_ms or 0, read.newest_ms)
+        for topic, queue_id, all_rows in read.queues():
             rows = all_rows.compress(has_queue_entry(all_rows["sys_flag"]))
             # The records between these neither begin the queue again nor end it.
             (anew,) = (rows["queue_offset"] == 0).nonzero()

@@ -43,7 +43,7 @@ from rocketlens.query.topic_choice import matching_topics, unknown_topic
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.config_tables import TOPICS_FILE, TOPICS_MEMBER, read_table
 from rocketlens.store.read.consumequeue import ConsumeQueue, QueueName
-from rocketlens.store.read.log.scan import Chunk, LogWalk
+from rocketlens.store.read.log.scan import LogWalk
 
 if TYPE_CHECKING:
     import numpy as np
@@ -228,12 +228,12 @@ class _StoreTopics:
         for queue, log in logs:
             scan = Scan(log, MessageFilter(topic=queue.topic))
             older = _Counted()
-            for piece in scan.pieces():
-                if isinstance(piece, Chunk):
-                    older.add_rows(piece.rows)
-                else:
-                    offset, time_ms = piece.queue_offset, piece.store_timestamp_ms
-                    older.add(offset, offset, piece.total_size, time_ms, time_ms)
+            for rows, records in scan.pieces():
+                if rows is not None and len(rows):
+                    older.add_rows(rows.array)
+                for record in records:
+                    offset, time_ms = record.queue_offset, record.store_timestamp_ms
+                    older.add(offset, offset, record.total_size, time_ms, time_ms)
             self._coverage += scan.coverage
             of_topic = self._counted[queue.topic]
             if older.max_offset > older.min_offset:
@@ -314,8 +314,8 @@ class _StoreTopics:
         start = 0 if self._is_lost else self._queues_end
         walk = LogWalk(reader.log, start, confirm=reader.is_indexed, grows=True)
         start, log_end = walk.position, walk.stop
-        for chunk in walk.chunks():
-            for topic, queue_id, rows in chunk.queues():
+        for read in walk.rows():
+            for topic, queue_id, rows in read.queues():
                 self._add_rows(topic, queue_id, rows)
         failures = [
             *reader.missing_parts(),

@@ -7,8 +7,8 @@ breaks that order, so time never cuts a scan short, but where its caller says wh
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import groupby
-from typing import TYPE_CHECKING, Final, cast
+from itertools import compress, repeat
+from typing import TYPE_CHECKING, Final
 
 from rocketlens import limits
 from rocketlens.errors import RecordError
@@ -21,27 +21,20 @@ from rocketlens.formats.commitlog_record import (
 from rocketlens.model.answer import Answer, Coverage
 from rocketlens.model.arrow import ArrowMessages, batches_of, package
 from rocketlens.model.message import MessageExt
-from rocketlens.model.rocketmq import is_internal_topic
+from rocketlens.model.rocketmq import SYS_FLAG_INNER_BATCH, is_internal_topic
 from rocketlens.query.answer_builder import Findings
 from rocketlens.query.lookup.message_filter import MessageFilter
 from rocketlens.query.request import QueuePosition
 from rocketlens.query.store_reader import StoreReader, torn_coverage, unfinished
 from rocketlens.query.tiered import outside_log
-from rocketlens.store.read.log.scan import Chunk, LogWalk, first_copies, interpreted_bytes
+from rocketlens.store.read.log.rows import Rows
+from rocketlens.store.read.log.scan import LogWalk, first_copies
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
     import pyarrow as pa
 
-_PART_BYTES: Final = 12 << 20
-"""Of a part of the log this much is read without the compiled kernels, in the time they take to
-load, unless it is known to be longer.
-"""
 _REPORTED_RECORDS: Final = 256
-"""Records between two reports of progress, where they are read one by one: 3 ms, and up to 15 where
-their bodies are looked at.
-"""
+"""Records between two reports of progress, where their bodies are looked at: up to 15 ms."""
 
 
 class Scan(ArrowMessages):
@@ -186,21 +179,21 @@ class Scan(ArrowMessages):
         """Yield the messages as record batches, in the order of the log.
 
         Without bodies, the columns ``body`` and ``body_error`` are null. Over a million messages a
-        second where the compiled scan reads the log, which is behind its first few MiB.
+        second.
 
         :raises PackageMissing: without pyarrow.
         """
         package("pyarrow", "arrow", "record_batches")
+        import numpy as np
+
         from rocketlens.formats import columns
 
-        for is_chunk, group in groupby(self.pieces(), lambda piece: isinstance(piece, Chunk)):
-            if not is_chunk:
-                messages = map(message_of, cast("Iterator[Record]", group))
-                yield from batches_of(messages, with_body=with_body)
-                continue
-            for chunk in cast("Iterator[Chunk]", group):
+        for rows, records in self.pieces():
+            yield from batches_of(map(message_of, records), with_body=with_body)
+            if rows is not None:
+                content = np.asarray(rows.content)
                 yield from columns.batches(
-                    chunk.content, chunk.base_offset, chunk.rows, with_body=with_body
+                    content, rows.base_offset, rows.array, with_body=with_body
                 )
 
     def records(self) -> Iterator[Record]:
@@ -213,41 +206,37 @@ class Scan(ArrowMessages):
         """Return the messages of a record at an offset of :meth:`offsets`."""
         return self._message_filter.matching_in(record)
 
-    def pieces(self) -> Iterator[Record | Chunk]:
-        """Yield the messages as they are read: records one by one, or many as rows of a chunk.
+    def pieces(self) -> Iterator[tuple[Rows | None, Iterable[Record]]]:
+        """Yield the messages as they are read, many as rows: either rows or records.
 
-        In the order of the log, each compared with its checksums, and once it is read. A chunk
-        holds until the next piece, and has no batches: their messages come one by one.
+        In the order of the log, each compared with its checksums, and once it is read. Rows hold
+        until the next piece, and have no batches: their messages come as records.
         """
         for scan in self.older:
-            yield from map(outside_log, scan.records())
-        for piece in self._pieces():
-            if not isinstance(piece, Chunk):
-                if self._is_there(piece) and self._is_match(piece):
-                    yield from self._messages_at([piece.physical_offset])
+            yield None, map(outside_log, scan.records())
+        for read in self._rows():
+            rows = self._matching(read)
+            if not rows.sys_flags & SYS_FLAG_INNER_BATCH:
+                yield from self._plain(rows)
                 continue
             from rocketlens.formats import batch_rows
 
-            rows = self._matching_rows(piece)
-            for is_batch, run in batch_rows.runs(rows):
+            for is_batch, run in batch_rows.runs(rows.array):
+                part = rows.part(run.start, run.stop)
                 if is_batch:
-                    yield from self._messages_at(rows["physical_offset"][run].tolist())
+                    yield None, self._messages_at(part.offsets())
                 else:
-                    yield from self._plain(Chunk(piece.content, piece.base_offset, rows[run]))
+                    yield from self._plain(part)
 
-    def _plain(self, chunk: Chunk) -> Iterator[Record | Chunk]:
-        """Yield the rows of a chunk without batches that have their checksums."""
-        from rocketlens.formats.compiled import kernels
-
-        rows = chunk.rows
-        is_sound = kernels.crc_ok(chunk.content, chunk.base_offset, rows)
-        is_whole = bool(is_sound.all())
+    def _plain(self, rows: Rows) -> Iterator[tuple[Rows | None, Iterable[Record]]]:
+        """Yield the rows without batches that have their checksums."""
+        mask = rows.sound()
         if len(rows):
-            sound = rows if is_whole else rows.compress(is_sound)
-            yield Chunk(chunk.content, chunk.base_offset, sound)
-        if not is_whole:
+            yield rows.compress(mask), ()
+        if 0 in mask:
             # Read again, for the reason; or it was being written at the first look.
-            yield from self._messages_at(rows["physical_offset"][~is_sound].tolist())
+            others = compress(rows.offsets(), (not each for each in mask))
+            yield None, self._messages_at(others)
 
     def _messages_at(self, physical_offsets: Iterable[int]) -> Iterator[Record]:
         for record in filter(None, map(self.record_at, physical_offsets)):
@@ -271,83 +260,55 @@ class Scan(ArrowMessages):
 
         Their bodies are not looked at. For the records use :meth:`record_at`.
         """
-        for piece in self._pieces():
-            if isinstance(piece, Chunk):
-                yield from self._in_chunk(piece)
-            elif self._is_there(piece) and self._is_match(piece):
-                yield piece.physical_offset
+        for rows in self._rows():
+            yield from self._matching(rows).offsets()
 
     def queue_entries(self) -> Iterator[tuple[int, int, int]]:
         """Yield the queue id, queue offset and physical offset of a topic's messages.
 
         In the order of the log. Messages of transactions that no queue has are left out.
         """
-        takes_topic = self._message_filter.takes_topic
-        for piece in self._pieces():
-            entries: Iterable[tuple[int, int, int, int]]
-            if isinstance(piece, Chunk):
-                rows = piece.rows.compress(piece.topics().are(takes_topic))
-                columns = (
-                    rows[name].tolist()
-                    for name in ("sys_flag", "queue_id", "queue_offset", "physical_offset")
-                )
-                entries = zip(*columns, strict=True)
-            elif takes_topic(piece.topic):
-                entries = [
-                    (piece.sys_flag, piece.queue_id, piece.queue_offset, piece.physical_offset)
-                ]
-            else:
-                continue
-            for sys_flag, queue_id, queue_offset, physical_offset in entries:
+        names = ("sys_flag", "queue_id", "queue_offset", "physical_offset")
+        for read in self._rows():
+            rows = read.choose(takes_topic=self._message_filter.takes_topic)
+            columns = (rows.column(name).tolist() for name in names)
+            for sys_flag, *entry in zip(*columns, strict=True):
                 if has_queue_entry(sys_flag):
+                    queue_id, queue_offset, physical_offset = entry
                     yield queue_id, queue_offset, physical_offset
 
-    def _pieces(self) -> Iterator[Record | Chunk]:
-        pieces = self._read()
-        return _each_once(pieces) if self._reader.layout.is_log_of_queue else pieces
-
-    def _read(self) -> Iterator[Record | Chunk]:
-        """Read the log: record by record, and from where that is slower by chunks."""
+    def _rows(self) -> Iterator[Rows]:
+        """Read the log."""
         self._reader.check_open()
         self._reader.refresh()
         if self._stop is None:
             self._walk.stop = self._log.max_offset
         self._log_end_offset = self._reader.least_end()
-        number = 0
-        for piece in self._walk.pieces(self._interpreted(), at_once=True):
-            if isinstance(piece, Chunk):
-                for part in self._parts(piece):
+        number, last = 0, -1
+        for rows in self._walk.rows():
+            self.last_timestamp_ms = max(self.last_timestamp_ms, rows.newest_ms)
+            for part in self._parts(rows):
+                number += len(part)
+                if self._reader.layout.is_log_of_queue:
+                    # A killed broker can have written its messages twice.
+                    mask, last = first_copies(part.column("queue_offset"), last)
+                    yield part.compress(mask)
+                else:
                     yield part
-                    number += len(part.rows)
-                    if not self._goes_on(number):
-                        return
-                continue
-            number += 1
-            self.last_timestamp_ms = max(self.last_timestamp_ms, piece.store_timestamp_ms)
-            yield piece
-            if number % _REPORTED_RECORDS == 0 and not self._goes_on(number):
-                return
+                if not self._goes_on(number):
+                    return
         self.is_at_end = True
 
-    def _interpreted(self) -> int | None:
-        """Return how many bytes to read record by record at first; None for the usual."""
-        is_part = self._begin_offset > self._log.min_offset
-        is_long = self._walk.stop - self._walk.position > _PART_BYTES
-        # Files are made in their full size, so the log's end says little of what is written.
-        if not is_part or (is_long and self._stop is not None):
-            return None
-        return interpreted_bytes(_PART_BYTES)
-
-    def _parts(self, chunk: Chunk) -> Iterator[Chunk]:
-        """Yield a chunk whole, or in small parts where each message takes long to look at."""
+    def _parts(self, rows: Rows) -> Iterator[Rows]:
+        """Yield rows as they are, or in small parts where each message takes long to look at."""
         if self._message_filter.content is None:
-            yield chunk
+            yield rows
             return
-        for start in range(0, len(chunk.rows), _REPORTED_RECORDS):
+        offsets = rows.offsets()
+        for start in range(0, len(rows), _REPORTED_RECORDS):
             stop = start + _REPORTED_RECORDS
-            following = chunk.rows["physical_offset"][stop : stop + 1].tolist()
-            self._next_offset = following[0] if following else None
-            yield Chunk(chunk.content, chunk.base_offset, chunk.rows[start:stop])
+            self._next_offset = offsets[stop] if stop < len(rows) else None
+            yield rows.part(start, stop)
 
     def _goes_on(self, messages: int) -> bool:
         """Report the progress; return False if the caller wants no more."""
@@ -363,67 +324,46 @@ class Scan(ArrowMessages):
         progress = (position - start, end - start, messages)
         return False not in [report(*progress) for report in reports]
 
-    def _is_there(self, record: Record) -> bool:
-        position = self._position
-        return position is None or (record.queue_id, record.queue_offset) == position[1:]
+    def _matching(self, rows: Rows) -> Rows:
+        """Select rows by their columns first; only those are decoded."""
+        message_filter, position = self._message_filter, self._position
+        of_topics = message_filter.record_topics is not None
+        chosen = rows.choose(
+            begin=message_filter.begin,
+            end=message_filter.end,
+            position=None if position is None else position[1:],
+            takes_topic=message_filter.takes_topic if of_topics else None,
+        )
+        if message_filter.reads_records:
+            return chosen.compress(bytes(self._matches(chosen)))
+        return self._without_internal(chosen) if message_filter.leaves_out else chosen
 
-    def _in_chunk(self, chunk: Chunk) -> Iterator[int]:
-        """Yield the physical offsets of a chunk's messages."""
-        yield from self._matching_rows(chunk)["physical_offset"].tolist()
-
-    def _matching_rows(self, chunk: Chunk) -> "npt.NDArray[np.void]":
-        """Select rows of a chunk by their columns first; only those are decoded."""
-        import numpy as np
-
-        rows = chunk.rows
-        times = rows["store_timestamp_ms"]
-        self.last_timestamp_ms = max(self.last_timestamp_ms, int(times.max()))
-        mask = times <= self._message_filter.end
-        if self._message_filter.begin is not None:
-            mask &= times >= self._message_filter.begin
-        if self._message_filter.record_topics is not None:
-            mask &= chunk.topics().are(self._message_filter.takes_topic)
-        if self._position is not None:
-            mask &= rows["queue_id"] == self._position.queue_id
-            mask &= rows["queue_offset"] == self._position.queue_offset
-        chosen = rows if mask.all() else rows.compress(mask)
-        if self._message_filter.reads_records:
-            return chosen.compress(np.fromiter(self._matches(chunk, chosen), np.bool_, len(chosen)))
-        if self._message_filter.leaves_out and len(chosen):
-            return self._without_internal(Chunk(chunk.content, chunk.base_offset, chosen))
-        return chosen
-
-    def _without_internal(self, chunk: Chunk) -> "npt.NDArray[np.void]":
-        """Return the rows of a chunk without those of RocketMQ's own topics, which are counted."""
-        topics, tally = chunk.topics(), self._message_filter.tally
+    def _without_internal(self, rows: Rows) -> Rows:
+        """Return the rows without those of RocketMQ's own topics, which are counted."""
+        topics, tally = rows.topics(), self._message_filter.tally
         if not any(map(is_internal_topic, topics.names)):
-            return chunk.rows
+            return rows
         for number, name in enumerate(topics.names):
             if tally is not None and is_internal_topic(name):
-                tally.add_internal(name, int((topics.number_of_row == number).sum()))
-        return chunk.rows.compress(~topics.are(is_internal_topic))
+                tally.add_internal(name, topics.number_of_row.count(number))
+        return rows.choose(takes_topic=lambda name: not is_internal_topic(name))
 
-    def _matches(self, chunk: Chunk, rows: "npt.NDArray[np.void]") -> Iterator[bool]:
-        """Return for rows of a chunk whether their messages match.
+    def _matches(self, rows: Rows) -> Iterator[bool]:
+        """Return for rows whether their messages match.
 
         What a filter looks at has its checksums: a damaged record may match as far as can be known,
         and its damage is reported where it is read.
         """
-        from rocketlens.formats.compiled import kernels
-
-        message_filter, view = self._message_filter, chunk.content.data
-        offsets = rows["physical_offset"].tolist()
-        is_sound = [True] * len(offsets)
-        if message_filter.reads_body:
-            is_sound = kernels.crc_ok(chunk.content, chunk.base_offset, rows).tolist()
-        for physical_offset, sound in zip(offsets, is_sound, strict=True):
+        message_filter, content = self._message_filter, rows.content
+        sound: Iterable[int] = rows.sound() if message_filter.reads_body else repeat(1)
+        for physical_offset, is_sound in zip(rows.offsets(), sound, strict=False):
             try:
-                record = RecordView(view, physical_offset - chunk.base_offset, physical_offset)
+                record = RecordView(content, physical_offset - rows.base_offset, physical_offset)
             except RecordError:
-                # It was being written when the chunk was read.
+                # It was being written when the rows were read.
                 yield self._matches_at(physical_offset)
             else:
-                yield message_filter.matches(record) if sound else message_filter.may_match(record)
+                yield (message_filter.matches if is_sound else message_filter.may_match)(record)
 
     def _matches_at(self, physical_offset: int) -> bool:
         if not self._message_filter.reads_body:
@@ -435,25 +375,6 @@ class Scan(ArrowMessages):
             # It may match as far as can be known, and its damage is reported where it is read.
             record = self._log.record_at(physical_offset, check_crc=False)
             return self._message_filter.may_match(record)
-
-    def _is_match(self, record: Record) -> bool:
-        """Return whether a record of the walk matches, whose body was not checked."""
-        if not self._message_filter.reads_body:
-            return self._message_filter.matches(record)
-        return self._message_filter.may_match(record) and self._matches_at(record.physical_offset)
-
-
-def _each_once(pieces: Iterator[Record | Chunk]) -> Iterator[Record | Chunk]:
-    """Yield the messages of the log of one queue, which a killed broker can have written twice."""
-    last = -1
-    for piece in pieces:
-        if not isinstance(piece, Chunk):
-            if piece.queue_offset > last:
-                last = piece.queue_offset
-                yield piece
-            continue
-        rows, last = first_copies(piece.rows, last)
-        yield Chunk(piece.content, piece.base_offset, rows)
 
 
 def find_in_time(scan: Scan, findings: Findings, *, at_least: int = 0) -> bool:

@@ -93,7 +93,7 @@ def _find_in_log(
 ) -> None:
     count = findings.messages.max_num
     topics = _topics(message_filter)
-    is_short = reader.log.max_offset - reader.log.min_offset <= limits.MAX_INTERPRETED_SCAN_BYTES
+    is_short = reader.log.max_offset - reader.log.min_offset <= limits.MAX_SHORT_SCAN_BYTES
     part = None if exhaustive or is_short else part_in_time(reader, message_filter)
     if part is None:
         find_in_time(Scan(reader, message_filter), findings)

@@ -48,7 +48,8 @@ from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.former_topics import begins_again
 from rocketlens.store.read.log.commitlog import SEGMENT_NAME_DIGITS
-from rocketlens.store.read.log.scan import CHUNK_ROWS, Chunk
+from rocketlens.store.read.log.rows import Rows as LogRows
+from rocketlens.store.read.log.scan import CHUNK_ROWS
 from rocketlens.store.write.append import BLANK_BYTES, Appended, Appender
 from rocketlens.store.write.config import StoreConfig
 from rocketlens.store.write.message_store import MessageStore
@@ -287,8 +288,8 @@ class CopyAppender(Appender):
             return []
         return [
             _QueuePart(self.queue(topic, queue_id), part)
-            for topic, queue_id, part in Chunk(
-                content, self.position, self._messages(content, queued)
+            for topic, queue_id, part in LogRows.of(
+                content.data, self.position, self._messages(content, queued)
             ).queues()
             if is_topic_name(topic) and len(topic) <= limits.MAX_TOPIC_CHARACTERS and queue_id >= 0
         ]

@@ -32,7 +32,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from rocketlens import limits
 from rocketlens.errors import RecordError
@@ -45,16 +45,14 @@ from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.former_topics import begins_again
 from rocketlens.store.read.log.commitlog import OpenLog, Segment, SegmentLost
-from rocketlens.store.read.log.scan import Chunk, Damage, LogWalk
+from rocketlens.store.read.log.rows import Rows
+from rocketlens.store.read.log.scan import Damage, LogWalk
 from rocketlens.store.read.state import StoreState, Synced
 from rocketlens.store.write.append import Appended, Appender
 from rocketlens.store.write.queue.queue_append import QueueWriter
 from rocketlens.store.write.queue.queue_files import QueueFiles
 from rocketlens.store.write.queue.queue_recovery import PreparedQueues, QueueEnding, QueueRecovery
 from rocketlens.store.write.torn import lacks_a_sector
-
-if TYPE_CHECKING:
-    import numpy as np
 
 MAX_KEPT_PIECE_BYTES: Final = 64 * 1024 * 1024
 """Largest file of those in which recovery keeps what it cuts off, in bytes."""
@@ -241,8 +239,8 @@ class Recovery:
         """
         check_from = 0 if check_from is None else check_from
         sectors_from = check_from if self._has_lost_power else self._log.max_offset
-        for chunk in walk.chunks():
-            yield from _rows_of(chunk, check_from, sectors_from)
+        for rows in walk.rows():
+            yield from _rows_of(rows, check_from, sectors_from)
 
     def _put(self, row: Row) -> None:
         """Write the queue entry of a record, unless it has none or exists already."""
@@ -512,13 +510,10 @@ def _last_offset(queue: QueueWriter) -> int | None:
     return None if last is None or last.is_filler else last[0]
 
 
-def _rows_of(chunk: Chunk, check_from: int, sectors_from: int) -> Iterator[Row]:
-    from rocketlens.formats.compiled import kernels
-
-    rows, topics = chunk.rows, chunk.topics()
-    number_of_row = topics.number_of_row.tolist()
+def _rows_of(rows: Rows, check_from: int, sectors_from: int) -> Iterator[Row]:
+    topics = rows.topics()
     columns = [
-        rows[name].tolist()
+        rows.column(name).tolist()
         for name in (
             "physical_offset",
             "store_size",
@@ -530,24 +525,27 @@ def _rows_of(chunk: Chunk, check_from: int, sectors_from: int) -> Iterator[Row]:
             "store_timestamp_ms",
         )
     ]
-    sound = [True] * len(rows)
-    if columns[0][-1] >= check_from:
-        sound = kernels.crc_ok(chunk.content, chunk.base_offset, rows).tolist()
-    for row in range(len(rows)):
-        if columns[0][row] >= sectors_from:
-            sound[row] = sound[row] and not _row_lacks_a_sector(chunk, rows[row])
+    offsets = columns[0]
+    sound = rows.sound() if offsets[-1] >= check_from else bytearray(b"\1" * len(rows))
+    for row, offset in enumerate(offsets):
+        if offset < check_from:
+            sound[row] = True
+        if offset >= sectors_from and sound[row]:
+            sound[row] = not _lacks_a_sector(rows, row)
     for row, values in enumerate(zip(*columns, strict=True)):
         offset, size, queue_id, queue_offset, flags, tags, level, stored_ms = values
-        topic, is_sound = topics.names[number_of_row[row]], sound[row] or offset < check_from
+        topic, is_sound = topics.names[topics.number_of_row[row]], bool(sound[row])
         yield Row(
             offset, size, topic, queue_id, queue_offset, flags, tags, level, stored_ms, is_sound
         )
 
 
-def _row_lacks_a_sector(chunk: Chunk, row: "np.void") -> bool:
-    start = int(row["physical_offset"]) - chunk.base_offset
-    topic_start = start + int(row["topic_start"])
-    topic = bytes(chunk.content[topic_start : topic_start + int(row["topic_length"])])
-    start += int(row["properties_start"])
-    stop = start + int(row["properties_length"])
-    return 0 in topic or lacks_a_sector(chunk.content.data, start, stop)
+def _lacks_a_sector(rows: Rows, row: int) -> bool:
+    """Return whether a record has zeros in its topic, or a sector of its properties lacks."""
+    names = ("physical_offset", "topic_start", "topic_length")
+    start, topic_start, topic_length = (rows.column(name)[row] for name in names)
+    start -= rows.base_offset
+    topic = bytes(rows.content[start + topic_start : start + topic_start + topic_length])
+    start += rows.column("properties_start")[row]
+    stop = start + rows.column("properties_length")[row]
+    return 0 in topic or lacks_a_sector(rows.content, start, stop)

@@ -18,7 +18,6 @@ from rocketlens.errors import RocketLensError
 from rocketlens.net.channel import failure
 from rocketlens.net.channel_group import RunsByCode
 from rocketlens.store.read.index import entry_runs, tail
-from rocketlens.store.read.index.tail import Tail
 from rocketlens.wire.codes import RequestCode
 from rocketlens.wire.command import ONE_WAY_FLAG, RemotingCommand
 from rocketlens.wire.connection import Connection, RequestReceived, encode_command
@@ -232,7 +231,6 @@ def run(directory, seed, damaged="nothing", count=200, odd=0.2):
 def test_compiled_look_ups_are_those_of_the_steps_that_define_them(
     tmp_path, monkeypatch, seed, damaged
 ):
-    monkeypatch.setattr(Tail, "is_compiled", True)
     monkeypatch.setattr(live_index, "REOPEN_ENTRIES", 100)
     if seed % 2:
         # What the memory has is packed soon.
@@ -260,7 +258,6 @@ def with_many(directory, act, count=3000):
 def test_the_newest_of_a_key_of_many_messages_are_found_by_looking_at_no_more(
     tmp_path, monkeypatch, where
 ):
-    monkeypatch.setattr(Tail, "is_compiled", True)
     monkeypatch.setattr(live_index, "REOPEN_ENTRIES", 100)
     if where == "unsorted":
         monkeypatch.setattr(entry_runs.EntryRuns, "compact", lambda _: None)
@@ -293,7 +290,6 @@ def test_the_newest_of_a_key_of_many_messages_are_found_by_looking_at_no_more(
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux alone lists what is mapped")
 def test_no_look_up_keeps_the_bytes_of_a_deleted_segment_on_the_disk(tmp_path, monkeypatch):
-    monkeypatch.setattr(Tail, "is_compiled", True)
 
     def deleted():
         mapped = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
@@ -423,7 +419,6 @@ def test_what_was_sent_is_found_at_once_while_no_index_has_it(tmp_path, monkeypa
 def test_the_first_look_up_is_left_to_others_while_the_thread_of_look_ups_works(
     tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(Tail, "is_compiled", True)
 
     async def act(store, side, sent):
         await read_all(side.search)
@@ -436,7 +431,6 @@ def test_the_first_look_up_is_left_to_others_while_the_thread_of_look_ups_works(
 
 
 def test_one_call_answers_while_the_thread_of_look_ups_works(tmp_path, monkeypatch):
-    monkeypatch.setattr(Tail, "is_compiled", True)
 
     async def act(store, side, sent):
         await read_all(side.search)
@@ -455,7 +449,6 @@ def test_one_call_answers_while_the_thread_of_look_ups_works(tmp_path, monkeypat
 
 
 def test_what_is_appended_is_read_by_the_thread_before_a_look_up_has_to(tmp_path, monkeypatch):
-    monkeypatch.setattr(Tail, "is_compiled", True)
 
     async def act(store, side, sent):
         await read_all(side.search)
@@ -480,7 +473,6 @@ def test_what_is_appended_is_read_by_the_thread_before_a_look_up_has_to(tmp_path
 
 
 def test_a_record_in_a_body_is_not_viewed(tmp_path, monkeypatch):
-    monkeypatch.setattr(Tail, "is_compiled", True)
 
     async def act(store, side, sent):
         (first,) = send_many(store, 1, first=7000)
@@ -501,7 +493,6 @@ def test_a_record_in_a_body_is_not_viewed(tmp_path, monkeypatch):
 
 
 def test_one_call_answers_and_what_is_appended_since_is_found(tmp_path, monkeypatch):
-    monkeypatch.setattr(Tail, "is_compiled", True)
 
     async def act(store, side, sent):
         await read_all(side.search)

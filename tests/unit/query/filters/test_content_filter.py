@@ -19,7 +19,6 @@ from rocketlens.query.lookup import by_time
 from rocketlens.query.request import FindRequest
 from rocketlens.query.request import content_filter as filter_of
 from rocketlens.query.tally import SearchTally
-from rocketlens.store.read.log import scan as log_scan
 from tests.support.made_stores import Sent, flip, make_store, record_of
 from tests.support.written_bodies import body as written
 
@@ -59,9 +58,8 @@ def orders(tmp_path_factory):
     return store_of(tmp_path_factory.mktemp("content") / "store", BODIES)
 
 
-@pytest.fixture(params=[0, 1 << 30], ids=["compiled", "interpreted"])
-def store(orders, request, monkeypatch):
-    monkeypatch.setattr(log_scan, "interpreted_bytes", lambda: request.param)
+@pytest.fixture
+def store(orders):
     with rocketlens.open_store(orders.path) as opened:
         yield opened
 
@@ -117,24 +115,22 @@ def test_tail_has_the_same_filters(store):
 @pytest.mark.parametrize("name", UNREAD)
 def test_a_body_that_cannot_be_looked_at_is_told_and_no_match(tmp_path, name, monkeypatch):
     made = store_of(tmp_path / "store", {**BODIES, name: UNREAD[name], "last": UNREAD[name]})
-    for compiled_from in (0, 1 << 30):
-        monkeypatch.setattr(log_scan, "interpreted_bytes", lambda n=compiled_from: n)
-        with rocketlens.open_store(made.path) as store:
-            answer = store.find(where="body.$.amount > 100")
-            assert [message.tags for message in answer] == ["json", "gzip", "gbk"]
-            assert not answer.complete
-            (failed,) = answer.failures
-            assert (failed.kind, failed.state) == (SourceKind.FILTER, SourceState.FAILED)
-            assert "2 messages, the first Orders/0/7: " in failed.error
-            scan = store.scan(where="body.$.amount > 100")
-            assert len(list(scan)) == 3
-            assert not scan.complete
-            assert not store.tail("Orders", where="body.$.amount > 100").complete
-            # What does not depend on those bodies is complete.
-            assert store.find(where="n < 3 AND body.$.amount > 100").complete
-            assert store.find(where="n < 90").complete
-            # Each search counts for itself.
-            assert "2 messages" in store.find(where="body.$.amount > 7").failures[0].error
+    with rocketlens.open_store(made.path) as store:
+        answer = store.find(where="body.$.amount > 100")
+        assert [message.tags for message in answer] == ["json", "gzip", "gbk"]
+        assert not answer.complete
+        (failed,) = answer.failures
+        assert (failed.kind, failed.state) == (SourceKind.FILTER, SourceState.FAILED)
+        assert "2 messages, the first Orders/0/7: " in failed.error
+        scan = store.scan(where="body.$.amount > 100")
+        assert len(list(scan)) == 3
+        assert not scan.complete
+        assert not store.tail("Orders", where="body.$.amount > 100").complete
+        # What does not depend on those bodies is complete.
+        assert store.find(where="n < 3 AND body.$.amount > 100").complete
+        assert store.find(where="n < 90").complete
+        # Each search counts for itself.
+        assert "2 messages" in store.find(where="body.$.amount > 7").failures[0].error
 
 
 def test_what_grows_without_bound_is_told(tmp_path):
@@ -174,14 +170,12 @@ def test_a_damaged_body_may_match(tmp_path, monkeypatch):
     first = made.records[0]
     at = (made.path / "commitlog").iterdir()
     flip(next(at), first.physical_offset + first.total_size - len(first.properties) - 20)
-    for compiled_from in (0, 1 << 30):
-        monkeypatch.setattr(log_scan, "interpreted_bytes", lambda n=compiled_from: n)
-        with rocketlens.open_store(made.path) as store:
-            for options in ({"where": "body.$.amount > 100"}, {"text": "K-0", "grep": "amount"}):
-                answer = store.find(**options)
-                assert not answer.complete
-                assert "json" not in [message.tags for message in answer]
-                assert "checksum" in answer.failures[0].error
+    with rocketlens.open_store(made.path) as store:
+        for options in ({"where": "body.$.amount > 100"}, {"text": "K-0", "grep": "amount"}):
+            answer = store.find(**options)
+            assert not answer.complete
+            assert "json" not in [message.tags for message in answer]
+            assert "checksum" in answer.failures[0].error
 
 
 def test_values_that_cannot_be_compared_are_told_and_the_answer_is_complete(store):
@@ -246,7 +240,6 @@ def test_without_a_filter_there_is_none():
 
 
 def test_a_scan_that_is_stopped_says_how_far_it_came(orders, monkeypatch):
-    monkeypatch.setattr(log_scan, "interpreted_bytes", lambda: 0)
     monkeypatch.setattr(by_time, "_REPORTED_RECORDS", 2)
     seen = []
 

@@ -3,7 +3,6 @@
 import pytest
 
 import rocketlens
-from rocketlens import limits
 from rocketlens.store.read.index.entry_runs import EntryRuns
 from rocketlens.store.read.index.index import IndexFile
 from rocketlens.store.read.log.commitlog import CommitLog
@@ -79,7 +78,7 @@ def test_as_many_as_there_are_is_not_too_few(made):
 
 
 def test_index_files_and_memory_together_give_the_newest(tmp_path, monkeypatch):
-    monkeypatch.setattr(limits, "MAX_INTERPRETED_SCAN_BYTES", 2000)
+    monkeypatch.setattr("rocketlens.store.read.index.tail._MAX_DICTIONARY_ENTRIES", 60)
     monkeypatch.setattr("rocketlens.store.read.log.scan.CHUNK_ROWS", 32)
     made = make_store(tmp_path / "store", many_of_one_key(), index=(50, 200))
     for path in made.index_paths()[2::3]:

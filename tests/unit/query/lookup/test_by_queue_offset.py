@@ -11,11 +11,9 @@ FORMER, CURRENT = range(8, 20), range(10)
 """Queue offsets. The first messages of the former topic have expired."""
 
 
-@pytest.fixture(params=["interpreted", "compiled"])
-def made_again(tmp_path, request, monkeypatch):
+@pytest.fixture
+def made_again(tmp_path):
     """A store without queues whose topic was deleted and made again; gives the log's records."""
-    if request.param == "compiled":
-        monkeypatch.setattr("rocketlens.store.read.log.scan.interpreted_bytes", lambda: 0)
     lives = [*(("former", n) for n in FORMER), *(("current", n) for n in CURRENT)]
     log = [
         record(n, topic="T", queue_offset=queue_offset, body=life.encode())

@@ -16,7 +16,7 @@ SEGMENT_BYTES = 8192
 
 @pytest.fixture(autouse=True)
 def every_log_is_long(monkeypatch):
-    monkeypatch.setattr(limits, "MAX_INTERPRETED_SCAN_BYTES", 0)
+    monkeypatch.setattr(limits, "MAX_SHORT_SCAN_BYTES", 0)
     monkeypatch.setattr("rocketlens.query.lookup.newest.MAX_NEWEST_SCAN_BYTES", -1)
 
 

@@ -14,7 +14,7 @@ from tests.support.made_stores import QUEUE_ENTRY, make_store, some_messages
 @pytest.fixture
 def made(tmp_path, monkeypatch):
     # Every log is long here.
-    monkeypatch.setattr(limits, "MAX_INTERPRETED_SCAN_BYTES", 0)
+    monkeypatch.setattr(limits, "MAX_SHORT_SCAN_BYTES", 0)
     return make_store(tmp_path / "store", some_messages(300))
 
 
@@ -230,7 +230,7 @@ def test_a_range_of_times_is_read_from_the_queues_of_a_long_log(made, monkeypatc
 def test_a_range_of_times_reads_all_of_a_long_log_whose_clock_is_known_to_have_been_set_back(
     tmp_path, scans, monkeypatch
 ):
-    monkeypatch.setattr(limits, "MAX_INTERPRETED_SCAN_BYTES", 0)
+    monkeypatch.setattr(limits, "MAX_SHORT_SCAN_BYTES", 0)
     monkeypatch.setattr("rocketlens.query.lookup.newest.MAX_NEWEST_SCAN_BYTES", -(1 << 40))
     sent = some_messages(300)
     sent[150:] = [
@@ -248,7 +248,7 @@ def test_a_range_of_times_reads_all_of_a_long_log_whose_clock_is_known_to_have_b
 def test_messages_that_were_deleted_are_passed_over_where_a_range_of_times_ends(
     tmp_path, scans, monkeypatch
 ):
-    monkeypatch.setattr(limits, "MAX_INTERPRETED_SCAN_BYTES", 0)
+    monkeypatch.setattr(limits, "MAX_SHORT_SCAN_BYTES", 0)
     monkeypatch.setattr(newest, "_MAX_OTHERS", 0)
     made = make_store(tmp_path / "store", some_messages(300), segment_bytes=8192)
     files = sorted((made.path / "commitlog").iterdir())
@@ -265,7 +265,7 @@ def test_messages_that_were_deleted_are_passed_over_where_a_range_of_times_ends(
 def test_with_whatever_clock_and_times_the_newest_of_a_short_log_are_those_of_all(
     tmp_path, monkeypatch, seed
 ):
-    monkeypatch.setattr(limits, "MAX_INTERPRETED_SCAN_BYTES", 0)
+    monkeypatch.setattr(limits, "MAX_SHORT_SCAN_BYTES", 0)
     rng = random.Random(seed)
     sent = [
         replace(each, store_timestamp_ms=each.store_timestamp_ms + rng.randrange(-9000, 9000))

@@ -5,8 +5,8 @@ damaged it can be all of the log. It holds one hash and one physical offset per 
 grows with the log: each look-up first reads what was added since the last.
 
 What is kept is bounded (`MAX_TAIL_ENTRIES`); log beyond that is read again
-by each look-up. The first records are read without the compiled kernels, which take longer to load
-than to read some hundreds; once they are loaded, they read all but a handful.
+by each look-up. The first entries are in a dictionary, because numpy, which the others need, takes
+longer to load than to look up some thousands.
 
 `TimeBounds` say where in the log records of a time, or of a later one, can begin. A look-up that
 goes through the records of a key from the newest to the oldest stops where no older record can be
@@ -18,18 +18,15 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import Final
 
 from rocketlens import limits
-from rocketlens.formats.commitlog_record import HEADS, SIZE_AND_MAGIC, Record
-from rocketlens.formats.index_file import index_hashes
+from rocketlens.formats.commitlog_record import HEADS, SIZE_AND_MAGIC
 from rocketlens.store.read.index.entry_runs import EntryRun, EntryRuns, merge_descending
 from rocketlens.store.read.log.commitlog import CommitLog, SegmentLost
 from rocketlens.store.read.log.resync import Confirm, last_written
-from rocketlens.store.read.log.scan import Chunk, Damage, LogWalk, interpreted_bytes
-
-if TYPE_CHECKING:
-    from rocketlens.formats.compiled.kernels import EntryArrays
+from rocketlens.store.read.log.rows import Rows
+from rocketlens.store.read.log.scan import Damage, LogWalk
 
 MAX_TAIL_ENTRIES: Final = 64_000_000
 """Index entries that are kept in memory for log that no index file covers: 512 MiB, 8 bytes each.
@@ -38,10 +35,12 @@ A message has one for its unique key and one for each of its keys, so 12 million
 key, ten minutes at 20,000 a second, take 190 MiB. What is beyond is read again by each query.
 RocketMQ answers nothing for such log.
 """
-_COMPILED_AT_ONCE_BYTES: Final = 2 * 1024 * 1024
-_INTERPRETED_AT_ONCE_BYTES: Final = 32 * 1024
+AT_ONCE_BYTES: Final = 2 * 1024 * 1024
+"""Bytes of log that are read in about 2 ms."""
 _MAX_DICTIONARY_ENTRIES: Final = 4096
 """Hashes in a dictionary until they are packed: 200 bytes each there, and 8 when packed."""
+_MAX_SMALL_ENTRIES: Final = 64
+"""Once others are packed, more entries that are read at once are, too."""
 _TORN_BYTES: Final = 4096
 """Bytes of a torn record, and behind it, that are compared to detect later writes."""
 
@@ -59,9 +58,6 @@ class Tail:
     offset of a record that a broker may still be writing: it is not in the answers yet.
     """
 
-    is_compiled: ClassVar[bool] = False
-    """Whether numpy is loaded, which it needs to read much."""
-
     def __init__(self, log: CommitLog, confirm: Confirm) -> None:
         """Create an index without ranges."""
         self._log = log
@@ -73,9 +69,10 @@ class Tail:
         self._last_read = -1
         self._last: tuple[int, bytes] | None = None
         self._few: defaultdict[int, list[int]] = defaultdict(list)
+        self._few_count = 0
+        self._is_packed = False
         self._runs = EntryRuns()
         self._time_bounds = TimeBounds()
-        self._interpreted_left = limits.MAX_INTERPRETED_SCAN_BYTES
         self._read_again: list[tuple[int, int]] = []
         self._topics: set[str] = set()
         self._damage: list[Damage] = []
@@ -97,13 +94,6 @@ class Tail:
     def is_spilled(self) -> bool:
         """Whether a look-up must read log, because there is too much to keep."""
         return bool(self._read_again)
-
-    @property
-    def inline_read_budget_bytes(self) -> int:
-        """Bytes of log that are read in about 2 ms, without loading numpy."""
-        if Tail.is_compiled:
-            return _COMPILED_AT_ONCE_BYTES
-        return min(self._interpreted_left, _INTERPRETED_AT_ONCE_BYTES)
 
     @property
     def topics(self) -> Collection[str]:
@@ -241,6 +231,7 @@ class Tail:
         self._time_bounds.drop_below(physical_offset)
         few = ((key, [o for o in kept if o >= physical_offset]) for key, kept in self._few.items())
         self._few = defaultdict(list, {key: kept for key, kept in few if kept})
+        self._few_count = sum(map(len, self._few.values()))
         self._read_again = [one for one in self._read_again if one[1] > physical_offset]
         self._damage = [damage for damage in self._damage if damage.stop > physical_offset]
         self._unread = [damage for damage in self._unread if damage.stop > physical_offset]
@@ -252,8 +243,16 @@ class Tail:
 
     def pack(self) -> None:
         """Put all entries into runs, as they are."""
-        if self._few and Tail.is_compiled:
-            self._pack()
+        self._is_packed = True
+        if not self._few:
+            return
+        import numpy as np
+
+        pairs = [(offset, key) for key, offsets in self._few.items() for offset in offsets]
+        offsets, hashes = np.array(sorted(pairs), dtype=np.int64).T
+        self._runs.add(hashes.astype(np.int32), offsets)
+        self._few.clear()
+        self._few_count = 0
 
     @property
     def packed_runs(self) -> Sequence[EntryRun] | None:
@@ -298,9 +297,10 @@ class Tail:
         for start, stop in sorted(self._read_again, reverse=True):
             starts = {start}
             walk = LogWalk(self._log, start, stop, confirm=self._confirm)
-            for chunk in walk.chunks():
-                entries = _entries(chunk)
-                starts.update(entries.offsets[np.isin(entries.hashes, wanted)].tolist())
+            for rows in walk.rows():
+                entries = rows.index_entries(with_tags=False)
+                is_wanted = np.isin(entries.hashes, wanted)
+                starts.update(np.asarray(entries.offsets)[is_wanted].tolist())
             self._unread += [damage for damage in walk.damage if damage.is_unread]
             yield from sorted(starts, reverse=True)
 
@@ -341,62 +341,33 @@ class Tail:
         return [(span, self._log.bytes_at(*span)) for span in spans]
 
     def _read(self, walk: LogWalk) -> None:
-        limit, length = self._interpreted_left, walk.stop - walk.position
         self.version += 1
-        if Tail.is_compiled:
-            limit = interpreted_bytes()
-            limit = limit if length <= limit else 0
-        start = interpreted_to = walk.position
-        for piece in walk.pieces(limit, at_once=limit > 0):
-            if isinstance(piece, Chunk):
-                self._add_chunk(piece, walk)
-            else:
-                self._add_record(piece)
-                interpreted_to = walk.position
-        self._interpreted_left -= interpreted_to - start
-        if len(self._few) > _MAX_DICTIONARY_ENTRIES and Tail.is_compiled:
-            self._pack()
+        for rows in walk.rows():
+            self._add(rows, walk)
         self._damage += [damage for damage in walk.damage if not damage.is_unread]
         self._unread += [damage for damage in walk.damage if damage.is_unread]
 
-    def _add_record(self, record: Record) -> None:
-        for key_hash in set(index_hashes(record, with_tags=True)):
-            self._few[key_hash].append(record.physical_offset)
-        self._topics.add(record.topic)
-        self._last_read = record.physical_offset
-        self._add_times(record.physical_offset, record.store_timestamp_ms)
-
-    def _add_times(self, physical_offset: int, most_ms: int) -> None:
-        self._time_bounds.add(physical_offset, most_ms)
-        self.last_timestamp_ms = max(self.last_timestamp_ms, most_ms)
-
-    def _add_chunk(self, chunk: Chunk, walk: LogWalk) -> None:
-        rows = chunk.rows
-        self._add_times(int(rows["physical_offset"][0]), int(rows["store_timestamp_ms"].max()))
-        self._topics.update(chunk.topics().names)
-        self._last_read = int(rows[-1]["physical_offset"])
-        if self._runs.count > MAX_TAIL_ENTRIES:
-            self._read_again.append((int(rows[0]["physical_offset"]), walk.position))
-        else:
-            entries = _entries(chunk)
-            self._runs.add(entries.hashes, entries.offsets)
-        Tail.is_compiled = True
-
-    def _pack(self) -> None:
-        """Pack the entries of the dictionary."""
+    def _add(self, rows: Rows, walk: LogWalk) -> None:
+        offsets, newest_ms = rows.column("physical_offset"), rows.newest_ms
+        self._time_bounds.add(offsets[0], newest_ms)
+        self.last_timestamp_ms = max(self.last_timestamp_ms, newest_ms)
+        self._topics.update(rows.topics().names)
+        self._last_read = offsets[-1]
+        if self._runs.count + self._few_count > MAX_TAIL_ENTRIES:
+            self._read_again.append((offsets[0], walk.position))
+            return
+        entries = rows.index_entries(with_tags=False)
+        count = len(entries.hashes)
+        is_small = count <= _MAX_SMALL_ENTRIES or not self._is_packed
+        if is_small and self._few_count + count <= _MAX_DICTIONARY_ENTRIES:
+            self._few_count += count
+            for key_hash, offset in zip(entries.hashes, entries.offsets, strict=True):
+                self._few[key_hash].append(offset)
+            return
         import numpy as np
 
-        pairs = [(offset, key) for key, offsets in self._few.items() for offset in offsets]
-        offsets, hashes = np.array(sorted(pairs), dtype=np.int64).T
-        self._runs.add(hashes.astype(np.int32), offsets)
-        self._few.clear()
-
-
-def _entries(chunk: Chunk) -> "EntryArrays":
-    """Return all index entries of a chunk, tags left out."""
-    from rocketlens.formats.compiled import kernels
-
-    return kernels.index_entries(chunk.content, chunk.base_offset, chunk.rows, with_tags=False)
+        self.pack()
+        self._runs.add(np.asarray(entries.hashes), np.asarray(entries.offsets))
 
 
 class TimeBounds:

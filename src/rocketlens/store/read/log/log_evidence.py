@@ -325,7 +325,7 @@ class LogEvidence:
         for record in walk.records():
             if record.store_timestamp_ms >= newest_ms:
                 return None, [record.physical_offset]
-            if walk.position - start > limits.MAX_INTERPRETED_SCAN_BYTES:
+            if walk.position - start > limits.MAX_SHORT_SCAN_BYTES:
                 # Too much would have to be read.
                 return None, None
         if walk.damage or walk.torn_at is not None or walk.unfinished_at is not None:
@@ -551,8 +551,8 @@ class GroupEvidence:
     def _ends(self, start: int) -> Iterator[tuple[QueueName, int]]:
         """Yield the queues of the log's records from an offset on, and where each ends by them."""
         start = min(start, self._log.max_offset)
-        for chunk in LogWalk(self._log, start).chunks():
-            for topic, queue_id, rows in chunk.queues():
+        for read in LogWalk(self._log, start).rows():
+            for topic, queue_id, rows in read.queues():
                 queued = rows.compress(has_queue_entry(rows["sys_flag"]))
                 if len(queued):
                     last = queued[queued["queue_offset"].argmax()]

@@ -9,12 +9,11 @@ remembers record starts, to decide whether an offset is one.
 """
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
+from itertools import chain
+from typing import Final, NamedTuple
 
-from rocketlens import limits
 from rocketlens.errors import RecordError
 from rocketlens.formats.commitlog_record import (
     MIN_RECORD_BYTES,
@@ -23,29 +22,23 @@ from rocketlens.formats.commitlog_record import (
     Record,
     filler_bytes,
 )
-from rocketlens.model.text.java import decode_utf8
+from rocketlens.formats.compiled.record_constants import BAD, BLANK, END
+from rocketlens.formats.compiled.scan import scan
 from rocketlens.store.read.log.commitlog import CommitLog, Segment, SegmentLost, SegmentUnread
 from rocketlens.store.read.log.resync import Confirm, next_record
+from rocketlens.store.read.log.rows import ROW_BYTES, WITHOUT_ENTRIES, Rows
 from rocketlens.store.read.tap_note import read_note_file
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 CHUNK_ROWS: Final = 16_384
 """Rows that a processor's cache holds: many passes are made over each of their columns."""
-_SHORT_BYTES: Final = 4096
-"""Bytes of log up to which reading without the compiled kernels is faster, even if they are
-loaded.
-"""
+_FIRST_ROWS: Final = 16
+"""Rows that a walk begins with: a caller that wants the first record waits for no more."""
 _SCAN_AGAIN_BYTES: Final = 256 * 1024
 """Bytes before a growing end that are scanned twice: they may have been scanned while being
 written.
 """
 _GRAIN_BYTES: Final = 4096
 """Bytes of the log for which one start is remembered."""
-_INTERPRETED_BYTES: Final = 1 << 20
-"""Longer walks use the compiled scan."""
 _STEP_BYTES: Final = 4 << 20
 """Bytes that are walked in one step: some milliseconds."""
 
@@ -72,72 +65,17 @@ class Damage(NamedTuple):
         return f"physical offsets {self.start} to {self.stop}: {self.reason}"
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """Some records of one segment: ``rows`` as
-    :data:`rocketlens.formats.compiled.kernels.RECORD_DTYPE`.
-
-    ``content`` is the whole segment, and its first byte has physical offset ``base_offset``.
-    """
-
-    content: "npt.NDArray[np.uint8]"
-    base_offset: int
-    rows: "npt.NDArray[np.void]"
-
-    def topics(self) -> "RowTopics":
-        """Return the topics of the rows, compared byte by byte: a hash has twins."""
-        from rocketlens.formats.compiled import kernels
-
-        groups = kernels.group_rows(self.content, self.base_offset, self.rows, by_queue=False)
-        names = [self._topic_of(row) for row in self.rows[groups.first_rows]]
-        return RowTopics(names, groups.group_of_row)
-
-    def queues(self) -> "Iterator[tuple[str, int, npt.NDArray[np.void]]]":
-        """Return topic, queue id and rows of each queue: one can be there twice, as a topic can."""
-        import numpy as np
-
-        from rocketlens.formats.compiled import kernels
-
-        groups = kernels.group_rows(self.content, self.base_offset, self.rows, by_queue=True)
-        # `rows[order]` copies each field by itself, which takes 30 times as long. So does
-        # `rows[mask]`: masks are applied with `compress`.
-        sorted_rows = self.rows.take(np.argsort(groups.group_of_row, kind="stable"))
-        ends = np.cumsum(np.bincount(groups.group_of_row))
-        for rows in np.split(sorted_rows, ends[:-1]):
-            yield self._topic_of(rows[0]), int(rows[0]["queue_id"]), rows
-
-    def _topic_of(self, row: "np.void") -> str:
-        start = int(row["physical_offset"]) - self.base_offset + int(row["topic_start"])
-        return decode_utf8(bytes(self.content[start : start + int(row["topic_length"])]))
-
-
-def first_copies(rows: "npt.NDArray[np.void]", last: int) -> "tuple[npt.NDArray[np.void], int]":
-    """Return the rows of one queue whose offset is higher than all before, and the highest one.
+def first_copies(queue_offsets: Iterable[int], last: int) -> tuple[bytearray, int]:
+    """Return which offsets of one queue are higher than all before (1 or 0), and the highest one.
 
     ``last`` is the highest one so far: a killed broker can have written messages of the log of a
     queue twice.
     """
-    import numpy as np
-
-    highest = np.maximum.accumulate(np.concatenate(([last], rows["queue_offset"])))
-    return rows.compress(highest[1:] > highest[:-1]), int(highest[-1])
-
-
-class RowTopics(NamedTuple):
-    """The topics of some rows: ``names[number_of_row[n]]`` is that of row ``n``.
-
-    A name can be there twice: bytes that are not UTF-8 can decode to one text in several ways.
-    """
-
-    names: list[str]
-    number_of_row: "npt.NDArray[np.int32]"
-
-    def are(self, is_wanted: Callable[[str], bool]) -> "npt.NDArray[np.bool_]":
-        """Return for each row whether its topic is one of these."""
-        import numpy as np
-
-        wanted = [number for number, name in enumerate(self.names) if is_wanted(name)]
-        return np.isin(self.number_of_row, wanted)
+    mask = bytearray()
+    for offset in queue_offsets:
+        mask.append(offset > last)
+        last = max(last, offset)
+    return mask, last
 
 
 class LogWalk:
@@ -145,8 +83,7 @@ class LogWalk:
 
     A record that begins before ``stop`` is taken whole. After the walk ``position`` is the
     physical offset where it ended, ``damage`` what it passed over, and ``torn_at`` the start of a
-    torn tail, if the walk met one. :meth:`pieces` decides whether the compiled scan reads it or
-    the interpreter; :meth:`records` and :meth:`chunks` are for what needs one of them.
+    torn tail, if the walk met one.
 
     With ``grows`` another process may be writing at the end of the log. It copies a record from
     front to back, so the newest record can have all its lengths and not yet its last bytes. Such
@@ -156,9 +93,6 @@ class LogWalk:
     A segment that cannot be opened now is damage with ``is_unread``, or raises
     :class:`~rocketlens.store.read.log.commitlog.SegmentUnread` with ``must_read``.
     """
-
-    is_compiled: ClassVar[bool] = False
-    """Whether numpy and the compiled scan are loaded in this process: that takes 0.1 s."""
 
     def __init__(
         self,
@@ -181,107 +115,57 @@ class LogWalk:
         self._grows = grows
         self._must_read = must_read
 
-    def pieces(
-        self, interpreted: int | None = None, *, at_once: bool = False
-    ) -> Iterator[Record | Chunk]:
-        """Yield the records one by one, or many as rows of a chunk where that is faster.
-
-        A walk of up to ``interpreted`` bytes (by default :func:`interpreted_bytes`) is read record
-        by record. Of a longer one only that much, if the first ones are wanted ``at_once``, before
-        the compiled scan is loaded, and otherwise nothing.
-        """
-        limit = interpreted_bytes() if interpreted is None else interpreted
-        switch_at = self.position + limit
-        if at_once or self.stop <= switch_at:
-            for record in self.records():
-                yield record
-                if at_once and self.position > switch_at:
-                    break
-            else:
-                return
-            if self.position >= self.stop:
-                # The last record began before the end, and is longer.
-                return
-        yield from self.chunks()
-
-    def offsets(self, interpreted: int | None = None) -> Iterator[int]:
-        """Yield the physical offsets of the records; ``interpreted`` is as in :meth:`pieces`."""
-        for piece in self.pieces(interpreted):
-            if isinstance(piece, Chunk):
-                yield from piece.rows["physical_offset"].tolist()
-            else:
-                yield piece.physical_offset
-
     def records(self) -> Iterator[Record]:
-        """Return the records, bodies not checked. About 100,000 a second."""
-        while (segment := self._segment()) is not None:
-            try:
-                record = self.log.record_at(self.position, check_crc=False)
-            except SegmentLost as lost:
-                self._skip_missing_segment(segment, lost)
-                continue
-            except RecordError as error:
-                self._skip_damage(segment, Reason(error.reason), str(error))
-                continue
-            if record.physical_offset >= self.stop:
-                # Only the header of its DLedger entry is before the end.
-                self.position = record.physical_offset
-                return
-            if self._grows and not self._is_finished(record):
-                self.unfinished_at = self.stop = record.physical_offset
-                return
-            self.position = record.physical_offset + record.total_size
-            yield record
+        """Yield the records, bodies not checked. About 100,000 a second."""
+        for rows in self.rows():
+            yield from rows.records()
 
-    def chunks(self) -> Iterator[Chunk]:
-        """Return the records as rows, found by the compiled scan. Some millions a second."""
-        if self.position >= self.stop or self.torn_at is not None:
+    def rows(self) -> Iterator[Rows]:
+        """Yield the records as rows: a few at first, then many at once. Some millions a second."""
+        if self.torn_at is not None:
             return
-        import numpy as np
-
-        from rocketlens.formats.compiled import kernels
-
-        LogWalk.is_compiled = True
-        row_count = min(CHUNK_ROWS, (self.stop - self.position) // MIN_RECORD_BYTES + 1)
-        rows = np.empty(row_count, dtype=kernels.RECORD_DTYPE)
-        scanned_to = -1
+        count, scanned_to, memory = _FIRST_ROWS, -1, bytearray()
         while (segment := self._segment()) is not None:
-            mapped = self.log.map(segment)
-            content = mapped.array()
+            view = self.log.map(segment).view
             start = self.position - segment.base_offset
             stop = min(self.stop - segment.base_offset, segment.size)
-            count, _, byte_offset, reason = kernels.scan_records(
-                content, segment.base_offset, start, stop, rows
+            room = min(count, (stop - start) // MIN_RECORD_BYTES + 1) * ROW_BYTES
+            memory = memory if len(memory) == room else bytearray(room)
+            count = min(4 * count, CHUNK_ROWS)
+            filled, _, byte_offset, reason = scan(
+                view, segment.base_offset, start, stop, memory, *WITHOUT_ENTRIES
             )
+            rows = Rows(memoryview(view), segment.base_offset, memoryview(memory)).part(0, filled)
             end = segment.base_offset + byte_offset
-            is_end = reason in (kernels.ScanReason.END, kernels.ScanReason.BAD)
+            is_end = reason in (END, BAD)
             if self._grows and self.log.replica is not None:
-                offsets = rows["physical_offset"][:count]
+                offsets = rows.column("physical_offset")
                 committed = self._count_committed(offsets)
-                if committed < count:
-                    count, end = committed, int(offsets[committed])
+                if committed < filled:
+                    filled, end = committed, offsets[committed]
                     self.stop = self.unfinished_at = end
                     is_end = False
-            elif self._grows and is_end and count and end > scanned_to:
+            elif self._grows and is_end and filled and end > scanned_to:
                 # Some of these rows may have been read while they were written: read them again.
-                offsets = rows["physical_offset"][:count]
+                offsets = rows.column("physical_offset")
                 # Always for the last row: its last bytes may still be missing.
-                again = int(np.searchsorted(offsets, end - _SCAN_AGAIN_BYTES))
-                count = min(again, count - 1)
-                scanned_to, end = end, int(offsets[count])
-                if not self._is_finished_at(int(offsets[-1])):
-                    self.stop = int(offsets[-1])
+                again = bisect_left(offsets, end - _SCAN_AGAIN_BYTES)
+                last = filled - 1
+                filled = min(again, last)
+                scanned_to, end = end, offsets[filled]
+                if not self._is_finished_at(offsets[last]):
+                    self.stop = offsets[last]
                 is_end = False
             self.position = end
-            if count:
-                yield Chunk(content, segment.base_offset, rows[:count])
-            if is_end or reason == kernels.ScanReason.BLANK:
+            if filled:
+                yield rows.part(0, filled)
+            if is_end or reason == BLANK:
                 try:
                     self.log.record_at(self.position, check_crc=False)
                 except RecordError as error:
                     self._skip_damage(segment, Reason(error.reason), str(error))
 
-    def _count_committed(self, offsets: "npt.NDArray[np.int64]") -> int:
+    def _count_committed(self, offsets: memoryview) -> int:
         """Return how many records of a DLedger log are committed: those behind one that is not
         are not.
         """
@@ -289,7 +173,7 @@ class LogWalk:
 
     def _is_uncommitted(self, physical_offset: int) -> bool:
         try:
-            record = self.log.record_at(int(physical_offset), check_crc=False)
+            record = self.log.record_at(physical_offset, check_crc=False)
         except RecordError:
             return False
         return not self._is_finished(record)
@@ -403,22 +287,9 @@ class LogWalk:
         )
 
 
-def interpreted_bytes(if_not_compiled: int | None = None) -> int:
-    """Return how many bytes to read record by record, for :meth:`LogWalk.pieces`.
-
-    Loading numpy takes as long as reading ``if_not_compiled`` bytes without the kernels
-    (:data:`rocketlens.limits.MAX_INTERPRETED_SCAN_BYTES`, unless told otherwise); once that is
-    done, they are faster for all but a handful of records: 0.1 us for a record of 400 bytes, which
-    takes 7.5 us without them.
-    """
-    if LogWalk.is_compiled:
-        return _SHORT_BYTES
-    return limits.MAX_INTERPRETED_SCAN_BYTES if if_not_compiled is None else if_not_compiled
-
-
 def exhaust(walk: LogWalk) -> None:
     """Run a walk only for its findings."""
-    for _ in walk.pieces():
+    for _ in walk.rows():
         pass
 
 
@@ -515,7 +386,7 @@ class RecordStarts:
     def _take(self, walk: LogWalk) -> None:
         """Walk to the end, and remember starts and damage."""
         grain = -1
-        for physical_offset in walk.offsets(interpreted_bytes(_INTERPRETED_BYTES)):
+        for physical_offset in chain.from_iterable(rows.offsets() for rows in walk.rows()):
             if physical_offset // _GRAIN_BYTES != grain:
                 grain = physical_offset // _GRAIN_BYTES
                 self._remember(physical_offset)

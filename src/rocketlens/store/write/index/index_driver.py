@@ -45,7 +45,10 @@ class IndexBuilder(IndexWriter):
         :raises OSError: when the disk is full, or a segment cannot be opened now; nothing is lost,
             and the next call goes on.
         """
-        from rocketlens.formats.compiled import kernels
+        # Late: numpy is loaded where there is something to index.
+        import numpy as np
+
+        from rocketlens.formats.compiled.kernels import EntryArrays
 
         before = self.resume_point.physical_offset
         self.made_progress = False
@@ -56,11 +59,9 @@ class IndexBuilder(IndexWriter):
         if walk.position > before:
             self.resume_point = ResumePoint(walk.position, 0)
         try:
-            for chunk in walk.chunks():
-                entries = kernels.index_entries(
-                    chunk.content, chunk.base_offset, chunk.rows, with_tags=self._with_tags
-                )
-                self.put(entries, walk.position)
+            for rows in walk.rows():
+                entries = rows.index_entries(with_tags=self._with_tags)
+                self.put(EntryArrays(*map(np.asarray, entries)), walk.position)
         finally:
             self._write_header()
         self.resume_point = max(self.resume_point, ResumePoint(walk.position, 0))

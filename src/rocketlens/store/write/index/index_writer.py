@@ -237,8 +237,8 @@ class IndexWriter:
         starts += [header.end_offset for header in self._headers[-1:]]
         walk = LogWalk(self._log, max(start for start in starts if start < stop or not start), stop)
         last: int | None = None
-        for physical_offset in walk.offsets():
-            last = physical_offset
+        for rows in walk.rows():
+            last = rows.offsets()[-1]
         try:
             return None if last is None else LogMark.at(self._log, last)
         except RecordError:

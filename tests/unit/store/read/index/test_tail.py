@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import rocketlens
-from rocketlens import limits
 from rocketlens.model.text.java import index_hash
 from rocketlens.store import fs
 from rocketlens.store.read.index import tail
@@ -32,7 +31,6 @@ def knows_nothing(_record):
 
 def test_log_beyond_what_the_memory_keeps_is_read_again_and_found(tmp_path, monkeypatch):
     monkeypatch.setattr("rocketlens.store.read.index.tail.MAX_TAIL_ENTRIES", 50)
-    monkeypatch.setattr(limits, "MAX_INTERPRETED_SCAN_BYTES", 2000)
     monkeypatch.setattr("rocketlens.store.read.log.scan.CHUNK_ROWS", 32)
     made = make_store(tmp_path / "store", some_messages(300), index=None)
     with rocketlens.open_store(made.path) as store:
@@ -43,7 +41,7 @@ def test_log_beyond_what_the_memory_keeps_is_read_again_and_found(tmp_path, monk
 
 
 def test_the_memory_sorts_what_is_asked_often_and_finds_the_same(tmp_path, monkeypatch):
-    monkeypatch.setattr(limits, "MAX_INTERPRETED_SCAN_BYTES", 0)
+    monkeypatch.setattr(tail, "_MAX_DICTIONARY_ENTRIES", 0)
     monkeypatch.setattr("rocketlens.store.read.log.scan.CHUNK_ROWS", 16)
     made = make_store(tmp_path / "store", some_messages(200), index=None)
     log = CommitLog(made.path / "commitlog")
