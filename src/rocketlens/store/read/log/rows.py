@@ -170,7 +170,7 @@ class Rows:
         import numpy as np
 
         rows = self.array
-        first_rows, groups = self._groups(by_queue=True)
+        _, groups = self._groups(by_queue=True)
         # `rows[order]` copies each field by itself, which takes 30 times as long. So does
         # `rows[mask]`: masks are applied with `compress`.
         sorted_rows = rows.take(np.argsort(groups, kind="stable"))
