@@ -112,10 +112,8 @@ def kept_findings(
 
 def told_what_waits(request: FindRequest, answer: Answer) -> Answer:
     """Return an answer whose coverage says what waits, without what was delivered."""
-    if not request.asks_for_kept:
-        return answer
     kept = [each for each in answer.messages if each.topic in KEEPING_TOPICS]
-    if not kept:
+    if not kept or not request.asks_for_kept:
         return answer
     others = [each for each in answer.messages if each.topic not in KEEPING_TOPICS]
     # A recall is told of by what is said of the message.

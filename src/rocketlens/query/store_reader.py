@@ -474,12 +474,12 @@ class StoreReader:
 
     def _start_by_index(self, physical_offset: int) -> int:
         """Return the nearest offset at or before this one where an index file has a record."""
-        newest = 0
-        for file in self.index.sound:
-            start = file.known_start_before(physical_offset)
-            if start is not None and start > newest and self._is_readable(start):
-                newest = start
-        return newest
+        for file in reversed(self.index.sound):
+            if file.header.begin_offset <= physical_offset:
+                start = file.known_start_before(physical_offset)
+                if start is not None and self._is_readable(start):
+                    return start
+        return 0
 
     def _is_readable(self, physical_offset: int) -> bool:
         try:
