@@ -111,7 +111,15 @@ class SearchApi(ABC):
         topics: tuple[str, ...] = () if second is None else (check_text(first, "topic"),)
         msg_id = check_text(first if second is None else second, "msg_id")
         check_key(msg_id)
-        request = FindRequest(msg_id, topics, "unique-key", max_num=1, oldest=True, all_topics=True)
+        request = FindRequest(
+            msg_id,
+            topics,
+            "unique-key",
+            max_num=1,
+            oldest=True,
+            all_topics=True,
+            only_delivered=True,
+        )
         findings = self._findings(1, oldest=True)
         by_id = replace(request, kind="offset-id")
         if by_id.offset_msg_id is not None:

@@ -273,7 +273,10 @@ class _VisibleMessages:
         content = _VisibleContent.of(request.content, self._rights)
         try:
             for kind in kinds:
-                asked = replace(request, topics=topics, kind=kind, content=content)
+                # What waits is asked for with its own topics, which may be hidden.
+                asked = replace(
+                    request, topics=topics, kind=kind, content=content, only_delivered=True
+                )
                 await awaited(partial(self._source.find, asked, own))
         except (BadInput, WrongUse):
             raise

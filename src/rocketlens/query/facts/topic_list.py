@@ -230,7 +230,7 @@ class _StoreTopics:
             older = _Counted()
             for rows, records in scan.pieces():
                 if rows is not None and len(rows):
-                    older.add_rows(rows.array)
+                    older.add_rows(rows.as_array)
                 for record in records:
                     offset, time_ms = record.queue_offset, record.store_timestamp_ms
                     older.add(offset, offset, record.total_size, time_ms, time_ms)

@@ -193,7 +193,7 @@ class Scan(ArrowMessages):
             if rows is not None:
                 content = np.asarray(rows.content)
                 yield from columns.batches(
-                    content, rows.base_offset, rows.array, with_body=with_body
+                    content, rows.base_offset, rows.as_array, with_body=with_body
                 )
 
     def records(self) -> Iterator[Record]:
@@ -221,7 +221,7 @@ class Scan(ArrowMessages):
                 continue
             from rocketlens.formats import batch_rows
 
-            for is_batch, run in batch_rows.runs(rows.array):
+            for is_batch, run in batch_rows.runs(rows.as_array):
                 part = rows.part(run.start, run.stop)
                 if is_batch:
                     yield None, self._messages_at(part.offsets())

@@ -8,7 +8,7 @@ from array import array
 from collections.abc import Callable, Iterator
 from itertools import accumulate
 from struct import calcsize
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from rocketlens.errors import BadInput
 from rocketlens.formats.commitlog_record import Record, RecordView
@@ -20,7 +20,12 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-_CODES: Final = {"int64": "q", "uint64": "Q", "int32": "i", "uint32": "I"}
+_CODES: Final[dict[str, Literal["q", "Q", "i", "I"]]] = {
+    "int64": "q",
+    "uint64": "Q",
+    "int32": "i",
+    "uint32": "I",
+}
 _SIZES: Final = [calcsize(_CODES[kind]) for _, kind in ROW_FIELDS]
 ROW_BYTES: Final = sum(_SIZES)
 _COLUMNS: Final = {
@@ -83,14 +88,14 @@ class Rows:
         """Return the rows of an array."""
         import numpy as np
 
-        return cls(content, base_offset, memoryview(rows.view(np.uint8)))
+        return cls(content, base_offset, rows.view(np.uint8).data)
 
     def __len__(self) -> int:
         """Count the records."""
         return len(self.memory) // ROW_BYTES
 
     @property
-    def array(self) -> "npt.NDArray[np.void]":
+    def as_array(self) -> "npt.NDArray[np.void]":
         """The rows as an array: `rocketlens.formats.compiled.kernels.RECORD_DTYPE`."""
         import numpy as np
 
@@ -169,7 +174,7 @@ class Rows:
         """Return topic, queue id and rows of each queue: one can be there twice, as a topic can."""
         import numpy as np
 
-        rows = self.array
+        rows = self.as_array
         _, groups = self._groups(by_queue=True)
         # `rows[order]` copies each field by itself, which takes 30 times as long. So does
         # `rows[mask]`: masks are applied with `compress`.

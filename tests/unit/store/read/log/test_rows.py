@@ -19,8 +19,8 @@ def test_columns_are_those_of_the_array(rows):
     assert RECORD_DTYPE.itemsize == ROW_BYTES
     assert RECORD_DTYPE.names is not None
     for name in RECORD_DTYPE.names:
-        assert rows.column(name).tolist() == rows.array[name].tolist()
-    again = Rows.of(rows.content, rows.base_offset, rows.array)
+        assert rows.column(name).tolist() == rows.as_array[name].tolist()
+    again = Rows.of(rows.content, rows.base_offset, rows.as_array)
     assert list(again.records()) == list(rows.records())
 
 
@@ -60,7 +60,7 @@ def test_what_rows_have_together(rows):
     nothing = rows.part(0, 0)
     assert (len(nothing), nothing.newest_ms, nothing.sys_flags) == (0, 0, 0)
     assert (nothing.offsets(), nothing.topics().names, bytes(nothing.sound())) == ([], [], b"")
-    assert len(nothing.array) == 0
+    assert len(nothing.as_array) == 0
 
 
 def test_rows_of_another_buffer_are_refused(rows):
