@@ -251,8 +251,8 @@ def test_a_scan_that_is_stopped_says_how_far_it_came(orders, monkeypatch):
         scan = store.scan(where="body.$.amount > 0")
         assert [message.tags for message in scan] == ["json", "escaped", "gzip", "gbk", "hessian"]
         assert not scan.complete
-        assert scan.end_offset == orders.records[5].physical_offset
-    assert [messages for _, _, messages in seen][-1] == 5
+        assert scan.end_offset == orders.records[6].physical_offset
+    assert [messages for _, _, messages in seen][-1] == 6
     assert [read for read, _, _ in seen] == sorted(read for read, _, _ in seen)
 
 
