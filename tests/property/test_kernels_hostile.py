@@ -68,7 +68,7 @@ def assert_agreement(content, base_offset=0, start=0, stop=None):
         assert logs.kernel_row(row, content, base_offset) == logs.python_row(record, content)
     for with_tags in (False, True):
         expected = logs.python_entries(found, with_tags=with_tags)
-        entries = kernels.index_entries(buffer, base_offset, rows, with_tags=with_tags)
+        entries = logs.index_entries(buffer, base_offset, rows, with_tags=with_tags)
         assert logs.as_tuples(entries) == expected
     return buffer, rows, found
 
@@ -219,7 +219,7 @@ def use_every_kernel_on_rows(buffer, rows):
     chosen = np.arange(-1, len(rows) + 1)
     kernels.consume_queue_entries(rows, chosen, out, first_queue_offset=0, delays_ms=chosen)
     for use in (
-        lambda: kernels.index_entries(buffer, 0, rows, with_tags=True),
+        lambda: logs.index_entries(buffer, 0, rows, with_tags=True),
         lambda: kernels.crc_ok(buffer, 0, rows),
         lambda: kernels.group_rows(buffer, 0, rows, by_queue=True),
         lambda: kernels.key_slices(buffer, 0, rows),

@@ -15,6 +15,7 @@ from rocketlens.formats.index_file import ChainCheck
 from rocketlens.model import properties
 from rocketlens.model.text import java
 from rocketlens.model.text.java import decode_utf8
+from rocketlens.store.read.log.rows import Rows
 from tests.support.index_writer import IndexWriter
 
 V1, V2 = records.MAGIC_V1, records.MAGIC_V2
@@ -22,6 +23,12 @@ REASONS = {
     records.Reason.END: kernels.ScanReason.END,
     records.Reason.BLANK: kernels.ScanReason.BLANK,
 }
+
+
+def index_entries(buffer, base_offset, rows, *, with_tags):
+    """Return the index entries of rows as arrays of numpy."""
+    of_log = Rows.of(memoryview(buffer), base_offset, rows)
+    return kernels.EntryArrays(*map(np.asarray, of_log.index_entries(with_tags=with_tags)))
 
 
 def array(content):
@@ -227,7 +234,7 @@ class GoldenLog:
             base_offset = int(path.name)
             buffer = array(path.read_bytes())
             rows, ended = scan(buffer, base_offset, room=5000)
-            entries = kernels.index_entries(buffer, base_offset, rows, with_tags=with_tags)
+            entries = index_entries(buffer, base_offset, rows, with_tags=with_tags)
             tuples += as_tuples(entries)
             self.segments.append((buffer, base_offset, rows, ended))
         self.entries = entry_arrays(tuples)

@@ -28,7 +28,7 @@ from rocketlens.formats.index_file import (
 )
 from rocketlens.model.message import Host
 from rocketlens.model.text.java import index_hash
-from tests.unit.formats.kernel_logs import built_index_file, entry_arrays
+from tests.unit.formats.kernel_logs import built_index_file, entry_arrays, index_entries
 
 HEADER = IndexHeader(1, 2, 3, 4, 5, 6)
 BEGIN = 1_700_000_000_000
@@ -298,5 +298,5 @@ def test_the_kernels_write_the_same_entries(properties, sys_flag, with_tags):
     content = np.frombuffer(commitlog_record.encode(record), np.uint8)
     rows = np.empty(1, kernels.RECORD_DTYPE)
     assert kernels.scan_records(content, 0, 0, len(content), rows).count == 1
-    entries = kernels.index_entries(content, 0, rows, with_tags=with_tags)
+    entries = index_entries(content, 0, rows, with_tags=with_tags)
     assert entries.hashes.tolist() == index_hashes(record, with_tags=with_tags)

@@ -12,7 +12,7 @@ calls. Entries go into three arrays side by side, see :class:`EntryArrays`.
 ==============================  ===================================================================
 records                         :func:`scan_records`, :func:`find_record`,
                                 :func:`walk_to`, :func:`crc_ok`, :func:`group_rows`
-index files                     :func:`index_entries`, :func:`build_index_file`
+index files                     :func:`build_index_file`
 consume queues                  :func:`consume_queue_entries`, :func:`take_records`
 columns (Arrow layout)          :func:`part_slices`, :func:`gather`, :func:`key_slices`,
                                 :func:`property_slices`
@@ -54,7 +54,6 @@ __all__ = [
     "find_record",
     "gather",
     "group_rows",
-    "index_entries",
     "key_slices",
     "part_slices",
     "property_slices",
@@ -183,10 +182,11 @@ def scan_records(  # noqa: PLR0917 - the second output beside the first
     where DELAY is missing or no ``int``; ``topic_hash`` is 64 bits of no outside meaning;
     ``key_seed`` is Java's hash of ``topic#``. O(bytes of header and properties).
 
-    With ``entries`` the index entries of the rows are written in the same pass, as
-    :func:`index_entries` does. A record of which not all find room is left for the next call
-    (FULL), so there must be room for :data:`rocketlens.limits.MAX_RECORD_ENTRIES` at least, or the
-    walk may stand still.
+    With ``entries`` the index entries of the rows are written in the same pass. Per row, in this
+    order: ``topic#unique key``, ``topic#key`` for each key, and with ``with_tags`` (RocketMQ 5.5)
+    ``topic#T#tags``; a rollback record has none. A record of which not all find room is left for
+    the next call (FULL), so there must be room for
+    :data:`rocketlens.limits.MAX_RECORD_ENTRIES` at least, or the walk may stand still.
 
     :raises ValueError: when ``start`` lies outside the buffer, or ``base_offset`` is no offset.
     """
@@ -253,25 +253,6 @@ def group_rows(buffer: ByteArray, base_offset: int, rows: RowArray, *, by_queue:
     count = kernels_text.group(buffer, base_offset, rows, by_queue, table, group_of_row, first_rows)
     _check_rows(count)
     return RowGroups(group_of_row, first_rows[:count].copy())
-
-
-def index_entries(
-    buffer: ByteArray, base_offset: int, rows: RowArray, *, with_tags: bool
-) -> EntryArrays:
-    """Return the index entries of the rows: hash, physical offset and store time.
-
-    Per row, in this order: ``topic#unique key``, ``topic#key`` for each key, and with
-    ``with_tags`` (RocketMQ 5.5) ``topic#T#tags``. A rollback record has none.
-
-    :raises BadInput: when a row doesn't belong to the buffer.
-    """
-    entries = _NO_ENTRIES
-    while True:
-        count = kernels_scan.entries_of_rows(buffer, base_offset, rows, with_tags, *entries)
-        _check_rows(count)
-        if count == len(entries.hashes):
-            return entries
-        entries = EntryArrays.allocate(count)
 
 
 def build_index_file(

@@ -465,6 +465,17 @@ def open_entries(
     return 0
 
 
+@cython.cfunc
+@cython.exceptval(check=True)
+def open_rows(held: cython.pointer(Held), rows: object, count: cython.p_longlong) -> cython.pointer(
+    cython.const[Row]
+):
+    """Open rows that are only read."""
+    return cython.cast(
+        cython.pointer(cython.const[Row]), read_rows(held, rows, cython.sizeof(Row), count)
+    )
+
+
 def entries_of_rows(
     buffer: object,
     base_offset: cython.longlong,
@@ -486,10 +497,7 @@ def entries_of_rows(
     held.count = 0
     try:
         memory: Bytes = read_bytes(cython.address(held), buffer, cython.address(limit))
-        row_memory = cython.cast(
-            cython.pointer(cython.const[Row]),
-            read_rows(cython.address(held), rows, cython.sizeof(Row), cython.address(count)),
-        )
+        row_memory = open_rows(cython.address(held), rows, cython.address(count))
         open_entries(cython.address(held), hashes, offsets, timestamps, cython.address(entries))
         check_start(base_offset, 0, limit)
         with cython.nogil:
@@ -591,10 +599,7 @@ def summarize(rows: object) -> tuple[int, int]:
     index: cython.longlong
     held.count = 0
     try:
-        items = cython.cast(
-            cython.pointer(cython.const[Row]),
-            read_rows(cython.address(held), rows, cython.sizeof(Row), cython.address(count)),
-        )
+        items = open_rows(cython.address(held), rows, cython.address(count))
         with cython.nogil:
             for index in range(count):
                 if index == 0 or items[index].store_timestamp_ms > newest:
@@ -629,10 +634,7 @@ def choose(
     is_chosen: cython.bint
     held.count = 0
     try:
-        items = cython.cast(
-            cython.pointer(cython.const[Row]),
-            read_rows(cython.address(held), rows, cython.sizeof(Row), cython.address(count)),
-        )
+        items = open_rows(cython.address(held), rows, cython.address(count))
         numbers = read_int64s(cython.address(held), position, cython.address(number_count))
         group_of_row = read_int32s(cython.address(held), groups, cython.address(group_count))
         is_wanted = read_bytes(cython.address(held), wanted, cython.address(wanted_count))
@@ -676,10 +678,7 @@ def compress(rows: object, mask: object, out: object) -> None:
     index: cython.longlong
     held.count = 0
     try:
-        items = cython.cast(
-            cython.pointer(cython.const[Row]),
-            read_rows(cython.address(held), rows, cython.sizeof(Row), cython.address(count)),
-        )
+        items = open_rows(cython.address(held), rows, cython.address(count))
         is_chosen = read_bytes(cython.address(held), mask, cython.address(mask_count))
         target = cython.cast(
             cython.pointer(Row),

@@ -325,7 +325,7 @@ def test_rows_of_another_buffer_are_refused():
         for name, value in change.items():
             rows[name] = value
         for use in (
-            lambda rows=rows: kernels.index_entries(buffer, 0, rows, with_tags=True),
+            lambda rows=rows: logs.index_entries(buffer, 0, rows, with_tags=True),
             lambda rows=rows: kernels.crc_ok(buffer, 0, rows),
             lambda rows=rows: kernels.group_rows(buffer, 0, rows, by_queue=True),
             lambda rows=rows: kernels.key_slices(buffer, 0, rows),

@@ -49,7 +49,7 @@ def test_rollbacks_have_no_entry_and_others_have_theirs_in_order():
     buffer = logs.array(content)
     rows, _ = logs.scan(buffer)
     for with_tags in (False, True):
-        entries = kernels.index_entries(buffer, 0, rows, with_tags=with_tags)
+        entries = logs.index_entries(buffer, 0, rows, with_tags=with_tags)
         texts = ["T#u", "T#k1", "T#k2", "T#k1", *(["T#T#a b"] if with_tags else [])]
         hashes = [java.index_hash(text) for text in texts]
         assert entries.hashes.tolist() == hashes * 3
@@ -60,7 +60,7 @@ def test_one_pass_gives_the_rows_and_entries_of_two():
     content = logs.raw_log(64, [{"properties_bytes": one} for one in keys])
     buffer = logs.array(content)
     rows, ended = logs.scan(buffer, 64)
-    entries = kernels.index_entries(buffer, 64, rows, with_tags=True)
+    entries = logs.index_entries(buffer, 64, rows, with_tags=True)
     part_rows = np.zeros(11, kernels.RECORD_DTYPE)
     part = kernels.EntryArrays.allocate(13)
     position, got_rows, got_entries, reason = 0, [], [], ScanReason.FULL
@@ -80,7 +80,7 @@ def test_no_record_has_more_entries_than_the_room_asked_for():
     most = b"KEYS\1" + b"k " * ((32767 - 5 - 22) // 2) + b"\2UNIQ_KEY\1u\2TAGS\1t\2"
     content = logs.raw_log(0, [{"properties_bytes": most}])
     rows, _ = logs.scan(logs.array(content))
-    entries = kernels.index_entries(logs.array(content), 0, rows, with_tags=True)
+    entries = logs.index_entries(logs.array(content), 0, rows, with_tags=True)
     assert 16_300 < len(entries.hashes) <= limits.MAX_RECORD_ENTRIES
 
 

@@ -155,8 +155,8 @@ class Rows:
         high = _MAX_NUMBER if end is None else min(end, _MAX_NUMBER)
         # No row has a larger number.
         if max((low, *(position or ()))) <= _MAX_NUMBER:
-            place = array("q", position or ())
-            scan.choose(self.memory, low, high, place, groups, wanted, mask)
+            numbers = array("q", position or ())
+            scan.choose(self.memory, low, high, numbers, groups, wanted, mask)
         return self.compress(mask)
 
     def topics(self) -> RowTopics:
@@ -205,7 +205,7 @@ class Rows:
         return mask
 
     def index_entries(self, *, with_tags: bool) -> IndexEntries:
-        """Return the index entries of the rows: see `kernels.index_entries`."""
+        """Return the index entries of the rows: see `kernels.scan_records`."""
         entries = _NO_ENTRIES
         while True:
             count = scan.entries_of_rows(
@@ -226,4 +226,4 @@ class Rows:
 
     def _check(self, result: int) -> None:
         if result < 0:
-            raise BadInput(f"row {-1 - result} is of another buffer")
+            raise BadInput(f"row {-1 - result} does not belong to this buffer")
