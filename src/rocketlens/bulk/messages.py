@@ -344,7 +344,7 @@ class BatchScan:
             rows = read
             if share.is_of_queue:
                 mask, last = first_copies(read["queue_offset"].tolist(), last)
-                rows = read.compress(mask)
+                rows = read.compress(np.frombuffer(mask, np.bool_))
             for is_batch, run in batch_rows.runs(rows):
                 if is_batch and not self.is_damage:
                     sound = self._sound(rows[run], content, base_offset, damage)
