@@ -56,6 +56,9 @@ def test_retries_of_pop_are_those_of_their_group(peer, broker):
                 lambda each: [one.retries for one in each.groups] == [1],
             )
             assert [each.group for each in story.groups] == [group]
+            told = [each.text for each in story.events if each.kind.value == "handed_out"]
+            assert any(f"out to group {group} at" in each for each in told)
+            assert any("visible again at" in each for each in told)
         found = admin.groups(group).groups
         names = [each.name for each in admin.groups().groups]
     assert [each.name for each in found] == [group]

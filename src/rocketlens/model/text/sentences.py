@@ -102,6 +102,8 @@ SENTENCES: Final[Mapping[str, str]] = {
     "[{at}]",
     "pop_unknown": "what {at} says of messages that POP handed out is not known: it is cut, or of "
     "another version",
+    "hand_outs": "whether POP handed it out",
+    "newest_of_pop": "only the newest {count} records are read for that",
     # Several messages of one key.
     "key_summary": "{query}: {count} messages; {worst}",
     "dead_letter_of": "{at} is a dead letter of {group}{since}{why}",

@@ -17,12 +17,14 @@ from rocketlens.errors import BadInput, RocketLensError, TopicNotFound, WrongUse
 from rocketlens.formats import trace_body
 from rocketlens.model import properties as props
 from rocketlens.model.answer import Answer, Coverage
-from rocketlens.model.life import HALF_TOPICS, ends_half, life_of
+from rocketlens.model.life import HALF_TOPICS, LifeState, ends_half, handed_out_by, life_of
 from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import (
     HALF_TOPIC,
     OP_HALF_TOPIC,
+    REVIVE_PREFIX,
     ROCKSDB_OP_HALF_TOPIC,
+    TIMER_TOPIC,
     TRACE_TOPIC,
     is_system_topic,
 )
@@ -46,6 +48,8 @@ from rocketlens.query.story.story_events import TraceEntry, deliveries_of
 
 MAX_MARKS: Final = 10_000
 """Marks of ended transactions, from a half message on, among which its own is looked for."""
+MAX_HAND_OUTS: Final = 1_000
+"""Records of POP, the newest, among which those of a message are looked for; and timers."""
 MAX_STORIES: Final = 20
 """Messages with one key whose stories are told; others are named."""
 _MAX_OTHERS: Final = 100
@@ -194,6 +198,7 @@ def _story_of(
             yield from _add_copies(each, message, more, gathered)
         copies = list(gathered.copies.values())
     open_half = yield from _end_transaction(sources, gathered)
+    yield from _find_hand_outs(sources, message, gathered)
     copies = list(gathered.copies.values())
     facts = yield from _ask_about_groups(sources, message, gathered, question.group)
     evidence = StoryEvidence(
@@ -319,6 +324,45 @@ def _end_transaction(
                 why = Sentence("too_many_marks", count=MAX_MARKS)
             gathered.unlearnt.append(Unlearnt(what, why, is_failure=True))
     return last if is_known else None
+
+
+def _find_hand_outs(
+    sources: Sequence[StorySource], message: MessageExt, gathered: _Gathered
+) -> Steps[None]:
+    """Add the records by which POP handed a message out, or a group acknowledged that.
+
+    They are in revive topics, and among the timers until their messages are visible again. Of both
+    the newest are read.
+    """
+    if is_system_topic(message.topic):
+        return
+    at = {(each.store_host, each.position) for each in gathered.copies.values()}
+    since_ms = message.store_timestamp_ms
+    for source in sources:
+        for topic in (f"{REVIVE_PREFIX}*", TIMER_TOPIC):
+            request = FindRequest(
+                topics=(topic,), begin=since_ms, max_num=MAX_HAND_OUTS, all_topics=True
+            )
+            try:
+                answer = yield from find_steps(request, source.source)
+            except TopicNotFound:
+                # Without a revive topic POP was never used.
+                break
+            except (WrongUse, BadInput):
+                raise
+            except RocketLensError as error:
+                why = str(error)
+                gathered.unlearnt.append(Unlearnt(Sentence("hand_outs"), why, is_failure=True))
+                break
+            gathered.coverage += answer.failures
+            if answer.truncated:
+                why = Sentence("newest_of_pop", count=MAX_HAND_OUTS)
+                gathered.unlearnt.append(Unlearnt(Sentence("hand_outs"), why))
+            for each in answer.messages:
+                is_one = life_of(each).state in {LifeState.HANDED_OUT, LifeState.ACKNOWLEDGED}
+                given = handed_out_by(each) if is_one else None
+                if given and any((each.store_host, one) in at for one in given.positions):
+                    yield from _add(source, each, gathered)
 
 
 def _find_traces(

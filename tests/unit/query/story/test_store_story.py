@@ -248,3 +248,36 @@ def test_what_pop_handed_out_is_told_by_its_record(write_store, tag, body, expec
     story = story_of(write_store(record), f"{REVIVE}/0/0")
     assert story.events[-1].text.startswith(expected)
     assert ("visible again at" in story.events[-1].text) is (body == CHECKPOINT % NOON_MS)
+
+
+def test_the_story_of_a_message_has_what_pop_recorded_of_it(write_store):
+    """Checkpoints wait as timers; those of other queues and messages are not of it."""
+    later = {"store_timestamp_ms": NOON_MS + 10}
+    timer = {"REAL_TOPIC": REVIVE, "TAGS": "ck", "TIMER_OUT_MS": str(NOON_MS + 60_000)}
+    other = (CHECKPOINT % NOON_MS).replace(b'"q":1', b'"q":2')
+    records = [
+        ("ck", CHECKPOINT % NOON_MS),
+        ("ck", other),
+        ("ack", b'{"ao":7,' + ACK),
+        ("ack", b'{"ao":5,' + ACK),
+    ]
+    path = write_store(
+        {"topic": "pay", "queue_id": 1, "queue_offset": 5, "properties": {"UNIQ_KEY": "U1"}},
+        *(
+            {"topic": REVIVE, "queue_offset": n, "body": body, "properties": {"TAGS": tag}, **later}
+            for n, (tag, body) in enumerate(records)
+        ),
+        {
+            "topic": "rmq_sys_wheel_timer",
+            "body": CHECKPOINT % (NOON_MS + 5),
+            "properties": timer,
+            **later,
+        },
+    )
+    for text in ("pay/1/5", "U1"):
+        story = story_of(path, text)
+        assert not [each for each in story.unlearnt if each.is_failure]
+        told = [each.text for each in story.events if each.kind == "handed_out"]
+        assert [each.partition(" ")[0] for each in told] == ["POP", "group", "POP"]
+        assert all("books" in each for each in told)
+        assert story.message.position == "pay/1/5"

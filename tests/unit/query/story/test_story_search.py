@@ -122,7 +122,11 @@ def is_copies(request):
 
 
 def is_trace(request):
-    return request is not None and bool(request.topics)
+    return request is not None and "RMQ_SYS_TRACE_TOPIC" in request.topics
+
+
+def is_hand_out(request):
+    return request is not None and any(each.startswith("rmq_sys_REVIVE") for each in request.topics)
 
 
 @pytest.mark.parametrize(
@@ -130,6 +134,7 @@ def is_trace(request):
     [
         (is_copies, "copies of the message"),
         (is_trace, "its trace"),
+        (is_hand_out, "whether POP handed it out"),
         (lambda request: request is None, "what groups did"),
     ],
 )
