@@ -65,7 +65,12 @@ async def _key_story_page(here: Here, question: Asked) -> Response:
     except Exception as wrong:  # noqa: BLE001 - one that is not known is raised again
         error = known_failure(wrong).answer.error
     return here.page(
-        "story.html", answer=answer, story_error=error, back=question.address("/search")
+        "story.html",
+        answer=answer,
+        story_error=error,
+        back=question.address("/search"),
+        # The page of each message has what can be done with it.
+        may_act=False,
     )
 
 
