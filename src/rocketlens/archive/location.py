@@ -120,15 +120,22 @@ class ArchiveLocation:
         return self.options.get(_ENDPOINT)
 
     @property
-    def region(self) -> str:
-        """The region that requests to its object store are signed for."""
-        return self.options[_REGION]
+    def has_keys(self) -> bool:
+        """Whether the environment has an access key and its secret key."""
+        return _KEY in self.options and _SECRET in self.options
 
     @property
-    def keys(self) -> tuple[str, str, str | None] | None:
-        """Access key, secret key and session token; None if the environment has no keys."""
-        key, secret = self.options.get(_KEY), self.options.get(_SECRET)
-        return None if key is None or secret is None else (key, secret, self.options.get(_TOKEN))
+    def store_options(self) -> dict[str, Any]:
+        """The options with which obstore opens its object store."""
+        return {
+            "config": self.options,
+            "client_options": {
+                "allow_http": True,
+                "connect_timeout": f"{CONNECT_S}s",
+                "timeout": f"{_REQUEST_S}s",
+            },
+            "retry_config": {"max_retries": 0},
+        }
 
     @property
     def delta_options(self) -> dict[str, str] | None:
