@@ -1,7 +1,6 @@
 """What a real broker has is archived over the network, and found when its store is gone."""
 
 import shutil
-from contextlib import nullcontext
 
 import pytest
 
@@ -19,9 +18,7 @@ COMPRESSED = b"a body that is worth compressing " * 300
 def test_messages_of_a_real_broker_are_archived_over_the_network_and_found_without_its_store(
     peer, spark, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(
-        archive_command, "session", lambda *_, **__: nullcontext(spark.sparkContext)
-    )
+    monkeypatch.setattr(archive_command, "task_context", lambda _: spark.sparkContext)
     lake = tmp_path / "lake"
     with peer.start("5.5.0", tmp_path / "peer") as broker:
         with SyncProducer(broker.namesrv_address, send_timeout_s=PATIENCE_S) as producer:

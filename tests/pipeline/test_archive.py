@@ -5,7 +5,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -28,9 +27,7 @@ from tests.support.archives import (
 @pytest.fixture
 def in_session(spark, monkeypatch):
     """Have commands use the session of the tests."""
-    monkeypatch.setattr(
-        archive_command, "session", lambda *_, **__: nullcontext(spark.sparkContext)
-    )
+    monkeypatch.setattr(archive_command, "task_context", lambda _: spark.sparkContext)
 
 
 def test_a_store_that_is_archived_by_a_job_is_found_when_it_is_gone(
