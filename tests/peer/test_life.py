@@ -10,6 +10,7 @@ from rocketlens import (
     Message,
     SyncMQAdmin,
     SyncProducer,
+    SyncPushConsumer,
     SyncTransactionProducer,
 )
 from tests.peer.rocketmq_peer import POLL_SECONDS
@@ -90,3 +91,23 @@ def test_a_recalled_message_and_a_rolled_back_transaction_are_told(broker):
     assert "recalled" in [each.kind.value for each in story.events]
     assert story.repeats == ()
     assert any("recalled at" in each.text for each in story.events)
+
+
+def test_a_dead_letter_of_our_consumer_says_why(broker):
+    def listener(_, context):
+        context.delay_level = -1
+        raise ValueError("no 4711 left")
+
+    with SyncMQAdmin(broker.namesrv_address) as admin:
+        admin.create_topic("failing", 1)
+        with SyncProducer(broker.namesrv_address, group="p") as producer:
+            sent = producer.send(Message("failing", "x", keys="failing-1"))
+        consumer = SyncPushConsumer(broker.namesrv_address, group="fails", begin="first")
+        consumer.subscribe("failing")
+        consumer.listen(listener)
+        with consumer:
+            story = until(
+                lambda: admin.story(sent.msg_id, group="fails"),
+                lambda each: [one.state for one in each.groups] == ["dead_letter"],
+            )
+    assert story.groups[0].failure == "ValueError: no 4711 left"
