@@ -193,7 +193,7 @@ def field_lines(
     yield _field("Stored", _when(message.store_timestamp_ms, str(message.store_host)))
     if due is not None:
         yield _field("Kept for later", due)
-    yield _field("Born", _when(message.born_timestamp_ms, str(message.born_host)))
+    yield _field("Born", _when(message.born_timestamp_ms, message.sent_from))
     yield _field("Times reconsumed", str(message.reconsume_times))
     yield _field("Flags", _flags(message))
     if message.prepared_transaction_offset:

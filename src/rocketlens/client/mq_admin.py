@@ -228,13 +228,15 @@ class MQAdmin(ClusterClient):
     ) -> ConsumerConnection:
         """Return the clients of a group that are online, and what they subscribe to.
 
-        ``broker_addr``: as this broker has them, else as the first broker that has any.
+        ``broker_addr``: as this broker has them, or a proxy by its remoting port, else as the first
+        broker that has any. Brokers do not know the clients that are connected to a proxy.
 
         :raises BrokerError: 206 if none is online.
         :raises TopicNotFound: if no broker knows the group: none of its clients was ever online.
         :raises RemotingError: if no broker answers.
         """
-        await self._allow(broker_addr)
+        if broker_addr is not None:
+            self._cluster.allow_named(broker_addr)
         return await connections_of(self._cluster, self._group(group), broker_addr)
 
     async def examine_producer_connection_info(self, group: str, topic: str) -> ProducerConnection:

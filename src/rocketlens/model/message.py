@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
+from rocketlens.model import properties as props
+
 if TYPE_CHECKING:
     from datetime import datetime
 
@@ -95,6 +97,12 @@ class MessageExt(HasBody):
     body_error: Annotated[
         str | None, "why the body could not be decompressed, in one line, or None"
     ] = None
+
+    @property
+    def sent_from(self) -> str:
+        """The host of its producer; with that of the proxy, if it was sent through one."""
+        client = self.properties.get(props.BORN_HOST)
+        return f"{client} through proxy {self.born_host}" if client else str(self.born_host)
 
     @property
     def store_time(self) -> "datetime":

@@ -515,7 +515,8 @@ class Channel(asyncio.Protocol):
             if event.reply:
                 self._write(event.reply)
         elif isinstance(event, ConnectionFailed):
-            logger.debug("%s: %s", self.address, event.error)
+            level = logging.WARNING if self.group.may_warn("protocol") else logging.DEBUG
+            logger.log(level, "%s: %s", self.address, event.error)
             self.close(f"the other end does not speak the protocol: {event.error}")
 
     def _serve(self, command: RemotingCommand) -> None:

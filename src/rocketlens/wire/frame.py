@@ -28,6 +28,8 @@ JSON_CODEC: Final = 0
 BINARY_CODEC: Final = 1
 TLS_HANDSHAKE: Final = 0x16
 """First byte of a connection that begins with TLS."""
+_HTTP2: Final = int.from_bytes(b"PRI ")
+"""The first bytes of each HTTP/2 connection, as a length."""
 
 LENGTH_BYTES: Final = 4
 PREFIX_BYTES: Final = 8
@@ -184,7 +186,12 @@ class FrameSplitter:
             self._refuse(length, 0)
 
     def _refuse(self, length: int, header_length: int) -> None:
-        if not MIN_LENGTH <= length <= self.max_frame_bytes - LENGTH_BYTES:
+        if length == _HTTP2:
+            reason = (
+                "it speaks HTTP/2, as gRPC clients of RocketMQ 5 do: they need a proxy, and this "
+                "is a port for remoting clients"
+            )
+        elif not MIN_LENGTH <= length <= self.max_frame_bytes - LENGTH_BYTES:
             reason = f"a frame says it has {length} bytes, the limit is {self.max_frame_bytes}"
         elif header_length > length - MIN_LENGTH:
             reason = f"a frame of {length} bytes says its header has {header_length}"

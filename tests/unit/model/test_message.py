@@ -558,3 +558,12 @@ def test_an_id_with_letters_that_look_like_digits_is_recognized_and_mended():
 )
 def test_what_is_an_id_or_unlike_one_is_not_taken_for_a_mistake(text):
     assert nearly_message_id(text) is None
+
+
+def test_who_sent_through_a_proxy_is_named_with_it(answer):
+    direct = answer[0]
+    assert direct.sent_from == str(direct.born_host)
+    by_proxy = dataclasses.replace(
+        direct, properties={**direct.properties, "__BORNHOST": "10.0.0.9:40123"}
+    )
+    assert by_proxy.sent_from == f"10.0.0.9:40123 through proxy {direct.born_host}"

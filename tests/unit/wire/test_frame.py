@@ -225,3 +225,9 @@ def test_a_handle_names_topic_broker_time_and_key_as_rocketmqs_does():
 def test_what_is_no_handle_is_refused_in_rocketmqs_words(text):
     with pytest.raises(BadInput, match=r"^recall handle is invalid$"):
         RecallHandle.decode(text)
+
+
+def test_a_grpc_client_is_called_one():
+    splitter = FrameSplitter()
+    assert splitter.feed(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n") == []
+    assert "gRPC clients of RocketMQ 5" in str(splitter.failure)

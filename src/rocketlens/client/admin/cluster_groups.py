@@ -34,7 +34,7 @@ from rocketlens.model.group import (
     ProducersAnswer,
 )
 from rocketlens.model.life import copy_topics_of
-from rocketlens.model.rocketmq import is_system_group
+from rocketlens.model.rocketmq import HEARTBEAT_TOPIC, is_system_group
 from rocketlens.model.topic import TopicKind
 from rocketlens.wire.bodies.clients import ConsumerConnection
 from rocketlens.wire.bodies.tables import ConsumeStats, MessageQueue, TopicOffset
@@ -48,6 +48,12 @@ _NOTHING_OF_IT: Final = frozenset(
         ResponseCode.TOPIC_NOT_EXIST,
         ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
     }
+)
+
+
+_OF_PROXIES: Final = (
+    "a proxy is in use, and brokers do not know the members of groups that are connected to it: "
+    "`rocketlens mqadmin consumerConnection -g GROUP -b PROXY` asks the remoting port of a proxy"
 )
 
 
@@ -93,12 +99,17 @@ class _Groups:
         self._coverage: Final = CoverageByReason()
         self._turns: Final = asyncio.Semaphore(MAX_MESSAGE_ANSWERS)
         self._by_name: Final[dict[str, _Facts]] = {}
+        self._has_proxy = False
 
     async def find(self) -> GroupsAnswer:
         topology = await self._topology.brokers()
         topics = await self._topology.topics()
         for each in (*topology.coverage, *topics.coverage):
             self._coverage.add(each)
+        self._has_proxy = HEARTBEAT_TOPIC in topics.value
+        if self._has_proxy:
+            said = Coverage("proxies", SourceKind.TOPICS, SourceState.SEARCHED, None, _OF_PROXIES)
+            self._coverage.add(said)
         brokers = list(topology.value.values())
         on = await asyncio.gather(*(self._names_on(broker) for broker in brokers))
         names = set().union(*on)
@@ -119,6 +130,9 @@ class _Groups:
             self._look_at_topics(facts, copies.by_group.get(name, set()))
             for name, facts in self._by_name.items()
         )
+        for facts in self._by_name.values():
+            if self._has_proxy and not facts.members:
+                facts.members = None
         groups = tuple(facts.group() for facts in self._by_name.values())
         return GroupsAnswer(groups, self._coverage.all())
 

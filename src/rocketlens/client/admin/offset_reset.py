@@ -125,6 +125,7 @@ async def _reset(
             topic=queue.topic,
             queue_id=queue.queue_id,
             commit_offset=target,
+            broker_name=queue.broker_name,
         )
         await cluster.ask(address, UPDATE_CONSUMER_OFFSET, header)
     return RollbackStats(

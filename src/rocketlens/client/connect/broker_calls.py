@@ -5,6 +5,7 @@ it does not answer, or its answer cannot be read.
 """
 
 from collections.abc import Mapping
+from typing import TypedDict
 
 from rocketlens.client.connect.cluster import ClusterCalls, as_it_is, fields_of
 from rocketlens.errors import BrokerError
@@ -38,16 +39,26 @@ from rocketlens.wire.commands.groups import (
 from rocketlens.wire.declare import NoFields
 
 
+class _QueueFields(TypedDict):
+    topic: str
+    queue_id: int
+    broker_name: str
+
+
+def _fields(queue: MessageQueue) -> _QueueFields:
+    return _QueueFields(topic=queue.topic, queue_id=queue.queue_id, broker_name=queue.broker_name)
+
+
 async def min_offset(cluster: ClusterCalls, address: str, queue: MessageQueue) -> int:
     """Return the offset of the oldest message of a queue."""
-    header = QueueRequest(topic=queue.topic, queue_id=queue.queue_id)
+    header = QueueRequest(**_fields(queue))
     answer = await cluster.ask(address, GET_MIN_OFFSET, header)
     return fields_of(address, GET_MIN_OFFSET, answer).queue_offset
 
 
 async def max_offset(cluster: ClusterCalls, address: str, queue: MessageQueue) -> int:
     """Return the offset of the next message of a queue."""
-    header = GetMaxOffsetRequest(topic=queue.topic, queue_id=queue.queue_id)
+    header = GetMaxOffsetRequest(**_fields(queue))
     answer = await cluster.ask(address, GET_MAX_OFFSET, header)
     return fields_of(address, GET_MAX_OFFSET, answer).queue_offset
 
@@ -59,16 +70,14 @@ async def offset_at_time(
 
     A broker may return any of several of one millisecond.
     """
-    header = SearchOffsetRequest(
-        topic=queue.topic, queue_id=queue.queue_id, timestamp_ms=timestamp_ms
-    )
+    header = SearchOffsetRequest(timestamp_ms=timestamp_ms, **_fields(queue))
     answer = await cluster.ask(address, SEARCH_OFFSET_BY_TIMESTAMP, header)
     return fields_of(address, SEARCH_OFFSET_BY_TIMESTAMP, answer).queue_offset
 
 
 async def oldest_ms(cluster: ClusterCalls, address: str, queue: MessageQueue) -> int:
     """Return the store time of a queue's oldest message, in epoch milliseconds; -1 without one."""
-    header = QueueRequest(topic=queue.topic, queue_id=queue.queue_id)
+    header = QueueRequest(**_fields(queue))
     answer = await cluster.ask(address, GET_EARLIEST_MSG_STORETIME, header)
     return fields_of(address, GET_EARLIEST_MSG_STORETIME, answer).timestamp_ms
 

@@ -43,7 +43,7 @@ from rocketlens.errors import (
     WrongUse,
 )
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
-from rocketlens.model.rocketmq import NAME_SERVER_VARIABLES
+from rocketlens.model.rocketmq import DEFAULT_TOPIC, NAME_SERVER_VARIABLES
 from rocketlens.net.channel import Channel, Handler
 from rocketlens.net.pace import parsed
 from rocketlens.net.pool import NAME_SERVER_EXPECTED, NO_HANDLERS, ClientPool, parse_address
@@ -120,6 +120,12 @@ RETRIABLE_CODES: Final = frozenset(
 _BROKER_EXPECTED: Final = (
     "; a broker is expected there: check that it runs, and that this machine reaches the address "
     "that it registered (brokerIP1)"
+)
+
+_OF_A_PROXY: Final = (
+    "this is a RocketMQ proxy, which passes on sends, pulls and offsets, and no look-ups by key or "
+    "id, lists of topics, brokers or groups: search a topic by time, position or content through "
+    "it, or give the address of a name server"
 )
 
 
@@ -346,6 +352,8 @@ class ClusterCalls:
                 raise
             except RocketLensError as error:
                 text = str(error)
+                if isinstance(error, BrokerError) and self._is_limit_of_proxy(error):
+                    text += f": {_OF_A_PROXY}"
                 errors.append(text if address in text else f"{address}: {text}")
                 continue
             state = SourceState.FAILED if errors else SourceState.SEARCHED
@@ -430,8 +438,32 @@ class ClusterCalls:
                 self._first_name_server = number % count
                 return answer
         if refused is not None:
-            raise refusal_of_name_server(refused)
+            raise await self.refusal_of_name_server(refused)
         raise failed or AssertionError("there is a name server")
+
+    def _is_limit_of_proxy(self, error: BrokerError) -> bool:
+        """Return whether a proxy refused what it does not pass on to a broker.
+
+        What is name server and broker at one address is a proxy: it names itself in routes.
+        """
+        is_unknown = error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+        return is_unknown and error.address in self.name_servers
+
+    async def refusal_of_name_server(self, error: BrokerError) -> BrokerError:
+        """Return the error of what was asked as a name server and is a broker, or a proxy, which
+        has routes.
+        """
+        if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            return error
+        header = GetRouteInfoRequest(topic=DEFAULT_TOPIC)
+        try:
+            answer = await self.call(error.address, GET_ROUTEINFO_BY_TOPIC, header)
+        except RemotingError:
+            return error
+        is_broker = answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+        doubt = "is this the address of a broker, and not of a name server?"
+        remark = f"{error.remark}: {doubt if is_broker else _OF_A_PROXY}"
+        return BrokerError(error.address, error.code, remark, retriable=False)
 
     # Routes.
 
@@ -547,6 +579,10 @@ class ClusterCalls:
         for broker in brokers.values():
             self._allowed.update(broker.addresses.values())
 
+    def allow_named(self, address: str) -> None:
+        """Allow connections to an address that the user named: no name server knows proxies."""
+        self._allowed.add(address)
+
     def _signed(self, ext_fields: dict[str, str], body: bytes) -> dict[str, str]:
         if self._credentials is None:
             return ext_fields
@@ -613,14 +649,6 @@ def fields_of(address: str, command: Command[Q, A], answer: RemotingCommand) -> 
 def request_name(command: Command[Q, A]) -> str:
     """Return the name of a request for error texts: its code and RocketMQ's name."""
     return f"request {int(command.code)} ({command.code.name})"
-
-
-def refusal_of_name_server(error: BrokerError) -> BrokerError:
-    """Return the error of what was asked as a name server; a broker does not know the requests."""
-    if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-        return error
-    remark = f"{error.remark}: is this the address of a broker, and not of a name server?"
-    return BrokerError(error.address, error.code, remark, retriable=False)
 
 
 def failures(coverage: Sequence[Coverage]) -> str:

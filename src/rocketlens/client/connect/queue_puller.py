@@ -198,6 +198,7 @@ class QueuePuller:
             subscription=text,
             subscription_version=0 if subscription is None else subscription.sub_version,
             expression_type=TAG_TYPE if subscription is None else subscription.expression_type,
+            broker_name=queue.broker_name,
         )
         if timeout_s is None:
             timeout_s = self._cluster.timeout_s + hold_s

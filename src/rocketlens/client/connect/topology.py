@@ -35,7 +35,6 @@ from rocketlens.client.connect.broker_history import SeenBroker, SeenBrokers
 from rocketlens.client.connect.cluster import (
     ClusterCalls,
     failed_broker,
-    refusal_of_name_server,
 )
 from rocketlens.client.connect.compacted_topics import broker_config, topic_attributes
 from rocketlens.client.connect.route import (
@@ -202,7 +201,15 @@ class Topology:
 
         :raises RemotingError: if no name server responds.
         """
-        answers, failed = await self._ask(TopicList, GET_ALL_TOPIC_LIST_FROM_NAMESERVER, NoFields())
+        command = GET_ALL_TOPIC_LIST_FROM_NAMESERVER
+        try:
+            answers, failed = await self._ask(TopicList, command, NoFields())
+        except BrokerError as error:
+            if not self._behind_proxy():
+                raise
+            source, kind = "other topics", SourceKind.TOPICS
+            not_listed = Coverage(source, kind, SourceState.FAILED, None, str(error))
+            return TopologyResult(sorted(self._routes), (not_listed,))
         self._listed_s = self._clock()
         listed = {topic for body in answers for topic in body.topic_list}
         return TopologyResult(sorted(listed), failed)
@@ -291,7 +298,13 @@ class Topology:
         return replace(route, brokers={**route.brokers, **true})
 
     async def _fetch_brokers(self) -> TopologyResult[dict[str, Broker]]:
-        infos, failed = await self._ask(ClusterInfo, GET_BROKER_CLUSTER_INFO, NoFields())
+        try:
+            infos, failed = await self._ask(ClusterInfo, GET_BROKER_CLUSTER_INFO, NoFields())
+        except BrokerError:
+            behind_proxy = self._behind_proxy()
+            if not behind_proxy:
+                raise
+            return TopologyResult(behind_proxy, ())
         datas: dict[str, BrokerData] = {}
         for info in infos:
             for each in info.broker_addr_table.values():
@@ -304,6 +317,16 @@ class Topology:
         if not brokers:
             coverage.append(_NO_BROKER)
         return TopologyResult(brokers, tuple(coverage))
+
+    def _behind_proxy(self) -> dict[str, Broker]:
+        """Return the brokers that a proxy named in the routes in use: with its own address."""
+        proxies = set(self._cluster.name_servers)
+        return {
+            broker.name: broker
+            for _, (route, _) in self._routes.values()
+            for broker in route.brokers.values()
+            if proxies.issuperset(broker.addresses.values())
+        }
 
     async def _ask(
         self,
@@ -348,7 +371,9 @@ class Topology:
                 )
         if errors and not bodies:
             error = errors[0]
-            raise refusal_of_name_server(error) if isinstance(error, BrokerError) else error
+            if isinstance(error, BrokerError):
+                error = await self._cluster.refusal_of_name_server(error)
+            raise error
         return bodies, tuple(failed)
 
     def _forget_old_routes(self) -> None:

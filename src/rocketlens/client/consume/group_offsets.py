@@ -130,7 +130,10 @@ class RemoteOffsets:
     async def read(self, queue: MessageQueue) -> int | None:
         """Ask the broker; None if the group is new to the queue."""
         header = QueryConsumerOffsetRequest(
-            consumer_group=self._group, topic=queue.topic, queue_id=queue.queue_id
+            consumer_group=self._group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            broker_name=queue.broker_name,
         )
         address = (await broker_of(self._cluster, queue)).in_order[0]
         try:
@@ -165,6 +168,7 @@ class RemoteOffsets:
             topic=queue.topic,
             queue_id=queue.queue_id,
             commit_offset=queue_offset,
+            broker_name=queue.broker_name,
         )
         try:
             broker = await broker_of(self._cluster, queue)

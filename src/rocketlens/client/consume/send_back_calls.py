@@ -86,6 +86,7 @@ class SendBack:
             origin_msg_id=message.msg_id,
             origin_topic=with_namespace(self._namespace, message.topic),
             max_reconsume_times=self.max_reconsume_times,
+            broker_name=queue.broker_name,
         )
         try:
             route = await self._cluster.route(queue.topic, wait=False)

@@ -151,6 +151,9 @@ class ClusterSource:
         :raises RemotingError: if no name server answers.
         """
         topics, unknown = await self._choose_topics(request.topics, findings)
+        for name in filter(_is_listed, request.topics):
+            # A proxy lists no topics: it is known by the routes that it returned.
+            await self._has_topic(self.full_topic(name))
         listed, failed = await self.topology.topics()
         brokers, surveyed = await self.topology.brokers()
         is_told = brokers and not failed and not any(each.is_failure for each in surveyed)

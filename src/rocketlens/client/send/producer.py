@@ -408,7 +408,10 @@ class Producer(ClusterClient):
             problem = f"topic {topic}: broker {shown}, with the message, has no master now"
             raise TopicNotFound(problem)
         request = RecallMessageRequest(
-            producer_group=self.group, topic=full_topic, recall_handle=recall_handle
+            producer_group=self.group,
+            topic=full_topic,
+            recall_handle=recall_handle,
+            broker_name=broker.name,
         )
         left_s = max(0.0, deadline_s - self._now_s())
         try:

@@ -193,6 +193,7 @@ class TransactionProducer(Producer):
             msg_id=result.msg_id,
             transaction_id=result.transaction_id,
             topic=self._full_topic(message.topic),
+            broker_name=result.message_queue.broker_name,
         )
         broker_name = result.message_queue.broker_name
         try:

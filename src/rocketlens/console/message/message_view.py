@@ -73,7 +73,7 @@ def detail_of(
         system_properties=ours,
         ids=decoded_ids(message),
         store_host=str(message.store_host),
-        born_host=str(message.born_host),
+        born_host=message.sent_from,
         due_ms=due_ms(message),
         body=body_of(message, rules, form),
     )

@@ -201,7 +201,7 @@ def _born(message: MessageExt) -> StoryEvent:
         made = ""
     else:
         made = Sentence("key_made_on", address=maker.address)
-    text = Sentence("sent", host=str(message.born_host), by=by, made=made)
+    text = Sentence("sent", host=message.sent_from, by=by, made=made)
     if props.CONSUME_FAILURE in message.properties:
         # A consumer sent this record, as that of its group.
         text = Sentence("sent_first", by=by, made=made)

@@ -49,6 +49,8 @@ class QueueRequest:
 
     topic: str
     queue_id: I32
+    broker_name: str | None = wire("bname", default=None)
+    """The queue's broker: a proxy, which has one address for many, passes the request on to it."""
 
 
 @declare()
@@ -84,6 +86,7 @@ class SearchOffsetRequest:
     boundary_type: str | None = None
     """LOWER (also when absent) or UPPER, read in any case of letters."""
     lite_topic: str | None = None
+    broker_name: str | None = wire("bname", default=None)
 
 
 @declare(
@@ -105,6 +108,7 @@ class GetMaxOffsetRequest:
     topic: str
     queue_id: I32
     committed: bool | None = None
+    broker_name: str | None = wire("bname", default=None)
 
 
 @declare("GetEarliestMsgStoretimeResponseHeader")
@@ -122,6 +126,7 @@ class QueryConsumerOffsetRequest:
     topic: str
     queue_id: I32
     set_zero_if_not_found: bool | None = None
+    broker_name: str | None = wire("bname", default=None)
 
 
 @declare("UpdateConsumerOffsetRequestHeader")
@@ -132,6 +137,7 @@ class UpdateConsumerOffsetRequest:
     topic: str
     queue_id: I32
     commit_offset: I64
+    broker_name: str | None = wire("bname", default=None)
 
 
 @declare("ResetOffsetRequestHeader")

@@ -69,6 +69,7 @@ class ConsumerSendMessageBackRequest:
     origin_topic: str | None = None
     unit_mode: bool = False
     max_reconsume_times: I32 | None = None
+    broker_name: str | None = wire("bname", default=None)
 
 
 @declare("ReplyMessageRequestHeader")
@@ -102,6 +103,7 @@ class RecallMessageRequest:
     topic: str
     recall_handle: str
     """The handle that the broker returned when it was sent."""
+    broker_name: str | None = wire("bname", default=None)
 
 
 @declare("RecallMessageResponseHeader")
@@ -160,6 +162,7 @@ class PullMessageRequest:
     request_source: I32 | None = None
     proxy_forward_client_id: str | None = wire("proxyFrowardClientId", default=None)
     lite_topic: str | None = None
+    broker_name: str | None = wire("bname", default=None)
 
 
 @declare("PullMessageResponseHeader")
@@ -237,6 +240,7 @@ class EndTransactionRequest:
     msg_id: str | None = None
     transaction_id: str | None = None
     topic: str | None = None
+    broker_name: str | None = wire("bname", default=None)
 
 
 @declare("CheckTransactionStateRequestHeader")

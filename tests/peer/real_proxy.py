@@ -1,0 +1,118 @@
+"""The real proxy of RocketMQ 5: between a cluster and its clients, or with a broker in itself."""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.peer.rocketmq_peer import (
+    BROKER_NAME,
+    NAMESRV_MAIN,
+    START_SECONDS,
+    RocketMQPeer,
+    accepts_connections,
+    explained,
+    fetched_jars,
+    free_ports,
+    properties,
+    reap,
+    registered_brokers,
+    wait_until,
+)
+
+VERSION = "5.5.0"
+PROXY_MAIN = "org.apache.rocketmq.proxy.ProxyStartup"
+
+
+@dataclass(frozen=True, slots=True)
+class RunningProxy:
+    """A proxy: where clients by remoting and by gRPC reach it, and its name server."""
+
+    remoting_address: str
+    grpc_address: str
+    namesrv_address: str
+    store: Path | None = None
+
+
+@contextmanager
+def cluster_proxy(
+    peer: RocketMQPeer, directory: Path, namesrv_address: str
+) -> Iterator[RunningProxy]:
+    """Run a proxy before a cluster of brokers that run already."""
+    with _running(peer, directory, namesrv_address, ["-pm", "cluster"]) as proxy:
+        yield proxy
+
+
+@contextmanager
+def local_proxy(peer: RocketMQPeer, directory: Path) -> Iterator[RunningProxy]:
+    """Run a name server, and a proxy that has a broker in itself."""
+    directory.mkdir(parents=True, exist_ok=True)
+    namesrv_port = free_ports()
+    namesrv_conf = {"listenPort": namesrv_port, "kvConfigPath": directory / "kv.json"}
+    broker_conf = {
+        "brokerClusterName": "DefaultCluster",
+        "brokerName": BROKER_NAME,
+        "brokerId": 0,
+        "brokerIP1": "127.0.0.1",
+        "listenPort": free_ports(-2, 1),
+        "namesrvAddr": f"127.0.0.1:{namesrv_port}",
+        "storePathRootDir": directory / "store",
+        "diskMaxUsedSpaceRatio": 95,
+    }
+    conf_file = directory / "broker-of-proxy.conf"
+    conf_file.write_text(properties(peer.broker_settings | broker_conf))
+    with ExitStack() as running:
+        namesrv = peer.launch(VERSION, directory, NAMESRV_MAIN, namesrv_conf)
+        running.callback(reap, namesrv)
+        with explained("the name server", directory / "namesrv.log"):
+            wait_until(lambda: accepts_connections(namesrv_port), namesrv, START_SECONDS)
+        arguments = ["-pm", "local", "-bc", str(conf_file)]
+        address = f"127.0.0.1:{namesrv_port}"
+        yield running.enter_context(_running(peer, directory, address, arguments))
+
+
+@contextmanager
+def _running(
+    peer: RocketMQPeer, directory: Path, namesrv_address: str, arguments: list[str]
+) -> Iterator[RunningProxy]:
+    directory.mkdir(parents=True, exist_ok=True)
+    pom = Path(__file__).with_name("proxy_pom.xml")
+    jars = fetched_jars(f"proxy-{VERSION}", pom, "RocketMQ's proxy", f"-Drocketmq={VERSION}")
+    remoting_port, grpc_port = free_ports(), free_ports()
+    conf = {
+        "rocketMQClusterName": "DefaultCluster",
+        "localServeAddr": "127.0.0.1",
+        "remotingAccessAddr": "127.0.0.1",
+        "remotingListenPort": remoting_port,
+        "grpcServerPort": grpc_port,
+        "namesrvAddr": namesrv_address,
+    }
+    conf_file = directory / "proxy.json"
+    conf_file.write_text(json.dumps(conf))
+    home = directory / "proxy-home"
+    command = peer.command(VERSION, home, PROXY_MAIN, "-pc", str(conf_file), *arguments)
+    (home / "conf" / "rmq-proxy.json").write_text(json.dumps(conf))
+    (home / "conf" / "rmq.proxy.logback.xml").write_text("<configuration/>")
+    class_path = command.index("-cp") + 1
+    command[class_path] = ":".join(str(jar) for jar in sorted(jars.glob("*.jar")))
+    # The archive of classes is of the broker's jars.
+    command = [part for part in command if not part.startswith("-XX:SharedArchiveFile")]
+    log_file = directory / "proxy.log"
+    with log_file.open("wb") as log, explained("the proxy", log_file):
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=directory
+        )
+        try:
+            for port in (grpc_port, remoting_port):
+                wait_until(lambda port=port: accepts_connections(port), process, START_SECONDS)
+            namesrv_port = int(namesrv_address.rpartition(":")[2])
+            wait_until(
+                lambda: BROKER_NAME in registered_brokers(namesrv_port), process, START_SECONDS
+            )
+            yield RunningProxy(
+                f"127.0.0.1:{remoting_port}", f"127.0.0.1:{grpc_port}", namesrv_address
+            )
+        finally:
+            reap(process)
