@@ -75,7 +75,7 @@ ROOM_LINES = {
     "console": 12_550,
     "root": 1_100,
     "all": 123_582,
-    "tests": 116_561,
+    "tests": 116_558,
 }
 
 # Classes over the bound, until each has a module of its own subject again. None may be added.
