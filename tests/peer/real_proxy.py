@@ -1,22 +1,20 @@
-"""The real proxy of RocketMQ 5: between a cluster and its clients, or with a broker in itself."""
+"""The real proxy of RocketMQ 5: between a cluster and its clients."""
 
 import json
 import subprocess
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.peer.rocketmq_peer import (
     BROKER_NAME,
-    NAMESRV_MAIN,
     START_SECONDS,
     RocketMQPeer,
     accepts_connections,
     explained,
     fetched_jars,
     free_ports,
-    properties,
     reap,
     registered_brokers,
     wait_until,
@@ -33,7 +31,6 @@ class RunningProxy:
     remoting_address: str
     grpc_address: str
     namesrv_address: str
-    store: Path | None = None
 
 
 @contextmanager
@@ -43,34 +40,6 @@ def cluster_proxy(
     """Run a proxy before a cluster of brokers that run already."""
     with _running(peer, directory, namesrv_address, ["-pm", "cluster"]) as proxy:
         yield proxy
-
-
-@contextmanager
-def local_proxy(peer: RocketMQPeer, directory: Path) -> Iterator[RunningProxy]:
-    """Run a name server, and a proxy that has a broker in itself."""
-    directory.mkdir(parents=True, exist_ok=True)
-    namesrv_port = free_ports()
-    namesrv_conf = {"listenPort": namesrv_port, "kvConfigPath": directory / "kv.json"}
-    broker_conf = {
-        "brokerClusterName": "DefaultCluster",
-        "brokerName": BROKER_NAME,
-        "brokerId": 0,
-        "brokerIP1": "127.0.0.1",
-        "listenPort": free_ports(-2, 1),
-        "namesrvAddr": f"127.0.0.1:{namesrv_port}",
-        "storePathRootDir": directory / "store",
-        "diskMaxUsedSpaceRatio": 95,
-    }
-    conf_file = directory / "broker-of-proxy.conf"
-    conf_file.write_text(properties(peer.broker_settings | broker_conf))
-    with ExitStack() as running:
-        namesrv = peer.launch(VERSION, directory, NAMESRV_MAIN, namesrv_conf)
-        running.callback(reap, namesrv)
-        with explained("the name server", directory / "namesrv.log"):
-            wait_until(lambda: accepts_connections(namesrv_port), namesrv, START_SECONDS)
-        arguments = ["-pm", "local", "-bc", str(conf_file)]
-        address = f"127.0.0.1:{namesrv_port}"
-        yield running.enter_context(_running(peer, directory, address, arguments))
 
 
 @contextmanager

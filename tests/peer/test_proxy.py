@@ -6,20 +6,16 @@ import pytest
 
 from rocketlens import LitePullConsumer, Message, MQAdmin, Producer
 from rocketlens.errors import BrokerError
-from tests.peer.real_proxy import VERSION, cluster_proxy, local_proxy
+from tests.peer.real_proxy import VERSION, cluster_proxy
 from tests.support.patience import PATIENCE_S
 from tests.unit.client.consume.behaviour import Collecting, push, until
 
 COUNT = 8
 
 
-@pytest.fixture(scope="module", params=["cluster", pytest.param("local", marks=pytest.mark.slow)])
-def proxy(request, peer, tmp_path_factory):
+@pytest.fixture(scope="module")
+def proxy(peer, tmp_path_factory):
     directory = tmp_path_factory.mktemp("proxy")
-    if request.param == "local":
-        with local_proxy(peer, directory) as running:
-            yield running
-        return
     with (
         peer.start(VERSION, directory / "broker") as broker,
         cluster_proxy(peer, directory / "proxy", broker.namesrv_address) as running,
