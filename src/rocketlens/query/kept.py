@@ -88,8 +88,11 @@ class KeptFindings(Findings):
         return self._is_looked_up or self._seen < limits.MAX_WAITING_MESSAGES
 
     def end(self) -> None:
-        """Add what could not be searched to the coverage of the other findings."""
-        self._outer.cover(tuple(each for each in self.searched if each.is_failure))
+        """Add the sources that could not be searched to the coverage of the other findings."""
+        failed = {each.source for each in self._outer.searched if each.is_failure}
+        self._outer.cover(
+            tuple(each for each in self.searched if each.is_failure and each.source not in failed)
+        )
         if not self._is_looked_up and self._seen >= limits.MAX_WAITING_MESSAGES:
             note = Sentence("more_wait", count=limits.MAX_WAITING_MESSAGES)
             self._outer.cover((_note(note),))
