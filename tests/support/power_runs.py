@@ -482,8 +482,8 @@ class TablesRun(PowerRun):
     def read(self, root: Path) -> dict[str, int]:
         """Read all tables; 0 for one that is not there."""
         layout, clock = StoreLayout(root), Clock()
-        topic = TopicTable(layout, self.disk, clock).topics.get("T")
-        group = GroupTable(layout, self.disk, clock).groups.get("G")
+        topic = TopicTable(layout, self.disk, clock).entries.get("T")
+        group = GroupTable(layout, self.disk, clock).entries.get("G")
         return {
             "topics": topic.read_queue_count if topic else 0,
             "groups": group["retryMaxTimes"] if group else 0,
