@@ -55,7 +55,8 @@ ROCKETMQ_WORDS = re.compile(
 # larger number here, with the reason behind it.
 ROOM_LINES = {
     "model": 4_749,
-    "formats": 10_199,
+    "formats": 9_814,
+    # Requests about lite topics and replication, for mqadmin.
     "wire": 3_888,
     "store": 13_014,
     "query": 8_966,
@@ -71,11 +72,12 @@ ROOM_LINES = {
     "testing": 320,
     "terminal": 2_032,
     "cli": 9_170,
+    # 21 more commands of RocketMQ 5.5.
     "mqadmin": 4_822,
     "console": 12_550,
     "root": 1_100,
-    "all": 123_582,
-    "tests": 116_558,
+    "all": 123_200,
+    "tests": 116_520,
 }
 
 # Classes over the bound, until each has a module of its own subject again. None may be added.
