@@ -13,8 +13,9 @@ import sys
 if __name__ == "__main__":
     from pyspark import daemon
 
-    for module in ("numpy", sys.argv[1], "rocketlens.formats.compiled.kernels"):
-        importlib.import_module(module)
+    importlib.import_module(sys.argv[1])
+    for module in ("bulk.queue_build", "bulk.index_plan", "formats.compiled.kernels"):
+        importlib.import_module(f"rocketlens.{module}")
     gc.collect()
     # Workers inherit what is exempt from garbage collection.
     gc.freeze()
