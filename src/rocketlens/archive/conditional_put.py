@@ -16,7 +16,7 @@ from rocketlens.errors import ArchiveError
 from rocketlens.model.arrow import package
 
 _CAUSE: Final = re.compile(r'message: "([^"]*)"')
-"""What the operating system says, in an error of obstore."""
+"""Finds the message of the operating system in an error of obstore."""
 
 
 def check_conditional_put(location: ArchiveLocation) -> bool:

@@ -121,7 +121,7 @@ class ArchiveLocation:
 
     @property
     def has_keys(self) -> bool:
-        """Whether the environment has an access key and its secret key."""
+        """True if the environment has an access key and its secret key."""
         return _KEY in self.options and _SECRET in self.options
 
     @property

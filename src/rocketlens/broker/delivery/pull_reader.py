@@ -88,7 +88,7 @@ class PullRecords:
         self.queue_offset = queue_offset
         """The entries below it are done with."""
         self.is_full = False
-        """Whether the record at ``queue_offset`` did not fit into the response."""
+        """True if the record at ``queue_offset`` did not fit into the response."""
         self.has_lost = False
         """Whether a record was not there, or damaged."""
         self._store: Final = store

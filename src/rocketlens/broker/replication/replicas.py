@@ -378,7 +378,7 @@ class SafeReplies:
         self._timeout_s: Final = timeout_ms / 1000
         self._slaves: Final = slaves
         self.is_needed: Final = when_durable is not None or slaves is not None
-        """Whether a send waits for anything."""
+        """True if a send waits for the disk or for slaves."""
         self._loop: Final = asyncio.get_running_loop()
         self._durable: Final[deque[tuple[PendingReply, StoreFailed | None]]] = deque()
         self._is_scheduled = False

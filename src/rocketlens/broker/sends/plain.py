@@ -1,4 +1,4 @@
-"""What makes a message plain: one rule for all ways of storing.
+"""Decides which messages are plain: one rule for all ways of storing.
 
 A message that is not plain is stored in another topic, or refused. A broker adds properties of its
 own to every message but the members of a batch.
