@@ -18,7 +18,7 @@ from rocketlens.errors import (
     MessageNotFound,
     RocketLensError,
 )
-from rocketlens.model.answer import Answer
+from rocketlens.model.answer import Answer, first_failure
 from rocketlens.model.life import life_of
 from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX
@@ -461,8 +461,7 @@ async def _chosen(arguments: Namespace, origin: ResendOrigin) -> list[MessageExt
     if arguments.key is not None:
         answer = await origin.with_key(arguments.key, arguments.topic)
         if not answer.complete or answer.truncated:
-            failed = next((each for each in answer.coverage if each.is_failure), None)
-            why = f"{failed.source}: {failed.error}" if failed else "more than an answer can hold"
+            why = first_failure(answer.coverage) or "more than an answer can hold"
             raise AnswerIncomplete(f"not all messages with the key are known: {why}", answer)
         # In the order of their times: a copy that was sent again comes after the first.
         first: dict[str, MessageExt] = {}

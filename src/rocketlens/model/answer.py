@@ -19,7 +19,7 @@ broker that answered, or an archive, which names what it holds. Index files, que
 only lead to records of a log, and topics only to brokers, so they prove nothing by themselves.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar, Final, Generic, TypeVar, overload
@@ -177,6 +177,12 @@ class ListAnswer(Generic[T_co]):
 def is_complete(coverage: Sequence[Coverage]) -> bool:
     """Return whether an answer of this coverage is complete: see the table above."""
     return any(each.is_proof for each in coverage) and not any(each.is_failure for each in coverage)
+
+
+def first_failure(coverage: Iterable[Coverage]) -> str:
+    """Return the first source that failed, and why; empty if none did."""
+    failed = next((each for each in coverage if each.is_failure), None)
+    return "" if failed is None else f"{failed.source}: {failed.error}"
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 
 from rocketlens import limits
 from rocketlens.client.connect.cluster import as_it_is
+from rocketlens.client.connect.route import Route
 from rocketlens.errors import AnswerIncomplete, RocketLensError
 from rocketlens.model.properties import java_order
 from rocketlens.model.rocketmq import LMQ_PREFIX
@@ -115,13 +116,12 @@ async def broker_info(call: Call) -> None:
 
 
 async def _ask_brokers(
-    call: Call, body: type[B], command: Command[Q, Any], header: Q
+    call: Call, route: Route, body: type[B], command: Command[Q, Any], header: Q
 ) -> AsyncIterator[tuple[str, B]]:
-    """Yield what each broker of the parent topic answers, with its name, and print who failed.
+    """Yield what each broker of a route answers, with its name, and print who failed.
 
     :raises AnswerIncomplete: at the end, if a broker failed.
     """
-    route = await call.tool.cluster.route(call.given.required("p"))
     failed = Failed()
     for name, broker in route.brokers.items():
         try:
@@ -139,12 +139,14 @@ async def _ask_brokers(
 async def parent_topic_info(call: Call) -> None:
     """Print time to live, number of lite topics and groups of a parent topic, broker by broker."""
     parent = call.given.required("p")
-    await call.tool.cluster.route(parent)
+    route = await call.tool.cluster.route(parent)
     call.print(f"Parent Topic Info: [{call.form.shown(parent)}]\n")
     names = ("#Broker Name", "#TTL", "#Lite Count", "#LMQ NUM", "#GROUPS")
     _print_row(call, _PARENT_WIDTHS, *names, end=" \n")
     header = GetParentTopicInfoRequest(topic=parent)
-    async for name, info in _ask_brokers(call, ParentTopicInfo, GET_PARENT_TOPIC_INFO, header):
+    async for name, info in _ask_brokers(
+        call, route, ParentTopicInfo, GET_PARENT_TOPIC_INFO, header
+    ):
         cells = (info.ttl, info.lite_topic_count, info.lmq_num, _list(info.groups))
         _print_row(call, _PARENT_WIDTHS, name[:_NAME_CHARACTERS], *cells, end=" \n")
 
@@ -152,14 +154,14 @@ async def parent_topic_info(call: Call) -> None:
 async def topic_info(call: Call) -> None:
     """Print offsets and number of subscribers of a lite topic, broker by broker."""
     parent, lite = call.given.required("p"), call.given.required("l")
-    await call.tool.cluster.route(parent)
+    route = await call.tool.cluster.route(parent)
     shown = call.form.shown
     call.print(f"Lite Topic Info: [{shown(parent)}] [{shown(lite)}] ")
     call.print(f"[{shown(f'{LMQ_PREFIX}${parent}${lite}')}]\n")
     names = ("#Broker Name", "#MinOffset", "#MaxOffset", "#LastUpdate", "#Sharding")
     _print_row(call, _TOPIC_WIDTHS, *names, "#SubClientCount", end=" \n")
     header = GetLiteTopicInfoRequest(parent_topic=parent, lite_topic=lite)
-    async for name, info in _ask_brokers(call, LiteTopicInfo, GET_LITE_TOPIC_INFO, header):
+    async for name, info in _ask_brokers(call, route, LiteTopicInfo, GET_LITE_TOPIC_INFO, header):
         offset = info.topic_offset
         _print_row(
             call,
@@ -181,12 +183,12 @@ async def client_info(call: Call) -> None:
     """Print how many lite topics a client has, and when it was there, broker by broker."""
     given, shown = call.given, call.form.shown
     parent, group, client_id = given.required("p"), given.required("g"), given.required("c")
-    await call.tool.cluster.route(parent)
+    route = await call.tool.cluster.route(parent)
     call.print(f"Lite Client Info: [{shown(parent)}] [{shown(group)}] [{shown(client_id)}]\n")
     names = ("#Broker", "#LiteTopicCount", "#LastAccessTime", "#LastConsumeTime")
     _print_row(call, _CLIENT_WIDTHS, *names, end=" \n")
     header = GetLiteClientInfoRequest(parent_topic=parent, group=group, client_id=client_id)
-    async for name, info in _ask_brokers(call, LiteClientInfo, GET_LITE_CLIENT_INFO, header):
+    async for name, info in _ask_brokers(call, route, LiteClientInfo, GET_LITE_CLIENT_INFO, header):
         count = info.lite_topic_count if info.lite_topic_count > 0 else "N/A"
         times = (_when(each, "N/A") for each in (info.last_access_time, info.last_consume_time))
         _print_row(call, _CLIENT_WIDTHS, name, count, *times, end=" \n")
@@ -198,7 +200,7 @@ async def group_info(call: Call) -> None:
     """Print what a group has not consumed of a parent topic's lite topics, or of one of them."""
     given, shown = call.given, call.form.shown
     parent, group, lite = given.required("p"), given.required("g"), given.text("l") or None
-    await call.tool.cluster.route(parent)
+    route = await call.tool.cluster.route(parent)
     call.print(f"Lite Group Info: [{shown(group)}] [{shown(parent)}]\n")
     if lite is not None:
         names = ("#Broker Name", "#BrokerOffset", "#ConsumeOffset", "#LagCount", "#LastUpdate")
@@ -212,7 +214,9 @@ async def group_info(call: Call) -> None:
     )
     problem: AnswerIncomplete | None = None
     try:
-        async for name, info in _ask_brokers(call, LiteGroupInfo, GET_LITE_GROUP_INFO, header):
+        async for name, info in _ask_brokers(
+            call, route, LiteGroupInfo, GET_LITE_GROUP_INFO, header
+        ):
             total += max(info.total_lag_count, 0)
             if info.earliest_unconsumed_timestamp > 0:
                 earliest_ms = min(earliest_ms, info.earliest_unconsumed_timestamp)

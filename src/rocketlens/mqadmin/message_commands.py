@@ -199,16 +199,8 @@ async def print_messages(call: Call) -> None:
 
 
 async def _print_queue(call: Call, route: Route, queue: MessageQueue) -> None:
-    given, form, tool = call.given, call.form, call.tool
-    begin, end = given.text("b"), given.text("e")
-    offset = await tool.admin.min_offset(queue)
-    stop = await tool.admin.max_offset(queue)
-    if begin is not None:
-        offset = await tool.admin.search_offset(queue, parse_time(begin, "-b", is_end=False))
-    if end is not None:
-        stop = await tool.admin.search_offset(queue, parse_time(end, "-e", is_end=True))
-    name = form.shown(str(queue))
-    call.print(f"minOffset={offset}, maxOffset={stop}, {name}\n")
+    offset, stop = await bounds_of_times(call, queue)
+    call.print(f"minOffset={offset}, maxOffset={stop}, {call.form.shown(str(queue))}\n")
     await _print_range(call, route, queue, (offset, stop))
 
 
@@ -526,7 +518,7 @@ async def consume_message(call: Call) -> None:
         queue_id = given.number("i", 0, 0, limits.MAX_INT)
         queue = MessageQueue(topic, given.required("b"), queue_id)
         offset = given.number("o", 0, 0)
-        first, last = await _queue_bounds(call, queue, begin_ms, end_ms)
+        first, last = await _queue_bounds(call, queue, begin_ms or None, end_ms or None)
         if offset > last:
             call.print(f"{call.form.shown(str(queue))} no matched msg, offset={offset}\n")
             return
@@ -540,7 +532,7 @@ async def consume_message(call: Call) -> None:
     for queue in set_order(list(route.read_queues)):
         if remaining == 0:
             return
-        first, last = await _queue_bounds(call, queue, begin_ms, end_ms)
+        first, last = await _queue_bounds(call, queue, begin_ms or None, end_ms or None)
         if last - first > remaining:
             number = queue.queue_id
             call.print(f"The older {remaining} message of the {number} queue will be provided\n")
@@ -572,15 +564,24 @@ def _time_range(call: Call) -> tuple[int, int]:
 
 
 async def _queue_bounds(
-    call: Call, queue: MessageQueue, begin_ms: int, end_ms: int
+    call: Call, queue: MessageQueue, begin_ms: int | None, end_ms: int | None
 ) -> tuple[int, int]:
+    """Return the offsets of two times in a queue; those of its begin and end for None."""
     admin = call.tool.admin
     first, last = await admin.min_offset(queue), await admin.max_offset(queue)
-    if begin_ms > 0:
+    if begin_ms is not None:
         first = await admin.search_offset(queue, begin_ms)
-    if end_ms > 0:
+    if end_ms is not None:
         last = await admin.search_offset(queue, end_ms)
     return first, last
+
+
+async def bounds_of_times(call: Call, queue: MessageQueue) -> tuple[int, int]:
+    """Return the offsets of the times of ``-b`` and ``-e`` in a queue."""
+    begin, end = call.given.text("b"), call.given.text("e")
+    begin_ms = None if begin is None else parse_time(begin, "-b", is_end=False)
+    end_ms = None if end is None else parse_time(end, "-e", is_end=True)
+    return await _queue_bounds(call, queue, begin_ms, end_ms)
 
 
 def print_pulled(

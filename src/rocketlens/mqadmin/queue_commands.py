@@ -13,11 +13,10 @@ from rocketlens.errors import BadInput, RecordError, TopicNotFound
 from rocketlens.formats.commitlog_record import Reason, Record, decode, message_of
 from rocketlens.model.properties import java_order
 from rocketlens.model.text.json_dialect import quote
-from rocketlens.mqadmin.message_commands import print_pulled
+from rocketlens.mqadmin.message_commands import bounds_of_times, print_pulled
 from rocketlens.mqadmin.printing.blocks import json_array, json_object
 from rocketlens.mqadmin.printing.form import NULL, flag_text, message_pieces, padded
 from rocketlens.mqadmin.tool import Call
-from rocketlens.terminal.output import parse_time
 from rocketlens.wire.bodies.clients import ConsumeQueueAnswer, ConsumeQueueData, SubscriptionData
 from rocketlens.wire.commands.groups import QUERY_CONSUME_QUEUE, QueryConsumeQueueRequest
 
@@ -33,13 +32,7 @@ async def print_by_queue(call: Call) -> None:
     route, gone = await tool.route_and_failures(topic)
     if broker_name not in route.brokers:
         raise TopicNotFound(f"topic {topic}: not on broker {broker_name}{gone and f' ({gone})'}")
-    offset, stop = await tool.admin.min_offset(queue), await tool.admin.max_offset(queue)
-    if "b" in given:
-        begin_ms = parse_time(given.required("b"), "-b", is_end=False)
-        offset = await tool.admin.search_offset(queue, begin_ms)
-    if "e" in given:
-        end_ms = parse_time(given.required("e"), "-e", is_end=True)
-        stop = await tool.admin.search_offset(queue, end_ms)
+    offset, stop = await bounds_of_times(call, queue)
     tags: Counter[str] = Counter()
     while offset < stop:
         pulled = await tool.pull(route, queue, offset, _PULLED_AT_ONCE, given.text("s") or "*")

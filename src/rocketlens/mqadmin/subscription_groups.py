@@ -14,7 +14,7 @@ from rocketlens.client.connect.cluster import as_it_is
 from rocketlens.client.connect.route import MessageQueue, set_order
 from rocketlens.errors import BadInput, BrokerError, CommandBodyError
 from rocketlens.model.properties import java_order
-from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX, MASTER_ID, RETRY_PREFIX
+from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from rocketlens.mqadmin.printing.form import NULL, Form, flag_text, map_text, padded
 from rocketlens.mqadmin.tool import Call, Failed, masters_of
 from rocketlens.mqadmin.topic_commands import delete_everywhere
@@ -287,19 +287,16 @@ async def clone_offset(call: Call) -> None:
 async def consumer_config(call: Call) -> None:
     """Print the configuration of a group on each broker that has it."""
     group, shown = call.given.required("g"), call.form.shown
-    info = await call.tool.cluster_info()
-    for name, broker in info.broker_addr_table.items():
-        clusters = (each for each, names in info.cluster_addr_table.items() if name in names)
-        address = broker.broker_addrs.get(MASTER_ID, next(iter(broker.broker_addrs.values()), ""))
+    for broker in (await call.tool.cluster.all_brokers()).values():
         config = await call.tool.cluster.ask_for(
             as_it_is,
             SubscriptionGroupConfig,
-            address,
+            broker.in_order[0],
             GET_SUBSCRIPTIONGROUP_CONFIG,
             GroupRequest(group=group),
         )
         line = "=" * 29
-        call.print(f"{line}{shown(next(clusters, NULL))}:{shown(name)}{line}\n")
+        call.print(f"{line}{shown(broker.cluster_name or NULL)}:{shown(broker.name)}{line}\n")
         for field, value in config_parts(call.form, config).items():
             call.print(f"{field:<40}=  {'' if value == NULL else value}\n")
 

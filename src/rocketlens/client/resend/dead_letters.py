@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from rocketlens.client.resend.resend_job import MARKER, Target, planned
 from rocketlens.client.resend.resend_journal import EarlierSend, PlannedMessage
 from rocketlens.errors import AnswerIncomplete, BadInput
-from rocketlens.model.answer import Answer, Coverage
+from rocketlens.model.answer import Answer, Coverage, first_failure
 from rocketlens.model.life import cause_of, dead_letter_topic, without_numbers
 from rocketlens.model.message import MessageExt
 
@@ -72,11 +72,10 @@ class LetterFilter:
             async for letter in letters:
                 if self.takes(letter):
                     yield letter
-        failed = next((each for each in scan.coverage if each.is_failure), None)
-        if failed is not None:
+        failed = first_failure(scan.coverage)
+        if failed:
             raise AnswerIncomplete(
-                f"not all dead letters could be read: {failed.source}: {failed.error}",
-                Answer(topic, (), scan.coverage),
+                f"not all dead letters could be read: {failed}", Answer(topic, (), scan.coverage)
             )
 
 
@@ -140,10 +139,9 @@ async def find_causes(
         async with admin.tail(topic, MAX_CAUSES_READ) as tail:
             async for letter in tail:
                 add(letter)
-        failed = next((each for each in tail.coverage if each.is_failure), None)
-        if failed is not None:
-            why = f"{failed.source}: {failed.error}"
-            raise AnswerIncomplete(why, Answer(topic, (), tuple(tail.coverage)))
+        failed = first_failure(tail.coverage)
+        if failed:
+            raise AnswerIncomplete(failed, Answer(topic, (), tuple(tail.coverage)))
     return sorted(causes.values(), key=lambda each: (-each.messages, each.cause))
 
 

@@ -26,6 +26,7 @@ from rocketlens.client.connect.namespace import without_namespace
 from rocketlens.client.resend.resend_job import MARKER
 from rocketlens.client.resend.resend_journal import SENT, JobContents
 from rocketlens.errors import BrokerError, RocketLensError, TopicNotFound
+from rocketlens.model.answer import first_failure
 from rocketlens.model.life import (
     LifeState,
     dead_letter_topic,
@@ -176,9 +177,7 @@ class CopyFollower:
         except RocketLensError as error:
             self.problem = str(error)
             return []
-        failed = next((each for each in answer.coverage if each.is_failure), None)
-        if failed is not None:
-            self.problem = f"{failed.source}: {failed.error}"
+        self.problem = first_failure(answer.coverage) or self.problem
         marker = self._contents.header.marker(number)
         own = [each for each in answer.messages if each.properties.get(MARKER) == marker]
         return sorted(own, key=lambda each: (each.store_timestamp_ms, each.reconsume_times))

@@ -48,6 +48,7 @@ from rocketlens.errors import (
     TopicNotFound,
 )
 from rocketlens.model import properties as props
+from rocketlens.model.answer import first_failure
 from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import RETRY_PREFIX
 
@@ -292,8 +293,7 @@ class ResendJob:
                     return False
             if answer.complete and not answer.truncated:
                 return True
-            failed = next((each for each in answer.coverage if each.is_failure), None)
-            why = f"{failed.source}: {failed.error}" if failed else "more messages have its key"
+            why = first_failure(answer.coverage) or "more messages have its key"
         if self._resend_unknown:
             self._unproven.add(number)
             return True
