@@ -13,6 +13,7 @@ from rocketlens.cli.options import (
     add_list_output,
     add_source,
     add_times,
+    add_verbose,
     content_of,
     positive_number,
     refuse_archive,
@@ -254,6 +255,7 @@ def show_options(parser: ArgumentParser) -> None:
     )
     _add_filter(parser)
     add_output(parser)
+    add_verbose(parser)
 
 
 def run_show(arguments: Namespace) -> ExitCode:
@@ -285,7 +287,7 @@ def run_show(arguments: Namespace) -> ExitCode:
         lambda store: last_failures_in(store, answer.messages),
         lambda admin: last_failures(admin, answer.messages),
     )
-    print_answer(answer, output, is_object=arguments.output == "json")
+    print_answer(answer, output, is_object=arguments.output == "json", verbose=arguments.verbose)
     return exit_code(answer)
 
 

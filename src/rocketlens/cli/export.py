@@ -98,7 +98,7 @@ def run(arguments: Namespace) -> ExitCode:
         answer, count = read_into(write, request, choose_source(arguments))
         is_whole = answer.complete and not answer.truncated
         target = file.finish(is_whole=is_whole)
-    print_notes(answer, count)
+    print_notes(answer, count, verbose=arguments.verbose)
     note(f"wrote {counted(count, 'message')} to {target}")
     if not is_whole:
         note(f"{path} was not written, because messages are missing")

@@ -19,6 +19,7 @@ from rocketlens.cli.options import (
     add_source,
     add_times,
     add_topics,
+    add_verbose,
     content_of,
     positive_number,
     time_range,
@@ -138,6 +139,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     add_content(parser)
     add_output(parser)
+    add_verbose(parser)
 
 
 def run(arguments: Namespace) -> ExitCode:
@@ -187,7 +189,11 @@ def run(arguments: Namespace) -> ExitCode:
     if answer.held_by:
         output = MessageOutput.of(arguments, request.text, more=_sources_of(answer))
     print_answer(
-        answer, output, is_object=is_object, is_paged=not is_object and not arguments.no_pager
+        answer,
+        output,
+        is_object=is_object,
+        is_paged=not is_object and not arguments.no_pager,
+        verbose=arguments.verbose,
     )
     _say_range(begin, end)
     if text is not None and not answer.messages:
@@ -248,7 +254,12 @@ def exit_code(answer: Answer, count: int | None = None) -> ExitCode:
 
 
 def print_answer(
-    answer: Answer, output: MessageOutput, *, is_object: bool, is_paged: bool = False
+    answer: Answer,
+    output: MessageOutput,
+    *,
+    is_object: bool,
+    is_paged: bool = False,
+    verbose: bool = False,
 ) -> None:
     """Print an answer, and the notes on it; ``is_object``: as one JSON object."""
     if is_object:
@@ -262,7 +273,7 @@ def print_answer(
     sys.stdout.flush()
     # JSON has all of the notes; but a person must see what is missing, too.
     if not is_object or not answer.complete or answer.truncated:
-        print_notes(answer)
+        print_notes(answer, verbose=verbose)
 
 
 def _stream(
@@ -287,7 +298,7 @@ def _stream(
         progress.close()
         sys.stdout.flush()
         answer = Answer(request.query, (), scan.coverage)
-        print_notes(answer, counted.count)
+        print_notes(answer, counted.count, verbose=arguments.verbose)
         if arguments.since or arguments.until:
             end = request.end if arguments.until else None
             _say_range(request.begin if arguments.since else None, end)
@@ -446,7 +457,7 @@ def print_page(
         progress.close()
         answer = Answer(request.query, (), scan.coverage_so_far)
         if not is_object or not answer.complete:
-            print_notes(answer, page.count)
+            print_notes(answer, page.count, verbose=arguments.verbose)
         if scan.cursor is not None and not is_object:
             note(f"to go on: --cursor {scan.cursor}")
         return progress, answer, page.count

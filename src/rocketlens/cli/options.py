@@ -208,6 +208,16 @@ def add_source(parser: ArgumentParser) -> None:
     add_cluster(parser, "$NAMESRV_ADDR, unless a store is given")
 
 
+def add_verbose(parser: ArgumentParser) -> None:
+    """Add ``-v``, for commands that print the notes of a complete answer."""
+    parser.add_argument(
+        "-v",
+        "--verbose",
+        action="store_true",
+        help="print all notes on an answer: hints, and what it assumes without having read it",
+    )
+
+
 def add_archive(parser: ArgumentParser, *, with_others: bool = True) -> None:
     """Add ``--archive``, which `rocketlens.cli.source` reads; ``with_others``: also beside them."""
     beside = "; with --store, --namesrv or --context also there, for one answer"

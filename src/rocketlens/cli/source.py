@@ -12,6 +12,7 @@ from rocketlens.cli.options import (
     add_source,
     add_times,
     add_topics,
+    add_verbose,
     content_of,
     store_path,
     time_range,
@@ -293,6 +294,7 @@ def add_selection(parser: ArgumentParser) -> None:
         "of its store times",
     )
     add_content(parser)
+    add_verbose(parser)
 
 
 def selected(arguments: Namespace, plan: "SqlPlan | None" = None) -> "FindRequest":

@@ -15,17 +15,26 @@ _NOT_SEARCHED: Final = frozenset({SourceKind.TOPICS, SourceKind.FILTER})
 """Kinds of coverage that name nothing that was searched."""
 
 
-def print_notes(answer: Answer, count: int | None = None, what: str = "message") -> None:
+def print_notes(
+    answer: Answer, count: int | None = None, what: str = "message", *, verbose: bool = False
+) -> None:
     """Print the notes of an answer of ``count`` messages (default: its own) on stderr.
 
     ``what`` is what is counted, if it is not messages.
     """
-    for line in lines_of(answer, len(answer.messages) if count is None else count, what):
+    number = len(answer.messages) if count is None else count
+    for line in lines_of(answer, number, what, verbose=verbose):
         say(line)
 
 
-def lines_of(answer: Answer, count: int, what: str = "message") -> Iterator[str]:
-    """Return the notes of an answer, one line each, safe to print."""
+def lines_of(
+    answer: Answer, count: int, what: str = "message", *, verbose: bool = False
+) -> Iterator[str]:
+    """Return the notes of an answer, one line each, safe to print.
+
+    A complete answer with messages has one line, unless ``verbose``: other lines only tell of
+    messages that wait, bodies, gaps and damage. The hints that are left out are counted.
+    """
     from rocketlens.query.kept import KEPT
 
     failures = answer.failures
@@ -40,19 +49,22 @@ def lines_of(answer: Answer, count: int, what: str = "message") -> Iterator[str]
         else coloured("INCOMPLETE", RED, sys.stderr)
     )
     result = counted(count, what) if count else "nothing found"
-    yield f"{result}, {verdict}: searched {_summary(searched)}{up_to}"
+    # What waits is told first, and each begins with its position.
+    waits = [c for c in searched if c.error and c.source == KEPT]
+    hints = [*_listed("", (c for c in searched if c.error and c not in waits))]
+    hints += [f"assumed, not read in full: {printable(each)}" for each in answer.relies_on]
+    if answer.relies_on:
+        hints.append("rocketlens find --exhaustive reads in full what it searches")
+    is_brief = count > 0 and answer.complete and not verbose
+    more = f" (-v: {counted(len(hints), 'note')})" if hints and is_brief else ""
+    yield f"{result}, {verdict}: searched {_summary(searched)}{up_to}{more}"
     if answer.truncated:
         yield "more messages match: these are the newest"
     yield from _held(searched)
     yield from _undecompressed(answer.messages)
-    # What waits is told first, and each begins with its position.
-    waits = [c for c in searched if c.error and c.source == KEPT]
     yield from (printable(c.error or "") for c in waits)
-    yield from _listed("", (c for c in searched if c.error and c not in waits))
-    for each in answer.relies_on:
-        yield f"this relies on what was not read in full: {printable(each)}"
-    if answer.relies_on:
-        yield "rocketlens find --exhaustive reads in full what it searches"
+    if not is_brief:
+        yield from hints
     damaged = [c for c in answer.coverage if c.state is SourceState.DAMAGED]
     # Of an incomplete answer it is not known what would have been needed.
     unneeded = ", and not needed for this answer" if answer.complete else ""

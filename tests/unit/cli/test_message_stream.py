@@ -57,8 +57,12 @@ def test_a_range_of_times_in_a_long_log_says_what_it_relies_on_unless_all_is_rea
     options = ("--store", made.path, "--since", made.records[150].store_timestamp_ms)
     done = run(*words, *options)
     assert done.code == 0, done.err
+    assert "store times" not in done.err
+    assert "(-v: 2 notes)" in done.err
+    again = ("--overwrite",) if "OUT" in command else ()
+    done = run(*words, *options, "-v", *again)
     assert "store times rise along the log" in done.err
-    whole = run(*words, *options, "--exhaustive", *(("--overwrite",) if "OUT" in command else ()))
+    whole = run(*words, *options, "-v", "--exhaustive", *again)
     assert whole.code == 0, whole.err
     assert "store times rise" not in whole.err
     assert whole.out == done.out

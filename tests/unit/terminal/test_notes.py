@@ -25,8 +25,19 @@ def test_what_an_answer_relies_on_is_said_with_the_option_that_reads_it():
     kind, searched = SourceKind.BROKER, SourceState.SEARCHED
     answer = Answer("k", (), (Coverage("broker-a", kind, searched, relies_on="an order"),))
     _, relies_on, option = lines_of(answer, 0)
-    assert relies_on == "this relies on what was not read in full: an order"
+    assert relies_on == "assumed, not read in full: an order"
     assert "find --exhaustive" in option
+
+
+def test_hints_on_messages_that_were_found_are_counted_and_printed_with_verbose():
+    kind, searched = SourceKind.BROKER, SourceState.SEARCHED
+    hint = Coverage("topics", SourceKind.TOPICS, searched, None, "3 system messages left out")
+    answer = Answer("k", (), (Coverage("broker-a", kind, searched, relies_on="an order"), hint))
+    (line,) = lines_of(answer, 2)
+    assert line == "2 messages, COMPLETE: searched broker-a (-v: 3 notes)"
+    assert "topics: 3 system messages left out" in lines_of(answer, 2, verbose=True)
+    failed = Answer("k", (), (*answer.coverage, coverage(SourceState.FAILED, "cut short")))
+    assert "topics: 3 system messages left out" in lines_of(failed, 2)
 
 
 def test_a_failure_is_named_and_makes_the_answer_incomplete():

@@ -143,7 +143,7 @@ def _run_query(query: str, arguments: Namespace, duckdb: Any) -> ExitCode:
             note(f"{file.path} was not written, because messages are missing")
     if answer is None:
         return ExitCode.OK
-    print_notes(answer, count, "row")
+    print_notes(answer, count, "row", verbose=arguments.verbose)
     return exit_code(answer, count)
 
 
