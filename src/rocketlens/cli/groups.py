@@ -164,11 +164,10 @@ def _run_once(arguments: Namespace, rates: _Rates | None = None) -> ExitCode:
     sys.stdout.flush()
     count = len(listing.groups)
     answer = Answer(arguments.group or "", (), listing.coverage)
-    if not answer.complete:
+    if not answer.complete or (name and not count):
         print_notes(answer, count, "group")
     elif not count:
-        missing = f"group {arguments.group} does not exist; `rocketlens groups` lists all"
-        note(missing if arguments.group else "there are no groups")
+        note("there are no groups")
     return exit_code(answer, count)
 
 

@@ -7,7 +7,7 @@ import unicodedata
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain, islice
+from itertools import chain, compress, islice
 from typing import Any, Final, NamedTuple, Self
 
 from rocketlens.errors import BadInput
@@ -71,8 +71,9 @@ def print_rows(
     """Print rows in columns on a terminal, else as tab-separated values; None as ``?``.
 
     Columns of numbers are aligned to the right. On a terminal a time is shown to the second, with
-    its zone in the title; and columns that do not fit follow on lines of their own, indented, so
-    that nothing is cut. ``has_titles``: the first line names the columns.
+    its zone in the title; empty columns are left out; and columns that do not fit follow on lines
+    of their own, indented, so that nothing is cut. ``has_titles``: the first line names the
+    columns.
     """
     is_terminal = sys.stdout.isatty()
     values = [tuple(row) for row in rows]
@@ -82,6 +83,8 @@ def print_rows(
             print("\t".join(line))
         return
     columns = list(zip(*values, strict=True)) if values else [()] * len(titles)
+    filled = [not column or any(cell != "" for cell in column) for column in columns]
+    titles, columns = list(compress(titles, filled)), list(compress(columns, filled))
     shown = [_column(title.upper(), column) for title, column in zip(titles, columns, strict=True)]
     is_number = [
         any(isinstance(cell, int) for cell in column)

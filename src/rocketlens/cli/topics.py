@@ -3,7 +3,7 @@
 import sys
 from argparse import ArgumentParser, Namespace
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rocketlens.query.facts.waiting import WaitingMessages
     from rocketlens.query.offline import Store
 
-_TITLES: Final = ("topic", "queues", "messages", "waiting", "oldest", "newest", "size")
+_TITLES: Final = ("topic", "queues", "messages", "waiting", "oldest", "newest", "size", "note")
 _QUEUE_TITLES: Final = ("broker", "queue_id", "min_offset", "max_offset", "oldest", "newest")
 EXAMPLES: Final = (
     ("rocketlens topics --store /data/rocketmq/store", "what is in this store?"),
@@ -36,10 +36,11 @@ EXAMPLES: Final = (
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the command's options."""
     parser.epilog = (
-        f"{SEARCH_EXIT_CODES}\n? is what could not be learnt: brokers do not tell sizes, and of a "
-        "topic\nthat was deleted only the log is left. Those of the broker it\n"
-        "creates by itself, under its own name and its cluster's. waiting: delayed messages\n"
-        "and timers that are kept for the topic until they are due."
+        f"{SEARCH_EXIT_CODES}\n"
+        "? is what could not be learnt: of a topic that was deleted only the log is left. Brokers\n"
+        "do not tell sizes. A topic of the broker was created by itself, under its own name or\n"
+        "its cluster's. waiting: delayed messages and timers that are kept for the topic until\n"
+        "they are due."
     )
     parser.add_argument(
         "topic",
@@ -69,9 +70,9 @@ def run(arguments: Namespace) -> ExitCode:
     if arguments.output == "json":
         _print_json(listing, shown, waiting)
     elif arguments.output == "csv":
-        print_csv(_TITLES, (_row(topic, waiting) for topic in shown))
+        print_csv(_TITLES, _rows(shown, waiting))
     elif shown:
-        print_rows(_TITLES, (_row(topic, waiting) for topic in shown))
+        print_rows(_TITLES, _rows(shown, waiting))
         if arguments.topic and len(shown) == 1 and shown[0].queues:
             print()
             print_rows(_QUEUE_TITLES, map(_queue_row, shown[0].queues))
@@ -109,16 +110,22 @@ def _find(arguments: Namespace) -> "tuple[TopicsAnswer, WaitingMessages | None]"
     )
 
 
-def _row(topic: FoundTopic, waiting: "WaitingMessages | None") -> Sequence[object]:
-    return (
-        _name(topic),
-        None if topic.queues is None else len(topic.queues),
-        topic.messages,
-        _waiting(topic, waiting),
-        _time(topic.oldest_ms, topic.messages),
-        _time(topic.newest_ms, topic.messages),
-        None if topic.size_bytes is None else size_text(topic.size_bytes),
-    )
+def _rows(
+    topics: Sequence[FoundTopic], waiting: "WaitingMessages | None"
+) -> Iterator[tuple[object, ...]]:
+    # Of a cluster none has a size.
+    unknown_size = None if any(topic.size_bytes is not None for topic in topics) else ""
+    for topic in topics:
+        yield (
+            topic.name,
+            None if topic.queues is None else len(topic.queues),
+            topic.messages,
+            _waiting(topic, waiting),
+            _time(topic.oldest_ms, topic.messages),
+            _time(topic.newest_ms, topic.messages),
+            unknown_size if topic.size_bytes is None else size_text(topic.size_bytes),
+            "deleted" if topic.is_deleted else "of the broker" if topic.is_of_broker else "",
+        )
 
 
 def _waiting(topic: FoundTopic, waiting: "WaitingMessages | None") -> object:
@@ -127,12 +134,6 @@ def _waiting(topic: FoundTopic, waiting: "WaitingMessages | None") -> object:
         return None
     count = waiting.counts.get(topic.name, 0)
     return count if waiting.is_exact else f"{count}+"
-
-
-def _name(topic: FoundTopic) -> str:
-    if topic.is_deleted:
-        return f"{topic.name} (deleted)"
-    return f"{topic.name} (of the broker)" if topic.is_of_broker else topic.name
 
 
 def _queue_row(queue: TopicQueue) -> Sequence[object]:

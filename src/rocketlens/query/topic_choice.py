@@ -70,6 +70,12 @@ def unknown_topic(name: str, topics: Collection[str], where: str) -> TopicNotFou
     return TopicNotFound(f"{where} has no topic {name!r}{suggestion(name, topics)}")
 
 
+def no_such_group(name: str, groups: Collection[str]) -> Coverage:
+    """Return what an answer without any group says of the one that was asked for."""
+    text = f"group {name!r} does not exist{suggestion(name, groups)}"
+    return Coverage("groups", SourceKind.TOPICS, SourceState.SEARCHED, None, text)
+
+
 def no_topic_of_position(name: str, topics: Collection[str]) -> Coverage:
     """Return what an answer says of a text that names a queue's position in no known topic."""
     meant = resembling(name, topics)

@@ -89,7 +89,7 @@ def test_a_group_that_is_not_there_is_not_found(run, answers):
     *_, rocketmq = answers
     done = run("groups", "biling", "--namesrv", rocketmq.name_server)
     assert (done.code, done.out) == (1, "")
-    assert "group biling does not exist" in done.err
+    assert "group 'biling' does not exist; did you mean billing?" in done.err
 
 
 def test_groups_of_brokers_are_shown_when_they_are_asked_for(run, answers):

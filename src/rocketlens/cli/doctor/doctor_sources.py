@@ -70,12 +70,15 @@ def _unreachable(status: ClusterStatus) -> Iterator[Check]:
     for each in status.coverage:
         if each.error is None or each.source in sources:
             continue
-        # Name servers are known by their addresses.
-        if ":" not in each.source:
+        # Name servers are known by their addresses, or by this name together.
+        if each.source == "name servers":
+            mend = "start a broker, with these name servers in its namesrvAddr"
+            yield fail("broker", f"{each.source}: {each.error}", mend)
+        elif ":" not in each.source:
             yield fail("broker", f"{each.source}: {each.error}", f"start {each.source}")
         else:
             mend = "start it, or take it out of the list of name servers"
-            yield warn("name servers", f"{each.source}: {each.error}", mend)
+            yield fail("name servers", f"{each.source}: {each.error}", mend)
 
 
 def _broker(broker: BrokerStatus) -> Iterator[Check]:
@@ -102,7 +105,7 @@ def _masters(status: ClusterStatus) -> Iterator[Check]:
     names = {each.name for each in status.brokers}
     for name in sorted(names - {each.name for each in status.brokers if each.is_master}):
         detail = f"{name} has no master that is registered: nothing can be sent to it"
-        yield warn("broker", detail, f"start the master of {name}")
+        yield fail("broker", detail, f"start the master of {name}")
 
 
 def _versions(status: ClusterStatus) -> Iterator[Check]:

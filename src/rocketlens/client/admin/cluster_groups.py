@@ -36,6 +36,7 @@ from rocketlens.model.group import (
 from rocketlens.model.life import copy_topics_of
 from rocketlens.model.rocketmq import HEARTBEAT_TOPIC, is_system_group
 from rocketlens.model.topic import TopicKind
+from rocketlens.query.topic_choice import no_such_group
 from rocketlens.wire.bodies.clients import ConsumerConnection
 from rocketlens.wire.bodies.tables import ConsumeStats, MessageQueue, TopicOffset
 from rocketlens.wire.codes import ResponseCode
@@ -120,8 +121,11 @@ class _Groups:
         names |= copies.by_group.keys()
         if self._group is None:
             names = {each for each in names if not is_system_group(each)}
+        elif self._group in names:
+            names = {self._group}
         else:
-            names &= {self._group}
+            self._coverage.add(no_such_group(self._group, names))
+            names = set()
         self._by_name.update((name, _Facts(name)) for name in sorted(names))
         await self._all(
             self._ask_about(broker, facts) for broker in brokers for facts in self._by_name.values()

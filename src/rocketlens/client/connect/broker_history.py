@@ -39,8 +39,8 @@ MAX_SEEN_BROKERS_BYTES: Final = 1024 * 1024
 """The file of the brokers that were seen, at most; it is written anew at half of it."""
 logger: Final = logging.getLogger("rocketlens.client")
 
-_NOTE_AGAIN_MS: Final = 3_600_000
-"""A registered broker is recorded once an hour."""
+_NOTE_AGAIN_MS: Final = 60_000
+"""A registered broker is recorded once a minute."""
 _MS_OF_DAY: Final = 86_400_000
 
 

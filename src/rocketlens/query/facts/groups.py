@@ -25,6 +25,7 @@ from rocketlens.model.rocketmq import is_system_group
 from rocketlens.model.topic import TopicKind
 from rocketlens.query.facts.topic_list import topics_of_store
 from rocketlens.query.store_reader import CONSUME_QUEUE, StoreReader
+from rocketlens.query.topic_choice import no_such_group
 from rocketlens.store.read.config_tables import (
     GROUPS_FILE,
     GROUPS_MEMBER,
@@ -66,8 +67,11 @@ class StoreGroupFiles:
         dead_letters = self._add_copy_topics(offsets, names)
         if group_name is None:
             names = {each for each in names if not is_system_group(each)}
+        elif group_name in names:
+            names = {group_name}
         else:
-            names &= {group_name}
+            self._coverage.append(no_such_group(group_name, names))
+            names = set()
         self._count_queues_behind({name: offsets[name] for name in names if name in offsets})
         groups = tuple(
             FoundGroup(

@@ -83,10 +83,19 @@ def test_dead_letters_are_told_with_the_command_that_has_them_again():
     assert "rocketlens dlq redrive g" in check.detail
 
 
-def test_a_name_server_that_does_not_answer_is_a_warning():
+def test_a_name_server_that_does_not_answer_fails():
     failed = Coverage("10.0.0.8:9876", SourceKind.BROKER, SourceState.FAILED, None, "refused")
     check = bad(SOUND, coverage=(failed,))
-    assert (check.state, check.detail) == ("warn", "10.0.0.8:9876: refused")
+    assert (check.state, check.detail) == ("fail", "10.0.0.8:9876: refused")
+
+
+def test_a_cluster_without_brokers_fails_with_what_starts_one():
+    none = Coverage("name servers", SourceKind.BROKER, SourceState.FAILED, None, "no broker")
+    check = bad(SOUND, coverage=(none,))
+    assert (check.state, check.mend) == (
+        "fail",
+        "start a broker, with these name servers in its namesrvAddr",
+    )
 
 
 def test_a_broker_that_is_not_registered_any_more_fails():

@@ -77,9 +77,12 @@ def test_only_what_says_more_is_written(path, clock):
     seen = SeenBrokers(path, ["a:9876"], clock)
     seen.missing(brokers("broker-a"))
     first = path.read_bytes()
-    clock.now_ms += HOUR_MS - 1
+    clock.now_ms += 59_999
     seen.missing(brokers("broker-a"))
     assert path.read_bytes() == first
+    clock.now_ms += 1
+    seen.missing(brokers("broker-a"))
+    assert path.read_bytes().count(b"broker-a") == 2
     seen.missing(brokers("broker-a", port=10999))
     assert seen.missing({})[0].addresses == ("10.0.0.1:10999",)
 
