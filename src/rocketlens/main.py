@@ -76,15 +76,22 @@ _COMMANDS: Final = {
 A module of several commands has for ``build`` ``build_options``, ``run_build``, ``BUILD_EXAMPLES``.
 """
 _SYNONYMS: Final = {
+    "brokers": "status",
     "browse": "tail",
+    "cluster": "status",
+    "clusters": "status",
+    "config": "context",
     "consume": "tail",
     "consumers": "groups",
     "get": "show",
+    "lag": "groups",
     "list": "topics",
     "lookup": "find",
     "ls": "topics",
     "produce": "send",
+    "profile": "context",
     "query": "find",
+    "replay": "resend",
     "search": "find",
     "trace": "story",
     "view": "show",

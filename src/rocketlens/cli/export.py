@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
+from rocketlens.cli.options import positive_number
 from rocketlens.cli.printing import MessageOutput
 from rocketlens.cli.source import ChosenSource, add_selection, choose_source, selected
 from rocketlens.errors import BadInput
@@ -65,6 +66,13 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     add_selection(parser)
     parser.add_argument(
+        "--max",
+        "--newest",
+        metavar="N",
+        type=positive_number,
+        help="only the newest N messages",
+    )
+    parser.add_argument(
         "--as", dest="form", choices=_FORMATS, help="the format (default: by the suffix of FILE)"
     )
     parser.add_argument(
@@ -84,7 +92,7 @@ def run(arguments: Namespace) -> ExitCode:
     """Export messages; the exit code says whether everything was read."""
     path = Path(arguments.file)
     form = arguments.form or _SUFFIXES.get(path.suffix.lower())
-    request = selected(arguments)
+    request = selected(arguments, max_num=arguments.max)
     if form is None:
         raise BadInput(
             f"--as: which format has {path.name[:80]!r}? Its suffix is none of "
@@ -96,7 +104,8 @@ def run(arguments: Namespace) -> ExitCode:
         writer = _table_writer if form in _TABLES else _text_writer
         write = writer(file.partial, form, arguments)
         answer, count = read_into(write, request, choose_source(arguments))
-        is_whole = answer.complete and not answer.truncated
+        # The newest N are all that were asked for.
+        is_whole = answer.complete and (not answer.truncated or count == arguments.max)
         target = file.finish(is_whole=is_whole)
     print_notes(answer, count, verbose=arguments.verbose)
     note(f"wrote {counted(count, 'message')} to {target}")
@@ -111,11 +120,11 @@ def read_into(write: Write, request: "FindRequest", source: ChosenSource) -> tup
 
     From the log of a store they come in its order, from an archive file by file; from a cluster in
     the order of their store times. Messages with a key are few, and are found first, as are those
-    of an archive and another source, which come once.
+    of an archive and another source, which come once, and the newest N.
 
     :raises TopicNotFound: when nothing was found, for want of a topic.
     """
-    if request.text is not None or source.is_merged:
+    if request.text is not None or request.max_num is not None or source.is_merged:
         answer = source.find(request)
         return replace(answer, messages=()), write(answer.messages)
     with (

@@ -19,12 +19,10 @@ from rocketlens.terminal.message_values import (
     PIPED_COLUMNS,
     BodyView,
     Template,
-    csv_cell,
     csv_row,
     defused,
-    text_of,
+    shown,
     value_names,
-    value_of,
 )
 from rocketlens.terminal.output import (
     BOLD,
@@ -504,9 +502,11 @@ class MessageOutput:
     def _print_csv(self, message: MessageExt) -> None:
         self.print_header()
         cells = [
-            defused(self._more[name](message))
-            if name in self._more
-            else csv_cell(message, name, self._bodies)
+            defused(
+                self._more[name](message)
+                if name in self._more
+                else shown(message, name, self._bodies)
+            )
             for name in self._csv_names()
         ]
         if self._is_terminal:
@@ -530,7 +530,7 @@ class MessageOutput:
             print("\t".join(printable(str(self._short(message, name))) for name in self._names))
         elif self._bodies.form:
             *row, _ = piped_row(message)
-            print("\t".join([*row, printable(text_of(message, "body", self._bodies))]))
+            print("\t".join([*row, printable(str(shown(message, "body", self._bodies)))]))
         else:
             print("\t".join(piped_row(message, self._bodies)))
 
@@ -540,5 +540,4 @@ class MessageOutput:
             return self._more[name](message) or NO_VALUE
         if name == "body" and self._bodies.form is None:
             return self._bodies.preview(message)
-        value = None if name == "body" else value_of(message, name)
-        return value if isinstance(value, int) else text_of(message, name, self._bodies)
+        return shown(message, name, self._bodies)

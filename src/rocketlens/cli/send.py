@@ -16,7 +16,7 @@ from rocketlens.terminal.cluster_access import (
     chosen_context,
     writable_cluster_access,
 )
-from rocketlens.terminal.output import ExitCode, note
+from rocketlens.terminal.output import ExitCode, note, parse_time
 
 if TYPE_CHECKING:
     from rocketlens.client.connect.route import MessageQueue
@@ -79,6 +79,11 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="1 (a second) to 18 (2 hours)",
     )
     parser.add_argument(
+        "--deliver-at",
+        metavar="T",
+        help="when consumers get it, such as 2026-11-20T10:31:02; needs brokers of RocketMQ 5",
+    )
+    parser.add_argument(
         "-o",
         "--output",
         choices=("text", "json"),
@@ -118,7 +123,9 @@ def run(arguments: Namespace) -> ExitCode:
 
 def _defaults(arguments: Namespace) -> dict[str, Any]:
     """Return the arguments of a message that are given for all."""
+    at = arguments.deliver_at
     return {
+        "deliver_at": None if at is None else parse_time(at, "--deliver-at", is_end=False),
         "tags": arguments.tags,
         "keys": arguments.keys or (),
         "properties": _properties(arguments.properties),

@@ -297,10 +297,13 @@ def add_selection(parser: ArgumentParser) -> None:
     add_verbose(parser)
 
 
-def selected(arguments: Namespace, plan: "SqlPlan | None" = None) -> "FindRequest":
+def selected(
+    arguments: Namespace, plan: "SqlPlan | None" = None, *, max_num: int | None = None
+) -> "FindRequest":
     """Return what a command line asks for; RocketMQ's own topics are among all.
 
-    The plan of a query narrows it: by times, and where no option does, by topics and a key.
+    ``max_num``: only that many of the newest. The plan of a query narrows it: by times, and where
+    no option does, by topics and a key.
 
     :raises BadInput: when a time, a filter, a pattern or the rules for bodies are wrong.
     """
@@ -320,6 +323,7 @@ def selected(arguments: Namespace, plan: "SqlPlan | None" = None) -> "FindReques
         key,
         topics or None,
         kind="auto" if key is None else "key",
+        max_num=max_num,
         begin=begin,
         end=end,
         exhaustive=arguments.exhaustive,

@@ -29,17 +29,17 @@ if TYPE_CHECKING:
 _BEGINNING: Final = "beginning"
 _END: Final = "end"
 EXAMPLES: Final = (
-    ("rocketlens tail -t order-paid", "the newest ten messages"),
+    ("rocketlens tail order-paid", "the newest ten messages"),
     (
-        "rocketlens tail -t order-paid -f --tag 'paid || refunded'",
+        "rocketlens tail order-paid -f --tag 'paid || refunded'",
         "and those that arrive, of two tags",
     ),
     (
-        'rocketlens tail -t order-paid --sql "amount > 100" --since 1h',
+        'rocketlens tail order-paid --sql "amount > 100" --since 1h',
         "those of an hour with a property",
     ),
     (
-        "rocketlens tail -t order-paid -f --where 'body.$.amount > 100'",
+        "rocketlens tail order-paid -f --where 'body.$.amount > 100'",
         "those with a value in their bodies, whatever their format",
     ),
 )
@@ -52,7 +52,10 @@ def add_arguments(parser: ArgumentParser) -> None:
         "With -f it runs until Ctrl-C: exit code 130. It is a member of no group, and leaves\n"
         "nothing at the brokers."
     )
-    parser.add_argument("-t", "--topic", metavar="TOPIC", required=True, help="the topic")
+    parser.add_argument("topic_name", metavar="TOPIC", nargs="?", help="the topic")
+    parser.add_argument(
+        "-t", "--topic", metavar="TOPIC", help="the topic, as other commands have it"
+    )
     add_source(parser)
     refuse_archive(
         parser,
@@ -99,6 +102,9 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> ExitCode:
     """Print the newest messages, oldest first, and with -f those that arrive."""
+    if (arguments.topic_name is None) == (arguments.topic is None):
+        raise BadInput("give one topic: rocketlens tail TOPIC")
+    arguments.topic = arguments.topic_name or arguments.topic
     if (arguments.namesrv or "").isdigit():
         # As tail of files has it.
         raise BadInput(f"-n is the name server: for {arguments.namesrv[:20]} messages give --max")

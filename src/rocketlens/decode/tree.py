@@ -18,7 +18,9 @@ objects are shown once, then as ``{"@same": "$.path"}``.
 """
 
 import base64
+import json
 import math
+import re
 from datetime import date
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from typing import Any, Final, TypeAlias
@@ -34,6 +36,33 @@ SAME: Final = "@same"
 BASE64: Final = "@base64"
 
 _EXACT: Final = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
+
+
+FIELD: Final = "body.$"
+FIELD_PATH: Final = re.compile(r"body\.\$(?:\.[\w@$](?:-?[\w@$])*|\[[0-9]{1,9}\])+")
+"""A path such as ``body.$.orders[0].id``, which names a field of a body."""
+_STEP: Final = re.compile(r"\.([^.\[]+)|\[([0-9]+)\]")
+
+
+def field_text(body_json: str, path: str) -> str | None:
+    """Return the text or the JSON at a `FIELD_PATH` of a body that is JSON; None without it.
+
+    Numbers keep their digits.
+    """
+    try:
+        value: Any = json.loads(body_json, parse_float=str, parse_int=str, parse_constant=str)
+    except (ValueError, RecursionError):
+        return None
+    for name, index in _STEP.findall(path.removeprefix(FIELD)):
+        if isinstance(value, dict):
+            value = value.get(name or index)
+        elif isinstance(value, list) and index and int(index) < len(value):
+            value = value[int(index)]
+        else:
+            return None
+    if value is None or isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False)
 
 
 def json_ready(value: Tree) -> Any:

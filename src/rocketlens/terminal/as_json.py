@@ -74,7 +74,7 @@ def write_message(
     fields: dict[str, Any] = {**_other_fields(message), **more}
     if names is not None:
         fields = {
-            name: more[name] if name in more else _json_value(message, name)
+            name: more[name] if name in more else _json_value(message, name, bodies)
             for name in names
             if name != "body"
         }
@@ -153,8 +153,8 @@ def _fields_of(view: RecordView, hosts: dict[tuple[bytes, int], str]) -> dict[st
     return dict(zip(_LINE_NAMES, values, strict=True))
 
 
-def _json_value(message: MessageExt, name: str) -> Any:
-    value, to_json = value_of(message, name), _CONVERTED.get(name)
+def _json_value(message: MessageExt, name: str, bodies: BodyView) -> Any:
+    value, to_json = value_of(message, name, bodies), _CONVERTED.get(name)
     return value if to_json is None else to_json(value)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from string import Formatter
 from typing import TYPE_CHECKING, Final
 
+from rocketlens.decode.tree import FIELD_PATH, field_text
 from rocketlens.errors import BadInput
 from rocketlens.model.life import life_of
 from rocketlens.model.message import MESSAGE_FIELDS, MessageExt
@@ -136,8 +137,8 @@ def text_start(body: bytes) -> str | None:
         return start[: error.start].decode("utf-8")
 
 
-PROPERTY: Final = "properties."
-"""``properties.NAME`` is the value of one property."""
+_PROPERTY: Final = re.compile(r"(?:prop|properties)\.(.+)", re.DOTALL)
+"""``prop.NAME`` is the value of one property."""
 
 _SHORT: Final[Mapping[str, Callable[["MessageExt"], object]]] = {
     "time": lambda message: iso_text(message.store_timestamp_ms),
@@ -173,40 +174,38 @@ def check_value_name(name: str, where: str) -> None:
 
     :raises BadInput: when they have not.
     """
-    if name in VALUE_NAMES or (name.startswith(PROPERTY) and name != PROPERTY):
+    if name in VALUE_NAMES or _PROPERTY.fullmatch(name) or FIELD_PATH.fullmatch(name):
         return
     from rocketlens.query.topic_choice import suggestion
 
-    meant = suggestion(name, VALUE_NAMES) or f"; there are {', '.join(VALUE_NAMES)}"
+    meant = suggestion(name, VALUE_NAMES) or (
+        f"; there are {', '.join(VALUE_NAMES)}, prop.NAME and body.$.NAME"
+    )
     raise BadInput(f"{where}: messages have no value {printable(name)[:80]!r}{meant}")
 
 
-def value_of(message: MessageExt, name: str) -> object:
-    """Return one value of a message, as Python has it."""
-    if name.startswith(PROPERTY):
-        return message.properties.get(name.removeprefix(PROPERTY))
-    short = _SHORT.get(name)
-    return short(message) if short else getattr(message, name)
+def value_of(message: MessageExt, name: str, bodies: BodyView = AS_IT_IS) -> object:
+    """Return one value of a message, as Python has it; a field of its body as text."""
+    if name in VALUE_NAMES:
+        short = _SHORT.get(name)
+        return short(message) if short else getattr(message, name)
+    is_property = _PROPERTY.fullmatch(name)
+    if is_property:
+        return message.properties.get(is_property[1])
+    body_json = bodies.decoded(message).as_json()
+    return None if body_json is None else field_text(body_json, name)
 
 
-def text_of(message: MessageExt, name: str, bodies: BodyView) -> str:
-    """Return one value as text; what a message does not have is empty."""
+def shown(message: MessageExt, name: str, bodies: BodyView) -> int | str:
+    """Return one value as a number or as text; what a message does not have is empty."""
     if name == "body":
         return body_text(*bodies.shown(message))
-    value = value_of(message, name)
-    if value is None:
-        return ""
+    value = value_of(message, name, bodies)
     if name == "keys":
         return " ".join(message.keys)
     if name == "properties":
         return json.dumps(dict(message.properties), ensure_ascii=False)
-    return str(value)
-
-
-def csv_cell(message: MessageExt, name: str, bodies: BodyView) -> str:
-    """Return one value of a message as a cell of CSV, which no spreadsheet program computes."""
-    value = None if name == "body" else value_of(message, name)
-    return defused(value if isinstance(value, int) else text_of(message, name, bodies))
+    return value if isinstance(value, int) else "" if value is None else str(value)
 
 
 def defused(value: object) -> str:
@@ -247,7 +246,7 @@ class Template:
     def text(self, message: MessageExt, bodies: BodyView) -> str:
         """Return the template with the values of a message."""
         return "".join(
-            literal + (text_of(message, name, bodies) if name else "")
+            literal + (str(shown(message, name, bodies)) if name else "")
             for literal, name in self._parts
         )
 

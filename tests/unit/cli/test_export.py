@@ -44,6 +44,14 @@ def test_a_topic_is_exported_as_a_table(run, store, tmp_path, form):
     assert done.out == ""
 
 
+def test_the_newest_of_a_topic_are_a_whole_file(run, store, tmp_path):
+    path = tmp_path / "pay.jsonl"
+    options = ("-t", "PayTopic", "--store", store, "--max", "3")
+    assert run("export", path, *options).code == 0
+    assert path.read_text() == run("find", *options, "-o", "jsonl").out
+    assert path.read_text().count("\n") == 3
+
+
 def test_columns_are_those_that_are_asked_for(run, store, tmp_path):
     path = tmp_path / "pay.pq"
     assert run("export", path, "--store", store, "--fields", "store_time,topic").code == 0

@@ -46,6 +46,19 @@ def test_csv_has_whole_bodies_and_no_formulas(run, store):
     ]
 
 
+def test_properties_and_fields_of_the_body_are_fields_in_every_form(run, store):
+    names = ("--fields", "prop.city,body.$.n,body.$.city")
+    assert find(run, store, *names).splitlines()[:2] == [
+        "prop.city\tbody.$.n\tbody.$.city",
+        "=cmd()\t1.10\t=1",
+    ]
+    assert find(run, store, *names, "-o", "csv").splitlines()[1] == "'=cmd(),1.10,'=1"
+    lines = find(run, store, *names, "-o", "jsonl").splitlines()
+    assert json.loads(lines[0]) == {"prop.city": "=cmd()", "body.$.n": "1.10", "body.$.city": "=1"}
+    assert set(json.loads(lines[1]).values()) == {None}
+    assert find(run, store, "--format", "{prop.city} {body.$.n}").splitlines()[0] == "=cmd() 1.10"
+
+
 def test_a_header_can_be_left_out(run, store):
     for output in ("csv", "table"):
         with_header = find(run, store, "-o", output)

@@ -4,6 +4,7 @@ import io
 import json
 import re
 from collections import Counter
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from rocketlens import Message
 from rocketlens.cli import send_many
 from rocketlens.errors import BadInput
+from rocketlens.model.life import due_ms
 from rocketlens.testing import cluster
 
 PRINTED = re.compile(
@@ -86,6 +88,13 @@ def test_a_delayed_message_waits(send, admin):
     assert admin.view_message(printed["offset_msg_id"]).topic == "SCHEDULE_TOPIC_XXXX"
 
 
+def test_a_message_can_be_delivered_at_a_time(send, admin):
+    at = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)
+    sent = json.loads(send("Orders", "later", "--deliver-at", at.isoformat(), "-o", "json").out)
+    kept = admin.view_message(sent["offset_msg_id"])
+    assert (kept.topic, due_ms(kept)) == ("rmq_sys_wheel_timer", int(at.timestamp() * 1000))
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -100,6 +109,7 @@ def test_a_delayed_message_waits(send, admin):
         (("Orders", "body", "--queue", "x"), "BROKER/NUMBER"),
         (("Orders", "body", "--queue", "1", "--sharding-key", "k"), "give only one"),
         (("Orders", "body", "--delay-level", "19"), "delay level"),
+        (("Orders", "body", "--deliver-at", "soon"), "--deliver-at 'soon' is not a time"),
     ],
 )
 def test_what_cannot_be_sent_is_one_line_and_code_2(send, arguments, words):

@@ -40,6 +40,7 @@ def rows(done):
 def test_the_newest_are_printed_oldest_first(run, rocketmq):
     done = run("tail", "-t", "Orders", "--namesrv", rocketmq.name_server)
     assert (done.code, rows(done)) == (0, [str(number) for number in range(2, 12)])
+    assert run("tail", "Orders", "--namesrv", rocketmq.name_server).out == done.out
     done = run("tail", "-t", "Orders", "--max", "3", "--tag", "A", "-n", rocketmq.name_server)
     assert (done.code, rows(done)) == (0, ["6", "8", "10"])
 
@@ -81,6 +82,13 @@ def test_what_cannot_be_meant_is_refused(run, rocketmq, options, said):
     done = run("tail", "-t", "Orders", *options, "--namesrv", rocketmq.name_server)
     assert (done.code, done.out) == (2, "")
     assert said in done.err
+
+
+@pytest.mark.parametrize("topics", [(), ("Orders", "-t", "Orders")])
+def test_one_topic_is_followed(run, topics):
+    done = run("tail", *topics)
+    assert (done.code, done.out) == (2, "")
+    assert "give one topic: rocketlens tail TOPIC" in done.err
 
 
 def test_n_is_the_name_server_as_everywhere(run):

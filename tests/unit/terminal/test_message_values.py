@@ -24,14 +24,14 @@ def message(write_store):
 
 
 def test_every_value_has_a_text(message):
-    texts = {name: values.text_of(message, name, BodyView()) for name in values.VALUE_NAMES}
+    texts = {name: values.shown(message, name, BodyView()) for name in values.VALUE_NAMES}
     assert texts["position"] == "Orders/0/0"
     assert texts["keys"] == "K1 订单"
     assert texts["unique_key"] == ""
     assert texts["body"] == '{"a": 1}'
     assert json.loads(texts["properties"])["city"] == "=1+1"
-    assert values.text_of(message, "properties.city", BodyView()) == "=1+1"
-    assert values.text_of(message, "properties.none", BodyView()) == ""
+    assert values.shown(message, "properties.city", BodyView()) == "=1+1"
+    assert values.shown(message, "properties.none", BodyView()) == ""
 
 
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@x", "\tx", "\r=1", "＝1"])

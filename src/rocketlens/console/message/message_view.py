@@ -6,12 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import Final, Literal, get_args
 
 from rocketlens import limits
-from rocketlens.console.search.columns import FIELD, value_columns, value_in
+from rocketlens.console.search.columns import value_columns, value_in
 from rocketlens.console.sources.sources import message_path
 from rocketlens.console.values import BodyValue, DecodedId, IdPart, MessageDetail, MessageRow
 from rocketlens.decode.bodies import BINARY, TEXT, DecodedBody
 from rocketlens.decode.plain_text import find_text
 from rocketlens.decode.rules import BodyRules
+from rocketlens.decode.tree import FIELD
 from rocketlens.errors import BadInput
 from rocketlens.model.life import due_ms
 from rocketlens.model.message import MessageExt

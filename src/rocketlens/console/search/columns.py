@@ -20,7 +20,6 @@ message id stand in the place of the newest of them: the one that groups of the 
 then retries, dead letters and delayed copies by time.
 """
 
-import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -33,6 +32,7 @@ from fastapi import Request
 from rocketlens import limits
 from rocketlens.console.values import MessageRow
 from rocketlens.decode.bodies import DecodedBody
+from rocketlens.decode.tree import FIELD_PATH, field_text
 from rocketlens.errors import BadInput
 from rocketlens.model.message import MessageExt
 from rocketlens.model.text.escape import printable
@@ -45,9 +45,6 @@ USUAL: Final = ("topic", "position", "tag", "keys", "body", "size")
 """Those of a list for which none were chosen."""
 NAMED: Final = (*USUAL, "born", "id")
 PROPERTY: Final = "prop."
-FIELD: Final = "body.$"
-_PATH: Final = re.compile(r"body\.\$(?:\.[\w@$](?:-?[\w@$])*|\[[0-9]{1,9}\])+")
-_STEP: Final = re.compile(r"\.([^.\[]+)|\[([0-9]+)\]")
 
 
 def columns_of(texts: Iterable[str]) -> tuple[str, ...]:
@@ -59,7 +56,7 @@ def columns_of(texts: Iterable[str]) -> tuple[str, ...]:
     columns = tuple(filter(None, names))
     for each in columns:
         is_property = each.startswith(PROPERTY) and len(each) > len(PROPERTY)
-        if not (each in NAMED or is_property or _PATH.fullmatch(each)):
+        if not (each in NAMED or is_property or FIELD_PATH.fullmatch(each)):
             raise BadInput(
                 f"unknown column {each[:80]!r}: expected {', '.join(NAMED)}, prop.NAME for a "
                 "property, or body.$.NAME for a field of the body"
@@ -83,26 +80,8 @@ def value_in(message: MessageExt, decoded: DecodedBody | None, column: str) -> s
         value = message.properties.get(column.removeprefix(PROPERTY))
     else:
         text = None if decoded is None else decoded.as_json()
-        value = None if text is None else _field(text, column)
+        value = None if text is None else field_text(text, column)
     return None if value is None else _cut(printable(value))
-
-
-def _field(text: str, path: str) -> str | None:
-    try:
-        # Numbers keep their digits.
-        value: Any = json.loads(text, parse_float=str, parse_int=str, parse_constant=str)
-    except (ValueError, RecursionError):
-        return None
-    for name, index in _STEP.findall(path.removeprefix(FIELD)):
-        if isinstance(value, dict):
-            value = value.get(name or index)
-        elif isinstance(value, list) and index and int(index) < len(value):
-            value = value[int(index)]
-        else:
-            return None
-    if value is None or isinstance(value, str):
-        return value
-    return json.dumps(value, ensure_ascii=False)
 
 
 def _cut(text: str) -> str:

@@ -43,7 +43,7 @@ from rocketlens.model.message import MessageExt
 from rocketlens.model.text.escape import printable
 from rocketlens.net.pace import in_thread
 from rocketlens.terminal.as_json import coverage_fields, message_fields
-from rocketlens.terminal.message_values import PIPED_COLUMNS, BodyView, csv_cell, csv_row, defused
+from rocketlens.terminal.message_values import PIPED_COLUMNS, BodyView, csv_row, defused, shown
 
 ExportForm = Literal["csv", "jsonl"]
 MEDIA_TYPES: Final[dict[ExportForm, str]] = {
@@ -138,7 +138,7 @@ def _lines(messages: Sequence[MessageExt], form: ExportForm) -> bytes:
     if form == "jsonl":
         return b"".join(_json_line(message_fields(each)) for each in messages)
     return b"".join(
-        _row([csv_cell(each, name, _BODIES) for name in PIPED_COLUMNS]) for each in messages
+        _row([defused(shown(each, name, _BODIES)) for name in PIPED_COLUMNS]) for each in messages
     )
 
 

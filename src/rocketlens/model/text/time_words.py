@@ -15,7 +15,8 @@ _UNIT_MS: Final = {
     "d": 86_400_000,
     "w": 7 * 86_400_000,
 }
-_SPAN: Final = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)\s*([a-z]{1,3})", re.ASCII)
+_WORDS: Final = {"second": "s", "sec": "s", "minute": "m", "hour": "h", "day": "d", "week": "w"}
+_SPAN: Final = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)\s*([a-z]{1,7})", re.ASCII)
 _SPANS: Final = re.compile(rf"-?(?:{_SPAN.pattern}\s*){{1,8}}?(?:\s*ago)?", re.ASCII)
 _DAYS_AGO: Final = {"today": 0, "yesterday": 1}
 _TIME_OF_DAY: Final = re.compile(r"\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?\Z", re.ASCII)
@@ -40,6 +41,7 @@ def parse_time(text: str, option: str, *, is_end: bool, now_ms: int) -> int:
     text                        meaning
     ==========================  ===============================================================
     ``now``, ``2h``, ``90s``    now; two hours ago; likewise ms, m or min, d, w
+    ``10 minutes ago``          likewise seconds, hours, days, weeks
     ``1d12h``, ``2h ago``       several of them together; with "ago" behind it, or not
     ``-2h``                     two hours ago, too: so other tools write it
     ``today``, ``yesterday``    that day, in local time
@@ -64,9 +66,13 @@ def parse_time(text: str, option: str, *, is_end: bool, now_ms: int) -> int:
         return now_ms
     if _SPANS.fullmatch(word):
         spans = _SPAN.findall(word.removesuffix("ago"))
-        if not spans or not all(unit in _UNIT_MS for _, unit in spans):
+        units = [_WORDS.get(unit.removesuffix("s"), unit) for _, unit in spans]
+        if not spans or not all(unit in _UNIT_MS for unit in units):
             raise _not_a_time(text, option)
-        ago_ms = sum(round(float(number) * _UNIT_MS[unit]) for number, unit in spans)
+        numbers = (float(number) for number, _ in spans)
+        ago_ms = sum(
+            round(number * _UNIT_MS[unit]) for number, unit in zip(numbers, units, strict=True)
+        )
         return max(0, now_ms - ago_ms)
     return _calendar_ms(_with_day(word, now_ms), option, is_end=is_end)
 

@@ -68,6 +68,8 @@ def parsed(text, *, is_end=False):
         ("1d12h", 36 * HOUR_MS),
         ("1d 12h", 36 * HOUR_MS),
         ("2h ago", 2 * HOUR_MS),
+        ("10 minutes ago", HOUR_MS // 6),
+        ("1 day 12 hours", 36 * HOUR_MS),
         ("-2h", 2 * HOUR_MS),
         ("-1d12h", 36 * HOUR_MS),
         ("1h30m5s", HOUR_MS + 1_805_000),
