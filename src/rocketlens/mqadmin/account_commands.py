@@ -6,7 +6,6 @@ RocketMQ 5.5's tool has none of them. Printed is what 4.9's tool prints.
 from collections.abc import Sequence
 from typing import Final
 
-from rocketlens.client.connect.cluster import as_it_is
 from rocketlens.errors import BadInput
 from rocketlens.mqadmin.printing.form import NULL, padded
 from rocketlens.mqadmin.tool import Call
@@ -129,7 +128,7 @@ async def show(call: Call) -> None:
     """Print all accounts, with their secrets."""
     for address in await masters_of(call):
         table = await call.tool.cluster.ask_for(
-            as_it_is, PlainAccessTable, address, GET_BROKER_CLUSTER_ACL_CONFIG, NoFields()
+            PlainAccessTable, address, GET_BROKER_CLUSTER_ACL_CONFIG, NoFields()
         )
         white = ", ".join(table.global_white_addrs)
         lines = ["", f"{'globalWhiteRemoteAddresses':<20}: [{white}]", "", "accounts:"]

@@ -9,7 +9,7 @@ from contextlib import nullcontext
 from typing import Any, Final
 
 from rocketlens.client.admin.cluster_status import runtime_number
-from rocketlens.client.connect.cluster import as_it_is, runtime_table
+from rocketlens.client.connect.cluster import runtime_table
 from rocketlens.errors import BadInput, RocketLensError
 from rocketlens.formats import java_properties
 from rocketlens.model.text.java import concurrent_map_order
@@ -231,7 +231,7 @@ async def _print_ha(call: Call) -> None:
     await call.tool.cluster.all_brokers()
     for address in filter(None, addresses):
         answer = await call.tool.cluster.ask_for(
-            as_it_is, HaStatus, address, GET_BROKER_HA_STATUS, NoFields()
+            HaStatus, address, GET_BROKER_HA_STATUS, NoFields()
         )
         call.print(ha_text(call.form, address, answer))
 

@@ -9,7 +9,6 @@ from typing import Final
 
 from rocketlens import limits
 from rocketlens.client.connect import broker_calls
-from rocketlens.client.connect.cluster import as_it_is
 from rocketlens.errors import BrokerError, RocketLensError
 from rocketlens.model.properties import java_order
 from rocketlens.model.rocketmq import RETRY_PREFIX
@@ -327,7 +326,6 @@ async def broker_consume_stats(call: Call) -> None:
     address, least = given.required("b"), given.number("l", 0, -limits.MAX_LONG, limits.MAX_LONG)
     await call.tool.cluster.all_brokers()
     answer = await call.tool.cluster.ask_for(
-        as_it_is,
         ConsumeStatsList,
         address,
         GET_BROKER_CONSUME_STATS,

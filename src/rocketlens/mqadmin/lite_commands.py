@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator
 from typing import Any, Final, TypeVar
 
 from rocketlens import limits
-from rocketlens.client.connect.cluster import as_it_is
 from rocketlens.client.connect.route import Route
 from rocketlens.errors import AnswerIncomplete, RocketLensError
 from rocketlens.model.properties import java_order
@@ -85,7 +84,7 @@ async def broker_info(call: Call) -> None:
     for address in (await masters_of(call)).values():
         try:
             info = await call.tool.cluster.ask_for(
-                as_it_is, BrokerLiteInfo, address, GET_BROKER_LITE_INFO, NoFields()
+                BrokerLiteInfo, address, GET_BROKER_LITE_INFO, NoFields()
             )
         except RocketLensError as error:
             if "b" in call.given:
@@ -125,9 +124,7 @@ async def _ask_brokers(
     failed = Failed()
     for name, broker in route.brokers.items():
         try:
-            info = await call.tool.cluster.ask_for(
-                as_it_is, body, broker.in_order[0], command, header
-            )
+            info = await call.tool.cluster.ask_for(body, broker.in_order[0], command, header)
         except RocketLensError as error:
             call.print(f"[{call.form.shown(name)}] error.\n")
             failed.append(f"{name}: {error}")

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Final
 
 from rocketlens import limits
-from rocketlens.client.connect.cluster import as_it_is
 from rocketlens.client.connect.route import MessageQueue
 from rocketlens.errors import BadInput, RecordError, TopicNotFound
 from rocketlens.formats.commitlog_record import Reason, Record, decode, message_of
@@ -69,9 +68,7 @@ async def entries(call: Call) -> None:
         count=given.number("c", 10, 0, limits.MAX_INT),
         consumer_group=given.text("g"),
     )
-    answer = await tool.cluster.ask_for(
-        as_it_is, ConsumeQueueAnswer, address, QUERY_CONSUME_QUEUE, header
-    )
+    answer = await tool.cluster.ask_for(ConsumeQueueAnswer, address, QUERY_CONSUME_QUEUE, header)
     if answer.subscription is not None:
         text = subscription_json(answer.subscription)
         call.print(f"Subscription data: \n{shown(text)}\n{_LINE}\n")

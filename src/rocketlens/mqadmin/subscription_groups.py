@@ -10,7 +10,6 @@ from contextlib import nullcontext
 
 from rocketlens import limits
 from rocketlens.client.admin.offset_reset import TO_THE_END, RollbackStats
-from rocketlens.client.connect.cluster import as_it_is
 from rocketlens.client.connect.route import MessageQueue, set_order
 from rocketlens.errors import BadInput, BrokerError, CommandBodyError
 from rocketlens.model.properties import java_order
@@ -289,7 +288,6 @@ async def consumer_config(call: Call) -> None:
     group, shown = call.given.required("g"), call.form.shown
     for broker in (await call.tool.cluster.all_brokers()).values():
         config = await call.tool.cluster.ask_for(
-            as_it_is,
             SubscriptionGroupConfig,
             broker.in_order[0],
             GET_SUBSCRIPTIONGROUP_CONFIG,

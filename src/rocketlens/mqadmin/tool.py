@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from rocketlens import limits
-from rocketlens.client.connect.cluster import as_it_is, broker_error, failures
+from rocketlens.client.connect.cluster import broker_error, failures
 from rocketlens.client.connect.queue_puller import QueuePuller, records_in, tools_puller
 from rocketlens.client.connect.route import Broker, MessageQueue, Route
 from rocketlens.client.mq_admin import MQAdmin
@@ -82,7 +82,7 @@ class Tool:
         await self.cluster.route(topic)
         header = GetRouteInfoRequest(topic=topic, accept_standard_json_only=True)
         return await self.cluster.ask_name_servers_for(
-            as_it_is, TopicRouteData, GET_ROUTEINFO_BY_TOPIC, header
+            TopicRouteData, GET_ROUTEINFO_BY_TOPIC, header
         )
 
     async def route_and_failures(self, topic: str) -> tuple[Route, str]:
@@ -97,13 +97,13 @@ class Tool:
         """Return which brokers there are; they may be asked from now on."""
         await self.cluster.all_brokers()
         return await self.cluster.ask_name_servers_for(
-            as_it_is, ClusterInfo, GET_BROKER_CLUSTER_INFO, NoFields()
+            ClusterInfo, GET_BROKER_CLUSTER_INFO, NoFields()
         )
 
     async def topic_names(self) -> tuple[str, ...]:
         """Return the names of all topics, as the name server lists them."""
         listed = await self.cluster.ask_name_servers_for(
-            as_it_is, TopicList, GET_ALL_TOPIC_LIST_FROM_NAMESERVER, NoFields()
+            TopicList, GET_ALL_TOPIC_LIST_FROM_NAMESERVER, NoFields()
         )
         return listed.topic_list
 

@@ -9,7 +9,6 @@ from typing import Final
 from rocketlens import limits
 from rocketlens.client.admin.group_calls import groups_of_topic
 from rocketlens.client.connect import broker_calls
-from rocketlens.client.connect.cluster import as_it_is
 from rocketlens.client.connect.route import Broker
 from rocketlens.errors import BadInput, BrokerError, MessageNotFound
 from rocketlens.model.properties import java_order
@@ -322,7 +321,7 @@ async def _count(call: Call, topic: _Topic, stats_name: str, stats_key: str) -> 
         with topic.failed.noted(topic.name):
             try:
                 broker_counts = await call.tool.cluster.ask_for(
-                    as_it_is, BrokerStatsData, address, VIEW_BROKER_STATS_DATA, header
+                    BrokerStatsData, address, VIEW_BROKER_STATS_DATA, header
                 )
             except BrokerError as error:
                 is_system = error.code == ResponseCode.SYSTEM_ERROR

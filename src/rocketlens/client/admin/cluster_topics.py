@@ -30,7 +30,6 @@ from rocketlens.client.connect.cluster import (
     MAX_MESSAGE_ANSWERS,
     BrokerAnswer,
     ClusterCalls,
-    as_it_is,
     failed_broker,
 )
 from rocketlens.client.connect.namespace import is_in_namespace, without_namespace
@@ -230,9 +229,7 @@ async def stored_since(
 async def _route(cluster: ClusterCalls, topic: str) -> TopicRouteData:
     header = GetRouteInfoRequest(topic=topic)
     try:
-        return await cluster.ask_name_servers_for(
-            as_it_is, TopicRouteData, GET_ROUTEINFO_BY_TOPIC, header
-        )
+        return await cluster.ask_name_servers_for(TopicRouteData, GET_ROUTEINFO_BY_TOPIC, header)
     except BrokerError as error:
         if error.code == ResponseCode.TOPIC_NOT_EXIST:
             raise TopicNotFound(f"there is no topic {topic!r}") from error
@@ -248,7 +245,7 @@ def _brokers(cluster: ClusterCalls, route: TopicRouteData) -> dict[str, Broker]:
 
 async def _config(cluster: ClusterCalls, topic: str, broker: Broker | None) -> TopicConfig:
     header = TopicRequest(topic=topic)
-    return await cluster.ask_for(as_it_is, TopicConfig, _master(broker), GET_TOPIC_CONFIG, header)
+    return await cluster.ask_for(TopicConfig, _master(broker), GET_TOPIC_CONFIG, header)
 
 
 def _master(broker: Broker | None) -> str:

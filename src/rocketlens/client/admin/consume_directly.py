@@ -23,7 +23,7 @@ from rocketlens.client.admin.group_calls import (
     is_not_connected,
     passed_on_to,
 )
-from rocketlens.client.connect.cluster import ClusterCalls, as_it_is, failures
+from rocketlens.client.connect.cluster import ClusterCalls, failures
 from rocketlens.client.connect.route import Broker
 from rocketlens.client.search.view import offset_id_of, view_on
 from rocketlens.errors import (
@@ -123,7 +123,6 @@ async def hand_over(
     )
     with passed_on_to(client_id, _MAY_BE_CONSUMED):
         result = await cluster.ask_for(
-            as_it_is,
             ConsumeMessageDirectlyResult,
             address,
             CONSUME_MESSAGE_DIRECTLY,

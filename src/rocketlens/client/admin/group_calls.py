@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Final, TypeVar
 
 from rocketlens.client.connect import broker_calls
-from rocketlens.client.connect.cluster import ClusterCalls, as_it_is
+from rocketlens.client.connect.cluster import ClusterCalls
 from rocketlens.client.connect.route import Broker
 from rocketlens.errors import (
     BadAnswer,
@@ -115,7 +115,6 @@ async def running_info(
         try:
             with passed_on_to(client_id, _SEE_CLIENT):
                 return await cluster.ask_for(
-                    as_it_is,
                     ConsumerRunningInfo,
                     broker.in_order[0],
                     GET_CONSUMER_RUNNING_INFO,
@@ -215,11 +214,7 @@ async def producers_of(cluster: ClusterCalls, group: str, topic: str) -> Produce
     for broker in await _topic_brokers(cluster, topic):
         try:
             return await cluster.ask_for(
-                as_it_is,
-                ProducerConnection,
-                broker.in_order[0],
-                GET_PRODUCER_CONNECTION_LIST,
-                header,
+                ProducerConnection, broker.in_order[0], GET_PRODUCER_CONNECTION_LIST, header
             )
         except RocketLensError as error:
             errors.append(error)

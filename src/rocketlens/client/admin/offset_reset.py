@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rocketlens.client.connect import broker_calls
-from rocketlens.client.connect.cluster import ClusterCalls, as_it_is
+from rocketlens.client.connect.cluster import ClusterCalls
 from rocketlens.client.connect.route import MessageQueue, set_order
 from rocketlens.wire.bodies.tables import OffsetWrapper, ResetOffsets
 from rocketlens.wire.commands.groups import (
@@ -49,7 +49,7 @@ async def reset_running(
     for broker in route.brokers.values():
         for address in broker.in_order[:1]:
             read = await cluster.ask_for(
-                as_it_is, ResetOffsets, address, INVOKE_BROKER_TO_RESET_OFFSET, header
+                ResetOffsets, address, INVOKE_BROKER_TO_RESET_OFFSET, header
             )
             offsets.update(read.offset_table)
     return offsets

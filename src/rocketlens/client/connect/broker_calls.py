@@ -7,7 +7,7 @@ it does not answer, or its answer cannot be read.
 from collections.abc import Mapping
 from typing import TypedDict
 
-from rocketlens.client.connect.cluster import ClusterCalls, as_it_is, fields_of
+from rocketlens.client.connect.cluster import ClusterCalls, fields_of
 from rocketlens.errors import BrokerError
 from rocketlens.wire.bodies.clients import ConsumerConnection, GroupList, ProducerTable
 from rocketlens.wire.bodies.tables import (
@@ -91,9 +91,7 @@ async def topic_stats(
     """
     header = TopicRequest(topic=topic)
     try:
-        read = await cluster.ask_for(
-            as_it_is, TopicStatsTable, address, GET_TOPIC_STATS_INFO, header
-        )
+        read = await cluster.ask_for(TopicStatsTable, address, GET_TOPIC_STATS_INFO, header)
     except BrokerError as error:
         if not missing_ok or error.code != ResponseCode.TOPIC_NOT_EXIST:
             raise
@@ -105,7 +103,7 @@ async def groups_of_topic(cluster: ClusterCalls, address: str, topic: str) -> tu
     """Return the groups that a broker has offsets of in a topic."""
     header = TopicRequest(topic=topic)
     command = QUERY_TOPIC_CONSUME_BY_WHO
-    return (await cluster.ask_for(as_it_is, GroupList, address, command, header)).groups
+    return (await cluster.ask_for(GroupList, address, command, header)).groups
 
 
 async def group_configs(
@@ -113,7 +111,7 @@ async def group_configs(
 ) -> Mapping[str, SubscriptionGroupConfig]:
     """Return the configurations of all groups that a broker has, by name."""
     command = GET_ALL_SUBSCRIPTIONGROUP_CONFIG
-    read = await cluster.ask_for(as_it_is, SubscriptionGroupTable, address, command, NoFields())
+    read = await cluster.ask_for(SubscriptionGroupTable, address, command, NoFields())
     return read.subscription_group_table
 
 
@@ -121,7 +119,7 @@ async def connections(cluster: ClusterCalls, address: str, group: str) -> Consum
     """Return the clients of a group that are connected to a broker, and what they subscribe to."""
     header = ConsumerGroupRequest(consumer_group=group)
     command = GET_CONSUMER_CONNECTION_LIST
-    return await cluster.ask_for(as_it_is, ConsumerConnection, address, command, header)
+    return await cluster.ask_for(ConsumerConnection, address, command, header)
 
 
 async def consume_stats(
@@ -134,12 +132,10 @@ async def consume_stats(
     """Return the offsets of a group in a broker's queues, or in those of one topic."""
     header = GetConsumeStatsRequest(consumer_group=group, topic=topic)
     command = GET_CONSUME_STATS
-    return await cluster.ask_for(
-        as_it_is, ConsumeStats, address, command, header, timeout_s=timeout_s
-    )
+    return await cluster.ask_for(ConsumeStats, address, command, header, timeout_s=timeout_s)
 
 
 async def producers(cluster: ClusterCalls, address: str) -> ProducerTable:
     """Return the producers that are connected to a broker, by group."""
     command = GET_ALL_PRODUCER_INFO
-    return await cluster.ask_for(as_it_is, ProducerTable, address, command, NoFields())
+    return await cluster.ask_for(ProducerTable, address, command, NoFields())

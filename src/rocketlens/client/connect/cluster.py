@@ -270,36 +270,41 @@ class ClusterCalls:
 
     async def ask_for(
         self,
-        made_of: Callable[[B], T],
-        body: type[B],
+        kind: type[B],
         address: str,
         command: Command[Q, A],
         header: Q,
+        body: bytes = b"",
         *,
         timeout_s: float | None = None,
-    ) -> T:
-        """Send a request; return ``made_of`` of the response's JSON body, all within the timeout.
+        check: Callable[[B], object] | None = None,
+    ) -> B:
+        """Send a request; return the response's JSON body, all within the timeout.
 
-        Long parsing is done in a thread, and stops at the timeout.
+        Long parsing is done in a thread, and stops at the timeout. ``check`` may refuse what was
+        read with a ProtocolError.
 
         :raises BrokerError: if the response has another code than success.
-        :raises BadAnswer: if it cannot be parsed, or ``made_of`` refuses it.
+        :raises BadAnswer: if it cannot be parsed, or ``check`` refuses it.
         :raises RemotingError: if there is no response.
         """
         wait_s = self.timeout_s if timeout_s is None else timeout_s
         is_over = False
 
-        def check() -> None:
+        def still_wanted() -> None:
             if is_over:
                 raise ValueError("the caller does not wait any more")
 
         try:
             async with asyncio.timeout(wait_s):
-                answer = await self.ask(address, command, header, timeout_s=wait_s)
+                answer = await self.ask(address, command, header, body, timeout_s=wait_s)
                 content = answer.body
 
-                def read() -> T:
-                    return made_of(read_body(body, content, check=check))
+                def read() -> B:
+                    value = read_body(kind, content, check=still_wanted)
+                    if check is not None:
+                        check(value)
+                    return value
 
                 return await parsed(read, content)
         except ProtocolError as error:
@@ -401,16 +406,22 @@ class ClusterCalls:
         return await self._first_of_name_servers(ask)
 
     async def ask_name_servers_for(
-        self, made_of: Callable[[B], T], body: type[B], command: Command[Q, A], header: Q
-    ) -> T:
+        self,
+        kind: type[B],
+        command: Command[Q, A],
+        header: Q,
+        check: Callable[[B], object] | None = None,
+    ) -> B:
         """Ask the name servers in turn until a response can be parsed, as `ask_for` does.
 
         :raises BrokerError: if one responded with an error, and none with success.
         :raises RemotingError: if none responded.
         """
 
-        async def ask(address: str, timeout_s: float) -> T:
-            return await self.ask_for(made_of, body, address, command, header, timeout_s=timeout_s)
+        async def ask(address: str, timeout_s: float) -> B:
+            return await self.ask_for(
+                kind, address, command, header, timeout_s=timeout_s, check=check
+            )
 
         return await self._first_of_name_servers(ask)
 
@@ -505,9 +516,10 @@ class ClusterCalls:
 
         :raises RemotingError: if no name server responds.
         """
-        info, brokers = await self.ask_name_servers_for(
-            _with_brokers, ClusterInfo, GET_BROKER_CLUSTER_INFO, NoFields()
+        info = await self.ask_name_servers_for(
+            ClusterInfo, GET_BROKER_CLUSTER_INFO, NoFields(), check=_brokers_in
         )
+        brokers = _brokers_in(info)
         self.allow(brokers)
         if cluster_name is not None:
             names = info.cluster_addr_table.get(cluster_name, ())
@@ -552,8 +564,8 @@ class ClusterCalls:
     async def _fetch_route(self, topic: str) -> Route:
         header = GetRouteInfoRequest(topic=topic, accept_standard_json_only=True)
         try:
-            route = await self.ask_name_servers_for(
-                partial(Route.of, topic), TopicRouteData, GET_ROUTEINFO_BY_TOPIC, header
+            received = await self.ask_name_servers_for(
+                TopicRouteData, GET_ROUTEINFO_BY_TOPIC, header, check=partial(Route.of, topic)
             )
         except BrokerError as error:
             if error.code != ResponseCode.TOPIC_NOT_EXIST:
@@ -562,6 +574,7 @@ class ClusterCalls:
             raise TopicNotFound(f"topic {topic}: no name server knows a broker that has it") from (
                 error
             )
+        route = Route.of(topic, received)
         self.allow(route.brokers)
         self._routes[topic] = _Known(route, self._clock())
         return route
@@ -592,8 +605,8 @@ class ClusterCalls:
         return signed_fields(ext_fields, body, *self._credentials)
 
 
-def _with_brokers(listed: ClusterInfo) -> tuple[ClusterInfo, dict[str, Broker]]:
-    return listed, brokers_of(listed.broker_addr_table.values())
+def _brokers_in(info: ClusterInfo) -> dict[str, Broker]:
+    return brokers_of(info.broker_addr_table.values())
 
 
 async def runtime_table(cluster: ClusterCalls, address: str) -> Mapping[str, str]:
@@ -608,20 +621,13 @@ async def runtime_table(cluster: ClusterCalls, address: str) -> Mapping[str, str
     tries_end = time.monotonic() + DISPATCH_WAIT_S
     while True:
         try:
-            read = await cluster.ask_for(
-                as_it_is, KvTable, address, GET_BROKER_RUNTIME_INFO, NoFields()
-            )
+            read = await cluster.ask_for(KvTable, address, GET_BROKER_RUNTIME_INFO, NoFields())
         except BrokerError as error:
             if _NO_SAMPLE not in (error.remark or "") or time.monotonic() > tries_end:
                 raise
             await asyncio.sleep(_NO_SAMPLE_DELAY_S)
         else:
             return read.table
-
-
-def as_it_is(read: B) -> B:
-    """Make nothing else of the body of an answer."""
-    return read
 
 
 def failed_broker(source: str, error: str) -> Coverage:

@@ -45,13 +45,11 @@ async def topic_attributes(cluster: ClusterCalls, topic: str, address: str) -> M
     async def ask() -> Mapping[str, str] | BrokerError:
         header = TopicRequest(topic=topic)
         try:
-            return await cluster.ask_for(
-                lambda config: config.attributes or {},
-                *(TopicConfig, address, GET_TOPIC_CONFIG, header),
-            )
+            config = await cluster.ask_for(TopicConfig, address, GET_TOPIC_CONFIG, header)
         except BrokerError as error:
             # RocketMQ 4 does not know the request, and has no attributes.
             return {} if error.code in _NO_ATTRIBUTES else error
+        return config.attributes or {}
 
     attributes = await cluster.topic_attributes.get((topic, address), ask)
     if isinstance(attributes, BrokerError):

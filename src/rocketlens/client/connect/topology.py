@@ -335,23 +335,19 @@ class Topology:
         header: Q,
         *,
         unknown: int | None = None,
-        check: Callable[[B], object] = lambda _: None,
+        check: Callable[[B], object] | None = None,
     ) -> tuple[list[B], tuple[Coverage, ...]]:
         """Ask all name servers at once; return the bodies received, and the failures.
 
-        ``check`` raises CommandBodyError for a body that is refused. The code ``unknown`` is a
-        response without a body.
+        ``check`` is that of `ClusterCalls.ask_for`. The code ``unknown`` is a response without a
+        body.
 
         :raises RocketLensError: the first failure, if there is no body and one failed.
         """
         addresses = self._cluster.name_servers
-
-        def checked(read: B) -> B:
-            check(read)
-            return read
-
         calls = [
-            self._cluster.ask_for(checked, body, address, command, header) for address in addresses
+            self._cluster.ask_for(body, address, command, header, check=check)
+            for address in addresses
         ]
         answers = await asyncio.gather(*calls, return_exceptions=True)
         bodies: list[B] = []

@@ -14,7 +14,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 from rocketlens import limits
-from rocketlens.client.connect.cluster import request_name
 from rocketlens.client.connect.route import MessageQueue, Route
 from rocketlens.client.consume import timing
 from rocketlens.client.consume.consume_service import ConsumeService
@@ -25,9 +24,7 @@ from rocketlens.client.consume.consumer_settings import (
 from rocketlens.client.consume.pulling import OwnedQueue, Puller
 from rocketlens.client.consume.session import GroupSession, TaskSet
 from rocketlens.errors import (
-    BadAnswer,
     BrokerError,
-    ProtocolError,
     RemotingError,
     RocketLensError,
     TopicNotFound,
@@ -40,7 +37,7 @@ from rocketlens.wire.commands.groups import (
     ConsumerGroupRequest,
     UnregisterClientRequest,
 )
-from rocketlens.wire.declare import NoFields, read_body, write_body
+from rocketlens.wire.declare import NoFields, write_body
 
 logger: Final = logging.getLogger("rocketlens.client")
 
@@ -119,17 +116,14 @@ class GroupMember:
 
     async def _ids(self, address: str) -> tuple[str, ...]:
         header = ConsumerGroupRequest(consumer_group=self.group)
+        command = GET_CONSUMER_LIST_BY_GROUP
         try:
-            answer = await self._cluster.ask(address, GET_CONSUMER_LIST_BY_GROUP, header)
+            answer = await self._cluster.ask_for(ConsumerIdList, address, command, header)
         except BrokerError as error:
             # "no consumer for this group": it has not seen this one either.
             logger.debug("group %s: %s", self.group, error)
             return ()
-        try:
-            return read_body(ConsumerIdList, answer.body).consumer_ids
-        except ProtocolError as error:
-            name = request_name(GET_CONSUMER_LIST_BY_GROUP)
-            raise BadAnswer(address, name, str(error)) from None
+        return answer.consumer_ids
 
 
 class OwnedQueues:

@@ -29,14 +29,14 @@ from rocketlens.client.consume.group_offsets import broker_of
 from rocketlens.client.consume.process_queue import ProcessQueue
 from rocketlens.client.consume.pulling import OwnedQueue, now_ms
 from rocketlens.client.consume.session import GroupSession
-from rocketlens.errors import ProtocolError, RocketLensError
+from rocketlens.errors import RocketLensError
 from rocketlens.model.message import MessageExt
 from rocketlens.wire.bodies.clients import (
     LockBatchRequest,
     LockBatchResponse,
 )
 from rocketlens.wire.commands.groups import LOCK_BATCH_MQ, UNLOCK_BATCH_MQ
-from rocketlens.wire.declare import NoFields, read_body, write_body
+from rocketlens.wire.declare import NoFields, write_body
 
 logger: Final = logging.getLogger("rocketlens.client")
 
@@ -60,15 +60,14 @@ class LockCalls:
         async def lock(name: str, some: list[MessageQueue]) -> None:
             try:
                 address = (await broker_of(self._cluster, some[0])).in_order[0]
-                answer = await self._cluster.ask(
-                    address, LOCK_BATCH_MQ, NoFields(), self._body(some)
+                answer = await self._cluster.ask_for(
+                    LockBatchResponse, address, LOCK_BATCH_MQ, NoFields(), self._body(some)
                 )
-                locks = read_body(LockBatchResponse, answer.body).locked_queues
-            except (RocketLensError, ProtocolError) as error:
+            except RocketLensError as error:
                 logger.warning("group %s: %s locks no queues: %s", self._group, name, error)
                 silent.add(name)
                 return
-            locked.update(locks)
+            locked.update(answer.locked_queues)
 
         await asyncio.gather(*[lock(*each) for each in _by_broker(queues)])
         return locked, silent
