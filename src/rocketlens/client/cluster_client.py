@@ -29,13 +29,7 @@ from rocketlens.query.answer_builder import AnswerMessages, Findings
 from rocketlens.query.find import find
 from rocketlens.query.lookup.message_filter import MessageFilter
 from rocketlens.query.options import FindOptions, StoryOptions, takes
-from rocketlens.query.request import (
-    FindRequest,
-    StoryRequest,
-    check_key,
-    check_max_num,
-    time_range,
-)
+from rocketlens.query.request import FindRequest, StoryRequest, check_key, check_max_num, time_range
 from rocketlens.wire.bodies.tables import TopicFilterType
 from rocketlens.wire.commands.brokers import UPDATE_AND_CREATE_TOPIC, CreateTopicRequest
 

@@ -28,12 +28,7 @@ from rocketlens.bulk.options import (
     time_option,
     topic_option,
 )
-from rocketlens.bulk.positions import (
-    EARLIEST,
-    LATEST,
-    check_range,
-    positions_option,
-)
+from rocketlens.bulk.positions import EARLIEST, LATEST, check_range, positions_option
 from rocketlens.client.connect.broker_history import SeenBrokers, seen_brokers_path
 from rocketlens.client.connect.cluster import ClusterCalls, Credentials, name_server_addresses
 from rocketlens.client.connect.route import Route

@@ -42,10 +42,7 @@ from rocketlens.wire.bodies.clients import (
     ConsumeResult,
     ConsumeType,
 )
-from rocketlens.wire.commands.groups import (
-    CONSUME_MESSAGE_DIRECTLY,
-    ConsumeMessageDirectlyRequest,
-)
+from rocketlens.wire.commands.groups import CONSUME_MESSAGE_DIRECTLY, ConsumeMessageDirectlyRequest
 
 _MAY_BE_CONSUMED: Final = "it may have consumed the message; look at its log before trying again"
 

@@ -32,10 +32,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 from rocketlens import limits
 from rocketlens.client.connect.broker_history import SeenBroker, SeenBrokers
-from rocketlens.client.connect.cluster import (
-    ClusterCalls,
-    failed_broker,
-)
+from rocketlens.client.connect.cluster import ClusterCalls, failed_broker
 from rocketlens.client.connect.compacted_topics import broker_config, topic_attributes
 from rocketlens.client.connect.route import (
     MAX_TOPOLOGY_ROUTES,

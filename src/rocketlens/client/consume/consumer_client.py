@@ -18,11 +18,7 @@ from rocketlens.client.consume.consumer_settings import (
     MessageSelector,
     subscription_of,
 )
-from rocketlens.client.consume.group_offsets import (
-    LocalOffsetFile,
-    RemoteOffsets,
-    first_offset,
-)
+from rocketlens.client.consume.group_offsets import LocalOffsetFile, RemoteOffsets, first_offset
 from rocketlens.client.consume.membership import GroupMember, OwnedQueues, Rebalance
 from rocketlens.client.consume.pulling import OwnedQueue, Puller, PullStyle
 from rocketlens.client.consume.serving import Serving

@@ -17,18 +17,10 @@ from rocketlens import limits
 from rocketlens.client.connect.route import MessageQueue, Route
 from rocketlens.client.consume import timing
 from rocketlens.client.consume.consume_service import ConsumeService
-from rocketlens.client.consume.consumer_settings import (
-    in_java_order,
-    java_text_order,
-)
+from rocketlens.client.consume.consumer_settings import in_java_order, java_text_order
 from rocketlens.client.consume.pulling import OwnedQueue, Puller
 from rocketlens.client.consume.session import GroupSession, TaskSet
-from rocketlens.errors import (
-    BrokerError,
-    RemotingError,
-    RocketLensError,
-    TopicNotFound,
-)
+from rocketlens.errors import BrokerError, RemotingError, RocketLensError, TopicNotFound
 from rocketlens.wire.bodies.clients import ConsumerData, ConsumerIdList, HeartbeatData
 from rocketlens.wire.commands.groups import (
     GET_CONSUMER_LIST_BY_GROUP,

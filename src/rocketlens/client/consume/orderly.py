@@ -31,10 +31,7 @@ from rocketlens.client.consume.pulling import OwnedQueue, now_ms
 from rocketlens.client.consume.session import GroupSession
 from rocketlens.errors import RocketLensError
 from rocketlens.model.message import MessageExt
-from rocketlens.wire.bodies.clients import (
-    LockBatchRequest,
-    LockBatchResponse,
-)
+from rocketlens.wire.bodies.clients import LockBatchRequest, LockBatchResponse
 from rocketlens.wire.commands.groups import LOCK_BATCH_MQ, UNLOCK_BATCH_MQ
 from rocketlens.wire.declare import NoFields, write_body
 

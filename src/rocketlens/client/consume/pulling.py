@@ -39,13 +39,7 @@ from rocketlens.client.consume.consumer_settings import TAG, takes_tag
 from rocketlens.client.consume.group_offsets import broker_of
 from rocketlens.client.consume.process_queue import ProcessQueue
 from rocketlens.client.consume.session import GroupSession
-from rocketlens.errors import (
-    BadAnswer,
-    RecordError,
-    RemotingError,
-    RocketLensError,
-    TopicNotFound,
-)
+from rocketlens.errors import BadAnswer, RecordError, RemotingError, RocketLensError, TopicNotFound
 from rocketlens.formats.batch_body import records_in
 from rocketlens.formats.commitlog_record import Record, decode, message_of
 from rocketlens.model.message import MessageExt

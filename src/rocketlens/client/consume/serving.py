@@ -25,10 +25,7 @@ from rocketlens.errors import RecordError
 from rocketlens.formats.commitlog_record import decode, message_of
 from rocketlens.model.message import MessageExt
 from rocketlens.net.channel import BUSY, Channel, Handler, Response
-from rocketlens.wire.bodies.clients import (
-    ConsumerRunningInfo,
-    ConsumerStatusAnswer,
-)
+from rocketlens.wire.bodies.clients import ConsumerRunningInfo, ConsumerStatusAnswer
 from rocketlens.wire.bodies.tables import ResetOffsets
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand

@@ -27,13 +27,7 @@ from rocketlens.client.resend.resend_job import MARKER
 from rocketlens.client.resend.resend_journal import SENT, JobContents
 from rocketlens.errors import BrokerError, RocketLensError, TopicNotFound
 from rocketlens.model.answer import first_failure
-from rocketlens.model.life import (
-    LifeState,
-    dead_letter_topic,
-    group_topics,
-    life_of,
-    retry_topics,
-)
+from rocketlens.model.life import LifeState, dead_letter_topic, group_topics, life_of, retry_topics
 from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import (
     DEAD_LETTER_PREFIX,

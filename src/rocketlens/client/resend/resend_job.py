@@ -31,12 +31,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from rocketlens.client.resend.resend_journal import (
-    SENT,
-    Outcome,
-    PlannedMessage,
-    ResendJournal,
-)
+from rocketlens.client.resend.resend_journal import SENT, Outcome, PlannedMessage, ResendJournal
 from rocketlens.client.send.message import RESEND_GROUP, Message, message_again
 from rocketlens.client.send.unique_key import new_unique_key
 from rocketlens.errors import (

@@ -34,12 +34,7 @@ from rocketlens.client.search.key_search import (
 from rocketlens.client.search.queue_offsets import unreadable_messages
 from rocketlens.client.search.queue_read import RISING_TIMES, read_queues
 from rocketlens.client.search.view import offset_id_of, record_of_position, records_of_id
-from rocketlens.errors import (
-    BrokerError,
-    RecordError,
-    RocketLensError,
-    TopicNotFound,
-)
+from rocketlens.errors import BrokerError, RecordError, RocketLensError, TopicNotFound
 from rocketlens.formats.commitlog_record import Record
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.model.message import MessageExt

@@ -71,11 +71,7 @@ from rocketlens.model.text.java import string_hash
 from rocketlens.net.channel import Channel, Handler
 from rocketlens.wire.bodies.clients import HeartbeatData, ProducerData
 from rocketlens.wire.codes import RequestCode, ResponseCode
-from rocketlens.wire.commands.groups import (
-    HEART_BEAT,
-    UNREGISTER_CLIENT,
-    UnregisterClientRequest,
-)
+from rocketlens.wire.commands.groups import HEART_BEAT, UNREGISTER_CLIENT, UnregisterClientRequest
 from rocketlens.wire.commands.messages import RECALL_MESSAGE, RecallMessageRequest
 from rocketlens.wire.declare import NoFields, write_body
 from rocketlens.wire.recall_handle import RecallHandle

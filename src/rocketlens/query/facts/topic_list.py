@@ -32,12 +32,7 @@ from rocketlens.model.text.sentences import Sentence
 from rocketlens.model.topic import FoundTopic, TopicQueue, TopicsAnswer, TopicSettings
 from rocketlens.query.lookup.by_time import Scan
 from rocketlens.query.lookup.message_filter import MessageFilter, is_dispatched_to
-from rocketlens.query.store_reader import (
-    CONSUME_QUEUE,
-    StoreReader,
-    torn_coverage,
-    unfinished,
-)
+from rocketlens.query.store_reader import CONSUME_QUEUE, StoreReader, torn_coverage, unfinished
 from rocketlens.query.store_topics import BROKER_TOPICS
 from rocketlens.query.topic_choice import matching_topics, unknown_topic
 from rocketlens.store.layout import StoreLayout

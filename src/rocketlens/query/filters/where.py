@@ -59,13 +59,7 @@ from rocketlens.model.sql92 import (
 )
 from rocketlens.model.text.sentences import Sentence
 from rocketlens.model.text.time_words import parse_time
-from rocketlens.query.filters.body_values import (
-    ALL,
-    BodyUnread,
-    Step,
-    value_of_tree,
-    values_at,
-)
+from rocketlens.query.filters.body_values import ALL, BodyUnread, Step, value_of_tree, values_at
 from rocketlens.query.filters.pattern import TextPattern, TextTooLong, plain_pattern
 
 if TYPE_CHECKING:

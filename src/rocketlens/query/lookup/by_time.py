@@ -12,12 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from rocketlens import limits
 from rocketlens.errors import RecordError
-from rocketlens.formats.commitlog_record import (
-    Record,
-    RecordView,
-    has_queue_entry,
-    message_of,
-)
+from rocketlens.formats.commitlog_record import Record, RecordView, has_queue_entry, message_of
 from rocketlens.model.answer import Answer, Coverage
 from rocketlens.model.arrow import ArrowMessages, batches_of, package
 from rocketlens.model.message import MessageExt

@@ -21,12 +21,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from rocketlens import limits
 from rocketlens.errors import IndexFileError, RecordError
 from rocketlens.formats.batch_body import records_in
-from rocketlens.formats.commitlog_record import (
-    Reason,
-    Record,
-    RecordView,
-    decode,
-)
+from rocketlens.formats.commitlog_record import Reason, Record, RecordView, decode
 from rocketlens.model import properties as props
 from rocketlens.model.rocketmq import LMQ_PREFIX, SYS_FLAG_INNER_BATCH, is_internal_topic
 from rocketlens.model.text.java import decode_utf8

@@ -24,11 +24,7 @@ from rocketlens.model import properties as props
 from rocketlens.model.answer import Answer, Coverage
 from rocketlens.model.life import LifeState, due_text, failure_of, life_of, time_text
 from rocketlens.model.message import MessageExt
-from rocketlens.model.rocketmq import (
-    PRODUCER_RETRY_MS,
-    is_group_topic,
-    is_system_topic,
-)
+from rocketlens.model.rocketmq import PRODUCER_RETRY_MS, is_group_topic, is_system_topic
 from rocketlens.model.text.sentences import Sentence
 from rocketlens.query.facts.group_state import GroupFacts, GroupState, GroupVerdict, judge
 from rocketlens.query.story.story_events import (
