@@ -18,7 +18,7 @@ from rocketlens.client.consume.consumer_settings import (
     MessageSelector,
     subscription_of,
 )
-from rocketlens.client.consume.group_offsets import LocalOffsetFile, RemoteOffsets, first_offset
+from rocketlens.client.consume.group_offsets import LocalOffsetFile, RemoteOffsets
 from rocketlens.client.consume.membership import GroupMember, OwnedQueues, Rebalance
 from rocketlens.client.consume.pulling import OwnedQueue, Puller, PullStyle
 from rocketlens.client.consume.serving import Serving
@@ -31,6 +31,7 @@ from rocketlens.model.arguments import check_text
 from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import RETRY_PREFIX, check_topic
 from rocketlens.wire.bodies.clients import (
+    ConsumeFromWhere,
     ConsumeMessageDirectlyResult,
     ConsumerData,
     ConsumerRunningInfo,
@@ -189,10 +190,21 @@ class ConsumerClient(ClusterClient):
         return not self._is_closing and queue.topic in self._subscriptions
 
     async def _first_offset(self, queue: MessageQueue) -> int:
-        async def offset_at_begin(queue: MessageQueue) -> int:
-            return await self.search_offset(queue, self.begin_timestamp_ms)
+        """Return where to begin: what is stored, or what the table of `group_offsets` has.
 
-        return await first_offset(self._store, queue, self.begin, self.max_offset, offset_at_begin)
+        :raises RocketLensError: if that cannot be learnt: then the queue is tried again later.
+        """
+        stored = await self._store.read(queue)
+        if stored is not None and stored >= 0:
+            return stored
+        is_retry = queue.topic.startswith(RETRY_PREFIX)
+        if self.begin is ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET:
+            return 0
+        if self.begin is ConsumeFromWhere.CONSUME_FROM_TIMESTAMP and not is_retry:
+            return await self.search_offset(queue, self.begin_timestamp_ms)
+        if self.begin is not ConsumeFromWhere.CONSUME_FROM_TIMESTAMP and is_retry:
+            return 0
+        return await self.max_offset(queue)
 
     def _subscribe(self, full_topic: str, expression: str | MessageSelector) -> None:
         version = time.time_ns() // 1_000_000

@@ -21,7 +21,6 @@ from rocketlens.client.consume.process_queue import (
     MAX_QUEUE_CACHED_BYTES,
     MAX_QUEUE_CACHED_MESSAGES,
     MAX_QUEUE_SPAN,
-    CacheBounds,
 )
 from rocketlens.errors import BadInput
 from rocketlens.model.arguments import check_int, check_text
@@ -91,15 +90,6 @@ class ConsumerSettings(ConnectionSettings):
             check_int(self.begin_timestamp_ms, "begin_timestamp_ms")
         if self.instance_name is not None and not _INSTANCE_NAME.fullmatch(self.instance_name):
             raise BadInput(f"instance_name {self.instance_name!r}: use letters, digits and _ . # -")
-
-    @property
-    def bounds(self) -> CacheBounds:
-        """How much of one queue is held."""
-        return CacheBounds(
-            self.max_cached_messages_of_queue,
-            self.max_cached_bytes_of_queue,
-            self.max_span_of_queue,
-        )
 
     @property
     def strategy(self) -> AllocateStrategy | None:

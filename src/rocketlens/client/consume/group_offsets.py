@@ -23,19 +23,18 @@ there LAST_OFFSET begins at 0, too: RocketMQ means to lose nothing of a new topi
 import asyncio
 import itertools
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from rocketlens import limits
 from rocketlens.client.connect.cluster import ClusterCalls, fields_of
 from rocketlens.client.connect.route import Broker, MessageQueue
 from rocketlens.errors import BrokerError, CommandBodyError, RocketLensError, TopicNotFound
-from rocketlens.model.rocketmq import RETRY_PREFIX
 from rocketlens.net.pace import in_thread
 from rocketlens.store.disk import Disk
-from rocketlens.wire.bodies.clients import ConsumeFromWhere, LocalOffsets
+from rocketlens.wire.bodies.clients import LocalOffsets
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.commands.groups import (
     QUERY_CONSUMER_OFFSET,
@@ -78,45 +77,6 @@ class OffsetTable:
     def items(self) -> list[tuple[MessageQueue, int]]:
         """Return all queues and their offsets."""
         return list(self._offsets.items())
-
-
-class OffsetStore(Protocol):
-    """Where offsets outlive their consumer."""
-
-    async def read(self, queue: MessageQueue) -> int | None:
-        """Return what is stored for a queue, None for nothing.
-
-        :raises RocketLensError: when that cannot be learnt.
-        """
-
-    async def write(self, offsets: Iterable[tuple[MessageQueue, int]]) -> None:
-        """Store offsets. One that cannot be is logged, for it is written again later."""
-
-
-async def first_offset(
-    store: OffsetStore,
-    queue: MessageQueue,
-    begin: ConsumeFromWhere,
-    max_offset: Callable[[MessageQueue], Awaitable[int]],
-    offset_at_begin: Callable[[MessageQueue], Awaitable[int]],
-) -> int:
-    """Return where to begin: what is stored, or what the table above has.
-
-    ``max_offset`` and ``offset_at_begin`` ask a queue's broker.
-
-    :raises RocketLensError: when that cannot be learnt: then the queue is tried again later.
-    """
-    stored = await store.read(queue)
-    if stored is not None and stored >= 0:
-        return stored
-    is_retry = queue.topic.startswith(RETRY_PREFIX)
-    if begin is ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET:
-        return 0
-    if begin is ConsumeFromWhere.CONSUME_FROM_TIMESTAMP and not is_retry:
-        return await offset_at_begin(queue)
-    if begin is not ConsumeFromWhere.CONSUME_FROM_TIMESTAMP and is_retry:
-        return 0
-    return await max_offset(queue)
 
 
 class RemoteOffsets:

@@ -10,9 +10,9 @@ import asyncio
 import contextlib
 import logging
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeVar
 
 from rocketlens import limits
 from rocketlens.client.connect.route import MessageQueue
@@ -36,6 +36,7 @@ from rocketlens.wire.commands.groups import LOCK_BATCH_MQ, UNLOCK_BATCH_MQ
 from rocketlens.wire.declare import NoFields, write_body
 
 logger: Final = logging.getLogger("rocketlens.client")
+T = TypeVar("T")
 
 
 class LockCalls:
@@ -44,58 +45,59 @@ class LockCalls:
     def __init__(self, session: GroupSession) -> None:
         self._session: Final = session
         self._cluster: Final = session.cluster
-        self._group: Final = session.group
 
     async def lock(self, queues: Iterable[MessageQueue]) -> tuple[set[MessageQueue], set[str]]:
         """Lock queues, or renew their locks.
 
         Return those that are this client's now, and the names of brokers that did not answer.
         """
-        locked: set[MessageQueue] = set()
-        silent: set[str] = set()
 
-        async def lock(name: str, some: list[MessageQueue]) -> None:
-            try:
-                address = (await broker_of(self._cluster, some[0])).in_order[0]
-                answer = await self._cluster.ask_for(
-                    LockBatchResponse, address, LOCK_BATCH_MQ, NoFields(), self._body(some)
-                )
-            except RocketLensError as error:
-                logger.warning("group %s: %s locks no queues: %s", self._group, name, error)
-                silent.add(name)
-                return
-            locked.update(answer.locked_queues)
+        async def lock(address: str, body: bytes) -> tuple[MessageQueue, ...]:
+            command = LOCK_BATCH_MQ
+            answer = await self._cluster.ask_for(
+                LockBatchResponse, address, command, NoFields(), body
+            )
+            return answer.locked_queues
 
-        await asyncio.gather(*[lock(*each) for each in _by_broker(queues)])
-        return locked, silent
+        answers = await self._ask_each(queues, "locks", lock)
+        locked = {queue for queues in answers.values() for queue in queues or ()}
+        return locked, {name for name, answer in answers.items() if answer is None}
 
     async def unlock(self, queues: Iterable[MessageQueue]) -> None:
         """Unlock queues; where that fails the locks end by themselves after 60 s."""
 
-        async def unlock(name: str, some: list[MessageQueue]) -> None:
-            try:
-                address = (await broker_of(self._cluster, some[0])).in_order[0]
-                await self._cluster.ask(address, UNLOCK_BATCH_MQ, NoFields(), self._body(some))
-            except RocketLensError as error:
-                logger.warning("group %s: %s unlocks no queues: %s", self._group, name, error)
+        async def unlock(address: str, body: bytes) -> None:
+            await self._cluster.ask(address, UNLOCK_BATCH_MQ, NoFields(), body)
 
-        await asyncio.gather(*[unlock(*each) for each in _by_broker(queues)])
+        await self._ask_each(queues, "unlocks", unlock)
 
-    def _body(self, queues: Iterable[MessageQueue]) -> bytes:
-        return write_body(
-            LockBatchRequest(
+    async def _ask_each(
+        self,
+        queues: Iterable[MessageQueue],
+        what: str,
+        ask: Callable[[str, bytes], Awaitable[T]],
+    ) -> dict[str, T | None]:
+        """Return the answer of the broker of each queue, None of one that failed, by name."""
+        by_broker: defaultdict[str, list[MessageQueue]] = defaultdict(list)
+        for queue in queues:
+            by_broker[queue.broker_name].append(queue)
+
+        async def one(name: str) -> T | None:
+            request = LockBatchRequest(
                 consumer_group=self._session.group,
                 client_id=self._session.client_id,
-                queues=tuple(queues),
+                queues=tuple(by_broker[name]),
             )
-        )
+            try:
+                broker = await broker_of(self._cluster, by_broker[name][0])
+                return await ask(broker.in_order[0], write_body(request))
+            except RocketLensError as error:
+                logger.warning(
+                    "group %s: %s %s no queues: %s", self._session.group, name, what, error
+                )
+                return None
 
-
-def _by_broker(queues: Iterable[MessageQueue]) -> Iterable[tuple[str, list[MessageQueue]]]:
-    by_broker: defaultdict[str, list[MessageQueue]] = defaultdict(list)
-    for queue in queues:
-        by_broker[queue.broker_name].append(queue)
-    return by_broker.items()
+        return dict(zip(by_broker, await asyncio.gather(*map(one, by_broker)), strict=True))
 
 
 class OrderlyService(ListenerService):
@@ -109,8 +111,7 @@ class OrderlyService(ListenerService):
         super().__init__(session, settings, calls, batch)
         self._locks: Final = LockCalls(session)
         self._turns: Final = asyncio.Semaphore(settings.concurrency)
-        self._tasks: Final[dict[ProcessQueue, asyncio.Task[None]]] = {}
-        self._owned: Final[dict[ProcessQueue, OwnedQueue]] = {}
+        self._tasks: Final[dict[ProcessQueue, tuple[asyncio.Task[None], OwnedQueue]]] = {}
         self._is_stopping = False
 
     def deliver(self, owned: OwnedQueue, messages: Sequence[MessageExt]) -> None:
@@ -121,8 +122,8 @@ class OrderlyService(ListenerService):
             return
         if pq not in self._tasks:
             task = asyncio.get_running_loop().create_task(self._work(owned, pq))
-            self._tasks[pq], self._owned[pq] = task, owned
-            task.add_done_callback(lambda _: self._ended(pq))
+            self._tasks[pq] = task, owned
+            task.add_done_callback(lambda _: self._tasks.pop(pq, None))
         owned.work.set()
 
     async def may_pull(self, owned: OwnedQueue) -> bool:
@@ -159,20 +160,19 @@ class OrderlyService(ListenerService):
     async def release(self, owned: OwnedQueue) -> None:
         """Unlock a queue once the listener has come to its end with it."""
         pq = owned.pq
-        task = self._tasks.get(pq)
-        if task is not None:
+        if pq in self._tasks:
             owned.work.set()
             pq.unlock_attempts += 1
-            await asyncio.wait([task])
+            await asyncio.wait([self._tasks[pq][0]])
         if not self._settings.broadcasting:
             await self._locks.unlock([pq.queue])
 
     async def stop(self, wait_s: float) -> None:
         """Start no further messages, and wait so long for those that the listener has."""
         self._is_stopping = True
-        for owned in self._owned.values():
+        tasks = [task for task, _ in self._tasks.values()]
+        for _, owned in self._tasks.values():
             owned.work.set()
-        tasks = list(self._tasks.values())
         if tasks:
             _, late = await asyncio.wait(tasks, timeout=wait_s)
             if late:
@@ -196,10 +196,6 @@ class OrderlyService(ListenerService):
         if self._settings.broadcasting:
             return True
         return pq.is_locked and self._clock() - pq.locked_at_s < timing.LOCK_LIVE_S
-
-    def _ended(self, pq: ProcessQueue) -> None:
-        self._tasks.pop(pq, None)
-        self._owned.pop(pq, None)
 
     async def _work(self, owned: OwnedQueue, pq: ProcessQueue) -> None:
         """Consume one queue until it is dropped."""

@@ -8,12 +8,15 @@ held it commits the offset behind the last one. Source: ``ProcessQueue``.
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from rocketlens import limits
 from rocketlens.client.connect.route import MessageQueue
 from rocketlens.model.message import MessageExt
 from rocketlens.wire.bodies.clients import ProcessQueueInfo
+
+if TYPE_CHECKING:
+    from rocketlens.client.consume.consumer_settings import ConsumerSettings
 
 MAX_QUEUE_CACHED_MESSAGES: Final = 1_000
 """Messages of one queue that a consumer holds before it pulls on. RocketMQ: 1,000."""
@@ -21,15 +24,6 @@ MAX_QUEUE_CACHED_BYTES: Final = 100 * 1024 * 1024
 """The same in bytes, of bodies and what each message takes. RocketMQ: 100 MiB of bodies."""
 MAX_QUEUE_SPAN: Final = 2_000
 """From the first to the last offset of one queue that is held. RocketMQ: 2,000."""
-
-
-class CacheBounds(NamedTuple):
-    """How much of one queue is held before pulling pauses, as RocketMQ's thresholds."""
-
-    messages: int = MAX_QUEUE_CACHED_MESSAGES
-    size: int = MAX_QUEUE_CACHED_BYTES
-    span: int | None = MAX_QUEUE_SPAN
-    """Between the first and last offset held; None where the order of offsets is kept anyway."""
 
 
 @dataclass(slots=True)
@@ -123,11 +117,13 @@ class ProcessQueue:
                 return next(iter(table))
         return self.next_offset
 
-    def is_full(self, bounds: CacheBounds) -> bool:
+    def is_full(self, settings: "ConsumerSettings") -> bool:
         """Return whether pulling has to wait until some messages are consumed."""
-        if len(self) >= bounds.messages or self.held_bytes >= bounds.size:
-            return True
-        return bounds.span is not None and self.span > bounds.span
+        return (
+            len(self) >= settings.max_cached_messages_of_queue
+            or self.held_bytes >= settings.max_cached_bytes_of_queue
+            or self.span > settings.max_span_of_queue
+        )
 
     @property
     def span(self) -> int:

@@ -38,7 +38,7 @@ from rocketlens.client.consume import timing
 from rocketlens.client.consume.consumer_settings import TAG, takes_tag
 from rocketlens.client.consume.group_offsets import broker_of
 from rocketlens.client.consume.process_queue import ProcessQueue
-from rocketlens.client.consume.session import GroupSession
+from rocketlens.client.consume.session import GroupSession, TaskSet
 from rocketlens.errors import BadAnswer, RecordError, RemotingError, RocketLensError, TopicNotFound
 from rocketlens.formats.batch_body import records_in
 from rocketlens.formats.commitlog_record import Record, decode, message_of
@@ -121,6 +121,7 @@ class Puller:
         self._service: Final = service
         self._greet: Final = greet
         self._queue_puller: Final = QueuePuller(session.cluster, session.group, style.mode)
+        self._tasks: Final = TaskSet(session.group)
 
     def add(self, queue: MessageQueue, next_offset: int) -> OwnedQueue:
         """Start to pull a queue."""
@@ -148,15 +149,10 @@ class Puller:
 
     async def stop(self) -> None:
         """Pull nothing any more; what is held stays."""
-        tasks = [each.task for each in self.owned.values() if each.task is not None]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await self._tasks.cancel()
 
     def _start(self, owned: OwnedQueue) -> None:
-        owned.task = asyncio.get_running_loop().create_task(self._pull(owned))
-        owned.task.add_done_callback(_log_end)
+        owned.task = self._tasks.run(self._pull(owned))
 
     async def _pull(self, owned: OwnedQueue) -> None:
         backoff = Backoff()
@@ -200,7 +196,7 @@ class Puller:
 
     def _is_full(self, pq: ProcessQueue) -> bool:
         settings, most = self._session.settings, self._style.max_cached_messages
-        if pq.is_full(settings.bounds):
+        if pq.is_full(settings):
             return True
         if not len(pq):
             # Each queue may hold something, or one that is stuck would hold up all others.
@@ -352,9 +348,3 @@ def _messages_of(record: Record) -> Iterator[Record]:
 def now_ms() -> int:
     """Return the time in epoch milliseconds."""
     return time.time_ns() // 1_000_000
-
-
-def _log_end(task: "asyncio.Task[None]") -> None:
-    """Log what ended a task that should not end."""
-    if not task.cancelled() and task.exception() is not None:
-        logger.error("a consumer's task ended", exc_info=task.exception())

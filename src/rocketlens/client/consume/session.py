@@ -16,7 +16,7 @@ from rocketlens.client.connect.cluster import ClusterCalls
 from rocketlens.client.connect.namespace import without_namespace
 from rocketlens.client.connect.route import MessageQueue
 from rocketlens.client.consume.consumer_settings import ConsumerSettings
-from rocketlens.client.consume.group_offsets import OffsetStore, OffsetTable
+from rocketlens.client.consume.group_offsets import LocalOffsetFile, OffsetTable, RemoteOffsets
 from rocketlens.client.send.trace import TraceWriter
 from rocketlens.errors import RocketLensError
 from rocketlens.model import properties as props
@@ -101,7 +101,7 @@ class GroupSession:
     settings: ConsumerSettings
     group: str
     client_id: str
-    store: OffsetStore
+    store: RemoteOffsets | LocalOffsetFile
     trace: TraceWriter | None
     offsets: OffsetTable = field(default_factory=OffsetTable)
     subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
@@ -115,21 +115,18 @@ class GroupSession:
         return self._rates[topic]
 
     def shown(self, message: MessageExt) -> MessageExt:
-        """Return a message as listeners get it."""
-        return as_sent(message, self.group, self.settings.namespace)
+        """Return a message as listeners get it: with the topic that it was sent to, as its user
+        knows it.
+        """
+        topic = message.topic
+        if topic == RETRY_PREFIX + self.group:
+            topic = message.properties.get(props.RETRY_TOPIC, topic)
+        topic = without_namespace(self.settings.namespace, topic)
+        return message if topic == message.topic else replace(message, topic=topic)
 
     def shown_queue(self, queue: MessageQueue) -> MessageQueue:
         """Return a queue with the topic that the user knows."""
         return queue._replace(topic=without_namespace(self.settings.namespace, queue.topic))
-
-
-def as_sent(message: MessageExt, group: str, namespace: str) -> MessageExt:
-    """Return a message with the topic that it was sent to, as its user knows it."""
-    topic = message.topic
-    if topic == RETRY_PREFIX + group:
-        topic = message.properties.get(props.RETRY_TOPIC, topic)
-    topic = without_namespace(namespace, topic)
-    return message if topic == message.topic else replace(message, topic=topic)
 
 
 class TaskSet:

@@ -64,15 +64,8 @@ def test_a_setting_of_a_wrong_type_is_refused(consumer, wrong):
         consumer("127.0.0.1:9876", **{"group": "g"} | wrong)
 
 
-def test_settings_say_how_much_of_a_queue_is_held_and_how_queues_are_shared():
-    settings = ConsumerSettings(
-        group="g",
-        max_cached_messages_of_queue=1,
-        max_cached_bytes_of_queue=2,
-        max_span_of_queue=3,
-    )
-    assert settings.bounds == (1, 2, 3)
-    assert settings.strategy is allocate_averagely
+def test_settings_say_how_queues_are_shared():
+    assert ConsumerSettings(group="g").strategy is allocate_averagely
     by_circle = PushSettings(group="g", allocate=allocate_by_circle)
     assert by_circle.strategy is allocate_by_circle
     assert LitePullSettings(group="g", broadcasting=True).strategy is None

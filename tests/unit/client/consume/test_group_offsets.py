@@ -6,12 +6,8 @@ import pytest
 
 from rocketlens.client.connect.route import Broker, MessageQueue, Route
 from rocketlens.client.consume import group_offsets
-from rocketlens.client.consume.group_offsets import (
-    LocalOffsetFile,
-    OffsetTable,
-    RemoteOffsets,
-    first_offset,
-)
+from rocketlens.client.consume.group_offsets import LocalOffsetFile, OffsetTable, RemoteOffsets
+from rocketlens.client.consume.push import PushConsumer
 from rocketlens.errors import CommandBodyError
 from rocketlens.wire.bodies.clients import ConsumeFromWhere as From
 from tests.unit.client.consume import consumer_vectors
@@ -141,15 +137,19 @@ class Stored:
         return self.offset
 
 
-def begin(stored, where, topic="T"):
-    async def max_offset(_):
+class Beginning(PushConsumer):
+    async def max_offset(self, _):
         return 900
 
-    async def offset_at_begin(_):
+    async def search_offset(self, _, timestamp_ms):
+        assert timestamp_ms == self.begin_timestamp_ms
         return 400
 
-    queue = MessageQueue(topic, "broker-a", 0)
-    return asyncio.run(first_offset(Stored(stored), queue, where, max_offset, offset_at_begin))
+
+def begin(stored, where, topic="T"):
+    consumer = Beginning("127.0.0.1:9876", group="g")
+    consumer.begin, consumer._store = where, Stored(stored)
+    return asyncio.run(consumer._first_offset(MessageQueue(topic, "broker-a", 0)))
 
 
 @pytest.mark.parametrize("where", list(From))

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from rocketlens import limits
 from rocketlens.client.connect import queue_puller
 from rocketlens.client.connect.route import MessageQueue
-from rocketlens.client.consume.process_queue import CacheBounds, ProcessQueue
+from rocketlens.client.consume.consumer_settings import ConsumerSettings
+from rocketlens.client.consume.process_queue import ProcessQueue
 from rocketlens.client.consume.pulling import messages_in
-from rocketlens.client.consume.session import as_sent
+from rocketlens.client.consume.session import GroupSession
 from rocketlens.net.channel import Response
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.commands.messages import COMMIT_OFFSET_FLAG
@@ -77,19 +78,27 @@ def test_whatever_the_order_in_which_messages_are_done_none_is_skipped(order):
     assert pq.held_bytes == 0
 
 
+def bounds(messages=1000, size=100 << 20, span=2000):
+    return ConsumerSettings(
+        group="g",
+        max_cached_messages_of_queue=messages,
+        max_cached_bytes_of_queue=size,
+        max_span_of_queue=span,
+    )
+
+
 def test_pulling_pauses_at_so_many_messages_bytes_or_offsets():
-    assert holding(0, 1).is_full(CacheBounds(messages=2))
-    assert not holding(0).is_full(CacheBounds(messages=2))
-    assert holding(0).is_full(CacheBounds(size=limits.MESSAGE_OVERHEAD_BYTES + 1))
-    assert not holding(0).is_full(CacheBounds(size=limits.MESSAGE_OVERHEAD_BYTES + 2))
-    assert holding(0, 11).is_full(CacheBounds(span=10))
-    assert not holding(0, 10).is_full(CacheBounds(span=10))
-    assert not holding(0, 10**9).is_full(CacheBounds(span=None))
-    assert not holding().is_full(CacheBounds(1, 1, 0))
+    assert holding(0, 1).is_full(bounds(messages=2))
+    assert not holding(0).is_full(bounds(messages=2))
+    assert holding(0).is_full(bounds(size=limits.MESSAGE_OVERHEAD_BYTES + 1))
+    assert not holding(0).is_full(bounds(size=limits.MESSAGE_OVERHEAD_BYTES + 2))
+    assert holding(0, 11).is_full(bounds(span=10))
+    assert not holding(0, 10).is_full(bounds(span=10))
+    assert not holding().is_full(bounds(1, 1, 0))
 
 
 def test_the_thresholds_are_rocketmqs():
-    assert CacheBounds() == (1000, 100 << 20, 2000)
+    assert ConsumerSettings(group="g") == bounds()
 
 
 def test_messages_of_a_listener_that_hangs_are_found_from_the_front():
@@ -320,17 +329,25 @@ def test_a_body_without_its_checksum_is_delivered_as_in_java():
     assert delivered.body == b"cody"
 
 
+def shown(given, group, namespace=""):
+    settings = ConsumerSettings(group="g", namespace=namespace)
+    session = GroupSession(
+        cluster=None, settings=settings, group=group, client_id="", store=None, trace=None
+    )
+    return session.shown(given)
+
+
 def test_a_message_of_the_retry_topic_shows_the_topic_it_was_sent_to():
     retried = message(0, topic="%RETRY%g", retry_topic="T")
-    assert as_sent(retried, "g", "").topic == "T"
-    assert as_sent(retried, "other", "").topic == "%RETRY%g"
-    assert as_sent(message(0, topic="%RETRY%g"), "g", "").topic == "%RETRY%g"
+    assert shown(retried, "g").topic == "T"
+    assert shown(retried, "other").topic == "%RETRY%g"
+    assert shown(message(0, topic="%RETRY%g"), "g").topic == "%RETRY%g"
 
 
 def test_no_topic_shows_its_namespace():
-    assert as_sent(message(0, topic="ns%T"), "ns%g", "ns").topic == "T"
+    assert shown(message(0, topic="ns%T"), "ns%g", "ns").topic == "T"
     retried = message(0, topic="%RETRY%ns%g", retry_topic="ns%T")
-    assert as_sent(retried, "ns%g", "ns").topic == "T"
+    assert shown(retried, "ns%g", "ns").topic == "T"
 
 
 def test_both_ids_are_there():
