@@ -231,10 +231,8 @@ class _InThread(StorySource):
         self._threaded: Final = source
         self._inner: Final = inner
 
-    def facts(
-        self, message: MessageExt, groups: set[str], group: str | None
-    ) -> Awaitable[SourceFacts]:
-        return self._run(lambda: self._inner.facts(message, groups, group))
+    def facts(self, *about: Any) -> Awaitable[SourceFacts]:
+        return self._run(lambda: self._inner.facts(*about))
 
     def copy_topics(self, messages: Sequence[MessageExt]) -> Awaitable[CopyTopics]:
         return self._run(lambda: self._inner.copy_topics(messages))

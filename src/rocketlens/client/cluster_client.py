@@ -247,11 +247,7 @@ class ClusterClient:
         check_topic(full_topic)
         if not 1 <= queue_nums <= limits.MAX_TOPIC_QUEUES:
             raise BadInput(f"{queue_nums} queues: give 1 .. {limits.MAX_TOPIC_QUEUES}")
-        brokers = await self._cluster.all_brokers(cluster_name)
-        masters = [each.master for each in brokers.values() if each.master is not None]
-        if not masters:
-            where = f"cluster {cluster_name!r}" if cluster_name else "the cluster"
-            raise BadInput(f"{where} has no broker to make a topic on")
+        masters = await self._masters(cluster_name, None)
         header = CreateTopicRequest(
             topic=full_topic,
             read_queue_nums=queue_nums,
@@ -285,6 +281,18 @@ class ClusterClient:
     def _full_topic(self, topic: str) -> str:
         """Return the topic's name on brokers."""
         return self.source.full_topic(topic)
+
+    async def _masters(self, cluster_name: str | None, broker_addr: str | None) -> list[str]:
+        if cluster_name is not None and broker_addr is not None:
+            raise BadInput("cluster_name or broker_addr can be given, not both")
+        brokers = await self._cluster.all_brokers(cluster_name)
+        masters = [each.master for each in brokers.values() if each.master is not None]
+        if broker_addr is not None:
+            masters = [each for each in masters if each == broker_addr]
+        if not masters:
+            where = f"cluster {cluster_name}" if cluster_name else (broker_addr or "the cluster")
+            raise BadInput(f"the name servers know no master of {where}")
+        return masters
 
     async def _by_key(
         self,

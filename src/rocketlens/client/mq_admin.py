@@ -21,13 +21,13 @@ from rocketlens.client.admin.group_calls import (
 from rocketlens.client.admin.offset_reset import RollbackStats, reset_running, reset_table
 from rocketlens.client.admin.track import MessageTrack, message_tracks
 from rocketlens.client.cluster_client import ClusterClient
+from rocketlens.client.connect import broker_calls
 from rocketlens.client.connect.route import MessageQueue
 from rocketlens.client.search.topic_scan import ClusterMessages
 from rocketlens.client.search.topic_tail import TopicTail
 from rocketlens.client.send.message import RESEND_GROUP, message_again
 from rocketlens.client.send.send_result import SendResult
 from rocketlens.errors import BadInput, RocketLensError
-from rocketlens.formats.java_properties import loads
 from rocketlens.model.arguments import check_text
 from rocketlens.model.group import GroupsAnswer, ProducersAnswer
 from rocketlens.model.message import MessageExt
@@ -45,7 +45,6 @@ from rocketlens.wire.bodies.clients import (
 from rocketlens.wire.bodies.tables import ConsumeStats, SubscriptionGroupConfig
 from rocketlens.wire.commands.groups import (
     DELETE_SUBSCRIPTIONGROUP,
-    GET_BROKER_CONFIG,
     UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
     DeleteSubscriptionGroupRequest,
 )
@@ -292,9 +291,9 @@ class MQAdmin(ClusterClient):
         :raises BrokerError: if it refuses.
         :raises RemotingError: if it does not answer, or is not registered.
         """
-        await self._allow(broker_addr)
-        answer = await self._cluster.ask(broker_addr, GET_BROKER_CONFIG, NoFields())
-        return loads(answer.body.decode("utf-8", "replace"))
+        # Brokers that are registered may be dialled.
+        await self._cluster.all_brokers()
+        return await broker_calls.configuration(self._cluster, broker_addr)
 
     # Groups: what is done.
 
@@ -425,20 +424,3 @@ class MQAdmin(ClusterClient):
 
     async def _message(self, topic: str, msg_id: str) -> MessageExt:
         return await self.source.view_in_topic(self._topic(topic), check_text(msg_id, "msg_id"))
-
-    async def _allow(self, broker_addr: str | None) -> None:
-        """Let a broker be dialled if it is registered."""
-        if broker_addr is not None:
-            await self._cluster.all_brokers()
-
-    async def _masters(self, cluster_name: str | None, broker_addr: str | None) -> list[str]:
-        if cluster_name is not None and broker_addr is not None:
-            raise BadInput("cluster_name or broker_addr can be given, not both")
-        brokers = await self._cluster.all_brokers(cluster_name)
-        masters = [each.master for each in brokers.values() if each.master is not None]
-        if broker_addr is not None:
-            masters = [each for each in masters if each == broker_addr]
-        if not masters:
-            where = f"cluster {cluster_name}" if cluster_name else (broker_addr or "the cluster")
-            raise BadInput(f"the name servers know no master of {where}")
-        return masters

@@ -147,7 +147,11 @@ async def _set_order_conf(call: Call, topic: str, names: list[str], count: int) 
         header = KvKeyRequest(namespace=ORDER_TOPIC_NAMESPACE, key=topic)
         old = ""
         try:
-            answer = await cluster.ask_name_servers(GET_KV_CONFIG, header)
+            answer = await cluster.first_of_name_servers(
+                lambda address, timeout_s: cluster.ask(
+                    address, GET_KV_CONFIG, header, timeout_s=timeout_s
+                )
+            )
             old = GET_KV_CONFIG.response.decode(answer.ext_fields).value or ""
         except BrokerError as error:
             if error.code != ResponseCode.QUERY_NOT_FOUND:

@@ -10,6 +10,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from time import perf_counter
 from typing import Any, Final, Protocol, TypeVar
 
@@ -137,6 +138,14 @@ _Waiting = deque[tuple[Future[Any], Callable[[], Any]]]
 _PARSE_THREADS: Final = WorkThreads(2, "bodies")
 ANSWER_THREAD: Final = WorkThreads(1, "answers")
 """Encodes large answers, so that these do not wait for the parsing of large bodies."""
+
+
+async def wait_at_most(seconds: float, event: asyncio.Event) -> None:
+    """Wait until an event is set, or for so long."""
+    # Not wait_for, which loses a cancellation that comes together with the event.
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
 
 
 async def in_thread(

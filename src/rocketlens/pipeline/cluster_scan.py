@@ -106,14 +106,12 @@ class ClusterAddress(NamedTuple):
 
         :raises BadInput: if one of them cannot be used.
         """
-        calls, thread = ClusterCalls(**self.connection()), LoopThread("rocketlens-spark")
-        try:
-            yield thread, calls
-        finally:
+        calls = ClusterCalls(**self.connection())
+        with LoopThread("rocketlens-spark") as thread:
             try:
-                thread.run(calls.close())
+                yield thread, calls
             finally:
-                thread.close()
+                thread.run(calls.close())
 
     def connection(self) -> dict[str, Any]:
         """Return the arguments of a client; reads the files.

@@ -38,7 +38,7 @@ from rocketlens.client.connect.route import MessageQueue
 from rocketlens.client.search.queue_stretch import QueueStretch
 from rocketlens.errors import BadInput
 from rocketlens.pipeline.cluster_scan import ClusterScan
-from rocketlens.pipeline.partition import SharePartition
+from rocketlens.pipeline.stream import SharePartition
 
 QueueOffsets = dict[MessageQueue, int]
 

@@ -140,9 +140,8 @@ class RowSender:
         :raises BadInput: naming a row that makes no message, by partition and number.
         :raises RemotingError: naming the first row that no broker took.
         """
-        thread = LoopThread("rocketlens-spark")
         sent = 0
-        try:
+        with LoopThread("rocketlens-spark") as thread:
             producer = thread.run(self._producer())
             try:
                 stored: set[str] = set()
@@ -156,8 +155,6 @@ class RowSender:
                         time.sleep(max(begun + sent / self.rate - time.monotonic(), 0))
             finally:
                 thread.run(producer.close())
-        finally:
-            thread.close()
         return sent
 
     @property

@@ -20,8 +20,8 @@ from rocketlens.bulk.index_entries import INDEX_ENTRY_COLUMNS
 from rocketlens.bulk.messages import DAMAGE_COLUMNS, BatchScan
 from rocketlens.bulk.options import choice_option, known_options
 from rocketlens.errors import BadInput
-from rocketlens.pipeline.partition import TABLES, SharePartition
 from rocketlens.pipeline.session import use_this_python
+from rocketlens.pipeline.stream import TABLES, RocketMQStreamReader, SharePartition
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import (
@@ -74,8 +74,6 @@ class RocketMQDataSource(DataSource):
             from rocketlens.pipeline.cluster_stream import ClusterStreamReader
 
             return ClusterStreamReader(self.options)
-        from rocketlens.pipeline.stream import RocketMQStreamReader
-
         return RocketMQStreamReader(self.options)
 
     def writer(self, schema: "StructType", overwrite: bool) -> "DataSourceWriter":  # noqa: FBT001

@@ -51,17 +51,29 @@ from rocketlens.bulk.stream_offset import (
     replacement,
 )
 from rocketlens.errors import BadInput, NotAStore, StoreError
-from rocketlens.pipeline.partition import TABLES, SharePartition
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.state import read_state, read_synced_offset
 
 if TYPE_CHECKING:
+    from rocketlens.client.search.queue_stretch import QueueStretch
     from rocketlens.store.read.log.commitlog import CommitLog
 
 MAX_STREAM_TRIGGER_BYTES: Final = 256 << 20
 """Log in one batch of a stream, in bytes, unless ``maxBytesPerTrigger`` says otherwise."""
 STARTS: Final = {"earliest": 0, "latest": 2**63 - 1}
+
+
+TABLES: Final = ("messages", "damage", "index_entries")
+"""The values of the option ``table``."""
+
+
+class SharePartition(InputPartition):
+    """A share of the work of a batch read or a stream, in the type that Spark asks for."""
+
+    def __init__(self, share: "Share | QueueStretch | None") -> None:
+        """Wrap ``share``."""
+        super().__init__(share)
 
 
 class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

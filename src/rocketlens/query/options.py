@@ -138,12 +138,16 @@ class StoryOptions(TypedDict, total=False):
     one: bool
 
 
-def meant_keyword(name: str, keywords: Collection[str]) -> str:
-    """Return "; did you mean A?" with the known keyword that one stands for or resembles."""
-    for meant in _SYNONYMS.get(name, ()):
-        if meant in keywords:
-            return f"; did you mean {meant}?"
-    return suggestion(name, keywords)
+def check_keywords(function: str, passed: Iterable[str], known: Collection[str]) -> None:
+    """Check that a function has the keywords that were passed.
+
+    :raises TypeError: with the first that it does not have, and the one that it perhaps stands for.
+    """
+    for name in passed:
+        if name not in known:
+            synonyms = [each for each in _SYNONYMS.get(name, ()) if each in known]
+            meant = f"; did you mean {synonyms[0]}?" if synonyms else suggestion(name, known)
+            raise TypeError(f"{function}() has no argument {name!r}{meant}")
 
 
 def takes(options: type, reader: Callable[..., Any]) -> Callable[[T], T]:
@@ -164,21 +168,14 @@ def takes(options: type, reader: Callable[..., Any]) -> Callable[[T], T]:
         parameters = [*given, *sorted(keywords, key=lambda each: list(read).index(each.name))]
         names = frozenset(each.name for each in parameters)
 
-        def check(passed: Iterable[str]) -> None:
-            for name in passed:
-                if name not in names:
-                    error = f"{own.__name__}() has no argument {name!r}"
-                    raise TypeError(error + meant_keyword(name, names))
-
         @functools.wraps(own)
         def checked(*arguments: Any, **passed: Any) -> Any:
-            check(passed)
+            check_keywords(own.__name__, passed, names)
             return own(*arguments, **passed)
 
         @functools.wraps(own)
         async def checked_async(*arguments: Any, **passed: Any) -> Any:
-            check(passed)
-            return await own(*arguments, **passed)
+            return await checked(*arguments, **passed)
 
         result: Any = checked_async if inspect.iscoroutinefunction(own) else checked
         result.__signature__ = signature.replace(parameters=parameters)

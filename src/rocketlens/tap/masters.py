@@ -8,11 +8,11 @@ from typing import Any, Final, NamedTuple
 
 from rocketlens import limits
 from rocketlens.client.admin.cluster_status import runtime_number
+from rocketlens.client.connect import broker_calls
 from rocketlens.client.connect.cluster import ClusterCalls, runtime_table
 from rocketlens.client.connect.topology import Topology
 from rocketlens.errors import BadAnswer, BrokerError, CopyFailed
 from rocketlens.formats.index_file import DEFAULT_GEOMETRY, Geometry
-from rocketlens.formats.java_properties import loads
 from rocketlens.model.rocketmq import MASTER_ID
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
@@ -23,7 +23,6 @@ from rocketlens.wire.commands.groups import (
     GET_ALL_CONSUMER_OFFSET,
     GET_ALL_DELAY_OFFSET,
     GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
-    GET_BROKER_CONFIG,
 )
 from rocketlens.wire.declare import AnyCommand, NoFields
 
@@ -99,8 +98,7 @@ async def find_master(cluster: ClusterCalls, topology: Topology, name: str) -> M
     if address is None:
         message = f"broker {name} has no master that is registered now"
         raise MasterAbsent(message, is_known=True)
-    answer = await cluster.ask(address, GET_BROKER_CONFIG, NoFields())
-    config = loads(answer.body.decode("utf-8", "replace"))
+    config = await broker_calls.configuration(cluster, address)
     table = await runtime_table(cluster, address)
     least, end = (runtime_number(table.get(f"commitLog{end}Offset")) for end in ("Min", "Max"))
     if least is None or end is None or not max(least, 0) <= end:

@@ -9,6 +9,7 @@ from typing import TypedDict
 
 from rocketlens.client.connect.cluster import ClusterCalls, fields_of
 from rocketlens.errors import BrokerError
+from rocketlens.formats.java_properties import loads
 from rocketlens.wire.bodies.clients import ConsumerConnection, GroupList, ProducerTable
 from rocketlens.wire.bodies.tables import (
     ConsumeStats,
@@ -23,6 +24,7 @@ from rocketlens.wire.commands.brokers import GET_TOPIC_STATS_INFO, TopicRequest
 from rocketlens.wire.commands.groups import (
     GET_ALL_PRODUCER_INFO,
     GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
+    GET_BROKER_CONFIG,
     GET_CONSUME_STATS,
     GET_CONSUMER_CONNECTION_LIST,
     GET_EARLIEST_MSG_STORETIME,
@@ -133,6 +135,12 @@ async def consume_stats(
     header = GetConsumeStatsRequest(consumer_group=group, topic=topic)
     command = GET_CONSUME_STATS
     return await cluster.ask_for(ConsumeStats, address, command, header, timeout_s=timeout_s)
+
+
+async def configuration(cluster: ClusterCalls, address: str) -> dict[str, str]:
+    """Return the configuration of a broker, in its order."""
+    answer = await cluster.ask(address, GET_BROKER_CONFIG, NoFields())
+    return loads(answer.body.decode("utf-8", "replace"))
 
 
 async def producers(cluster: ClusterCalls, address: str) -> ProducerTable:

@@ -17,7 +17,15 @@ import logging
 import os
 import ssl
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Final, Generic, NamedTuple, TypeVar
@@ -215,15 +223,8 @@ class ClusterCalls:
         channel = self._pool.ready_channel(address)
         if channel is not None:
             return await channel.request(command.code, ext_fields, body, timeout_s=wait_s)
-        try:
-            async with asyncio.timeout(wait_s):
-                return await self._pool.call(
-                    address, command.code, ext_fields, body, timeout_s=wait_s
-                )
-        except CallTimeout:
-            raise
-        except TimeoutError:
-            raise CallTimeout(address, f"no answer in {wait_s:g} s") from None
+        async with within(wait_s, address, "no answer"):
+            return await self._pool.call(address, command.code, ext_fields, body, timeout_s=wait_s)
 
     async def ask(
         self,
@@ -253,11 +254,8 @@ class ClusterCalls:
         :raises RemotingError: if there is no connection.
         """
         if self._pool.ready_channel(address) is None:
-            try:
-                async with asyncio.timeout(self.timeout_s):
-                    await self._pool.channel(address)
-            except TimeoutError:
-                raise CallTimeout(address, f"no connection in {self.timeout_s:g} s") from None
+            async with within(self.timeout_s, address, "no connection"):
+                await self._pool.channel(address)
         async with self._turns:
             yield
 
@@ -289,7 +287,8 @@ class ClusterCalls:
                 raise ValueError("the caller does not wait any more")
 
         try:
-            async with asyncio.timeout(wait_s):
+            what = f"its answer to {request_name(command)} was not read"
+            async with within(wait_s, address, what):
                 answer = await self.ask(address, command, header, body, timeout_s=wait_s)
                 content = answer.body
 
@@ -302,11 +301,6 @@ class ClusterCalls:
                 return await parsed(read, content)
         except ProtocolError as error:
             raise BadAnswer(address, request_name(command), str(error)) from None
-        except CallTimeout:
-            raise
-        except TimeoutError:
-            problem = f"its answer to {request_name(command)} was not read in {wait_s:g} s"
-            raise CallTimeout(address, problem) from None
         finally:
             is_over = True
 
@@ -388,16 +382,6 @@ class ClusterCalls:
                 errors[0].add_note(f"{address}: {text}")
             raise errors[0]
 
-    async def ask_name_servers(self, command: Command[Q, A], header: Q) -> RemotingCommand:
-        """Ask the name servers in turn until one responds with success; see
-        `ask_name_servers_for`.
-        """
-
-        async def ask(address: str, timeout_s: float) -> RemotingCommand:
-            return await self.ask(address, command, header, timeout_s=timeout_s)
-
-        return await self._first_of_name_servers(ask)
-
     async def ask_name_servers_for(
         self,
         kind: type[B],
@@ -416,9 +400,9 @@ class ClusterCalls:
                 kind, address, command, header, timeout_s=timeout_s, check=check
             )
 
-        return await self._first_of_name_servers(ask)
+        return await self.first_of_name_servers(ask)
 
-    async def _first_of_name_servers(self, ask: Callable[[str, float], Awaitable[T]]) -> T:
+    async def first_of_name_servers(self, ask: Callable[[str, float], Awaitable[T]]) -> T:
         """Ask the name servers in turn until one responds with success; they share one timeout.
 
         A name server that responds with an error may just have started: the next one is asked, too.
@@ -521,21 +505,15 @@ class ClusterCalls:
 
     def known_masters(self) -> set[str]:
         """Return the masters of all cached routes."""
-        return {
-            broker.master
-            for cached in self._routes.values()
-            for broker in cached.route.brokers.values()
-            if broker.master is not None
-        }
+        return {each.master for each in self._known_brokers() if each.master is not None}
 
     def known_addresses(self) -> set[str]:
         """Return the masters and slaves of all routes in use."""
-        return {
-            address
-            for cached in self._routes.values()
-            for broker in cached.route.brokers.values()
-            for address in broker.addresses.values()
-        }
+        return {each for broker in self._known_brokers() for each in broker.addresses.values()}
+
+    def _known_brokers(self) -> Iterator[Broker]:
+        for cached in self._routes.values():
+            yield from cached.route.brokers.values()
 
     async def close(self) -> None:
         """Close all connections; current calls fail."""
@@ -596,6 +574,21 @@ class ClusterCalls:
         # ``indexType`` does, or asks for fewer messages: without it all answer the same.
         ext_fields.pop(UNSIGNED_FLAG, None)
         return signed_fields(ext_fields, body, *self._credentials)
+
+
+@asynccontextmanager
+async def within(seconds: float, address: str, problem: str) -> AsyncIterator[None]:
+    """Bound the time of a block.
+
+    :raises CallTimeout: with the address and the problem, if it takes longer.
+    """
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except CallTimeout:
+        raise
+    except TimeoutError:
+        raise CallTimeout(address, f"{problem} in {seconds:g} s") from None
 
 
 def _brokers_in(info: ClusterInfo) -> dict[str, Broker]:

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from rocketlens import limits
+from rocketlens.client.connect import broker_calls
 from rocketlens.client.connect.cluster import ClusterCalls
 from rocketlens.client.connect.route import MessageQueue
 from rocketlens.errors import BadAnswer, BrokerError, ProtocolError
-from rocketlens.formats import java_properties
 from rocketlens.formats.commitlog_record import HEADS, TOTAL_SIZE
 from rocketlens.model.message_id import NOT_IN_LOG
 from rocketlens.model.rocketmq import CLEANUP_POLICY, COMPACTION
@@ -22,11 +22,10 @@ from rocketlens.wire.bodies.tables import TopicConfig
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.commands.brokers import GET_TOPIC_CONFIG, TopicRequest
 from rocketlens.wire.commands.groups import (
-    GET_BROKER_CONFIG,
     QUERY_CONSUME_QUEUE,
     QueryConsumeQueueRequest,
 )
-from rocketlens.wire.declare import NoFields, read_body
+from rocketlens.wire.declare import read_body
 
 _NO_ATTRIBUTES: Final = frozenset(
     {ResponseCode.REQUEST_CODE_NOT_SUPPORTED, ResponseCode.TOPIC_NOT_EXIST}
@@ -77,10 +76,9 @@ async def broker_config(cluster: ClusterCalls, address: str) -> Mapping[str, str
 
     async def ask() -> Mapping[str, str]:
         try:
-            answer = await cluster.ask(address, GET_BROKER_CONFIG, NoFields())
+            return await broker_calls.configuration(cluster, address)
         except BrokerError:
             return {}
-        return java_properties.loads(answer.body.decode("utf-8", "replace"))
 
     return await cluster.broker_configs.get(address, ask)
 

@@ -22,7 +22,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from rocketlens import limits
 from rocketlens.client.connect.cluster import Credentials
 from rocketlens.net.channel import Handler
-from rocketlens.query.options import meant_keyword
+from rocketlens.query.options import check_keywords
 
 P = ParamSpec("P")
 S = TypeVar("S")
@@ -96,10 +96,7 @@ def check_arguments(
     :raises TypeError: if it does not, with ``name`` and what was perhaps meant.
     """
     signature = inspect.signature(function)
-    for option in options:
-        if option not in signature.parameters:
-            text = f"{name}() has no argument {option!r}"
-            raise TypeError(text + meant_keyword(option, signature.parameters))
+    check_keywords(name, options, signature.parameters)
     try:
         signature.bind(*arguments, **options)
     except TypeError as error:

@@ -21,6 +21,7 @@ from rocketlens.client.consume.consumer_settings import in_java_order, java_text
 from rocketlens.client.consume.pulling import OwnedQueue, Puller
 from rocketlens.client.consume.session import GroupSession, TaskSet
 from rocketlens.errors import BrokerError, RemotingError, RocketLensError, TopicNotFound
+from rocketlens.net.pace import wait_at_most
 from rocketlens.wire.bodies.clients import ConsumerData, ConsumerIdList, HeartbeatData
 from rocketlens.wire.commands.groups import (
     GET_CONSUMER_LIST_BY_GROUP,
@@ -61,12 +62,7 @@ class GroupMember:
     async def run(self) -> None:
         """Send heartbeats every 30 s, or when told to, until cancelled."""
         while True:
-            try:
-                # Not wait_for, which loses a cancellation that comes together with the event.
-                async with asyncio.timeout(limits.HEARTBEAT_S):
-                    await self._is_due.wait()
-            except TimeoutError:
-                pass
+            await wait_at_most(limits.HEARTBEAT_S, self._is_due)
             self._is_due.clear()
             await self.beat()
 
@@ -236,11 +232,7 @@ class Rebalance:
             else:
                 wait_s = pause_s
                 pause_s = min(2 * pause_s, timing.REBALANCE_S)
-            try:
-                async with asyncio.timeout(wait_s):
-                    await self._is_due.wait()
-            except TimeoutError:
-                continue
+            await wait_at_most(wait_s, self._is_due)
 
     async def look(self) -> bool:
         """Look once at all topics; return whether all of it succeeded."""

@@ -201,38 +201,23 @@ class ResendJournal:
         self._append({"n": number, SENDING: time_ms, "key": key})
 
     def sent(self, number: int, msg_id: str, offset_msg_id: str) -> None:
-        """Record that a message is stored.
-
-        :raises OSError: if that may not be on the disk.
-        """
+        """Record that a message is stored; errors as `sending`."""
         self._append({"n": number, SENT: msg_id, "offset_msg_id": offset_msg_id})
 
     def failed(self, number: int, why: str) -> None:
-        """Record that a message surely is not stored.
-
-        :raises OSError: if that may not be on the disk.
-        """
+        """Record that a message surely is not stored; errors as `sending`."""
         self._append({"n": number, FAILED: why[: limits.MAX_SHOWN_CHARACTERS]})
 
     def unknown(self, number: int, why: str) -> None:
-        """Record that a message may be stored or not.
-
-        :raises OSError: if that may not be on the disk.
-        """
+        """Record that a message may be stored or not; errors as `sending`."""
         self._append({"n": number, UNKNOWN: why[: limits.MAX_SHOWN_CHARACTERS]})
 
     def audit(self, text: str, time: str) -> None:
-        """Record when a run begins or ends.
-
-        :raises OSError: if that may not be on the disk.
-        """
+        """Record when a run begins or ends; errors as `sending`."""
         self._append({"audit": text, "time": time})
 
     def came(self, states: Mapping[str, Mapping[int, str]], time: str) -> None:
-        """Record what became of copies, by group and number.
-
-        :raises OSError: if that may not be on the disk.
-        """
+        """Record what became of copies, by group and number; errors as `sending`."""
         for group, of_group in states.items():
             numbers = sorted(of_group)
             for start in range(0, len(numbers), _NUMBERS_OF_LINE):
@@ -242,10 +227,7 @@ class ResendJournal:
                 self._append(line)
 
     def stop(self, why: str, time: str) -> None:
-        """Record that what is left shall not be sent.
-
-        :raises OSError: if that may not be on the disk.
-        """
+        """Record that what is left shall not be sent; errors as `sending`."""
         self.audit(f"{_STOPPED} {why}", time)
 
     def close(self) -> None:

@@ -48,6 +48,7 @@ from rocketlens.model.arrow import BATCH_BYTES, BATCH_ROWS, batches_of, package
 from rocketlens.model.arrow import schema as arrow_schema
 from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import LMQ_PREFIX
+from rocketlens.net.pace import wait_at_most
 from rocketlens.query.answer_builder import AnswerMessages, Findings, order_in_time
 from rocketlens.query.lookup.message_filter import MessageFilter
 from rocketlens.query.request import FindRequest
@@ -357,9 +358,7 @@ class TimeOrder:
 
         :raises BaseException: the error with which a task failed.
         """
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_LOOK_S):
-                await self._changed.wait()
+        await wait_at_most(_LOOK_S, self._changed)
         self._changed.clear()
         self._report()
         if self._failure is not None:

@@ -26,7 +26,7 @@ from typing import Final, Literal
 
 from rocketlens import limits
 from rocketlens.client.cluster_client import ClusterClient
-from rocketlens.client.connect.cluster import broker_error, fields_of, request_name
+from rocketlens.client.connect.cluster import broker_error, fields_of, request_name, within
 from rocketlens.client.connect.connection_settings import (
     ConnectionSettings,
     arguments_of,
@@ -50,7 +50,6 @@ from rocketlens.errors import (
     BadAnswer,
     BadInput,
     BrokerError,
-    CallTimeout,
     MessageIllegal,
     ProtocolError,
     RemotingError,
@@ -69,6 +68,7 @@ from rocketlens.model.rocketmq import (
 )
 from rocketlens.model.text.java import string_hash
 from rocketlens.net.channel import Channel, Handler
+from rocketlens.net.pace import wait_at_most
 from rocketlens.wire.bodies.clients import HeartbeatData, ProducerData
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.commands.groups import HEART_BEAT, UNREGISTER_CLIENT, UnregisterClientRequest
@@ -554,14 +554,8 @@ class Producer(ClusterClient):
 
         :raises CallTimeout: if there is none in time.
         """
-        try:
-            async with asyncio.timeout(timeout_s):
-                return await self._write_route(topic)
-        except CallTimeout:
-            raise
-        except TimeoutError:
-            name_servers = ";".join(self._cluster.name_servers)
-            raise CallTimeout(name_servers, f"no route in {timeout_s:g} s") from None
+        async with within(timeout_s, ";".join(self._cluster.name_servers), "no route"):
+            return await self._write_route(topic)
 
     async def _write_route(self, topic: str) -> Route:
         """Return a route with queues to write to; that of the default topic if the topic is new."""
@@ -654,10 +648,7 @@ class Producer(ClusterClient):
         while True:
             self._new_route.clear()
             await asyncio.gather(*map(greet, self._cluster.known_masters()))
-            with contextlib.suppress(TimeoutError):
-                # Not wait_for, which loses a cancellation that comes together with the event.
-                async with asyncio.timeout(limits.HEARTBEAT_S):
-                    await self._new_route.wait()
+            await wait_at_most(limits.HEARTBEAT_S, self._new_route)
 
 
 def _tell(listeners: Iterable[Callable[[SendContext], None]], context: SendContext) -> None:

@@ -36,6 +36,7 @@ from rocketlens.model import properties as props
 from rocketlens.model.arguments import check_text
 from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import DEFAULT_REGION, TRACE_TOPIC, check_topic
+from rocketlens.net.pace import wait_at_most
 
 if TYPE_CHECKING:
     from rocketlens.client.send.producer import Producer
@@ -277,9 +278,7 @@ class TraceWriter:
             while self._waiting or not self._is_closing:
                 await self._wake.wait()
                 self._wake.clear()
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(_LINGER_S):
-                        await self._full.wait()
+                await wait_at_most(_LINGER_S, self._full)
                 if not self._is_closing:
                     self._full.clear()
                 while self._waiting:
