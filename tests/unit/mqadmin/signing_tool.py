@@ -26,9 +26,9 @@ class SigningCluster:
             raise broker_error(address, answer)
         return answer
 
-    async def ask_for(self, made_of, body, address, command, header):
+    async def ask_for(self, body, address, command, header):
         answer = await self.ask(address, command, header)
-        return made_of(read_body(body, answer.body))
+        return read_body(body, answer.body)
 
     async def all_brokers(self, cluster=None):
         address = self.signer.world.service.address

@@ -591,8 +591,8 @@ async def within(seconds: float, address: str, problem: str) -> AsyncIterator[No
         raise CallTimeout(address, f"{problem} in {seconds:g} s") from None
 
 
-def _brokers_in(info: ClusterInfo) -> dict[str, Broker]:
-    return brokers_of(info.broker_addr_table.values())
+def _brokers_in(listed: ClusterInfo) -> dict[str, Broker]:
+    return brokers_of(listed.broker_addr_table.values())
 
 
 async def runtime_table(cluster: ClusterCalls, address: str) -> Mapping[str, str]:

@@ -75,10 +75,10 @@ class FakeCluster:
 
     timeout_s = 5.0
 
-    async def ask_for(self, made_of, body, *_, **__):
+    async def ask_for(self, body, *_, **__):
         if isinstance(self.bodies[body], Exception):
             raise self.bodies[body]
-        return made_of(self.bodies[body])
+        return self.bodies[body]
 
 
 def queue_of():
@@ -220,10 +220,10 @@ def test_groups_that_only_one_broker_of_the_topic_knows_have_tracks(message, mon
     lists = iter([GroupList(groups=("g",)), GroupList(groups=("h", "g"))])
     ask_for = cluster.ask_for
 
-    async def asked(made_of, body, *given, **more):
+    async def asked(body, *given, **more):
         if body is GroupList:
             cluster.bodies[GroupList] = next(lists)
-        return await ask_for(made_of, body, *given, **more)
+        return await ask_for(body, *given, **more)
 
     cluster.ask_for = asked
     tracks = asyncio.run(message_tracks(cluster, message))
