@@ -218,6 +218,13 @@ def is_group_topic(topic: str) -> bool:
     return topic.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX))
 
 
+def has_copies(topic: str) -> bool:
+    """Return whether messages of a topic are copies of those of other topics."""
+    # The trace topic is a system topic, but its messages are not copies, whatever their properties
+    # say: anyone may write there.
+    return is_group_topic(topic) or (is_system_topic(topic) and topic != TRACE_TOPIC)
+
+
 def is_system_topic(topic: str) -> bool:
     """Return whether a topic is RocketMQ's own: brokers refuse to create, change or delete it."""
     return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_TOPIC_PREFIX)

@@ -472,6 +472,20 @@ def write_object(made: Any) -> str:
     return f"{{{','.join(members)}}}"
 
 
+def read_member(cls: type[T], value: Any) -> T | None:
+    """Return the body that a value of parsed JSON is; None if it is not one."""
+    try:
+        return _read_object(cls, value)
+    except (TypeError, ValueError, RecursionError):
+        return None
+
+
+def members_of(made: Any) -> dict[str, Any]:
+    """Return a body as parsed JSON."""
+    members: dict[str, Any] = json.loads(write_object(made))
+    return members
+
+
 def _array_of(item: Shape) -> Shape:
     def read_items(value: Any) -> tuple[Any, ...]:
         if type(value) is not list:

@@ -24,6 +24,7 @@ from typing import Final
 from weakref import WeakKeyDictionary
 
 from rocketlens.broker.access.guard import Audit, guarded
+from rocketlens.broker.access.needs import reading_need, writing_need
 from rocketlens.broker.access.plain_files import PlainAcl, load_files
 from rocketlens.broker.access.plain_rules import PlainRules
 from rocketlens.broker.access.user_rules import Users
@@ -36,7 +37,7 @@ from rocketlens.model.rocketmq import (
     DEAD_LETTER_PREFIX,
     NAMESPACE_SEPARATOR,
     RETRY_PREFIX,
-    TRACE_TOPIC,
+    has_copies,
     is_group_topic,
     is_system_topic,
 )
@@ -119,10 +120,6 @@ class AccessControl:
             fields[ACCESS_KEY] = user.decode()
         return self._rules.secret_for(RemotingCommand(code, ext_fields=fields), host)
 
-    def has_copies(self, topic: str) -> bool:
-        """Do :func:`has_copies`."""
-        return has_copies(topic)
-
     def may_read_all(self, code: int, user: bytes | None, host: str, topic: str) -> bool:
         """Return whether a request that was let through may read each message of a topic, which is
         not one of copies.
@@ -130,7 +127,7 @@ class AccessControl:
         if has_copies(topic):
             return False
         command = _unsigned(code, None if user is None else user.decode())
-        return self._rules.decide_reading(command, host, topic) is None
+        return self._rules.refuse_need(command, host, reading_need(topic)) is None
 
     def decide_reading(
         self, command: RemotingCommand, channel: Channel, record: Record
@@ -139,7 +136,7 @@ class AccessControl:
 
         RocketMQ compares such a request with the topic that it names, and not with the record's.
         """
-        refusal = self._decide_origins(command, host_of(channel), record.topic, record.properties)
+        refusal = self.decide_origins(command, host_of(channel), record.topic, record.properties)
         return self._audited(command, channel, refusal)
 
     def reader_of(
@@ -150,19 +147,18 @@ class AccessControl:
             return None
         return MessageReader(self, command.code, self._user_of(command), host_of(channel))
 
-    def may_read(self, reader: "MessageReader", record: RecordView) -> bool:
-        """Return whether a message is for a reader. For any thread."""
-        command = _unsigned(reader.code, reader.user)
-        refusal = self._decide_origins(command, reader.host, record.topic, record.properties)
-        return refusal is None
-
-    def _decide_origins(
+    def decide_origins(
         self, command: RemotingCommand, host: str, topic: str, properties: bytes, *, skip: str = ""
     ) -> Response | None:
+        """Return the refusal of a request that reads a message; None if it may. For any thread.
+
+        ``skip`` is a topic that the request may use.
+        """
         for each in topics_of(topic, properties, lambda name: self._topics.get(name) is not None):
-            refusal = None if each == skip else self._rules.decide_reading(command, host, each)
-            if refusal is not None:
-                return refusal
+            if each != skip:
+                refusal = self._rules.refuse_need(command, host, reading_need(each))
+                if refusal is not None:
+                    return refusal
         return None
 
     def seen_by(self, command: RemotingCommand, channel: Channel) -> Callable[[str], bool]:
@@ -182,7 +178,7 @@ class AccessControl:
         The topic is the message's own, which the request need not name: it stores a reply there, or
         ends a transaction.
         """
-        refusal = self._rules.decide_writing(command, host_of(channel), topic)
+        refusal = self._rules.refuse_need(command, host_of(channel), writing_need(topic))
         return self._audited(command, channel, refusal)
 
     def decide_copying(
@@ -193,7 +189,7 @@ class AccessControl:
         Consumers take it for a copy of a message of the topic that its properties name, so its
         sender must be allowed to read there. RocketMQ compares the group alone.
         """
-        refusal = self._decide_origins(command, host_of(channel), topic, properties, skip=topic)
+        refusal = self.decide_origins(command, host_of(channel), topic, properties, skip=topic)
         return self._audited(command, channel, refusal)
 
     def _audited(
@@ -221,7 +217,8 @@ class AccessControl:
         heartbeat = self._producers.get(channel)
         if heartbeat is None:
             return False
-        return self._rules.decide_writing(heartbeat, host_of(channel), topic) is None
+        refusal = self._rules.refuse_need(heartbeat, host_of(channel), writing_need(topic))
+        return refusal is None
 
     def watch(self) -> None:
         """Look whether files have changed."""
@@ -258,14 +255,9 @@ class MessageReader:
 
     def may_read(self, content: memoryview) -> bool:
         """Return whether a record is for it. For any thread."""
-        return self.access.may_read(self, RecordView(content))
-
-
-def has_copies(topic: str) -> bool:
-    """Return whether messages of a topic are copies of those of other topics."""
-    # The trace topic is a system topic, but its messages are not copies, whatever their properties
-    # say: anyone may write there.
-    return is_group_topic(topic) or (is_system_topic(topic) and topic != TRACE_TOPIC)
+        record, command = RecordView(content), _unsigned(self.code, self.user)
+        topic, properties = record.topic, record.properties
+        return self.access.decide_origins(command, self.host, topic, properties) is None
 
 
 def topics_of(topic: str, properties: bytes, is_topic: Callable[[str], bool]) -> tuple[str, ...]:

@@ -1,8 +1,10 @@
-"""The permissions that each request needs of RocketMQ 5: resources, and actions on them.
+"""The permissions that each request needs: resources, and actions on them.
 
-RocketMQ says it in annotations of its header classes, and in a switch for those with a rule of
+RocketMQ 5 says it in annotations of its header classes, and in a switch for those with a rule of
 their own: sends, pulls, heartbeats, offsets and locks. A request for which it says nothing needs a
-user and no more. What this broker asks beyond that is in `STRICTER`, with the reason.
+user and no more. What this broker asks beyond that is in `STRICTER`, with the reason. Accounts of
+RocketMQ 4 need permissions for the same resources, for some requests
+(:mod:`rocketlens.broker.access.plain_rules`).
 
 A retry topic stands for its group. Source: ``DefaultAuthorizationContextBuilder``,
 ``RocketMQAction``, ``RocketMQResource``.
@@ -28,8 +30,10 @@ _GET: Final = (Action.GET,)
 _UPDATE: Final = (Action.UPDATE,)
 _SUB_GET: Final = (Action.SUB, Action.GET)
 _SUB_UPDATE: Final = (Action.SUB, Action.UPDATE)
-_ANY_USE: Final = (Action.PUB, Action.SUB, Action.GET)
-_SEEING: Final = (*_ANY_USE, Action.LIST, Action.UPDATE, Action.CREATE, Action.DELETE)
+_SEEING: Final = (
+    *(Action.PUB, Action.SUB, Action.GET, Action.LIST),
+    *(Action.UPDATE, Action.CREATE, Action.DELETE),
+)
 
 _TOPIC: Final = {"topic": Kind.TOPIC}
 _OF_GROUP: Final = {"consumerGroup": Kind.GROUP}
@@ -44,15 +48,6 @@ BY_FIELDS: Final[Mapping[int, tuple[tuple[Action, ...], Mapping[str, Kind]]]] = 
     RequestCode.GET_MIN_OFFSET: (_GET, _TOPIC),
     RequestCode.GET_EARLIEST_MSG_STORETIME: (_GET, _TOPIC),
     RequestCode.VIEW_MESSAGE_BY_ID: (_GET, _TOPIC),
-    RequestCode.CHECK_TRANSACTION_STATE: (_PUB, _TOPIC),
-    RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: (_SUB, _OF_GROUP),
-    RequestCode.NOTIFY_UNSUBSCRIBE_LITE: (_SUB, _OF_GROUP),
-    RequestCode.POP_MESSAGE: (_SUB, _GROUP_TOPIC),
-    RequestCode.ACK_MESSAGE: (_SUB, _GROUP_TOPIC),
-    RequestCode.PEEK_MESSAGE: (_SUB, _GROUP_TOPIC),
-    RequestCode.CHANGE_MESSAGE_INVISIBLETIME: (_SUB, _GROUP_TOPIC),
-    RequestCode.NOTIFICATION: (_SUB, _GROUP_TOPIC),
-    RequestCode.POLLING_INFO: (_GET, _GROUP_TOPIC),
     RequestCode.GET_TOPIC_STATS_INFO: (_GET, _TOPIC),
     RequestCode.GET_CONSUMER_CONNECTION_LIST: (_GET, _OF_GROUP),
     RequestCode.DELETE_SUBSCRIPTIONGROUP: ((Action.DELETE,), {"groupName": Kind.GROUP}),
@@ -63,24 +58,12 @@ BY_FIELDS: Final[Mapping[int, tuple[tuple[Action, ...], Mapping[str, Kind]]]] = 
     RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: (_GET, _TOPIC),
     RequestCode.QUERY_TOPICS_BY_CONSUMER: (_GET, _NAMED_GROUP),
     RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER: (_GET, _NAMED_GROUP_TOPIC),
-    RequestCode.QUERY_CONSUME_TIME_SPAN: (_GET, _NAMED_GROUP_TOPIC),
     RequestCode.GET_CONSUMER_RUNNING_INFO: (_GET, _OF_GROUP),
-    RequestCode.QUERY_CORRECTION_OFFSET: (
-        _GET,
-        {"filterGroups": Kind.GROUP, "compareGroup": Kind.GROUP, "topic": Kind.TOPIC},
-    ),
     RequestCode.CONSUME_MESSAGE_DIRECTLY: (_SUB, _GROUP_TOPIC),
     RequestCode.CLONE_GROUP_OFFSET: (_UPDATE, {"destGroup": Kind.GROUP, "topic": Kind.TOPIC}),
     RequestCode.QUERY_CONSUME_QUEUE: (_GET, {"topic": Kind.TOPIC, "consumerGroup": Kind.GROUP}),
-    RequestCode.RESUME_CHECK_HALF_MESSAGE: (_UPDATE, _TOPIC),
-    RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT: (
-        _SUB,
-        {"producerGroup": Kind.GROUP, "topic": Kind.TOPIC},
-    ),
     RequestCode.GET_TOPIC_CONFIG: (_GET, _TOPIC),
     RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: (_GET, _NAMED_GROUP),
-    RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN: (_UPDATE, _NAMED_GROUP_TOPIC),
-    RequestCode.CHECK_ROCKSDB_CQ_WRITE_PROGRESS: (_GET, _TOPIC),
     RequestCode.RECALL_MESSAGE: (_PUB, _TOPIC),
     RequestCode.END_TRANSACTION: (_PUB, _TOPIC),
     RequestCode.CONSUMER_SEND_MSG_BACK: (_SUB, _NAMED_GROUP),
@@ -90,7 +73,6 @@ BY_FIELDS: Final[Mapping[int, tuple[tuple[Action, ...], Mapping[str, Kind]]]] = 
     RequestCode.GET_CONSUMER_LIST_BY_GROUP: (_SUB_GET, _OF_GROUP),
     RequestCode.QUERY_CONSUMER_OFFSET: (_SUB_GET, {"topic": Kind.TOPIC, **_OF_GROUP}),
     RequestCode.UPDATE_CONSUMER_OFFSET: (_SUB_UPDATE, {"topic": Kind.TOPIC, **_OF_GROUP}),
-    RequestCode.GET_ROUTEINFO_BY_TOPIC: (_ANY_USE, _TOPIC),
 }
 """The fields that name resources, in the order in which they are looked at."""
 
@@ -101,7 +83,6 @@ ON_THE_CLUSTER: Final[Mapping[int, tuple[Action, ...]]] = {
             RequestCode.GET_ALL_PRODUCER_INFO,
             RequestCode.VIEW_BROKER_STATS_DATA,
             RequestCode.GET_BROKER_CONSUME_STATS,
-            RequestCode.EXPORT_ROCKSDB_CONFIG_TO_JSON,
             RequestCode.AUTH_GET_USER,
             RequestCode.AUTH_LIST_USER,
             RequestCode.AUTH_GET_ACL,
@@ -111,10 +92,6 @@ ON_THE_CLUSTER: Final[Mapping[int, tuple[Action, ...]]] = {
     ),
     **dict.fromkeys(
         (
-            RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE,
-            RequestCode.EXCHANGE_BROKER_HA_INFO,
-            RequestCode.RESET_MASTER_FLUSH_OFFSET,
-            RequestCode.NOTIFY_BROKER_ROLE_CHANGED,
             RequestCode.AUTH_CREATE_USER,
             RequestCode.AUTH_UPDATE_USER,
             RequestCode.AUTH_DELETE_USER,
@@ -126,12 +103,11 @@ ON_THE_CLUSTER: Final[Mapping[int, tuple[Action, ...]]] = {
     ),
 }
 
-_SENDS: Final = {
+_SENDS: Final[Mapping[int, tuple[str, str]]] = {
     RequestCode.SEND_MESSAGE: ("topic", "producerGroup"),
     RequestCode.SEND_MESSAGE_V2: ("b", "a"),
     RequestCode.SEND_BATCH_MESSAGE: ("b", "a"),
 }
-_SEPARATORS: Final = {"topicList": ";", "filterGroups": ","}
 
 
 def needs_of(command: RemotingCommand, cluster: str) -> list[Need]:
@@ -146,7 +122,7 @@ def needs_of(command: RemotingCommand, cluster: str) -> list[Need]:
     elif code in ON_THE_CLUSTER:
         needs = [Need(Resource(Kind.CLUSTER, cluster), ON_THE_CLUSTER[code])]
     elif code in _SENDS:
-        topic, group = (fields.get(name) for name in _SENDS[RequestCode(code)])
+        topic, group = map(fields.get, _SENDS[code])
         needs = [_of_topic(topic or "", _PUB, _SUB)]
         if needs[0].resource.kind is Kind.GROUP and group:
             needs.append(Need(_group(group), _SUB))
@@ -181,8 +157,7 @@ def _of_fields(
         value = fields.get(name)
         if value is None or not value.strip():
             continue
-        separator = _SEPARATORS.get(name)
-        for each in value.split(separator) if separator else (value,):
+        for each in value.split(";") if name == "topicList" else (value,):
             if kind is Kind.TOPIC and each.startswith(RETRY_PREFIX):
                 of_retry_topics.append(Need(_group(each), actions))
             else:
@@ -208,16 +183,16 @@ def _heartbeat(command: RemotingCommand) -> Iterator[Need]:
     for consumer in data.consumer_datas:
         yield Need(_group(consumer.group_name), _SUB)
         for subscription in consumer.subscription_datas:
-            if not subscription.topic.startswith(RETRY_PREFIX):
-                yield Need(Resource(Kind.TOPIC, subscription.topic), _SUB)
+            if subscription.topic != RETRY_PREFIX + consumer.group_name:
+                yield _of_topic(subscription.topic, _SUB, _SUB)
 
 
 def _locks(command: RemotingCommand) -> Iterator[Need]:
     request = read_body(LockBatchRequest, command.body, limits.MAX_CLIENT_JSON_BODY_BYTES)
     yield Need(_group(request.consumer_group or ""), _SUB)
     for queue in request.queues:
-        if not queue.topic.startswith(RETRY_PREFIX):
-            yield Need(Resource(Kind.TOPIC, queue.topic), _SUB)
+        if queue.topic != RETRY_PREFIX + (request.consumer_group or ""):
+            yield _of_topic(queue.topic, _SUB, _SUB)
 
 
 _IN_BODY: Final[Mapping[int, Callable[[RemotingCommand], Iterator[Need]]]] = {

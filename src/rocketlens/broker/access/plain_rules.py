@@ -14,7 +14,8 @@ send back (36)         SUB for the group
 pull (11, 361)         SUB for topic and group
 by key (12)            SUB for the topic
 heartbeat (34)         SUB for each group that consumes, and each topic of its subscriptions
-35, 38, 307, 309, 352  SUB for the group
+35, 38, 307, 352       SUB for the group
+consume directly (309) SUB for the group, and the topic if it names one
 offset of a group (15, SUB for topic and group
 222), its clients' (223)
 clone offsets (314)    SUB for both groups, and the topic if it names one
@@ -29,9 +30,9 @@ others                 an account
 RocketMQ 4.9.7 checks nothing for 320, 361, 41, 42, 222, 223, 307, 309, 314, 352 and 370, lets every
 account read and change all accounts (50, 51, 53, 54), read the configuration (26) and delete files
 (27, 306, 316, 329), and knows no 18 and 225. Which messages of a topic of copies are read, and
-whose transaction is ended, is decided when the message is known: `decide_reading`,
-`decide_writing`. Source: ``PlainPermissionManager``, ``PlainAccessValidator``,
-``Permission``.
+whose transaction is ended, is decided when the message is known: `refuse_need`. Which fields name
+topics and groups is in :mod:`rocketlens.broker.access.needs`. Source: ``PlainPermissionManager``,
+``PlainAccessValidator``, ``Permission``.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -39,17 +40,16 @@ from dataclasses import dataclass, field
 from enum import IntFlag
 from typing import Any, Final
 
-from rocketlens import limits
 from rocketlens.broker.access.addresses import AddressPattern, parse_address, parse_pattern
+from rocketlens.broker.access.needs import BY_FIELDS, STRICTER, needs_of
+from rocketlens.broker.access.policy import Action, Kind, Need
 from rocketlens.errors import BadInput, CommandBodyError
 from rocketlens.model.rocketmq import RETRY_PREFIX, TRACE_TOPIC
 from rocketlens.net.channel import Response
 from rocketlens.wire import acl
 from rocketlens.wire.bodies.auth import PlainAccessConfig
-from rocketlens.wire.bodies.clients import HeartbeatData, LockBatchRequest
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
-from rocketlens.wire.declare import read_body
 
 _MAX_SHOWN: Final = 100
 _KEY_CHARACTERS: Final = 7
@@ -95,27 +95,26 @@ ADMIN_CODES: Final = frozenset(
         RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG,
     }
 )
-_SENDS: Final = {
-    RequestCode.SEND_MESSAGE: ("topic", "producerGroup"),
-    RequestCode.SEND_MESSAGE_V2: ("b", "a"),
-    RequestCode.SEND_BATCH_MESSAGE: ("b", "a"),
-    RequestCode.RECALL_MESSAGE: ("topic", ""),
+_CHECKED: Final = frozenset(
+    {
+        *(RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE),
+        *(RequestCode.RECALL_MESSAGE, RequestCode.CONSUMER_SEND_MSG_BACK),
+        *(RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE, RequestCode.QUERY_MESSAGE),
+        *(RequestCode.HEART_BEAT, RequestCode.UNREGISTER_CLIENT),
+        *(RequestCode.LOCK_BATCH_MQ, RequestCode.UNLOCK_BATCH_MQ),
+        *(RequestCode.UPDATE_CONSUMER_OFFSET, RequestCode.CLONE_GROUP_OFFSET),
+        *(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG),
+        *(RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, RequestCode.GET_CONSUMER_RUNNING_INFO),
+        *(RequestCode.CONSUME_MESSAGE_DIRECTLY, RequestCode.GET_CONSUMER_LIST_BY_GROUP),
+    }
+)
+"""Requests that need permissions for the resources that they name."""
+_BY_FIELDS: Final = {
+    code: tuple((name, RETRY_PREFIX if kind is Kind.GROUP else "") for name, kind in kinds.items())
+    for code, (actions, kinds) in BY_FIELDS.items()
+    if code in _CHECKED - STRICTER.keys() and actions != (Action.PUB,)
 }
-_OF_TOPIC_AND_GROUP: Final = {
-    RequestCode.PULL_MESSAGE: ("topic", "consumerGroup"),
-    RequestCode.LITE_PULL_MESSAGE: ("topic", "consumerGroup"),
-    RequestCode.UPDATE_CONSUMER_OFFSET: ("topic", "consumerGroup"),
-    RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: ("topic", "group"),
-    RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: ("topic", "group"),
-    RequestCode.GET_CONSUMER_RUNNING_INFO: ("", "consumerGroup"),
-    RequestCode.CONSUME_MESSAGE_DIRECTLY: ("", "consumerGroup"),
-    RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: ("", "group"),
-    RequestCode.QUERY_MESSAGE: ("topic", ""),
-    RequestCode.UNREGISTER_CLIENT: ("", "consumerGroup"),
-    RequestCode.GET_CONSUMER_LIST_BY_GROUP: ("", "consumerGroup"),
-    RequestCode.CONSUMER_SEND_MSG_BACK: ("", "group"),
-}
-_LOCKS: Final = (RequestCode.LOCK_BATCH_MQ, RequestCode.UNLOCK_BATCH_MQ)
+"""Those that need SUB for the names in some fields, groups with their prefix: found at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,10 +155,7 @@ class PlainRules:
 
     def decide(self, command: RemotingCommand, host: str) -> Response | None:
         """Return the refusal of a request from an address; None if it is let through."""
-        problem = self._problem(command, host)
-        if problem is None:
-            return None
-        return Response(ResponseCode.SYSTEM_ERROR, remark=_EXCEPTION + problem)
+        return _refused(self._problem(command, host))
 
     def secret_for(self, command: RemotingCommand, host: str) -> str | None:
         """Return the secret that a request must be signed with to be let through.
@@ -174,39 +170,28 @@ class PlainRules:
             return None
         return account.secret_key
 
-    def decide_reading(self, command: RemotingCommand, host: str, topic: str) -> Response | None:
-        """Return the refusal of a request that was let through, and reads a message of a topic."""
-        return self._decide_topic(command, host, topic, Permission.SUB)
-
-    def decide_writing(self, command: RemotingCommand, host: str, topic: str) -> Response | None:
-        """Return the refusal of a request that was let through, and decides on a message of a
-        topic: it stores one there, or ends or checks its transaction.
+    def refuse_need(self, command: RemotingCommand, host: str, need: Need) -> Response | None:
+        """Return the refusal of a request that was let through, and turns out to need more; None if
+        it may.
         """
-        is_retry = topic.startswith(RETRY_PREFIX)
-        return self._decide_topic(
-            command, host, topic, Permission.SUB if is_retry else Permission.PUB
-        )
+        return _refused(self._lack(command, host, [_permission_of(need)]))
 
     def may_see(self, command: RemotingCommand, host: str, topic: str) -> bool:
         """Return whether a topic, or the group of a retry topic, is in a list that is asked for."""
         either = Permission.PUB | Permission.SUB
-        return self._decide_topic(command, host, topic, either) is None
+        return self._lack(command, host, [(topic, either)]) is None
 
-    def _decide_topic(
-        self, command: RemotingCommand, host: str, topic: str, needed: Permission
-    ) -> Response | None:
+    def _lack(
+        self, command: RemotingCommand, host: str, needed: Iterable[tuple[str, Permission]]
+    ) -> str | None:
         access_key = command.ext_fields.get(acl.ACCESS_KEY, "")
         account = self.accounts.get(access_key)
         if self._is_white(account, host):
             return None
         if account is None:
             # Deleted since its request was let through.
-            problem: str | None = f"No acl config for {access_key[:_MAX_SHOWN]}"
-        else:
-            problem = _lacking(account, [(topic, needed)])
-        if problem is None:
-            return None
-        return Response(ResponseCode.SYSTEM_ERROR, remark=_EXCEPTION + problem)
+            return f"No acl config for {access_key[:_MAX_SHOWN]}"
+        return _lacking(account, needed)
 
     def _is_white(self, account: Account | None, host: str) -> bool:
         """Return whether an address needs no account, or no permissions of this one."""
@@ -233,6 +218,12 @@ class PlainRules:
         if not acl.verify(fields, command.body, account.secret_key):
             return f"Check signature failed for accessKey={access_key}"
         return _permission_problem(account, command)
+
+
+def _refused(problem: str | None) -> Response | None:
+    if problem is None:
+        return None
+    return Response(ResponseCode.SYSTEM_ERROR, remark=_EXCEPTION + problem)
 
 
 def _permission_problem(account: Account, command: RemotingCommand) -> str | None:
@@ -265,46 +256,26 @@ def _lacking(account: Account, needed: Iterable[tuple[str, Permission]]) -> str 
 
 
 def _needed(command: RemotingCommand) -> Iterator[tuple[str, Permission]]:
-    """Return what a request needs, groups as their retry topics.
+    """Yield what a request needs, groups as their retry topics.
 
     :raises CommandBodyError: when its body names topics or groups, and cannot be read.
     """
-    code, fields = command.code, command.ext_fields
-    send = _SENDS.get(code)  # type: ignore[call-overload]
-    if send is not None:
-        topic, group = fields.get(send[0]), fields.get(send[1])
-        if topic is not None and topic.startswith(RETRY_PREFIX):
-            yield topic, Permission.SUB
-            if group:
-                yield RETRY_PREFIX + group, Permission.SUB
-        elif topic is not None:
-            yield topic, Permission.PUB
-        return
-    names = _OF_TOPIC_AND_GROUP.get(code)  # type: ignore[call-overload]
+    names = _BY_FIELDS.get(command.code)
     if names is not None:
-        topic, group = fields.get(names[0]), fields.get(names[1])
-        if topic is not None:
-            yield topic, Permission.SUB
-        if group is not None:
-            yield RETRY_PREFIX + group, Permission.SUB
-    elif code == RequestCode.CLONE_GROUP_OFFSET:
-        for name in ("srcGroup", "destGroup"):
-            yield RETRY_PREFIX + fields.get(name, ""), Permission.SUB
-        if fields.get("topic"):
-            yield fields["topic"], Permission.SUB
-    elif code in _LOCKS:
-        request = read_body(LockBatchRequest, command.body, limits.MAX_CLIENT_JSON_BODY_BYTES)
-        yield RETRY_PREFIX + (request.consumer_group or ""), Permission.SUB
-        for queue in request.queues:
-            yield queue.topic, Permission.SUB
-    elif code == RequestCode.HEART_BEAT:
-        data = read_body(
-            HeartbeatData, command.body, limits.MAX_CLIENT_JSON_BODY_BYTES, is_plain=True
-        )
-        for consumer in data.consumer_datas:
-            yield RETRY_PREFIX + consumer.group_name, Permission.SUB
-            for subscription in consumer.subscription_datas:
-                yield subscription.topic, Permission.SUB
+        for name, prefix in names:
+            value = command.ext_fields.get(name)
+            if value:
+                yield prefix + value, Permission.SUB
+    elif command.code in _CHECKED:
+        yield from map(_permission_of, needs_of(command, ""))
+
+
+def _permission_of(need: Need) -> tuple[str, Permission]:
+    """Return which permission a need of RocketMQ 5 is with accounts."""
+    if need.resource.kind is Kind.GROUP:
+        return RETRY_PREFIX + need.resource.name, Permission.SUB
+    is_sent_to = need.actions == (Action.PUB,)
+    return need.resource.name, Permission.PUB if is_sent_to else Permission.SUB
 
 
 def account_of(config: PlainAccessConfig) -> Account:

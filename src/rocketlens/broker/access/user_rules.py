@@ -13,12 +13,12 @@ look up two values that are never changed in place. Remarks are RocketMQ's. Sour
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 from rocketlens.broker.access.addresses import parse_address
-from rocketlens.broker.access.needs import listing_needs, needs_of, reading_need, writing_need
+from rocketlens.broker.access.needs import listing_needs, needs_of
 from rocketlens.broker.access.policy import (
     USER,
     Acl,
@@ -51,6 +51,7 @@ from rocketlens.wire.bodies.auth import (
 )
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.command import RemotingCommand
+from rocketlens.wire.declare import members_of, read_member
 
 MAX_USERS: Final = 10_000
 """Users, and subjects with policies, of one broker. RocketMQ: any number."""
@@ -81,25 +82,17 @@ class UserTable(EntryTable[User]):
 
     def decode_entry(self, value: Any) -> User | None:
         """Return the user that a member of the table is, or None if it is not one."""
-        names = ("username", "password", "userType", "userStatus")
-        if not isinstance(value, dict):
+        info = read_member(UserInfo, value)
+        if info is None or not info.username or not info.password:
             return None
-        texts = [value.get(name) for name in names]
-        if not all(isinstance(text, str) and text for text in texts):
-            return None
-        user_type, status = named(UserType, texts[2]), named(UserStatus, texts[3])
+        user_type, status = named(UserType, info.user_type), named(UserStatus, info.user_status)
         if user_type is None or status is None:
             return None
-        return User(str(texts[0]), str(texts[1]), user_type, status)
+        return User(info.username, info.password, user_type, status)
 
     def encode_entry(self, entry: User) -> dict[str, Any]:
         """Return the entry of a user in the file."""
-        return {
-            "password": entry.password,
-            "userStatus": entry.status.value,
-            "userType": entry.user_type.value,
-            "username": entry.username,
-        }
+        return members_of(entry.info())
 
 
 class AclTable(EntryTable[Acl]):
@@ -110,52 +103,19 @@ class AclTable(EntryTable[Acl]):
 
     def decode_entry(self, value: Any) -> Acl | None:
         """Return what a subject may do; None if any of it cannot be read."""
-        if not isinstance(value, dict) or not str(value.get("subject")).startswith(USER):
+        info = read_member(AclInfo, value)
+        if info is None or not (info.subject or "").startswith(USER):
             return None
         try:
-            policies = tuple(map(_policy_of, value["policies"]))
-            return acl_of(AclInfo(policies=policies), value["subject"])
-        except (BadInput, KeyError, TypeError, ValueError, AttributeError):
+            made = acl_of(info, info.subject or "")
+        except BadInput:
             return None
+        # What is not as it was written may deny less than it did.
+        return made if made.info() == info else None
 
     def encode_entry(self, entry: Acl) -> dict[str, Any]:
         """Return the entry of a subject's policies in the file."""
-        return {
-            "policies": [
-                {
-                    "entries": [_entry_members(each.info) for each in entries],
-                    "policyType": policy_type.value,
-                }
-                for policy_type, entries in entry.policies.items()
-            ],
-            "subject": entry.subject,
-        }
-
-
-def _policy_of(value: Mapping[str, Any]) -> PolicyInfo:
-    if value["policyType"] not in {"Custom", "Default"}:
-        raise ValueError("unknown policyType")
-    return PolicyInfo(
-        policy_type=value["policyType"],
-        entries=tuple(
-            PolicyEntryInfo(
-                resource=each["resource"],
-                actions=tuple(each["actions"]),
-                source_ips=tuple(each.get("sourceIps") or ()),
-                decision=each["decision"],
-            )
-            for each in value["entries"]
-        ),
-    )
-
-
-def _entry_members(entry: PolicyEntryInfo) -> dict[str, Any]:
-    members: dict[str, Any] = {
-        "actions": list(entry.actions or ()),
-        "decision": entry.decision,
-        "resource": entry.resource,
-    }
-    return {**members, "sourceIps": list(entry.source_ips)} if entry.source_ips else members
+        return members_of(entry.info())
 
 
 class Users:
@@ -195,8 +155,7 @@ class Users:
 
     def decide(self, command: RemotingCommand, host: str) -> Response | None:
         """Return the refusal of a request from an address; None if it is let through."""
-        problem = self._problem(command, host)
-        return None if problem is None else Response(ResponseCode.NO_PERMISSION, remark=problem)
+        return _refused(self._problem(command, host))
 
     def _problem(self, command: RemotingCommand, host: str) -> str | None:
         username = command.ext_fields.get(acl.ACCESS_KEY, "")
@@ -254,25 +213,17 @@ class Users:
             return None
         return user.password or None
 
-    def decide_reading(self, command: RemotingCommand, host: str, topic: str) -> Response | None:
-        """Return the refusal of a request that was let through, and reads a message of a topic."""
-        return self._decide_need(command, host, reading_need(topic))
-
-    def decide_writing(self, command: RemotingCommand, host: str, topic: str) -> Response | None:
-        """Return the refusal of a request that was let through, and decides on a message."""
-        return self._decide_need(command, host, writing_need(topic))
-
     def may_see(self, command: RemotingCommand, host: str, topic: str) -> bool:
         """Return whether a topic, or the group of a retry topic, is in a list that is asked for."""
-        return any(self._decide_need(command, host, need) is None for need in listing_needs(topic))
+        return any(self.refuse_need(command, host, need) is None for need in listing_needs(topic))
 
-    def _decide_need(self, command: RemotingCommand, host: str, need: Need) -> Response | None:
+    def refuse_need(self, command: RemotingCommand, host: str, need: Need) -> Response | None:
+        """Return the refusal of a request that was let through, and turns out to need more."""
         user = self._user_of(command)
         is_super = user is not None and user.user_type is UserType.SUPER
         if is_super or not self._authorizes or command.code in self._needs_no_policy:
             return None
-        problem = self._unmet([need], user, host)
-        return None if problem is None else Response(ResponseCode.NO_PERMISSION, remark=problem)
+        return _refused(self._unmet([need], user, host))
 
     def _unmet(self, needs: Sequence[Need], user: User | None, host: str) -> str | None:
         """Return what a user lacks of what a request needs."""
@@ -427,6 +378,10 @@ class Users:
             self.users.save()
             self.acls.save()
             _log.info("made users of %d accounts", len(made))
+
+
+def _refused(problem: str | None) -> Response | None:
+    return None if problem is None else Response(ResponseCode.NO_PERMISSION, remark=problem)
 
 
 def _check_room(entries: dict[str, object] | dict[str, User] | dict[str, Acl]) -> None:

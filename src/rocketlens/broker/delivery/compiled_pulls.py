@@ -26,7 +26,7 @@ from rocketlens.formats.compiled.request_constants import CODE, F_SIGNATURE, F_U
 from rocketlens.formats.compiled.request_names import name_cells, settings_without_body
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES
 from rocketlens.formats.consumequeue_entry import decode as decode_entry
-from rocketlens.model.rocketmq import LMQ_PREFIX
+from rocketlens.model.rocketmq import LMQ_PREFIX, has_copies
 from rocketlens.net.channel import Channel
 from rocketlens.net.server import host_of
 from rocketlens.store.write.message_store import MessageStore
@@ -131,7 +131,7 @@ class CompiledPulls:
         if rights is None:
             return True
         signed = acl.signed_values(received, numbers, self._signed_order)
-        if not signed.isascii() or rights.has_copies(request.topic):
+        if not signed.isascii() or has_copies(request.topic):
             return False
         user = acl.value_at(received, numbers, F_USER)
         code, host = numbers[NUMBERS + CODE], host_of(channel)

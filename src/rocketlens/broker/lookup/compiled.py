@@ -25,6 +25,7 @@ from rocketlens.formats.compiled import look_up_constants as constants
 from rocketlens.formats.compiled.answer import answer
 from rocketlens.formats.compiled.request_constants import F_SIGNATURE, F_USER, FIELD_COUNT
 from rocketlens.formats.compiled.request_names import name_cells, settings_without_body
+from rocketlens.model.rocketmq import has_copies
 from rocketlens.net.channel import Channel
 from rocketlens.net.server import host_of
 from rocketlens.query.store_reader import StoreReader
@@ -39,7 +40,6 @@ from rocketlens.wire.commands.messages import QUERY_MESSAGE, VIEW_MESSAGE_BY_ID
 
 if TYPE_CHECKING:
     from rocketlens.broker.access.control import AccessControl
-
 
 MAX_LOOP_LOOK_UP_BYTES: Final = 1024 * 1024
 """Records that a look-up on the event loop answers with, in bytes: likewise."""
@@ -301,7 +301,7 @@ class CompiledLookUps:
             if not acl.is_signed(signed, signature, secret):
                 return False
         self._requester = _Requester(user, host)
-        return not is_query or (name is not None and not rights.has_copies(name))
+        return not is_query or (name is not None and not has_copies(name))
 
     def _is_answer(self, end: int, *, is_proven: bool) -> bool:
         """Return whether what was written up to ``end`` is the answer: to a view only if a record
