@@ -9,7 +9,8 @@ not registered or sent a heartbeat for 120 s; the topics of a name are dropped w
 Differences from RocketMQ: a broker is superseded only by one with a state version that a controller
 can have assigned, and only if it has one itself; so a forged number does not exclude a broker for
 good. A broker that returns after it was superseded writes all its topics again. One name can be
-reserved for the broker that runs in the same process. Source: ``RouteInfoManager``.
+reserved for the broker that runs in the same process. Routes have no filter servers: RocketMQ has
+no program any more that is one. Source: ``RouteInfoManager``.
 """
 
 import logging
@@ -38,8 +39,6 @@ from rocketlens.wire.bodies.tables import (
 )
 from rocketlens.wire.commands.brokers import RegisterBrokerRequest, RegisterBrokerResponse
 
-MAX_FILTER_SERVERS: Final = 10_000
-"""Filter servers of all brokers that a name server keeps. RocketMQ: no limit, and none since 5."""
 MAX_NAMESRV_QUEUE_DATAS: Final = 1_000_000
 """Topics times brokers that a name server keeps; more are refused. RocketMQ: no limit."""
 MAX_NAMESRV_BROKERS: Final = 10_000
@@ -100,9 +99,6 @@ class RouteTable:
         self._queue_datas = 0
         self._topics_of: dict[str, set[str]] = {}
         """Broker name to its topics."""
-        self._filter_servers: dict[BrokerKey, tuple[str, ...]] = {}
-        """Of the brokers that have filter servers."""
-        self._filter_server_count = 0
         self.reserved: Reserved | None = None
 
     def register(
@@ -165,7 +161,6 @@ class RouteTable:
         if before is None:
             line = "broker %s (id %d) of %s at %s is registered with %d topics"
             _log.info(line, name, request.broker_id, request.cluster_name, address, len(topics))
-        self._keep_filter_servers(key, body.filter_server_list)
         self._channels.setdefault(channel, set()).add(key)
         yield from self._write_topics(request, topics, entry, changed=changed)
         return self._registered(request, entry)
@@ -263,15 +258,9 @@ class RouteTable:
         queues = self._topics.get(topic)
         if not queues:
             return None
-        filter_servers = {
-            key[1]: servers
-            for key, servers in self._filter_servers.items()
-            if self._live[key].broker_name in queues
-        }
         return TopicRouteData(
             queue_datas=tuple(queues.values()),
             broker_datas=tuple(self._broker_data(name) for name in queues),
-            filter_server_table=filter_servers,
             order_topic_conf=order_topic_conf,
         )
 
@@ -357,8 +346,7 @@ class RouteTable:
                     f"names and addresses have 1 to {limits.MAX_ADDRESS_CHARACTERS} characters, "
                     f"not {len(text)}"
                 )
-        servers = body.filter_server_list
-        if max(map(len, (request.ha_server_addr, *servers))) > limits.MAX_ADDRESS_CHARACTERS:
+        if len(request.ha_server_addr) > limits.MAX_ADDRESS_CHARACTERS:
             raise BadInput(f"an address has at most {limits.MAX_ADDRESS_CHARACTERS} characters")
         state = body.topic_config_table.data_version.state_version
         if state > limits.MAX_STATE_VERSION:
@@ -366,11 +354,6 @@ class RouteTable:
         key = request.cluster_name, request.broker_addr
         if key not in self._live and len(self._live) >= MAX_NAMESRV_BROKERS:
             raise BadInput(f"{len(self._live)} brokers are here, there is no room for more")
-        others = self._filter_server_count - len(self._filter_servers.get(key, ()))
-        if servers and others + len(servers) > MAX_FILTER_SERVERS:
-            raise BadInput(
-                f"{others} filter servers are here, there is no room for {len(servers)} more"
-            )
         added = 0
         for number, each in enumerate(body.topic_config_table.topic_config_table.values(), 1):
             self._check_topic(each.topic_name)
@@ -379,11 +362,6 @@ class RouteTable:
                 yield
         if self.reserved is None or request.broker_name != self.reserved.broker_name:
             self._check_count(added)
-
-    def _keep_filter_servers(self, key: BrokerKey, servers: tuple[str, ...]) -> None:
-        self._filter_server_count += len(servers) - len(self._filter_servers.pop(key, ()))
-        if servers:
-            self._filter_servers[key] = servers
 
     def _check_topic(self, topic: str) -> None:
         if not 0 < len(topic) <= limits.MAX_TOPIC_CHARACTERS:
@@ -470,7 +448,6 @@ class RouteTable:
     def _forget_live(self, key: BrokerKey) -> None:
         live = self._live.pop(key, None)
         if live is not None:
-            self._keep_filter_servers(key, ())
             keys = self._channels[live.channel]
             keys.discard(key)
             if not keys:

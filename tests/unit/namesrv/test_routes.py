@@ -48,7 +48,6 @@ class Brokers:
         state=0,
         channel=None,
         cluster="c",
-        filter_servers=(),
         **fields,
     ):
         configs = [each if isinstance(each, TopicConfig) else topic(each) for each in topics]
@@ -57,7 +56,6 @@ class Brokers:
                 data_version=DataVersion(counter=version, state_version=state),
                 topic_config_table={each.topic_name: each for each in configs},
             ),
-            filter_server_list=tuple(filter_servers),
         )
         request = RegisterBrokerRequest(
             broker_name=name,
@@ -325,11 +323,9 @@ def test_unit_topics_are_told_by_their_flags(brokers):
     assert named(unit=False, unit_sub=True) == ("flag-2",)
 
 
-def test_filter_servers_and_the_order_of_a_topic_are_in_its_route(brokers):
-    brokers.register(topics=["T", "X"], filter_servers=["10.0.0.1:7000"])
-    route = brokers.table.route("T", "broker-a:4")
-    assert dict(route.filter_server_table) == {A: ("10.0.0.1:7000",)}
-    assert route.order_topic_conf == "broker-a:4"
+def test_the_order_of_a_topic_is_in_its_route(brokers):
+    brokers.register(topics=["T", "X"])
+    assert brokers.table.route("T", "broker-a:4").order_topic_conf == "broker-a:4"
 
 
 def test_names_that_are_empty_or_too_long_are_refused_and_change_nothing(brokers):
@@ -409,22 +405,6 @@ def test_a_state_version_keeps_no_broker_out_that_has_none(brokers, state):
     assert brokers.addrs() == {"broker-a": {0: A}}
     with pytest.raises(BadInput, match="stateVersion"):
         brokers.register(address=B, state=2**31)
-
-
-def test_filter_servers_and_addresses_are_bounded(brokers, monkeypatch):
-    with pytest.raises(BadInput, match="300 characters"):
-        brokers.register(filter_servers=["x" * 301])
-    with pytest.raises(BadInput, match="300 characters"):
-        brokers.register(address=A, cluster="c" * 301)
-    monkeypatch.setattr("rocketlens.namesrv.routes.MAX_FILTER_SERVERS", 5)
-    brokers.register(filter_servers=[f"10.0.0.1:{n}" for n in range(4)])
-    # The same broker again has no more than before.
-    brokers.register(filter_servers=[f"10.0.0.1:{n}" for n in range(5)])
-    with pytest.raises(BadInput, match="5 filter servers are here"):
-        brokers.register(name="broker-b", address=B, filter_servers=["10.0.0.2:1"])
-    brokers.table.unregister("c", A, "broker-a")
-    brokers.register(name="broker-b", address=B, filter_servers=["10.0.0.2:1"])
-    assert brokers.table.route("TBW102").filter_server_table == {B: ("10.0.0.2:1",)}
 
 
 def test_a_broker_that_goes_costs_its_own_topics_only(brokers, monkeypatch):
