@@ -48,7 +48,6 @@ from rocketlens.broker.tables.table_saver import SavedTable
 from rocketlens.broker.tables.topics import (
     StoredTopic,
     is_registrable,
-    version_of,
     wire_topic,
 )
 from rocketlens.errors import BrokerError, CommandBodyError, ProtocolError, RocketLensError
@@ -97,7 +96,7 @@ async def _all_topics(core: BrokerCore, *, is_forced: bool) -> AsyncIterator[byt
     ``is_forced``: yield at least two, so that a name server accepts the topics whatever it knows.
     """
     table, now_ms = core.topics.table, core.clock()
-    version, topics = version_of(table), list(table.entries.items())
+    version, topics = table.data_version, list(table.entries.items())
     starts = list(range(0, len(topics), TOPICS_IN_A_PART))
     if is_forced and len(starts) == 1:
         starts *= 2
@@ -230,9 +229,9 @@ class Registrar:
             is_small = len(table.entries) <= TOPICS_IN_A_PART
             if not await self._is_ours(address, channel) or is_small:
                 return False
-            return not await self._is_forgotten(channel, version_of(table))
+            return not await self._is_forgotten(channel, table.data_version)
         topics = {name: table.entries[name] for name in names if name in table.entries}
-        body = await _body_with(topics, version_of(table), self.core.config.brokerPermission)
+        body = await _body_with(topics, table.data_version, self.core.config.brokerPermission)
         try:
             await self._ask(channel, *self._registration(body))
         except BrokerError:

@@ -25,9 +25,7 @@ from collections.abc import Callable
 from typing import Final
 
 from rocketlens.broker.core import BrokerCore
-from rocketlens.broker.delivery.large_answers import Estimate
 from rocketlens.broker.requests.answers import Handlers, failed
-from rocketlens.broker.tables.config_table import TableVersion
 from rocketlens.broker.tables.topics import topic_table
 from rocketlens.formats import java_properties
 from rocketlens.model.rocketmq import RETRY_PREFIX, SYSTEM_TOPICS
@@ -36,7 +34,7 @@ from rocketlens.net.channel import Channel, Response
 from rocketlens.net.pace import ANSWER_THREAD, Pace, in_thread
 from rocketlens.store.write.queue.queue_append import QueueWriter
 from rocketlens.wire.bodies.clients import ConsumeQueueAnswer, ConsumeQueueData
-from rocketlens.wire.bodies.tables import TopicList
+from rocketlens.wire.bodies.tables import DataVersion, TopicList
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.commands.groups import (
@@ -45,7 +43,7 @@ from rocketlens.wire.commands.groups import (
     VIEW_BROKER_STATS_DATA,
     GetBrokerConfigResponse,
 )
-from rocketlens.wire.declare import write_body
+from rocketlens.wire.declare import members_of, write_body, write_object
 
 MAX_QUEUE_ENTRIES_ANSWERED: Final = 10_000
 """Entries of a queue in one answer (321). RocketMQ: no limit."""
@@ -59,10 +57,9 @@ _TOPIC_BYTES: Final = 100
 async def topics(core: BrokerCore, command: RemotingCommand, channel: Channel) -> Response | None:
     """Return the configuration of all topics that may be seen, and the table's version."""
     topics = core.topics.table.entries
-    estimate = Estimate("ask for one topic at a time (351)")
-    estimate.add(_TOPIC_BYTES, len(topics))
-    estimate.add(2 * sum(map(len, topics)))
-    async with core.large_answers.turn(channel, estimate):
+    least_bytes = _TOPIC_BYTES * len(topics) + 2 * sum(map(len, topics))
+    advice = "ask for one topic at a time (351)"
+    async with core.large_answers.turn(channel, least_bytes, advice):
         access = core.access
         is_shown = None if access is None else access.seen_by(command, channel)
         table_of = topic_table(core.topics.table, is_shown=is_shown)
@@ -81,7 +78,7 @@ def configuration(core: BrokerCore, _: RemotingCommand, __: Channel) -> Response
     """Return the configuration in effect, a line for each key."""
     values = core.settings.properties_in_effect(core.store.store_host.port)
     version = GetBrokerConfigResponse(
-        version=json_dialect.dumps(TableVersion(core.stats.started_ms).encode())
+        version=write_object(DataVersion(timestamp_ms=core.stats.started_ms))
     )
     return Response(
         ext_fields=GET_BROKER_CONFIG.response.encode(version),
@@ -166,11 +163,11 @@ async def consumer_offsets(
 ) -> Response | None:
     """Return the offsets of all groups that may be seen, in topics that may be seen."""
     offsets, access = core.offsets, core.access
-    estimate, pace = Estimate("ask for one group at a time"), Pace()
+    least_bytes, pace = 0, Pace()
     for name, queues in list(offsets.table.items()):
-        estimate.add(_NAME_BYTES + len(name) + _OFFSET_BYTES * len(queues))
+        least_bytes += _NAME_BYTES + len(name) + _OFFSET_BYTES * len(queues)
         await pace.turn()
-    async with core.large_answers.turn(channel, estimate):
+    async with core.large_answers.turn(channel, least_bytes, "ask for one group at a time"):
         is_shown = None if access is None else _both_seen(access.seen_by(command, channel))
         value = offsets.value()
 
@@ -199,7 +196,8 @@ def timers(core: BrokerCore, _: RemotingCommand, __: Channel) -> Response:
 
 def timer_metrics(core: BrokerCore, _: RemotingCommand, __: Channel) -> Response:
     """Return an empty table."""
-    return _json({"dataVersion": TableVersion(core.stats.started_ms).encode(), "timingCount": {}})
+    version = members_of(DataVersion(timestamp_ms=core.stats.started_ms))
+    return _json({"dataVersion": version, "timingCount": {}})
 
 
 def request_modes(_: BrokerCore, __: RemotingCommand, ___: Channel) -> Response:

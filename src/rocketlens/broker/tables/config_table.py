@@ -10,7 +10,7 @@ logged as a warning, and the damaged file is kept in ``rocketlens/aside/``.
 
 import logging
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,6 +21,8 @@ from rocketlens.store import fs
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.table_changes import TableMark, changes_path, mark_of, read_changes
+from rocketlens.wire.bodies.tables import DataVersion
+from rocketlens.wire.declare import read_member
 
 TABLES: Final = (
     "topics.json",
@@ -34,37 +36,10 @@ _KEPT_BYTES: Final = 1024 * 1024
 """Files up to this size are cached in memory until the next write."""
 
 
-class TableVersion:
-    """RocketMQ's count of changes to a table: brokers and name servers compare it."""
-
-    def __init__(self, timestamp_ms: int, counter: int = 0, state_version: int = 0) -> None:
-        """Set the three parts."""
-        self.timestamp_ms = timestamp_ms
-        self.counter = counter
-        self.state_version = state_version
-
-    def next(self, timestamp_ms: int) -> None:
-        """Count a change."""
-        self.timestamp_ms = timestamp_ms
-        self.counter += 1
-
-    def encode(self) -> dict[str, int]:
-        """Return the JSON object that RocketMQ writes."""
-        return {
-            "counter": self.counter,
-            "stateVersion": self.state_version,
-            "timestamp": self.timestamp_ms,
-        }
-
-    @classmethod
-    def decode(cls, value: Any, now_ms: int) -> "TableVersion":
-        """Parse the JSON object; return a version of now if it is not valid."""
-        if not isinstance(value, dict):
-            return cls(now_ms)
-        numbers = [value.get(name, 0) for name in ("timestamp", "counter", "stateVersion")]
-        if not all(isinstance(number, int) for number in numbers):
-            return cls(now_ms)
-        return cls(*numbers)
+def version_in(table: Mapping[str, Any], now_ms: int) -> DataVersion:
+    """Return the count of changes that a table's file has; one of now if it has none."""
+    version = read_member(DataVersion, table.get("dataVersion"))
+    return DataVersion(timestamp_ms=now_ms) if version is None else version
 
 
 class ConfigFile:

@@ -14,16 +14,18 @@ import logging
 from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from itertools import takewhile
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from rocketlens import limits
-from rocketlens.broker.tables.config_table import ConfigFile, TableVersion, encoded, table_of
+from rocketlens.broker.tables.config_table import ConfigFile, encoded, table_of, version_in
 from rocketlens.broker.tables.table_saver import SavedTable
 from rocketlens.errors import BadInput
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.table_changes import Changes, changes_path, read_changes
+from rocketlens.wire.declare import members_of
 
 MAX_CONFIG_ENTRY_BYTES: Final = 64 * 1024
 """Largest topic or group in its table, in bytes, with members of newer versions. RocketMQ: none."""
@@ -58,7 +60,8 @@ class EntryTable(SavedTable, Generic[E]):
         value = self._file.read()
         self.entries: Final[dict[str, E]] = table_of(value.get(self.MEMBER), self.decode_entry)
         """Change them only with the methods of this class."""
-        self.data_version = TableVersion.decode(value.get("dataVersion"), clock())
+        self.data_version = version_in(value, clock())
+        """The count of changes, which brokers and name servers compare."""
         self._others: Final = {
             name: member
             for name, member in value.items()
@@ -149,10 +152,13 @@ class EntryTable(SavedTable, Generic[E]):
 
     def _head(self) -> dict[str, Any]:
         """Return the members before the entries."""
-        return {"dataVersion": self.data_version.encode(), **self._others}
+        return {"dataVersion": members_of(self.data_version), **self._others}
 
     def _changed(self, names: Iterable[str]) -> None:
-        self.data_version.next(self._clock())
+        version = self.data_version
+        self.data_version = replace(
+            version, counter=version.counter + 1, timestamp_ms=self._clock()
+        )
         self.is_changed = True
         for name in names:
             self._changed_at.pop(name, None)
@@ -175,7 +181,7 @@ class EntryTable(SavedTable, Generic[E]):
             self.entries.update(table_of(change.put, self.decode_entry))
             for name in change.remove:
                 self.entries.pop(name, None)
-            self.data_version = TableVersion.decode(change.data_version, self._clock())
+            self.data_version = version_in({"dataVersion": change.data_version}, self._clock())
         if changes is None and (lost := sorted(file.names.difference(self.entries))):
             named = ", ".join(repr(name[:_SHOWN]) for name in lost[:_NAMED])
             problem = (

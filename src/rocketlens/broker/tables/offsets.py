@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from rocketlens import limits
-from rocketlens.broker.tables.config_table import ConfigFile, TableVersion, table_of
+from rocketlens.broker.tables.config_table import ConfigFile, table_of, version_in
 from rocketlens.broker.tables.table_saver import SavedTable
 from rocketlens.errors import BadInput
 from rocketlens.formats.commitlog_record import HEADS, MAGIC_V1, MAGIC_V2, MIN_RECORD_BYTES
@@ -41,6 +41,7 @@ from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.log.commitlog import SEGMENT_NAME_DIGITS
 from rocketlens.store.write.message_store import MessageStore
+from rocketlens.wire.declare import members_of
 
 MAX_IDENTITY_SEGMENTS: Final = 16
 """Segments by which a log is recognized again. One that shares none of them may be the same."""
@@ -172,7 +173,7 @@ class ConsumerOffsets(SavedTable):
         self.log: SegmentChecksums = parse_checksums(self._others.pop(LOG_MEMBER, None))
         self.log_checksums: Final = log_checksums
         self.table: dict[str, dict[int, int]] = table_of(self._others.get("offsetTable"), _numbers)
-        self.data_version = TableVersion.decode(self._others.get("dataVersion"), clock())
+        self.data_version = version_in(self._others, clock())
         self._clock: Final = clock
         self.resets: Final[dict[tuple[str, str, int], Reset]] = {}
         """By group, topic and queue id: where a group goes on with its next pull, whatever it asks
@@ -277,7 +278,7 @@ class ConsumerOffsets(SavedTable):
         return self._head() | {"offsetTable": {name: dict(of) for name, of in self.table.items()}}
 
     def _head(self) -> dict[str, Any]:
-        return {**self._others, "dataVersion": self.data_version.encode()}
+        return {**self._others, "dataVersion": members_of(self.data_version)}
 
     def snapshot(self) -> Callable[[], None]:
         """Return a function that writes the current offsets, in any thread."""
@@ -319,7 +320,7 @@ class DelayOffsets(SavedTable):
         self.log: SegmentChecksums = parse_checksums(value.get(LOG_MEMBER))
         self.log_checksums: Final = log_checksums
         self.table: dict[int, int] = _numbers(value.get("offsetTable")) or {}
-        self.data_version = TableVersion.decode(value.get("dataVersion"), clock())
+        self.data_version = version_in(value, clock())
 
     def put(self, level: int, queue_offset: int) -> None:
         """Set the offset of a level."""
@@ -329,7 +330,7 @@ class DelayOffsets(SavedTable):
 
     def value(self) -> dict[str, Any]:
         """Return a copy of the table as its file has it."""
-        return {"dataVersion": self.data_version.encode(), "offsetTable": dict(self.table)}
+        return {"dataVersion": members_of(self.data_version), "offsetTable": dict(self.table)}
 
     def snapshot(self) -> Callable[[], None]:
         """Return a function that writes the current offsets; it raises what ``delivered`` does."""

@@ -11,7 +11,6 @@ from rocketlens import limits
 from rocketlens.broker.tables.entry_table import EntryTable
 from rocketlens.model.rocketmq import PERM_READ_WRITE
 from rocketlens.wire.bodies.tables import (
-    DataVersion,
     TopicConfig,
     TopicConfigTable,
     TopicFilterType,
@@ -169,16 +168,6 @@ def default_group(group: str) -> dict[str, Any]:
     }
 
 
-def version_of(table: TopicTable) -> DataVersion:
-    """Return the wire form of the version of a table."""
-    version = table.data_version
-    return DataVersion(
-        counter=version.counter,
-        state_version=version.state_version,
-        timestamp_ms=version.timestamp_ms,
-    )
-
-
 def topic_table(
     table: TopicTable, broker_perm: int = 7, is_shown: Callable[[str], bool] | None = None
 ) -> Callable[[], TopicConfigTable]:
@@ -186,8 +175,7 @@ def topic_table(
 
     Topics get no more permission than the broker has. With ``is_shown`` it builds some of them.
     """
-    version = version_of(table)
-    stored = dict(table.entries)
+    version, stored = table.data_version, dict(table.entries)
 
     def make() -> TopicConfigTable:
         topics = {

@@ -20,6 +20,7 @@ from rocketlens.model.text.json_dialect import loads_file
 from rocketlens.store.disk import Disk
 from rocketlens.store.write.config import StoreConfig
 from rocketlens.wire.codes import RequestCode
+from rocketlens.wire.declare import members_of
 from tests.support.broker_world import NOW_MS, Clock, in_broker, properties_of
 from tests.unit.broker.heartbeats import beat
 
@@ -30,8 +31,7 @@ async def test_all_topics_are_told_with_their_version(world):
     assert answer["topicConfigTable"].keys() == world.core.topics.topics.keys()
     assert answer["topicConfigTable"]["Orders"]["writeQueueNums"] == 4
     assert answer["topicConfigTable"]["TBW102"]["perm"] == 7
-    version = world.core.topics.table.data_version
-    assert answer["dataVersion"] == version.encode()
+    assert answer["dataVersion"] == members_of(world.core.topics.table.data_version)
 
 
 async def test_rocketmqs_own_topics_are_told(world):

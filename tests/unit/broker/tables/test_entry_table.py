@@ -13,6 +13,7 @@ from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.former_topics import configured_topics
 from rocketlens.store.read.table_changes import Change, mark_of
+from rocketlens.wire.declare import members_of
 from tests.support.changes_files import encode_change, encode_first
 from tests.support.effort import sized
 from tests.support.failing_disks import QuickDisk
@@ -159,9 +160,9 @@ def test_a_table_is_what_was_put_whatever_was_written_of_it_when(steps):
                 table.remove(name)
                 table.snapshot()()
             else:
-                version = table.data_version.encode()
+                version = members_of(table.data_version)
                 table = again(Path(directory))
-                assert table.data_version.encode() == version
+                assert members_of(table.data_version) == version
             assert table.entries == expected
         assert again(Path(directory)).entries == expected
 
