@@ -26,7 +26,7 @@ SMALL_ANSWER_BYTES: Final = 256 * 1024
 
 
 class AnswerTooLarge(RocketLensError):
-    """A response does not fit a frame; the text has its rows and bytes."""
+    """A response does not fit a frame; the text has its bytes."""
 
     code = ResponseCode.SYSTEM_ERROR
 
@@ -36,29 +36,6 @@ class TooManyLarge(RocketLensError):
 
     code = ResponseCode.SYSTEM_BUSY
     retriable = True
-
-
-class Estimate:
-    """The minimum size of a response, summed up before it is built."""
-
-    def __init__(self, advice: str) -> None:
-        """Start at zero; ``advice`` says which smaller request to send instead."""
-        self._advice: Final = advice
-        self.least_bytes = 0
-        self.rows = 0
-
-    def add(self, row_bytes: int, rows: int = 1) -> None:
-        """Count rows of at least ``row_bytes`` bytes each.
-
-        :raises AnswerTooLarge: if all rows together cannot fit a frame.
-        """
-        self.rows += rows
-        self.least_bytes += rows * row_bytes
-        if self.least_bytes > limits.MAX_ANSWER_FRAME_BYTES:
-            raise AnswerTooLarge(
-                f"the answer would have over {self.rows} rows and {self.least_bytes} bytes, "
-                f"{limits.MAX_ANSWER_FRAME_BYTES} are the most: {self._advice}"
-            )
 
 
 def row_bytes(of_one: Any, of_none: Any) -> int:
@@ -74,12 +51,20 @@ class LargeAnswers:
         self._waiting: Final[Counter[Channel]] = Counter()
 
     @asynccontextmanager
-    async def turn(self, channel: Channel, estimate: Estimate) -> AsyncIterator[None]:
-        """Wait for the turn of a large response.
+    async def turn(self, channel: Channel, least_bytes: int, advice: str) -> AsyncIterator[None]:
+        """Wait for the turn of a response, if it is large.
 
+        :param least_bytes: Its size, as far as that is known before it is built.
+        :param advice: Which smaller request to send instead.
+        :raises AnswerTooLarge: if it cannot fit a frame.
         :raises TooManyLarge: if too many are waiting already.
         """
-        if estimate.least_bytes <= SMALL_ANSWER_BYTES:
+        if least_bytes > limits.MAX_ANSWER_FRAME_BYTES:
+            raise AnswerTooLarge(
+                f"the answer would have over {least_bytes} bytes, "
+                f"{limits.MAX_ANSWER_FRAME_BYTES} are the most: {advice}"
+            )
+        if least_bytes <= SMALL_ANSWER_BYTES:
             yield
             return
         most = MAX_LARGE_ANSWERS_OF_CONNECTION, MAX_LARGE_ANSWERS

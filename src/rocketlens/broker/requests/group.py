@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from rocketlens import limits
 from rocketlens.broker.core import BrokerCore
-from rocketlens.broker.delivery.large_answers import Estimate
 from rocketlens.broker.requests.answers import Handlers, Pending, when_all_saved, when_saved
 from rocketlens.broker.tables.topics import GroupTable, default_group
 from rocketlens.errors import CommandBodyError
@@ -77,11 +76,11 @@ async def all_groups(
 ) -> Response | None:
     """Return all groups that may be seen, and the version of the table."""
     table = core.groups.table
-    estimate, pace = Estimate("ask for one group at a time (352)"), Pace()
+    least_bytes, pace = 0, Pace()
     for name, members in list(table.entries.items()):
-        estimate.add(len(name) + _min_bytes(members))
+        least_bytes += len(name) + _min_bytes(members)
         await pace.turn()
-    async with core.large_answers.turn(channel, estimate):
+    async with core.large_answers.turn(channel, least_bytes, "ask for one group at a time (352)"):
         value, access = table.value(), core.access
         is_shown = None if access is None else access.seen_by(command, channel)
 

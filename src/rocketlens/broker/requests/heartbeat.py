@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 
 from rocketlens import limits
 from rocketlens.broker.core import BrokerCore
-from rocketlens.broker.delivery.large_answers import Estimate, row_bytes
+from rocketlens.broker.delivery.large_answers import row_bytes
 from rocketlens.broker.delivery.pull_filter import PullRefused, parse_filter
 from rocketlens.broker.requests.answers import Handlers, failed
 from rocketlens.broker.requests.offset import store_time
@@ -171,12 +171,12 @@ async def consume_stats(
     request = commands.GET_CONSUME_STATS.request.decode(command.ext_fields)
     group = request.consumer_group
     names = [request.topic] if request.topic else core.offsets.topics_of(group)
-    estimate, pace = Estimate("ask for one topic at a time"), Pace()
+    least_bytes, pace = 0, Pace()
     topics = _consumed_topics(core, group, names, is_order=False)
     for config in topics:
-        estimate.add(_row_bytes(core, config.topic), config.read_queue_count)
+        least_bytes += _row_bytes(core, config.topic) * config.read_queue_count
         await pace.turn()
-    async with core.large_answers.turn(channel, estimate):
+    async with core.large_answers.turn(channel, least_bytes, "ask for one topic at a time"):
         table: dict[MessageQueue, OffsetWrapper] = {}
         for config in topics:
             table |= await _progress_in(core, group, config, config.read_queue_count, pace)
@@ -195,14 +195,15 @@ async def broker_consume_stats(
         if group in names:
             names[group].append(topic)
         await pace.turn()
-    estimate = Estimate("ask for one group and topic at a time (208)")
+    least_bytes = 0
     topics: dict[str, list[StoredTopic]] = {}
     for group, of_group in names.items():
         topics[group] = _consumed_topics(core, group, of_group, is_order=bool(request.is_order))
         for config in topics[group]:
-            estimate.add(_row_bytes(core, config.topic), config.write_queue_count)
+            least_bytes += _row_bytes(core, config.topic) * config.write_queue_count
             await pace.turn()
-    async with core.large_answers.turn(channel, estimate):
+    advice = "ask for one group and topic at a time (208)"
+    async with core.large_answers.turn(channel, least_bytes, advice):
         return await _all_progress(core, topics, pace)
 
 
@@ -260,15 +261,14 @@ def producer_connections(core: BrokerCore, command: RemotingCommand, _: Channel)
 async def producers(core: BrokerCore, _: RemotingCommand, channel: Channel) -> Response | None:
     """Return the clients of all producer groups."""
     now_ms = core.clock()
-    estimate, pace = Estimate("ask for one group at a time (204)"), Pace()
+    least_bytes, pace = 0, Pace()
     by_group: dict[str, dict[Channel, Client]] = {}
     for group, members in list(core.clients.producers.items()):
         by_group[group] = dict(members)
         names_bytes = sum(len(client.client_id) for client in members.values())
-        estimate.add(_PRODUCER_BYTES, len(members))
-        estimate.add(len(group) + names_bytes)
+        least_bytes += _PRODUCER_BYTES * len(members) + len(group) + names_bytes
         await pace.turn()
-    async with core.large_answers.turn(channel, estimate):
+    async with core.large_answers.turn(channel, least_bytes, "ask for one group at a time (204)"):
         body = await in_thread(lambda: write_body(_producers(by_group, now_ms)), ANSWER_THREAD)
         return Response(body=body)
 

@@ -25,7 +25,7 @@ from typing import Final, NamedTuple
 
 from rocketlens import limits
 from rocketlens.broker.core import BrokerCore
-from rocketlens.broker.delivery.large_answers import Estimate, row_bytes
+from rocketlens.broker.delivery.large_answers import row_bytes
 from rocketlens.broker.requests.answers import Handlers, Pending, failed, when_all_saved, when_saved
 from rocketlens.broker.requests.offset import store_time
 from rocketlens.broker.tables.topics import StoredTopic, wire_topic
@@ -128,9 +128,9 @@ async def statistics(
     broker_name, pace = core.config.brokerName, Pace()
     first = MessageQueue(topic=request.topic, broker_name=broker_name, queue_id=0)
     one = TopicStatsTable(offset_table={first: TopicOffset()})
-    estimate = Estimate("the topic has too many queues for one response")
-    estimate.add(row_bytes(one, TopicStatsTable()), config.queue_count)
-    async with core.large_answers.turn(channel, estimate):
+    least_bytes = row_bytes(one, TopicStatsTable()) * config.queue_count
+    advice = "the topic has too many queues for one response"
+    async with core.large_answers.turn(channel, least_bytes, advice):
         table: dict[MessageQueue, TopicOffset] = {}
         for queue_id in range(config.queue_count):
             queue = MessageQueue(topic=request.topic, broker_name=broker_name, queue_id=queue_id)

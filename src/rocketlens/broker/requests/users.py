@@ -14,7 +14,6 @@ from rocketlens.broker.access.plain_files import PlainAcl
 from rocketlens.broker.access.policy import UserType, named, subject_of
 from rocketlens.broker.access.user_rules import Refused, Users
 from rocketlens.broker.core import BrokerCore
-from rocketlens.broker.delivery.large_answers import Estimate
 from rocketlens.broker.requests.answers import Handlers, failed
 from rocketlens.errors import CommandBodyError
 from rocketlens.net.channel import Channel, Response
@@ -32,6 +31,7 @@ from rocketlens.wire.declare import read_body, shape_of, write_body
 _BLANK: Final = Response(ResponseCode.INVALID_PARAMETER, remark="The username is blank")
 _SUPER_BY_SUPER: Final = "The super user can only be update by super user"
 _NO_SUBJECT: Final = "An system error occurred, please try again later."
+_FILTER: Final = "ask with a filter"
 _ROW_BYTES: Final = 70
 """Bytes of the names of the members of a user or an entry."""
 _CHANGES: Final[Mapping[int, int]] = {
@@ -98,10 +98,9 @@ async def list_users(core: BrokerCore, command: RemotingCommand, channel: Channe
     text = commands.AUTH_LIST_USER.request.decode(command.ext_fields).filter or ""
     users = _users(core).users.entries
     chosen = tuple(users[name].info() for name in _in_order(users) if _contains(name, text))
-    estimate = Estimate("ask with a filter")
-    for each in chosen:
-        estimate.add(_ROW_BYTES + len(each.username or "") + len(each.password or ""))
-    async with core.large_answers.turn(channel, estimate):
+    names = sum(len(each.username or "") + len(each.password or "") for each in chosen)
+    least_bytes = names + _ROW_BYTES * len(chosen)
+    async with core.large_answers.turn(channel, least_bytes, _FILTER):
         return Response(body=await in_thread(lambda: write_body(chosen)) if chosen else b"")
 
 
@@ -140,18 +139,16 @@ async def list_acls(core: BrokerCore, command: RemotingCommand, channel: Channel
     """Return the policies of subjects; the filters are texts that names contain."""
     request = commands.AUTH_LIST_ACL.request.decode(command.ext_fields)
     acls = _users(core).acls.entries
-    estimate = Estimate("ask with a filter")
-    chosen = []
+    rows, chosen = 0, []
     for subject in _in_order(acls):
         if _contains(subject, request.subject_filter or ""):
             of_resource = request.resource_filter or ""
             # As in RocketMQ, a filter that is in the subject chooses all of its resources.
             info = acls[subject].info(None if of_resource in subject else of_resource)
             if info.policies:
-                rows = sum(len(each.entries or ()) for each in info.policies)
-                estimate.add(_ROW_BYTES, max(rows, 1))
+                rows += sum(max(len(each.entries or ()), 1) for each in info.policies)
                 chosen.append(info)
-    async with core.large_answers.turn(channel, estimate):
+    async with core.large_answers.turn(channel, rows * _ROW_BYTES, _FILTER):
         return Response(body=await in_thread(lambda: write_body(tuple(chosen))) if chosen else b"")
 
 
