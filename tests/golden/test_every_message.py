@@ -19,8 +19,8 @@ from tests.support.effort import sized
 from tests.support.patience import PATIENCE_S
 
 VERSIONS = ("4.9.7", "5.5.0")
-HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
-SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+HALVES_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
+DELAY_TOPIC = "SCHEDULE_TOPIC_XXXX"
 
 both_versions = pytest.mark.parametrize("version", VERSIONS)
 both_stores = pytest.mark.parametrize("which", ["store", "crashed"])
@@ -65,7 +65,7 @@ def by_brute_force(path):
 
 def topic_of(sent):
     """The topic under which a message is visible: what was rolled back is never delivered."""
-    return HALF_TOPIC if sent["kind"] == "tx-ROLLBACK_MESSAGE" else sent["topic"]
+    return HALVES_TOPIC if sent["kind"] == "tx-ROLLBACK_MESSAGE" else sent["topic"]
 
 
 @both_versions
@@ -138,13 +138,13 @@ def test_what_was_rolled_back_or_delayed_is_found_where_it_waited(golden, versio
         for sent in golden(version).sent:
             found = {message.topic for message in store.find(sent["msg_id"])}
             if sent["kind"] == "tx-ROLLBACK_MESSAGE":
-                assert found == {HALF_TOPIC}
+                assert found == {HALVES_TOPIC}
                 with pytest.raises(MessageNotFound):
                     store.view_message(sent["topic"], sent["msg_id"])
             elif sent["kind"] == "tx-COMMIT_MESSAGE":
-                assert {HALF_TOPIC, sent["topic"]} <= found
+                assert {HALVES_TOPIC, sent["topic"]} <= found
             elif sent["kind"] == "delay":
-                assert {SCHEDULE_TOPIC, sent["topic"]} <= found
+                assert {DELAY_TOPIC, sent["topic"]} <= found
 
 
 @both_versions

@@ -1,6 +1,6 @@
 """The durations of delay levels, which are in the broker's configuration, not in its store.
 
-A consume queue entry of ``SCHEDULE_TOPIC_XXXX`` holds the delivery time: store time plus the
+A consume queue entry of the topic of delay levels holds the delivery time: store time plus the
 delay of the message's level. Asked in this order, level by level: what the caller says; the
 store's own consume queues of that topic; messages that were delivered, whose copy in the real
 topic has the same unique key and came that much later; RocketMQ's default levels.
@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from rocketlens.bulk.ranges import LogRange, RangeReader, open_range
 from rocketlens.formats import commitlog_record
 from rocketlens.model import properties as props
-from rocketlens.model.rocketmq import DELAY_LEVELS, SCHEDULE_TOPIC, parse_delay_levels
+from rocketlens.model.rocketmq import DELAY_LEVELS, DELAY_TOPIC, parse_delay_levels
 from rocketlens.model.text import java
 
 ARGUMENT: Final = "argument"
@@ -115,7 +115,7 @@ def _delayed_message(content: memoryview, position: int) -> DelayedMessage | Non
     record = commitlog_record.decode(content, position, check_crc=False)
     properties = props.parse(java.decode_utf8(record.properties))
     unique_key = properties[props.UNIQUE_KEY]
-    is_waiting = record.topic == SCHEDULE_TOPIC
+    is_waiting = record.topic == DELAY_TOPIC
     if not is_waiting and properties.get(props.REAL_TOPIC) != record.topic:
         return None
     return DelayedMessage(

@@ -21,7 +21,7 @@ type         count     field
 i64          n or 0    queue_offset; absent if it rises by one in all queues and no message has a
                        delay level
 i32          n or 0    delay level, 0 where tags_code is final, absent if it is everywhere; only
-                       set in SCHEDULE_TOPIC_XXXX
+                       set in the topic of delay levels
 ===========  ========  ==================================================================
 """
 
@@ -36,7 +36,7 @@ from rocketlens import limits
 from rocketlens.bulk.ranges import LogRange, RangeReader, Walked, open_range
 from rocketlens.formats import commitlog_record
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES, ENTRY_LAYOUT
-from rocketlens.model.rocketmq import SCHEDULE_TOPIC
+from rocketlens.model.rocketmq import DELAY_TOPIC
 from rocketlens.store.disk import Disk
 from rocketlens.store.read.former_topics import Run, runs_of
 
@@ -233,7 +233,7 @@ class QueueRows:
         queues: list[tuple[str, int, slice]] = []
         for (topic, queue_id), start, stop in zip(self._groups, edges, edges[1:], strict=False):
             own = slice(start, stop)
-            if topic == SCHEDULE_TOPIC:
+            if topic == DELAY_TOPIC:
                 self._delay(order[own], entries[own], levels[own])
             queues.append((topic, queue_id, own))
         return Grouped(queues, entries, queue_offsets, levels)

@@ -8,7 +8,7 @@ offset  type   field             notes
 ======  =====  ================  ==============================================================
 0       i64    physical_offset
 8       i32    store_size        0 and below: the queue ends before this entry
-12      i64    tags_code         Java hash of TAGS; in SCHEDULE_TOPIC_XXXX the delivery time, ms
+12      i64    tags_code         Java hash of TAGS; of delay levels the delivery time, ms
 ======  =====  ================  ==============================================================
 
 A file whose first entries were never written (the queue begins above them) is filled with

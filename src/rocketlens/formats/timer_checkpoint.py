@@ -9,7 +9,7 @@ offset  type   field                     notes
 ======  =====  ========================  ======================================================
 0       i64    read_time_ms              messages due in an earlier second are delivered
 8       i64    timer_log_flushed_offset  end of the synced part of RocketMQ's ``timerlog``
-16      i64    queue_offset              where a broker starts to read rmq_sys_wheel_timer
+16      i64    queue_offset              where a broker starts to read the topic of timers
 24      i64    master_queue_offset       the same of the master
 32      i64    state_version             RocketMQ's DataVersion
 40      i64    version_timestamp_ms

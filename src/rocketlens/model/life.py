@@ -40,13 +40,13 @@ from rocketlens.model.rocketmq import (
     CHECK_MAX_TIME_TOPIC,
     DEAD_LETTER_PREFIX,
     DELAY_LEVELS,
-    HALF_TOPIC,
-    OP_HALF_TOPIC,
+    DELAY_TOPIC,
+    ENDS_TOPIC,
+    HALVES_TOPIC,
     RETRY_PREFIX,
     REVIVE_PREFIX,
-    ROCKSDB_HALF_TOPIC,
-    ROCKSDB_OP_HALF_TOPIC,
-    SCHEDULE_TOPIC,
+    ROCKSDB_ENDS_TOPIC,
+    ROCKSDB_HALVES_TOPIC,
     SYS_FLAG_COMMIT,
     SYS_FLAG_TRANSACTION_MASK,
     TIMER_TOPIC,
@@ -55,10 +55,10 @@ from rocketlens.model.rocketmq import (
 from rocketlens.model.text.counted import span_text
 from rocketlens.model.text.sentences import Sentence, TimeText
 
-WAITING_TOPICS: Final = frozenset({SCHEDULE_TOPIC, TIMER_TOPIC})
+WAITING_TOPICS: Final = frozenset({DELAY_TOPIC, TIMER_TOPIC})
 """Where brokers keep messages until a time."""
-HALF_TOPICS: Final = frozenset({HALF_TOPIC, ROCKSDB_HALF_TOPIC})
-KEEPING_TOPICS: Final = WAITING_TOPICS | HALF_TOPICS
+HALVES_TOPICS: Final = frozenset({HALVES_TOPIC, ROCKSDB_HALVES_TOPIC})
+KEEPING_TOPICS: Final = WAITING_TOPICS | HALVES_TOPICS
 """Where brokers keep messages that are for other topics."""
 _V1, _V2 = "_", "+"
 """Between group and topic in the name of a retry topic of POP."""
@@ -110,10 +110,10 @@ class GroupTopic(NamedTuple):
 
 
 _BY_TOPIC: Final = {
-    SCHEDULE_TOPIC: LifeState.DELAYED,
+    DELAY_TOPIC: LifeState.DELAYED,
     TIMER_TOPIC: LifeState.TIMED,
-    **dict.fromkeys(HALF_TOPICS, LifeState.HALF),
-    **dict.fromkeys((OP_HALF_TOPIC, ROCKSDB_OP_HALF_TOPIC), LifeState.ENDED),
+    **dict.fromkeys(HALVES_TOPICS, LifeState.HALF),
+    **dict.fromkeys((ENDS_TOPIC, ROCKSDB_ENDS_TOPIC), LifeState.ENDED),
     CHECK_MAX_TIME_TOPIC: LifeState.GIVEN_UP,
 }
 
@@ -429,9 +429,9 @@ def ends_half(mark: MessageExt, half: MessageExt) -> bool:
     """
     if mark.store_host != half.store_host or mark.physical_offset <= half.physical_offset:
         return False
-    if mark.topic == ROCKSDB_OP_HALF_TOPIC:
+    if mark.topic == ROCKSDB_ENDS_TOPIC:
         return mark.properties.get(props.TRANSACTION_OFFSET) == str(half.physical_offset)
-    is_queue = mark.topic == OP_HALF_TOPIC and mark.queue_id == half.queue_id
+    is_queue = mark.topic == ENDS_TOPIC and mark.queue_id == half.queue_id
     return is_queue and str(half.queue_offset).encode() in mark.body.split(b",")
 
 
@@ -442,7 +442,7 @@ def due_ms(copy: MessageExt) -> int | None:
     if copy.topic == TIMER_TOPIC:
         due = _number(copy.properties.get(props.TIMER_OUT_MS))
         return due if due is not None and due <= limits.MAX_TIMESTAMP_MS else None
-    level = props.delay_level(copy.properties) if copy.topic == SCHEDULE_TOPIC else 0
+    level = props.delay_level(copy.properties) if copy.topic == DELAY_TOPIC else 0
     if not 0 < level < len(_DELAYS_MS):
         return None
     return copy.store_timestamp_ms + _DELAYS_MS[level]
@@ -470,7 +470,7 @@ def due_text(copy: MessageExt, others: Collection[MessageExt], now_ms: int) -> S
     """
     if copy.topic not in WAITING_TOPICS:
         return None
-    level = _level_text(copy) if copy.topic == SCHEDULE_TOPIC else ""
+    level = _level_text(copy) if copy.topic == DELAY_TOPIC else ""
     delivered = delivered_ms(copy, others)
     if delivered is not None:
         return Sentence("delivered_at", time=time_text(delivered), level=level)

@@ -24,12 +24,12 @@ NAMESPACE_SEPARATOR: Final = "%"
 
 DEFAULT_TOPIC: Final = "TBW102"
 """Topics that brokers create by themselves inherit from this one."""
-SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
+DELAY_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 BENCHMARK_TOPIC: Final = "BenchmarkTest"
-HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
-OP_HALF_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
-ROCKSDB_HALF_TOPIC: Final = "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC"
-ROCKSDB_OP_HALF_TOPIC: Final = "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC"
+HALVES_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
+ENDS_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+ROCKSDB_HALVES_TOPIC: Final = "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC"
+ROCKSDB_ENDS_TOPIC: Final = "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC"
 CHECK_MAX_TIME_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
 TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
 SELF_TEST_TOPIC: Final = "SELF_TEST_TOPIC"
@@ -45,14 +45,14 @@ _TIMER: Final = "timer"
 
 NOT_ALLOWED_SEND_TOPICS: Final = frozenset(
     {
-        SCHEDULE_TOPIC,
-        HALF_TOPIC,
-        OP_HALF_TOPIC,
+        DELAY_TOPIC,
+        HALVES_TOPIC,
+        ENDS_TOPIC,
         CHECK_MAX_TIME_TOPIC,
         SELF_TEST_TOPIC,
         OFFSET_MOVED_TOPIC,
-        ROCKSDB_HALF_TOPIC,
-        ROCKSDB_OP_HALF_TOPIC,
+        ROCKSDB_HALVES_TOPIC,
+        ROCKSDB_ENDS_TOPIC,
     }
 )
 """Topics that only brokers write to."""
@@ -73,8 +73,8 @@ INTERNAL_TOPICS: Final = frozenset(
         OFFSET_MOVED_TOPIC,
         CHECKPOINT_TOPIC,
         HEARTBEAT_TOPIC,
-        OP_HALF_TOPIC,
-        ROCKSDB_OP_HALF_TOPIC,
+        ENDS_TOPIC,
+        ROCKSDB_ENDS_TOPIC,
     }
 )
 """Topics of records that are RocketMQ's own, and no copies of users' messages."""

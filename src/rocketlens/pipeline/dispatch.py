@@ -28,7 +28,7 @@ from rocketlens.bulk.workspace import Workspace, check_output
 from rocketlens.errors import BadInput, StoreError
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES
 from rocketlens.formats.index_file import Geometry
-from rocketlens.model.rocketmq import LMQ_PREFIX, SCHEDULE_TOPIC
+from rocketlens.model.rocketmq import DELAY_TOPIC, LMQ_PREFIX
 from rocketlens.model.text.counted import counted
 from rocketlens.pipeline import jobs
 from rocketlens.store import fs
@@ -300,13 +300,13 @@ class _Dispatch:
         self, parts: Sequence[QueuePart], delays_ms: Sequence[int] | None
     ) -> tuple[int, ...]:
         """Determine the durations of the delay levels in use."""
-        used = {part.queue_id + 1 for part in parts if part.topic == SCHEDULE_TOPIC}
+        used = {part.queue_id + 1 for part in parts if part.topic == DELAY_TOPIC}
         if not used:
             return (0,)
         learned: dict[int, int] = {}
         copies: dict[int, int] = {}
         if delays_ms is None:
-            learned = store_settings.delays_in_queues(self.store, self.log, SCHEDULE_TOPIC)
+            learned = store_settings.delays_in_queues(self.store, self.log, DELAY_TOPIC)
             if not used <= learned.keys():
                 ranges = cut(self.log, RANGE_BYTES, self.parallelism)
                 samples = jobs.run(

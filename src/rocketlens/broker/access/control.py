@@ -8,7 +8,7 @@ a message in                                    is of
 ==============================================  ====================================================
 a topic where messages wait (delays, timers,    its ``REAL_TOPIC`` instead, and if that is a retry
 transactions) or lie that were given up         topic, the next line, too
-``%RETRY%group``, ``%DLQ%group``                that topic, its ``RETRY_TOPIC`` and its
+a group's retry or dead letter topic            that topic, its ``RETRY_TOPIC`` and its
                                                 ``DLQ_ORIGIN_TOPIC``
 any other topic                                 that topic
 ==============================================  ====================================================

@@ -1,7 +1,7 @@
 """Delivers delayed messages when they are due.
 
-Queue n of SCHEDULE_TOPIC_XXXX has the messages of delay level n + 1, and the tags code of each
-entry is the time at which its message is due. A due message is stored again in its real topic, with
+Queue n of DELAY_TOPIC has the messages of delay level n + 1, and the tags code of each entry is the
+time at which its message is due. A due message is stored again in its real topic, with
 unchanged properties. The progress of each level is in ``config/delayOffset.json``. It is written
 after a delivery, at most once a second, so messages of the last second are delivered again after a
 crash; RocketMQ writes it every ``flushDelayOffsetInterval``, 10 s. Source:
@@ -19,7 +19,7 @@ from rocketlens.formats import commitlog_record
 from rocketlens.formats.commitlog_record import Record, pack_host
 from rocketlens.formats.consumequeue_entry import QueueEntry
 from rocketlens.model import properties as props
-from rocketlens.model.rocketmq import HALF_TOPIC, SCHEDULE_TOPIC, parse_delay_levels, topic_problem
+from rocketlens.model.rocketmq import DELAY_TOPIC, HALVES_TOPIC, parse_delay_levels, topic_problem
 from rocketlens.model.text.java import decode_utf8
 from rocketlens.store.read.log.commitlog import SegmentLost
 from rocketlens.store.write.message_store import MessageStore
@@ -90,7 +90,7 @@ class Schedule:
         self._offsets: Final = offsets
         self._clock: Final = clock
         delays_ms = parse_delay_levels(levels)
-        queue_ids = {queue.queue_id for queue in store.queues.of_topic(SCHEDULE_TOPIC)}
+        queue_ids = {queue.queue_id for queue in store.queues.of_topic(DELAY_TOPIC)}
         self._delays_ms: Final = dict(enumerate(delays_ms[1:], 1))
         """Milliseconds by level. Levels of an earlier configuration are delivered, too."""
         for queue_id in sorted(queue_ids):
@@ -115,11 +115,11 @@ class Schedule:
 
     def _deliver(self, level: int, now_ms: int, at_once: int) -> int:
         store, offsets = self._store, self._offsets
-        queue = store.queues.get(SCHEDULE_TOPIC, level - 1)
+        queue = store.queues.get(DELAY_TOPIC, level - 1)
         offset = offsets.table.get(level, 0)
         if queue is None or offset == queue.next_offset:
             return 0
-        low = store.queues.min_offset(SCHEDULE_TOPIC, level - 1)
+        low = store.queues.min_offset(DELAY_TOPIC, level - 1)
         offset = min(max(offset, low), queue.next_offset)
         delivered = 0
         try:
@@ -190,7 +190,7 @@ def real_queue(properties: Mapping[str, str]) -> tuple[str, int] | None:
     queue_id = properties.get(props.REAL_QUEUE_ID, "")
     if (
         topic_problem(topic) is not None
-        or topic == HALF_TOPIC
+        or topic == HALVES_TOPIC
         or not (queue_id.isascii() and queue_id.isdigit() and len(queue_id) < 10)
     ):
         _log.error(

@@ -12,7 +12,7 @@ The first of them counts; a delay level makes all three go. A message that is du
 like any other. Else ``TIMER_OUT_MS`` is the second before the one in which it is due: it is
 delivered when that second is over, so up to a second late, and never early.
 
-They wait in queue 0 of rmq_sys_wheel_timer, in the order in which they were sent. The broker reads
+They wait in queue 0 of the topic of timers, in the order in which they were sent. The broker reads
 this queue as it grows, and keeps in memory the queue offsets by the second of ``TIMER_OUT_MS``: 8
 bytes a message. A due message is stored again in its real topic, with two properties more. How far
 that came is in ``config/timercheck`` (:mod:`rocketlens.broker.tables.timer_progress`), at most a

@@ -6,7 +6,7 @@ found, and reports what it did not compare.
 
 By tag, candidates are entries of a topic's queues. An entry has the hash code of its message's tag,
 which different tags can share. Entries whose tags code is not a hash code are candidates, too: in
-SCHEDULE_TOPIC it is the time of delivery, and with RocketMQ's ``enableConsumeQueueExt`` an address
+DELAY_TOPIC it is the time of delivery, and with RocketMQ's ``enableConsumeQueueExt`` an address
 of another file. Store times are read from the records. They are in no order, because a clock may be
 set back.
 """
@@ -24,7 +24,7 @@ from rocketlens.formats.columns import store_timestamps
 from rocketlens.formats.commitlog_record import MIN_RECORD_BYTES, Record
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES, ENTRY_LAYOUT, FILLER_SIZE
 from rocketlens.formats.index_file import key_hash
-from rocketlens.model.rocketmq import SCHEDULE_TOPIC
+from rocketlens.model.rocketmq import DELAY_TOPIC
 from rocketlens.model.text.java import string_hash
 from rocketlens.query.lookup.message_filter import MessageFilter, read_candidate
 from rocketlens.store.read.index.index_files import PAUSE, CorruptIndexFile, Hit, newest_first
@@ -105,7 +105,7 @@ def _candidates(
         is_candidate = (
             (tags_codes == code) | (tags_codes < -_HASH_CODES) | (tags_codes >= _HASH_CODES)
         )
-        if queue.topic == SCHEDULE_TOPIC:
+        if queue.topic == DELAY_TOPIC:
             is_candidate[:] = True
         is_candidate &= (entries["store_size"] != FILLER_SIZE) & (offsets >= min_offset)
         for offset in _in_time(log, message_filter, offsets[is_candidate])[::-1].tolist():

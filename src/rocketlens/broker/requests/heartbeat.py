@@ -2,7 +2,7 @@
 
 Members of groups (38, 203, 204, 328), consumer progress (208, 317), groups of a topic (300).
 
-A consumer's first heartbeat creates its group and its ``%RETRY%`` topic, and is answered when the
+A consumer's first heartbeat creates its group and its retry topic, and is answered when the
 name servers know that topic: tools find a group's brokers by its route.
 
 Orderly consumers lock queues to have them to themselves. A queue that is not here is not locked;

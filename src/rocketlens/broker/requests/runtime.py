@@ -10,7 +10,7 @@ from rocketlens import limits
 from rocketlens.broker.core import BrokerCore
 from rocketlens.broker.requests.answers import Handlers
 from rocketlens.formats.commitlog_record import store_timestamp_at
-from rocketlens.model.rocketmq import DELAY_LEVEL_COUNT, SCHEDULE_TOPIC
+from rocketlens.model.rocketmq import DELAY_LEVEL_COUNT, DELAY_TOPIC
 from rocketlens.net.channel import Channel, Response
 from rocketlens.wire.bodies.tables import KvTable
 from rocketlens.wire.codes import RequestCode
@@ -207,7 +207,7 @@ def _delays(core: BrokerCore) -> dict[str, str]:
     """Return for each delay level the delivered and the maximum offset: ``"3,5"``."""
     table: dict[str, str] = {}
     for level in range(1, DELAY_LEVEL_COUNT + 1):
-        max_offset = core.store.queues.max_offset(SCHEDULE_TOPIC, level - 1)
+        max_offset = core.store.queues.max_offset(DELAY_TOPIC, level - 1)
         if max_offset:
             delivered = core.delay_offsets.table.get(level, 0)
             table[f"scheduleMessageOffset_{level}"] = f"{delivered},{max_offset}"

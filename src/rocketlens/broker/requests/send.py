@@ -6,11 +6,11 @@ How a message is changed before it is stored, as in RocketMQ 5:
 message                     stored
 ==========================  =======================================================================
 plain                       in its queue; properties with MSG_REGION, TRACE_ON, UNIQ_KEY, CLUSTER
-``DELAY`` of 1 and above    in SCHEDULE_TOPIC_XXXX, queue level - 1, with REAL_TOPIC and REAL_QID
-``TIMER_DELAY_SEC``, ...    in rmq_sys_wheel_timer, queue 0, likewise, unless it is due: see
+``DELAY`` of 1 and above    in DELAY_TOPIC, queue level - 1, with REAL_TOPIC and REAL_QID
+``TIMER_DELAY_SEC``, ...    in TIMER_TOPIC, queue 0, likewise, unless it is due: see
                             :mod:`rocketlens.broker.delivery.timers`
-``TRAN_MSG`` true           in RMQ_SYS_TRANS_HALF_TOPIC, queue 0, likewise
-to ``%RETRY%g``, too often  in ``%DLQ%g``
+``TRAN_MSG`` true           in HALVES_TOPIC, queue 0, likewise
+a retry, too often          in the dead letter topic of its group
 member of a batch           in its queue; properties unchanged. `rocketlens.broker.sends.send_runs`
                             does the same, faster
 ==========================  =======================================================================
@@ -47,11 +47,11 @@ from rocketlens.model import properties as props
 from rocketlens.model.message_id import UniqueKey
 from rocketlens.model.rocketmq import (
     DEAD_LETTER_PREFIX,
+    DELAY_TOPIC,
     FAQ,
-    HALF_TOPIC,
+    HALVES_TOPIC,
     PERM_WRITE,
     RETRY_PREFIX,
-    SCHEDULE_TOPIC,
     SYS_FLAG_COMMIT,
     SYS_FLAG_TRANSACTION_MASK,
     TIMER_TOPIC,
@@ -271,7 +271,7 @@ class SendProcessor:
             properties[props.TRANSACTION_ID] = properties[props.UNIQUE_KEY]
             properties[props.REAL_TOPIC] = topic
             properties[props.REAL_QUEUE_ID] = str(queue_id)
-            return HALF_TOPIC, 0, sys_flag & ~SYS_FLAG_TRANSACTION_MASK
+            return HALVES_TOPIC, 0, sys_flag & ~SYS_FLAG_TRANSACTION_MASK
         if sys_flag & SYS_FLAG_TRANSACTION_MASK not in (0, SYS_FLAG_COMMIT):
             return topic, queue_id, sys_flag
         if level <= 0:
@@ -488,7 +488,7 @@ def wait_for_level(
     properties[props.DELAY] = str(level)
     properties[props.REAL_TOPIC] = topic
     properties[props.REAL_QUEUE_ID] = str(queue_id)
-    return SCHEDULE_TOPIC, level - 1
+    return DELAY_TOPIC, level - 1
 
 
 def max_retries(group: Mapping[str, Any], version: int, requested: int | None) -> int:

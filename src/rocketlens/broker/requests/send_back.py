@@ -5,9 +5,9 @@ The broker reads the record at the offset and stores a copy:
 ==================================  ================================================================
 message                             copy
 ==================================  ================================================================
-given back fewer times than are     in ``%RETRY%group``, delayed by the level of the request; 0
+given back fewer times than are     in the retry topic, delayed by the level of the request; 0
 allowed                             stands for level 3, and one more with each time
-given back often enough, or with a  in ``%DLQ%group``, at once
+given back often enough, or with a  in the dead letter topic, at once
 level below 0
 ==================================  ================================================================
 

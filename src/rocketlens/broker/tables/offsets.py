@@ -35,7 +35,7 @@ from rocketlens.broker.tables.config_table import ConfigFile, table_of, version_
 from rocketlens.broker.tables.table_saver import SavedTable
 from rocketlens.errors import BadInput
 from rocketlens.formats.commitlog_record import HEADS, MAGIC_V1, MAGIC_V2, MIN_RECORD_BYTES
-from rocketlens.model.rocketmq import SCHEDULE_TOPIC
+from rocketlens.model.rocketmq import DELAY_TOPIC
 from rocketlens.store import fs
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
@@ -295,7 +295,7 @@ class ConsumerOffsets(SavedTable):
 
 
 class DelayOffsets(SavedTable):
-    """For each delay level the next queue offset in SCHEDULE_TOPIC_XXXX to deliver.
+    """For each delay level the next queue offset in its queue to deliver.
 
     ``delivered`` waits until delivered messages are durable, and raises if they can never be. An
     offset must not be durable before the delivered message, or a power failure loses the message.
@@ -366,8 +366,8 @@ def fit_to_store(store: MessageStore, consumers: ConsumerOffsets, delays: DelayO
 def _fit_delays(store: MessageStore, delays: DelayOffsets, *, is_another: bool) -> int:
     corrected = 0
     for level, offset in list(delays.table.items()):
-        low = store.queues.min_offset(SCHEDULE_TOPIC, level - 1)
-        high = store.queues.max_offset(SCHEDULE_TOPIC, level - 1)
+        low = store.queues.min_offset(DELAY_TOPIC, level - 1)
+        high = store.queues.max_offset(DELAY_TOPIC, level - 1)
         fitting = low if is_another else min(max(offset, low), high)
         if fitting != offset:
             delays.put(level, fitting)

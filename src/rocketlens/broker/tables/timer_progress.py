@@ -1,6 +1,6 @@
 """``config/timercheck``: which messages with a delivery time of their own are delivered.
 
-They are in queue 0 of rmq_sys_wheel_timer. Those below ``queue_offset`` are delivered. Of those
+They are in queue 0 of the topic of timers. Those below ``queue_offset`` are delivered. Of those
 from there up to below ``next_queue_offset``, these are delivered: the ones due before
 ``read_time_ms``, and of those due at it, the ones before ``second_queue_offset``. All others wait.
 

@@ -9,7 +9,7 @@ that every broker has from the start are left out unless one is asked for.
 | subscription groups (201), retry and dead letter topics | the names of groups |
 | connections (203) | members, subscriptions; 206: none is online at this broker |
 | consume stats (208) | offsets of the group and of its queues |
-| topic stats (202) of ``%DLQ%`` and ``%RETRY%`` | dead letters; retry queues without an offset |
+| topic stats (202) of dead letter and retry topics | dead letters; retry queues without an offset |
 | producers (328) | masters only, so a slave cannot answer; older than 4.9.3: incomplete |
 """
 

@@ -1,6 +1,6 @@
 """Namespaces: brokers know a topic or group of namespace ``ns`` as ``ns%name``.
 
-Names of retry and dead-letter topics keep their prefix: ``%RETRY%ns%group``. Topics that
+Names of retry and dead-letter topics keep their prefix before ``ns%group``. Topics that
 brokers create themselves are in no namespace. Source: ``NamespaceUtil``.
 """
 

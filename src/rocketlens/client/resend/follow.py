@@ -31,7 +31,7 @@ from rocketlens.model.life import LifeState, dead_letter_topic, group_topics, li
 from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import (
     DEAD_LETTER_PREFIX,
-    SCHEDULE_TOPIC,
+    DELAY_TOPIC,
     TIMER_TOPIC,
     is_system_group,
 )
@@ -151,7 +151,7 @@ class CopyFollower:
 
     async def _copies(self, number: int, target: str, groups: Collection[str]) -> list[MessageExt]:
         """Return the records of a copy, the oldest first."""
-        topics = {target, SCHEDULE_TOPIC, TIMER_TOPIC}
+        topics = {target, DELAY_TOPIC, TIMER_TOPIC}
         for group in groups:
             topics |= {dead_letter_topic(group)} | retry_topics(group, {target})
         namespace = self._admin.namespace
@@ -188,7 +188,7 @@ class CopyFollower:
         life = life_of(last, (target,))
         if life.state is LifeState.DEAD_LETTER:
             return GroupState.DEAD_LETTER
-        if last.topic not in {SCHEDULE_TOPIC, TIMER_TOPIC}:
+        if last.topic not in {DELAY_TOPIC, TIMER_TOPIC}:
             name = self._names.get(str(last.store_host), "")
             if offsets.get((last.topic, name, last.queue_id), 0) > last.queue_offset:
                 return GroupState.CONSUMED

@@ -8,7 +8,7 @@
     [[users.li.grants]]
     role = "viewer"                       # or operator, or admin
     sources = ["prod"]                    # names of sources, patterns with * and ?; without it: all
-    topics = ["order-*", "%RETRY%*"]      # without it: all
+    topics = ["order-*", "%DLQ%*"]        # without it: all
 
     [[users.li.grants]]
     role = "operator"

@@ -12,7 +12,7 @@ admin     also see what is masked
 starts: `LOCAL` in a console without users. Outside of requests it is a viewer that sees nothing.
 
 Patterns have ``*`` for any characters and ``?`` for one. Only what a grant names can be seen, so a
-grant of ``order-*`` does not have retries and dead letters: ``%RETRY%*`` and ``%DLQ%*`` do, and of
+grant of ``order-*`` does not have retries and dead letters: patterns with their prefixes do, and of
 these topics each message can be seen whose original topic can.
 
 Grants are tables of the file of users, the same for local users and for those of a provider. Errors

@@ -294,7 +294,7 @@ def consume_queue_entries(
 
     Entry of queue offset q goes to byte ``(q - first_queue_offset) * 20``; one that does not fit
     ``out`` is not written, nor are prepared and rollback records, which have none. Returns how
-    many were written. ``delays_ms`` for the queues of SCHEDULE_TOPIC_XXXX only: element n is the
+    many were written. ``delays_ms`` for the queues of delay levels only: element n is the
     delay of level n (element 0 unused), and a record with a level gets its delivery time, not its
     tags' hash. Rows may come from different buffers.
     """

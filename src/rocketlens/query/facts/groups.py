@@ -4,7 +4,7 @@
 |---|---|
 | ``config/consumerOffset.json`` | where groups go on |
 | ``config/subscriptionGroup.json`` | groups that are configured, or were made by a consumer |
-| ``consumequeue/`` | how long queues are; ``%RETRY%`` and ``%DLQ%`` topics name groups, too |
+| ``consumequeue/`` | how long queues are; retry and dead letter topics name groups, too |
 
 Members are in the memory of brokers only. Offsets are those that the broker wrote last, so a group
 may have come further, also if the broker is running.

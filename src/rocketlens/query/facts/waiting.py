@@ -13,13 +13,13 @@ from typing import Final, NamedTuple
 from rocketlens.model import properties as props
 from rocketlens.model.answer import Answer
 from rocketlens.model.life import LifeState, life_of
-from rocketlens.model.rocketmq import SCHEDULE_TOPIC, TIMER_TOPIC
+from rocketlens.model.rocketmq import DELAY_TOPIC, TIMER_TOPIC
 
 MAX_TIMER_MS: Final = 3 * 86_400_000
 """How long a timer is taken to wait. RocketMQ: timerMaxDelaySec (default 3 days)."""
 MAX_DELAY_MS: Final = 2 * 3_600_000
 """How long a delayed message is taken to wait. RocketMQ: messageDelayLevel, by default up to 2h."""
-KEPT_FOR_MS: Final = {SCHEDULE_TOPIC: MAX_DELAY_MS, TIMER_TOPIC: MAX_TIMER_MS}
+KEPT_FOR_MS: Final = {DELAY_TOPIC: MAX_DELAY_MS, TIMER_TOPIC: MAX_TIMER_MS}
 """How long a message waits at most by default, by the topic in which it does."""
 
 

@@ -17,13 +17,13 @@ from rocketlens.errors import BadInput, RocketLensError, TopicNotFound, WrongUse
 from rocketlens.formats import trace_body
 from rocketlens.model import properties as props
 from rocketlens.model.answer import Answer, Coverage
-from rocketlens.model.life import HALF_TOPICS, LifeState, ends_half, handed_out_by, life_of
+from rocketlens.model.life import HALVES_TOPICS, LifeState, ends_half, handed_out_by, life_of
 from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import (
-    HALF_TOPIC,
-    OP_HALF_TOPIC,
+    ENDS_TOPIC,
+    HALVES_TOPIC,
     REVIVE_PREFIX,
-    ROCKSDB_OP_HALF_TOPIC,
+    ROCKSDB_ENDS_TOPIC,
     TIMER_TOPIC,
     TRACE_TOPIC,
     is_system_topic,
@@ -292,11 +292,11 @@ def _end_transaction(
 
     Return its half message if there is no mark; None if that is not known.
     """
-    halves = [each for each in gathered.copies.values() if each.topic in HALF_TOPICS]
+    halves = [each for each in gathered.copies.values() if each.topic in HALVES_TOPICS]
     if not halves or len(halves) < len(gathered.copies):
         return None
     last = max(halves, key=lambda each: each.physical_offset)
-    marks = OP_HALF_TOPIC if last.topic == HALF_TOPIC else ROCKSDB_OP_HALF_TOPIC
+    marks = ENDS_TOPIC if last.topic == HALVES_TOPIC else ROCKSDB_ENDS_TOPIC
     request = FindRequest(
         topics=(marks,), begin=last.store_timestamp_ms, max_num=MAX_MARKS, oldest=True
     )

@@ -37,7 +37,7 @@ from rocketlens.formats.consumequeue_entry import ENTRY, ENTRY_BYTES
 from rocketlens.model import properties as props
 from rocketlens.model.rocketmq import (
     CRC_MASK,
-    SCHEDULE_TOPIC,
+    DELAY_TOPIC,
     SYS_FLAG_BORN_HOST_V6,
     SYS_FLAG_STORE_HOST_V6,
     SYS_FLAG_TRANSACTION_MASK,
@@ -274,7 +274,7 @@ class Appender:
                 + len(queue.topic_part)
                 + PROPERTIES_LENGTH.size
             )
-            queue.is_schedule = topic == SCHEDULE_TOPIC
+            queue.is_schedule = topic == DELAY_TOPIC
             self.queues[topic, queue_id] = queue
         return queue
 

@@ -42,7 +42,7 @@ from rocketlens.formats.commitlog_record import (
 )
 from rocketlens.formats.compiled import kernels
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES, FILLER
-from rocketlens.model.rocketmq import SCHEDULE_TOPIC, is_topic_name
+from rocketlens.model.rocketmq import DELAY_TOPIC, is_topic_name
 from rocketlens.store import fs
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
@@ -334,7 +334,7 @@ class CopyAppender(Appender):
                 np.arange(len(rows)),
                 entries,
                 first_queue_offset=first,
-                delays_ms=np.array(self._delays_ms) if queue.topic == SCHEDULE_TOPIC else None,
+                delays_ms=np.array(self._delays_ms) if queue.topic == DELAY_TOPIC else None,
             )
             _append(queue, entries.tobytes())
 

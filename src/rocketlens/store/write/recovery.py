@@ -39,7 +39,7 @@ from rocketlens.errors import RecordError
 from rocketlens.formats.batch_body import message_count
 from rocketlens.formats.commitlog_record import MIN_RECORD_BYTES, Record, has_queue_entry
 from rocketlens.formats.consumequeue_entry import ENTRY, ENTRY_BYTES, FILLER_SIZE
-from rocketlens.model.rocketmq import SCHEDULE_TOPIC, SYS_FLAG_INNER_BATCH, is_topic_name
+from rocketlens.model.rocketmq import DELAY_TOPIC, SYS_FLAG_INNER_BATCH, is_topic_name
 from rocketlens.store import fs
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
@@ -272,7 +272,7 @@ class Recovery:
             self._report(Damage(row.physical_offset, row.physical_offset + row.size, "no place"))
             return
         tags_code = row.tags_code
-        if row.topic == SCHEDULE_TOPIC and row.delay_level > 0:
+        if row.topic == DELAY_TOPIC and row.delay_level > 0:
             tags_code = self._appender.due_time(row.delay_level, row.store_timestamp_ms)
         count = 1
         if row.sys_flag & SYS_FLAG_INNER_BATCH:

@@ -11,7 +11,7 @@ from rocketlens.formats import batch_body, commitlog_record
 from rocketlens.formats.commitlog_record import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, SIZE_AND_MAGIC
 from rocketlens.model.message import Host
 from rocketlens.model.message_id import pack_address
-from rocketlens.model.rocketmq import SCHEDULE_TOPIC
+from rocketlens.model.rocketmq import DELAY_TOPIC
 from rocketlens.model.text.java import string_hash
 from rocketlens.store.write.config import StoreConfig
 from rocketlens.store.write.message_store import MessageStore, StoreOptions
@@ -281,7 +281,7 @@ def test_a_batch_is_one_record_a_member_side_by_side_in_one_segment(tmp_path):
 
 @pytest.mark.parametrize(
     ("topic", "members", "sys_flag"),
-    [("T", [], 0), ("T", [(0, b"", b"")], 4), (SCHEDULE_TOPIC, [(0, b"", b"")], 0)],
+    [("T", [], 0), ("T", [(0, b"", b"")], 4), (DELAY_TOPIC, [(0, b"", b"")], 0)],
 )
 def test_a_batch_that_rocketmq_refuses_is_refused(tmp_path, topic, members, sys_flag):
     with open_small(tmp_path) as store, pytest.raises(MessageIllegal):
@@ -300,8 +300,8 @@ def test_a_delayed_message_has_its_delivery_time_as_tags_code(tmp_path):
     with open_small(tmp_path) as store:
         for level in (b"3", b"99", b"0", b"x"):
             properties = b"DELAY\x01" + level + b"\x02TAGS\x01a"
-            store.append(SCHEDULE_TOPIC, 2, b"", properties, BORN_HOST, born_timestamp_ms=1)
-        codes = [store.queues.get(SCHEDULE_TOPIC, 2).entry(n).tags_code for n in range(4)]
+            store.append(DELAY_TOPIC, 2, b"", properties, BORN_HOST, born_timestamp_ms=1)
+        codes = [store.queues.get(DELAY_TOPIC, 2).entry(n).tags_code for n in range(4)]
     now = Clock().now_ms
     assert codes == [now + 10_000, now + 7_200_000, string_hash("a"), string_hash("a")]
 

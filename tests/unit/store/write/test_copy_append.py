@@ -11,7 +11,7 @@ import pytest
 import rocketlens
 from rocketlens.errors import CopyFailed, StoreError, StoreFull
 from rocketlens.formats.commitlog_record import MAGIC_BLANK
-from rocketlens.model.rocketmq import SCHEDULE_TOPIC, SYS_FLAG_PREPARED
+from rocketlens.model.rocketmq import DELAY_TOPIC, SYS_FLAG_PREPARED
 from rocketlens.store.disk import WritableFile
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.log.commitlog import CommitLog
@@ -79,7 +79,7 @@ def original(tmp_path):
         store.append_batch("Batches", 1, members, BORN_HOST, born_timestamp_ms=5)
         for number in range(5):
             delayed = properties_of(number) + b"DELAY\x013\x02"
-            store.append(SCHEDULE_TOPIC, 2, b"d", delayed, BORN_HOST, born_timestamp_ms=1)
+            store.append(DELAY_TOPIC, 2, b"d", delayed, BORN_HOST, born_timestamp_ms=1)
             send(store, number, sys_flag=SYS_FLAG_PREPARED)
             send(store, number, "Orders", body=b"")
         send_many(store, 100, first=300)
