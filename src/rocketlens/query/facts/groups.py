@@ -5,6 +5,7 @@
 | ``config/consumerOffset.json`` | where groups go on |
 | ``config/subscriptionGroup.json`` | groups that are configured, or were made by a consumer |
 | ``consumequeue/`` | how long queues are; retry and dead letter topics name groups, too |
+| records of revive topics | groups to which POP handed out messages: of the newest records |
 
 Members are in the memory of brokers only. Offsets are those that the broker wrote last, so a group
 may have come further, also if the broker is running.
@@ -20,11 +21,14 @@ from rocketlens.errors import RecordError
 from rocketlens.formats.batch_body import message_at
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.model.group import FoundGroup, GroupQueue, GroupsAnswer
-from rocketlens.model.life import copy_topics_of
-from rocketlens.model.rocketmq import is_system_group
+from rocketlens.model.life import copy_topics_of, handed_out_by
+from rocketlens.model.rocketmq import REVIVE_PREFIX, is_system_group
 from rocketlens.model.topic import TopicKind
+from rocketlens.query.answer_builder import AnswerMessages, Findings
 from rocketlens.query.facts.topic_list import topics_of_store
+from rocketlens.query.request import FindRequest
 from rocketlens.query.store_reader import CONSUME_QUEUE, StoreReader
+from rocketlens.query.store_source import StoreSource
 from rocketlens.query.topic_choice import no_such_group
 from rocketlens.store.read.config_tables import (
     GROUPS_FILE,
@@ -36,6 +40,8 @@ from rocketlens.store.read.config_tables import (
 from rocketlens.store.read.consumequeue import ConsumeQueue, QueueName
 from rocketlens.store.read.rocks import is_database
 
+_MAX_POP_RECORDS: Final = 1_000
+"""Records of POP, the newest, that are read for the groups that they name."""
 _GROUP_SEPARATOR: Final = "@"
 _NUMBER: Final = re.compile(r"\d{1,10}", re.ASCII)
 
@@ -63,7 +69,7 @@ class StoreGroupFiles:
         """Return all groups, or one."""
         self._reader.refresh()
         offsets = self.offsets()
-        names = set(offsets) | set(self.configs())
+        names = set(offsets) | set(self.configs()) | self._names_of_pop()
         dead_letters = self._add_copy_topics(offsets, names)
         if group_name is None:
             names = {each for each in names if not is_system_group(each)}
@@ -119,6 +125,18 @@ class StoreGroupFiles:
                     first, end = self._bounds(topic, queue_id)
                     dead_letters[group] += end - first
         return dead_letters
+
+    def _names_of_pop(self) -> set[str]:
+        named = {topic for topic, _ in self._queue_names()}
+        topics = tuple(sorted(each for each in named if each.startswith(REVIVE_PREFIX)))
+        if not topics:
+            return set()
+        findings = Findings(AnswerMessages(_MAX_POP_RECORDS))
+        request = FindRequest(topics=topics, max_num=_MAX_POP_RECORDS, all_topics=True)
+        StoreSource(self._reader).find(request, findings)
+        self._coverage += [each for each in findings.coverage if each.is_failure]
+        given = map(handed_out_by, findings.messages.in_order())
+        return {each.group for each in given if each is not None}
 
     def _count_queues_behind(self, offsets: Mapping[str, Mapping[tuple[str, int], int]]) -> None:
         """Count the messages of topics in the log whose queues end before a group's offset.
