@@ -28,19 +28,19 @@ from rocketlens.errors import BadInput
 from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
 from rocketlens.model.text.sentences import Sentence
 from rocketlens.query.answer_builder import order_in_time
-from rocketlens.query.request import FindRequest
+from rocketlens.query.request import MAX_TEXTS, FindRequest
 
-MAX_TEXTS: Final = 100
-"""Texts that are searched of one that was pasted."""
 _SHOWN: Final = 5
 _ID: Final = re.compile(
     r"(?<![0-9A-Za-z])(?:[0-9A-Fa-f]{56}|[0-9A-Fa-f]{40}|[0-9A-Fa-f]{34}|[0-9A-Fa-f]{32})"
     r"(?![0-9A-Za-z])"
 )
 _QUEUE: Final = re.compile(
-    r"topic=(?P<topic>[^,\]\s]+).*?queueId=(?P<queue>\d{1,10}).*?queueOffset[=:]\s*(?P<at>\d{1,19})",
+    r"topic=(?P<topic>[^,\]\s]{1,255}+).{0,300}?queueId=(?P<queue>\d{1,10}+).{0,50}?"
+    r"queueOffset[=:]\s*(?P<at>\d{1,19})",
     re.ASCII | re.DOTALL | re.IGNORECASE,
 )
+"""Bounded: each ``topic=`` in a long text is tried."""
 _WITH_BROKER: Final = re.compile(r"[^/\s]+/([^/\s]+/\d{1,10}/\d{1,19})", re.ASCII)
 _NAMED: Final = re.compile(
     r"(?:msg_?id|message_?id|offset_?msg_?id|uniq(?:ue)?_?key|keys?|id)[\"']?\s*[=:]\s*",

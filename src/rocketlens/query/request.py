@@ -53,6 +53,10 @@ _QUEUE_POSITION: Final = re.compile(
 )
 
 
+MAX_TEXTS: Final = 100
+"""Texts that are searched of one that was pasted: see `rocketlens.query.pasted`."""
+
+
 class QueuePosition(NamedTuple):
     """One position of one queue."""
 
@@ -455,7 +459,10 @@ def check_key(key: str) -> None:
         raise BadInput("the key is empty: pass the order number or id the message was sent with")
     size = len(key) if key.isascii() else len(key.encode("utf-8", "surrogatepass"))
     if size > limits.MAX_KEY_BYTES:
-        raise BadInput(f"the key has {size} bytes: a message holds at most {limits.MAX_KEY_BYTES}")
+        raise BadInput(
+            f"the text has {size:,} bytes, and a key or id at most {limits.MAX_KEY_BYTES:,}: give "
+            f"part of it; of a list of ids the first {MAX_TEXTS} are searched"
+        )
 
 
 def check_queue_position(position: QueuePosition) -> None:

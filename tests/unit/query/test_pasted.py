@@ -5,6 +5,7 @@ from urllib.parse import urlencode
 import pytest
 
 import rocketlens
+from rocketlens.errors import BadInput
 from rocketlens.query.pasted import MAX_TEXTS, texts_in
 from tests.support.console_client import answers, store_at
 from tests.unit.conftest import NOON_MS
@@ -112,6 +113,22 @@ def test_a_long_list_is_searched_in_part_and_said_so(store):
         answer = opened.find(",".join(ids))
     assert not answer.complete
     assert f"the first {MAX_TEXTS} of {MAX_TEXTS + 1} texts" in answer.coverage[0].error
+
+
+@pytest.mark.parametrize("text", ["x" * (1 << 20), "\n".join(f"{n:032X}" for n in range(10_000))])
+def test_a_text_that_is_too_long_is_refused_with_what_to_do(store, text):
+    why = f"a key or id at most 32,767: give part of it; of a list of ids the first {MAX_TEXTS} "
+    with rocketlens.open_store(store) as opened, pytest.raises(BadInput, match=why):
+        opened.find(text)
+    got, *_ = answers([f"/api/search?{urlencode({'q': text[:40_000]})}"], store_at(store, "s"))
+    assert (got.status_code, "the first 100" in got.text) == (400, True)
+
+
+@pytest.mark.parametrize("piece", ["topic=", "topic=a ", "topic=a,queueId=1 ", "a/", "id=", "<"])
+def test_a_position_behind_a_long_text_is_found(piece):
+    """Without bounds in the pattern it takes minutes."""
+    text = piece * (30_000 // len(piece)) + " " * 400 + f"{QUEUE}, queueOffset=0"
+    assert texts_in(text) == ("pay/1/0",)
 
 
 @pytest.mark.parametrize("text", ["order-1", "a b", KEY, "T/0/1", "键", "%RETRY%g"])
