@@ -13,6 +13,7 @@ from pydantic import (
 )
 
 from rocketlens.errors import BadInput
+from rocketlens.model.life import LifeState
 from rocketlens.wire.codes import version_name
 
 SentenceText = Annotated[str, SkipValidation]
@@ -90,6 +91,8 @@ class MessageRow(ConsoleValue):
     source: str = Field(description="the name of a source that has it")
     topic: str
     topic_kind: Literal["normal", "retry", "dead_letter", "system"]
+    state: LifeState = Field(description="where the message is: delayed, retry, ...")
+    real_topic: str | None = Field(description="the topic that its producer meant, if it is known")
     broker: str
     queue_id: int
     queue_offset: int

@@ -16,6 +16,7 @@ from rocketlens.formats.body_compression import COMPRESSED
 from rocketlens.formats.commitlog_record import RecordView, message_of
 from rocketlens.model import properties
 from rocketlens.model.answer import Answer, Coverage
+from rocketlens.model.life import life_of_fields
 from rocketlens.model.message import MESSAGE_FIELDS, Host, MessageExt
 from rocketlens.model.message_id import address_text
 from rocketlens.model.text.escape import safe_json
@@ -37,7 +38,8 @@ _TO_JSON: Final[dict[Any, Callable[[Any], Any]]] = {
     Mapping[str, str]: dict,
 }
 _NAMES: Final = tuple(field.name for field in MESSAGE_FIELDS if field.name != "body")
-_LINE_NAMES: Final = (*_NAMES, "body", "body_encoding")
+_LIFE_NAMES: Final = ("state", "real_topic")
+_LINE_NAMES: Final = (*_NAMES, *_LIFE_NAMES, "body", "body_encoding")
 _values_of: Final = attrgetter(*_NAMES)
 _CONVERTED: Final = {
     field.name: _TO_JSON[field.kind] for field in MESSAGE_FIELDS if field.kind in _TO_JSON
@@ -47,6 +49,7 @@ _CONVERTED: Final = {
 def message_fields(message: MessageExt) -> dict[str, Any]:
     """Return a message as JSON values: hosts as ``ip:port``, the body as text, else in base64.
 
+    ``state`` and ``real_topic`` are those of `rocketlens.model.life`.
     ``body_error`` is the reason if the body is as stored because it cannot be decompressed.
     """
     text = utf8_text(message.body)
@@ -148,7 +151,9 @@ def _fields_of(view: RecordView, hosts: dict[tuple[bytes, int], str]) -> dict[st
         offset_msg_id,
         *(queue_id, queue_offset, physical_offset, view.total_size, sys_flag, flag, body_crc),
         *(born_ms, hosts[born_host], store_ms, hosts[store_host], reconsumed, prepared),
-        *(named, None, text, "text"),
+        *(named, None),
+        *life_of_fields(view.topic, named, named.get(properties.TAGS), view.sys_flag)[:2],
+        *(text, "text"),
     )
     return dict(zip(_LINE_NAMES, values, strict=True))
 
@@ -169,7 +174,8 @@ def _other_fields(message: MessageExt) -> dict[str, Any]:
     fields = dict(zip(_NAMES, _values_of(message), strict=True))
     for name, to_json in _CONVERTED.items():
         fields[name] = to_json(fields[name])
-    return fields
+    life = life_of_fields(message.topic, message.properties, message.tags, message.sys_flag)
+    return {**fields, **dict(zip(_LIFE_NAMES, life[:2], strict=True))}
 
 
 def coverage_fields(coverage: Coverage) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from rocketlens.cli.story import story_lines
 from rocketlens.client.send.message import Message
 from rocketlens.query.facts.group_state import GroupState
 from rocketlens.query.story.story import GroupStory
+from rocketlens.query.story.story_events import EventKind
 from rocketlens.testing import cluster
 from tests.support.story_world import copy, dead, known, retried, story, waiting
 
@@ -81,6 +82,11 @@ def test_json_has_all_of_it(run, rocketmq):
     for name in ("events", "groups", "unlearnt"):
         documented = re.findall(r"`(\w+)`", rows[name,].split("|")[2])
         assert all(set(each) == set(documented) for each in told[name]), name
+    kinds, _, states = text.partition("Kinds of events: ")[2].partition("States of groups: ")
+    assert re.findall(r"`(\w+)`", kinds) == list(EventKind)
+    assert re.findall(r"`(\w+)`", states.partition("\n\n")[0].partition(" A test")[0]) == list(
+        GroupState
+    )
 
 
 def test_what_is_not_there_is_not_found_and_a_wrong_topic_is_refused(run, rocketmq):

@@ -11,12 +11,16 @@ import numpy as np
 import pytest
 
 from rocketlens.bulk.ranges import RangeReader, open_range
+from rocketlens.console.message.message_view import row_of
+from rocketlens.decode.rules import BodyRules
 from rocketlens.formats import columns, commitlog_record
 from rocketlens.formats.commitlog_record import MAGIC_V1, Record, encode, message_of
 from rocketlens.model import arrow
 from rocketlens.model.arrow import LIFE_COLUMNS
+from rocketlens.model.life import LifeState
 from rocketlens.model.message import Host
 from rocketlens.model.message_id import NOT_IN_LOG
+from rocketlens.terminal.as_json import message_fields
 from rocketlens.terminal.message_values import value_of
 from tests.support.synthetic import record, write_log
 from tests.unit.bulk.built_stores import ranges_of
@@ -66,17 +70,23 @@ def test_a_row_has_the_fields_of_the_message(written, tmp_path):
         assert row["body_error"] is None
 
 
-def test_rows_say_where_a_message_is_and_its_real_topic(tmp_path):
+def test_every_door_says_where_a_message_is_and_its_real_topic(tmp_path):
+    """Rows of Spark, tables of Python, ``--fields`` and JSON of commands, rows of the console."""
     kinds = [
         ("T", {}, 0, ("stored", "T")),
         ("T", {}, 8, ("committed", "T")),
         ("SCHEDULE_TOPIC_XXXX", {"REAL_TOPIC": "pay", "DELAY": "3"}, 0, ("delayed", "pay")),
         ("rmq_sys_wheel_timer", {"REAL_TOPIC": "pay"}, 0, ("timed", "pay")),
+        ("rmq_sys_wheel_timer", {"REAL_TOPIC": "a", "TIMER_DEL_UNIQKEY": "k"}, 0, ("recall", "a")),
         ("RMQ_SYS_TRANS_HALF_TOPIC", {"REAL_TOPIC": "pay"}, 4, ("half", "pay")),
         ("%RETRY%g", {"RETRY_TOPIC": "pay"}, 0, ("retry", "pay")),
         ("%DLQ%g", {}, 0, ("dead_letter", None)),
         ("TRANS_CHECK_MAX_TIME_TOPIC", {"REAL_TOPIC": "pay"}, 0, ("given_up", "pay")),
+        ("RMQ_SYS_TRANS_OP_HALF_TOPIC", {"TAGS": "d"}, 0, ("ended", None)),
+        ("rmq_sys_REVIVE_LOG_c", {"TAGS": "ck"}, 0, ("handed_out", None)),
+        ("rmq_sys_REVIVE_LOG_c", {"TAGS": "ack"}, 0, ("acknowledged", None)),
     ]
+    assert {each[3][0] for each in kinds} == set(LifeState)
     log = [
         replace(record(number, topic=topic, **properties), sys_flag=sys_flag)
         for number, (topic, properties, sys_flag, _) in enumerate(kinds)
@@ -90,6 +100,10 @@ def test_rows_say_where_a_message_is_and_its_real_topic(tmp_path):
     assert list(zip(*(batch[name].to_pylist() for name in LIFE_COLUMNS), strict=True)) == expected
     names = ("state", "real_topic")
     assert [tuple(value_of(each, name) for name in names) for each in messages] == expected
+    fields = map(message_fields, messages)
+    assert [(each["state"], each["real_topic"]) for each in fields] == expected
+    shown = [row_of(each, "s", "b", BodyRules()) for each in messages]
+    assert [(each.state, each.real_topic) for each in shown] == expected
 
 
 def test_a_row_whose_place_in_the_log_is_not_known_has_no_offset_message_id(written, tmp_path):

@@ -44,10 +44,10 @@ def test_every_field_of_a_message_says_what_it_means():
 
 def test_json_and_spark_have_every_field_of_a_message():
     values = {field.name: None for field in MESSAGE_FIELDS}
-    values |= {"keys": ("k",), "properties": {"a": "b"}, "body": b"x"}
+    values |= {"topic": "T", "sys_flag": 0, "keys": ("k",), "properties": {"a": "b"}, "body": b"x"}
     written = message_fields(MessageExt(**values))
     assert list(COLUMNS) == [*values, "store_time", "born_time", "state", "real_topic"]
-    assert set(written) == set(values) | {"body_encoding"}
+    assert set(written) == set(values) | {"state", "real_topic", "body_encoding"}
     assert (written["keys"], written["properties"]) == (["k"], {"a": "b"})
 
 

@@ -14,7 +14,7 @@ from rocketlens.decode.plain_text import find_text
 from rocketlens.decode.rules import BodyRules
 from rocketlens.decode.tree import FIELD
 from rocketlens.errors import BadInput
-from rocketlens.model.life import due_ms
+from rocketlens.model.life import due_ms, life_of
 from rocketlens.model.message import MessageExt
 from rocketlens.model.message_id import OffsetMessageId, UniqueKey
 from rocketlens.model.properties import SYSTEM_PROPERTIES
@@ -40,10 +40,13 @@ def row_of(
 ) -> MessageRow:
     """Return a message as a list has it, with the values of columns that not all lists have."""
     name, preview = _preview(message, rules)
+    life = life_of(message)
     return MessageRow.of(
         message,
         source=source,
         topic_kind=TopicKind.of(message.topic).value,
+        state=life.state,
+        real_topic=life.topic,
         broker=broker,
         path=message_path(source, message, broker),
         body_bytes=len(message.body),
