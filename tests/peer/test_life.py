@@ -20,10 +20,13 @@ PROGRAM = Path(__file__).parent / "java" / "Pop.java"
 VERSION = "5.5.0"
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["V1", "V2"])
+@pytest.fixture(scope="module", params=[False, True], ids=["V1, files", "V2, RocksDB"])
 def broker(peer, tmp_path_factory, request):
-    """A real broker whose POP names its retry topics in one of two ways."""
-    settings = {"enableRetryTopicV2": request.param, "recallMessageEnable": True}
+    """A real broker: retry topics of POP named in one of two ways, timers and halves in one of two
+    kinds of storage.
+    """
+    newer = ("enableRetryTopicV2", "timerRocksDBEnable", "transRocksDBEnable")
+    settings = {"recallMessageEnable": True, **dict.fromkeys(newer, request.param)}
     directory = tmp_path_factory.mktemp("life")
     with peer.start(VERSION, directory, **settings) as running:
         yield running

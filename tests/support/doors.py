@@ -80,6 +80,7 @@ def commands(kind, where):
         for name, option in OPTIONS.items():
             if question.get(name) is not None:
                 words += [option, str(question[name])]
+        words += ["--only-delivered"] if question.get("only_delivered") else []
         out, err = io.StringIO(), io.StringIO()
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             code = main(["find", *words, *source, "-o", "json"])

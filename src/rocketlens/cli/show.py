@@ -13,7 +13,7 @@ from rocketlens.cli.printing import MessageOutput, add_colour, cells, fit, highl
 from rocketlens.cli.source import ChosenSource, choose_source
 from rocketlens.cli.story import columns_of_output, group_lines, unlearnt_lines
 from rocketlens.errors import BadInput
-from rocketlens.model.life import due_text
+from rocketlens.model.life import WAITING_TOPICS, due_text
 from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import is_system_topic
 from rocketlens.model.text.escape import printable
@@ -112,7 +112,7 @@ def run(arguments: Namespace) -> ExitCode:
         else:
             decoded = _decoded_body(message, arguments)
             body = body_pieces(message.body, arguments.body, decoded)
-            due = due_text(message, others, time.time_ns() // 1_000_000)
+            due = _due_text(source, message, others)
             for line in (*field_lines(message, arguments.text, decoded, due), ""):
                 print(line)
             for piece in body:
@@ -128,6 +128,19 @@ def run(arguments: Namespace) -> ExitCode:
     if not answer.messages or not answer.complete:
         print_notes(answer)
     return exit_code(answer) if is_complete else ExitCode.INCOMPLETE
+
+
+def _due_text(
+    source: ChosenSource, message: MessageExt, others: Sequence[MessageExt]
+) -> str | None:
+    """Return when a message is due, as far as a cluster, a store or an archive shows it."""
+    from rocketlens.query.request import FindRequest
+
+    end_ms = None
+    if message.topic in WAITING_TOPICS and source.cluster is None:
+        newest = source.find(FindRequest(max_num=1, all_topics=True))
+        end_ms = max((each.store_timestamp_ms for each in newest), default=None)
+    return due_text(message, others, time.time_ns() // 1_000_000, end_ms)
 
 
 def other_lines(shown: MessageExt, others: Sequence[MessageExt]) -> Iterator[str]:

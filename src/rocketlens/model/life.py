@@ -50,6 +50,7 @@ from rocketlens.model.rocketmq import (
     SYS_FLAG_COMMIT,
     SYS_FLAG_TRANSACTION_MASK,
     TIMER_TOPIC,
+    is_topic_name,
     parse_delay_levels,
 )
 from rocketlens.model.text.counted import span_text
@@ -139,7 +140,7 @@ def life_of_fields(
     """Return state, topic and group as `life_of` does, by the fields of a record."""
     target = topic
     if target in KEEPING_TOPICS or target == CHECK_MAX_TIME_TOPIC:
-        target = given.get(props.REAL_TOPIC, "")
+        target = _named(given, props.REAL_TOPIC)
     state = _BY_TOPIC.get(topic) or _state_in(target, tags, sys_flag)
     if state is LifeState.TIMED and props.TIMER_DELETED_KEY in given:
         state = LifeState.RECALL
@@ -165,11 +166,17 @@ def _meant(
     if of_group is None or of_group.topic is not None:
         return target if of_group is None else of_group.topic
     for name in (props.RETRY_TOPIC, props.DLQ_ORIGIN_TOPIC):
-        origin = given.get(name)
+        origin = _named(given, name)
         if origin:
             of_origin = copy_topic(origin, given, topics)
             return origin if of_origin is None else of_origin.topic
     return None
+
+
+def _named(given: Mapping[str, str], name: str) -> str:
+    """Return the topic that a property names; nothing if no topic can have that name."""
+    topic = given.get(name, "")
+    return topic if is_topic_name(topic) else ""
 
 
 def _state_in(topic: str, tags: str | None, sys_flag: int) -> LifeState:
@@ -253,7 +260,7 @@ class HandedOut(NamedTuple):
 def handed_out_by(record: MessageExt) -> HandedOut | None:
     """Return what a record says of state `LifeState.HANDED_OUT` or `LifeState.ACKNOWLEDGED`.
 
-    None if it cannot be read: it is cut, or of another version.
+    None if it cannot be read: it is cut, of another version, or names no position.
     """
     try:
         given = record.json()
@@ -268,6 +275,8 @@ def handed_out_by(record: MessageExt) -> HandedOut | None:
             ]
             visible_ms = int(given["pt"]) + int(given["it"])
         queue = f"{given['t']}/{int(given['q'])}"
+        if not is_topic_name(given["t"]) or int(given["q"]) < 0 or min(offsets) < 0:
+            return None
         shown = tuple(f"{queue}/{each}" for each in offsets[:_MAX_HANDED_OUT])
         return HandedOut(str(given["c"]), shown, int(given["pt"]), visible_ms)
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError, OverflowError):
@@ -463,10 +472,13 @@ def delivered_ms(copy: MessageExt, others: Collection[MessageExt]) -> int | None
     return min(times, default=None)
 
 
-def due_text(copy: MessageExt, others: Collection[MessageExt], now_ms: int) -> Sentence | None:
+def due_text(
+    copy: MessageExt, others: Collection[MessageExt], now_ms: int, end_ms: int | None = None
+) -> Sentence | None:
     """Return in words when a copy is due, was due, or was delivered; None if it never waited.
 
-    ``others`` are other copies of the message. Times are local, with their zone.
+    ``others`` are other copies of the message. ``end_ms`` is where a store ends, on which no broker
+    may run any more; None of a broker that runs. Times are local, with their zone.
     """
     if copy.topic not in WAITING_TOPICS:
         return None
@@ -480,6 +492,8 @@ def due_text(copy: MessageExt, others: Collection[MessageExt], now_ms: int) -> S
     due = due_ms(copy)
     if due is None:
         return Sentence("due_unknown", level=level)
+    if due <= now_ms and end_ms is not None:
+        return Sentence("due_there", time=time_text(due), end=time_text(end_ms), level=level)
     name = "due_in" if due > now_ms else "due_ago"
     return Sentence(name, time=time_text(due), span=span_text(abs(due - now_ms)), level=level)
 

@@ -34,7 +34,7 @@ from rocketlens.model.answer import Answer, Coverage, SourceState
 from rocketlens.model.message import MessageExt
 from rocketlens.model.text.sentences import Sentence
 from rocketlens.query.answer_builder import AnswerMessages, Findings, OnRead
-from rocketlens.query.kept import kept_findings, told_what_waits
+from rocketlens.query.kept import kept_steps, told_what_waits
 from rocketlens.query.pasted import contained, understood
 from rocketlens.query.request import FindRequest
 from rocketlens.query.source import Source, Steps, awaited, run, run_in_loop
@@ -106,7 +106,7 @@ def find_steps(
     if _asks_for_topics(request, [findings]):
         yield partial(source.check_topics, request.topics, findings)
     _raise_unknown([findings])
-    answer = told_what_waits(request, findings.answer(request.query))
+    answer = yield from told_what_waits(request, findings.answer(request.query), [source])
     more: list[Answer] = []
     for each in contained(request, answer):
         more += [(yield from find_steps(each, source, on_read=on_read))]
@@ -116,21 +116,12 @@ def find_steps(
 def _search_steps(request: FindRequest, source: Source, findings: Findings) -> Steps[None]:
     """Search a source, and then what brokers keep for the topics."""
     yield partial(source.find, request, findings)
-    kept = kept_findings(request, findings, source)
-    lacks = getattr(source, "lacks", None)
-    if kept is None or (
-        request.text is None and lacks is not None and (yield partial(lacks, kept.request.topics))
-    ):
-        return
     try:
-        yield partial(source.find, kept.request, kept)
-    except TopicNotFound:
-        pass
+        yield from kept_steps(request, findings, source)
     except RocketLensError as error:
         # Which brokers have these topics is not known; the search before may have said so.
         if findings.is_complete:
             findings.cover((_failure(source, str(error)),))
-    kept.end()
 
 
 def _asks_for_topics(request: FindRequest, results: Sequence[Findings]) -> bool:
@@ -215,7 +206,7 @@ async def find_in_all(
         index_last_update_timestamp_ms=max((each.indexed_to_ms for each in results), default=0),
         held_by=messages.holders_of(kept, [each.name for each in sources]),
     )
-    answer = told_what_waits(request, answer)
+    answer = await run_in_loop(told_what_waits(request, answer, sources))
     again = partial(find_in_all, sources=sources, watch=watch, max_bytes=max_bytes, max_s=max_s)
     return understood(request, answer, [await again(each) for each in contained(request, answer)])
 

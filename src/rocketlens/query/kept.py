@@ -12,16 +12,20 @@ newest, or by time          delays and timers that are due later, among the newe
                             `rocketlens.limits.MAX_WAITING_MESSAGES` of them
 ==========================  ====================================================================
 
-The coverage says of each what it waits for, and until when.
+The coverage says of each what it waits for, and until when. Later than what: than now in a cluster;
+than its newest message in a store or an archive, since no broker may run on it.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from rocketlens import limits
+from rocketlens.errors import RocketLensError, TopicNotFound
 from rocketlens.formats.commitlog_record import Record, message_of
 from rocketlens.model import properties as props
 from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
@@ -34,13 +38,13 @@ from rocketlens.model.life import (
     life_of,
 )
 from rocketlens.model.text.sentences import Sentence
-from rocketlens.query.answer_builder import Findings
+from rocketlens.query.answer_builder import AnswerMessages, Findings
 from rocketlens.query.facts.waiting import KEPT_FOR_MS
 from rocketlens.query.request import FindRequest
+from rocketlens.query.source import Source, Steps
 
 if TYPE_CHECKING:
     from rocketlens.model.message import MessageExt
-    from rocketlens.query.source import Source
 
 KEPT: Final = "waiting"
 """The source of what is said of messages that wait."""
@@ -54,8 +58,11 @@ class KeptFindings(Findings):
     ``request`` is what to ask the source for.
     """
 
-    def __init__(self, asked: FindRequest, outer: Findings, source: "Source", now_ms: int) -> None:
-        """Prepare the search of one source that comes after ``asked``."""
+    def __init__(self, asked: FindRequest, outer: Findings, source: Source, now_ms: int) -> None:
+        """Prepare the search of one source that comes after ``asked``.
+
+        ``now_ms``: what is due later waits, if it is not looked up.
+        """
         super().__init__(outer.messages, tally=outer.tally)
         self._outer: Final = outer
         self._is_looked_up: Final = asked.text is not None
@@ -98,22 +105,52 @@ class KeptFindings(Findings):
             self._outer.cover((_note(note),))
 
 
-def kept_findings(
-    request: FindRequest, findings: Findings, source: "Source"
-) -> KeptFindings | None:
-    """Return the search of a source that comes after ``request``; None if there is none.
+def kept_steps(request: FindRequest, findings: Findings, source: Source) -> Steps[None]:
+    """Search a source for what brokers keep for the topics of a request that it was asked.
 
-    None comes after an incomplete one of the newest messages or of a time, and none where the
+    Nothing comes after an incomplete search of the newest messages or of a time, nor where the
     source looked both up at once.
+
+    :raises RocketLensError: if it cannot be searched for that.
     """
     # A search that the caller ended is incomplete, too: it does not go on here.
     is_ended = request.text is None and not findings.is_complete
     if is_ended or findings.has_kept or not request.asks_for_kept:
+        return
+    end_ms = None
+    if request.text is None:
+        lacks = getattr(source, "lacks", None)
+        if lacks is not None and (yield partial(lacks, sorted(WAITING_TOPICS))):
+            return
+        end_ms = yield from end_steps([source])
+    kept = KeptFindings(request, findings, source, _now_ms() if end_ms is None else end_ms)
+    with suppress(TopicNotFound):
+        yield partial(source.find, kept.request, kept)
+    kept.end()
+
+
+def end_steps(sources: Sequence[Source]) -> Steps[int | None]:
+    """Return the store time of the newest message of stores and archives, in epoch milliseconds.
+
+    None if a cluster is among them, which goes on until now, or if there is no message.
+    """
+    if any(each.kind is SourceKind.BROKER for each in sources):
         return None
-    return KeptFindings(request, findings, source, time.time_ns() // 1_000_000)
+    newest = []
+    for each in sources:
+        findings = Findings(AnswerMessages(1))
+        try:
+            yield partial(each.find, FindRequest(max_num=1, all_topics=True), findings)
+        except RocketLensError:
+            # What cannot be searched, the answer says.
+            continue
+        newest += [one.store_timestamp_ms for one in findings.messages.in_order()]
+    return max(newest, default=None)
 
 
-def told_what_waits(request: FindRequest, answer: Answer) -> Answer:
+def told_what_waits(
+    request: FindRequest, answer: Answer, sources: Sequence[Source]
+) -> Steps[Answer]:
     """Return an answer whose coverage says what waits, without what was delivered."""
     kept = [each for each in answer.messages if each.topic in KEEPING_TOPICS]
     if not kept or not request.asks_for_kept:
@@ -127,7 +164,8 @@ def told_what_waits(request: FindRequest, answer: Answer) -> Answer:
     ]
     gone = {id(each) for each in kept} - {id(each) for each in waits}
     shown = [number for number, each in enumerate(answer.messages) if id(each) not in gone]
-    notes = tuple(map(_note, _words(waits, kept)))
+    end_ms = yield from end_steps(sources if waits else ())
+    notes = tuple(map(_note, _words(waits, kept, end_ms)))
     return replace(
         answer,
         messages=tuple(answer.messages[number] for number in shown),
@@ -143,18 +181,24 @@ def _is_delivered(kept: "MessageExt", others: "list[MessageExt]") -> bool:
     return delivered_ms(kept, same) is not None
 
 
-def _words(waits: "list[MessageExt]", kept: "list[MessageExt]") -> Iterator[Sentence]:
-    now_ms = time.time_ns() // 1_000_000
+def _words(
+    waits: "list[MessageExt]", kept: "list[MessageExt]", end_ms: int | None
+) -> Iterator[Sentence]:
+    now_ms = _now_ms()
     for each in waits[:_MAX_NOTES]:
         topic = each.properties.get(props.REAL_TOPIC, "?")
         same = [other for other in kept if other.unique_key == each.unique_key]
-        due = due_text(each, same, now_ms)
+        due = due_text(each, same, now_ms, end_ms)
         if due is None:
             yield Sentence("half_waits", at=each.position, topic=topic)
         else:
             yield Sentence("waits_for", at=each.position, topic=topic, due=due)
     if waits[_MAX_NOTES:]:
         yield Sentence("more_waiting", count=len(waits) - _MAX_NOTES)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _note(text: Sentence) -> Coverage:

@@ -1,6 +1,8 @@
 """What a record proves of its message: state, topic, group, and when it is due."""
 
+import re
 from datetime import datetime
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +17,7 @@ from rocketlens.model.life import (
     life_of,
     origin_topics,
 )
+from rocketlens.query.story.story_events import EventKind
 from tests.support.story_world import copy, retried, waiting
 from tests.unit.conftest import NOON_MS
 
@@ -124,6 +127,31 @@ POP = {"1ST_POP_TIME": "1"}
 )
 def test_a_record_proves_a_state_a_topic_and_a_group(topic, properties, expected):
     assert life_of(copy(topic, 0, 3, properties))[:3] == expected
+
+
+@pytest.mark.parametrize("named", ["", "a/b", "\u202e", "T" * 256, "-\x1b[2J"])
+@pytest.mark.parametrize(
+    ("topic", "name"),
+    [(SCHEDULE, "REAL_TOPIC"), ("%RETRY%g", "RETRY_TOPIC"), ("%DLQ%g", "DLQ_ORIGIN_TOPIC")],
+)
+def test_a_property_that_no_topic_can_be_is_not_known(topic, name, named):
+    properties = {name: named, "REAL_QID": "-1", "DELAY": "3"}
+    assert life_of(copy(topic, 0, 3, properties)).topic is None
+
+
+def test_each_state_and_each_event_of_a_story_is_in_the_table():
+    text = (Path(__file__).parents[3] / "docs/reference/life.md").read_text("utf-8")
+    first, second = (
+        part.partition("\n\n")[0].splitlines()[1:] for part in text.split("| state |")[1:]
+    )
+    names = [[row.split("|")[1] for row in rows] for rows in (first, second)]
+    assert names[0][1:] == names[1][1:]
+    of_records, of_stories = (
+        {name for row in second[1:] for name in re.findall(r"`(\w+)`", row.split("|")[column])}
+        for column in (2, 3)
+    )
+    assert of_records == set(LifeState)
+    assert of_stories | {"sent", "consumed", "consume_failed"} == set(EventKind)
 
 
 def test_a_commit_is_told_by_its_flags():

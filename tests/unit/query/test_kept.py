@@ -3,6 +3,7 @@
 import pytest
 
 import rocketlens
+from rocketlens.model.life import time_text
 from tests.unit.conftest import NOON_MS
 
 SCHEDULE, TIMER = "SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer"
@@ -52,6 +53,19 @@ def test_a_message_that_waits_is_found_by_its_topic(write_store, monkeypatch, qu
     alone, notes = found(path, *question, only_delivered=True, **options)
     assert TIMER not in [each.topic for each in alone]
     assert notes == []
+
+
+@pytest.mark.parametrize("question", [("order-1", "pay"), (None, "pay")])
+def test_what_waits_in_a_copied_store_is_not_called_late(write_store, run, question):
+    path = write_store(kept(SCHEDULE, "U1", DELAY="3"), delivered("U2"))
+    answer, notes = found(path, *question, max_num=3)
+    assert [each.unique_key for each in answer if each.topic == SCHEDULE] == ["U1"]
+    due, end = (time_text(NOON_MS + after_ms) for after_ms in (10_000, 9))
+    known = f"due {due} (delay level 3, 10s by default); the newest message there is of {end}"
+    assert notes == [f"{SCHEDULE}/0/0 waits for pay: {known}"]
+    with rocketlens.open_store(path) as store:
+        assert any(known in each.text for each in store.story("U1").events)
+    assert known in run("show", "U1", "--store", path).out
 
 
 def test_its_id_finds_it_too(write_store):

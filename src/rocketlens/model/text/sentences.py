@@ -34,6 +34,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "given_back": "given back by group {group}: retry {number} is kept in {at}: {due}{why}",
     "due_in": "due {time}, in {span}{level}",
     "due_ago": "due {time}, {span} ago{level}",
+    "due_there": "due {time}{level}; the newest message there is of {end}",
     "due_unknown": "when it is due is not known{level}",
     "delivered_at": "delivered at {time}{level}",
     "recalled_at": "recalled at {time}, not delivered",

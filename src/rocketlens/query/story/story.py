@@ -109,6 +109,8 @@ class StoryEvidence:
     unlearnt: Sequence[Unlearnt] = ()
     now_ms: int = 0
     """The time at which the story was written, in epoch milliseconds."""
+    end_ms: int | None = None
+    """Where the sources end, if they are stores or archives; None if a broker is among them."""
     open_half: MessageExt | None = None
     """The half message, if its producer did not end the transaction."""
 
@@ -164,6 +166,7 @@ def tell(
         deliveries,
         evidence.sources or {},
         now_ms=evidence.now_ms,
+        end_ms=evidence.end_ms,
         open_half=evidence.open_half,
     )
     groups = [
@@ -363,7 +366,7 @@ def _proved(
 def _retried(evidence: StoryEvidence, facts: GroupFacts, last: MessageExt) -> GroupVerdict:
     copy: dict[str, object] = {"number": last.reconsume_times, "at": last.position}
     if life_of(last).state is not LifeState.RETRY:
-        due = due_text(last, (), evidence.now_ms) or ""
+        due = due_text(last, (), evidence.now_ms, evidence.end_ms) or ""
         rests_on = Sentence("retry_waits", due=due, **copy)
         return GroupVerdict(GroupState.RETRYING, rests_on)
     names = evidence.broker_names

@@ -157,16 +157,18 @@ def events_of(
     sources: Mapping[str, str],
     *,
     now_ms: int,
+    end_ms: int | None = None,
     open_half: MessageExt | None = None,
 ) -> list[StoryEvent]:
     """Return all events in order of time; ``now_ms`` is from when on something is due.
 
+    ``end_ms`` as `due_text` takes it.
     ``open_half`` is the half message whose transaction is not ended.
     """
     events = [_born(message)]
     is_stored = False
     for copy in copies:
-        due = due_text(copy, copies, now_ms) or ""
+        due = due_text(copy, copies, now_ms, end_ms) or ""
         if copy is open_half:
             due = _next_check(copy, now_ms)
         source = sources.get(copy.offset_msg_id, "")

@@ -17,7 +17,14 @@ from rocketlens.errors import BadInput, RocketLensError, TopicNotFound, WrongUse
 from rocketlens.formats import trace_body
 from rocketlens.model import properties as props
 from rocketlens.model.answer import Answer, Coverage
-from rocketlens.model.life import HALVES_TOPICS, LifeState, ends_half, handed_out_by, life_of
+from rocketlens.model.life import (
+    HALVES_TOPICS,
+    WAITING_TOPICS,
+    LifeState,
+    ends_half,
+    handed_out_by,
+    life_of,
+)
 from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import (
     ENDS_TOPIC,
@@ -31,6 +38,7 @@ from rocketlens.model.rocketmq import (
 from rocketlens.model.text.sentences import Sentence
 from rocketlens.query.facts.group_state import GroupFacts
 from rocketlens.query.find import find_in_all, find_steps
+from rocketlens.query.kept import end_steps
 from rocketlens.query.request import FindRequest, StoryRequest
 from rocketlens.query.source import Source, Steps, run_in_loop
 from rocketlens.query.story.story import (
@@ -201,6 +209,8 @@ def _story_of(
     yield from _find_hand_outs(sources, message, gathered)
     copies = list(gathered.copies.values())
     facts = yield from _ask_about_groups(sources, message, gathered, question.group)
+    waits = any(each.topic in WAITING_TOPICS for each in copies)
+    end_ms = yield from end_steps([each.source for each in sources] if waits else ())
     evidence = StoryEvidence(
         message,
         copies,
@@ -210,6 +220,7 @@ def _story_of(
         facts.broker_names,
         gathered.unlearnt,
         time.time_ns() // 1_000_000,
+        end_ms,
         open_half,
     )
     coverage = (*answer.coverage, *dict.fromkeys(gathered.coverage))

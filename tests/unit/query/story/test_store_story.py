@@ -6,6 +6,7 @@ import pytest
 
 import rocketlens
 from rocketlens.query.story import story_search
+from tests.support.made_stores import Sent, make_store
 from tests.support.story_world import KEY
 from tests.unit.conftest import NOON_MS
 
@@ -160,6 +161,8 @@ def test_a_timer_that_a_broker_stored_anew_came_once(write_store):
         ([mark(b"0,1,")], "; its producer did not answer yet"),
         ([mark(b"0,1,2,")], f"transaction rolled back: {MARKS}/0/0 ends it, and nothing has it "),
         ([mark(b"2")], "transaction rolled back: "),
+        # None of these is there.
+        ([mark(b"99,-1,x,,12345678901234567890,")], "; its producer did not answer yet"),
     ],
 )
 def test_how_a_transaction_ended_is_read_from_its_marks(write_store, marks, ending):
@@ -241,6 +244,16 @@ ACK = b'"c":"books","pt":7,"q":1,"so":5,"t":"pay"}'
             "group books acknowledged ",
         ),
         ("bAck", b"[]", f"what {REVIVE}/0/0 says of"),
+        *(
+            (tag, body, f"what {REVIVE}/0/0 says of")
+            for tag, body in (
+                ("ck", CHECKPOINT.replace(b'"q":1', b'"q":-1') % NOON_MS),
+                ("ck", CHECKPOINT.replace(b'"so":5', b'"so":-9') % NOON_MS),
+                ("ck", CHECKPOINT.replace(b"[0,2]", b"[]").replace(b'"n":2', b'"n":-2') % NOON_MS),
+                ("ck", CHECKPOINT.replace(b"pay", b"p/y") % NOON_MS),
+                ("bAck", b'{"aol":[],' + ACK),
+            )
+        ),
     ],
 )
 def test_what_pop_handed_out_is_told_by_its_record(write_store, tag, body, expected):
@@ -248,6 +261,14 @@ def test_what_pop_handed_out_is_told_by_its_record(write_store, tag, body, expec
     story = story_of(write_store(record), f"{REVIVE}/0/0")
     assert story.events[-1].text.startswith(expected)
     assert ("visible again at" in story.events[-1].text) is (body == CHECKPOINT % NOON_MS)
+
+
+def test_a_group_that_only_records_of_pop_name_is_known(tmp_path):
+    bodies = (CHECKPOINT % NOON_MS, CHECKPOINT[:40], b'{"ao":5,' + ACK.replace(b"books", b"games"))
+    tags = ("ck", "ck", "ack")
+    sent = [Sent(REVIVE, body=body, tags=tag) for body, tag in zip(bodies, tags, strict=True)]
+    with rocketlens.open_store(make_store(tmp_path / "store", sent).path) as store:
+        assert [each.name for each in store.groups().groups] == ["books", "games"]
 
 
 def test_the_story_of_a_message_has_what_pop_recorded_of_it(write_store):
