@@ -30,7 +30,7 @@ from rocketlens import limits
 from rocketlens.model import properties as props
 from rocketlens.model.rocketmq import is_internal_topic
 from rocketlens.model.sql92 import EvaluationFailed
-from rocketlens.query.filters.body_values import BodyUnread, Step, value_at, value_of_tree
+from rocketlens.query.filters.where import BodyUnread, Step, value_at, value_of_tree
 from rocketlens.query.lookup.message_filter import MessageFilter
 from rocketlens.query.tally import SearchTally
 

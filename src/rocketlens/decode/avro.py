@@ -127,9 +127,7 @@ def read_avro(body: bytes, schema: AvroSchema, work: DecodingWork | None = None)
         bounds.
     """
     reader = _Avro(body, work)
-    value = reader.value(schema)
-    reader.end()
-    return value
+    return reader.to_end(reader.value(schema))
 
 
 def read_body(body: bytes, work: DecodingWork | None = None, *, schema: AvroSchema) -> Tree:

@@ -144,6 +144,11 @@ class ByteReader:
         if self.remaining:
             raise self.error(f"{self.remaining} bytes are left behind its end")
 
+    def to_end(self, value: Tree) -> Tree:
+        """Return a value that was read, if nothing is left behind it."""
+        self.end()
+        return value
+
     def error(self, what: str) -> BodyError:
         """Return the error to raise at this position."""
         return BodyError(f"at byte {self.position}: {what}")

@@ -43,9 +43,7 @@ def read_cbor(body: bytes, work: DecodingWork | None = None) -> Tree:
     :raises BodyError: when it is not CBOR to its last byte, or is larger than the bounds.
     """
     reader = _Cbor(body, work)
-    value = reader.value()
-    reader.end()
-    return value
+    return reader.to_end(reader.value())
 
 
 def may_be_cbor(body: bytes) -> bool:

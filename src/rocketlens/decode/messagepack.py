@@ -36,9 +36,7 @@ def read_messagepack(body: bytes, work: DecodingWork | None = None) -> Tree:
     :raises BodyError: when it is not MessagePack to its last byte, or is larger than the bounds.
     """
     reader = _MessagePack(body, work)
-    value = reader.value()
-    reader.end()
-    return value
+    return reader.to_end(reader.value())
 
 
 def may_be_messagepack(body: bytes) -> bool:

@@ -54,9 +54,7 @@ def may_be_thrift(body: bytes) -> bool:
 
 
 def _read(reader: "_Thrift") -> Tree:
-    value = reader.body_value()
-    reader.end()
-    return value
+    return reader.to_end(reader.body_value())
 
 
 class _Thrift(ByteReader, ABC):

@@ -39,7 +39,7 @@ from rocketlens.client.connect.broker_history import SeenBrokers
 from rocketlens.client.connect.cluster import ClusterCalls
 from rocketlens.client.connect.route import Broker, MessageQueue, Route
 from rocketlens.client.connect.topology import Topology
-from rocketlens.client.search.queue_offsets import unreadable_messages
+from rocketlens.client.search.queue_offsets import unreadable_of_topic
 from rocketlens.client.search.queue_stretch import QueueStretch, StretchReader
 from rocketlens.errors import RecordError, RemotingError, StoreError, TopicNotFound
 from rocketlens.formats.commitlog_record import decode
@@ -466,15 +466,10 @@ class _Asking:
                     self._brokers[queue] = route.brokers[queue.broker_name]
 
     async def _note_unreadable(self, route: Route) -> None:
-        for broker in route.brokers.values():
-
-            async def problems(address: str, name: str = broker.name) -> list[str]:
-                return await unreadable_messages(self._cluster, address, name, route, None)
-
-            answer = await self._cluster.ask_broker(broker, problems)
-            for number, problem in enumerate(answer.value or ()):
-                what = f"topic {route.topic} on {broker.name}: {problem}"
-                self._doubts.append(Missing(what, broker.name, route.topic, f"unread/{number}"))
+        problems = await unreadable_of_topic(self._cluster, route)
+        for number, (name, problem) in enumerate(problems):
+            what = f"topic {route.topic} on {name}: {problem}"
+            self._doubts.append(Missing(what, name, route.topic, f"unread/{number}"))
 
     def _note(self, coverage: Iterable[Coverage]) -> None:
         for each in coverage:

@@ -33,7 +33,7 @@ from rocketlens.client.connect.broker_history import SeenBrokers, seen_brokers_p
 from rocketlens.client.connect.cluster import ClusterCalls, Credentials, name_server_addresses
 from rocketlens.client.connect.route import Route
 from rocketlens.client.connect.topology import Topology, missing_coverage
-from rocketlens.client.search.queue_offsets import unreadable_messages
+from rocketlens.client.search.queue_offsets import unreadable_of_topic
 from rocketlens.client.search.queue_stretch import PulledChunk, QueueStretch, StretchReader, cut
 from rocketlens.errors import BadInput, RemotingError, TopicNotFound
 from rocketlens.model.answer import Coverage
@@ -246,7 +246,8 @@ class ClusterScan:
         ]
         for route in routes:
             if route is not None:
-                await self._check_unreadable(cluster, route)
+                for name, problem in await unreadable_of_topic(cluster, route):
+                    self.losses.add(f"{name}: {problem}", _REMEDY)
         requests = [
             reader.stored(route.brokers[queue.broker_name], queue, begin_ms, end_ms)
             for route in routes
@@ -259,20 +260,6 @@ class ClusterScan:
         gone = await asyncio.to_thread(topology.missing, brokers)
         self._check(map(missing_coverage, gone))
         return stored
-
-    async def _check_unreadable(self, cluster: ClusterCalls, route: Route) -> None:
-        """Warn of messages that cannot be pulled.
-
-        :raises StoreError: for them, if ``failOnDataLoss`` is set.
-        """
-        for broker in route.brokers.values():
-
-            async def problems(address: str, name: str = broker.name) -> list[str]:
-                return await unreadable_messages(cluster, address, name, route, None)
-
-            answer = await cluster.ask_broker(broker, problems)
-            for problem in answer.value or ():
-                self.losses.add(f"{broker.name}: {problem}", _REMEDY)
 
     async def _chosen_topics(self, topology: Topology) -> list[str]:
         """Return the topics of the options."""

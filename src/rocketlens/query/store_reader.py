@@ -344,23 +344,17 @@ class StoreReader:
 
         For a search from a store time on; None is from the first message on.
         """
-        return (
-            *self._kept_by_broker(begin),
-            *self._kept_by_tap(begin),
-            *self.lost_at_begin(begin),
-        )
-
-    def _kept_by_tap(self, begin: int | None) -> tuple[Coverage, ...]:
-        note = self._tap_note()
-        if (
-            note is None
-            or not note.replaced
-            or (begin is not None and begin >= first_time(self.log))
-        ):
+        errors = [*filter(None, (self._compacted(), self._earlier_logs(), self.lost_before_log()))]
+        if not errors or (begin is not None and begin >= first_time(self.log)):
             return ()
+        return tuple(self.log_failures(errors))
+
+    def _earlier_logs(self) -> str | None:
+        note = self._tap_note()
+        if note is None or not note.replaced:
+            return None
         copies = " and ".join(str(self.path.parent / name) for name in note.replaced)
-        error = f"the broker had another log before this one: search its copy in {copies}, too"
-        return tuple(self.log_failures([error]))
+        return f"the broker had another log before this one: search its copy in {copies}, too"
 
     def _tap_note(self) -> TapNote | None:
         self._look_at_small_files()
@@ -378,30 +372,26 @@ class StoreReader:
             if gap.stop > self.log.min_offset:
                 yield str(Damage(gap.start, gap.stop, str(gap)))
 
-    def lost_at_begin(self, begin: int | None) -> tuple[Coverage, ...]:
-        """Return whether messages before the log are lost; ``begin`` as `kept_elsewhere`."""
+    def lost_before_log(self) -> str | None:
+        """Return in one line that messages before the log are lost; None if none are."""
         least = self.log.min_offset
         if self._lost_begin is None or self._lost_begin[0] != least:
             self._lost_begin = least, lost_begin(self.layout, self.log, self.queues)
-        error = self._lost_begin[1]
-        if error is None or (begin is not None and begin >= first_time(self.log)):
-            return ()
-        return tuple(self.log_failures([error]))
+        return self._lost_begin[1]
 
-    def _kept_by_broker(self, begin: int | None) -> tuple[Coverage, ...]:
+    def _compacted(self) -> str | None:
         if self.log.min_offset == 0:
-            return ()
+            return None
         self._look_at_small_files()
         if self._has_compacted is None:
             self._has_compacted = self.layout.compacted.exists()
-        if not self._has_compacted or (begin is not None and begin >= first_time(self.log)):
-            return ()
-        error = (
+        if not self._has_compacted:
+            return None
+        return (
             f"the log begins at physical offset {self.log.min_offset}; older messages are of "
             f"compacted topics ({self.layout.compacted}/TOPIC/QUEUE), not searched here: open the "
             "log of a queue by itself"
         )
-        return tuple(self.log_failures([error]))
 
     def log_failures(self, errors: Iterable[str]) -> Iterator[Coverage]:
         """Return unreadable ranges of the log as coverage; the first 1,000 by name."""

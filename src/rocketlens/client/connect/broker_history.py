@@ -128,11 +128,11 @@ class SeenBrokers:
         """
         now_ms = self._clock_ms()
         history = self._history()
-        self._append(
-            broker.encode()
-            for broker in self._as_seen(registered, now_ms)
-            if _says_more(broker, history.get(broker.name))
-        )
+        seen = [
+            SeenBroker(self._name_servers, each.cluster_name, each.name, each.in_order, now_ms)
+            for each in registered.values()
+        ]
+        self._append(each.encode() for each in seen if _says_more(each, history.get(each.name)))
         oldest_ms = now_ms - SEEN_BROKER_DAYS * _MS_OF_DAY
         return [
             broker
@@ -161,12 +161,6 @@ class SeenBrokers:
             is_forgotten=True,
         )
         return self._append([gone.encode()])
-
-    def _as_seen(self, registered: Mapping[str, Broker], now_ms: int) -> list[SeenBroker]:
-        return [
-            SeenBroker(self._name_servers, each.cluster_name, each.name, each.in_order, now_ms)
-            for each in registered.values()
-        ]
 
     def _history(self) -> dict[str, SeenBroker]:
         """Return the last line of each broker that one of these name servers had, by its name."""

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from rocketlens import limits
 from rocketlens.client.connect.broker_calls import max_offset, min_offset, topic_stats
 from rocketlens.client.connect.cluster import ClusterCalls
-from rocketlens.client.connect.route import MessageQueue, Route
+from rocketlens.client.connect.route import Broker, MessageQueue, Route
 from rocketlens.errors import BadAnswer, BrokerError, ProtocolError
 from rocketlens.model.text.counted import counted
 from rocketlens.wire.bodies.clients import ConsumeQueueAnswer
@@ -78,6 +78,19 @@ async def unreadable_messages(
             count = stop - await min_offset(cluster, address, queue)
             problems += _unreadable(queue, count, refused)
     return problems + await former_messages(cluster, address, broker, route, queue_ids)
+
+
+async def unreadable_of_topic(cluster: ClusterCalls, route: Route) -> list[tuple[str, str]]:
+    """Return the names of brokers with lines on messages of a topic that cannot be read.
+
+    A broker that does not answer has none.
+    """
+
+    async def ask(broker: Broker, address: str) -> list[str]:
+        return await unreadable_messages(cluster, address, broker.name, route, None)
+
+    answers = await cluster.ask_brokers(route.brokers.values(), ask)
+    return [(each.broker.name, problem) for each in answers for problem in each.value or ()]
 
 
 async def former_messages(

@@ -46,7 +46,7 @@ from rocketlens.client.connect.queue_puller import (
 )
 from rocketlens.client.connect.route import ROUTE_REFRESH_S, Broker, MessageQueue, Route
 from rocketlens.client.connect.topology import Topology, TopologyResult
-from rocketlens.client.search.queue_offsets import unreadable_messages
+from rocketlens.client.search.queue_offsets import unreadable_of_topic
 from rocketlens.client.search.queue_read import MAX_EMPTY_STEP
 from rocketlens.errors import BadAnswer, BrokerError, RocketLensError, TopicNotFound, WrongUse
 from rocketlens.formats.commitlog_record import Record, message_of
@@ -198,7 +198,8 @@ class TopicTail:
                 self._on_event(f"{each.source}: {each.error}")
         self._add_queues(route)
         await asyncio.gather(*(self._read_stored(each) for each in self._queues.values()))
-        await self._cover_unreadable(route)
+        for name, error in await unreadable_of_topic(self._cluster, route):
+            self._lack(name, error)
         newest = list(self._findings.messages.in_order())
         if newest:
             await self._pages.put(newest)
@@ -225,17 +226,6 @@ class TopicTail:
         self._brokers.update(route.brokers)
         for queue in route.read_queues:
             self._queues.setdefault(queue, _Queue(queue))
-
-    async def _cover_unreadable(self, route: Route) -> None:
-        """Add the queues with messages that cannot be read to the coverage."""
-        for broker in route.brokers.values():
-
-            async def problems(address: str, name: str = broker.name) -> list[str]:
-                return await unreadable_messages(self._cluster, address, name, route, None)
-
-            answer = await self._cluster.ask_broker(broker, problems)
-            for error in answer.value or ():
-                self._lack(broker.name, error)
 
     def _lack(self, broker_name: str, error: str) -> None:
         """Report messages that were not read, and add that to the coverage."""

@@ -45,9 +45,7 @@ def read_hessian(body: bytes, work: DecodingWork | None = None) -> Tree:
     :raises BodyError: when it is not Hessian 2, ends early or late, or is larger than the bounds.
     """
     reader = _Hessian(body, work)
-    value = reader.value()
-    reader.end()
-    return value
+    return reader.to_end(reader.value())
 
 
 def may_be_hessian(body: bytes) -> bool:

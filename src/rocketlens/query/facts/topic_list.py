@@ -319,7 +319,7 @@ class _StoreTopics:
             *unfinished(walk.unfinished_at),
         ]
         self._coverage += reader.log_failures(failures)
-        self._coverage += reader.lost_at_begin(None)
+        self._coverage += reader.log_failures(filter(None, (reader.lost_before_log(),)))
         self._coverage += torn_coverage(walk.torn_at)
         log = reader.log_coverage(walk.position, min(walk.stop, log_end), begin_offset=start)
         if start > reader.log.min_offset and StoreLayout(reader.path).abort.exists():

@@ -32,9 +32,8 @@ from rocketlens.formats.commitlog_record import Record, RecordView
 from rocketlens.model import properties as props
 from rocketlens.model.sql92 import EvaluationFailed, Value
 from rocketlens.model.text.java import decode_utf8
-from rocketlens.query.filters.body_values import BodyUnread, Step, value_at, value_of_tree
 from rocketlens.query.filters.pattern import TextPattern, TextTooLong
-from rocketlens.query.filters.where import Where
+from rocketlens.query.filters.where import BodyUnread, Step, Where, value_at, value_of_tree
 from rocketlens.query.tally import SearchTally
 
 if TYPE_CHECKING:

@@ -13,18 +13,16 @@ from hypothesis import strategies as st
 from rocketlens import limits
 from rocketlens.errors import BadInput, WrongType
 from rocketlens.model.sql92 import EvaluationFailed, Implied, InvalidSql92
-from rocketlens.query.filters.body_values import (
-    ALL,
-    MAX_FILTER_VALUES,
-    BodyUnread,
-    value_at,
-    value_of_tree,
-)
 from rocketlens.query.filters.pattern import TextPattern
 from rocketlens.query.filters.where import (
+    ALL,
     FIELDS,
+    MAX_FILTER_VALUES,
+    BodyUnread,
     parse_where,
     steps_of,
+    value_at,
+    value_of_tree,
 )
 from tests.support.sql92_cases import by_where
 
