@@ -166,7 +166,7 @@ def read_container(body: bytes, work: DecodingWork | None = None) -> list[Tree]:
     while reader.remaining:
         # A block without records takes as long as some values.
         reader.count(10)
-        count, length = reader.long(), reader.long()
+        count, length = reader.zigzag(), reader.zigzag()
         data = unpack(reader.take(length), bytes_left)
         bytes_left -= len(data)
         block = _Avro(data, reader.work)
@@ -201,11 +201,6 @@ _CODECS: Final[Mapping[str, Callable[[bytes, int], bytes]]] = {
 
 
 class _Avro(ByteReader):
-    def long(self) -> int:
-        """Return an int or long: zigzag in a varint."""
-        number = self.varint()
-        return (number >> 1) ^ -(number & 1)
-
     def value(self, schema: AvroSchema) -> Tree:
         self.count()
         kind = schema.kind
@@ -217,7 +212,7 @@ class _Avro(ByteReader):
         if kind == "boolean":
             return self.byte() != 0
         if kind in ("int", "long"):
-            return _time(self.long(), schema.logical)
+            return _time(self.zigzag(), schema.logical)
         if kind == "float":
             return self.unpack(_FLOAT)[0]
         if kind == "double":
@@ -225,12 +220,12 @@ class _Avro(ByteReader):
         if kind == "enum":
             return self._one_of(schema.symbols)
         if kind == "string":
-            return self.text(self.long())
-        data = self.take(schema.size if kind == "fixed" else self.long())
+            return self.text(self.zigzag())
+        data = self.take(schema.size if kind == "fixed" else self.zigzag())
         return _decimal(data, schema.scale) if schema.logical == "decimal" else data
 
     def _one_of(self, choices: list[Any]) -> Any:
-        number = self.long()
+        number = self.zigzag()
         if not 0 <= number < len(choices):
             raise self.error(f"choice {number} of {len(choices)}")
         return choices[number]
@@ -254,15 +249,15 @@ class _Avro(ByteReader):
         values: dict[str, Tree] = {}
         while count := self._block():
             for _ in range(count):
-                name = self.text(self.long())
+                name = self.text(self.zigzag())
                 values[name] = self.value(of)
         return values
 
     def _block(self) -> int:
         """Return the number of elements in the next block; a negative one has its size behind."""
-        count = self.long()
+        count = self.zigzag()
         if count < 0:
-            self.long()
+            self.zigzag()
         return abs(count)
 
 

@@ -95,6 +95,11 @@ class ByteReader:
                 return value
         raise self.error("a number has more than 10 bytes")
 
+    def zigzag(self) -> int:
+        """Return a varint whose lowest bit is the sign."""
+        number = self.varint()
+        return (number >> 1) ^ -(number & 1)
+
     def text(self, length: int) -> str:
         """Return UTF-8 text of so many bytes."""
         try:

@@ -179,7 +179,7 @@ class _RuleReader:
                 text = self._file(declared["schema"])
                 return partial(avro.read_body, schema=avro.parse_schema(text))
             if self._registry is not None:
-                return _Registered(self._registry).read
+                return partial(_read_registered, registry=self._registry)
             return avro.read_container
         return None if name in (None, "text", "binary") else bodies.FORMATS[name].read
 
@@ -194,17 +194,14 @@ class _RuleReader:
         return BadInput(f"rules for bodies, {self._path}: {what}")
 
 
-class _Registered:
-    """Reads bodies that name a schema of a registry."""
-
-    def __init__(self, registry: "SchemaRegistry") -> None:
-        self._registry: Final = registry
-
-    def read(self, body: bytes, work: DecodingWork) -> Tree:
-        if body.startswith(avro.CONTAINER):
-            return avro.read_container(body, work)
-        if len(body) < avro.REGISTERED_BYTES or body[0] != 0:
-            raise BodyError("it names no schema: a byte 0 and its number in 4 bytes")
-        number = int.from_bytes(body[1 : avro.REGISTERED_BYTES], "big")
-        schema = avro.parse_schema(self._registry.schema(number))
-        return avro.read_avro(body[avro.REGISTERED_BYTES :], schema, work)
+def _read_registered(
+    body: bytes, work: DecodingWork | None = None, *, registry: "SchemaRegistry"
+) -> Tree:
+    """Return a body that names a schema of a registry."""
+    if body.startswith(avro.CONTAINER):
+        return avro.read_container(body, work)
+    if len(body) < avro.REGISTERED_BYTES or body[0] != 0:
+        raise BodyError("it names no schema: a byte 0 and its number in 4 bytes")
+    number = int.from_bytes(body[1 : avro.REGISTERED_BYTES], "big")
+    schema = avro.parse_schema(registry.schema(number))
+    return avro.read_avro(body[avro.REGISTERED_BYTES :], schema, work)

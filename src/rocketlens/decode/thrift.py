@@ -138,17 +138,13 @@ class _Compact(_Thrift):
         name = self.text_or_bytes(self.varint())
         return {"name": name, "type": kind, "seqid": number, "fields": self._struct()}
 
-    def _zigzag(self) -> int:
-        number = self.varint()
-        return (number >> 1) ^ -(number & 1)
-
     def _struct(self) -> dict[str, Tree]:
         fields: dict[str, Tree] = {}
         number = 0
         with self.level():
             while head := self.byte():
                 step, kind = head >> 4, head & 15
-                number = number + step if step else self._zigzag()
+                number = number + step if step else self.zigzag()
                 if str(number) in fields:
                     raise self.error(f"field {number} comes twice")
                 if kind in (1, 2):
@@ -163,7 +159,7 @@ class _Compact(_Thrift):
         if kind == 3:
             return self.signed(1)
         if kind in (4, 5, 6):
-            return self._zigzag()
+            return self.zigzag()
         if kind == 7:
             (number,) = self.unpack(_LITTLE_DOUBLE)
             return number

@@ -32,7 +32,7 @@ from rocketlens.bulk.positions import EARLIEST, LATEST, check_range, positions_o
 from rocketlens.client.connect.broker_history import SeenBrokers, seen_brokers_path
 from rocketlens.client.connect.cluster import ClusterCalls, Credentials, name_server_addresses
 from rocketlens.client.connect.route import Route
-from rocketlens.client.connect.topology import Topology, missing_coverage
+from rocketlens.client.connect.topology import Topology
 from rocketlens.client.search.queue_offsets import unreadable_of_topic
 from rocketlens.client.search.queue_stretch import PulledChunk, QueueStretch, StretchReader, cut
 from rocketlens.errors import BadInput, RemotingError, TopicNotFound
@@ -256,9 +256,7 @@ class ClusterScan:
         ]
         stored = await asyncio.gather(*requests)
         # Asked last: name servers forget a broker that ended together with its queues.
-        brokers = (await topology.brokers()).value
-        gone = await asyncio.to_thread(topology.missing, brokers)
-        self._check(map(missing_coverage, gone))
+        self._check(await topology.recheck_missing_brokers())
         return stored
 
     async def _chosen_topics(self, topology: Topology) -> list[str]:

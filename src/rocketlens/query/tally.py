@@ -170,7 +170,7 @@ class _Counted:
         self._seen: set[tuple[str, int, int, int]] = set()
 
     def add(self, record: "Record | RecordView", reason: str) -> None:
-        queue_id, queue_offset = _number(record, "queue_id"), _number(record, "queue_offset")
+        queue_id, queue_offset = number_of(record, "queue_id"), number_of(record, "queue_offset")
         identity = (record.topic, queue_id, queue_offset, record.physical_offset)
         if identity in self._seen:
             return
@@ -194,5 +194,6 @@ def _shown(names: list[str]) -> str:
     return ", ".join(names[:_SHOWN]) + (", ..." if names[_SHOWN:] else "")
 
 
-def _number(record: "Record | RecordView", name: str) -> int:
+def number_of(record: "Record | RecordView", name: str) -> int:
+    """Return a field of a record that is a number."""
     return record.number(name) if isinstance(record, RecordView) else int(getattr(record, name))

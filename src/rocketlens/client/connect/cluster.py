@@ -150,11 +150,6 @@ class BrokerAnswer(NamedTuple, Generic[T]):
     coverage: Coverage
 
 
-class _Known(NamedTuple):
-    route: Route
-    since_s: float
-
-
 class ClusterCalls:
     """Name servers, routes and connections; created anywhere, used in one event loop.
 
@@ -186,7 +181,7 @@ class ClusterCalls:
             expected=self._expected,
         )
         self._first_name_server = 0
-        self._routes: dict[str, _Known] = {}
+        self._routes: dict[str, tuple[float, Route]] = {}
         self._fetching: dict[str, asyncio.Task[Route]] = {}
         self._turns: Final = asyncio.Semaphore(MAX_MESSAGE_ANSWERS)
         self.brokers_refusing_tools: Final[set[str]] = set()
@@ -464,16 +459,17 @@ class ClusterCalls:
         cached = self._routes.get(topic)
         if cached is None:
             return await self.fresh_route(topic)
-        if self._clock() - cached.since_s < ROUTE_REFRESH_S:
-            return cached.route
+        since_s, route = cached
+        if self._clock() - since_s < ROUTE_REFRESH_S:
+            return route
         if not wait:
             self._fetch(topic)
-            return cached.route
+            return route
         try:
             return await self.fresh_route(topic)
         except RemotingError as error:
             logger.warning("the route of topic %s stays as it was: %s", topic, error)
-            return cached.route
+            return route
 
     async def fresh_route(self, topic: str) -> Route:
         """Ask the name servers for a route; concurrent callers share the response.
@@ -512,8 +508,8 @@ class ClusterCalls:
         return {each for broker in self._known_brokers() for each in broker.addresses.values()}
 
     def _known_brokers(self) -> Iterator[Broker]:
-        for cached in self._routes.values():
-            yield from cached.route.brokers.values()
+        for _, route in self._routes.values():
+            yield from route.brokers.values()
 
     async def close(self) -> None:
         """Close all connections; current calls fail."""
@@ -547,7 +543,7 @@ class ClusterCalls:
             )
         route = Route.of(topic, received)
         self.allow(route.brokers)
-        self._routes[topic] = _Known(route, self._clock())
+        self._routes[topic] = self._clock(), route
         return route
 
     def _fetched(self, topic: str, done: asyncio.Task[Route]) -> None:

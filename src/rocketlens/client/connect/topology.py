@@ -23,7 +23,7 @@ a slave is in a route as the master   as any slave: name servers of RocketMQ 5 w
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -236,10 +236,6 @@ class Topology:
         """Return the names of the brokers that are remembered to have had an address."""
         return () if self._seen_brokers is None else self._seen_brokers.were_at(address)
 
-    def missing(self, registered: Mapping[str, Broker]) -> list[SeenBroker]:
-        """Return the brokers that were registered before and are not now."""
-        return [] if self._seen_brokers is None else self._seen_brokers.missing(registered)
-
     def forget(self, broker_name: str) -> bool:
         """Remove a broker from the remembered ones; return False if it is not remembered."""
         self._brokers = None
@@ -308,8 +304,11 @@ class Topology:
                 datas[each.broker_name] = _with_addresses(each, datas.get(each.broker_name))
         brokers = brokers_of(datas.values())
         self._cluster.allow(brokers)
-        missing = await in_thread(lambda: self.missing(brokers))
-        coverage = [*failed, *map(missing_coverage, missing)]
+        coverage = list(failed)
+        seen = self._seen_brokers
+        if seen is not None:
+            missing = await in_thread(lambda: seen.missing(brokers))
+            coverage += map(_missing_coverage, missing)
         coverage += [_slaves_coverage(each) for each in brokers.values() if each.master is None]
         if not brokers:
             coverage.append(_NO_BROKER)
@@ -395,7 +394,7 @@ class CoverageByReason:
         return tuple(self._by_reason.values())
 
 
-def missing_coverage(broker: SeenBroker) -> Coverage:
+def _missing_coverage(broker: SeenBroker) -> Coverage:
     """Return the coverage of a broker that was registered before and cannot be asked."""
     moment = datetime.fromtimestamp(broker.seen_ms / 1000, UTC)
     error = (

@@ -31,7 +31,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import rocketlens
 from rocketlens import limits
@@ -142,10 +142,8 @@ _NOT_THE_USERS: Final = tuple(
 """Where the code is that calls listeners."""
 
 
-class _FailureKind(NamedTuple):
-    name: str
-    file: str
-    line: int
+_FailureKind = tuple[str, str, int]
+"""The type of an error, and the file and the line that raised it."""
 
 
 def _is_not_the_users(file: str) -> bool:
@@ -174,11 +172,8 @@ class ListenerFailures:
         while trace is not None and _is_not_the_users(trace.tb_frame.f_code.co_filename):
             trace = trace.tb_next
         frames = traceback.extract_tb(trace)
-        kind = _FailureKind(
-            type(error).__name__,
-            frames[-1].filename if frames else "",
-            (frames[-1].lineno or 0) if frames else 0,
-        )
+        file, line = (frames[-1].filename, frames[-1].lineno or 0) if frames else ("", 0)
+        kind = type(error).__name__, file, line
         if kind not in self._counts and len(self._counts) >= MAX_FAILURE_KINDS:
             del self._counts[next(iter(self._counts))]
         count = self._counts[kind] = self._counts.get(kind, 0) + 1
@@ -190,8 +185,8 @@ class ListenerFailures:
             exc_info = (type(error), error, trace)
             logger.warning("group %s: a listener failed at %s", self._group, ids, exc_info=exc_info)
             return
-        where = f" ({kind.file}:{kind.line})" if kind.file else ""
-        text = " ".join(f"{kind.name}: {error}".split())[: limits.MAX_SHOWN_CHARACTERS]
+        where = f" ({file}:{line})" if file else ""
+        text = " ".join(f"{kind[0]}: {error}".split())[: limits.MAX_SHOWN_CHARACTERS]
         times = "the first time" if count == 1 else f"{count} times now"
         logger.warning(
             "group %s: a listener failed at %s: %s%s, %s", self._group, ids, text, where, times

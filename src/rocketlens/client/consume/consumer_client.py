@@ -19,7 +19,7 @@ from rocketlens.client.consume.consumer_settings import (
     subscription_of,
 )
 from rocketlens.client.consume.group_offsets import LocalOffsetFile, RemoteOffsets
-from rocketlens.client.consume.membership import GroupMember, OwnedQueues, Rebalance
+from rocketlens.client.consume.membership import GroupMember, QueueShare
 from rocketlens.client.consume.pulling import OwnedQueue, Puller, PullStyle
 from rocketlens.client.consume.serving import Serving
 from rocketlens.client.consume.session import GroupSession, TaskSet
@@ -88,8 +88,7 @@ class ConsumerClient(ClusterClient):
         self._offsets: Final = self._session.offsets
         self._store: Final = self._session.store
         self._member: Final = GroupMember(self._session, self._described)
-        self._rebalance: Rebalance | None = None
-        self._queues: OwnedQueues | None = None
+        self._queues: QueueShare | None = None
         """The queues of this consumer, from its start on."""
         self._commit_turn: Final = asyncio.Lock()
         self._tasks: Final = TaskSet(self.group)
@@ -140,8 +139,8 @@ class ConsumerClient(ClusterClient):
 
     def members_changed(self) -> None:
         """Share out the queues anew."""
-        if self._rebalance is not None:
-            self._rebalance.look_soon()
+        if self._queues is not None:
+            self._queues.look_soon()
 
     async def reset_offsets(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
         """Continue from other offsets, those that an operator chose."""
@@ -242,13 +241,16 @@ class ConsumerClient(ClusterClient):
     ) -> None:
         """Join the group: ``service`` gets its messages. ``loops`` run until this is closed."""
         puller = Puller(self._session, style, service, self._member.greet)
-        queues = OwnedQueues(self._session, puller, service, self._first_offset, self._is_wanted)
-        rebalance = Rebalance(self._session, self._member, queues, lambda: self._assigned)
-        self._queues, self._rebalance = queues, rebalance
+        self._queues = queues = QueueShare(
+            *(self._session, self._member, puller, service),
+            first_offset=self._first_offset,
+            is_wanted=self._is_wanted,
+            assigned=lambda: self._assigned,
+        )
         await self._find_routes(self._named_topics())
         await self._member.beat()
-        await rebalance.look()
-        for loop in (self._member.run(), rebalance.run(), self._commit_again(), *loops):
+        await queues.look()
+        for loop in (self._member.run(), queues.run(), self._commit_again(), *loops):
             self._tasks.run(loop)
 
     def _named_topics(self) -> list[str]:

@@ -114,51 +114,37 @@ class GroupMember:
         return answer.consumer_ids
 
 
-class OwnedQueues:
-    """The queues assigned to a consumer: pulling starts at the group's committed offset, and before
-    a queue is given up its offset is committed.
+class QueueShare:
+    """The queues of topics that are this member's: every queue, in broadcasting.
 
-    ``first_offset`` returns where to begin in a queue. ``is_wanted`` returns whether a queue still
-    is to be consumed.
+    Pulling a queue starts at the group's committed offset; before it is given up its offset is
+    committed. ``first_offset`` returns where to begin in a queue, and ``is_wanted`` whether it
+    still is to be consumed. ``assigned`` returns the queues that a program chose, whatever topics
+    and members there are, or None.
     """
 
     def __init__(
         self,
         session: GroupSession,
+        member: GroupMember,
         puller: Puller,
         service: ConsumeService,
+        *,
         first_offset: Callable[[MessageQueue], Awaitable[int]],
         is_wanted: Callable[[MessageQueue], bool],
+        assigned: Callable[[], frozenset[MessageQueue] | None],
     ) -> None:
         self.puller: Final = puller
         self._session: Final = session
+        self._member: Final = member
         self._service: Final = service
         self._first_offset: Final = first_offset
         self._is_wanted: Final = is_wanted
+        self._assigned: Final = assigned
         self._leaving: Final[set[MessageQueue]] = set()
         self._tasks: Final = TaskSet(session.group)
-
-    @property
-    def queues(self) -> list[MessageQueue]:
-        """All queues that are pulled."""
-        return list(self.puller.owned)
-
-    async def acquire(self, queues: Sequence[MessageQueue]) -> set[MessageQueue]:
-        """Return those of the queues that can be begun now.
-
-        One that was this consumer's a moment ago may have messages in a listener still.
-        """
-        return await self._service.acquire({each for each in queues if each not in self._leaving})
-
-    async def begin(self, queue: MessageQueue) -> None:
-        """Pull a queue from where the group came to.
-
-        :raises RocketLensError: if its broker does not say where.
-        """
-        self._session.offsets.forget(queue)
-        offset = await self._first_offset(queue)
-        if self._is_wanted(queue):
-            self._service.began(self.puller.add(queue, offset))
+        self._is_due: Final = asyncio.Event()
+        self._turn: Final = asyncio.Lock()
 
     async def end(self, queue: MessageQueue) -> None:
         """Pull a queue no longer, and commit its consumed offset."""
@@ -196,28 +182,6 @@ class OwnedQueues:
             await self._session.store.write([(owned.queue, offset)])
         await self._service.release(owned)
 
-
-class Rebalance:
-    """Looks again and again which queues are this member's: every queue, in broadcasting.
-
-    ``assigned`` returns the queues that a program chose, whatever topics and members there are, or
-    None.
-    """
-
-    def __init__(
-        self,
-        session: GroupSession,
-        member: GroupMember,
-        owner: OwnedQueues,
-        assigned: Callable[[], frozenset[MessageQueue] | None],
-    ) -> None:
-        self._session: Final = session
-        self._member: Final = member
-        self._owner: Final = owner
-        self._assigned: Final = assigned
-        self._is_due: Final = asyncio.Event()
-        self._turn: Final = asyncio.Lock()
-
     def look_soon(self) -> None:
         """Look now, and not only when it is time again."""
         self._is_due.set()
@@ -240,7 +204,7 @@ class Rebalance:
             topics = list(self._session.subscriptions)
             assigned = self._assigned()
             if assigned is not None:
-                topics = sorted({queue.topic for queue in assigned.union(self._owner.queues)})
+                topics = sorted({queue.topic for queue in assigned.union(self.puller.owned)})
             outcomes = [await self._look_at(topic) for topic in topics]
         return all(outcomes)
 
@@ -248,31 +212,36 @@ class Rebalance:
         try:
             share = await self._share_of(topic)
         except TopicNotFound as error:
-            logger.debug("group %s: %s", self._member.group, error)
+            logger.debug("group %s: %s", self._session.group, error)
             return False
         except RocketLensError as error:
-            logger.warning("group %s keeps its queues of %s: %s", self._member.group, topic, error)
+            logger.warning("group %s keeps its queues of %s: %s", self._session.group, topic, error)
             return False
         except Exception:
             # A strategy of the program's own may raise anything.
-            logger.exception("group %s keeps its queues of %s", self._member.group, topic)
+            logger.exception("group %s keeps its queues of %s", self._session.group, topic)
             return False
-        owned = [queue for queue in self._owner.queues if queue.topic == topic]
+        owned = [queue for queue in self.puller.owned if queue.topic == topic]
         for queue in owned:
             if queue not in share:
-                logger.info("group %s: %s is another's now", self._member.group, queue)
-                await self._owner.end(queue)
+                logger.info("group %s: %s is another's now", self._session.group, queue)
+                await self.end(queue)
         new = [queue for queue in share if queue not in owned]
-        ours = await self._owner.acquire(new) if new else set()
+        # One that was this consumer's a moment ago may have messages in a listener still.
+        free = {queue for queue in new if queue not in self._leaving}
+        ours = await self._service.acquire(free) if new else set()
         begun = await asyncio.gather(*[self._begin(queue) for queue in new if queue in ours])
         return all(begun) and len(ours) == len(new)
 
     async def _begin(self, queue: MessageQueue) -> bool:
+        self._session.offsets.forget(queue)
         try:
-            await self._owner.begin(queue)
+            offset = await self._first_offset(queue)
         except (RocketLensError, OSError) as error:
-            logger.warning("group %s cannot begin %s yet: %s", self._member.group, queue, error)
+            logger.warning("group %s cannot begin %s yet: %s", self._session.group, queue, error)
             return False
+        if self._is_wanted(queue):
+            self._service.began(self.puller.add(queue, offset))
         return True
 
     async def _share_of(self, topic: str) -> Sequence[MessageQueue]:
@@ -285,7 +254,7 @@ class Rebalance:
         if allocate is None or not queues:
             return queues
         members = await self._member.members(_addresses(route))
-        return allocate(self._member.client_id, queues, members)
+        return allocate(self._session.client_id, queues, members)
 
 
 def _addresses(route: Route) -> list[str]:

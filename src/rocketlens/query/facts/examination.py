@@ -25,12 +25,12 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 from itertools import chain, pairwise
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple
 
 from rocketlens import limits
 from rocketlens.errors import RecordError
 from rocketlens.formats.batch_body import message_at, message_count
-from rocketlens.formats.commitlog_record import Record, has_queue_entry
+from rocketlens.formats.commitlog_record import has_queue_entry
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES
 from rocketlens.model.answer import Coverage, SourceKind
 from rocketlens.model.group import FoundGroup, GroupQueue, GroupsAnswer
@@ -302,41 +302,26 @@ def _read_log(reader: StoreReader) -> LogContents | None:
             (anew,) = (rows["queue_offset"] == 0).nonzero()
             ends = {*anew.tolist(), *(anew - 1).tolist(), 0, len(rows) - 1}
             for index in sorted(each for each in ends if 0 <= each < len(rows)):
-                row = rows[index]
-                offsets = _RecordOffsets(int(row["queue_offset"]), int(row["physical_offset"]))
+                row, count = rows[index], 1
+                first, physical_offset = int(row["queue_offset"]), int(row["physical_offset"])
                 if row["sys_flag"] & SYS_FLAG_INNER_BATCH:
-                    offsets = _RecordOffsets.of(
-                        log.record_at(offsets.physical_offset, check_crc=False)
-                    )
-                _add(contents, evidence, QueueName(topic, queue_id), offsets)
+                    count = message_count(log.record_at(physical_offset, check_crc=False))
+                span = Span(first, first + count, physical_offset)
+                _add(contents, evidence, QueueName(topic, queue_id), span)
     contents.damage = walk.damage
     contents.torn_at = walk.torn_at
     return contents
 
 
-class _RecordOffsets(NamedTuple):
-    """The offsets of a record in its queue and in the log."""
-
-    queue_offset: int
-    physical_offset: int
-    message_count: int = 1
-
-    @classmethod
-    def of(cls, record: Record) -> Self:
-        return cls(record.queue_offset, record.physical_offset, message_count(record))
-
-
-def _add(
-    contents: LogContents, evidence: TopicEvidence, name: QueueName, offsets: _RecordOffsets
-) -> None:
-    queue_offset, physical_offset, count = offsets
-    if physical_offset < evidence.known_end_of(name.topic):
+def _add(contents: LogContents, evidence: TopicEvidence, name: QueueName, record: Span) -> None:
+    """Add the messages of a record to those of its queue."""
+    if record.last_physical_offset < evidence.known_end_of(name.topic):
         return
     before = contents.spans.get(name)
     last = None if before is None else before.last_physical_offset
-    is_new = before is None or begins_again(queue_offset, physical_offset, last)
-    first = queue_offset if before is None or is_new else before.first
-    contents.spans[name] = Span(first, queue_offset + count, physical_offset)
+    if before is not None and not begins_again(record.first, record.last_physical_offset, last):
+        record = record._replace(first=before.first)
+    contents.spans[name] = record
 
 
 def _holes(name: QueueName, queue: ConsumeQueue) -> Iterator[QueueFault]:

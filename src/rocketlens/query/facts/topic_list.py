@@ -12,7 +12,7 @@ How a topic is configured is in its file of topics: `settings_in_store`.
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -132,9 +132,9 @@ class _Counted:
 
     min_offset: int = 0
     max_offset: int = 0
-    size_bytes: int = 0
     oldest_ms: int | None = None
     newest_ms: int | None = None
+    size_bytes: int = 0
 
     def add(self, first: int, last: int, size_bytes: int, oldest_ms: int, newest_ms: int) -> None:
         """Add messages of the log that the queue has no entries for."""
@@ -240,18 +240,7 @@ class _StoreTopics:
         counted = sorted(self._counted[name].items())
         return FoundTopic(
             name,
-            tuple(
-                TopicQueue(
-                    None,
-                    queue_id,
-                    each.min_offset,
-                    each.max_offset,
-                    each.oldest_ms,
-                    each.newest_ms,
-                    each.size_bytes,
-                )
-                for queue_id, each in counted
-            ),
+            tuple(TopicQueue(None, queue_id, *astuple(each)) for queue_id, each in counted),
             is_of_broker=name in self._of_broker,
         )
 

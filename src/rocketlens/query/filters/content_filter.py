@@ -34,7 +34,7 @@ from rocketlens.model.sql92 import EvaluationFailed, Value
 from rocketlens.model.text.java import decode_utf8
 from rocketlens.query.filters.pattern import TextPattern, TextTooLong
 from rocketlens.query.filters.where import BodyUnread, Step, Where, value_at, value_of_tree
-from rocketlens.query.tally import SearchTally
+from rocketlens.query.tally import SearchTally, number_of
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -161,7 +161,7 @@ class RecordSubject:
 
     def number(self, name: str, /) -> int:
         """Return a field that is a number."""
-        return _number(self._record, name)
+        return number_of(self._record, name)
 
     @cached_property
     def _body(self) -> bytes:
@@ -221,7 +221,3 @@ def _check_format(decoded: DecodedBody) -> None:
     is_known = decoded.rule is not None and decoded.error is None
     if decoded.format == BINARY and not is_known:
         raise BodyUnread(decoded.error or f"its format is not known: {decoded.why}")
-
-
-def _number(record: Record | RecordView, name: str) -> int:
-    return record.number(name) if isinstance(record, RecordView) else int(getattr(record, name))
