@@ -392,8 +392,9 @@ def test_the_defaults_in_the_table_are_those_that_are_read():
     assert defaults["failOnDataLoss"] == str(scan.losses.fails).lower()
     assert defaults["checkCrc"] == str(scan.check_crc).lower()
     assert defaults["body"] == str(scan.with_body).lower()
-    assert defaults["tls"] == str(scan.address.tls).lower()
-    assert defaults["insecure"] == str(scan.address.insecure).lower()
+    assert (defaults["tls"], scan.address.tls) == ("false", None)
+    verify = scan_of("a:1", tls="true").address.tls["verify"]
+    assert defaults["insecure"] == str(not verify).lower()
 
 
 @pytest.mark.parametrize(
@@ -458,7 +459,7 @@ def test_a_secret_is_read_where_it_is_used_and_never_sent_along(tmp_path):
 def test_tls_is_used_when_an_option_of_it_is_given(options, verified, names):
     import ssl
 
-    context = scan_of("a:1", **options).address._context()
+    context = scan_of("a:1", **options).address.connection()["tls"]
     if verified is None:
         assert context is None
     else:

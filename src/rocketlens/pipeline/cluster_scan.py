@@ -10,7 +10,6 @@ files with secrets, never what is in them.
 """
 
 import logging
-import ssl
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -64,14 +63,10 @@ class ClusterAddress(NamedTuple):
     """Where a cluster is and who asks it, as options say it: paths of files, not their content."""
 
     name_servers: tuple[str, ...]
-    access_key: str | None
-    secret_key_file: str | None
-    tls: bool
-    ca: str | None
-    cert: str | None
-    cert_key: str | None
-    check_hostname: bool | None
-    insecure: bool
+    secret: tuple[str, Path] | None
+    """The access key, and the file with its secret key."""
+    tls: Mapping[str, Any] | None
+    """The arguments of `client_context`; None for connections without TLS."""
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> "ClusterAddress":
@@ -82,22 +77,27 @@ class ClusterAddress(NamedTuple):
         access_key, secret_key_file = options.get("accessKey"), options.get("secretKeyFile")
         if (access_key is None) != (secret_key_file is None):
             raise BadInput("options accessKey and secretKeyFile go together: give both")
-        ca, cert, cert_key = (options.get(name) or None for name in ("ca", "cert", "certKey"))
+        files = {
+            name: None if not options.get(option) else Path(options[option])
+            for name, option in (("ca", "ca"), ("certificate", "cert"), ("key", "certKey"))
+        }
         insecure = flag_option(options, "insecure", default=False)
         check_hostname = None
         if "checkHostname" in options:
             check_hostname = flag_option(options, "checkHostname", default=True)
-        if insecure and (ca is not None or check_hostname):
+        if insecure and (files["ca"] is not None or check_hostname):
             raise BadInput("options insecure, and ca or checkHostname contradict each other")
-        if cert_key is not None and cert is None:
+        if files["key"] is not None and files["certificate"] is None:
             raise BadInput("option certKey needs cert")
-        implied = insecure or check_hostname is not None or ca is not None or cert is not None
+        implied = insecure or check_hostname is not None or any(files.values())
         tls = flag_option(options, "tls", default=implied)
         if implied and not tls:
             raise BadInput("option tls is false, but other options of TLS are given")
-        servers = name_server_addresses(options["namesrv"])
+        context = {**files, "verify": not insecure, "check_hostname": check_hostname}
         return cls(
-            servers, access_key, secret_key_file, tls, ca, cert, cert_key, check_hostname, insecure
+            name_server_addresses(options["namesrv"]),
+            None if access_key is None else (access_key, Path(secret_key_file or "")),
+            context if tls else None,
         )
 
     @contextmanager
@@ -119,29 +119,15 @@ class ClusterAddress(NamedTuple):
         :raises BadInput: if one cannot be used.
         """
         credentials = None
-        if self.access_key is not None and self.secret_key_file is not None:
+        if self.secret is not None:
+            access_key, file = self.secret
             where = "the secret key's file (option secretKeyFile)"
-            secret = read_secret_file(Path(self.secret_key_file), where)
-            credentials = Credentials(self.access_key, secret)
+            credentials = Credentials(access_key, read_secret_file(file, where))
         return {
             "name_servers": self.name_servers,
             "credentials": credentials,
-            "tls": self._context(),
+            "tls": None if self.tls is None else client_context(**self.tls),
         }
-
-    def _context(self) -> ssl.SSLContext | None:
-        if not self.tls:
-            return None
-        ca, cert, key = (
-            None if file is None else Path(file) for file in (self.ca, self.cert, self.cert_key)
-        )
-        return client_context(
-            ca=ca,
-            certificate=cert,
-            key=key,
-            verify=not self.insecure,
-            check_hostname=self.check_hostname,
-        )
 
 
 class ClusterScan:

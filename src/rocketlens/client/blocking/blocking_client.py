@@ -9,7 +9,7 @@ docstring::
 
 import functools
 import inspect
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar, overload
 
 from rocketlens.client.cluster_client import ClusterClient
@@ -162,3 +162,8 @@ async def _made(make: Callable[[], C], *, starts: bool) -> C:
     if starts:
         await client.start()
     return client
+
+
+async def next_of(messages: AsyncIterator[MessageExt]) -> MessageExt | None:
+    """Return the next message; None at the end, as a coroutine cannot raise StopIteration."""
+    return await anext(messages, None)

@@ -1,9 +1,9 @@
 """``MQAdmin`` for programs without an event loop, and what it iterates over."""
 
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, Generic, Self, TypeVar
 
-from rocketlens.client.blocking.blocking_client import SyncClusterClient, iterates, waits
+from rocketlens.client.blocking.blocking_client import SyncClusterClient, iterates, next_of, waits
 from rocketlens.client.connect.connection_settings import (
     AdminSettings,
     arguments_of,
@@ -20,32 +20,37 @@ from rocketlens.net.sync import LoopThread
 if TYPE_CHECKING:
     import pyarrow as pa
 
+M = TypeVar("M", bound=TopicTail | ClusterMessages)
 _AT_ONCE: Final = 256
 """Messages that pass from the thread of the client to that of the caller in one step, at most."""
 _BYTES_AT_ONCE: Final = 4 * 1024 * 1024
 """Bytes of bodies after which they pass."""
 
 
-class SyncTopicTail:
-    """`rocketlens.client.search.topic_tail.TopicTail` with blocking calls; a context manager."""
+class _Iterated(Generic[M]):
+    """What an admin iterates over, in the thread of the client."""
 
-    def __init__(self, thread: LoopThread, tailed: TopicTail) -> None:
+    def __init__(self, thread: LoopThread, messages: M) -> None:
         self._thread: Final = thread
-        self._tailed: Final = tailed
+        self._messages: Final[M] = messages
 
     @property
     def coverage(self) -> tuple[Coverage, ...]:
-        """The coverage."""
-        return self._tailed.coverage
+        """The coverage: what was read, and left out."""
+        return self._messages.coverage
 
     @property
     def complete(self) -> bool:
         """Whether everything that was asked for could be read, once the iteration has ended."""
-        return self._tailed.complete
+        return self._messages.complete
+
+
+class SyncTopicTail(_Iterated[TopicTail]):
+    """`rocketlens.client.search.topic_tail.TopicTail` with blocking calls; a context manager."""
 
     def close(self) -> None:
         """Stop reading."""
-        self._thread.run(self._tailed.aclose())
+        self._thread.run(self._messages.aclose())
 
     def __enter__(self) -> Self:
         return self
@@ -58,54 +63,36 @@ class SyncTopicTail:
 
     def __next__(self) -> MessageExt:
         """Return the next message; waits for it if the tail follows."""
-        message = self._thread.run(self._next())
+        message = self._thread.run(next_of(self._messages))
         if message is None:
             raise StopIteration
         return message
 
-    async def _next(self) -> MessageExt | None:
-        # A coroutine cannot raise StopIteration.
-        return await anext(self._tailed, None)
 
-
-class SyncClusterMessages(ArrowMessages):
+class SyncClusterMessages(_Iterated[ClusterMessages], ArrowMessages):
     """`ClusterMessages` of `client.search.topic_scan` with blocking calls; also a table of Arrow.
 
     Polars, DuckDB and pyarrow take it as it is, pandas by `to_pandas`. It is read once.
     """
 
-    def __init__(self, thread: LoopThread, scan: ClusterMessages) -> None:
-        self._thread: Final = thread
-        self._scan: Final = scan
-
-    @property
-    def coverage(self) -> tuple[Coverage, ...]:
-        """The coverage: what was read, and left out."""
-        return self._scan.coverage
-
-    @property
-    def complete(self) -> bool:
-        """Whether everything that was asked for could be read, once the iteration has ended."""
-        return self._scan.complete
-
     @property
     def failures(self) -> tuple[Coverage, ...]:
         """The coverage that failed."""
-        return self._scan.failures
+        return self._messages.failures
 
     @property
     def on_read(self) -> Callable[[int, int | None, int], bool] | None:
         """As `ClusterMessages` has it; called in the client's thread."""
-        return self._scan.on_read
+        return self._messages.on_read
 
     @on_read.setter
     def on_read(self, on_read: Callable[[int, int | None, int], bool] | None) -> None:
         """Set what is called."""
-        self._scan.on_read = on_read
+        self._messages.on_read = on_read
 
     def __iter__(self) -> Iterator[MessageExt]:
         """Yield the messages; errors as `ClusterMessages`."""
-        messages = aiter(self._scan)
+        messages = aiter(self._messages)
         while chunk := self._thread.run(_some(messages)):
             yield from chunk
 

@@ -1,9 +1,9 @@
 """Consumers for programs without an event loop."""
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Self, TypeVar
 
-from rocketlens.client.blocking.blocking_client import SyncClusterClient, calls, waits
+from rocketlens.client.blocking.blocking_client import SyncClusterClient, calls, next_of, waits
 from rocketlens.client.connect.connection_settings import arguments_of, takes_settings
 from rocketlens.client.connect.route import MessageQueue
 from rocketlens.client.consume.consumer_client import ConsumerClient
@@ -71,11 +71,8 @@ class SyncPushConsumer(SyncConsumer[PushConsumer]):
     def __iter__(self) -> Iterator[MessageExt]:
         """Iterate over messages, each of which must be acked; see `PushConsumer.__aiter__`."""
         messages = self._call(aiter)
-        while True:
-            try:
-                yield self._thread.run(_next_of(messages))
-            except StopAsyncIteration:
-                return
+        while (message := self._thread.run(next_of(messages))) is not None:
+            yield message
 
 
 class SyncLitePullConsumer(SyncConsumer[LitePullConsumer]):
@@ -101,7 +98,3 @@ class SyncLitePullConsumer(SyncConsumer[LitePullConsumer]):
     def __exit__(self, *raised: object) -> None:
         """Close; after an exception the messages of the last `poll` stay unconsumed."""
         self._close(lambda: self._client.__aexit__(*raised))
-
-
-async def _next_of(messages: AsyncIterator[MessageExt]) -> MessageExt:
-    return await anext(messages)
