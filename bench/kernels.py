@@ -5,15 +5,16 @@
 
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rocketlens import limits
-from rocketlens.formats.compiled import index, kernels
+from rocketlens.formats.compiled import index, scan
+from rocketlens.formats.compiled.record_constants import FULL
 from rocketlens.formats.index_file import ChainCheck
+from rocketlens.formats.rows import ROW_BYTES, IndexEntries, Rows, scan_rows
 
 RECORD_BYTES = 200
 ENTRIES_PER_RECORD = 3
@@ -91,20 +92,19 @@ def best_seconds(run: Callable[[], object], runs: int) -> float:
     return min(seconds)
 
 
-def scan_all(log: NDArray[np.uint8], entries: kernels.EntryArrays | None) -> int:
-    """Scan the whole log in pieces, as the jobs do; the number of index entries made."""
-    rows = np.empty(ROWS_AT_ONCE, kernels.RECORD_DTYPE)
-    position, made = 0, 0
-    while True:
-        if entries is None:
-            ended = kernels.scan_records(log, 0, position, len(log), rows)
-            position, reason = ended.next_position, ended.reason
-        else:
-            room = entries.part(made, len(entries.hashes))
-            done = kernels.scan_records(log, 0, position, len(log), rows, room)
-            position, reason, made = done.next_position, done.reason, made + done.entry_count
-        if reason is not kernels.ScanReason.FULL:
-            return made
+def scan_all(log: NDArray[np.uint8]) -> Iterator[Rows]:
+    """Scan the whole log in pieces, as the jobs do."""
+    memory = memoryview(bytearray(ROWS_AT_ONCE * ROW_BYTES))
+    position, reason = 0, FULL
+    while reason == FULL:
+        rows, position, reason = scan_rows(log.data, 0, position, len(log), memory)
+        yield rows
+
+
+def entries_of(log: NDArray[np.uint8]) -> Iterator[IndexEntries]:
+    """Scan the whole log in pieces, and make the index entries of each."""
+    for rows in scan_all(log):
+        yield rows.index_entries(with_tags=False)
 
 
 class IndexFileSpace:
@@ -117,17 +117,16 @@ class IndexFileSpace:
         self.entries = np.zeros(entry_count * 20, np.uint8)
         self.entries[:] = 0
 
-    def build(self, new: kernels.EntryArrays) -> None:
+    def build(self, parts: Iterable[IndexEntries]) -> None:
         """Build as many files as the entries need, one over the other."""
-        for first in range(0, len(new.hashes), self.capacity):
-            self.slots[:] = 0
-            kernels.build_index_file(
-                new.part(first, first + self.capacity),
-                self.slots,
-                self.entries,
-                slot_count=self.slot_count,
-                begin_timestamp_ms=0,
-            )
+        first = self.capacity + 1
+        for new in parts:
+            count = len(new.hashes)
+            if first + count > self.capacity:
+                self.slots[:] = 0
+                first = 1
+            index.build(*new, first, 0, self.slot_count, self.slots, self.entries)
+            first += count
 
     def check(self, last_entry: int) -> ChainCheck:
         """Check the file built last."""
@@ -136,11 +135,11 @@ class IndexFileSpace:
         return ChainCheck(*checked)
 
 
-def entries_without_order(count: int) -> kernels.EntryArrays:
+def entries_without_order(count: int) -> IndexEntries:
     """Make entries whose slots follow no order, which is the hardest for the memory."""
     numbers = np.arange(count, dtype=np.int64)
     hashes = np.random.default_rng(1).integers(0, 2**31, count).astype(np.int32)
-    return kernels.EntryArrays(hashes, numbers * 70, 1_700_000_000_000 + numbers // 10)
+    return IndexEntries(hashes, numbers * 70, 1_700_000_000_000 + numbers // 10)
 
 
 def measure_import() -> float:
@@ -151,8 +150,8 @@ def measure_import() -> float:
     program = (
         "import time; started = time.perf_counter()\n"
         "import numpy as np\n"
-        "from rocketlens.formats.compiled import kernels\n"
-        "kernels.find_record(np.zeros(9, np.uint8), 0, 0, 9)\n"
+        "from rocketlens.formats.compiled import scan\n"
+        "scan.find_start(np.zeros(9, np.uint8), 0, 0, 9)\n"
         "print(time.perf_counter() - started)\n"
     )
     times = [
@@ -169,20 +168,19 @@ def measure(log_bytes: int = DEFAULT_LOG_BYTES, runs: int = 5) -> KernelRates:
     log = make_log(log_bytes)
     records = len(log) // RECORD_BYTES
     made = records * ENTRIES_PER_RECORD
-    entries = kernels.EntryArrays.allocate(made + limits.MAX_RECORD_ENTRIES)
     space = IndexFileSpace(DEFAULT_SLOT_COUNT, DEFAULT_ENTRY_COUNT)
     unordered = entries_without_order(min(made, space.capacity))
     built = len(unordered.hashes)
 
-    scan_seconds = best_seconds(lambda: scan_all(log, None), runs)
-    entry_seconds = best_seconds(lambda: scan_all(log, entries), runs)
-    both_seconds = best_seconds(lambda: space.build(entries.part(0, scan_all(log, entries))), runs)
-    build_seconds = best_seconds(lambda: space.build(unordered), runs)
+    scan_seconds = best_seconds(lambda: sum(map(len, scan_all(log))), runs)
+    entry_seconds = best_seconds(lambda: sum(map(len, entries_of(log))), runs)
+    both_seconds = best_seconds(lambda: space.build(entries_of(log)), runs)
+    build_seconds = best_seconds(lambda: space.build([unordered]), runs)
     check_seconds = best_seconds(lambda: space.check(built), runs)
-    walk_seconds = best_seconds(lambda: kernels.walk_to(log, 0, 0, len(log)), runs)
-    rows = np.empty(min(records, 1_000_000), kernels.RECORD_DTYPE)
-    kernels.scan_records(log, 0, 0, len(log), rows)
-    crc_seconds = best_seconds(lambda: kernels.crc_ok(log, 0, rows), runs)
+    walk_seconds = best_seconds(lambda: scan.walk(log, 0, 0, len(log)), runs)
+    memory = memoryview(bytearray(min(records, 1_000_000) * ROW_BYTES))
+    rows, *_ = scan_rows(log.data, 0, 0, len(log), memory)
+    crc_seconds = best_seconds(rows.sound, runs)
     return KernelRates(
         records_scanned=records / scan_seconds / 1e6,
         records_scanned_with_entries=records / entry_seconds / 1e6,

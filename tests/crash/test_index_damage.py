@@ -7,7 +7,8 @@ import struct
 import pytest
 
 import rocketlens
-from rocketlens.formats.compiled import kernels
+from rocketlens.formats.compiled import index
+from rocketlens.formats.rows import IndexEntries
 from tests.crash.asking import assert_key, assert_right
 from tests.support import made_stores
 from tests.support.effort import sized
@@ -50,14 +51,12 @@ def test_index_files_that_the_kernels_build_are_read_alike(tmp_path):
         for record in made.records
         for key_hash in made_stores.hashes_of(record)
     ]
-    new = kernels.EntryArrays(
+    new = IndexEntries(
         *(np.array(c, t) for c, t in zip(zip(*put), (np.int32, np.int64, np.int64)))  # noqa: B905
     )
     for slot_count in (512, 1024):
         slots, entries = np.zeros(4 * slot_count, np.uint8), np.zeros(20 * 2000, np.uint8)
-        used = kernels.build_index_file(
-            new, slots, entries, slot_count=slot_count, begin_timestamp_ms=0
-        )
+        used = index.build(*new, 1, 0, slot_count, slots, entries)
         times, offsets = new.timestamps, new.offsets
         header = HEADER.pack(times[0], times[-1], offsets[0], offsets[-1], used, len(put) + 1)
         (path,) = write_index(made.path, made.records, slot_count, 2000)

@@ -1,13 +1,16 @@
 """Whatever the bytes are, the kernels agree with the decoder and stay inside their arrays."""
 
 import random
+from array import array
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rocketlens.formats.compiled import kernels
+from rocketlens.errors import BadInput
+from rocketlens.formats import columns
+from rocketlens.formats.compiled import scan
+from rocketlens.formats.compiled.rows import RECORD_DTYPE
 from tests.support.effort import sized
 from tests.unit.broker.delivery import test_compiled_pulls as pulls
 from tests.unit.broker.lookup import test_compiled as look_ups
@@ -15,9 +18,7 @@ from tests.unit.broker.sends import test_send_runs as send_runs
 from tests.unit.broker.sends.mutated_sends import take_mutated
 from tests.unit.formats import kernel_logs as logs
 
-SIGNED_FIELDS = [
-    name for name in kernels.RECORD_DTYPE.names if kernels.RECORD_DTYPE[name].kind == "i"
-]
+SIGNED_FIELDS = [name for name in RECORD_DTYPE.names if RECORD_DTYPE[name].kind == "i"]
 
 # Separators, spaces, the names that count, and pieces of characters, so that each case is met.
 text_pieces = st.sampled_from(
@@ -63,7 +64,7 @@ def assert_agreement(content, base_offset=0, start=0, stop=None):
     buffer = logs.array(content)
     rows, ended = logs.scan(buffer, base_offset, start, stop)
     found, position, reason = logs.python_scan(content, base_offset, start, stop)
-    assert (ended.count, ended.next_position, ended.reason) == (len(found), position, reason)
+    assert ended == (len(found), position, reason)
     for row, record in zip(rows, found, strict=True):
         assert logs.kernel_row(row, content, base_offset) == logs.python_row(record, content)
     for with_tags in (False, True):
@@ -140,9 +141,9 @@ def test_the_next_record_is_the_first_position_that_the_decoder_takes(parts, gar
         for position in range(start, min(stop, len(content)))
         if logs.python_scan(content, 1000, position, position + 1)[0]
     ]
-    found = kernels.find_record(logs.array(content), 1000, start, stop)
+    found = scan.find_start(logs.array(content), 1000, start, stop)
     assert found == (takes[0] if takes else -1)
-    position, reason = kernels.walk_to(logs.array(content), 1000, start, stop)
+    position, reason = scan.walk(logs.array(content), 1000, start, stop)
     assert (position, reason) == logs.python_scan(content, 1000, start, stop)[1:]
 
 
@@ -153,20 +154,16 @@ def test_the_next_record_is_the_first_position_that_the_decoder_takes(parts, gar
     ),
     st.integers(1, 40),
     st.integers(-1, 2**62),
-    st.data(),
 )
 def test_index_files_of_any_entries_are_what_putting_them_one_by_one_gives(
-    drawn, slot_count, begin, data
+    drawn, slot_count, begin
 ):
     tuples = [
         (key_hash, offset, (time + 2**63) % 2**64 - 2**63) for key_hash, offset, time in drawn
     ]
     entries = logs.entry_arrays(tuples)
-    cut = data.draw(st.integers(0, slot_count))
-    ranges = [(cut, slot_count), (0, cut)]
     expected = logs.python_index_file(tuples, slot_count, 64, begin)
     assert logs.built_index_file(entries, slot_count, 64, begin) == expected
-    assert logs.built_index_file(entries, slot_count, 64, begin, ranges) == expected
     slots, body = (logs.array(part) for part in expected[:2])
     checked = logs.check_index_file(slots, body, slot_count=slot_count, last_entry=len(tuples))
     assert checked.is_good
@@ -209,27 +206,27 @@ def use_every_kernel_on_damaged_logs(seed, rounds):
                 lying = rows.copy()
                 lying[draw.choice(SIGNED_FIELDS)] = draw.choice([-1, 0, 60, 2**31 - 1])
                 use_every_kernel_on_rows(buffer, lying)
-            kernels.walk_to(buffer, 0, position, draw.randrange(2000))
-            after = min(ended.next_position + 1, len(buffer))
-            position = kernels.find_record(buffer, 0, after, len(buffer))
+            scan.walk(buffer, 0, position, draw.randrange(2000))
+            after = min(ended[1] + 1, len(buffer))
+            position = scan.find_start(buffer, 0, after, len(buffer))
 
 
 def use_every_kernel_on_rows(buffer, rows):
-    out = np.zeros(100, np.uint8)
-    chosen = np.arange(-1, len(rows) + 1)
-    kernels.consume_queue_entries(rows, chosen, out, first_queue_offset=0, delays_ms=chosen)
+    read = logs.of_log(buffer, 0, rows)
+    read.queue_entries(0, array("q", range(-1, len(rows) + 1)))
     for use in (
-        lambda: logs.index_entries(buffer, 0, rows, with_tags=True),
-        lambda: kernels.crc_ok(buffer, 0, rows),
-        lambda: kernels.group_rows(buffer, 0, rows, by_queue=True),
-        lambda: kernels.key_slices(buffer, 0, rows),
-        lambda: kernels.property_slices(buffer, 0, rows),
-        lambda: kernels.gather(buffer, *kernels.part_slices(rows, 0, "properties"), as_text=True),
-        lambda: kernels.gather(buffer, *kernels.part_slices(rows, 0, "keys"), as_text=False),
+        lambda: read.index_entries(with_tags=True),
+        read.sound,
+        read.topics,
+        read.queue_names,
+        lambda: columns.key_slices(read),
+        lambda: columns.property_slices(read),
+        lambda: columns.gather(buffer, *columns.part_slices(read, "properties"), as_text=True),
+        lambda: columns.gather(buffer, *columns.part_slices(read, "keys"), as_text=False),
     ):
         try:
             use()
-        except kernels.BadInput:
+        except BadInput:
             continue
 
 

@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from rocketlens import limits
 from rocketlens.bulk import check_index, check_queue, store_settings
 from rocketlens.bulk.check_index import Expected, IndexCompared, IndexFileFacts
 from rocketlens.bulk.check_queue import QueueCompared, QueueRecords
-from rocketlens.bulk.extract import ENTRIES_AT_ONCE, QueueRows
+from rocketlens.bulk.extract import QueueRows
 from rocketlens.bulk.ranges import (
     LogRange,
     RangeEnding,
@@ -21,12 +21,10 @@ from rocketlens.bulk.ranges import (
 from rocketlens.bulk.report import Finding, FindingKind, StoreFindings
 from rocketlens.formats.commitlog_record import is_indexed
 from rocketlens.formats.consumequeue_entry import ENTRY_LAYOUT
+from rocketlens.formats.rows import Rows
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.former_topics import TopicEvidence
 from rocketlens.store.read.log.commitlog import CommitLog
-
-if TYPE_CHECKING:
-    from rocketlens.bulk.ranges import Bytes, Rows
 
 
 class RangeTask(NamedTuple):
@@ -53,56 +51,45 @@ class RangeChecked:
 
 def check_range(task: RangeTask) -> RangeChecked:
     """Read one range and compare; runs in an executor."""
-    from rocketlens.formats.compiled import kernels
-
-    mapped, content = open_range(task.log_range)
-    with mapped:
-        log_range = true_start(task.log_range, content)
+    with open_range(task.log_range) as mapped:
+        log_range = true_start(task.log_range, mapped.view)
         if log_range is None:
             return RangeChecked(Walked(task.log_range, ending=RangeEnding.CLOSED))
-        room = max(ENTRIES_AT_ONCE, limits.MAX_RECORD_ENTRIES)
-        entries = kernels.EntryArrays.allocate(room)
-        reader = RangeReader(log_range, content, entries, with_tags=True)
+        reader = RangeReader(log_range, mapped.view)
         checked = RangeChecked(reader.walked)
         base_offset = log_range.base_offset
-        queue_rows = QueueRows(content, base_offset)
+        queue_rows = QueueRows()
         expected: list[tuple[Any, ...]] = []
         for rows in reader:
             if task.check_crc:
-                _check_records(checked, content, base_offset, rows)
-            checked.newest_timestamp_ms = max(
-                checked.newest_timestamp_ms, int(rows["store_timestamp_ms"].max())
-            )
-            expected.append(_expected(rows, entries.part(0, reader.entry_count)))
+                _check_records(checked, rows)
+            checked.newest_timestamp_ms = max(checked.newest_timestamp_ms, rows.newest_ms)
+            expected.append(_expected(rows))
             if task.with_queues:
                 queue_rows.add(rows)
         low = base_offset + log_range.start
         high = base_offset + max(reader.walked.next_position, log_range.stop)
         checked.index = check_index.compare(_join(expected), low, high, task.files)
         _compare_queues(checked.queues, StoreLayout.of(Path(task.store)), queue_rows, task.evidence)
-        del content
     return checked
 
 
-def _check_records(checked: RangeChecked, content: "Bytes", base_offset: int, rows: "Rows") -> None:
-    from rocketlens.formats.compiled import kernels
-
-    for row in rows[~kernels.crc_ok(content, base_offset, rows)]:
-        offset = int(row["physical_offset"])
+def _check_records(checked: RangeChecked, rows: Rows) -> None:
+    for offset in compress(rows.offsets(), (not each for each in rows.sound())):
         detail = "it does not have its checksum"
         checked.findings.add(Finding(FindingKind.RECORD_CHECKSUM, detail, physical_offset=offset))
 
 
-def _expected(rows: "Rows", entries: Any) -> tuple[Any, ...]:
-    """Copy the entries of some rows, and mark those of tags: the last of each row with tags."""
+def _expected(rows: Rows) -> tuple[Any, ...]:
+    """Return the entries of some rows, and mark those of tags: the last of each row with tags."""
     import numpy as np
 
-    tagged = rows["physical_offset"][(rows["tags_length"] > 0) & is_indexed(rows["sys_flag"])]
-    offsets = entries.offsets.copy()
+    fields = rows.as_array
+    tagged = fields["physical_offset"][(fields["tags_length"] > 0) & is_indexed(fields["sys_flag"])]
+    hashes, offsets, timestamps = map(np.asarray, rows.index_entries(with_tags=True))
     is_tag = np.zeros(len(offsets), np.bool_)
     is_tag[np.searchsorted(offsets, tagged, side="right") - 1] = True
-    hashes = entries.hashes.astype(np.int64)
-    return hashes, offsets, entries.timestamps.copy(), is_tag
+    return hashes.astype(np.int64), offsets, timestamps, is_tag
 
 
 def _join(pieces: Sequence[tuple[Any, ...]]) -> Expected:

@@ -92,12 +92,12 @@ def delays_of_copies(samples: Sequence[Sequence[DelayedMessage]]) -> dict[int, i
 
 def sample_delayed_messages(log_range: LogRange) -> list[DelayedMessage]:
     """Find delayed messages in a range, a bounded number of each level and state."""
-    mapped, content = open_range(log_range)
     kept: dict[tuple[int, bool], list[Any]] = {}
-    with mapped:
-        for rows in RangeReader(log_range, content):
-            delayed = rows[(rows["delay_level"] > 0) & (rows["unique_key_length"] > 0)]
-            for offset in delayed["physical_offset"].tolist():
+    with open_range(log_range) as mapped:
+        for rows in RangeReader(log_range, mapped.view):
+            fields = rows.as_array
+            is_delayed = (fields["delay_level"] > 0) & (fields["unique_key_length"] > 0)
+            for offset in rows.compress(is_delayed.tobytes()).offsets():
                 sample = _delayed_message(mapped.view, offset - log_range.base_offset)
                 if sample is None:
                     continue
@@ -107,7 +107,6 @@ def sample_delayed_messages(log_range: LogRange) -> list[DelayedMessage]:
                     heapq.heappush(heap, item)
                 else:
                     heapq.heappushpop(heap, item)
-        del content
     return [sample for heap in kept.values() for _, sample in heap]
 
 

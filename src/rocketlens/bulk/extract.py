@@ -30,19 +30,14 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from rocketlens import limits
 from rocketlens.bulk.ranges import LogRange, RangeReader, Walked, open_range
-from rocketlens.formats import commitlog_record
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES, ENTRY_LAYOUT
+from rocketlens.formats.rows import IndexEntries, Rows
 from rocketlens.model.rocketmq import DELAY_TOPIC
 from rocketlens.store.disk import Disk
 from rocketlens.store.read.former_topics import Run, runs_of
-
-if TYPE_CHECKING:
-    from rocketlens.bulk.ranges import Bytes
-    from rocketlens.formats.compiled.kernels import EntryArrays
 
 MAX_QUEUE_RUNS: Final = 1_000
 """Runs of one queue in a range of log: of a topic that is deleted more often, all are one run."""
@@ -50,7 +45,6 @@ HASHES, RECORDS = ".hashes", ".records"
 """Suffixes of an index part."""
 RECORD_FIELDS: Final = [("offset", "i8"), ("timestamp_ms", "i8"), ("entry_count", "i4")]
 """The fields of a record of an index part, for numpy."""
-ENTRIES_AT_ONCE: Final = 1 << 16
 
 
 class ExtractTask(NamedTuple):
@@ -117,16 +111,9 @@ class Extracted:
 
 def extract(task: ExtractTask) -> Extracted:
     """Read one range and write its parts; runs in an executor."""
-    from rocketlens.formats.compiled import kernels
-
-    mapped, content = open_range(task.log_range)
-    with mapped:
-        entries = None
-        if task.with_index:
-            room = max(ENTRIES_AT_ONCE, limits.MAX_RECORD_ENTRIES)
-            entries = kernels.EntryArrays.allocate(room)
-        reader = RangeReader(task.log_range, content, entries, with_tags=task.with_tags)
-        queues = QueueRows(content, task.log_range.base_offset)
+    with open_range(task.log_range) as mapped:
+        reader = RangeReader(task.log_range, mapped.view)
+        queues = QueueRows()
         stem = Path(task.directory, uuid.uuid4().hex)
         index_count = 0
         with ExitStack() as stack:
@@ -135,11 +122,11 @@ def extract(task: ExtractTask) -> Extracted:
                 for suffix in ((HASHES, RECORDS) if task.with_index else ())
             ]
             for rows in reader:
-                if entries is not None:
-                    new = entries.part(0, reader.entry_count)
+                if files:
+                    new = rows.index_entries(with_tags=task.with_tags)
                     for file, column in zip(files, (new.hashes, _records(new)), strict=True):
-                        file.write(column.data)
-                    index_count += reader.entry_count
+                        file.write(column)
+                    index_count += len(new.hashes)
                 if task.with_queues:
                     queues.add(rows)
         return Extracted(
@@ -149,15 +136,16 @@ def extract(task: ExtractTask) -> Extracted:
         )
 
 
-def _records(new: "EntryArrays") -> Any:
+def _records(new: IndexEntries) -> Any:
     """Return the records of entries, each with how many it has of them."""
     import numpy as np
 
-    starts = np.flatnonzero(np.diff(new.offsets, prepend=-1))
+    offsets = np.asarray(new.offsets)
+    starts = np.flatnonzero(np.diff(offsets, prepend=-1))
     records = np.empty(len(starts), RECORD_FIELDS)
-    records["offset"] = new.offsets[starts]
-    records["timestamp_ms"] = new.timestamps[starts]
-    records["entry_count"] = np.diff(starts, append=len(new.offsets))
+    records["offset"] = offsets[starts]
+    records["timestamp_ms"] = np.asarray(new.timestamps)[starts]
+    records["entry_count"] = np.diff(starts, append=len(offsets))
     return records
 
 
@@ -174,46 +162,33 @@ class _Chunk(NamedTuple):
 class QueueRows:
     """Collects the columns of consume queue entries."""
 
-    def __init__(self, content: "Bytes", base_offset: int) -> None:
-        self._content = content
-        self._base = base_offset
+    def __init__(self) -> None:
         self._chunks: list[_Chunk] = []
         self._groups: dict[tuple[str, int], int] = {}
 
-    def add(self, rows: Any) -> None:
+    def add(self, rows: Rows) -> None:
         """Keep the columns of the records that have an entry."""
         import numpy as np
 
-        from rocketlens.formats.compiled import kernels
-
-        is_queued = commitlog_record.has_queue_entry(rows["sys_flag"])
-        if not is_queued.all():
-            rows = rows.compress(is_queued)
-        groups = kernels.group_rows(self._content, self._base, rows, by_queue=True)
-        own = [self._group(int(offset)) for offset in rows["physical_offset"][groups.first_rows]]
-        levels = rows["delay_level"]
+        rows = rows.queued()
+        names, number_of_row = rows.queue_names()
+        own = [self._groups.setdefault(name, len(self._groups)) for name in names]
+        fields = rows.as_array
+        levels = fields["delay_level"]
         has_levels = bool(levels.any())
-        queue_offsets = rows["queue_offset"].copy()
-        offsets = np.arange(len(rows))
-        entries = np.empty(len(rows) * ENTRY_BYTES, np.uint8)
-        # The kernel writes an entry at its queue offset: here, in log order.
-        rows["queue_offset"] = offsets
-        kernels.consume_queue_entries(rows, offsets, entries, first_queue_offset=0)
+        queue_offsets = fields["queue_offset"].copy()
+        # An entry is written at its queue offset: here, in log order.
+        fields["queue_offset"] = np.arange(len(rows))
+        entries = np.frombuffer(rows.queue_entries(0), f"V{ENTRY_BYTES}")
         self._chunks.append(
             _Chunk(
-                np.array(own, np.int32)[groups.group_of_row],
+                np.array(own, np.int32)[number_of_row],
                 queue_offsets,
-                entries.view(f"V{ENTRY_BYTES}"),
+                entries,
                 levels.copy() if has_levels else None,
-                rows["store_timestamp_ms"].copy() if has_levels else None,
+                fields["store_timestamp_ms"].copy() if has_levels else None,
             )
         )
-
-    def _group(self, physical_offset: int) -> int:
-        """Number the queue of a record."""
-        position = physical_offset - self._base
-        record = commitlog_record.decode(self._content.data, position, check_crc=False)
-        return self._groups.setdefault((record.topic, record.queue_id), len(self._groups))
 
     def grouped(self) -> "Grouped":
         """Return all rows by queue, in log order within each."""

@@ -17,45 +17,34 @@ of a batch's stretches sees that none is missing.
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketlens import limits
+from rocketlens.formats.rows import IndexEntries
 
 if TYPE_CHECKING:
-    from rocketlens.bulk.ranges import Bytes, LogRange
-    from rocketlens.formats.compiled.kernels import EntryArrays
+    from rocketlens.bulk.ranges import LogRange
 
 INDEX_ENTRY_COLUMNS: Final = (
     "physical_offset bigint, key_hash int, store_timestamp_ms bigint, next_offset bigint"
 )
-_ENTRIES_AT_ONCE: Final = 1 << 16
 
 
 def batches(
-    stretch: "LogRange", first: "LogRange | None", content: "Bytes", *, with_tags: bool
+    stretch: "LogRange", first: "LogRange | None", content: memoryview, *, with_tags: bool
 ) -> Iterator[Any]:
     """Return the entries of a stretch of one segment, whose bytes are ``content``.
 
     ``first`` is the stretch from its first record on; None when no record begins in it.
     """
+    import numpy as np
     import pyarrow as pa
 
     from rocketlens.bulk.ranges import RangeReader
-    from rocketlens.formats.compiled import kernels
 
     if first is not None:
-        room = max(_ENTRIES_AT_ONCE, limits.MAX_RECORD_ENTRIES)
-        entries = kernels.EntryArrays.allocate(room)
-        reader = RangeReader(first, content, entries, with_tags=with_tags)
-        for _ in reader:
-            part = entries.part(0, reader.entry_count)
-            yield pa.RecordBatch.from_arrays(
-                [
-                    pa.array(part.offsets),
-                    pa.array(part.hashes),
-                    pa.array(part.timestamps),
-                    pa.nulls(reader.entry_count, pa.int64()),
-                ],
-                _NAMES,
-            )
+        for rows in RangeReader(first, content):
+            hashes, offsets, timestamps = map(np.asarray, rows.index_entries(with_tags=with_tags))
+            columns = [*map(pa.array, (offsets, hashes, timestamps))]
+            columns.append(pa.nulls(len(offsets), pa.int64()))
+            yield pa.RecordBatch.from_arrays(columns, _NAMES)
     base = stretch.base_offset
     yield pa.RecordBatch.from_arrays(
         [
@@ -75,7 +64,7 @@ class Gap(Exception):
     """The stretches of a batch are not contiguous from its begin on."""
 
 
-def collected(table: Any, begin: int) -> "tuple[EntryArrays, int]":
+def collected(table: Any, begin: int) -> tuple[IndexEntries, int]:
     """Return the entries of all stretches of a batch, and where the last stretch ends.
 
     ``table``: a ``pyarrow.Table`` of the columns above, stretches in log order. Stretches that end
@@ -84,8 +73,6 @@ def collected(table: Any, begin: int) -> "tuple[EntryArrays, int]":
     :raises Gap: when the stretches do not reach from ``begin`` or before it to one end.
     """
     import numpy as np
-
-    from rocketlens.formats.compiled.kernels import EntryArrays
 
     is_end = table["key_hash"].is_null().to_numpy(zero_copy_only=False)
     ends = table.filter(is_end)
@@ -101,7 +88,7 @@ def collected(table: Any, begin: int) -> "tuple[EntryArrays, int]":
     def column(name: str, kind: Any) -> Any:
         return np.ascontiguousarray(rows[name].to_numpy(), kind)
 
-    entries = EntryArrays(
+    entries = IndexEntries(
         column("key_hash", np.int32),
         column("physical_offset", np.int64),
         column("store_timestamp_ms", np.int64),

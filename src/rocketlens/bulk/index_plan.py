@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rocketlens.bulk.extract import HASHES, RECORD_FIELDS, RECORDS, IndexPart
+from rocketlens.formats.compiled import index
 from rocketlens.formats.index_file import HEADER_BYTES, SLOT_BYTES, Geometry, IndexHeader
+from rocketlens.formats.rows import IndexEntries
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import index_file_name
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
-
-    from rocketlens.formats.compiled.kernels import EntryArrays
 
 _TASKS_PER_CORE: Final = 4
 
@@ -105,29 +105,19 @@ def build(task: IndexTask) -> None:
 
 def _fill(plan: IndexPlan, content: "npt.NDArray[np.uint8]", slot_count: int) -> int:
     """Put the entries of a plan into an empty file; return how many slots they use."""
-    from rocketlens.formats.compiled import kernels
-
     entries_start = HEADER_BYTES + slot_count * SLOT_BYTES
     used, first_entry, begin_ms = 0, 1, plan.since_timestamp_ms
     for piece in plan.slices:
-        used += kernels.build_index_file(
-            _read(piece),
-            content[HEADER_BYTES:entries_start],
-            content[entries_start:],
-            slot_count=slot_count,
-            begin_timestamp_ms=begin_ms,
-            first_entry=first_entry,
-        )
+        slots, entries = content[HEADER_BYTES:entries_start], content[entries_start:]
+        used += index.build(*_read(piece), first_entry, begin_ms, slot_count, slots, entries)
         first_entry += piece.entry_count
         begin_ms = plan.header.begin_timestamp_ms
     return used
 
 
-def _read(piece: IndexSlice) -> "EntryArrays":
+def _read(piece: IndexSlice) -> IndexEntries:
     """Return the entries of a slice."""
     import numpy as np
-
-    from rocketlens.formats.compiled.kernels import EntryArrays
 
     start, stop = piece.start, piece.start + piece.entry_count
     hashes = np.fromfile(
@@ -138,7 +128,7 @@ def _read(piece: IndexSlice) -> "EntryArrays":
     def column(name: str) -> Any:
         return np.repeat(records[name], records["entry_count"])[start:stop]
 
-    return EntryArrays(hashes, column("offset"), column("timestamp_ms"))
+    return IndexEntries(hashes, column("offset"), column("timestamp_ms"))
 
 
 def _entry(piece: IndexSlice, number: int) -> tuple[int, int]:

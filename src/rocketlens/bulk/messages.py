@@ -42,7 +42,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from rocketlens.bulk.ranges import Bytes, LogRange, RangeReader, Rows, Walked
+    from rocketlens.bulk.ranges import LogRange, RangeReader, Walked
+    from rocketlens.formats.rows import Rows
     from rocketlens.store.layout import StoreLayout
     from rocketlens.store.read.log.commitlog import CommitLog
     from rocketlens.store.read.log.log_evidence import LostEnd
@@ -309,13 +310,12 @@ class BatchScan:
     def _read(self, share: Share, planned: "LogRange") -> Iterator[Any]:
         from rocketlens.bulk import ranges
 
-        mapped, content = ranges.open_range(planned)
-        with mapped:
-            log_range = ranges.true_start(planned, content, share.known_start)
+        with ranges.open_range(planned) as mapped:
+            log_range = ranges.true_start(planned, mapped.view, share.known_start)
             if log_range is not None:
-                reader = ranges.RangeReader(log_range, content)
+                reader = ranges.RangeReader(log_range, mapped.view)
                 damage = list(share.damage)
-                yield from self._messages(reader, content, damage, share)
+                yield from self._messages(reader, damage, share)
                 if self.losses.lines is not None:
                     # All of the range was written: it ends where a record does.
                     damage += _unreadable(reader.walked, zeros_end_log=False)
@@ -323,14 +323,9 @@ class BatchScan:
                 elif self.is_damage:
                     damage += _unreadable(reader.walked, zeros_end_log=share.zeros_end_log)
                     yield from _damage_batches(damage)
-            del content
 
     def _messages(
-        self,
-        reader: "RangeReader",
-        content: "Bytes",
-        damage: "list[Damage]",
-        share: Share,
+        self, reader: "RangeReader", damage: "list[Damage]", share: Share
     ) -> Iterator[Any]:
         """Return the batches of a range; none if damage is asked for, which goes to ``damage``."""
         import numpy as np
@@ -338,92 +333,78 @@ class BatchScan:
         from rocketlens.formats import batch_rows, columns
         from rocketlens.store.read.log.scan import first_copies
 
-        base_offset = reader.walked.log_range.base_offset
         last, offsets = -1, None
         for read in reader:
             rows = read
             if share.is_of_queue:
-                mask, last = first_copies(read["queue_offset"].tolist(), last)
-                rows = read.compress(np.frombuffer(mask, np.bool_))
+                mask, last = first_copies(read.column("queue_offset"), last)
+                rows = read.compress(mask)
             for is_batch, run in batch_rows.runs(rows):
                 if is_batch and not self.is_damage:
-                    sound = self._sound(rows[run], content, base_offset, damage)
+                    sound = self._sound(run, damage)
                     if self.losses.lines is not None:
-                        damage += _unread_batches(sound, content, base_offset)
-                    yield from self._of_batches(sound, content, base_offset, share)
+                        damage += _unread_batches(sound)
+                    yield from self._of_batches(sound, share)
                     continue
-                is_chosen = self._choose(rows[run], content, base_offset, share)
-                chosen = rows[run] if is_chosen.all() else rows[run].compress(is_chosen)
-                chosen = self._sound(chosen, content, base_offset, damage)
+                chosen = self._sound(run.compress(self._choose(run, share).tobytes()), damage)
                 if is_batch:
-                    damage += _unread_batches(chosen, content, base_offset)
+                    damage += _unread_batches(chosen)
                 if share.is_of_queue:
                     offsets = np.full(len(chosen), NOT_IN_LOG, np.int64)
                 if not self.is_damage:
                     yield from columns.batches(
-                        *(content, base_offset, chosen),
+                        chosen,
                         with_body=self.with_body,
                         with_derived=self.with_derived,
                         physical_offsets=offsets,
                     )
 
-    def _of_batches(
-        self, rows: "Rows", content: "Bytes", base_offset: int, share: Share
-    ) -> Iterator[Any]:
+    def _of_batches(self, rows: "Rows", share: Share) -> Iterator[Any]:
         """Return the batches of the messages of records that are batches themselves."""
         from rocketlens.formats import batch_rows
         from rocketlens.formats.commitlog_record import message_of
         from rocketlens.model.arrow import batches_of
         from rocketlens.query.tiered import outside_log
 
-        for piece in batch_rows.messages_of(content, base_offset, rows):
-            chosen = compress(piece.messages, self._choose(piece.rows, content, base_offset, share))
+        for piece, messages in batch_rows.messages_of(rows):
+            chosen = compress(messages, self._choose(piece, share))
             records = map(outside_log, chosen) if share.is_of_queue else chosen
             yield from batches_of(map(message_of, records), with_body=self.with_body)
 
-    def _sound(
-        self, rows: "Rows", content: "Bytes", base_offset: int, damage: "list[Damage]"
-    ) -> "Rows":
+    def _sound(self, rows: "Rows", damage: "list[Damage]") -> "Rows":
         """Return the rows whose records have their checksums; the others go to ``damage``."""
-        from rocketlens.formats.compiled import kernels
         from rocketlens.store.read.log.scan import Damage
 
         if not self.check_crc or not len(rows):
             return rows
-        is_sound = kernels.crc_ok(content, base_offset, rows)
-        for row in rows[~is_sound]:
-            start = int(row["physical_offset"])
-            damage.append(Damage(start, start + int(row["store_size"]), _CRC))
-        return rows if is_sound.all() else rows.compress(is_sound)
+        mask = rows.sound()
+        sizes = rows.column("store_size")
+        for number, is_sound in enumerate(mask if 0 in mask else ()):
+            if not is_sound:
+                start = rows.column("physical_offset")[number]
+                damage.append(Damage(start, start + sizes[number], _CRC))
+        return rows.compress(mask)
 
-    def _choose(
-        self, rows: "Rows", content: "Bytes", base_offset: int, share: Share
-    ) -> "npt.NDArray[np.bool_]":
+    def _choose(self, rows: "Rows", share: Share) -> "npt.NDArray[np.bool_]":
         """Return for each row whether the filter takes it, before any column is built."""
         import numpy as np
 
-        from rocketlens.formats import commitlog_record
-        from rocketlens.formats.compiled import kernels
-
+        fields = rows.as_array
         is_chosen = np.ones(len(rows), np.bool_)
         for column, (low, high) in self.bounds.items():
             is_known = not (share.is_of_queue and column == "physical_offset")
             if (low, high) != INT64 and is_known:
-                is_chosen &= (rows[column] >= low) & (rows[column] <= high)
-        if self.topics is not None or self.placed:
-            by_queue = bool(self.placed)
-            groups = kernels.group_rows(content, base_offset, rows, by_queue=by_queue)
-            starts = (rows["physical_offset"][groups.first_rows] - base_offset).tolist()
-            decode = commitlog_record.decode
-            topics = [decode(content.data, start, check_crc=False).topic for start in starts]
-            of_group = np.array([self._has_topic(topic) for topic in topics], np.bool_)
-            is_chosen &= of_group[groups.group_of_row]
-            if by_queue and len(rows):
-                names = zip(topics, rows["queue_id"][groups.first_rows].tolist(), strict=True)
-                placed = np.array([self.placed.get(name, _ANYWHERE) for name in names], np.int64)
-                low, high = placed[groups.group_of_row].T
-                is_in = (rows["queue_offset"] >= low) & (rows["queue_offset"] < high)
-                is_chosen &= is_in | (rows["physical_offset"] >= share.placed_end)
+                is_chosen &= (fields[column] >= low) & (fields[column] <= high)
+        if self.topics is not None:
+            topics = rows.topics()
+            of_topic = np.array(list(map(self._has_topic, topics.names)), np.bool_)
+            is_chosen &= of_topic[topics.number_of_row]
+        if self.placed and len(rows):
+            names, number_of_row = rows.queue_names()
+            placed = np.array([self.placed.get(name, _ANYWHERE) for name in names], np.int64)
+            low, high = placed[number_of_row].T
+            is_in = (fields["queue_offset"] >= low) & (fields["queue_offset"] < high)
+            is_chosen &= is_in | (fields["physical_offset"] >= share.placed_end)
         return is_chosen
 
     def _has_topic(self, topic: str) -> bool:
@@ -478,14 +459,13 @@ def _whole_segments(log: "CommitLog", before: str | None, behind: "LostEnd | Non
     return shares[::-1]
 
 
-def _unread_batches(rows: "Rows", content: "Bytes", base_offset: int) -> "Iterator[Damage]":
+def _unread_batches(rows: "Rows") -> "Iterator[Damage]":
     """Yield the records that are batches and cannot be taken apart."""
     from rocketlens.formats.batch_body import records_in
-    from rocketlens.formats.commitlog_record import decode
     from rocketlens.store.read.log.scan import Damage
 
-    for start in rows["physical_offset"].tolist():
-        record = decode(content.data, start - base_offset, check_crc=False)
+    for record in rows.records():
+        start = record.physical_offset
         if not records_in(record):
             yield Damage(start, start + record.total_size, _BATCH)
 

@@ -12,23 +12,18 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from rocketlens import limits
-from rocketlens.formats.commitlog_record import SIZE_AND_MAGIC, Reason, filler_bytes
+from rocketlens.errors import RecordError
+from rocketlens.formats.commitlog_record import SIZE_AND_MAGIC, Reason, decode, filler_bytes
+from rocketlens.formats.compiled import scan
+from rocketlens.formats.compiled.record_constants import END, FULL, STOP
+from rocketlens.formats.rows import ROW_BYTES, Rows, scan_rows
 from rocketlens.store import fs
 from rocketlens.store.read.log import resync
 from rocketlens.store.read.log.commitlog import CommitLog, Segment, SegmentLost
 from rocketlens.store.read.log.scan import Damage, LogWalk, exhaust
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    from rocketlens.formats.compiled.kernels import EntryArrays
-
-    Bytes = npt.NDArray[np.uint8]
-    Rows = npt.NDArray[np.void]
 
 RANGE_BYTES: Final = 64 << 20
 """Bytes of log that one task reads by default: about a tenth of a second of work."""
@@ -118,52 +113,31 @@ def _written_bytes(segment: Segment) -> int:
 
 
 class RangeReader:
-    """Walks one range; iterate for its records as rows, then look at ``walked``.
+    """Walks one range; iterate for its records as rows, then look at ``walked``."""
 
-    With ``entries`` these arrays hold the ``entry_count`` index entries of the rows last given.
-    """
-
-    def __init__(
-        self,
-        log_range: LogRange,
-        content: "Bytes",
-        entries: "EntryArrays | None" = None,
-        *,
-        with_tags: bool = False,
-    ) -> None:
+    def __init__(self, log_range: LogRange, content: memoryview) -> None:
         """Prepare to walk ``log_range`` of the segment whose bytes are ``content``."""
         self.walked = Walked(log_range)
-        self.entry_count = 0
         self._content = content
         self._base = log_range.base_offset
-        self._entries = entries
-        self._with_tags = with_tags
         self._log: CommitLog | None = None
 
-    def __iter__(self) -> "Iterator[Rows]":
-        """Return arrays of RECORD_DTYPE, in log order; each is overwritten by the next."""
-        import numpy as np
-
-        from rocketlens.formats.compiled import kernels
-
-        walked, content, stop = self.walked, self._content, self.walked.log_range.stop
-        rows = np.empty(ROWS_AT_ONCE, kernels.RECORD_DTYPE)
+    def __iter__(self) -> Iterator[Rows]:
+        """Yield rows in log order, which hold until the next ones."""
+        walked, stop = self.walked, self.walked.log_range.stop
+        memory = memoryview(bytearray(ROWS_AT_ONCE * ROW_BYTES))
         position = self._begin()
         while position < stop:
-            entries, with_tags = self._entries, self._with_tags
-            end = kernels.scan_records(
-                content, self._base, position, stop, rows, entries, with_tags=with_tags
-            )
-            self.entry_count = end.entry_count
-            if end.count:
+            start = position
+            rows, position, reason = scan_rows(self._content, self._base, start, stop, memory)
+            if len(rows):
                 if walked.first is None:
-                    walked.first = position
-                walked.record_count += end.count
-                yield rows[: end.count]
-            position = end.next_position
-            if end.reason == kernels.ScanReason.FULL:
+                    walked.first = start
+                walked.record_count += len(rows)
+                yield rows
+            if reason == FULL:
                 continue
-            if end.reason == kernels.ScanReason.STOP:
+            if reason == STOP:
                 break
             following = self.after(position, stop)
             if following is None:
@@ -177,7 +151,7 @@ class RangeReader:
         if log_range.known:
             return log_range.start
         record_start = _find(self._content, self._base, log_range.start, log_range.stop)
-        return log_range.stop if record_start is None else record_start
+        return log_range.stop if record_start < 0 else record_start
 
     def _end(self, position: int) -> None:
         """Record the reason why the range ends at the position."""
@@ -240,35 +214,31 @@ class RangeReader:
             self.walked.damage.append(Damage(self._base + start, self._base + stop, reason))
 
 
-def _size_and_magic(content: "Bytes", position: int) -> tuple[int, int]:
+def _size_and_magic(content: memoryview, position: int) -> tuple[int, int]:
     word = bytes(content[position : position + SIZE_AND_MAGIC.size])
     size, magic = SIZE_AND_MAGIC.unpack(word.ljust(SIZE_AND_MAGIC.size, b"\0"))
     return size, magic
 
 
-def _reason(content: "Bytes", position: int, size: int, magic: int) -> str:
-    from rocketlens.errors import RecordError
-    from rocketlens.formats import commitlog_record
-
+def _reason(content: memoryview, position: int, size: int, magic: int) -> str:
     if size == 0 and magic == 0:
         return NOTHING_WRITTEN
     try:
-        commitlog_record.decode(content.data, position, check_crc=False)
+        decode(content, position, check_crc=False)
     except RecordError as error:
         return str(error).removeprefix("record: ")
     return "claims to belong elsewhere in the log"
 
 
-def _find(content: "Bytes", base_offset: int, start: int, stop: int) -> int | None:
-    from rocketlens.formats.compiled import kernels
+def _find(content: memoryview, base_offset: int, start: int, stop: int) -> int:
+    """Return the first position in ``start .. stop - 1`` at which a record begins, or -1.
 
-    if start >= len(content):
-        return None
-    position = int(kernels.find_record(content, base_offset, start, stop))
-    return position if 0 <= position < stop else None
+    A forged one inside a body is found, too.
+    """
+    return -1 if start >= len(content) else scan.find_start(content, base_offset, start, stop)
 
 
-def _is_record(content: "Bytes", base_offset: int, position: int) -> bool:
+def _is_record(content: memoryview, base_offset: int, position: int) -> bool:
     return _find(content, base_offset, position, position + 1) == position
 
 
@@ -360,7 +330,7 @@ def _end_segment(stitched: Stitched[Result], last: Walked, *, is_last: bool) -> 
         stitched.torn = rest
 
 
-def open_range(log_range: LogRange) -> "tuple[fs.MappedFile, Bytes]":
+def open_range(log_range: LogRange) -> fs.MappedFile:
     """Map the segment of a range, as executors do.
 
     :raises FileNotFoundError: when the segment was deleted since the range was planned.
@@ -371,23 +341,21 @@ def open_range(log_range: LogRange) -> "tuple[fs.MappedFile, Bytes]":
         mapped.close()
         raise OSError(f"{log_range.path} was cut while it was read")
     mapped.will_scan()
-    return mapped, mapped.array()
+    return mapped
 
 
-def true_start(log_range: LogRange, content: "Bytes", known_start: int = 0) -> LogRange | None:
+def true_start(log_range: LogRange, content: memoryview, known_start: int = 0) -> LogRange | None:
     """Return the range with its start at its first record, as a walk from ``known_start`` finds it,
     where a record begins; None when the segment's last record is before it.
 
     Steps over the headers of all records before the range: about 50 ms a GiB once it is in memory.
     """
-    from rocketlens.formats.compiled import kernels
-
     base, start = log_range.base_offset, log_range.start
     reader = RangeReader(log_range._replace(start=known_start, stop=start, known=True), content)
     position = known_start
     while position < start:
-        position, reason = kernels.walk_to(content, base, position, start)
-        if reason is kernels.ScanReason.STOP:
+        position, reason = scan.walk(content, base, position, start)
+        if reason == STOP:
             break
         following = reader.after(position, start)
         if following is None:
@@ -411,8 +379,6 @@ def walk_log(log: CommitLog, begin: int, stop: int, starts: list[int] | None = N
     list, an offset that the walk passed is added to it every `_STEP_BYTES`: walks that begin there
     end where this one does.
     """
-    from rocketlens.formats.compiled import kernels
-
     last_base = max((s.base_offset for s in log.segments if not is_unwritten(s)), default=0)
     position = max(begin, log.min_offset)
     while position < stop:
@@ -423,7 +389,7 @@ def walk_log(log: CommitLog, begin: int, stop: int, starts: list[int] | None = N
             if starts is not None:
                 target = min(target, position - base + _STEP_BYTES)
             try:
-                content = log.map(segment).array()
+                content = log.map(segment).view
             except SegmentLost as error:
                 if not isinstance(error.__cause__, FileNotFoundError):
                     raise error.__cause__ or error from error
@@ -432,13 +398,13 @@ def walk_log(log: CommitLog, begin: int, stop: int, starts: list[int] | None = N
                     raise
                 position = max(position, log.min_offset)
                 continue
-            byte_offset, reason = kernels.walk_to(content, base, position - base, target)
+            byte_offset, reason = scan.walk(content, base, position - base, target)
             position = base + byte_offset
-            if reason is kernels.ScanReason.STOP:
+            if reason == STOP:
                 if starts is not None:
                     starts.append(position)
                 continue
-            if reason is kernels.ScanReason.END and base >= last_base:
+            if reason == END and base >= last_base:
                 break
         # Skip a segment's end, or damage, as readers without Spark do.
         walk = LogWalk(log, position, position + 1)

@@ -14,9 +14,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketlens.errors import BodyError
+from rocketlens import limits
+from rocketlens.errors import BadInput, BodyError
 from rocketlens.formats.body_compression import COMPRESSED, decompress
 from rocketlens.formats.commitlog_record import HEADS, HOST_BYTES_V4, HOST_BYTES_V6, unpack_host
+from rocketlens.formats.compiled import text as kernels
+from rocketlens.formats.rows import Rows, check_rows
 from rocketlens.model.arrow import LIFE_COLUMNS, TIME_COLUMNS, numbers, time_column
 from rocketlens.model.life import LifeState, is_plain, life_of_fields
 from rocketlens.model.message import I32, I64, MESSAGE_FIELDS, Host
@@ -31,9 +34,10 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from rocketlens.bulk.ranges import Bytes, Rows
-
+    Bytes = npt.NDArray[np.uint8]
     Numbers = npt.NDArray[np.int64]
+    Slices = tuple[Numbers, npt.NDArray[np.int32]]
+    """Starts in the content and lengths; -1 where there is none."""
 
 _SPARK_TYPES: Final = {
     str: "string",
@@ -80,9 +84,7 @@ def slices(kind: Any, values: "Sequence[bytes | None]") -> Any:
 
 
 def batches(
-    content: "Bytes",
-    base_offset: int,
-    rows: "Rows",
+    rows: Rows,
     *,
     with_body: bool,
     with_derived: bool = True,
@@ -96,40 +98,39 @@ def batches(
     """
     import numpy as np
 
-    batch = partial(_batch, content, base_offset, with_derived=with_derived)
-    offsets = rows["physical_offset"] if physical_offsets is None else physical_offsets
-    sizes = np.cumsum(rows["store_size"], dtype=np.int64)
+    batch = partial(_batch, with_derived=with_derived)
+    fields = rows.as_array
+    offsets = fields["physical_offset"] if physical_offsets is None else physical_offsets
+    sizes = np.cumsum(fields["store_size"], dtype=np.int64)
     start = 0
     while start < len(rows):
         before = int(sizes[start - 1]) if start else 0
         stop = int(np.searchsorted(sizes, before + STORED_BYTES_PER_BATCH, side="right"))
-        part = rows[start : max(stop, start + 1)]
+        part = rows.part(start, max(stop, start + 1))
         placed = offsets[start : start + len(part)]
         start += len(part)
         if not with_body:
             yield batch(part, placed, _nulls(len(part)))
-        elif not (part["sys_flag"] & COMPRESSED).any():
-            yield batch(part, placed, _bytes(content, base_offset, part))
+        elif not part.sys_flags & COMPRESSED:
+            yield batch(part, placed, _bytes(part))
         else:
-            for some, body, body_error in _decompressed(content, base_offset, part):
-                yield batch(part[some], placed[some], body, body_error=body_error)
+            for first, end, *body in _decompressed(part):
+                yield batch(part.part(first, end), placed[first:end], *body)
 
 
-def _decompressed(
-    content: "Bytes", base_offset: int, rows: "Rows"
-) -> Iterator[tuple[slice, Any, Any]]:
-    """Yield bodies, of which some are compressed, and errors of them, with the rows that have them:
-    those of a batch at a time.
+def _decompressed(rows: Rows) -> Iterator[tuple[int, int, Any, Any]]:
+    """Yield the first row of a batch, the one behind its last, and their bodies, of which some are
+    compressed, and errors of these.
     """
     import pyarrow as pa
 
     bodies: list[bytes] = []
     errors: list[bytes | None] = []
     first = size = 0
-    starts = (rows["physical_offset"] - base_offset + rows["body_start"]).tolist()
-    columns = zip(starts, rows["body_length"].tolist(), rows["sys_flag"].tolist(), strict=True)
+    starts, lengths = part_slices(rows, "body")
+    columns = zip(starts.tolist(), lengths.tolist(), rows.column("sys_flag"), strict=True)
     for number, (start, length, sys_flag) in enumerate(columns):
-        body: bytes = content[start : start + length].tobytes()
+        body = rows.content[start : start + length].tobytes()
         body_error = None
         try:
             body = decompress(body, sys_flag)
@@ -139,45 +140,44 @@ def _decompressed(
         errors.append(body_error)
         size += len(body)
         if size >= BODY_BYTES_PER_BATCH or number + 1 == len(rows):
-            part = slice(first, number + 1)
-            yield part, slices(pa.binary(), bodies), slices(pa.string(), errors)
+            end = number + 1
+            yield first, end, slices(pa.binary(), bodies), slices(pa.string(), errors)
             bodies, errors, first, size = [], [], number + 1, 0
 
 
 def _batch(
-    content: "Bytes",
-    base_offset: int,
-    rows: "Rows",
+    rows: Rows,
     offsets: "npt.NDArray[np.int64]",
     body: Any,
+    body_error: Any = None,
     *,
     with_derived: bool,
-    body_error: Any = None,
 ) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    unique_key = _text(content, base_offset, rows, "unique_key")
+    fields = rows.as_array
+    unique_key = _text(rows, "unique_key")
     made = {
         "physical_offset": numbers(offsets),
-        "topic": _text(content, base_offset, rows, "topic"),
-        "tags": _text(content, base_offset, rows, "tags"),
-        "keys": _keys(content, base_offset, rows),
+        "topic": _text(rows, "topic"),
+        "tags": _text(rows, "tags"),
+        "keys": _keys(rows),
         "unique_key": unique_key,
-        "born_host": _hosts(content, base_offset, rows, "born"),
-        "store_host": _hosts(content, base_offset, rows, "store"),
-        "properties": _properties(content, base_offset, rows),
+        "born_host": _hosts(rows, "born"),
+        "store_host": _hosts(rows, "store"),
+        "properties": _properties(rows),
         "body": body,
         "body_error": pa.nulls(len(rows), pa.string()) if body_error is None else body_error,
     }
     if with_derived:
-        ids = _offset_msg_ids(content, base_offset, rows, offsets)
+        ids = _offset_msg_ids(rows, offsets)
         made |= {"msg_id": pc.coalesce(unique_key, ids), "offset_msg_id": ids}
         for name, milliseconds in TIME_COLUMNS.items():
-            made[name] = time_column(rows[milliseconds])
-        made |= life_columns(made["topic"], made["properties"], made["tags"], rows["sys_flag"])
+            made[name] = time_column(fields[milliseconds])
+        made |= life_columns(made["topic"], made["properties"], made["tags"], fields["sys_flag"])
     names = [name for name in COLUMNS if with_derived or name not in DERIVED]
-    arrays = [made[name] if name in made else numbers(rows[name]) for name in names]
+    arrays = [made[name] if name in made else numbers(fields[name]) for name in names]
     return pa.RecordBatch.from_arrays(arrays, names)
 
 
@@ -187,14 +187,11 @@ def _nulls(count: int) -> Any:
     return pa.nulls(count, pa.binary())
 
 
-def _bytes(content: "Bytes", base_offset: int, rows: "Rows") -> Any:
+def _bytes(rows: Rows) -> Any:
     """Return the stored bodies."""
     import pyarrow as pa
 
-    from rocketlens.formats.compiled import kernels
-
-    starts, lengths = kernels.part_slices(rows, base_offset, "body")
-    offsets, values = kernels.gather(content, starts, lengths, as_text=False)
+    offsets, values = gather(rows.content, *part_slices(rows, "body"), as_text=False)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(values)]
     return pa.Array.from_buffers(pa.binary(), len(rows), buffers)
 
@@ -226,125 +223,106 @@ def life_columns(
     return {"state": names.take(numbers(states.astype(np.int32))), "real_topic": real_topics}
 
 
-def _text(content: "Bytes", base_offset: int, rows: "Rows", part: Any) -> Any:
+def _text(rows: Rows, part: Any) -> Any:
     """Return one part of each record as text, null where it is absent."""
     import numpy as np
 
-    from rocketlens.formats.compiled import kernels
-
-    starts, lengths = kernels.part_slices(rows, base_offset, part)
+    starts, lengths = part_slices(rows, part)
     present = lengths >= 0
     bitmap = None if present.all() else np.packbits(present, bitorder="little")
-    return _strings(content, starts, lengths, bitmap)
+    return _strings(rows.content, starts, lengths, bitmap)
 
 
 def _strings(
-    content: "Bytes",
+    content: memoryview,
     starts: "npt.NDArray[np.int64]",
     lengths: "npt.NDArray[np.int32]",
     bitmap: Any = None,
 ) -> Any:
     import pyarrow as pa
 
-    from rocketlens.formats.compiled import kernels
-
-    offsets, values = kernels.gather(content, starts, lengths, as_text=True)
+    offsets, values = gather(content, starts, lengths, as_text=True)
     valid = None if bitmap is None else pa.py_buffer(bitmap)
     buffers = [valid, pa.py_buffer(offsets), pa.py_buffer(values)]
     return pa.Array.from_buffers(pa.string(), len(starts), buffers)
 
 
-def _keys(content: "Bytes", base_offset: int, rows: "Rows") -> Any:
+def _keys(rows: Rows) -> Any:
     import pyarrow as pa
 
-    from rocketlens.formats.compiled import kernels
-
-    offsets, starts, lengths = kernels.key_slices(content, base_offset, rows)
+    offsets, starts, lengths = key_slices(rows)
     return pa.Array.from_buffers(
         pa.list_(pa.field("element", pa.string())),
         len(rows),
         [None, pa.py_buffer(offsets)],
-        children=[_strings(content, starts, lengths)],
+        children=[_strings(rows.content, starts, lengths)],
     )
 
 
-def _properties(content: "Bytes", base_offset: int, rows: "Rows") -> Any:
+def _properties(rows: Rows) -> Any:
     import pyarrow as pa
 
-    from rocketlens.formats.compiled import kernels
-
-    slices = kernels.property_slices(content, base_offset, rows)
-    names = _strings(content, slices.name_starts, slices.name_lengths)
-    values = _strings(content, slices.value_starts, slices.value_lengths)
-    return pa.MapArray.from_arrays(numbers(slices.list_offsets), names, values)
+    offsets, *both = property_slices(rows)
+    names, values = (_strings(rows.content, *one) for one in both)
+    return pa.MapArray.from_arrays(numbers(offsets), names, values)
 
 
-def _host_bytes(content: "Bytes", base_offset: int, rows: "Rows", which: str) -> "Bytes":
+def _host_bytes(rows: Rows, which: str) -> "npt.NDArray[np.uint8]":
     """Return each row's stored host, 8 bytes for IPv4; those of IPv6 are cut off."""
     import numpy as np
 
-    from rocketlens.formats.compiled import kernels
-
     lengths = np.full(len(rows), HOST_BYTES_V4, np.int32)
-    starts = np.ascontiguousarray(_host_starts(base_offset, rows, which), np.int64)
-    hosts = kernels.gather(content, starts, lengths, as_text=False).values
+    starts = np.ascontiguousarray(_host_starts(rows, which), np.int64)
+    _, hosts = gather(rows.content, starts, lengths, as_text=False)
     return hosts.reshape(-1, HOST_BYTES_V4)
 
 
-def _host_starts(base_offset: int, rows: "Rows", which: str) -> Any:
+def _host_starts(rows: Rows, which: str) -> Any:
     """Return where each row's host begins in ``content``."""
-    starts = _BORN_HOST if which == "born" else rows["store_host_start"]
-    return rows["physical_offset"] - base_offset + starts
+    fields = rows.as_array
+    starts = _BORN_HOST if which == "born" else fields["store_host_start"]
+    return fields["physical_offset"] - rows.base_offset + starts
 
 
-def _has_v6(rows: "Rows", which: str) -> bool:
-    return bool((rows["sys_flag"] & _HOST_BITS[which]).any())
-
-
-def _hosts(content: "Bytes", base_offset: int, rows: "Rows", which: str) -> Any:
+def _hosts(rows: Rows, which: str) -> Any:
     """Return ``address:port`` of each row; a log names few hosts, each is written once."""
     import numpy as np
     import pyarrow as pa
 
-    if _has_v6(rows, which):
-        texts = [
-            str(unpack_host(packed)).encode()
-            for packed in _packed_hosts(content, base_offset, rows, which)
-        ]
+    if rows.sys_flags & _HOST_BITS[which]:
+        texts = [str(unpack_host(packed)).encode() for packed in _packed_hosts(rows, which)]
         return slices(pa.string(), texts)
-    packed = _host_bytes(content, base_offset, rows, which).view(np.uint64).ravel()
+    packed = _host_bytes(rows, which).view(np.uint64).ravel()
     coded = numbers(packed).dictionary_encode()
     distinct = np.frombuffer(coded.dictionary.buffers()[1], np.uint64, len(coded.dictionary))
     texts = [str(unpack_host(host.tobytes())).encode() for host in distinct]
     return slices(pa.string(), texts).take(coded.indices)
 
 
-def _packed_hosts(content: "Bytes", base_offset: int, rows: "Rows", which: str) -> Iterator[bytes]:
+def _packed_hosts(rows: Rows, which: str) -> Iterator[bytes]:
     """Yield the address and port bytes of each row."""
     import numpy as np
 
-    is_v6 = rows["sys_flag"] & _HOST_BITS[which] != 0
-    starts = _host_starts(base_offset, rows, which).tolist()
+    is_v6 = rows.as_array["sys_flag"] & _HOST_BITS[which] != 0
+    starts = _host_starts(rows, which).tolist()
     for start, length in zip(starts, np.where(is_v6, HOST_BYTES_V6, HOST_BYTES_V4), strict=True):
-        yield content[start : start + length].tobytes()
+        yield rows.content[start : start + length].tobytes()
 
 
-def _offset_msg_ids(
-    content: "Bytes", base_offset: int, rows: "Rows", physical_offsets: "npt.NDArray[np.int64]"
-) -> Any:
+def _offset_msg_ids(rows: Rows, physical_offsets: "npt.NDArray[np.int64]") -> Any:
     """Return the store host and physical offset of each row in hex."""
     import numpy as np
     import pyarrow as pa
 
     offsets = physical_offsets.astype(">i8").view(np.uint8).reshape(-1, 8)
     is_in_log = physical_offsets >= 0
-    if _has_v6(rows, "store") or not is_in_log.all():
-        hosts = _packed_hosts(content, base_offset, rows, "store")
+    if rows.sys_flags & _HOST_BITS["store"] or not is_in_log.all():
+        hosts = _packed_hosts(rows, "store")
         parts = zip(hosts, offsets, is_in_log, strict=True)
         ids = [(h + o.tobytes()).hex().upper() if there else "" for h, o, there in parts]
         return slices(pa.string(), list(map(str.encode, ids)))
     packed = np.empty((len(rows), 16), np.uint8)
-    packed[:, :8] = _host_bytes(content, base_offset, rows, "store")
+    packed[:, :8] = _host_bytes(rows, "store")
     packed[:, 8:] = offsets
     text = packed.tobytes().hex().upper().encode()
     ends = np.arange(len(rows) + 1, dtype=np.int32) * 32
@@ -378,3 +356,92 @@ def store_timestamps(content: "Bytes", positions: "Numbers") -> "Numbers":
 
 
 _MORE_BYTES = HEADS[1].size - HEADS[0].size
+
+
+def part_slices(rows: Rows, part: str) -> "Slices":
+    """Return where one part of every record is in the content: topic, properties, unique_key, keys,
+    tags or body.
+    """
+    import numpy as np
+
+    fields = rows.as_array
+    starts = fields["physical_offset"] - rows.base_offset + fields[f"{part}_start"]
+    return starts, np.ascontiguousarray(fields[f"{part}_length"])
+
+
+def gather(
+    content: "memoryview | Bytes",
+    starts: "Numbers",
+    lengths: "npt.NDArray[np.int32]",
+    *,
+    as_text: bool,
+) -> "tuple[npt.NDArray[np.int32], Bytes]":
+    """Copy slices of the content side by side; return their offsets, as Arrow has them, and bytes.
+
+    A length of 0 or less gives an empty slice (for an absent value, the null mask is the
+    caller's). ``as_text`` replaces malformed UTF-8 by U+FFFD exactly as Java does.
+
+    :raises BadInput: when a slice lies outside, or all together exceed 2**31 - 1 bytes.
+    """
+    import numpy as np
+
+    if len(starts) != len(lengths):
+        raise BadInput(f"{len(starts)} starts and {len(lengths)} lengths make no slices")
+    offsets = np.empty(len(starts) + 1, np.int64)
+    total = kernels.offsets_of(content, starts, lengths, as_text, offsets)
+    if total < 0:
+        raise BadInput(f"slice {-1 - total} lies outside the buffer")
+    if total > limits.MAX_INT:
+        raise BadInput(f"{total} bytes are more than one Arrow array holds: gather fewer rows")
+    values = np.empty(total, np.uint8)
+    kernels.copy_slices(content, starts, lengths, offsets, as_text, values)
+    return offsets.astype(np.int32), values
+
+
+def key_slices(rows: Rows) -> "tuple[npt.NDArray[np.int32], Numbers, npt.NDArray[np.int32]]":
+    """Cut every row's KEYS at single spaces; drop empty keys, and keep repeated ones.
+
+    Row i has slices ``offsets[i] .. offsets[i + 1] - 1``; returns these offsets and the slices.
+
+    :raises BadInput: when a row does not belong to the content.
+    """
+    import numpy as np
+
+    offsets = np.empty(len(rows) + 1, np.int32)
+    room = 2 * len(rows)
+    while True:
+        starts, lengths = np.empty(room, np.int64), np.empty(room, np.int32)
+        count = kernels.key_slices(
+            rows.content, rows.base_offset, rows.memory, offsets, starts, lengths
+        )
+        check_rows(count)
+        if count <= room:
+            return offsets, starts[:count], lengths[:count]
+        room = count
+
+
+def property_slices(rows: Rows) -> "tuple[npt.NDArray[np.int32], Slices, Slices]":
+    """Cut every row's properties into names and values, as Java's parser reads them.
+
+    Row i has names and values ``offsets[i] .. offsets[i + 1] - 1``, each name once. A segment
+    without name or value is dropped; of several with one name (as decoded) the first has the
+    position and the last the value.
+
+    :raises BadInput: when a row does not belong to the content.
+    """
+    import numpy as np
+
+    offsets = np.zeros(len(rows) + 1, np.int32)
+    starts = np.empty((2, 8 * len(rows) + limits.MAX_RECORD_ENTRIES), np.int64)
+    lengths = np.empty(starts.shape, np.int32)
+    done = 0
+    while True:
+        done, count = kernels.property_slices(
+            rows.content, rows.base_offset, rows.memory, done, offsets, *starts, *lengths
+        )
+        check_rows(done)
+        if done == len(rows):
+            names, values = zip(starts[:, :count], lengths[:, :count], strict=True)
+            return offsets, names, values
+        starts = np.concatenate([starts, np.empty_like(starts)], axis=1)
+        lengths = np.concatenate([lengths, np.empty_like(lengths)], axis=1)

@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from rocketlens.bulk.ranges import Rows
     from rocketlens.formats.batch_rows import PulledRows
+    from rocketlens.formats.rows import Rows
 
 MAX_RECORDS_PER_PARTITION: Final = 100_000
 """Messages of a queue in one partition of a read of a cluster, unless ``maxRecordsPerPartition``
@@ -318,41 +318,41 @@ class ClusterScan:
                 yield from self._batches(part, chunk.bodies)
 
     def _batches(self, part: QueueStretch, bodies: list[bytes]) -> Iterator[Any]:
+        import numpy as np
+
         from rocketlens.formats import batch_rows, columns
         from rocketlens.formats.batch_rows import PulledRows, scan_pulled
         from rocketlens.formats.commitlog_record import message_of
-        from rocketlens.formats.compiled import kernels
         from rocketlens.model.arrow import batches_of
 
         pulled = scan_pulled(bodies, len(bodies) * limits.MAX_PULL_MESSAGES)
         pulled = pulled.of(_belongs(pulled, part))
         if self.check_crc and len(pulled.rows):
-            pulled = pulled.of(kernels.crc_ok(pulled.content, 0, pulled.rows))
+            pulled = pulled.of(np.frombuffer(pulled.rows.sound(), np.bool_))
         missing = _missing(pulled, part)
         if missing:
             self._lost(part, missing)
-        content = pulled.content
-        for is_batch, run in batch_rows.runs(pulled.rows):
-            rows, offsets = pulled.rows[run], pulled.physical_offsets[run]
+        stop = 0
+        for is_batch, rows in batch_rows.runs(pulled.rows):
+            start, stop = stop, stop + len(rows)
             if not is_batch:
-                chosen = PulledRows(content, rows, offsets).of(self._choose(rows, part))
+                run = PulledRows(rows, pulled.physical_offsets[start:stop])
+                chosen = run.of(self._choose(rows, part))
                 yield from columns.batches(
-                    content,
-                    0,
                     chosen.rows,
                     with_body=self.with_body,
                     physical_offsets=chosen.physical_offsets,
                 )
                 continue
-            for piece in batch_rows.messages_of(content, 0, rows, offsets):
-                is_chosen = self._choose(piece.rows, part)
-                messages = map(message_of, compress(piece.messages, is_chosen))
+            for piece, records in batch_rows.messages_of(rows):
+                messages = map(message_of, compress(records, self._choose(piece, part)))
                 yield from batches_of(messages, with_body=self.with_body)
 
     def _choose(self, rows: "Rows", part: QueueStretch) -> "npt.NDArray[np.bool_]":
         """Return for each row whether it is of the part, and of the times."""
         # A batch has messages of several parts, and comes in each.
-        offsets, stored_ms = rows["queue_offset"], rows["store_timestamp_ms"]
+        fields = rows.as_array
+        offsets, stored_ms = fields["queue_offset"], fields["store_timestamp_ms"]
         is_chosen = (offsets >= part.start) & (offsets < part.stop)
         if self.times != INT64:
             is_chosen &= (stored_ms >= self.times[0]) & (stored_ms <= self.times[1])
@@ -383,19 +383,12 @@ def _belongs(pulled: "PulledRows", part: QueueStretch) -> Any:
     """Return for each row whether it is of the part's queue, and behind all rows before it."""
     import numpy as np
 
-    from rocketlens.formats.commitlog_record import decode
-
-    rows, queue = pulled.rows, part.queue
-    offsets = rows["queue_offset"]
-    belongs = (offsets >= 0) & (offsets < part.stop) & (rows["queue_id"] == queue.queue_id)
+    names, number_of_row = pulled.rows.queue_names()
+    is_queue = np.array([name == (part.queue.topic, part.queue.queue_id) for name in names], bool)
+    offsets = pulled.rows.as_array["queue_offset"]
+    belongs = (offsets >= 0) & (offsets < part.stop) & is_queue[number_of_row]
     highest = np.maximum.accumulate(offsets)
     belongs[1:] &= offsets[1:] > highest[:-1]
-    # Equal topics have equal hashes; what the topic is, the first record of each hash says.
-    for topic_hash in np.unique(rows["topic_hash"]):
-        of_hash = rows["topic_hash"] == topic_hash
-        start = int(rows["physical_offset"][of_hash.argmax()])
-        if decode(pulled.content.data, start, check_crc=False).topic != queue.topic:
-            belongs &= ~of_hash
     return belongs
 
 
@@ -403,22 +396,23 @@ def _missing(pulled: "PulledRows", part: QueueStretch) -> list[tuple[int, int]]:
     """Return the offsets of a part without a row, as (first, end) ranges."""
     import numpy as np
 
-    offsets = pulled.rows["queue_offset"]
+    fields = pulled.rows.as_array
+    offsets = fields["queue_offset"]
     after = offsets + 1
-    for number in np.flatnonzero(pulled.rows["sys_flag"] & SYS_FLAG_INNER_BATCH):
-        after[number] += _batch_size(pulled, int(number)) - 1
+    for number in np.flatnonzero(fields["sys_flag"] & SYS_FLAG_INNER_BATCH):
+        after[number] += _batch_size(pulled.rows, int(number)) - 1
     ends = np.maximum.accumulate(np.concatenate([[part.start], after]))
     begins = np.concatenate([offsets, [part.stop]])
     is_gap = begins > ends
     return [(int(end), int(begin)) for end, begin in zip(ends[is_gap], begins[is_gap], strict=True)]
 
 
-def _batch_size(pulled: "PulledRows", number: int) -> int:
+def _batch_size(rows: "Rows", number: int) -> int:
     """Return how many messages, and offsets, a batch of RocketMQ 5 has that is one record; 1 if it
     cannot be taken apart: the others cannot be read.
     """
     from rocketlens.formats.batch_body import message_count
     from rocketlens.formats.commitlog_record import decode
 
-    start = int(pulled.rows["physical_offset"][number])
-    return message_count(decode(pulled.content.data, start, check_crc=False))
+    start = rows.column("physical_offset")[number]
+    return message_count(decode(rows.content, start, check_crc=False))

@@ -257,25 +257,22 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not self._of_entries:
             yield from self._messages.read(partition.value)
             return
-        import numpy as np
-
         from rocketlens.bulk import ranges
 
         share: Share = partition.value
         assert share.log_range is not None  # noqa: S101 - see partitions
         try:
-            mapped, content = ranges.open_range(share.log_range)
+            mapped = ranges.open_range(share.log_range)
         except FileNotFoundError:
             # Deleted since it was planned: its records need no index any more.
-            nothing = np.empty(0, np.uint8)
+            nothing = memoryview(b"")
             yield from index_entries.batches(share.log_range, None, nothing, with_tags=False)
             return
         with mapped:
-            first = ranges.true_start(share.log_range, content, share.known_start)
+            first = ranges.true_start(share.log_range, mapped.view, share.known_start)
             yield from index_entries.batches(
-                share.log_range, first, content, with_tags=self._with_tags
+                share.log_range, first, mapped.view, with_tags=self._with_tags
             )
-            del content
 
     def _log(self) -> "CommitLog":
         from rocketlens.store.read.log.commitlog import CommitLog

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from rocketlens.errors import NotAStore, RecordError
-from rocketlens.formats.commitlog_record import Record, has_queue_entry
+from rocketlens.formats.commitlog_record import Record
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.model.message_id import NOT_IN_LOG
 from rocketlens.query.answer_builder import Findings
@@ -244,8 +244,7 @@ def _entries(
     the order of the log as far as each queue goes.
     """
     for read in LogWalk(log, start, confirm=reader.is_indexed).rows():
-        for topic, queue_id, rows in read.queues():
-            queued = rows.compress(has_queue_entry(rows["sys_flag"]))
-            columns = (queued[name].tolist() for name in ("queue_offset", "physical_offset"))
+        for topic, queue_id, rows in read.queued().queues():
+            columns = (rows.column(name).tolist() for name in ("queue_offset", "physical_offset"))
             for queue_offset, physical_offset in zip(*columns, strict=True):
                 yield topic, queue_id, queue_offset, physical_offset

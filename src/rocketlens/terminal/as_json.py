@@ -25,7 +25,7 @@ from rocketlens.terminal.json_text import compact, json_of
 from rocketlens.terminal.message_values import AS_IT_IS, BodyView, utf8_text, value_of
 
 if TYPE_CHECKING:
-    from rocketlens.store.read.log.rows import Rows
+    from rocketlens.formats.rows import Rows
 
 _BODY_STEP: Final = 3 << 18
 """Bytes or characters of a body that are written at once; a multiple of 3, so that pieces of base64

@@ -13,11 +13,9 @@ from tests.unit.bulk.built_stores import build, ranges_of
 def table_of(log_ranges):
     batches = []
     for one in log_ranges:
-        mapped, content = open_range(one)
-        first = true_start(one, content)
-        batches += index_entries.batches(one, first, content, with_tags=True)
-        del content
-        mapped.close()
+        with open_range(one) as mapped:
+            first = true_start(one, mapped.view)
+            batches += index_entries.batches(one, first, mapped.view, with_tags=True)
     return pa.Table.from_batches(batches)
 
 

@@ -385,11 +385,9 @@ def read(log_range):
     """Walk a range as an executor does; give the walk and the offsets of its records."""
     from rocketlens.bulk.ranges import RangeReader, open_range
 
-    mapped, content = open_range(log_range)
-    reader = RangeReader(log_range, content)
-    offsets = [int(offset) for rows in reader for offset in rows["physical_offset"]]
-    del content
-    mapped.close()
+    with open_range(log_range) as mapped:
+        reader = RangeReader(log_range, mapped.view)
+        offsets = [offset for rows in reader for offset in rows.offsets()]
     return Read(reader.walked, offsets)
 
 
@@ -469,10 +467,8 @@ def test_each_range_alone_finds_its_true_start(tmp_path_factory, edges, damage):
     whole = stitch([read(one) for one in cut_at(log, [])], read)
     found = []
     for one in cut_at(log, edges):
-        mapped, content = open_range(one)
-        start = true_start(one, content)
-        del content
-        mapped.close()
+        with open_range(one) as mapped:
+            start = true_start(one, mapped.view)
         if start is not None:
             found += read(start).offsets
     assert found == [o for r in whole.results for o in r.offsets]
@@ -503,11 +499,9 @@ def test_tasks_begin_at_offsets_that_a_walk_passed_and_read_the_same(
     found, near = [], []
     for hints in ((), starts):
         for planned, known_start in ranges.stretches(log, 0, end, 1000, hints):
-            mapped, content = ranges.open_range(planned)
-            found.append(ranges.true_start(planned, content, known_start))
+            with ranges.open_range(planned) as mapped:
+                found.append(ranges.true_start(planned, mapped.view, known_start))
             near.append(planned.start - known_start)
-            del content
-            mapped.close()
     half = len(found) // 2
     assert found[half:] == found[:half]
     if not damage:

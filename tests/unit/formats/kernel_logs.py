@@ -8,27 +8,34 @@ import numpy as np
 import pytest
 
 from rocketlens.errors import RecordError
+from rocketlens.formats import columns
 from rocketlens.formats import commitlog_record as records
-from rocketlens.formats.compiled import index as kernels_index
-from rocketlens.formats.compiled import kernels
+from rocketlens.formats.compiled import index, record_constants
+from rocketlens.formats.compiled import scan as kernels_scan
+from rocketlens.formats.compiled.rows import RECORD_DTYPE
 from rocketlens.formats.index_file import ChainCheck
+from rocketlens.formats.rows import IndexEntries, Rows
 from rocketlens.model import properties
 from rocketlens.model.text import java
 from rocketlens.model.text.java import decode_utf8
-from rocketlens.store.read.log.rows import Rows
 from tests.support.index_writer import IndexWriter
 
 V1, V2 = records.MAGIC_V1, records.MAGIC_V2
 REASONS = {
-    records.Reason.END: kernels.ScanReason.END,
-    records.Reason.BLANK: kernels.ScanReason.BLANK,
+    records.Reason.END: record_constants.END,
+    records.Reason.BLANK: record_constants.BLANK,
 }
+
+
+def of_log(buffer, base_offset, rows):
+    """Rows of an array and the bytes of their log."""
+    return Rows.of(memoryview(buffer), base_offset, rows)
 
 
 def index_entries(buffer, base_offset, rows, *, with_tags):
     """Return the index entries of rows as arrays of numpy."""
-    of_log = Rows.of(memoryview(buffer), base_offset, rows)
-    return kernels.EntryArrays(*map(np.asarray, of_log.index_entries(with_tags=with_tags)))
+    entries = of_log(buffer, base_offset, rows).index_entries(with_tags=with_tags)
+    return IndexEntries(*map(np.asarray, entries))
 
 
 def array(content):
@@ -84,15 +91,15 @@ def blank(length):
 
 
 def scan(buffer, base_offset=0, start=0, stop=None, room=1000):
-    """All rows, and where and why the walk ended."""
-    rows = np.zeros(room, kernels.RECORD_DTYPE)
+    """All rows; and how many, and where and why the walk ended."""
+    rows = np.zeros(room, RECORD_DTYPE)
     end = len(buffer) if stop is None else stop
-    ended = kernels.scan_records(buffer, base_offset, start, end, rows)
-    return rows[: ended.count], ended
+    ended = kernels_scan.scan(buffer, base_offset, start, end, rows)
+    return rows[: ended[0]], ended
 
 
 def python_scan(content, base_offset=0, start=0, stop=None):
-    """What scan_records must find: the records, the next position, the reason."""
+    """What a scan must find: the records, the next position, the reason."""
     found = []
     position = start
     end = len(content) if stop is None else stop
@@ -102,10 +109,10 @@ def python_scan(content, base_offset=0, start=0, stop=None):
                 content, position, physical_offset=base_offset + position, check_crc=False
             )
         except RecordError as error:
-            return found, position, REASONS.get(error.reason, kernels.ScanReason.BAD)
+            return found, position, REASONS.get(error.reason, record_constants.BAD)
         found.append(record)
         position += record.total_size
-    return found, position, kernels.ScanReason.STOP
+    return found, position, record_constants.STOP
 
 
 def python_row(record, content, base_offset=0):
@@ -149,7 +156,7 @@ def kernel_row(row, content, base_offset=0):
         values[name] = part if name == "body" or part is None else decode_utf8(part)
     whole = {
         name: int(row[name])
-        for name in kernels.RECORD_DTYPE.names
+        for name in RECORD_DTYPE.names
         if not name.endswith(("_start", "_length")) and name != "topic_hash"
     }
     return whole | values
@@ -184,10 +191,9 @@ def as_tuples(entries, count=None):
 
 def entry_arrays(tuples):
     """A list of tuples as entry arrays."""
-    arrays = kernels.EntryArrays.allocate(len(tuples))
-    for column, values in zip(arrays, zip(*tuples, strict=True), strict=False):
-        column[:] = values
-    return arrays
+    kinds = (np.int32, np.int64, np.int64)
+    values = zip(*tuples, strict=True) if tuples else ((), (), ())
+    return IndexEntries(*map(np.array, values, kinds))
 
 
 def python_index_file(tuples, slot_count, entry_count, begin_timestamp_ms):
@@ -200,28 +206,18 @@ def python_index_file(tuples, slot_count, entry_count, begin_timestamp_ms):
     return content[40:entries_at], content[entries_at:], writer.header[4]
 
 
-def built_index_file(entries, slot_count, entry_count, begin_timestamp_ms, ranges=(None,)):
-    """The same by the kernel, in one call for each range of slots."""
+def built_index_file(entries, slot_count, entry_count, begin_timestamp_ms):
+    """The same by the kernel."""
     slots = np.zeros(slot_count * 4, np.uint8)
     body = np.zeros(entry_count * 20, np.uint8)
-    used = sum(
-        kernels.build_index_file(
-            entries,
-            slots,
-            body,
-            slot_count=slot_count,
-            begin_timestamp_ms=begin_timestamp_ms,
-            slot_range=one,
-        )
-        for one in ranges
-    )
+    used = index.build(*entries, 1, begin_timestamp_ms, slot_count, slots, body)
     return slots.tobytes(), body.tobytes(), used
 
 
 def check_index_file(slots, entries, *, slot_count, last_entry):
     """The compiled check of the bytes of slots and entries."""
     newest = np.zeros(slot_count, np.int32)
-    return ChainCheck(*kernels_index.check(slots, entries, slot_count, last_entry, newest))
+    return ChainCheck(*index.check(slots, entries, slot_count, last_entry, newest))
 
 
 class GoldenLog:
@@ -244,22 +240,22 @@ BOTH_VERSIONS = pytest.mark.parametrize("version", ["4.9.7", "5.5.0"])
 
 
 def texts(buffer, starts, lengths):
-    gathered = kernels.gather(buffer, starts, lengths, as_text=True)
-    offsets, content = gathered.offsets.tolist(), gathered.values.tobytes()
-    return [content[a:b].decode() for a, b in pairwise(offsets)]
+    offsets, values = columns.gather(buffer, starts, lengths, as_text=True)
+    content = values.tobytes()
+    return [content[a:b].decode() for a, b in pairwise(offsets.tolist())]
 
 
 def assert_cut_as_python_cuts(buffer, base_offset, rows, found):
     """Keys and properties of rows are those that the parsers find in the records."""
-    keys = kernels.key_slices(buffer, base_offset, rows)
-    key_texts = texts(buffer, keys.starts, keys.lengths)
-    maps = kernels.property_slices(buffer, base_offset, rows)
-    names = texts(buffer, maps.name_starts, maps.name_lengths)
-    values = texts(buffer, maps.value_starts, maps.value_lengths)
-    for index, record in enumerate(found):
+    of_rows = of_log(buffer, base_offset, rows)
+    key_offsets, *keys = columns.key_slices(of_rows)
+    key_texts = texts(buffer, *keys)
+    offsets, *both = columns.property_slices(of_rows)
+    names, values = (texts(buffer, *one) for one in both)
+    for number, record in enumerate(found):
         parsed = properties.parse(decode_utf8(record.properties))
-        first, last = keys.list_offsets[index : index + 2]
+        first, last = key_offsets[number : number + 2]
         assert tuple(key_texts[first:last]) == properties.split_keys(parsed.get("KEYS"))
-        first, last = maps.list_offsets[index : index + 2]
+        first, last = offsets[number : number + 2]
         got = list(zip(names[first:last], values[first:last], strict=True))
         assert got == list(parsed.items())

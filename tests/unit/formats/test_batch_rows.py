@@ -15,7 +15,6 @@ from rocketlens.formats import batch_body, batch_rows, columns
 from rocketlens.formats.batch_body import BatchMember
 from rocketlens.formats.batch_rows import scan_pulled
 from rocketlens.formats.commitlog_record import HEADS, MAGIC_V2, encode
-from rocketlens.formats.compiled import kernels
 from rocketlens.model.message import Host
 from rocketlens.model.rocketmq import SYS_FLAG_INNER_BATCH
 from tests.support.synthetic import record, write_log
@@ -38,26 +37,18 @@ def batch(number, bodies, *, compressed=False):
 def pieces_of(store):
     """Return for each run of a log whether it is of batches, and its queue offsets and bodies."""
     [log_range] = ranges_of(store)
-    mapped, content = open_range(log_range)
     found = []
-    try:
-        for rows in RangeReader(log_range, content):
+    with open_range(log_range) as mapped:
+        for rows in RangeReader(log_range, mapped.view):
             for is_batch, run in batch_rows.runs(rows):
                 if not is_batch:
-                    found.append((False, rows[run]["queue_offset"].tolist(), None))
+                    found.append((False, run.column("queue_offset").tolist(), None))
                     continue
-                for piece in batch_rows.messages_of(content, log_range.base_offset, rows[run]):
-                    assert piece.rows["physical_offset"].tolist() == piece.physical_offsets.tolist()
-                    assert [each.physical_offset for each in piece.messages] == list(
-                        piece.physical_offsets
-                    )
-                    offsets = piece.rows["queue_offset"].tolist()
-                    assert [each.queue_offset for each in piece.messages] == offsets
-                    found.append((True, offsets, [each.body for each in piece.messages]))
-    finally:
-        rows = None
-        del content
-        mapped.close()
+                for piece, messages in batch_rows.messages_of(run):
+                    assert [each.physical_offset for each in messages] == piece.offsets()
+                    offsets = piece.column("queue_offset").tolist()
+                    assert [each.queue_offset for each in messages] == offsets
+                    found.append((True, offsets, [each.body for each in messages]))
     return found
 
 
@@ -112,25 +103,19 @@ def written(tmp_path):
 
 def rows_of(bodies, most=100):
     pulled = scan_pulled(bodies, most)
-    made = columns.batches(
-        pulled.content, 0, pulled.rows, with_body=True, physical_offsets=pulled.physical_offsets
-    )
+    made = columns.batches(pulled.rows, with_body=True, physical_offsets=pulled.physical_offsets)
     return [row for batch in made for row in batch.to_pylist()]
 
 
 def rows_of_log(store):
     [log_range] = ranges_of(store)
-    mapped, content = open_range(log_range)
-    try:
+    with open_range(log_range) as mapped:
         return [
             row
-            for rows in RangeReader(log_range, content)
-            for batch in columns.batches(content, log_range.base_offset, rows, with_body=True)
+            for rows in RangeReader(log_range, mapped.view)
+            for batch in columns.batches(rows, with_body=True)
             for row in batch.to_pylist()
         ]
-    finally:
-        del content
-        mapped.close()
 
 
 @pytest.mark.parametrize("step", [1, 3])
@@ -169,7 +154,7 @@ def test_checksums_are_those_of_the_bytes_that_came(written):
     content = bytearray(b"".join(map(encode, written[:3])))
     content[-len(encode(written[2])) + 100] ^= 1
     pulled = scan_pulled([bytes(content)], 3)
-    is_sound = kernels.crc_ok(pulled.content, 0, pulled.rows)
+    is_sound = np.frombuffer(pulled.rows.sound(), np.bool_)
     assert is_sound.tolist() == [True, True, False]
     assert pulled.of(is_sound).physical_offsets.tolist() == [
         one.physical_offset for one in written[:2]

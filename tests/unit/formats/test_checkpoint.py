@@ -12,11 +12,13 @@ from rocketlens.errors import CheckpointError
 from rocketlens.formats import checkpoint, dledger, java_properties, timer_checkpoint
 from rocketlens.formats.checkpoint import Checkpoint
 from rocketlens.formats.commitlog_record import encode
-from rocketlens.formats.compiled import kernels
+from rocketlens.formats.compiled import scan
+from rocketlens.formats.compiled.record_constants import BLANK, STOP
 from rocketlens.formats.layout import Layout, declared_types
 from rocketlens.formats.timer_checkpoint import FIELDS, OWN_MARK, TimerCheckpoint
 from rocketlens.model.message import I32, I64
 from tests.support.made_stores import record_of, some_messages
+from tests.unit.formats import kernel_logs
 
 WHOLE = Checkpoint(1, 2, 3, -4, 2**63 - 1, -(2**63))
 
@@ -151,14 +153,13 @@ def test_the_compiled_walk_steps_over_headers_as_the_other_does():
     rest = 4096
     content += struct.pack(">ii", -1, rest) + bytes(rest - 8)
     buffer = np.frombuffer(content, np.uint8)
-    rows = np.empty(100, kernels.RECORD_DTYPE)
-    found = kernels.scan_records(buffer, base, 0, len(buffer), rows)
-    assert rows["physical_offset"][: found.count].tolist() == offsets
-    assert (found.next_position, found.reason) == (end, kernels.ScanReason.BLANK)
+    rows, (_, *found) = kernel_logs.scan(buffer, base)
+    assert rows["physical_offset"].tolist() == offsets
+    assert found == [end, BLANK]
     # A walk that ends at an entry ends at its record.
     stop = offsets[20] - base - 48
-    assert kernels.scan_records(buffer, base, 0, stop, rows).next_position == stop + 48
-    assert kernels.walk_to(buffer, base, 0, stop + 1) == (stop + 48, kernels.ScanReason.STOP)
+    assert kernel_logs.scan(buffer, base, 0, stop)[1][1:] == (stop + 48, STOP)
+    assert scan.walk(buffer, base, 0, stop + 1) == (stop + 48, STOP)
 
 
 @pytest.mark.parametrize(

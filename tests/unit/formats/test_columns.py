@@ -31,18 +31,12 @@ V4, V6 = Host("10.0.0.1", 10911), Host("fd00::7", 10911)
 
 def batches_of(store, **options):
     [log_range] = ranges_of(store)
-    mapped, content = open_range(log_range)
-    try:
+    with open_range(log_range) as mapped:
         return [
             batch
-            for rows in RangeReader(log_range, content)
-            for batch in columns.batches(
-                content, log_range.base_offset, rows.copy(), **({"with_body": True} | options)
-            )
+            for rows in RangeReader(log_range, mapped.view)
+            for batch in columns.batches(rows, **({"with_body": True} | options))
         ]
-    finally:
-        del content
-        mapped.close()
 
 
 def rows_of(batches):
@@ -108,13 +102,11 @@ def test_every_door_says_where_a_message_is_and_its_real_topic(tmp_path):
 
 def test_a_row_whose_place_in_the_log_is_not_known_has_no_offset_message_id(written, tmp_path):
     [log_range] = ranges_of(tmp_path)
-    mapped, content = open_range(log_range)
-    (rows,) = RangeReader(log_range, content)
-    offsets = rows["physical_offset"].copy()
-    offsets[3] = NOT_IN_LOG
-    (batch,) = columns.batches(content, 0, rows.copy(), with_body=False, physical_offsets=offsets)
-    del content
-    mapped.close()
+    with open_range(log_range) as mapped:
+        (rows,) = RangeReader(log_range, mapped.view)
+        offsets = np.array(rows.offsets())
+        offsets[3] = NOT_IN_LOG
+        (batch,) = columns.batches(rows, with_body=False, physical_offsets=offsets)
     expected = [each.offset_msg_id for each in written]
     expected[3] = ""
     assert batch.column("offset_msg_id").to_pylist() == expected

@@ -13,7 +13,6 @@ from rocketlens import limits
 from rocketlens.errors import IndexFileError
 from rocketlens.formats import commitlog_record, index_file
 from rocketlens.formats.commitlog_record import MAGIC_V1, Record
-from rocketlens.formats.compiled import kernels
 from rocketlens.formats.index_file import (
     DEFAULT_GEOMETRY,
     MAX_INDEX_CANDIDATES,
@@ -28,7 +27,7 @@ from rocketlens.formats.index_file import (
 )
 from rocketlens.model.message import Host
 from rocketlens.model.text.java import index_hash
-from tests.unit.formats.kernel_logs import built_index_file, entry_arrays, index_entries
+from tests.unit.formats.kernel_logs import built_index_file, entry_arrays, index_entries, scan
 
 HEADER = IndexHeader(1, 2, 3, 4, 5, 6)
 BEGIN = 1_700_000_000_000
@@ -296,7 +295,7 @@ def test_a_record_that_was_rolled_back_has_no_entries():
 def test_the_kernels_write_the_same_entries(properties, sys_flag, with_tags):
     record = replace(record_of(properties, sys_flag), body=bytes(64))
     content = np.frombuffer(commitlog_record.encode(record), np.uint8)
-    rows = np.empty(1, kernels.RECORD_DTYPE)
-    assert kernels.scan_records(content, 0, 0, len(content), rows).count == 1
+    rows, ended = scan(content)
+    assert ended[0] == 1
     entries = index_entries(content, 0, rows, with_tags=with_tags)
     assert entries.hashes.tolist() == index_hashes(record, with_tags=with_tags)

@@ -30,7 +30,7 @@ from rocketlens.formats.timer_checkpoint import TimerCheckpoint
 
 # A trace body is text, whose fields have neither offsets nor types: its docstring lists them.
 NOT_FORMATS = {
-    *("__init__", "batch_rows", "columns", "index_keys", "layout"),
+    *("__init__", "batch_rows", "columns", "index_keys", "layout", "rows"),
     "trace_body",
 }
 MODULES = sorted(

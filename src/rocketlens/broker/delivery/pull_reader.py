@@ -20,6 +20,7 @@ offset is behind it. Source: ``PullMessageProcessor``, ``DefaultMessageStore.get
 """
 
 import logging
+from array import array
 from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -29,6 +30,7 @@ from rocketlens.broker.delivery.held_pulls import HeldPull, PullFields, QueueSca
 from rocketlens.broker.delivery.pull_filter import PullFilter, PullRefused, parse_filter
 from rocketlens.errors import BadInput, RecordError
 from rocketlens.formats.commitlog_record import RecordView
+from rocketlens.formats.compiled.pull import take
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES, QueueEntry
 from rocketlens.formats.consumequeue_entry import decode as decode_entry
 from rocketlens.model.rocketmq import FAQ, LMQ_PREFIX, PERM_READ, SQL92_TYPE, SYSTEM_GROUPS
@@ -40,12 +42,10 @@ from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.commands.messages import COMMIT_OFFSET_FLAG, SUBSCRIPTION_FLAG
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
     from rocketlens.broker.core import BrokerCore
 
 
+_NO_CODES: Final = array("i")
 _KEPT_CODES: Final = 100
 """Of subscriptions with at most so many tags their sorted codes are kept."""
 
@@ -133,10 +133,6 @@ class PullRecords:
 
     def _take_run(self, entries: memoryview) -> None:
         """Take records from one segment, up to the first that needs a look at it alone."""
-        import numpy as np
-
-        from rocketlens.formats.compiled import kernels
-
         physical_offset = decode_entry(entries).physical_offset
         segment = self._store.log_from(physical_offset)
         if segment is None:
@@ -150,20 +146,18 @@ class PullRecords:
         else:
             stop = min(stop, boundary)
         queue = self._queue
-        taken = kernels.take_records(
-            entries,
-            (queue.topic.encode(), queue.queue_id, self.queue_offset),
-            _codes_of(self._filter.tag_codes),
-            np.frombuffer(view, np.uint8),
-            base_offset,
-            (start, stop),
-            (self.count, self.size_bytes),
-            self._budget.room_at(physical_offset),
+        codes = _codes_of(self._filter.tag_codes)
+        slices = array("q", bytes(2 * 8 * (len(entries) // ENTRY_BYTES)))
+        entry_count, self.count, self.size_bytes, slice_count, is_full = take(
+            *(entries, queue.queue_id, self.queue_offset, queue.topic.encode()),
+            *(_NO_CODES if codes is None else codes, codes is not None),
+            *(view, base_offset, start, stop, self.count, self.size_bytes),
+            *(*self._budget.room_at(physical_offset), slices),
         )
-        self.queue_offset += taken.entry_count
-        self.count, self.size_bytes = taken.record_count, taken.record_bytes
-        self.is_full = taken.is_full
-        self.slices.extend([view[begin:end] for begin, end in taken.slices])
+        self.queue_offset += entry_count
+        self.is_full = bool(is_full)
+        bounds = iter(slices[: 2 * slice_count])
+        self.slices.extend([view[begin:end] for begin, end in zip(bounds, bounds, strict=True)])
 
     def _take_one(self, entry: QueueEntry) -> bool:
         """Take the record of one entry if there is room; return whether it was taken."""
@@ -216,16 +210,14 @@ def _is_of(record: RecordView, queue: QueueWriter, queue_offset: int) -> bool:
     )
 
 
-def _codes_of(tag_codes: frozenset[int] | None) -> "npt.NDArray[np.int32] | None":
+def _codes_of(tag_codes: frozenset[int] | None) -> "array[int] | None":
     if tag_codes is None:
         return None
     return (_kept_array if len(tag_codes) <= _KEPT_CODES else _array)(tag_codes)
 
 
-def _array(tag_codes: frozenset[int]) -> "npt.NDArray[np.int32]":
-    import numpy as np
-
-    return np.array(sorted(tag_codes), np.int32)
+def _array(tag_codes: frozenset[int]) -> "array[int]":
+    return array("i", sorted(tag_codes))
 
 
 _kept_array = lru_cache(1_000)(_array)

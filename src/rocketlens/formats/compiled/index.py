@@ -88,14 +88,17 @@ def build(
     first_entry: cython.longlong,
     begin_timestamp_ms: cython.longlong,
     slot_count: cython.longlong,
-    slot_low: cython.longlong,
-    slot_high: cython.longlong,
     slots: object,
     entries: object,
 ) -> int:
-    """Write entries ``first_entry ..`` of slots ``slot_low .. slot_high - 1``.
+    """Put entries ``first_entry ..`` into an index file, as ``IndexFile.putKey`` does.
 
-    Returns how many slots were empty before.
+    ``slots``: the bytes from 40 on, ``slot_count * 4``, all zero for a new file; ``entries``: the
+    bytes behind them. ``begin_timestamp_ms``: for a new file (``first_entry`` 1) the end time of
+    the file before or 0, else what this file's header says. Returns how many slots were empty
+    before: the header is the caller's.
+
+    :raises ValueError: when the entries don't fit, or a count is impossible.
     """
     held: Held
     new: NewEntries
@@ -119,12 +122,10 @@ def build(
             cython.address(held), entries, cython.address(entry_room)
         )
         check_room(slot_room, entry_room, slot_count, first_entry + new.count - 1)
-        if first_entry < 1 or not 0 <= slot_low <= slot_high <= slot_count:
-            raise ValueError("the entries or slots are out of range")
+        if first_entry < 1:
+            raise ValueError("the entries are out of range")
         with cython.nogil:
-            filled = _build(
-                cython.address(new), slot_count, slot_low, slot_high, slot_bytes, entry_bytes
-            )
+            filled = _build(cython.address(new), slot_count, slot_bytes, entry_bytes)
     finally:
         release(cython.address(held))
     return filled
@@ -151,21 +152,17 @@ def check_room(
 def _build(
     new: cython.pointer(cython.const[NewEntries]),
     slot_count: cython.longlong,
-    slot_low: cython.longlong,
-    slot_high: cython.longlong,
     slots: cython.p_uchar,
     entries: cython.p_uchar,
 ) -> cython.longlong:
     # Slots of a batch are prefetched before the first of them is used. A slot table of 20 MB does
     # not fit the caches near the core; without prefetching each entry waits for its slot.
-    numbers: cython.longlong[256]
     slot_positions: cython.longlong[256]
     divisor: cython.uint = cython.cast(cython.uint, slot_count)
     begin: cython.longlong = new.begin_timestamp_ms
     filled: cython.longlong = 0
     batch: cython.longlong = 0
-    picked: cython.longlong
-    pick: cython.longlong
+    stop: cython.longlong
     index: cython.longlong
     slot: cython.longlong
     entry: cython.longlong
@@ -175,18 +172,14 @@ def _build(
     if new.first == 1 and new.count > 0:
         begin = new.timestamps[0]
     while batch < new.count:
-        picked = 0
-        for index in range(batch, min(batch + 256, new.count)):
+        stop = min(batch + 256, new.count)
+        for index in range(batch, stop):
             slot = cython.cast(cython.uint, new.hashes[index]) % divisor
-            if slot_low <= slot and slot < slot_high:
-                numbers[picked] = index
-                slot_positions[picked] = slot * SLOT_BYTES
-                picked += 1
-                prefetch(slots, slot * SLOT_BYTES)
-        for pick in range(picked):
-            index = numbers[pick]
+            slot_positions[index - batch] = slot * SLOT_BYTES
+            prefetch(slots, slot * SLOT_BYTES)
+        for index in range(batch, stop):
             entry = new.first + index
-            previous = load_i32(slots, slot_positions[pick])
+            previous = load_i32(slots, slot_positions[index - batch])
             if previous <= 0 or previous >= entry:
                 previous = 0
                 filled += 1
@@ -199,8 +192,8 @@ def _build(
                 entries, position + INDEX_SECONDS, seconds_since(since, new.timestamps[index])
             )
             store_i32(entries, position + INDEX_PREVIOUS, previous)
-            store_i32(slots, slot_positions[pick], entry)
-        batch += 256
+            store_i32(slots, slot_positions[index - batch], entry)
+        batch = stop
     return filled
 
 
@@ -476,15 +469,10 @@ def find_entries(
 
 
 def queue_entries(
-    rows: object,
-    chosen: object,
-    first_queue_offset: cython.longlong,
-    delays_ms: object,
-    out: object,
+    rows: object, first_queue_offset: cython.longlong, delays_ms: object, out: object
 ) -> int:
-    """Write the entries of the chosen rows at their queue offsets; return how many were written."""
+    """Write the entries of rows at their queue offsets; return how many were written."""
     held: Held
-    row_count: cython.longlong = 0
     count: cython.longlong = 0
     delay_count: cython.longlong = 0
     room: cython.longlong = 0
@@ -498,17 +486,14 @@ def queue_entries(
     try:
         items = cython.cast(
             cython.pointer(cython.const[Row]),
-            read_rows(cython.address(held), rows, cython.sizeof(Row), cython.address(row_count)),
+            read_rows(cython.address(held), rows, cython.sizeof(Row), cython.address(count)),
         )
-        numbers = read_int64s(cython.address(held), chosen, cython.address(count))
         delays = read_int64s(cython.address(held), delays_ms, cython.address(delay_count))
         target: cython.p_uchar = write_bytes(cython.address(held), out, cython.address(room))
         with cython.nogil:
             room = room // QUEUE_ENTRY_BYTES
             for index in range(count):
-                if numbers[index] < 0 or numbers[index] >= row_count:
-                    continue
-                row = cython.address(items[numbers[index]])
+                row = cython.address(items[index])
                 if not has_queue_entry(row.sys_flag):
                     continue
                 entry_number = row.queue_offset - first_queue_offset

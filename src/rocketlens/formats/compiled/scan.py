@@ -84,7 +84,6 @@ Entries = cython.struct(
 )
 Walked = cython.struct(
     rows=cython.longlong,
-    entries=cython.longlong,
     position=cython.longlong,
     reason=cython.longlong,
 )
@@ -350,13 +349,9 @@ def _scan(
     stop: cython.longlong,
     rows: cython.pointer(Row),
     room: cython.longlong,
-    with_entries: cython.bint,
-    with_tags: cython.bint,
-    entries: cython.pointer(Entries),
 ) -> Walked:
     walked: Walked
     measured: Measured
-    number: cython.longlong = 0
     header: cython.longlong
     walked.rows = 0
     walked.reason = STOP
@@ -373,18 +368,11 @@ def _scan(
             walked.reason = FULL
             break
         read_row(memory, cython.address(rows[walked.rows]), position, measured)
-        if with_entries:
-            put_entries(memory, position, cython.address(rows[walked.rows]), with_tags, entries)
-            if entries.count > entries.room:
-                walked.reason = FULL
-                break
-            number = entries.count
         walked.rows += 1
         position += measured.size
     if walked.reason == STOP and position >= stop:
         position += bytes_before_record(memory, base_offset + position, position, limit)
     walked.position = position
-    walked.entries = number
     return walked
 
 
@@ -394,15 +382,9 @@ def scan(
     start: cython.longlong,
     stop: cython.longlong,
     rows: object,
-    with_entries: cython.bint,
-    with_tags: cython.bint,
-    hashes: object,
-    offsets: object,
-    timestamps: object,
-) -> tuple[int, int, int, int]:
-    """Walk records; return rows filled, entries filled, next position, reason."""
+) -> tuple[int, int, int]:
+    """Walk records; return rows filled, next position, reason."""
     held: Held
-    entries: Entries
     walked: Walked
     limit: cython.longlong = 0
     room: cython.longlong = 0
@@ -413,24 +395,12 @@ def scan(
             cython.pointer(Row),
             write_rows(cython.address(held), rows, cython.sizeof(Row), cython.address(room)),
         )
-        open_entries(cython.address(held), hashes, offsets, timestamps, cython.address(entries))
         check_start(base_offset, start, limit)
         with cython.nogil:
-            walked = _scan(
-                memory,
-                limit,
-                base_offset,
-                start,
-                stop,
-                row_memory,
-                room,
-                with_entries,
-                with_tags,
-                cython.address(entries),
-            )
+            walked = _scan(memory, limit, base_offset, start, stop, row_memory, room)
     finally:
         release(cython.address(held))
-    return walked.rows, walked.entries, walked.position, walked.reason
+    return walked.rows, walked.position, walked.reason
 
 
 @cython.cfunc

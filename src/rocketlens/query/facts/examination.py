@@ -30,7 +30,6 @@ from typing import Final, NamedTuple
 from rocketlens import limits
 from rocketlens.errors import RecordError
 from rocketlens.formats.batch_body import message_at, message_count
-from rocketlens.formats.commitlog_record import has_queue_entry
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES
 from rocketlens.model.answer import Coverage, SourceKind
 from rocketlens.model.group import FoundGroup, GroupQueue, GroupsAnswer
@@ -296,8 +295,8 @@ def _read_log(reader: StoreReader) -> LogContents | None:
     walk = LogWalk(log, log.min_offset, confirm=reader.is_indexed, grows=True)
     for read in walk.rows():
         contents.newest_ms = max(contents.newest_ms or 0, read.newest_ms)
-        for topic, queue_id, all_rows in read.queues():
-            rows = all_rows.compress(has_queue_entry(all_rows["sys_flag"]))
+        for topic, queue_id, of_queue in read.queued().queues():
+            rows = of_queue.as_array
             # The records between these neither begin the queue again nor end it.
             (anew,) = (rows["queue_offset"] == 0).nonzero()
             ends = {*anew.tolist(), *(anew - 1).tolist(), 0, len(rows) - 1}

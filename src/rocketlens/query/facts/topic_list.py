@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from rocketlens import limits
 from rocketlens.errors import RecordError
 from rocketlens.formats.batch_body import message_at, message_count
-from rocketlens.formats.commitlog_record import has_queue_entry
 from rocketlens.formats.consumequeue_entry import ENTRY_LAYOUT, FILLER_SIZE
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.model.rocketmq import (
@@ -299,8 +298,8 @@ class _StoreTopics:
         walk = LogWalk(reader.log, start, confirm=reader.is_indexed, grows=True)
         start, log_end = walk.position, walk.stop
         for read in walk.rows():
-            for topic, queue_id, rows in read.queues():
-                self._add_rows(topic, queue_id, rows)
+            for topic, queue_id, rows in read.queued().queues():
+                self._add_rows(topic, queue_id, rows.as_array)
         failures = [
             *reader.missing_parts(),
             *reader.lost_of_queues(lambda _: True),
@@ -317,7 +316,6 @@ class _StoreTopics:
 
     def _add_rows(self, topic: str, queue_id: int, rows: "npt.NDArray[np.void]") -> None:
         counted = self._counted[topic].setdefault(queue_id, _Counted())
-        rows = rows.compress(has_queue_entry(rows["sys_flag"]))
         rows = rows.compress(rows["queue_offset"] >= counted.max_offset)
         if len(rows):
             first, last = rows[0], rows[-1]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from rocketlens import limits
 from rocketlens.errors import RecordError
 from rocketlens.formats.commitlog_record import Record, RecordView, has_queue_entry, message_of
+from rocketlens.formats.rows import Rows
 from rocketlens.model.answer import Answer, Coverage
 from rocketlens.model.arrow import ArrowMessages, batches_of, package
 from rocketlens.model.message import MessageExt
@@ -22,7 +23,6 @@ from rocketlens.query.lookup.message_filter import MessageFilter
 from rocketlens.query.request import QueuePosition
 from rocketlens.query.store_reader import StoreReader, torn_coverage, unfinished
 from rocketlens.query.tiered import outside_log
-from rocketlens.store.read.log.rows import Rows
 from rocketlens.store.read.log.scan import LogWalk, first_copies
 
 if TYPE_CHECKING:
@@ -179,17 +179,12 @@ class Scan(ArrowMessages):
         :raises PackageMissing: without pyarrow.
         """
         package("pyarrow", "arrow", "record_batches")
-        import numpy as np
-
         from rocketlens.formats import columns
 
         for rows, records in self.pieces():
             yield from batches_of(map(message_of, records), with_body=with_body)
             if rows is not None:
-                content = np.asarray(rows.content)
-                yield from columns.batches(
-                    content, rows.base_offset, rows.as_array, with_body=with_body
-                )
+                yield from columns.batches(rows, with_body=with_body)
 
     def records(self) -> Iterator[Record]:
         """Yield the records of the messages, as `__iter__` does."""
@@ -216,8 +211,7 @@ class Scan(ArrowMessages):
                 continue
             from rocketlens.formats import batch_rows
 
-            for is_batch, run in batch_rows.runs(rows.as_array):
-                part = rows.part(run.start, run.stop)
+            for is_batch, part in batch_rows.runs(rows):
                 if is_batch:
                     yield None, self._messages_at(part.offsets())
                 else:

@@ -23,6 +23,8 @@ get into its log: by :meth:`CopyStore.take` and :meth:`CopyStore.append_taken`. 
 synced, indexed, cleaned and read as any store.
 """
 
+from array import array
+from bisect import bisect_left
 from collections.abc import Callable
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -38,17 +40,16 @@ from rocketlens.formats.commitlog_record import (
     MAGIC_V2,
     MIN_RECORD_BYTES,
     SIZE_AND_MAGIC,
-    has_queue_entry,
 )
-from rocketlens.formats.compiled import kernels
+from rocketlens.formats.compiled.scan import find_start
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES, FILLER
+from rocketlens.formats.rows import ROW_BYTES, Rows, scan_rows
 from rocketlens.model.rocketmq import DELAY_TOPIC, is_topic_name
 from rocketlens.store import fs
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.former_topics import begins_again
 from rocketlens.store.read.log.commitlog import SEGMENT_NAME_DIGITS
-from rocketlens.store.read.log.rows import Rows as LogRows
 from rocketlens.store.read.log.scan import CHUNK_ROWS
 from rocketlens.store.write.append import BLANK_BYTES, Appended, Appender
 from rocketlens.store.write.config import StoreConfig
@@ -58,9 +59,6 @@ from rocketlens.store.write.refused_writes import refused
 
 if TYPE_CHECKING:
     import numpy.typing as npt
-
-    Bytes = npt.NDArray[np.uint8]
-    Rows = npt.NDArray[np.void]
 
 MAX_COPIED_RECORD_BYTES: Final = 64 * 1024 * 1024
 """Largest record, or filler, of a log that is copied from a broker, in bytes: it is held in memory
@@ -77,15 +75,16 @@ class _QueuePart(NamedTuple):
     """Rows of one queue that have entries, in the order of the log."""
 
     queue: QueueWriter
-    rows: "Rows"
+    rows: Rows
 
     def first_again(self) -> int | None:
         """Return the physical offset of the first row that begins the queue again; None if none
         does.
         """
-        for row in self.rows[self.rows["queue_offset"] == 0]:
-            physical_offset = int(row["physical_offset"])
-            if physical_offset > int(self.rows["physical_offset"][0]):
+        fields = self.rows.as_array
+        begins: list[int] = fields["physical_offset"][fields["queue_offset"] == 0].tolist()
+        for physical_offset in begins:
+            if physical_offset > fields["physical_offset"][0]:
                 return physical_offset
             last = self.queue.entry(self.queue.next_offset - 1)
             last_offset = None if last is None or last.is_filler else last.physical_offset
@@ -104,7 +103,7 @@ class CopyAppender(Appender):
     on_topic_again: Callable[[str], None]
     _held = bytearray()
     _held_bytes = 0
-    _rows: "Rows" = np.empty(0, kernels.RECORD_DTYPE)
+    _rows = memoryview(b"")
 
     @property
     def position(self) -> int:
@@ -119,7 +118,7 @@ class CopyAppender(Appender):
     def take(self, body: memoryview | bytes) -> None:
         """Keep log bytes, which begin at ``received_offset``."""
         if not self._held:
-            self._rows = np.empty(CHUNK_ROWS, kernels.RECORD_DTYPE)
+            self._rows = memoryview(bytearray(CHUNK_ROWS * ROW_BYTES))
             self._held = bytearray(_HELD_BYTES)
         stop = self._held_bytes + len(body)
         if stop > len(self._held):
@@ -184,13 +183,13 @@ class CopyAppender(Appender):
             self._begin()
         segment_left = self.segment_bytes - self._byte_offset
         stop = min(self._held_bytes, start + segment_left)
-        content = np.frombuffer(self._held, np.uint8)[start:stop]
-        count, *_ = kernels.scan_records(content, self.position, 0, len(content), self._rows)
-        if count:
-            return self._append_records(content, self._rows[:count])
+        content = memoryview(self._held)[start:stop]
+        rows, *_ = scan_rows(content, self.position, 0, len(content), self._rows)
+        if len(rows):
+            return self._append_records(rows)
         if len(content) < BLANK_BYTES:
             return self._append_raw(content) if len(content) == segment_left else 0
-        size, magic = SIZE_AND_MAGIC.unpack(content[:BLANK_BYTES].tobytes())
+        size, magic = SIZE_AND_MAGIC.unpack_from(content)
         is_head = magic in (MAGIC_V1, MAGIC_V2) and MIN_RECORD_BYTES <= size <= segment_left
         is_filler = magic == MAGIC_BLANK and size == segment_left
         may_come = size <= MAX_COPIED_RECORD_BYTES and len(content) < size
@@ -200,7 +199,7 @@ class CopyAppender(Appender):
             return self._append_filler(content)
         return self._append_damage(content, segment_left)
 
-    def _append_filler(self, content: "Bytes") -> int:
+    def _append_filler(self, content: memoryview) -> int:
         """Write the filler at the end of a segment, its head last."""
         if len(content) < self.segment_bytes - self._byte_offset:
             raise CopyFailed(
@@ -209,9 +208,9 @@ class CopyAppender(Appender):
             )
         return self._append_raw(content, head_bytes=BLANK_BYTES)
 
-    def _append_damage(self, content: "Bytes", segment_left: int) -> int:
+    def _append_damage(self, content: memoryview, segment_left: int) -> int:
         """Write bytes that are no record, up to the next one."""
-        position = kernels.find_record(content, self.position, 1, len(content))
+        position = find_start(content, self.position, 1, len(content))
         if position > 0:
             return self._append_raw(content[:position])
         if len(content) == segment_left:
@@ -220,7 +219,7 @@ class CopyAppender(Appender):
             return self._append_raw(content[:-_TAIL_BYTES])
         return 0
 
-    def _append_raw(self, content: "Bytes", *, head_bytes: int = 0) -> int:
+    def _append_raw(self, content: memoryview, *, head_bytes: int = 0) -> int:
         """Write bytes as they are, the first ``head_bytes`` last; at its end, switch segments."""
         size, start = len(content), self._byte_offset
         is_end = start + size == self.segment_bytes
@@ -231,8 +230,8 @@ class CopyAppender(Appender):
             following = self._new_segment(self._base + self.segment_bytes)
         else:
             self._make_room(size)
-        self._content[start + head_bytes : start + size] = content[head_bytes:].tobytes()
-        self._content[start : start + head_bytes] = content[:head_bytes].tobytes()
+        self._content[start + head_bytes : start + size] = content[head_bytes:]
+        self._content[start : start + head_bytes] = content[:head_bytes]
         if following is not None:
             assert self._segment is not None  # noqa: S101 - opened before
             self._segment.touch()
@@ -248,69 +247,48 @@ class CopyAppender(Appender):
             # A broker leaves room for a filler; damage can reach into it.
             self._limit = max(self._limit, stop)
 
-    def _append_records(self, content: "Bytes", rows: "Rows") -> int:
+    def _append_records(self, rows: Rows) -> int:
         """Write records from the position on, up to one with which a topic begins again."""
-        parts = self._parts(content, rows)
+        parts = self._parts(rows)
         again = [(offset, part) for part in parts if (offset := part.first_again()) is not None]
         if again:
             offset, part = min(again, key=lambda one: one[0])
-            count = int(np.searchsorted(rows["physical_offset"], offset))
+            count = bisect_left(rows.column("physical_offset"), offset)
             if not count:
                 self.on_topic_again(part.queue.topic)
                 # The others are written at the next call, with the new queues.
                 count = 1
-            rows = rows[:count]
-            parts = self._parts(content, rows)
-        position, last = self.position, rows[-1]
-        size = int(last["physical_offset"]) + int(last["store_size"]) - position
+            rows = rows.part(0, count)
+            parts = self._parts(rows)
+        names = ("physical_offset", "queue_offset", "store_timestamp_ms", "store_size")
+        position, last = self.position, Appended(*(rows.column(name)[-1] for name in names))
+        size: int = last.physical_offset + last.store_size - position
         self._make_room(size)
         # Even again only when all is written: until then queues may be ahead of the log.
         self._batch_steps |= 1
         for part in parts:
             self._append_entries(part)
-        self._write_records(content[:size], rows["physical_offset"] - position)
+        self._write_records(rows.content[:size], rows.as_array["physical_offset"] - position)
         self.zeros_end_offset = position + size
         self._byte_offset += size
-        self.last = Appended(
-            int(last["physical_offset"]),
-            int(last["queue_offset"]),
-            int(last["store_timestamp_ms"]),
-            int(last["store_size"]),
-        )
+        self.last = last
         self._end_batch()
         return size
 
-    def _parts(self, content: "Bytes", rows: "Rows") -> list[_QueuePart]:
+    def _parts(self, rows: Rows) -> list[_QueuePart]:
         """Return the rows of each queue; records that no queue can have are left out."""
-        has_entry = has_queue_entry(rows["sys_flag"])
-        queued = rows if has_entry.all() else rows.compress(has_entry)
-        if not len(queued):
-            return []
         return [
             _QueuePart(self.queue(topic, queue_id), part)
-            for topic, queue_id, part in LogRows.of(
-                content.data, self.position, self._messages(content, queued)
-            ).queues()
+            for topic, queue_id, part in _messages(rows.queued()).queues()
             if is_topic_name(topic) and len(topic) <= limits.MAX_TOPIC_CHARACTERS and queue_id >= 0
         ]
 
-    def _messages(self, content: "Bytes", rows: "Rows") -> "Rows":
-        """Return a row for each message: a batch that is one record has several, all of it."""
-        parts: list[Rows] = []
-        for is_batch, run in batch_rows.runs(rows):
-            if is_batch:
-                members = batch_rows.messages_of(content, self.position, rows[run])
-                parts += [each.rows for each in members]
-            else:
-                parts.append(rows[run])
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
-
     def _append_entries(self, part: _QueuePart) -> None:
         """Write the entries of rows of one queue; fillers where the log lacks records between."""
-        queue, offsets = part.queue, part.rows["queue_offset"]
+        queue, offsets = part.queue, part.rows.as_array["queue_offset"]
         cuts = [0, *(np.flatnonzero(np.diff(offsets) != 1) + 1).tolist(), len(offsets)]
         for start, stop in pairwise(cuts):
-            rows, first = part.rows[start:stop], int(offsets[start])
+            rows, first = part.rows.part(start, stop), int(offsets[start])
             if first < 0 or first > limits.MAX_QUEUE_OFFSET:
                 continue
             if not queue.has_files:
@@ -318,27 +296,20 @@ class CopyAppender(Appender):
                 queue.first_offset = first - first % (queue.file_bytes // ENTRY_BYTES)
             if first < queue.next_offset:
                 # They are there already; or, in an old broker's log, others have their offsets.
-                rows = rows[queue.next_offset - first :]
+                rows = rows.part(queue.next_offset - first, len(rows))
                 first = queue.next_offset
             if not len(rows):
                 continue
             lacking = first - queue.next_offset
-            if lacking * MIN_RECORD_BYTES > int(rows["physical_offset"][0]):
+            if lacking * MIN_RECORD_BYTES > rows.column("physical_offset")[0]:
                 # No log has so many records: the offset is damaged.
                 continue
             for count in range(lacking, 0, -_FILLERS_AT_ONCE):
                 _append(queue, FILLER.encode() * min(count, _FILLERS_AT_ONCE))
-            entries = np.zeros(len(rows) * ENTRY_BYTES, np.uint8)
-            kernels.consume_queue_entries(
-                rows,
-                np.arange(len(rows)),
-                entries,
-                first_queue_offset=first,
-                delays_ms=np.array(self._delays_ms) if queue.topic == DELAY_TOPIC else None,
-            )
-            _append(queue, entries.tobytes())
+            delays_ms = self._delays_ms if queue.topic == DELAY_TOPIC else ()
+            _append(queue, rows.queue_entries(first, array("q", delays_ms)))
 
-    def _write_records(self, content: "Bytes", starts: "npt.NDArray[np.int64]") -> None:
+    def _write_records(self, content: memoryview, starts: "npt.NDArray[np.int64]") -> None:
         """Write whole records, then the sizes and magics in order, so that no gap precedes one."""
         start, stop = self._byte_offset, self._byte_offset + len(content)
         heads_in = _words(content)
@@ -346,18 +317,29 @@ class CopyAppender(Appender):
         heads_in[starts] = 0
         assert self._segment is not None  # noqa: S101 - opened before
         try:
-            self._segment.write(start, content.data)
+            self._segment.write(start, content)
         finally:
             heads_in[starts] = heads
-        _words(np.frombuffer(self._content, np.uint8)[start:stop])[starts] = heads
+        _words(memoryview(self._content)[start:stop])[starts] = heads
 
 
-def _words(content: "Bytes") -> "npt.NDArray[np.uint64]":
+def _words(content: memoryview) -> "npt.NDArray[np.uint64]":
     """Return the 8 bytes from each byte on, as one number; writing to it writes them."""
-    return np.ndarray((len(content) - 7,), np.uint64, content.data, strides=(1,))
+    return np.ndarray((len(content) - 7,), np.uint64, content, strides=(1,))
 
 
-def _append(queue: QueueWriter, entries: bytes) -> None:
+def _messages(rows: Rows) -> Rows:
+    """Return a row for each message: a batch that is one record has several, all of it."""
+    parts: list[Rows] = []
+    for is_batch, run in batch_rows.runs(rows):
+        parts += (piece for piece, _ in batch_rows.messages_of(run)) if is_batch else (run,)
+    if len(parts) == 1:
+        return parts[0]
+    memory = memoryview(b"".join(part.memory for part in parts))
+    return Rows(rows.content, rows.base_offset, memory)
+
+
+def _append(queue: QueueWriter, entries: bytes | memoryview) -> None:
     """Append entries to a queue, or nothing.
 
     :raises OSError: when there is no room.

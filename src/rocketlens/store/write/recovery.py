@@ -39,13 +39,13 @@ from rocketlens.errors import RecordError
 from rocketlens.formats.batch_body import message_count
 from rocketlens.formats.commitlog_record import MIN_RECORD_BYTES, Record, has_queue_entry
 from rocketlens.formats.consumequeue_entry import ENTRY, ENTRY_BYTES, FILLER_SIZE
+from rocketlens.formats.rows import Rows
 from rocketlens.model.rocketmq import DELAY_TOPIC, SYS_FLAG_INNER_BATCH, is_topic_name
 from rocketlens.store import fs
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.former_topics import begins_again
 from rocketlens.store.read.log.commitlog import OpenLog, Segment, SegmentLost
-from rocketlens.store.read.log.rows import Rows
 from rocketlens.store.read.log.scan import Damage, LogWalk
 from rocketlens.store.read.state import StoreState, Synced
 from rocketlens.store.write.append import Appended, Appender

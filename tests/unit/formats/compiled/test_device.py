@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 
 import rocketlens
 from rocketlens.errors import BadInput
-from rocketlens.formats import compiled
+from rocketlens.formats import columns, compiled
 from rocketlens.formats.compiled import device_check as device
-from rocketlens.formats.compiled import kernels, scan
+from rocketlens.formats.compiled import index, scan
 from rocketlens.formats.compiled.rows import RECORD_DTYPE
+from rocketlens.formats.rows import IndexEntries
 from rocketlens.model.text import java
 from tests.unit.formats import kernel_logs as logs
 
@@ -73,12 +74,14 @@ def test_the_stored_hash_is_the_absolute_value_and_zero_for_the_smallest_int(sta
     assert device.index_hash(state) == (0 if signed == -(2**31) else abs(signed))
 
 
-def scan_of(buffer=b"x" * 100, rows=None, hashes=None, start=0, base_offset=0):
+def scan_of(buffer=b"x" * 100, rows=None, start=0, base_offset=0):
     rows = np.zeros(1, RECORD_DTYPE) if rows is None else rows
-    hashes = np.zeros(0, np.int32) if hashes is None else hashes
+    return scan.scan(buffer, base_offset, start, 10**6, rows)
+
+
+def entries_of(buffer, hashes):
     numbers = np.zeros(0, np.int64), np.zeros(0, np.int64)
-    without = False, False
-    return scan.scan(buffer, base_offset, start, 10**6, rows, *without, hashes, *numbers)
+    return scan.entries_of_rows(buffer, 0, np.zeros(0, RECORD_DTYPE), 0, hashes, *numbers)
 
 
 def test_bytes_come_from_whatever_holds_bytes():
@@ -90,8 +93,8 @@ def test_bytes_come_from_whatever_holds_bytes():
             mapped,
             np.zeros(100, np.uint8),
         ):
-            assert scan_of(buffer) == (0, 0, 0, 3)
-    assert scan_of(b"") == (0, 0, 0, 3)
+            assert scan_of(buffer) == (0, 0, 3)
+    assert scan_of(b"") == (0, 0, 3)
 
 
 def closed_map():
@@ -150,7 +153,7 @@ def read_only(array):
 )
 def test_outputs_of_another_type_order_or_length_are_refused(hashes):
     with pytest.raises((TypeError, ValueError)):
-        scan_of(hashes=hashes)
+        entries_of(b"", hashes)
 
 
 @pytest.mark.parametrize(
@@ -178,7 +181,7 @@ def test_a_buffer_is_let_go_after_a_call_and_after_a_refusal():
     buffer = bytearray(100)
     scan_of(buffer)
     with pytest.raises((TypeError, ValueError)):
-        scan_of(buffer, hashes=np.zeros(1, np.int32))
+        entries_of(buffer, np.zeros(1, np.int32))
     buffer.append(1)
 
 
@@ -244,63 +247,50 @@ def test_one_sentence_says_what_to_install(installed, golden, name, content, wor
 
 
 def test_entries_that_do_not_fit_are_refused():
-    entries = kernels.EntryArrays.allocate(10)
+    entries = IndexEntries.allocate(10)
     slots, body = np.zeros(40, np.uint8), np.zeros(20 * 10, np.uint8)
-    for slot_count, first_entry, slot_range in (
-        (10, 1, None),
-        (11, 1, None),
-        (0, 1, None),
-        (10, 0, None),
-        (10, -5, None),
-        (10, 2**31, None),
-        (10, 1, (0, 11)),
-        (10, 1, (5, 4)),
-        (10, 1, (-1, 4)),
+    for slot_count, first_entry in (
+        (10, 1),
+        (11, 1),
+        (0, 1),
+        (10, 0),
+        (10, -5),
+        (10, 2**31),
     ):
         with pytest.raises(ValueError, match=r"bytes hold no|out of range"):
-            kernels.build_index_file(
-                entries,
-                slots,
-                body,
-                slot_count=slot_count,
-                begin_timestamp_ms=0,
-                first_entry=first_entry,
-                slot_range=slot_range,
-            )
+            index.build(*entries, first_entry, 0, slot_count, slots, body)
     with pytest.raises(ValueError, match="bytes hold no"):
         logs.check_index_file(slots, body, slot_count=10, last_entry=10)
 
 
 def test_entries_whose_columns_differ_in_length_are_refused():
-    whole = kernels.EntryArrays.allocate(10)
+    whole = IndexEntries.allocate(10)
     slots, body = np.zeros(40, np.uint8), np.zeros(20 * 11, np.uint8)
     for name in ("hashes", "offsets", "timestamps"):
         entries = whole._replace(**{name: getattr(whole, name)[:9]})
         with pytest.raises(ValueError, match="differ in length"):
-            kernels.build_index_file(
-                entries, slots, body, slot_count=10, begin_timestamp_ms=0, first_entry=1
-            )
+            index.build(*entries, 1, 0, 10, slots, body)
 
 
 def test_more_bytes_than_an_arrow_array_holds_are_refused_before_they_are_copied():
     buffer = np.zeros(1 << 20, np.uint8)
     starts, lengths = np.zeros(2048, np.int64), np.full(2048, 1 << 20, np.int32)
     with pytest.raises(BadInput, match="gather fewer rows"):
-        kernels.gather(buffer, starts, lengths, as_text=False)
+        columns.gather(buffer, starts, lengths, as_text=False)
 
 
 def test_a_start_or_offset_that_cannot_be_is_refused():
-    rows = np.zeros(1, kernels.RECORD_DTYPE)
+    rows = np.zeros(1, RECORD_DTYPE)
     buffer = np.zeros(100, np.uint8)
     for base_offset, start in ((0, -1), (0, 101), (-1, 0), (2**63 - 1, 0)):
         with pytest.raises(ValueError, match="is not in"):
-            kernels.scan_records(buffer, base_offset, start, 100, rows)
+            scan.scan(buffer, base_offset, start, 100, rows)
         with pytest.raises(ValueError, match="is not in"):
-            kernels.find_record(buffer, base_offset, start, 100)
+            scan.find_start(buffer, base_offset, start, 100)
         with pytest.raises(ValueError, match="is not in"):
-            kernels.walk_to(buffer, base_offset, start, 100)
+            scan.walk(buffer, base_offset, start, 100)
     with pytest.raises(TypeError):
-        kernels.scan_records(np.zeros(100, np.int8), 0, 0, 100, rows)
+        scan.scan(np.zeros(100, np.int8), 0, 0, 100, rows)
 
 
 def test_rows_of_another_buffer_are_refused():
@@ -324,18 +314,20 @@ def test_rows_of_another_buffer_are_refused():
         rows = good.copy()
         for name, value in change.items():
             rows[name] = value
+        changed = logs.of_log(buffer, 0, rows)
         for use in (
-            lambda rows=rows: logs.index_entries(buffer, 0, rows, with_tags=True),
-            lambda rows=rows: kernels.crc_ok(buffer, 0, rows),
-            lambda rows=rows: kernels.group_rows(buffer, 0, rows, by_queue=True),
-            lambda rows=rows: kernels.key_slices(buffer, 0, rows),
-            lambda rows=rows: kernels.property_slices(buffer, 0, rows),
+            lambda changed=changed: changed.index_entries(with_tags=True),
+            changed.sound,
+            changed.topics,
+            changed.queue_names,
+            lambda changed=changed: columns.key_slices(changed),
+            lambda changed=changed: columns.property_slices(changed),
         ):
             with pytest.raises(BadInput):
                 use()
     with pytest.raises(BadInput):
-        kernels.gather(buffer, np.array([-1]), np.array([1], np.int32), as_text=False)
+        columns.gather(buffer, np.array([-1]), np.array([1], np.int32), as_text=False)
     with pytest.raises(BadInput):
-        kernels.gather(buffer, np.array([len(buffer)]), np.array([1], np.int32), as_text=True)
+        columns.gather(buffer, np.array([len(buffer)]), np.array([1], np.int32), as_text=True)
     with pytest.raises(BadInput):
-        kernels.gather(buffer, np.array([0, 1]), np.array([1], np.int32), as_text=True)
+        columns.gather(buffer, np.array([0, 1]), np.array([1], np.int32), as_text=True)

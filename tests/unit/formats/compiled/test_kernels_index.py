@@ -10,14 +10,15 @@ from hypothesis import strategies as st
 
 from rocketlens.archive import bloom
 from rocketlens.errors import RecordError
-from rocketlens.formats import commitlog_record
-from rocketlens.formats.compiled import archive, kernels
+from rocketlens.formats import columns, commitlog_record
+from rocketlens.formats.compiled import archive, index
 from rocketlens.formats.index_file import ENTRY, check_chains
 from rocketlens.model.text import java
 from tests.unit.formats import kernel_logs as logs
 from tests.unit.formats.kernel_logs import BOTH_VERSIONS, assert_cut_as_python_cuts, texts
 
 SLOTS, ENTRIES = 500, 1000
+NO_DELAYS = np.empty(0, np.int64)
 DELAYS_MS = np.array([0, *(1000 * level for level in range(1, 19))], np.int64)
 
 
@@ -42,11 +43,8 @@ def test_consume_queues_are_the_ones_that_rocketmq_wrote(golden, golden_log, ver
     rows, topics = [], []
     for buffer, base_offset, segment_rows, _ in golden_log(version).segments:
         rows.append(segment_rows)
-        starts, lengths = kernels.part_slices(segment_rows, base_offset, "topic")
-        topics += [
-            bytes(buffer[start : start + length]).decode()
-            for start, length in zip(starts, lengths, strict=True)
-        ]
+        found = logs.of_log(buffer, base_offset, segment_rows).topics()
+        topics += [found.names[number] for number in found.number_of_row]
     rows, topics = np.concatenate(rows), np.array(topics)
     written = 0
     for path in sorted((golden(version).store / "consumequeue").glob("*/*/*")):
@@ -54,13 +52,9 @@ def test_consume_queues_are_the_ones_that_rocketmq_wrote(golden, golden_log, ver
         chosen = np.flatnonzero((topics == topic) & (rows["queue_id"] == int(queue)))
         real = path.read_bytes()
         out = np.zeros(len(real), np.uint8)
-        written += kernels.consume_queue_entries(
-            rows,
-            chosen,
-            out,
-            first_queue_offset=int(path.name) // 20,
-            delays_ms=DELAYS_MS if topic == "SCHEDULE_TOPIC_XXXX" else None,
-        )
+        delays_ms = DELAYS_MS if topic == "SCHEDULE_TOPIC_XXXX" else NO_DELAYS
+        first = int(path.name) // 20
+        written += index.queue_entries(rows[chosen].copy(), first, delays_ms, out)
         assert out.tobytes() == real, path
     assert written > 1500
 
@@ -116,18 +110,6 @@ def test_hostile_times_give_the_seconds_that_java_computes():
         assert built == logs.python_index_file(tuples, 3, 20, begin)
 
 
-def test_slot_ranges_in_any_order_give_what_one_call_gives():
-    draw = np.random.default_rng(7)
-    entries = kernels.EntryArrays(
-        draw.integers(0, 2**31, 5000).astype(np.int32),
-        np.arange(5000, dtype=np.int64),
-        draw.integers(1, 2**40, 5000),
-    )
-    whole = logs.built_index_file(entries, 300, 5001, 123)
-    ranges = [(200, 300), (0, 0), (0, 1), (150, 200), (1, 150)]
-    assert logs.built_index_file(entries, 300, 5001, 123, ranges) == whole
-
-
 def test_a_file_filled_in_two_calls_is_the_same():
     draw = np.random.default_rng(8)
     tuples = [(int(draw.integers(0, 99)), number, 10**12 + 997 * number) for number in range(300)]
@@ -135,14 +117,8 @@ def test_a_file_filled_in_two_calls_is_the_same():
     slots, body = np.zeros(4 * 50, np.uint8), np.zeros(20 * 301, np.uint8)
     used = 0
     for first, last in ((0, 1), (1, 120), (120, 120), (120, 300)):
-        used += kernels.build_index_file(
-            entries.part(first, last),
-            slots,
-            body,
-            slot_count=50,
-            begin_timestamp_ms=10**12 if first else 77,
-            first_entry=first + 1,
-        )
+        begin_ms = 10**12 if first else 77
+        used += index.build(*entries.part(first, last), first + 1, begin_ms, 50, slots, body)
     assert (slots.tobytes(), body.tobytes(), used) == logs.python_index_file(tuples, 50, 301, 77)
 
 
@@ -152,13 +128,12 @@ def test_prepared_and_rollback_records_have_no_queue_entry():
     )
     rows, _ = logs.scan(logs.array(content))
     out = np.zeros(20 * 3, np.uint8)
-    chosen = np.array([3, 2, 1, 0, 99, -1])
-    assert kernels.consume_queue_entries(rows, chosen, out, first_queue_offset=10) == 2
+    assert index.queue_entries(rows, 10, NO_DELAYS, out) == 2
     entries = list(struct.iter_unpack(">qiq", out.tobytes()))
     assert entries[1] == (0, 0, 0)
     assert [entry[0] for entry in entries] == [0, 0, int(rows["physical_offset"][2])]
-    assert kernels.consume_queue_entries(rows, chosen, out, first_queue_offset=11) == 1
-    assert kernels.consume_queue_entries(rows, chosen, out, first_queue_offset=-(2**63)) == 0
+    assert index.queue_entries(rows, 11, NO_DELAYS, out) == 1
+    assert index.queue_entries(rows, -(2**63), NO_DELAYS, out) == 0
 
 
 def test_a_delay_above_the_last_level_counts_as_the_last():
@@ -172,10 +147,7 @@ def test_a_delay_above_the_last_level_counts_as_the_last():
     )
     rows, _ = logs.scan(logs.array(content))
     out = np.zeros(20 * len(levels), np.uint8)
-    chosen = np.arange(len(levels))
-    kernels.consume_queue_entries(
-        rows, chosen, out, first_queue_offset=0, delays_ms=np.array([0, 1000, 5000])
-    )
+    index.queue_entries(rows, 0, np.array([0, 1000, 5000]), out)
     due = [1_700_000_001_000, 1_700_000_005_000, 1_700_000_005_000, 65, 65, 65, 1_700_000_005_000]
     assert [entry[2] for entry in struct.iter_unpack(">qiq", out.tobytes())] == due
 
@@ -183,10 +155,11 @@ def test_a_delay_above_the_last_level_counts_as_the_last():
 @BOTH_VERSIONS
 def test_every_real_body_has_its_checksum_and_a_changed_one_has_not(golden_log, version):
     buffer, base_offset, rows, _ = golden_log(version).segments[0]
-    assert kernels.crc_ok(buffer, base_offset, rows).all()
+    assert 0 not in logs.of_log(buffer, base_offset, rows).sound()
     changed = buffer.copy()
     changed[rows["physical_offset"] - base_offset + rows["body_start"]] ^= 1
-    assert not kernels.crc_ok(changed, base_offset, rows)[rows["body_length"] > 0].any()
+    is_sound = np.array(logs.of_log(changed, base_offset, rows).sound())
+    assert not is_sound[rows["body_length"] > 0].any()
 
 
 def test_rows_are_grouped_by_topic_and_queue_in_order_of_appearance():
@@ -194,12 +167,13 @@ def test_rows_are_grouped_by_topic_and_queue_in_order_of_appearance():
     content = logs.raw_log(0, [{"topic": topic, "queue_id": queue} for topic, queue in order])
     buffer = logs.array(content)
     rows, _ = logs.scan(buffer)
-    by_topic = kernels.group_rows(buffer, 0, rows, by_queue=False)
-    assert by_topic.group_of_row.tolist() == [0, 1, 0, 0, 2, 1, 0]
-    assert by_topic.first_rows.tolist() == [0, 1, 4]
-    by_queue = kernels.group_rows(buffer, 0, rows, by_queue=True)
-    assert by_queue.group_of_row.tolist() == [0, 1, 2, 0, 3, 1, 4]
-    assert kernels.group_rows(buffer, 0, rows[:0], by_queue=True).first_rows.tolist() == []
+    topics, number_of_row = logs.of_log(buffer, 0, rows).topics()
+    assert number_of_row.tolist() == [0, 1, 0, 0, 2, 1, 0]
+    assert topics == ["A", "B", ""]
+    queues, number_of_row = logs.of_log(buffer, 0, rows).queue_names()
+    assert number_of_row.tolist() == [0, 1, 2, 0, 3, 1, 4]
+    assert queues == [("A", 0), ("B", 0), ("A", 1), ("", 0), ("A", -1)]
+    assert logs.of_log(buffer, 0, rows[:0]).queue_names()[0] == []
 
 
 def test_topics_of_one_hash_stay_apart():
@@ -207,7 +181,7 @@ def test_topics_of_one_hash_stay_apart():
     buffer = logs.array(content)
     rows, _ = logs.scan(buffer)
     rows["topic_hash"] = 1
-    assert kernels.group_rows(buffer, 0, rows, by_queue=False).group_of_row.tolist() == [0, 1, 0]
+    assert logs.of_log(buffer, 0, rows).topics().number_of_row.tolist() == [0, 1, 0]
 
 
 @BOTH_VERSIONS
@@ -235,8 +209,8 @@ def test_text_is_gathered_as_java_decodes_it_and_bytes_as_they_are():
     lengths = np.array([len(piece) for piece in pieces] + [-1], np.int32)
     starts = np.concatenate([[0], np.cumsum(lengths[:-1])])
     assert texts(buffer, starts, lengths) == [*map(java.decode_utf8, pieces), ""]
-    plain = kernels.gather(buffer, starts, lengths, as_text=False)
-    assert plain.values.tobytes() == buffer.tobytes()
+    _, plain = columns.gather(buffer, starts, lengths, as_text=False)
+    assert plain.tobytes() == buffer.tobytes()
 
 
 @pytest.mark.parametrize("length", [*range(20), 255, 1000, 70_001])
@@ -248,7 +222,7 @@ def test_checksums_are_those_of_zlib(length):
     )
     buffer = logs.array(content)
     rows, _ = logs.scan(buffer)
-    assert kernels.crc_ok(buffer, 0, rows).tolist() == [True, length == 0]
+    assert list(logs.of_log(buffer, 0, rows).sound()) == [True, length == 0]
 
 
 @pytest.mark.parametrize("append_crc", [False, True])
@@ -273,7 +247,8 @@ def test_checksums_of_a_changed_record_are_judged_as_by_its_decoder(append_crc, 
             except RecordError:
                 expected = False
             verdicts.add(expected)
-            assert kernels.crc_ok(buffer, 0, rows[:1]).tolist() == [expected], (place, bit)
+            sound = logs.of_log(buffer, 0, rows[:1]).sound()
+            assert list(sound) == [expected], (place, bit)
     has_checksum = append_crc or body or text.startswith(b"__")
     assert verdicts == ({True, False} if has_checksum else {True})
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -10,8 +11,8 @@ from rocketlens import limits
 from rocketlens.errors import RecordError
 from rocketlens.formats import commitlog_record
 from rocketlens.formats.commitlog_record import RecordView
-from rocketlens.formats.compiled import device_check, kernels
-from rocketlens.formats.compiled.kernels import ScanReason
+from rocketlens.formats.compiled import device_check, pull, scan
+from rocketlens.formats.compiled.record_constants import BAD, BLANK, END, FULL, STOP
 from rocketlens.formats.consumequeue_entry import QueueEntry
 from rocketlens.model.text import java
 from tests.unit.formats import kernel_logs as logs
@@ -23,7 +24,7 @@ def test_every_real_record_has_the_row_that_the_decoder_reads(golden_log, versio
     for buffer, base_offset, rows, ended in golden_log(version).segments:
         content = buffer.tobytes()
         found, position, reason = logs.python_scan(content, base_offset)
-        assert (ended.count, ended.next_position, ended.reason) == (len(found), position, reason)
+        assert ended == (len(found), position, reason)
         for row, record in zip(rows, found, strict=True):
             assert logs.kernel_row(row, content, base_offset) == logs.python_row(record, content)
 
@@ -33,13 +34,13 @@ def test_every_real_record_start_is_found_and_reached(golden_log, version):
     buffer, base_offset, rows, _ = golden_log(version).segments[1]
     positions = (rows["physical_offset"] - base_offset).tolist()
     for before, start in pairwise(positions):
-        assert kernels.find_record(buffer, base_offset, before + 1, len(buffer)) == start
-        assert kernels.find_record(buffer, base_offset, before + 1, start) == -1
-        assert kernels.walk_to(buffer, base_offset, 0, start) == (start, ScanReason.STOP)
-        assert kernels.walk_to(buffer, base_offset, 0, before + 1) == (start, ScanReason.STOP)
+        assert scan.find_start(buffer, base_offset, before + 1, len(buffer)) == start
+        assert scan.find_start(buffer, base_offset, before + 1, start) == -1
+        assert scan.walk(buffer, base_offset, 0, start) == (start, STOP)
+        assert scan.walk(buffer, base_offset, 0, before + 1) == (start, STOP)
     blank = positions[-1] + int(rows["store_size"][-1])
-    reached = kernels.walk_to(buffer, base_offset, 0, len(buffer))
-    assert reached == (blank, ScanReason.BLANK)
+    reached = scan.walk(buffer, base_offset, 0, len(buffer))
+    assert reached == (blank, BLANK)
 
 
 def test_rollbacks_have_no_entry_and_others_have_theirs_in_order():
@@ -55,25 +56,14 @@ def test_rollbacks_have_no_entry_and_others_have_theirs_in_order():
         assert entries.hashes.tolist() == hashes * 3
 
 
-def test_one_pass_gives_the_rows_and_entries_of_two():
+def test_records_have_the_entries_that_they_have_alone():
     keys = [b"KEYS\1" + b" ".join(b"key%d" % n for n in range(i % 7)) + b"\2" for i in range(300)]
-    content = logs.raw_log(64, [{"properties_bytes": one} for one in keys])
-    buffer = logs.array(content)
-    rows, ended = logs.scan(buffer, 64)
+    keys.append(b"KEYS\1" + b"k " * 5000 + b"\2")
+    buffer = logs.array(logs.raw_log(64, [{"properties_bytes": one} for one in keys]))
+    rows, _ = logs.scan(buffer, 64)
+    alone = [logs.index_entries(buffer, 64, rows[n : n + 1], with_tags=True) for n in range(301)]
     entries = logs.index_entries(buffer, 64, rows, with_tags=True)
-    part_rows = np.zeros(11, kernels.RECORD_DTYPE)
-    part = kernels.EntryArrays.allocate(13)
-    position, got_rows, got_entries, reason = 0, [], [], ScanReason.FULL
-    while reason is ScanReason.FULL:
-        done = kernels.scan_records(
-            buffer, 64, position, len(buffer), part_rows, part, with_tags=True
-        )
-        got_rows.append(part_rows[: done.count].copy())
-        got_entries += logs.as_tuples(part, done.entry_count)
-        position, reason = done.next_position, done.reason
-    assert (position, reason) == (ended.next_position, ended.reason)
-    assert np.concatenate(got_rows).tobytes() == rows.tobytes()
-    assert got_entries == logs.as_tuples(entries)
+    assert logs.as_tuples(entries) == [each for one in alone for each in logs.as_tuples(one)]
 
 
 def test_no_record_has_more_entries_than_the_room_asked_for():
@@ -89,27 +79,22 @@ def test_a_walk_ends_with_its_reason():
     sizes = [row["store_size"] for row in logs.scan(logs.array(content), 1000)[0]]
     whole = len(content)
     for tail, reason in (
-        (b"", ScanReason.STOP),
-        (b"\0" * 7, ScanReason.END),
-        (b"\0" * 100, ScanReason.END),
-        (b"\xff" * 7, ScanReason.END),
-        (logs.blank(8), ScanReason.BLANK),
-        (logs.blank(200), ScanReason.BLANK),
-        (b"\0\0\0\1" + b"\0" * 96, ScanReason.BAD),
-        (b"\xff" * 200, ScanReason.BAD),
-        (logs.raw_record(999), ScanReason.BAD),
-        (logs.raw_record(1000 + whole)[:-1], ScanReason.BAD),
+        (b"", STOP),
+        (b"\0" * 7, END),
+        (b"\0" * 100, END),
+        (b"\xff" * 7, END),
+        (logs.blank(8), BLANK),
+        (logs.blank(200), BLANK),
+        (b"\0\0\0\1" + b"\0" * 96, BAD),
+        (b"\xff" * 200, BAD),
+        (logs.raw_record(999), BAD),
+        (logs.raw_record(1000 + whole)[:-1], BAD),
     ):
         ended = logs.scan(logs.array(content + tail), 1000)[1]
-        assert ended == (3, 0, whole, reason)
-    assert logs.scan(logs.array(content), 1000, room=2)[1] == (
-        2,
-        0,
-        sum(sizes[:2]),
-        ScanReason.FULL,
-    )
-    assert logs.scan(logs.array(content), 1000, stop=1)[1] == (1, 0, sizes[0], ScanReason.STOP)
-    assert logs.scan(logs.array(content), 1000, stop=0)[1] == (0, 0, 0, ScanReason.STOP)
+        assert ended == (3, whole, reason)
+    assert logs.scan(logs.array(content), 1000, room=2)[1] == (2, sum(sizes[:2]), FULL)
+    assert logs.scan(logs.array(content), 1000, stop=1)[1] == (1, sizes[0], STOP)
+    assert logs.scan(logs.array(content), 1000, stop=0)[1] == (0, 0, STOP)
 
 
 def test_a_forged_record_in_a_body_is_found_but_not_walked_to():
@@ -117,19 +102,19 @@ def test_a_forged_record_in_a_body_is_found_but_not_walked_to():
     body = b"x" * 10 + logs.raw_record(forged_at) + b"x" * 200
     content = logs.raw_log(0, [{"body": body}, {}])
     buffer = logs.array(content)
-    assert kernels.find_record(buffer, 0, 1, len(buffer)) == forged_at
-    position, reason = kernels.walk_to(buffer, 0, 0, forged_at)
-    assert (position, reason) == (len(content) - len(logs.raw_record(0)), ScanReason.STOP)
+    assert scan.find_start(buffer, 0, 1, len(buffer)) == forged_at
+    position, reason = scan.walk(buffer, 0, 0, forged_at)
+    assert (position, reason) == (len(content) - len(logs.raw_record(0)), STOP)
 
 
 def test_records_are_found_at_every_alignment_and_up_to_the_last_byte():
     for before in range(150):
         content = b"\xda\xa3" * (before // 2) + b"\xda" * (before % 2) + logs.raw_record(before)
         buffer = logs.array(content)
-        assert kernels.find_record(buffer, 0, 0, len(buffer)) == before
-        assert kernels.find_record(buffer, 0, 0, before) == -1
-        assert kernels.find_record(buffer, 1, 0, len(buffer)) == -1
-        assert kernels.find_record(buffer[:-1], 0, 0, len(buffer)) == -1
+        assert scan.find_start(buffer, 0, 0, len(buffer)) == before
+        assert scan.find_start(buffer, 0, 0, before) == -1
+        assert scan.find_start(buffer, 1, 0, len(buffer)) == -1
+        assert scan.find_start(buffer[:-1], 0, 0, len(buffer)) == -1
 
 
 def test_compiled_code_decides_as_the_format_which_records_are_indexed_and_queued():
@@ -173,16 +158,35 @@ def queue_of(variants, *, append_crc=False, topic=TOPIC):
     return bytes(log), entries
 
 
-def take(log, entries, *, topic=TOPIC, queue_id=QUEUE_ID, tag_codes=None, **changes):
-    more = {"stretch": (BASE, BASE + len(log)), "taken": (0, 0), "room": (NO_BOUND, NO_BOUND)}
-    return kernels.take_records(
-        b"".join(entry.encode() for entry in entries),
-        (topic, queue_id, FIRST),
-        None if tag_codes is None else np.array(sorted(tag_codes), np.int32),
-        logs.array(log),
-        BASE,
-        **(more | changes),
+class Taken(NamedTuple):
+    entry_count: int
+    record_count: int
+    record_bytes: int
+    slice_count: int
+    is_full: int
+    slices: Any = ()
+
+
+def take(
+    log,
+    entries,
+    *,
+    topic=TOPIC,
+    queue_id=QUEUE_ID,
+    tag_codes=None,
+    stretch=None,
+    taken=(0, 0),
+    room=(NO_BOUND, NO_BOUND),
+):
+    slices = np.zeros(2 * len(entries), np.int64)
+    found = Taken(
+        *pull.take(
+            *(b"".join(entry.encode() for entry in entries), queue_id, FIRST, topic),
+            *(np.array(sorted(tag_codes or ()), np.int32), tag_codes is not None),
+            *(logs.array(log), BASE, *(stretch or (BASE, BASE + len(log))), *taken, *room, slices),
+        )
     )
+    return found._replace(slices=slices.reshape(-1, 2)[: found.slice_count].tolist())
 
 
 def is_sound(log, entry, queue_offset):

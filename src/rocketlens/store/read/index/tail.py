@@ -22,10 +22,10 @@ from typing import Final
 
 from rocketlens import limits
 from rocketlens.formats.commitlog_record import HEADS, SIZE_AND_MAGIC
+from rocketlens.formats.rows import Rows
 from rocketlens.store.read.index.entry_runs import EntryRun, EntryRuns, merge_descending
 from rocketlens.store.read.log.commitlog import CommitLog, SegmentLost
 from rocketlens.store.read.log.resync import Confirm, last_written
-from rocketlens.store.read.log.rows import Rows
 from rocketlens.store.read.log.scan import Damage, LogWalk
 
 MAX_TAIL_ENTRIES: Final = 64_000_000

@@ -44,7 +44,7 @@ from rocketlens import limits
 from rocketlens.errors import CheckpointError, IndexFileError, RecordError
 from rocketlens.formats import checkpoint
 from rocketlens.formats.batch_body import message_count
-from rocketlens.formats.commitlog_record import MIN_RECORD_BYTES, has_queue_entry
+from rocketlens.formats.commitlog_record import MIN_RECORD_BYTES
 from rocketlens.formats.index_file import HEADER_BYTES, IndexHeader, decode_header
 from rocketlens.model.rocketmq import LMQ_PREFIX
 from rocketlens.store import fs
@@ -552,12 +552,11 @@ class GroupEvidence:
         """Yield the queues of the log's records from an offset on, and where each ends by them."""
         start = min(start, self._log.max_offset)
         for read in LogWalk(self._log, start).rows():
-            for topic, queue_id, rows in read.queues():
-                queued = rows.compress(has_queue_entry(rows["sys_flag"]))
-                if len(queued):
-                    last = queued[queued["queue_offset"].argmax()]
-                    record = self._log.record_at(int(last["physical_offset"]), check_crc=False)
-                    yield QueueName(topic, queue_id), record.queue_offset + message_count(record)
+            for topic, queue_id, rows in read.queued().queues():
+                fields = rows.as_array
+                last = int(fields["physical_offset"][fields["queue_offset"].argmax()])
+                record = self._log.record_at(last, check_crc=False)
+                yield QueueName(topic, queue_id), record.queue_offset + message_count(record)
 
 
 def _farthest(table: Mapping[str, Any]) -> dict[QueueName, tuple[int, str]]:

@@ -23,10 +23,9 @@ from rocketlens.formats.commitlog_record import (
     filler_bytes,
 )
 from rocketlens.formats.compiled.record_constants import BAD, BLANK, END
-from rocketlens.formats.compiled.scan import scan
+from rocketlens.formats.rows import ROW_BYTES, Rows, scan_rows
 from rocketlens.store.read.log.commitlog import CommitLog, Segment, SegmentLost, SegmentUnread
 from rocketlens.store.read.log.resync import Confirm, next_record
-from rocketlens.store.read.log.rows import ROW_BYTES, WITHOUT_ENTRIES, Rows
 from rocketlens.store.read.tap_note import read_note_file
 
 CHUNK_ROWS: Final = 16_384
@@ -132,10 +131,10 @@ class LogWalk:
             room = min(count, (stop - start) // MIN_RECORD_BYTES + 1) * ROW_BYTES
             memory = memory if len(memory) == room else bytearray(room)
             count = min(4 * count, CHUNK_ROWS)
-            filled, _, byte_offset, reason = scan(
-                view, segment.base_offset, start, stop, memory, *WITHOUT_ENTRIES
+            rows, byte_offset, reason = scan_rows(
+                view, segment.base_offset, start, stop, memoryview(memory)
             )
-            rows = Rows(memoryview(view), segment.base_offset, memoryview(memory)).part(0, filled)
+            filled = len(rows)
             end = segment.base_offset + byte_offset
             is_end = reason in (END, BAD)
             if self._grows and self.log.replica is not None:

@@ -45,11 +45,6 @@ class IndexBuilder(IndexWriter):
         :raises OSError: when the disk is full, or a segment cannot be opened now; nothing is lost,
             and the next call goes on.
         """
-        # Late: numpy is loaded where there is something to index.
-        import numpy as np
-
-        from rocketlens.formats.compiled.kernels import EntryArrays
-
         before = self.resume_point.physical_offset
         self.made_progress = False
         if before >= up_to:
@@ -60,8 +55,7 @@ class IndexBuilder(IndexWriter):
             self.resume_point = ResumePoint(walk.position, 0)
         try:
             for rows in walk.rows():
-                entries = rows.index_entries(with_tags=self._with_tags)
-                self.put(EntryArrays(*map(np.asarray, entries)), walk.position)
+                self.put(rows.index_entries(with_tags=self._with_tags), walk.position)
         finally:
             self._write_header()
         self.resume_point = max(self.resume_point, ResumePoint(walk.position, 0))

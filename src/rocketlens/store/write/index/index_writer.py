@@ -10,16 +10,19 @@ Only entries of records that the log has synced may be put in, so an index never
 the log does after a power cut. Exactly one writer, of whatever process, holds ``index.lock``.
 """
 
+from bisect import bisect_left
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from rocketlens.errors import RecordError
+from rocketlens.formats.compiled import index
 from rocketlens.formats.index_file import (
     HEADER,
     HEADER_BYTES,
     Geometry,
     IndexHeader,
 )
+from rocketlens.formats.rows import IndexEntries
 from rocketlens.store.disk import Disk, WritableFile
 from rocketlens.store.layout import INDEX_LOCK, StoreLayout, index_file_name
 from rocketlens.store.lock import StoreLock
@@ -31,8 +34,6 @@ from rocketlens.store.write.index.index_resume import index_names, resume, slots
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from rocketlens.formats.compiled.kernels import EntryArrays
 
 _RESERVED_BYTES: Final = 1 << 20
 _NO_HEADER: Final = IndexHeader(0, 0, 0, 0, 0, 1)
@@ -92,22 +93,18 @@ class IndexWriter:
             self._lock.release()
             raise
 
-    def put(self, entries: "EntryArrays", next_offset: int) -> None:
+    def put(self, entries: IndexEntries, next_offset: int) -> None:
         """Write the entries of all records from ``resume_point`` to ``next_offset``, in log order.
 
         Entries before ``resume_point`` are in already, and are skipped.
 
         :raises OSError: if the disk is full; ``resume_point`` tells which entries were written.
         """
-        import numpy as np
-
         resume_point = self.resume_point
         if next_offset <= resume_point.physical_offset:
             return
-        start = (
-            int(np.searchsorted(entries.offsets, resume_point.physical_offset))
-            + resume_point.entries_in
-        )
+        first = bisect_left(entries.offsets, resume_point.physical_offset)
+        start = first + resume_point.entries_in
         count = len(entries.offsets)
         try:
             while start < count:
@@ -118,29 +115,23 @@ class IndexWriter:
                 start = stop
         except OSError:
             offset = int(entries.offsets[start])
-            first = int(np.searchsorted(entries.offsets, offset))
+            first = bisect_left(entries.offsets, offset)
             self.resume_point = ResumePoint(offset, start - first)
             raise
         finally:
             self._write_header()
         self.resume_point = ResumePoint(next_offset, 0)
 
-    def _put_many(self, entries: "EntryArrays") -> None:
-        from rocketlens.formats.compiled import kernels
-
+    def _put_many(self, entries: IndexEntries) -> None:
         file, header = self._file(), self._headers[-1]
         first = header.next_entry
         last = first + len(entries.hashes) - 1
         self._reserve(self._geometry.entry_position(last + 1))
-        content = file.array()
+        content = memoryview(file.content)
         start = self._geometry.entry_position(0)
-        used = kernels.build_index_file(
-            entries,
-            content[HEADER_BYTES:start],
-            content[start:],
-            slot_count=self._geometry.slot_count,
-            begin_timestamp_ms=header.begin_timestamp_ms,
-            first_entry=first,
+        used = index.build(
+            *(*entries, first, header.begin_timestamp_ms, self._geometry.slot_count),
+            *(content[HEADER_BYTES:start], content[start:]),
         )
         if first == 1:
             header = header._replace(

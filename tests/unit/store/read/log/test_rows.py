@@ -3,8 +3,8 @@
 import pytest
 
 from rocketlens.errors import BadInput
-from rocketlens.formats.compiled.kernels import RECORD_DTYPE
-from rocketlens.store.read.log.rows import ROW_BYTES, Rows
+from rocketlens.formats.compiled.rows import RECORD_DTYPE
+from rocketlens.formats.rows import ROW_BYTES, Rows
 from rocketlens.store.read.log.scan import LogWalk
 
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import rocketlens
-from rocketlens.formats.compiled.kernels import EntryArrays
 from rocketlens.formats.index_file import DEFAULT_GEOMETRY, decode_header, index_hashes
+from rocketlens.formats.rows import IndexEntries
 from rocketlens.store import fs
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
@@ -404,7 +404,7 @@ def test_chains_of_large_files_are_whole_after_another_broker_added_to_them(log_
     where = np.array(offsets, np.int64)[places]
     stored = np.array([record.store_timestamp_ms for record in records], np.int64)[places]
     writer = builder_of(path, log_end, geometry, kind=IndexWriter)
-    writer.put(EntryArrays(hashes, where, stored), offsets[200])
+    writer.put(IndexEntries(hashes, where, stored), offsets[200])
     writer.sync()
     writer.close()
     index = rocketmq_index(path, geometry)
@@ -419,7 +419,7 @@ def test_chains_of_large_files_are_whole_after_another_broker_added_to_them(log_
     last = np.full(1000, offsets[299], np.int64)
     new = np.where(np.arange(1000) % 2, 4711, hashes[0]).astype(np.int32)
     times = np.full(1000, records[299].store_timestamp_ms, np.int64)
-    writer.put(EntryArrays(new, last, times), log_end)
+    writer.put(IndexEntries(new, last, times), log_end)
     writer.sync()
     writer.close()
     for key_hash in new.tolist():

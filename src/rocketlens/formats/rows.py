@@ -11,9 +11,11 @@ from struct import calcsize
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from rocketlens.errors import BadInput
-from rocketlens.formats.commitlog_record import Record, RecordView
-from rocketlens.formats.compiled import scan, text
+from rocketlens.formats.commitlog_record import Record, RecordView, has_queue_entry
+from rocketlens.formats.compiled import index, scan, text
 from rocketlens.formats.compiled.record_constants import ROW_FIELDS
+from rocketlens.formats.consumequeue_entry import ENTRY_BYTES
+from rocketlens.model.rocketmq import SYS_FLAG_PREPARED
 from rocketlens.model.text.java import decode_utf8
 
 if TYPE_CHECKING:
@@ -37,14 +39,17 @@ _COLUMNS: Final = {
 """The type of each column, and of numbers of that size its first in a row, and how many a row has.
 """
 _MAX_NUMBER: Final = (1 << 63) - 1
+_NO_DELAYS: Final = array("q")
+_ENTRIES_OF_ROW: Final = 4
+"""Index entries that a row has room for at first."""
 
 
 class IndexEntries(NamedTuple):
-    """Index entries, in the order in which RocketMQ puts them."""
+    """Index entries, in the order in which RocketMQ puts them: three columns of one length."""
 
-    hashes: "array[int]"
-    offsets: "array[int]"
-    timestamps: "array[int]"
+    hashes: "array[int] | npt.NDArray[np.int32]"
+    offsets: "array[int] | npt.NDArray[np.int64]"
+    timestamps: "array[int] | npt.NDArray[np.int64]"
 
     @classmethod
     def allocate(cls, count: int) -> "IndexEntries":
@@ -52,10 +57,10 @@ class IndexEntries(NamedTuple):
         offsets, timestamps = array("q", bytes(8 * count)), array("q", bytes(8 * count))
         return cls(array("i", bytes(4 * count)), offsets, timestamps)
 
-
-_NO_ENTRIES: Final = IndexEntries.allocate(0)
-WITHOUT_ENTRIES: Final = (False, False, *_NO_ENTRIES)
-"""The arguments of the scan of a log that is to write no index entries."""
+    def part(self, start: int, stop: int) -> "IndexEntries":
+        """Return entries ``start .. stop - 1``."""
+        hashes, offsets, timestamps = self
+        return IndexEntries(hashes[start:stop], offsets[start:stop], timestamps[start:stop])
 
 
 class RowTopics(NamedTuple):
@@ -96,7 +101,7 @@ class Rows:
 
     @property
     def as_array(self) -> "npt.NDArray[np.void]":
-        """The rows as an array: `rocketlens.formats.compiled.kernels.RECORD_DTYPE`."""
+        """The rows as an array: `rocketlens.formats.compiled.rows.RECORD_DTYPE`."""
         import numpy as np
 
         from rocketlens.formats.compiled.rows import RECORD_DTYPE
@@ -162,29 +167,42 @@ class Rows:
     def topics(self) -> RowTopics:
         """Return the topics of the rows, compared byte by byte: a hash has twins."""
         first_rows, number_of_row = self._groups(by_queue=False)
-        columns = ("physical_offset", "topic_start", "topic_length")
-        starts, parts, lengths = map(self.column, columns)
-        names = []
-        for row in first_rows:
-            start = starts[row] - self.base_offset + parts[row]
-            names.append(decode_utf8(bytes(self.content[start : start + lengths[row]])))
-        return RowTopics(names, number_of_row)
+        return RowTopics(list(map(self._topic, first_rows)), number_of_row)
 
-    def queues(self) -> "Iterator[tuple[str, int, npt.NDArray[np.void]]]":
+    def queue_names(self) -> "tuple[list[tuple[str, int]], array[int]]":
+        """Return topic and queue id of each queue, and the number of the queue of each row.
+
+        A name can be there twice, as a topic can.
+        """
+        first_rows, number_of_row = self._groups(by_queue=True)
+        queue_ids = self.column("queue_id")
+        return [(self._topic(row), queue_ids[row]) for row in first_rows], number_of_row
+
+    def queued(self) -> "Rows":
+        """Return the rows that have a consume queue entry."""
+        if not self.sys_flags & SYS_FLAG_PREPARED:
+            return self
+        return self.compress(has_queue_entry(self.as_array["sys_flag"]).tobytes())
+
+    def queues(self) -> "Iterator[tuple[str, int, Rows]]":
         """Return topic, queue id and rows of each queue: one can be there twice, as a topic can."""
         import numpy as np
 
-        rows = self.as_array
-        _, groups = self._groups(by_queue=True)
+        names, number_of_row = self.queue_names()
+        if not names:
+            return
         # `rows[order]` copies each field by itself, which takes 30 times as long. So does
         # `rows[mask]`: masks are applied with `compress`.
-        sorted_rows = rows.take(np.argsort(groups, kind="stable"))
-        ends = np.cumsum(np.bincount(groups))
-        for some in np.split(sorted_rows, ends[:-1]):
-            first = some[0]
-            start = int(first["physical_offset"]) - self.base_offset + int(first["topic_start"])
-            topic = bytes(self.content[start : start + int(first["topic_length"])])
-            yield decode_utf8(topic), int(first["queue_id"]), some
+        sorted_rows = self.as_array.take(np.argsort(number_of_row, kind="stable"))
+        ends = np.cumsum(np.bincount(number_of_row))
+        for name, some in zip(names, np.split(sorted_rows, ends[:-1]), strict=True):
+            yield *name, Rows.of(self.content, self.base_offset, some)
+
+    def _topic(self, row: int) -> str:
+        columns = ("physical_offset", "topic_start", "topic_length")
+        offset, start, length = (self.column(name)[row] for name in columns)
+        start += offset - self.base_offset
+        return decode_utf8(bytes(self.content[start : start + length]))
 
     def _groups(self, *, by_queue: bool) -> "tuple[array[int], array[int]]":
         """Return the first row of each topic, or each queue, and the number of that of each row."""
@@ -194,27 +212,46 @@ class Rows:
         count = text.group(
             self.content, self.base_offset, self.memory, by_queue, table, group_of_row, first_rows
         )
-        self._check(count)
+        check_rows(count)
         return first_rows[:count], group_of_row
 
     def sound(self) -> bytearray:
         """Return for each row whether its record has its checksums: 1, or 0."""
         mask = bytearray(len(self))
         out = memoryview(mask).cast("?")
-        self._check(text.check_records(self.content, self.base_offset, self.memory, out))
+        check_rows(text.check_records(self.content, self.base_offset, self.memory, out))
         return mask
 
     def index_entries(self, *, with_tags: bool) -> IndexEntries:
-        """Return the index entries of the rows: see `kernels.scan_records`."""
-        entries = _NO_ENTRIES
+        """Return the index entries of the rows.
+
+        Per row, in this order: ``topic#unique key``, ``topic#key`` for each key, and with
+        ``with_tags`` (RocketMQ 5.5) ``topic#T#tags``; a rollback record has none.
+        """
+        room = _ENTRIES_OF_ROW * len(self)
         while True:
+            entries = IndexEntries.allocate(room)
             count = scan.entries_of_rows(
                 self.content, self.base_offset, self.memory, with_tags, *entries
             )
-            self._check(count)
-            if count == len(entries.hashes):
-                return entries
-            entries = IndexEntries.allocate(count)
+            check_rows(count)
+            if count <= room:
+                return entries.part(0, count)
+            room = count
+
+    def queue_entries(
+        self, first_queue_offset: int, delays_ms: "array[int]" = _NO_DELAYS
+    ) -> memoryview:
+        """Return the consume queue entries of rows of one queue, each at its queue offset.
+
+        There is one for each row, from ``first_queue_offset`` on: zeros for a row that has no
+        entry, or another offset. ``delays_ms`` for the queues of SCHEDULE_TOPIC_XXXX only: element
+        n is the delay of level n (element 0 unused), and a record with a level gets its delivery
+        time, not its tags' hash.
+        """
+        entries = memoryview(bytearray(len(self) * ENTRY_BYTES))
+        index.queue_entries(self.memory, first_queue_offset, delays_ms, entries)
+        return entries
 
     def records(self) -> Iterator[Record]:
         """Yield the records, bodies not checked.
@@ -224,6 +261,26 @@ class Rows:
         for offset in self.offsets():
             yield RecordView(self.content, offset - self.base_offset, offset).record()
 
-    def _check(self, result: int) -> None:
-        if result < 0:
-            raise BadInput(f"row {-1 - result} does not belong to this buffer")
+
+def scan_rows(
+    content: memoryview, base_offset: int, start: int, stop: int, memory: memoryview
+) -> tuple[Rows, int, int]:
+    """Walk the records that begin in ``start .. stop - 1`` of a segment, as far as there is room.
+
+    Returns their rows, which are in ``memory``, the next position, and why the walk ended: STOP,
+    FULL, BLANK, END or BAD of `rocketlens.formats.compiled.record_constants`. The last record may
+    end behind ``stop``, not behind the content. Checksums are not looked at (:meth:`Rows.sound`).
+    Part starts in a row are relative to the record; -1 as a length means that the property is not
+    there; ``tags_hash`` is Java's, 0 without tags; ``delay_level`` is 0 where DELAY is missing or
+    no ``int``; ``topic_hash`` has no meaning outside; ``key_seed`` is Java's hash of ``topic#``.
+
+    :raises ValueError: when ``start`` lies outside, or ``base_offset`` is no offset.
+    """
+    count, position, reason = scan.scan(content, base_offset, start, stop, memory)
+    return Rows(content, base_offset, memory[: count * ROW_BYTES]), position, reason
+
+
+def check_rows(result: int) -> None:
+    """Raise BadInput if a kernel returned -1 - n: row n does not belong to the content."""
+    if result < 0:
+        raise BadInput(f"row {-1 - result} does not belong to this buffer")
