@@ -14,7 +14,7 @@ if __name__ == "__main__":
     from pyspark import daemon
 
     importlib.import_module(sys.argv[1])
-    for module in ("bulk.queue_build", "bulk.index_plan", "formats.compiled.kernels"):
+    for module in ("bulk.queue_build", "bulk.index_plan", "formats.compiled.rows"):
         importlib.import_module(f"rocketlens.{module}")
     gc.collect()
     # Workers inherit what is exempt from garbage collection.

@@ -1,4 +1,13 @@
-"""Compiled kernels that read and write each byte of a log, called through ``kernels``."""
+"""Compiled kernels that read and write each byte of a log.
+
+They work on arrays in memory (or mapped), open no file and keep nothing between calls. Input is not
+trusted: whatever the bytes are, no call reads or writes outside its arrays, and no record is
+reported where there is none.
+
+A ``buffer`` is the bytes of a segment, whose byte 0 stands at physical offset ``base_offset`` of
+the log. Positions are indexes into it, offsets are the log's. Work in pieces of a few thousand
+rows: they stay in the processor's cache between two calls.
+"""
 
 from rocketlens.errors import PackageMissing
 

@@ -1,7 +1,6 @@
 """Compiled writers of index files and consume queues, a checker and a look-up of index files.
 
-Called through :mod:`rocketlens.formats.compiled.kernels`. The layouts are in
-:mod:`rocketlens.formats.index_file` and ``consumequeue_entry``.
+The layouts are in :mod:`rocketlens.formats.index_file` and ``consumequeue_entry``.
 """
 
 import cython

@@ -1,8 +1,7 @@
 """Compiled walks over commit log bytes: records to rows, index entries, record starts.
 
-Called through :mod:`rocketlens.formats.compiled.kernels`, which checks the arguments that the
-proofs of "inside the buffer" below begin with: ``0 <= start <= len(buffer)``, ``0 <= base_offset
-<= 2**62``. What counts as a record stands in ``records.pxd``.
+The proofs of "inside the buffer" below begin with ``0 <= start <= len(buffer)`` and ``0 <=
+base_offset <= 2**62``, which each call checks. What counts as a record stands in ``records.pxd``.
 """
 
 import cython

@@ -1,7 +1,7 @@
 """Compiled copies of text from records: columns, key lists, property maps; and body checksums.
 
-Called through :mod:`rocketlens.formats.compiled.kernels`. Slices are positions in the buffer and
-lengths; every kernel checks each slice against the buffer before it reads.
+Slices are positions in the buffer and lengths; every kernel checks each slice against the buffer
+before it reads.
 """
 
 import cython
