@@ -16,6 +16,7 @@ try:
     from rocketlens.formats.compiled import (  # noqa: F401
         answer,
         archive,
+        device,
         index,
         pull,
         scan,

@@ -30,7 +30,6 @@ from cython.cimports.rocketlens.formats.compiled.device import (
     need,
     read_bytes,
     read_int64s,
-    release,
     same_memory,
     store_i32,
     write_bytes,
@@ -559,45 +558,39 @@ def answer(
     reply. ``known`` has the sources of all log up to an offset. The last two numbers are those of
     the last record.
     """
-    held: Held
     look_up: LookUp
     limit: cython.longlong = 0
     count: cython.longlong = 0
     state: cython.longlong = NOT_PLAIN
     names, settings, numbers, candidates, head, reply = work
-    held.count = 0
-    try:
-        look_up.request.buffer = read_bytes(cython.address(held), frames, cython.address(limit))
-        cells: Bytes = read_bytes(cython.address(held), names, cython.address(count))
-        need(count, SPECIAL_NAMES * NAME_BYTES)
-        look_up.bounds = read_int64s(cython.address(held), settings, cython.address(count))
-        need(count, SETTING_COUNT)
-        look_up.request.numbers = write_int64s(cython.address(held), numbers, cython.address(count))
-        need(count, ANSWER_NUMBERS)
-        look_up.offsets = write_int64s(cython.address(held), candidates, cython.address(count))
-        need(count, 2 * CANDIDATE_ROOM)
-        look_up.head = read_bytes(cython.address(held), head, cython.address(look_up.head_bytes))
-        look_up.reply = write_bytes(cython.address(held), reply, cython.address(look_up.room))
-        look_up.sources = read_int64s(cython.address(held), known, cython.address(count))
-        need(count, FIRST_ROW)
-        look_up.min_offset = min_offset
-        look_up.end_offset = end_offset
-        need(
-            (count - FIRST_ROW) // ROW_NUMBERS,
-            look_up.sources[RUN_TOTAL]
-            + look_up.sources[FILE_TOTAL]
-            + look_up.sources[SEGMENT_TOTAL],
-        )
-        if position >= 0 and length <= limit:
-            with cython.nogil:
-                state = _answer(
-                    cython.address(look_up),
-                    cells,
-                    position,
-                    length,
-                    last_timestamp_ms,
-                    last_offset,
-                )
-    finally:
-        release(cython.address(held))
+    held: Held = Held()
+    look_up.request.buffer = read_bytes(held, frames, cython.address(limit))
+    cells: Bytes = read_bytes(held, names, cython.address(count))
+    need(count, SPECIAL_NAMES * NAME_BYTES)
+    look_up.bounds = read_int64s(held, settings, cython.address(count))
+    need(count, SETTING_COUNT)
+    look_up.request.numbers = write_int64s(held, numbers, cython.address(count))
+    need(count, ANSWER_NUMBERS)
+    look_up.offsets = write_int64s(held, candidates, cython.address(count))
+    need(count, 2 * CANDIDATE_ROOM)
+    look_up.head = read_bytes(held, head, cython.address(look_up.head_bytes))
+    look_up.reply = write_bytes(held, reply, cython.address(look_up.room))
+    look_up.sources = read_int64s(held, known, cython.address(count))
+    need(count, FIRST_ROW)
+    look_up.min_offset = min_offset
+    look_up.end_offset = end_offset
+    need(
+        (count - FIRST_ROW) // ROW_NUMBERS,
+        look_up.sources[RUN_TOTAL] + look_up.sources[FILE_TOTAL] + look_up.sources[SEGMENT_TOTAL],
+    )
+    if position >= 0 and length <= limit:
+        with cython.nogil:
+            state = _answer(
+                cython.address(look_up),
+                cells,
+                position,
+                length,
+                last_timestamp_ms,
+                last_offset,
+            )
     return state

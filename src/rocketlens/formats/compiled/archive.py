@@ -13,7 +13,6 @@ from cython.cimports.rocketlens.formats.compiled.device import (
     read_int64s,
     read_uint32s,
     read_uint64s,
-    release,
     write_int64s,
     write_uint32s,
 )
@@ -30,29 +29,25 @@ def hash_texts(
 
     A text whose offsets are outside of ``content`` has the hash of an empty one.
     """
-    held: Held
     limit: cython.longlong = 0
     offset_count: cython.longlong = 0
     count: cython.longlong = 0
     index: cython.longlong
     at: cython.longlong
     hashed: cython.ulonglong
-    held.count = 0
-    try:
-        memory: Bytes = read_bytes(cython.address(held), content, cython.address(limit))
-        ends = read_int32s(cython.address(held), offsets, cython.address(offset_count))
-        out: cython.p_longlong = write_int64s(cython.address(held), hashes, cython.address(count))
-        if count > 0 and offset_count < count + 1:
-            raise ValueError(f"{offset_count} offsets are too few for {count} texts")
-        with cython.nogil:
-            for index in range(count):
-                hashed = basis
-                if ends[index] >= 0 and ends[index + 1] <= limit:
-                    for at in range(ends[index], ends[index + 1]):
-                        hashed = (hashed ^ memory[at]) * prime
-                out[index] = cython.cast(cython.longlong, hashed)
-    finally:
-        release(cython.address(held))
+    held: Held = Held()
+    memory: Bytes = read_bytes(held, content, cython.address(limit))
+    ends = read_int32s(held, offsets, cython.address(offset_count))
+    out: cython.p_longlong = write_int64s(held, hashes, cython.address(count))
+    if count > 0 and offset_count < count + 1:
+        raise ValueError(f"{offset_count} offsets are too few for {count} texts")
+    with cython.nogil:
+        for index in range(count):
+            hashed = basis
+            if ends[index] >= 0 and ends[index + 1] <= limit:
+                for at in range(ends[index], ends[index + 1]):
+                    hashed = (hashed ^ memory[at]) * prime
+            out[index] = cython.cast(cython.longlong, hashed)
 
 
 def set_filter_bits(
@@ -63,7 +58,6 @@ def set_filter_bits(
     ``primes``: the first four of XXH64; ``start``: its state before the number; ``salts``: one for
     each word of a block. ``words`` are those of all blocks, of which there are fewer than 2**32.
     """
-    held: Held
     count: cython.longlong = 0
     prime_count: cython.longlong = 0
     width: cython.longlong = 0
@@ -73,27 +67,24 @@ def set_filter_bits(
     block: cython.ulonglong
     blocks: cython.ulonglong
     word: cython.ulonglong
-    held.count = 0
-    try:
-        keys = read_int64s(cython.address(held), numbers, cython.address(count))
-        prime = read_uint64s(cython.address(held), primes, cython.address(prime_count))
-        salt = read_uint32s(cython.address(held), salts, cython.address(width))
-        bits: cython.p_uint = write_uint32s(cython.address(held), words, cython.address(word_count))
-        if prime_count < 4 or width < 1 or (count > 0 and word_count < width):
-            raise ValueError("a filter has four primes, salts, and a block of words at least")
-        with cython.nogil:
-            blocks = cython.cast(cython.ulonglong, word_count // width)
-            for index in range(count):
-                word = cython.cast(cython.ulonglong, keys[index]) * prime[1]
-                word = (word << 31 | word >> 33) * prime[0] ^ start
-                word = (word << 27 | word >> 37) * prime[0] + prime[3]
-                word = (word ^ word >> 33) * prime[1]
-                word = (word ^ word >> 29) * prime[2]
-                word = word ^ word >> 32
-                block = ((word >> 32) * blocks >> 32) * cython.cast(cython.ulonglong, width)
-                for at in range(width):
-                    bits[block + at] |= cython.cast(cython.uint, 1) << (
-                        cython.cast(cython.uint, word) * salt[at] >> 27
-                    )
-    finally:
-        release(cython.address(held))
+    held: Held = Held()
+    keys = read_int64s(held, numbers, cython.address(count))
+    prime = read_uint64s(held, primes, cython.address(prime_count))
+    salt = read_uint32s(held, salts, cython.address(width))
+    bits: cython.p_uint = write_uint32s(held, words, cython.address(word_count))
+    if prime_count < 4 or width < 1 or (count > 0 and word_count < width):
+        raise ValueError("a filter has four primes, salts, and a block of words at least")
+    with cython.nogil:
+        blocks = cython.cast(cython.ulonglong, word_count // width)
+        for index in range(count):
+            word = cython.cast(cython.ulonglong, keys[index]) * prime[1]
+            word = (word << 31 | word >> 33) * prime[0] ^ start
+            word = (word << 27 | word >> 37) * prime[0] + prime[3]
+            word = (word ^ word >> 33) * prime[1]
+            word = (word ^ word >> 29) * prime[2]
+            word = word ^ word >> 32
+            block = ((word >> 32) * blocks >> 32) * cython.cast(cython.ulonglong, width)
+            for at in range(width):
+                bits[block + at] |= cython.cast(cython.uint, 1) << (
+                    cython.cast(cython.uint, word) * salt[at] >> 27
+                )

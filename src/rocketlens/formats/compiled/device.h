@@ -110,13 +110,13 @@ static inline unsigned long long byte_mask(Bytes buffer, long long position, int
 
 #define MAX_HELD 24
 
-/* The buffers that a call holds until `release`. */
+/* The buffers that a call holds until it ends. */
 typedef struct {
     int count;
     Py_buffer views[MAX_HELD];
-} Held;
+} Views;
 
-static inline void release(Held *held) {
+static inline void release(Views *held) {
     while (held->count > 0) PyBuffer_Release(&held->views[--held->count]);
 }
 
@@ -128,7 +128,7 @@ static inline int is_format(const char *format, const char *types) {
 }
 
 /* Return the memory of a one-dimensional, contiguous array, and set how many items it has. */
-static void *hold(Held *held, PyObject *object, const char *types, Py_ssize_t item_size,
+static void *hold(Views *held, PyObject *object, const char *types, Py_ssize_t item_size,
                   int is_written, long long *count) {
     static char empty[16];
     Py_buffer *view = &held->views[held->count];
@@ -161,47 +161,6 @@ static void *hold(Held *held, PyObject *object, const char *types, Py_ssize_t it
     }
     *count = view->len / item_size;
     return view->buf ? view->buf : empty;
-}
-
-static inline Bytes read_bytes(Held *held, PyObject *object, long long *count) {
-    return (Bytes)hold(held, object, "B", 1, 0, count);
-}
-static inline unsigned char *write_bytes(Held *held, PyObject *object, long long *count) {
-    return (unsigned char *)hold(held, object, "B", 1, 1, count);
-}
-static inline unsigned char *write_booleans(Held *held, PyObject *object, long long *count) {
-    return (unsigned char *)hold(held, object, "?", 1, 1, count);
-}
-static inline const int *read_int32s(Held *held, PyObject *object, long long *count) {
-    return (const int *)hold(held, object, "il", 4, 0, count);
-}
-static inline int *write_int32s(Held *held, PyObject *object, long long *count) {
-    return (int *)hold(held, object, "il", 4, 1, count);
-}
-static inline const long long *read_int64s(Held *held, PyObject *object, long long *count) {
-    return (const long long *)hold(held, object, "lq", 8, 0, count);
-}
-static inline long long *write_int64s(Held *held, PyObject *object, long long *count) {
-    return (long long *)hold(held, object, "lq", 8, 1, count);
-}
-static inline const unsigned long long *read_uint64s(Held *held, PyObject *object, long long *count) {
-    return (const unsigned long long *)hold(held, object, "LQ", 8, 0, count);
-}
-static inline unsigned long long *write_uint64s(Held *held, PyObject *object, long long *count) {
-    return (unsigned long long *)hold(held, object, "LQ", 8, 1, count);
-}
-static inline const unsigned int *read_uint32s(Held *held, PyObject *object, long long *count) {
-    return (const unsigned int *)hold(held, object, "IL", 4, 0, count);
-}
-static inline unsigned int *write_uint32s(Held *held, PyObject *object, long long *count) {
-    return (unsigned int *)hold(held, object, "IL", 4, 1, count);
-}
-/* Rows of a struct, or their bytes: only their size is checked, and where they are. */
-static inline const void *read_rows(Held *held, PyObject *object, Py_ssize_t size, long long *count) {
-    return hold(held, object, NULL, size, 0, count);
-}
-static inline void *write_rows(Held *held, PyObject *object, Py_ssize_t size, long long *count) {
-    return hold(held, object, NULL, size, 1, count);
 }
 
 #endif

@@ -1,20 +1,18 @@
 """Primitives of the kernels: words at any alignment, arrays of Python, texts as Java reads them.
 
 None checks a position: prove first that the bytes are inside the buffer. A call of a kernel opens
-its arrays once, before it lets go of the interpreter's lock::
+its arrays once, before it lets go of the interpreter's lock, and holds them until it ends::
 
-    held: Held
-    held.count = 0
+    held: Held = Held()
     count: cython.longlong = 0
-    try:
-        memory: Bytes = read_bytes(cython.address(held), buffer, cython.address(count))
-        with cython.nogil:
-            ...
-    finally:
-        release(cython.address(held))
+    memory: Bytes = read_bytes(held, buffer, cython.address(count))
+    with cython.nogil:
+        ...
 
 An array of another type, order or number of dimensions is a ``TypeError`` or ``ValueError``.
 """
+
+cimport cython
 
 from rocketlens.formats.compiled.record_constants cimport (
     DECIMAL_ZEROS,
@@ -43,22 +41,66 @@ cdef extern from "device.h" nogil:
     unsigned long long byte_mask(Bytes buffer, long long position, int wanted)
 
 cdef extern from "device.h":
-    ctypedef struct Held:
-        int count
-    void release(Held *held)
-    Bytes read_bytes(Held *held, object array, long long *count) except NULL
-    unsigned char *write_bytes(Held *held, object array, long long *count) except NULL
-    unsigned char *write_booleans(Held *held, object array, long long *count) except NULL
-    const int *read_int32s(Held *held, object array, long long *count) except NULL
-    int *write_int32s(Held *held, object array, long long *count) except NULL
-    const long long *read_int64s(Held *held, object array, long long *count) except NULL
-    long long *write_int64s(Held *held, object array, long long *count) except NULL
-    const unsigned long long *read_uint64s(Held *held, object array, long long *count) except NULL
-    unsigned long long *write_uint64s(Held *held, object array, long long *count) except NULL
-    const unsigned int *read_uint32s(Held *held, object array, long long *count) except NULL
-    unsigned int *write_uint32s(Held *held, object array, long long *count) except NULL
-    const void *read_rows(Held *held, object array, Py_ssize_t size, long long *count) except NULL
-    void *write_rows(Held *held, object array, Py_ssize_t size, long long *count) except NULL
+    ctypedef struct Views:
+        pass
+    void release(Views *views)
+    void *hold(
+        Views *views, object array, const char *types, Py_ssize_t size, bint is_written, long long *count
+    ) except NULL
+
+
+@cython.final
+cdef class Held:
+    cdef Views views
+
+
+cdef inline Bytes read_bytes(Held held, object array, long long *count) except NULL:
+    return <Bytes>hold(&held.views, array, "B", 1, 0, count)
+
+
+cdef inline unsigned char *write_bytes(Held held, object array, long long *count) except NULL:
+    return <unsigned char *>hold(&held.views, array, "B", 1, 1, count)
+
+
+cdef inline unsigned char *write_booleans(Held held, object array, long long *count) except NULL:
+    return <unsigned char *>hold(&held.views, array, "?", 1, 1, count)
+
+
+cdef inline const int *read_int32s(Held held, object array, long long *count) except NULL:
+    return <const int *>hold(&held.views, array, "il", 4, 0, count)
+
+
+cdef inline int *write_int32s(Held held, object array, long long *count) except NULL:
+    return <int *>hold(&held.views, array, "il", 4, 1, count)
+
+
+cdef inline const long long *read_int64s(Held held, object array, long long *count) except NULL:
+    return <const long long *>hold(&held.views, array, "lq", 8, 0, count)
+
+
+cdef inline long long *write_int64s(Held held, object array, long long *count) except NULL:
+    return <long long *>hold(&held.views, array, "lq", 8, 1, count)
+
+
+cdef inline const unsigned long long *read_uint64s(Held held, object array, long long *count) except NULL:
+    return <const unsigned long long *>hold(&held.views, array, "LQ", 8, 0, count)
+
+
+cdef inline const unsigned int *read_uint32s(Held held, object array, long long *count) except NULL:
+    return <const unsigned int *>hold(&held.views, array, "IL", 4, 0, count)
+
+
+cdef inline unsigned int *write_uint32s(Held held, object array, long long *count) except NULL:
+    return <unsigned int *>hold(&held.views, array, "IL", 4, 1, count)
+
+
+cdef inline const void *read_rows(Held held, object array, Py_ssize_t size, long long *count) except NULL:
+    """Open rows of a struct, or their bytes: only their size is checked, and where they are."""
+    return hold(&held.views, array, NULL, size, False, count)
+
+
+cdef inline void *write_rows(Held held, object array, Py_ssize_t size, long long *count) except NULL:
+    return hold(&held.views, array, NULL, size, True, count)
 
 
 cdef inline int need(long long count, long long least) except -1:

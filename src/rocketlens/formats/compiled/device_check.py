@@ -15,77 +15,53 @@ def check(count: cython.longlong, at: cython.longlong, length: cython.longlong) 
 
 def loads(content: object, at: cython.longlong) -> tuple[int, ...]:
     """Read 1, 2, 4 and 8 bytes, big endian, and 8 bytes little endian."""
-    held: device.Held
-    held.count = 0
+    held: device.Held = device.Held()
     count: cython.longlong = 0
-    try:
-        memory: cython.p_uchar = device.write_bytes(
-            cython.address(held), content, cython.address(count)
-        )
-        check(count, at, 8)
-        return (
-            device.load_i8(memory, at),
-            device.load_i16(memory, at),
-            device.load_i32(memory, at),
-            device.load_i64(memory, at),
-            device.load_word(memory, at),
-        )
-    finally:
-        device.release(cython.address(held))
+    memory: cython.p_uchar = device.write_bytes(held, content, cython.address(count))
+    check(count, at, 8)
+    return (
+        device.load_i8(memory, at),
+        device.load_i16(memory, at),
+        device.load_i32(memory, at),
+        device.load_i64(memory, at),
+        device.load_word(memory, at),
+    )
 
 
 def stores(content: object, at: cython.longlong, value: cython.longlong) -> None:
     """Write the low 2 and 4 bytes of a number, all 8 of it, and 8 little endian."""
-    held: device.Held
-    held.count = 0
+    held: device.Held = device.Held()
     count: cython.longlong = 0
-    try:
-        memory: cython.p_uchar = device.write_bytes(
-            cython.address(held), content, cython.address(count)
-        )
-        check(count, at, 22)
-        device.store_i16(memory, at, value)
-        device.store_i32(memory, at + 2, value)
-        device.store_i64(memory, at + 6, value)
-        device.store_word(memory, at + 14, cython.cast(cython.ulonglong, value))
-    finally:
-        device.release(cython.address(held))
+    memory: cython.p_uchar = device.write_bytes(held, content, cython.address(count))
+    check(count, at, 22)
+    device.store_i16(memory, at, value)
+    device.store_i32(memory, at + 2, value)
+    device.store_i64(memory, at + 6, value)
+    device.store_word(memory, at + 14, cython.cast(cython.ulonglong, value))
 
 
 def mask(content: object, at: cython.longlong, wanted: cython.int) -> tuple[int, int]:
     """Return which of 64 bytes are the wanted one, and the first of them, or -1."""
-    held: device.Held
-    held.count = 0
+    held: device.Held = device.Held()
     count: cython.longlong = 0
-    try:
-        memory: cython.p_uchar = device.write_bytes(
-            cython.address(held), content, cython.address(count)
-        )
-        check(count, at, 64)
-        found: cython.ulonglong = device.byte_mask(memory, at, wanted)
-        return found, device.lowest_bit(found) if found else -1
-    finally:
-        device.release(cython.address(held))
+    memory: cython.p_uchar = device.write_bytes(held, content, cython.address(count))
+    check(count, at, 64)
+    found: cython.ulonglong = device.byte_mask(memory, at, wanted)
+    return found, device.lowest_bit(found) if found else -1
 
 
 def text(content: object, at: cython.longlong, seed: cython.longlong) -> tuple[int, ...]:
     """Return the hash of a text from ``at`` on, its number as Java reads it, and its CRC-32."""
-    held: device.Held
-    held.count = 0
+    held: device.Held = device.Held()
     count: cython.longlong = 0
-    try:
-        if at < 8:
-            raise IndexError("a text begins at byte 8 or later")
-        memory: device.Bytes = device.read_bytes(
-            cython.address(held), content, cython.address(count)
-        )
-        return (
-            device.hash_text(memory, at, count, seed),
-            device.utf8_parse_int(memory, at, count),
-            records.crc32(memory, at, count),
-        )
-    finally:
-        device.release(cython.address(held))
+    if at < 8:
+        raise IndexError("a text begins at byte 8 or later")
+    memory: device.Bytes = device.read_bytes(held, content, cython.address(count))
+    return (
+        device.hash_text(memory, at, count, seed),
+        device.utf8_parse_int(memory, at, count),
+        records.crc32(memory, at, count),
+    )
 
 
 def index_hash(state: cython.longlong) -> int:
@@ -100,13 +76,7 @@ def rules(sys_flag: cython.longlong) -> tuple[bool, bool]:
 
 def read_outside(content: object, at: cython.longlong) -> int:
     """Read four bytes without a check: a sanitizer must end the process if they are outside."""
-    held: device.Held
-    held.count = 0
+    held: device.Held = device.Held()
     count: cython.longlong = 0
-    try:
-        memory: device.Bytes = device.read_bytes(
-            cython.address(held), content, cython.address(count)
-        )
-        return device.load_i32(memory, at)
-    finally:
-        device.release(cython.address(held))
+    memory: device.Bytes = device.read_bytes(held, content, cython.address(count))
+    return device.load_i32(memory, at)

@@ -19,7 +19,6 @@ from cython.cimports.rocketlens.formats.compiled.device import (
     read_int32s,
     read_int64s,
     read_rows,
-    release,
     store_i32,
     store_i64,
     write_bytes,
@@ -99,34 +98,26 @@ def build(
 
     :raises ValueError: when the entries don't fit, or a count is impossible.
     """
-    held: Held
     new: NewEntries
     counts: cython.longlong[2]
     slot_room: cython.longlong = 0
     entry_room: cython.longlong = 0
     filled: cython.longlong
-    held.count = 0
-    try:
-        new.hashes = read_int32s(cython.address(held), hashes, cython.address(new.count))
-        new.offsets = read_int64s(cython.address(held), offsets, cython.address(counts[0]))
-        new.timestamps = read_int64s(cython.address(held), timestamps, cython.address(counts[1]))
-        new.first = first_entry
-        new.begin_timestamp_ms = begin_timestamp_ms
-        if new.count != counts[0] or new.count != counts[1]:
-            raise ValueError("the three arrays of index entries differ in length")
-        slot_bytes: cython.p_uchar = write_bytes(
-            cython.address(held), slots, cython.address(slot_room)
-        )
-        entry_bytes: cython.p_uchar = write_bytes(
-            cython.address(held), entries, cython.address(entry_room)
-        )
-        check_room(slot_room, entry_room, slot_count, first_entry + new.count - 1)
-        if first_entry < 1:
-            raise ValueError("the entries are out of range")
-        with cython.nogil:
-            filled = _build(cython.address(new), slot_count, slot_bytes, entry_bytes)
-    finally:
-        release(cython.address(held))
+    held: Held = Held()
+    new.hashes = read_int32s(held, hashes, cython.address(new.count))
+    new.offsets = read_int64s(held, offsets, cython.address(counts[0]))
+    new.timestamps = read_int64s(held, timestamps, cython.address(counts[1]))
+    new.first = first_entry
+    new.begin_timestamp_ms = begin_timestamp_ms
+    if new.count != counts[0] or new.count != counts[1]:
+        raise ValueError("the three arrays of index entries differ in length")
+    slot_bytes: cython.p_uchar = write_bytes(held, slots, cython.address(slot_room))
+    entry_bytes: cython.p_uchar = write_bytes(held, entries, cython.address(entry_room))
+    check_room(slot_room, entry_room, slot_count, first_entry + new.count - 1)
+    if first_entry < 1:
+        raise ValueError("the entries are out of range")
+    with cython.nogil:
+        filled = _build(cython.address(new), slot_count, slot_bytes, entry_bytes)
     return filled
 
 
@@ -208,7 +199,6 @@ def check(
     Returns the number of bad entries, the first of them (0: none), the number of bad slots, the
     first of them (-1: none), and the slots used.
     """
-    held: Held
     slot_room: cython.longlong = 0
     entry_room: cython.longlong = 0
     room: cython.longlong = 0
@@ -222,35 +212,32 @@ def check(
     slot: cython.longlong
     key_hash: cython.longlong
     head: cython.longlong
-    held.count = 0
-    try:
-        slot_bytes: Bytes = read_bytes(cython.address(held), slots, cython.address(slot_room))
-        entry_bytes: Bytes = read_bytes(cython.address(held), entries, cython.address(entry_room))
-        last: cython.p_int = write_int32s(cython.address(held), newest, cython.address(room))
-        check_room(slot_room, entry_room, slot_count, last_entry)
-        if room < slot_count:
-            raise ValueError(f"{room} numbers are too few for {slot_count} slots")
-        with cython.nogil:
-            divisor = cython.cast(cython.uint, slot_count)
-            for entry in range(1, last_entry + 1):
-                key_hash = load_i32(entry_bytes, entry * INDEX_ENTRY_BYTES + INDEX_KEY_HASH)
-                slot = cython.cast(cython.uint, key_hash) % divisor
-                if key_hash < 0 or last[slot] != load_i32(
-                    entry_bytes, entry * INDEX_ENTRY_BYTES + INDEX_PREVIOUS
-                ):
-                    bad_entries += 1
-                    if first_bad_entry == 0:
-                        first_bad_entry = entry
-                last[slot] = cython.cast(cython.int, entry)
-            for slot in range(slot_count):
-                head = load_i32(slot_bytes, slot * SLOT_BYTES)
-                used += head != 0
-                if head != last[slot]:
-                    bad_slots += 1
-                    if first_bad_slot < 0:
-                        first_bad_slot = slot
-    finally:
-        release(cython.address(held))
+    held: Held = Held()
+    slot_bytes: Bytes = read_bytes(held, slots, cython.address(slot_room))
+    entry_bytes: Bytes = read_bytes(held, entries, cython.address(entry_room))
+    last: cython.p_int = write_int32s(held, newest, cython.address(room))
+    check_room(slot_room, entry_room, slot_count, last_entry)
+    if room < slot_count:
+        raise ValueError(f"{room} numbers are too few for {slot_count} slots")
+    with cython.nogil:
+        divisor = cython.cast(cython.uint, slot_count)
+        for entry in range(1, last_entry + 1):
+            key_hash = load_i32(entry_bytes, entry * INDEX_ENTRY_BYTES + INDEX_KEY_HASH)
+            slot = cython.cast(cython.uint, key_hash) % divisor
+            if key_hash < 0 or last[slot] != load_i32(
+                entry_bytes, entry * INDEX_ENTRY_BYTES + INDEX_PREVIOUS
+            ):
+                bad_entries += 1
+                if first_bad_entry == 0:
+                    first_bad_entry = entry
+            last[slot] = cython.cast(cython.int, entry)
+        for slot in range(slot_count):
+            head = load_i32(slot_bytes, slot * SLOT_BYTES)
+            used += head != 0
+            if head != last[slot]:
+                bad_slots += 1
+                if first_bad_slot < 0:
+                    first_bad_slot = slot
     return bad_entries, first_bad_entry, bad_slots, first_bad_slot, used
 
 
@@ -266,42 +253,34 @@ def list_records(
 
     -1 if the entries are not in the order of the log, or entry 0 is used.
     """
-    held: Held
     room: cython.longlong = 0
     counts: cython.longlong[2]
     count: cython.longlong = 0
     entry: cython.longlong
     offset: cython.longlong
     before: cython.longlong = 0
-    held.count = 0
-    try:
-        memory: Bytes = read_bytes(cython.address(held), entries, cython.address(room))
-        offsets: cython.p_longlong = write_int64s(
-            cython.address(held), starts, cython.address(counts[0])
-        )
-        lasts: cython.p_longlong = write_int64s(
-            cython.address(held), last_entries, cython.address(counts[1])
-        )
-        check_room(SLOT_BYTES, room, 1, last_entry)
-        if min(counts[0], counts[1]) < last_entry:
-            raise ValueError(f"{min(counts[0], counts[1])} rows are too few")
-        with cython.nogil:
-            if load_i32(memory, INDEX_KEY_HASH) != 0 or load_i32(memory, INDEX_PREVIOUS) != 0:
+    held: Held = Held()
+    memory: Bytes = read_bytes(held, entries, cython.address(room))
+    offsets: cython.p_longlong = write_int64s(held, starts, cython.address(counts[0]))
+    lasts: cython.p_longlong = write_int64s(held, last_entries, cython.address(counts[1]))
+    check_room(SLOT_BYTES, room, 1, last_entry)
+    if min(counts[0], counts[1]) < last_entry:
+        raise ValueError(f"{min(counts[0], counts[1])} rows are too few")
+    with cython.nogil:
+        if load_i32(memory, INDEX_KEY_HASH) != 0 or load_i32(memory, INDEX_PREVIOUS) != 0:
+            count = -1
+        for entry in range(1, last_entry + 1):
+            offset = load_i64(memory, entry * INDEX_ENTRY_BYTES + INDEX_OFFSET)
+            if count < 0 or (entry > 1 and offset < before):
                 count = -1
-            for entry in range(1, last_entry + 1):
-                offset = load_i64(memory, entry * INDEX_ENTRY_BYTES + INDEX_OFFSET)
-                if count < 0 or (entry > 1 and offset < before):
-                    count = -1
-                    break
-                before = offset
-                if offset < min_offset:
-                    continue
-                if count == 0 or offsets[count - 1] != offset:
-                    offsets[count] = offset
-                    count += 1
-                lasts[count - 1] = entry
-    finally:
-        release(cython.address(held))
+                break
+            before = offset
+            if offset < min_offset:
+                continue
+            if count == 0 or offsets[count - 1] != offset:
+                offsets[count] = offset
+                count += 1
+            lasts[count - 1] = entry
     return count
 
 
@@ -350,7 +329,6 @@ def check_records(
     the end of each, which is its start where no record is; its store time; and 1 if it has the time
     that its last entry has.
     """
-    held: Held
     size: cython.longlong = 0
     entry_room: cython.longlong = 0
     counts: cython.longlong[5]
@@ -360,54 +338,43 @@ def check_records(
     entry: cython.longlong
     number: cython.int
     starts, last_entries, ends, times, good = records
-    held.count = 0
-    try:
-        memory: Bytes = read_bytes(cython.address(held), content, cython.address(size))
-        index: Bytes = read_bytes(cython.address(held), entries, cython.address(entry_room))
-        start = read_int64s(cython.address(held), starts, cython.address(counts[0]))
-        last = read_int64s(cython.address(held), last_entries, cython.address(counts[1]))
-        end: cython.p_longlong = write_int64s(cython.address(held), ends, cython.address(counts[2]))
-        stored: cython.p_longlong = write_int64s(
-            cython.address(held), times, cython.address(counts[3])
-        )
-        is_good: cython.p_uchar = write_bytes(cython.address(held), good, cython.address(counts[4]))
-        for number in range(5):
-            if row < 0 or counts[number] < row_count:
-                raise ValueError(f"there are no rows {row} to {row_count}")
-        with cython.nogil:
-            while row < row_count and start[row] >= base_offset and start[row] - base_offset < size:
-                position = start[row] - base_offset
-                entry = last[row]
-                length = record_bytes(memory, position, size - position, start[row])
-                if length > 0 and entry > 0 and entry < entry_room // INDEX_ENTRY_BYTES:
-                    position += more_of_born_host(load_i32(memory, position + SYS_FLAG))
-                    time_ms = load_i64(memory, position + STORE_TIMESTAMP)
-                    end[row] = start[row] + length
-                    stored[row] = time_ms
-                    is_good[row] = time_ms == begin_timestamp_ms
-                    if entry > 1:
-                        is_good[row] = has_seconds(
-                            time_ms,
-                            load_i32(index, entry * INDEX_ENTRY_BYTES + INDEX_SECONDS),
-                            begin_timestamp_ms,
-                        )
-                row += 1
-    finally:
-        release(cython.address(held))
+    held: Held = Held()
+    memory: Bytes = read_bytes(held, content, cython.address(size))
+    index: Bytes = read_bytes(held, entries, cython.address(entry_room))
+    start = read_int64s(held, starts, cython.address(counts[0]))
+    last = read_int64s(held, last_entries, cython.address(counts[1]))
+    end: cython.p_longlong = write_int64s(held, ends, cython.address(counts[2]))
+    stored: cython.p_longlong = write_int64s(held, times, cython.address(counts[3]))
+    is_good: cython.p_uchar = write_bytes(held, good, cython.address(counts[4]))
+    for number in range(5):
+        if row < 0 or counts[number] < row_count:
+            raise ValueError(f"there are no rows {row} to {row_count}")
+    with cython.nogil:
+        while row < row_count and start[row] >= base_offset and start[row] - base_offset < size:
+            position = start[row] - base_offset
+            entry = last[row]
+            length = record_bytes(memory, position, size - position, start[row])
+            if length > 0 and entry > 0 and entry < entry_room // INDEX_ENTRY_BYTES:
+                position += more_of_born_host(load_i32(memory, position + SYS_FLAG))
+                time_ms = load_i64(memory, position + STORE_TIMESTAMP)
+                end[row] = start[row] + length
+                stored[row] = time_ms
+                is_good[row] = time_ms == begin_timestamp_ms
+                if entry > 1:
+                    is_good[row] = has_seconds(
+                        time_ms,
+                        load_i32(index, entry * INDEX_ENTRY_BYTES + INDEX_SECONDS),
+                        begin_timestamp_ms,
+                    )
+            row += 1
     return row
 
 
 def address_of(array: object) -> int:
     """Return the address of the bytes of an array; it holds as long as a view of them does."""
-    held: Held
     count: cython.longlong = 0
-    held.count = 0
-    try:
-        return cython.cast(
-            cython.size_t, read_bytes(cython.address(held), array, cython.address(count))
-        )
-    finally:
-        release(cython.address(held))
+    held: Held = Held()
+    return cython.cast(cython.size_t, read_bytes(held, array, cython.address(count)))
 
 
 def find_entries(
@@ -420,7 +387,6 @@ def find_entries(
     ``first`` that is next if it has very many such entries, or anything that
     :mod:`rocketlens.store.read.index.index` has to look at.
     """
-    held: Held
     number_count: cython.longlong = 0
     hash_count: cython.longlong = 0
     count: cython.longlong = 0
@@ -431,39 +397,36 @@ def find_entries(
     files: cython.longlong[1024]
     entries: cython.longlong[1024]
     offsets: cython.longlong[1024]
-    held.count = 0
-    try:
-        numbers = read_int64s(cython.address(held), rows, cython.address(number_count))
-        wanted = read_int64s(cython.address(held), hashes, cython.address(hash_count))
-        if first < 0 or number_count % ROW_NUMBERS or CANDIDATE_ROOM > 1024:
-            raise ValueError("those are no rows of index files")
-        with cython.nogil:
-            while file < number_count // ROW_NUMBERS:
-                of_file = count
-                for index in range(hash_count):
-                    found.count = UNUSUAL
-                    if of_file <= CANDIDATE_ROOM - MAX_LOOP_CANDIDATES and wanted[index] >= 0:
-                        found = add_of_file(
-                            numbers + file * ROW_NUMBERS,
-                            wanted[index],
-                            offsets,
-                            entries,
-                            of_file,
-                            MAX_LOOP_CANDIDATES,
-                        )
-                    if found.count < 0 or found.is_whole == 0:
-                        of_file = UNUSUAL
-                        break
-                    of_file = found.count
-                if of_file < 0:
+    held: Held = Held()
+    numbers = read_int64s(held, rows, cython.address(number_count))
+    wanted = read_int64s(held, hashes, cython.address(hash_count))
+    if first < 0 or number_count % ROW_NUMBERS or CANDIDATE_ROOM > 1024:
+        raise ValueError("those are no rows of index files")
+    with cython.nogil:
+        while file < number_count // ROW_NUMBERS:
+            of_file = count
+            for index in range(hash_count):
+                found.count = UNUSUAL
+                if of_file <= CANDIDATE_ROOM - MAX_LOOP_CANDIDATES and wanted[index] >= 0:
+                    found = add_of_file(
+                        numbers + file * ROW_NUMBERS,
+                        wanted[index],
+                        offsets,
+                        entries,
+                        of_file,
+                        MAX_LOOP_CANDIDATES,
+                    )
+                if found.count < 0 or found.is_whole == 0:
+                    of_file = UNUSUAL
                     break
-                sort_newest_first(offsets + count, entries + count, of_file - count)
-                for index in range(count, of_file):
-                    files[index] = file
-                count = of_file
-                file += 1
-    finally:
-        release(cython.address(held))
+                of_file = found.count
+            if of_file < 0:
+                break
+            sort_newest_first(offsets + count, entries + count, of_file - count)
+            for index in range(count, of_file):
+                files[index] = file
+            count = of_file
+            file += 1
     return [(files[index], entries[index], offsets[index]) for index in range(count)], file
 
 
@@ -471,7 +434,6 @@ def queue_entries(
     rows: object, first_queue_offset: cython.longlong, delays_ms: object, out: object
 ) -> int:
     """Write the entries of rows at their queue offsets; return how many were written."""
-    held: Held
     count: cython.longlong = 0
     delay_count: cython.longlong = 0
     room: cython.longlong = 0
@@ -481,33 +443,28 @@ def queue_entries(
     tags_code: cython.longlong
     position: cython.longlong
     row: cython.pointer(cython.const[Row])
-    held.count = 0
-    try:
-        items = cython.cast(
-            cython.pointer(cython.const[Row]),
-            read_rows(cython.address(held), rows, cython.sizeof(Row), cython.address(count)),
-        )
-        delays = read_int64s(cython.address(held), delays_ms, cython.address(delay_count))
-        target: cython.p_uchar = write_bytes(cython.address(held), out, cython.address(room))
-        with cython.nogil:
-            room = room // QUEUE_ENTRY_BYTES
-            for index in range(count):
-                row = cython.address(items[index])
-                if not has_queue_entry(row.sys_flag):
-                    continue
-                entry_number = row.queue_offset - first_queue_offset
-                if entry_number < 0 or entry_number >= room:
-                    continue
-                tags_code = row.tags_hash
-                if delay_count > 1 and row.delay_level > 0:
-                    tags_code = (
-                        row.store_timestamp_ms + delays[min(row.delay_level, delay_count - 1)]
-                    )
-                position = entry_number * QUEUE_ENTRY_BYTES
-                store_i64(target, position + QUEUE_ENTRY_OFFSET, row.physical_offset)
-                store_i32(target, position + QUEUE_ENTRY_SIZE, row.store_size)
-                store_i64(target, position + QUEUE_ENTRY_TAGS, tags_code)
-                written += 1
-    finally:
-        release(cython.address(held))
+    held: Held = Held()
+    items = cython.cast(
+        cython.pointer(cython.const[Row]),
+        read_rows(held, rows, cython.sizeof(Row), cython.address(count)),
+    )
+    delays = read_int64s(held, delays_ms, cython.address(delay_count))
+    target: cython.p_uchar = write_bytes(held, out, cython.address(room))
+    with cython.nogil:
+        room = room // QUEUE_ENTRY_BYTES
+        for index in range(count):
+            row = cython.address(items[index])
+            if not has_queue_entry(row.sys_flag):
+                continue
+            entry_number = row.queue_offset - first_queue_offset
+            if entry_number < 0 or entry_number >= room:
+                continue
+            tags_code = row.tags_hash
+            if delay_count > 1 and row.delay_level > 0:
+                tags_code = row.store_timestamp_ms + delays[min(row.delay_level, delay_count - 1)]
+            position = entry_number * QUEUE_ENTRY_BYTES
+            store_i64(target, position + QUEUE_ENTRY_OFFSET, row.physical_offset)
+            store_i32(target, position + QUEUE_ENTRY_SIZE, row.store_size)
+            store_i64(target, position + QUEUE_ENTRY_TAGS, tags_code)
+            written += 1
     return written

@@ -14,7 +14,6 @@ from cython.cimports.rocketlens.formats.compiled.device import (
     read_bytes,
     read_int32s,
     read_int64s,
-    release,
     same_memory,
     write_int64s,
 )
@@ -203,40 +202,34 @@ def take(
 
     Returns entries done, records and bytes taken, slices written, and 1 if there was no room.
     """
-    held: Held
     log: Log
     queue: Queue
     taken: Taken
     room: cython.longlong = 0
-    held.count = 0
-    try:
-        queue.entries = read_bytes(cython.address(held), entries, cython.address(queue.entry_count))
-        queue.entry_count //= QUEUE_ENTRY_BYTES
-        queue.topic = read_bytes(cython.address(held), topic, cython.address(queue.topic_bytes))
-        queue.tag_codes = read_int32s(
-            cython.address(held), tag_codes, cython.address(queue.tag_count)
+    held: Held = Held()
+    queue.entries = read_bytes(held, entries, cython.address(queue.entry_count))
+    queue.entry_count //= QUEUE_ENTRY_BYTES
+    queue.topic = read_bytes(held, topic, cython.address(queue.topic_bytes))
+    queue.tag_codes = read_int32s(held, tag_codes, cython.address(queue.tag_count))
+    queue.queue_id = queue_id
+    queue.first_offset = queue_offset
+    queue.by_tags = by_tags
+    log.buffer = read_bytes(held, buffer, cython.address(log.limit))
+    log.base_offset = base_offset
+    log.first = first
+    log.stop = stop
+    if first < base_offset or stop > base_offset + log.limit or not 0 <= base_offset <= 1 << 62:
+        raise ValueError(f"offsets {first} to {stop} are not inside the buffer")
+    bounds: cython.p_longlong = write_int64s(held, slices, cython.address(room))
+    if room < 2 * queue.entry_count:
+        raise ValueError(f"{room} numbers are too few for {queue.entry_count} slices")
+    taken.entries = taken.slices = taken.is_full = 0
+    taken.records = count
+    taken.bytes = total_bytes
+    with cython.nogil:
+        taken = take_records(
+            cython.address(log), cython.address(queue), taken, max_count, max_bytes, bounds
         )
-        queue.queue_id = queue_id
-        queue.first_offset = queue_offset
-        queue.by_tags = by_tags
-        log.buffer = read_bytes(cython.address(held), buffer, cython.address(log.limit))
-        log.base_offset = base_offset
-        log.first = first
-        log.stop = stop
-        if first < base_offset or stop > base_offset + log.limit or not 0 <= base_offset <= 1 << 62:
-            raise ValueError(f"offsets {first} to {stop} are not inside the buffer")
-        bounds: cython.p_longlong = write_int64s(cython.address(held), slices, cython.address(room))
-        if room < 2 * queue.entry_count:
-            raise ValueError(f"{room} numbers are too few for {queue.entry_count} slices")
-        taken.entries = taken.slices = taken.is_full = 0
-        taken.records = count
-        taken.bytes = total_bytes
-        with cython.nogil:
-            taken = take_records(
-                cython.address(log), cython.address(queue), taken, max_count, max_bytes, bounds
-            )
-    finally:
-        release(cython.address(held))
     return taken.entries, taken.records, taken.bytes, taken.slices, taken.is_full
 
 
@@ -281,41 +274,37 @@ def read_request(
     Returns where its frame ends, 0 if it is not plain. ``settings`` are those of a header's, with
     the two codes of pulls.
     """
-    held: Held
     frame: Frame
     limit: cython.longlong = 0
     count: cython.longlong = 0
     end: cython.longlong = 0
-    held.count = 0
-    try:
-        buffer: Bytes = read_bytes(cython.address(held), frames, cython.address(limit))
-        cells: Bytes = read_bytes(cython.address(held), names, cython.address(count))
-        if count < SPECIAL_NAMES * NAME_BYTES:
-            raise ValueError("a name of a field is missing")
-        bounds = read_int64s(cython.address(held), settings, cython.address(count))
-        if count < SETTING_COUNT:
-            raise ValueError("a setting is missing")
-        out: cython.p_longlong = write_int64s(cython.address(held), numbers, cython.address(count))
-        if count < REQUEST_NUMBERS:
-            raise ValueError(f"a request has {REQUEST_NUMBERS} numbers")
-        if position >= 0 and length <= limit:
-            with cython.nogil:
-                frame = frame_at(buffer, position, length, bounds)
-                if (
-                    frame.codec >= 0
-                    and read_header(
-                        buffer,
-                        frame.codec,
-                        position + PREFIX_BYTES,
-                        frame.header_end,
-                        cells,
-                        bounds,
-                        out,
-                    )
-                    and out[NUMBERS + FLAGS] == 0
-                    and read_fields(buffer, out)
-                ):
-                    end = frame.end
-    finally:
-        release(cython.address(held))
+    held: Held = Held()
+    buffer: Bytes = read_bytes(held, frames, cython.address(limit))
+    cells: Bytes = read_bytes(held, names, cython.address(count))
+    if count < SPECIAL_NAMES * NAME_BYTES:
+        raise ValueError("a name of a field is missing")
+    bounds = read_int64s(held, settings, cython.address(count))
+    if count < SETTING_COUNT:
+        raise ValueError("a setting is missing")
+    out: cython.p_longlong = write_int64s(held, numbers, cython.address(count))
+    if count < REQUEST_NUMBERS:
+        raise ValueError(f"a request has {REQUEST_NUMBERS} numbers")
+    if position >= 0 and length <= limit:
+        with cython.nogil:
+            frame = frame_at(buffer, position, length, bounds)
+            if (
+                frame.codec >= 0
+                and read_header(
+                    buffer,
+                    frame.codec,
+                    position + PREFIX_BYTES,
+                    frame.header_end,
+                    cells,
+                    bounds,
+                    out,
+                )
+                and out[NUMBERS + FLAGS] == 0
+                and read_fields(buffer, out)
+            ):
+                end = frame.end
     return end

@@ -20,7 +20,6 @@ from cython.cimports.rocketlens.formats.compiled.device import (
     read_int32s,
     read_int64s,
     read_rows,
-    release,
     utf8_parse_int,
     write_bytes,
     write_int32s,
@@ -383,22 +382,18 @@ def scan(
     rows: object,
 ) -> tuple[int, int, int]:
     """Walk records; return rows filled, next position, reason."""
-    held: Held
     walked: Walked
     limit: cython.longlong = 0
     room: cython.longlong = 0
-    held.count = 0
-    try:
-        memory: Bytes = read_bytes(cython.address(held), buffer, cython.address(limit))
-        row_memory = cython.cast(
-            cython.pointer(Row),
-            write_rows(cython.address(held), rows, cython.sizeof(Row), cython.address(room)),
-        )
-        check_start(base_offset, start, limit)
-        with cython.nogil:
-            walked = _scan(memory, limit, base_offset, start, stop, row_memory, room)
-    finally:
-        release(cython.address(held))
+    held: Held = Held()
+    memory: Bytes = read_bytes(held, buffer, cython.address(limit))
+    row_memory = cython.cast(
+        cython.pointer(Row),
+        write_rows(held, rows, cython.sizeof(Row), cython.address(room)),
+    )
+    check_start(base_offset, start, limit)
+    with cython.nogil:
+        walked = _scan(memory, limit, base_offset, start, stop, row_memory, room)
     return walked.rows, walked.position, walked.reason
 
 
@@ -416,7 +411,7 @@ def check_start(
 @cython.cfunc
 @cython.exceptval(-1)
 def open_entries(
-    held: cython.pointer(Held),
+    held: Held,
     hashes: object,
     offsets: object,
     timestamps: object,
@@ -436,7 +431,7 @@ def open_entries(
 
 @cython.cfunc
 @cython.exceptval(check=True)
-def open_rows(held: cython.pointer(Held), rows: object, count: cython.p_longlong) -> cython.pointer(
+def open_rows(held: Held, rows: object, count: cython.p_longlong) -> cython.pointer(
     cython.const[Row]
 ):
     """Open rows that are only read."""
@@ -457,33 +452,29 @@ def entries_of_rows(
     """Write the index entries of rows; return their number, or -1 - n if row n does not fit the
     buffer.
     """
-    held: Held
     entries: Entries
     limit: cython.longlong = 0
     count: cython.longlong = 0
     index: cython.longlong
     position: cython.longlong
-    held.count = 0
-    try:
-        memory: Bytes = read_bytes(cython.address(held), buffer, cython.address(limit))
-        row_memory = open_rows(cython.address(held), rows, cython.address(count))
-        open_entries(cython.address(held), hashes, offsets, timestamps, cython.address(entries))
-        check_start(base_offset, 0, limit)
-        with cython.nogil:
-            for index in range(count):
-                position = row_position(limit, base_offset, cython.address(row_memory[index]))
-                if position < 0:
-                    entries.count = -1 - index
-                    break
-                put_entries(
-                    memory,
-                    position,
-                    cython.address(row_memory[index]),
-                    with_tags,
-                    cython.address(entries),
-                )
-    finally:
-        release(cython.address(held))
+    held: Held = Held()
+    memory: Bytes = read_bytes(held, buffer, cython.address(limit))
+    row_memory = open_rows(held, rows, cython.address(count))
+    open_entries(held, hashes, offsets, timestamps, cython.address(entries))
+    check_start(base_offset, 0, limit)
+    with cython.nogil:
+        for index in range(count):
+            position = row_position(limit, base_offset, cython.address(row_memory[index]))
+            if position < 0:
+                entries.count = -1 - index
+                break
+            put_entries(
+                memory,
+                position,
+                cython.address(row_memory[index]),
+                with_tags,
+                cython.address(entries),
+            )
     return entries.count
 
 
@@ -491,17 +482,13 @@ def find_start(
     buffer: object, base_offset: cython.longlong, start: cython.longlong, stop: cython.longlong
 ) -> int:
     """Return the first position in ``start .. stop - 1`` where a record begins, or -1."""
-    held: Held
     limit: cython.longlong = 0
     found: cython.longlong
-    held.count = 0
-    try:
-        memory: Bytes = read_bytes(cython.address(held), buffer, cython.address(limit))
-        check_start(base_offset, start, limit)
-        with cython.nogil:
-            found = _find_start(memory, limit, base_offset, start, stop)
-    finally:
-        release(cython.address(held))
+    held: Held = Held()
+    memory: Bytes = read_bytes(held, buffer, cython.address(limit))
+    check_start(base_offset, start, limit)
+    with cython.nogil:
+        found = _find_start(memory, limit, base_offset, start, stop)
     return found
 
 
@@ -536,46 +523,38 @@ def walk(
     buffer: object, base_offset: cython.longlong, start: cython.longlong, target: cython.longlong
 ) -> tuple[int, int]:
     """Step over records from ``start`` to the first that begins at ``target`` or later."""
-    held: Held
     limit: cython.longlong = 0
     position: cython.longlong = start
     size: cython.longlong
     reason: cython.longlong = STOP
-    held.count = 0
-    try:
-        memory: Bytes = read_bytes(cython.address(held), buffer, cython.address(limit))
-        check_start(base_offset, start, limit)
-        with cython.nogil:
-            while position < target:
-                size = measure_record(memory, base_offset + position, position, limit).size
-                if size == 0:
-                    size = bytes_before_record(memory, base_offset + position, position, limit)
-                if size == 0:
-                    reason = reason_without_record(memory, position, limit)
-                    break
-                position += size
-    finally:
-        release(cython.address(held))
+    held: Held = Held()
+    memory: Bytes = read_bytes(held, buffer, cython.address(limit))
+    check_start(base_offset, start, limit)
+    with cython.nogil:
+        while position < target:
+            size = measure_record(memory, base_offset + position, position, limit).size
+            if size == 0:
+                size = bytes_before_record(memory, base_offset + position, position, limit)
+            if size == 0:
+                reason = reason_without_record(memory, position, limit)
+                break
+            position += size
     return position, reason
 
 
 def summarize(rows: object) -> tuple[int, int]:
     """Return the latest store time of rows, and all bits of their sys_flags; 0 of no rows."""
-    held: Held
     count: cython.longlong = 0
     newest: cython.longlong = 0
     flags: cython.int = 0
     index: cython.longlong
-    held.count = 0
-    try:
-        items = open_rows(cython.address(held), rows, cython.address(count))
-        with cython.nogil:
-            for index in range(count):
-                if index == 0 or items[index].store_timestamp_ms > newest:
-                    newest = items[index].store_timestamp_ms
-                flags |= items[index].sys_flag
-    finally:
-        release(cython.address(held))
+    held: Held = Held()
+    items = open_rows(held, rows, cython.address(count))
+    with cython.nogil:
+        for index in range(count):
+            if index == 0 or items[index].store_timestamp_ms > newest:
+                newest = items[index].store_timestamp_ms
+            flags |= items[index].sys_flag
     return newest, flags
 
 
@@ -593,7 +572,6 @@ def choose(
     Its store time must be in ``begin .. end``. ``position`` is empty, or a queue id and a queue
     offset. ``groups`` is empty, or has the group of each row, and ``wanted`` 1 for some of these.
     """
-    held: Held
     count: cython.longlong = 0
     room: cython.longlong = 0
     number_count: cython.longlong = 0
@@ -601,67 +579,59 @@ def choose(
     wanted_count: cython.longlong = 0
     index: cython.longlong
     is_chosen: cython.bint
-    held.count = 0
-    try:
-        items = open_rows(cython.address(held), rows, cython.address(count))
-        numbers = read_int64s(cython.address(held), position, cython.address(number_count))
-        group_of_row = read_int32s(cython.address(held), groups, cython.address(group_count))
-        is_wanted = read_bytes(cython.address(held), wanted, cython.address(wanted_count))
-        mask: cython.p_uchar = write_bytes(cython.address(held), out, cython.address(room))
-        need(room, count)
-        if number_count:
-            need(number_count, 2)
-        if group_count:
-            need(group_count, count)
-        with cython.nogil:
-            for index in range(count):
+    held: Held = Held()
+    items = open_rows(held, rows, cython.address(count))
+    numbers = read_int64s(held, position, cython.address(number_count))
+    group_of_row = read_int32s(held, groups, cython.address(group_count))
+    is_wanted = read_bytes(held, wanted, cython.address(wanted_count))
+    mask: cython.p_uchar = write_bytes(held, out, cython.address(room))
+    need(room, count)
+    if number_count:
+        need(number_count, 2)
+    if group_count:
+        need(group_count, count)
+    with cython.nogil:
+        for index in range(count):
+            is_chosen = (
+                items[index].store_timestamp_ms >= begin and items[index].store_timestamp_ms <= end
+            )
+            if number_count:
                 is_chosen = (
-                    items[index].store_timestamp_ms >= begin
-                    and items[index].store_timestamp_ms <= end
+                    is_chosen
+                    and items[index].queue_id == numbers[0]
+                    and items[index].queue_offset == numbers[1]
                 )
-                if number_count:
-                    is_chosen = (
-                        is_chosen
-                        and items[index].queue_id == numbers[0]
-                        and items[index].queue_offset == numbers[1]
-                    )
-                if group_count:
-                    is_chosen = (
-                        is_chosen
-                        and group_of_row[index] >= 0
-                        and group_of_row[index] < wanted_count
-                        and is_wanted[group_of_row[index]] != 0
-                    )
-                mask[index] = is_chosen
-    finally:
-        release(cython.address(held))
+            if group_count:
+                is_chosen = (
+                    is_chosen
+                    and group_of_row[index] >= 0
+                    and group_of_row[index] < wanted_count
+                    and is_wanted[group_of_row[index]] != 0
+                )
+            mask[index] = is_chosen
 
 
 def compress(rows: object, mask: object, out: object) -> None:
     """Copy the rows for which the mask has a byte that is not zero, in their order."""
-    held: Held
     count: cython.longlong = 0
     room: cython.longlong = 0
     mask_count: cython.longlong = 0
     copied: cython.longlong = 0
     index: cython.longlong
-    held.count = 0
-    try:
-        items = open_rows(cython.address(held), rows, cython.address(count))
-        is_chosen = read_bytes(cython.address(held), mask, cython.address(mask_count))
-        target = cython.cast(
-            cython.pointer(Row),
-            write_rows(cython.address(held), out, cython.sizeof(Row), cython.address(room)),
-        )
-        need(mask_count, count)
+    held: Held = Held()
+    items = open_rows(held, rows, cython.address(count))
+    is_chosen = read_bytes(held, mask, cython.address(mask_count))
+    target = cython.cast(
+        cython.pointer(Row),
+        write_rows(held, out, cython.sizeof(Row), cython.address(room)),
+    )
+    need(mask_count, count)
+    for index in range(count):
+        copied += is_chosen[index] != 0
+    need(room, copied)
+    copied = 0
+    with cython.nogil:
         for index in range(count):
-            copied += is_chosen[index] != 0
-        need(room, copied)
-        copied = 0
-        with cython.nogil:
-            for index in range(count):
-                if is_chosen[index]:
-                    target[copied] = items[index]
-                    copied += 1
-    finally:
-        release(cython.address(held))
+            if is_chosen[index]:
+                target[copied] = items[index]
+                copied += 1

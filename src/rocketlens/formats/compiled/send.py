@@ -24,7 +24,6 @@ from cython.cimports.rocketlens.formats.compiled.device import (
     need,
     read_bytes,
     read_int64s,
-    release,
     store_i32,
     store_i64,
     write_bytes,
@@ -339,7 +338,7 @@ def need_slice(
 
 @cython.cfunc
 @cython.exceptval(-1)
-def open_hosts(held: cython.pointer(Held), read: cython.pointer(Read), hosts: tuple) -> cython.int:
+def open_hosts(held: Held, read: cython.pointer(Read), hosts: tuple) -> cython.int:
     """Open addresses."""
     count: cython.longlong = 0
     addresses, born_bytes, store_bytes, flags = hosts
@@ -419,7 +418,6 @@ def encode(
     at which entry they begin. ``log_array`` begins at ``physical_offset``. Returns how many
     messages found room, and the bytes of their records and replies.
     """
-    held: Held
     read: Read
     wrote: Wrote
     log_bytes: cython.longlong = 0
@@ -429,71 +427,64 @@ def encode(
     columns, texts, topics, rows, touched_rows = parsed
     content, parts = template
     entry_array, reply_array = written
-    held.count = 0
+    held: Held = Held()
     if count > MAX_RUN_MESSAGES:
         raise ValueError(f"a run has at most {MAX_RUN_MESSAGES} messages")
-    try:
-        read.frames = read_bytes(cython.address(held), frames, cython.address(read.frame_bytes))
-        read.columns = write_int64s(cython.address(held), columns, cython.address(size))
-        need(size, COLUMN_COUNT * MAX_RUN_MESSAGES)
-        read.texts = read_bytes(cython.address(held), texts, cython.address(read.text_bytes))
-        read.topics = read_bytes(cython.address(held), topics, cython.address(read.topic_bytes))
-        read.rows = write_int64s(cython.address(held), rows, cython.address(read.row_count))
-        read.row_count //= ROW_NUMBERS
-        touched = read_int64s(cython.address(held), touched_rows, cython.address(size))
-        need(size, touched_count)
-        check_rows(touched, touched_count, read.row_count)
-        open_hosts(cython.address(held), cython.address(read), hosts)
-        read.template = read_bytes(cython.address(held), content, cython.address(size))
-        read.parts = read_int64s(cython.address(held), parts, cython.address(index))
-        need(index, 7)
-        check_parts(read.parts, size)
-        read.timestamp_ms = timestamp_ms
-        log = write_bytes(cython.address(held), log_array, cython.address(log_bytes))
-        entries = write_bytes(cython.address(held), entry_array, cython.address(entry_bytes))
-        need(entry_bytes, count * QUEUE_ENTRY_BYTES)
-        replies = write_bytes(cython.address(held), reply_array, cython.address(size))
-        need(size, count * REPLY_BYTES)
-        check_messages(cython.address(read), count)
-        with cython.nogil:
-            measure_records(cython.address(read), count)
-            index = lay_out(cython.address(read), touched, touched_count, count, log_bytes)
-            wrote = write_run(
-                cython.address(read), index, log, physical_offset, entries, entry_bytes, replies
-            )
-    finally:
-        release(cython.address(held))
+    read.frames = read_bytes(held, frames, cython.address(read.frame_bytes))
+    read.columns = write_int64s(held, columns, cython.address(size))
+    need(size, COLUMN_COUNT * MAX_RUN_MESSAGES)
+    read.texts = read_bytes(held, texts, cython.address(read.text_bytes))
+    read.topics = read_bytes(held, topics, cython.address(read.topic_bytes))
+    read.rows = write_int64s(held, rows, cython.address(read.row_count))
+    read.row_count //= ROW_NUMBERS
+    touched = read_int64s(held, touched_rows, cython.address(size))
+    need(size, touched_count)
+    check_rows(touched, touched_count, read.row_count)
+    open_hosts(held, cython.address(read), hosts)
+    read.template = read_bytes(held, content, cython.address(size))
+    read.parts = read_int64s(held, parts, cython.address(index))
+    need(index, 7)
+    check_parts(read.parts, size)
+    read.timestamp_ms = timestamp_ms
+    log = write_bytes(held, log_array, cython.address(log_bytes))
+    entries = write_bytes(held, entry_array, cython.address(entry_bytes))
+    need(entry_bytes, count * QUEUE_ENTRY_BYTES)
+    replies = write_bytes(held, reply_array, cython.address(size))
+    need(size, count * REPLY_BYTES)
+    check_messages(cython.address(read), count)
+    with cython.nogil:
+        measure_records(cython.address(read), count)
+        index = lay_out(cython.address(read), touched, touched_count, count, log_bytes)
+        wrote = write_run(
+            cython.address(read), index, log, physical_offset, entries, entry_bytes, replies
+        )
     return wrote.count, wrote.log_bytes, wrote.reply_bytes
 
 
 def commit(log_array: object, count: cython.longlong, columns: object, rows: object) -> None:
     """Write size and magic of each record, in order, so that no gap precedes one."""
-    held: Held
     read: Read
     log_bytes: cython.longlong = 0
     size: cython.longlong = 0
     number: cython.longlong
-    held.count = 0
+    held: Held = Held()
     if count > MAX_RUN_MESSAGES:
         raise ValueError(f"a run has at most {MAX_RUN_MESSAGES} messages")
-    try:
-        log = write_bytes(cython.address(held), log_array, cython.address(log_bytes))
-        read.columns = write_int64s(cython.address(held), columns, cython.address(size))
-        need(size, COLUMN_COUNT * MAX_RUN_MESSAGES)
-        read.rows = write_int64s(cython.address(held), rows, cython.address(read.row_count))
-        for number in range(count):
-            need_slice(log_bytes, column(cython.address(read), RECORD, number), 8)
-            need_slice(
-                read.row_count, column(cython.address(read), ROW, number) * ROW_NUMBERS, ROW_NUMBERS
-            )
-        for number in range(count):
-            record = column(cython.address(read), RECORD, number)
-            row = column(cython.address(read), ROW, number) * ROW_NUMBERS
-            is_long = read.rows[row + TOPIC_BYTES] > MAX_TOPIC_BYTES_V1
-            store_i32(log, record, column(cython.address(read), RECORD_BYTES, number))
-            store_i32(log, record + LENGTH_BYTES, MAGIC_V2 if is_long else MAGIC_V1)
-    finally:
-        release(cython.address(held))
+    log = write_bytes(held, log_array, cython.address(log_bytes))
+    read.columns = write_int64s(held, columns, cython.address(size))
+    need(size, COLUMN_COUNT * MAX_RUN_MESSAGES)
+    read.rows = write_int64s(held, rows, cython.address(read.row_count))
+    for number in range(count):
+        need_slice(log_bytes, column(cython.address(read), RECORD, number), 8)
+        need_slice(
+            read.row_count, column(cython.address(read), ROW, number) * ROW_NUMBERS, ROW_NUMBERS
+        )
+    for number in range(count):
+        record = column(cython.address(read), RECORD, number)
+        row = column(cython.address(read), ROW, number) * ROW_NUMBERS
+        is_long = read.rows[row + TOPIC_BYTES] > MAX_TOPIC_BYTES_V1
+        store_i32(log, record, column(cython.address(read), RECORD_BYTES, number))
+        store_i32(log, record + LENGTH_BYTES, MAGIC_V2 if is_long else MAGIC_V1)
 
 
 @cython.cfunc
@@ -615,25 +606,17 @@ def measure(
     and the bytes of their records; -1 if one is not plain: it is none, too large, has a zero byte
     or a delay in its properties, or there are more than entries.
     """
-    held: Held
     measured: Slice
     size: cython.longlong = 0
     count: cython.longlong = 0
     room: cython.longlong = 0
-    held.count = 0
-    try:
-        body: Bytes = read_bytes(cython.address(held), body_array, cython.address(size))
-        numbers: cython.p_longlong = write_int64s(
-            cython.address(held), columns, cython.address(count)
-        )
-        need(count, COLUMN_COUNT * MAX_RUN_MESSAGES)
-        entries: cython.p_uchar = write_bytes(
-            cython.address(held), entry_array, cython.address(room)
-        )
-        with cython.nogil:
-            measured = measure_members(body, size, max_body, fixed, numbers, entries, room)
-    finally:
-        release(cython.address(held))
+    held: Held = Held()
+    body: Bytes = read_bytes(held, body_array, cython.address(size))
+    numbers: cython.p_longlong = write_int64s(held, columns, cython.address(count))
+    need(count, COLUMN_COUNT * MAX_RUN_MESSAGES)
+    entries: cython.p_uchar = write_bytes(held, entry_array, cython.address(room))
+    with cython.nogil:
+        measured = measure_members(body, size, max_body, fixed, numbers, entries, room)
     return measured.start, measured.stop
 
 
@@ -704,7 +687,6 @@ def write(
     ``written``: entries, as :func:`measure` left them, and ids: each behind ``prefix`` and before a
     comma.
     """
-    held: Held
     read: Read
     size: cython.longlong = 0
     log_bytes: cython.longlong = 0
@@ -713,37 +695,34 @@ def write(
     id_bytes: cython.longlong = 0
     columns, row, topic = target
     entry_array, id_array = written
-    held.count = 0
-    try:
-        read.frames = read_bytes(cython.address(held), body_array, cython.address(read.frame_bytes))
-        read.texts = read.frames
-        read.columns = write_int64s(cython.address(held), columns, cython.address(size))
-        need(size, COLUMN_COUNT * MAX_RUN_MESSAGES)
-        read.rows = write_int64s(cython.address(held), row, cython.address(size))
-        need(size, ROW_NUMBERS)
-        read.topics = read_bytes(cython.address(held), topic, cython.address(size))
-        need_slice(size, read.rows[TOPIC], read.rows[TOPIC_BYTES])
-        open_hosts(cython.address(held), cython.address(read), hosts)
-        read.timestamp_ms = timestamp_ms
-        log = write_bytes(cython.address(held), log_array, cython.address(log_bytes))
-        start: Bytes = read_bytes(cython.address(held), prefix, cython.address(prefix_bytes))
-        entries = write_bytes(cython.address(held), entry_array, cython.address(entry_bytes))
-        ids: cython.p_uchar = write_bytes(cython.address(held), id_array, cython.address(id_bytes))
-        with cython.nogil:
-            is_done = write_members(
-                cython.address(read),
-                log,
-                log_bytes,
-                physical_offset,
-                start,
-                prefix_bytes,
-                entries,
-                entry_bytes,
-                ids,
-                id_bytes,
-            )
-    finally:
-        release(cython.address(held))
+    held: Held = Held()
+    read.frames = read_bytes(held, body_array, cython.address(read.frame_bytes))
+    read.texts = read.frames
+    read.columns = write_int64s(held, columns, cython.address(size))
+    need(size, COLUMN_COUNT * MAX_RUN_MESSAGES)
+    read.rows = write_int64s(held, row, cython.address(size))
+    need(size, ROW_NUMBERS)
+    read.topics = read_bytes(held, topic, cython.address(size))
+    need_slice(size, read.rows[TOPIC], read.rows[TOPIC_BYTES])
+    open_hosts(held, cython.address(read), hosts)
+    read.timestamp_ms = timestamp_ms
+    log = write_bytes(held, log_array, cython.address(log_bytes))
+    start: Bytes = read_bytes(held, prefix, cython.address(prefix_bytes))
+    entries = write_bytes(held, entry_array, cython.address(entry_bytes))
+    ids: cython.p_uchar = write_bytes(held, id_array, cython.address(id_bytes))
+    with cython.nogil:
+        is_done = write_members(
+            cython.address(read),
+            log,
+            log_bytes,
+            physical_offset,
+            start,
+            prefix_bytes,
+            entries,
+            entry_bytes,
+            ids,
+            id_bytes,
+        )
     if not is_done:
         raise ValueError("the arrays are not those that the batch was measured for")
 
@@ -752,21 +731,17 @@ def commit_members(
     log_array: object, count: cython.longlong, magic: cython.longlong, entry_array: object
 ) -> None:
     """Write size and magic of each record, in order, so that no gap precedes one."""
-    held: Held
     log_bytes: cython.longlong = 0
     size: cython.longlong = 0
     number: cython.longlong
     at: cython.longlong = 0
-    held.count = 0
-    try:
-        log = write_bytes(cython.address(held), log_array, cython.address(log_bytes))
-        entries: Bytes = read_bytes(cython.address(held), entry_array, cython.address(size))
-        need(size, count * QUEUE_ENTRY_BYTES)
-        for number in range(count):
-            need_slice(log_bytes, at, 8)
-            record_bytes = load_i32(entries, number * QUEUE_ENTRY_BYTES + QUEUE_ENTRY_SIZE)
-            store_i32(log, at, record_bytes)
-            store_i32(log, at + LENGTH_BYTES, magic)
-            at += record_bytes
-    finally:
-        release(cython.address(held))
+    held: Held = Held()
+    log = write_bytes(held, log_array, cython.address(log_bytes))
+    entries: Bytes = read_bytes(held, entry_array, cython.address(size))
+    need(size, count * QUEUE_ENTRY_BYTES)
+    for number in range(count):
+        need_slice(log_bytes, at, 8)
+        record_bytes = load_i32(entries, number * QUEUE_ENTRY_BYTES + QUEUE_ENTRY_SIZE)
+        store_i32(log, at, record_bytes)
+        store_i32(log, at + LENGTH_BYTES, magic)
+        at += record_bytes

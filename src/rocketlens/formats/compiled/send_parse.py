@@ -16,7 +16,6 @@ from cython.cimports.rocketlens.formats.compiled.device import (
     need,
     read_bytes,
     read_int64s,
-    release,
     same_memory,
     utf8_string_hash,
     write_bytes,
@@ -542,7 +541,7 @@ def read_run(
 @cython.cfunc
 @cython.exceptval(-1)
 def open_queues(
-    held: cython.pointer(Held),
+    held: Held,
     run: cython.pointer(Run),
     topics: object,
     rows: object,
@@ -564,7 +563,7 @@ def open_queues(
 
 @cython.cfunc
 @cython.exceptval(-1)
-def open_work(held: cython.pointer(Held), run: cython.pointer(Run), work: tuple) -> cython.int:
+def open_work(held: Held, run: cython.pointer(Run), work: tuple) -> cython.int:
     """Open the arrays to write."""
     count: cython.longlong = 0
     plain, texts, columns, touched, scratch, signed = work
@@ -599,33 +598,29 @@ def parse(
     ``work``, each once), and why there are no more: LIMIT, INCOMPLETE (a frame is), NOT_PLAIN, or
     UNKNOWN, if its queue is: then the first numbers of ``scratch`` say which.
     """
-    held: Held
     run: Run
     done: Read
     count: cython.longlong = 0
     index: cython.longlong
     names, settings, own = words
     topics, rows, slots = queues
-    held.count = 0
+    held: Held = Held()
     if max_count > MAX_RUN_MESSAGES:
         raise ValueError(f"a run has at most {MAX_RUN_MESSAGES} messages")
-    try:
-        run.buffer = read_bytes(cython.address(held), frames, cython.address(run.size))
-        run.settings = read_int64s(cython.address(held), settings, cython.address(count))
-        need(count, SETTING_COUNT)
-        run.names = read_bytes(cython.address(held), names, cython.address(count))
-        need(count, (SPECIAL_NAMES + run.settings[SPECIAL_COUNT]) * NAME_BYTES)
-        run.own = read_bytes(cython.address(held), own, cython.address(count))
-        need(count, run.settings[OWN_BYTES])
-        open_queues(cython.address(held), cython.address(run), topics, rows, slots)
-        open_work(cython.address(held), cython.address(run), work)
-        for index in range(run.touched_count):
-            if run.touched[index] < 0 or run.touched[index] >= run.row_count:
-                raise ValueError(f"there is no row {run.touched[index]}")
-        with cython.nogil:
-            done = read_run(cython.address(run), max_count, max_bytes)
-    finally:
-        release(cython.address(held))
+    run.buffer = read_bytes(held, frames, cython.address(run.size))
+    run.settings = read_int64s(held, settings, cython.address(count))
+    need(count, SETTING_COUNT)
+    run.names = read_bytes(held, names, cython.address(count))
+    need(count, (SPECIAL_NAMES + run.settings[SPECIAL_COUNT]) * NAME_BYTES)
+    run.own = read_bytes(held, own, cython.address(count))
+    need(count, run.settings[OWN_BYTES])
+    open_queues(held, cython.address(run), topics, rows, slots)
+    open_work(held, cython.address(run), work)
+    for index in range(run.touched_count):
+        if run.touched[index] < 0 or run.touched[index] >= run.row_count:
+            raise ValueError(f"there is no row {run.touched[index]}")
+    with cython.nogil:
+        done = read_run(cython.address(run), max_count, max_bytes)
     return done.count, done.position, done.touched_count, done.reason
 
 
@@ -634,32 +629,28 @@ def fill_slots(topics: object, rows: object, count: cython.longlong, slots: obje
 
     Topics begin behind eight other bytes.
     """
-    held: Held
     run: Run
     number: cython.longlong
     topic_bytes: cython.longlong = 0
-    held.count = 0
-    try:
-        open_queues(cython.address(held), cython.address(run), topics, rows, slots)
-        run.topics = read_bytes(cython.address(held), topics, cython.address(topic_bytes))
-        need(run.row_count, count)
+    held: Held = Held()
+    open_queues(held, cython.address(run), topics, rows, slots)
+    run.topics = read_bytes(held, topics, cython.address(topic_bytes))
+    need(run.row_count, count)
+    for number in range(count):
+        row = number * ROW_NUMBERS
+        if run.rows[row + TOPIC] < 8 or run.rows[row + TOPIC_BYTES] < 0:
+            raise ValueError(f"row {number} has no topic")
+        need(topic_bytes, run.rows[row + TOPIC] + run.rows[row + TOPIC_BYTES])
+    with cython.nogil:
+        for number in range(run.slot_count):
+            run.slots[number] = 0
         for number in range(count):
             row = number * ROW_NUMBERS
-            if run.rows[row + TOPIC] < 8 or run.rows[row + TOPIC_BYTES] < 0:
-                raise ValueError(f"row {number} has no topic")
-            need(topic_bytes, run.rows[row + TOPIC] + run.rows[row + TOPIC_BYTES])
-        with cython.nogil:
-            for number in range(run.slot_count):
-                run.slots[number] = 0
-            for number in range(count):
-                row = number * ROW_NUMBERS
-                slot = queue_slot(
-                    cython.address(run),
-                    run.topics,
-                    run.rows[row + TOPIC],
-                    run.rows[row + TOPIC_BYTES],
-                    run.rows[row + QUEUE_ID],
-                )
-                run.slots[slot] = number + 1
-    finally:
-        release(cython.address(held))
+            slot = queue_slot(
+                cython.address(run),
+                run.topics,
+                run.rows[row + TOPIC],
+                run.rows[row + TOPIC_BYTES],
+                run.rows[row + QUEUE_ID],
+            )
+            run.slots[slot] = number + 1

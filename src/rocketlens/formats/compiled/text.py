@@ -19,7 +19,6 @@ from cython.cimports.rocketlens.formats.compiled.device import (
     read_int32s,
     read_int64s,
     read_rows,
-    release,
     same_memory,
     utf8_step,
     write_booleans,
@@ -54,7 +53,7 @@ Slices = cython.struct(
 @cython.cfunc
 @cython.exceptval(-1)
 def open_rows(
-    held: cython.pointer(Held),
+    held: Held,
     buffer: object,
     base_offset: cython.longlong,
     rows: object,
@@ -75,7 +74,7 @@ def open_rows(
 @cython.cfunc
 @cython.exceptval(-1)
 def open_slices(
-    held: cython.pointer(Held), starts: object, lengths: object, opened: cython.pointer(Slices)
+    held: Held, starts: object, lengths: object, opened: cython.pointer(Slices)
 ) -> cython.int:
     """Open two output arrays, of which the shorter says how many slices have room."""
     count: cython.longlong = 0
@@ -142,7 +141,6 @@ def offsets_of(
     buffer: object, starts: object, lengths: object, as_text: cython.bint, offsets: object
 ) -> int:
     """Write the ``len(starts) + 1`` offsets of the copies; -1 - n if slice n is outside."""
-    held: Held
     limit: cython.longlong = 0
     count: cython.longlong = 0
     other: cython.longlong = 0
@@ -150,27 +148,24 @@ def offsets_of(
     index: cython.longlong
     length: cython.longlong
     start: cython.longlong
-    held.count = 0
-    try:
-        memory: Bytes = read_bytes(cython.address(held), buffer, cython.address(limit))
-        begins = read_int64s(cython.address(held), starts, cython.address(count))
-        sizes = read_int32s(cython.address(held), lengths, cython.address(other))
-        need(other, count)
-        out: cython.p_longlong = write_int64s(cython.address(held), offsets, cython.address(other))
-        need(other, count + 1)
-        with cython.nogil:
-            out[0] = 0
-            for index in range(count):
-                length = sizes[index]
-                if length > 0:
-                    start = begins[index]
-                    if start < 0 or start > limit - length:
-                        total = -1 - index
-                        break
-                    total += text_length(memory, start, start + length) if as_text else length
-                out[index + 1] = total
-    finally:
-        release(cython.address(held))
+    held: Held = Held()
+    memory: Bytes = read_bytes(held, buffer, cython.address(limit))
+    begins = read_int64s(held, starts, cython.address(count))
+    sizes = read_int32s(held, lengths, cython.address(other))
+    need(other, count)
+    out: cython.p_longlong = write_int64s(held, offsets, cython.address(other))
+    need(other, count + 1)
+    with cython.nogil:
+        out[0] = 0
+        for index in range(count):
+            length = sizes[index]
+            if length > 0:
+                start = begins[index]
+                if start < 0 or start > limit - length:
+                    total = -1 - index
+                    break
+                total += text_length(memory, start, start + length) if as_text else length
+            out[index + 1] = total
     return total
 
 
@@ -183,7 +178,6 @@ def copy_slices(
     out: object,
 ) -> None:
     """Copy each slice to its offset, as text as Java decodes it; after :func:`offsets_of`."""
-    held: Held
     limit: cython.longlong = 0
     count: cython.longlong = 0
     other: cython.longlong = 0
@@ -193,37 +187,34 @@ def copy_slices(
     start: cython.longlong
     at: cython.longlong
     is_good: cython.bint = True
-    held.count = 0
-    try:
-        memory: Bytes = read_bytes(cython.address(held), buffer, cython.address(limit))
-        begins = read_int64s(cython.address(held), starts, cython.address(count))
-        sizes = read_int32s(cython.address(held), lengths, cython.address(other))
-        need(other, count)
-        targets = read_int64s(cython.address(held), offsets, cython.address(other))
-        need(other, count + 1)
-        target: cython.p_uchar = write_bytes(cython.address(held), out, cython.address(room))
-        with cython.nogil:
-            for index in range(count):
-                length = sizes[index]
-                if length <= 0:
-                    continue
-                start = begins[index]
-                at = targets[index]
-                if (
-                    start < 0
-                    or start > limit - length
-                    or at < 0
-                    or targets[index + 1] > room
-                    or at > targets[index + 1]
-                ):
-                    is_good = False
-                    break
-                if as_text and not is_ascii(memory, start, start + length):
-                    copy_text(target, at, targets[index + 1], memory, start, start + length)
-                elif length <= targets[index + 1] - at:
-                    copy_bytes(target, at, memory, start, length)
-    finally:
-        release(cython.address(held))
+    held: Held = Held()
+    memory: Bytes = read_bytes(held, buffer, cython.address(limit))
+    begins = read_int64s(held, starts, cython.address(count))
+    sizes = read_int32s(held, lengths, cython.address(other))
+    need(other, count)
+    targets = read_int64s(held, offsets, cython.address(other))
+    need(other, count + 1)
+    target: cython.p_uchar = write_bytes(held, out, cython.address(room))
+    with cython.nogil:
+        for index in range(count):
+            length = sizes[index]
+            if length <= 0:
+                continue
+            start = begins[index]
+            at = targets[index]
+            if (
+                start < 0
+                or start > limit - length
+                or at < 0
+                or targets[index + 1] > room
+                or at > targets[index + 1]
+            ):
+                is_good = False
+                break
+            if as_text and not is_ascii(memory, start, start + length):
+                copy_text(target, at, targets[index + 1], memory, start, start + length)
+            elif length <= targets[index + 1] - at:
+                copy_bytes(target, at, memory, start, length)
     if not is_good:
         raise ValueError(f"slice {index} or its copy lies outside the buffers")
 
@@ -240,37 +231,33 @@ def key_slices(
 
     Keys beyond the arrays are counted, not written.
     """
-    held: Held
     read: Rows
     keys: Slices
     room: cython.longlong = 0
     count: cython.longlong = 0
     index: cython.longlong
     record: cython.longlong
-    held.count = 0
-    try:
-        open_rows(cython.address(held), buffer, base_offset, rows, cython.address(read))
-        ends: cython.p_int = write_int32s(cython.address(held), list_offsets, cython.address(room))
-        need(room, read.count + 1)
-        open_slices(cython.address(held), starts, lengths, cython.address(keys))
-        with cython.nogil:
-            ends[0] = 0
-            for index in range(read.count):
-                record = position_of(cython.address(read), index)
-                if record < 0:
-                    count = -1 - index
-                    break
-                if read.items[index].keys_length > 0:
-                    count = cut_keys(
-                        read.buffer,
-                        record + read.items[index].keys_start,
-                        read.items[index].keys_length,
-                        cython.address(keys),
-                        count,
-                    )
-                ends[index + 1] = cython.cast(cython.int, count)
-    finally:
-        release(cython.address(held))
+    held: Held = Held()
+    open_rows(held, buffer, base_offset, rows, cython.address(read))
+    ends: cython.p_int = write_int32s(held, list_offsets, cython.address(room))
+    need(room, read.count + 1)
+    open_slices(held, starts, lengths, cython.address(keys))
+    with cython.nogil:
+        ends[0] = 0
+        for index in range(read.count):
+            record = position_of(cython.address(read), index)
+            if record < 0:
+                count = -1 - index
+                break
+            if read.items[index].keys_length > 0:
+                count = cut_keys(
+                    read.buffer,
+                    record + read.items[index].keys_start,
+                    read.items[index].keys_length,
+                    cython.address(keys),
+                    count,
+                )
+            ends[index + 1] = cython.cast(cython.int, count)
     return count
 
 
@@ -419,7 +406,6 @@ def property_slices(
     Stops before a row whose properties might not fit; returns the rows done (or -1 - n if row n
     doesn't fit the buffer) and the properties written: they go on from ``list_offsets[first_row]``.
     """
-    held: Held
     read: Rows
     names: Slices
     values: Slices
@@ -429,13 +415,13 @@ def property_slices(
     record: cython.longlong
     done: cython.longlong
     table: cython.p_longlong = cython.NULL
-    held.count = 0
+    held: Held = Held()
     try:
-        open_rows(cython.address(held), buffer, base_offset, rows, cython.address(read))
-        ends: cython.p_int = write_int32s(cython.address(held), list_offsets, cython.address(room))
+        open_rows(held, buffer, base_offset, rows, cython.address(read))
+        ends: cython.p_int = write_int32s(held, list_offsets, cython.address(room))
         need(room, read.count + 1)
-        open_slices(cython.address(held), name_starts, name_lengths, cython.address(names))
-        open_slices(cython.address(held), value_starts, value_lengths, cython.address(values))
+        open_slices(held, name_starts, name_lengths, cython.address(names))
+        open_slices(held, value_starts, value_lengths, cython.address(values))
         need(values.room, names.room)
         if first_row < 0 or first_row > read.count or ends[first_row] < 0:
             raise ValueError(f"{read.count} rows have no row {first_row} to go on from")
@@ -465,7 +451,6 @@ def property_slices(
                 ends[index + 1] = cython.cast(cython.int, count)
     finally:
         free(table)
-        release(cython.address(held))
     return done, count
 
 
@@ -508,7 +493,6 @@ def group(
     ``table`` is zeroed work space: a power of two, at least twice the rows. Hashes only choose
     where to look; topics are compared byte by byte.
     """
-    held: Held
     read: Rows
     size: cython.longlong = 0
     room: cython.longlong = 0
@@ -517,48 +501,41 @@ def group(
     record: cython.longlong
     slot: cython.ulonglong
     key: cython.ulonglong
-    held.count = 0
-    try:
-        open_rows(cython.address(held), buffer, base_offset, rows, cython.address(read))
-        slots: cython.p_longlong = write_int64s(cython.address(held), table, cython.address(size))
-        group_of_row: cython.p_int = write_int32s(
-            cython.address(held), groups, cython.address(room)
-        )
-        need(room, read.count)
-        firsts: cython.p_longlong = write_int64s(
-            cython.address(held), first_rows, cython.address(room)
-        )
-        need(room, read.count)
-        need(size, 2 * read.count)
-        if size & (size - 1):
-            raise ValueError(f"a table of {size} slots is no power of two")
-        with cython.nogil:
-            for index in range(read.count):
-                record = position_of(cython.address(read), index)
-                if record < 0:
-                    count = -1 - index
-                    break
-                key = read.items[index].topic_hash
-                if by_queue:
-                    key = mix(
-                        key,
-                        cython.cast(
-                            cython.ulonglong,
-                            cython.cast(cython.longlong, read.items[index].queue_id),
-                        ),
-                    )
-                slot = key >> 8 & cython.cast(cython.ulonglong, size - 1)
-                while slots[slot] > 0 and not is_of_group(
-                    cython.address(read), record, index, firsts[slots[slot] - 1], by_queue
-                ):
-                    slot = (slot + 1) & cython.cast(cython.ulonglong, size - 1)
-                if slots[slot] == 0:
-                    firsts[count] = index
-                    count += 1
-                    slots[slot] = count
-                group_of_row[index] = cython.cast(cython.int, slots[slot] - 1)
-    finally:
-        release(cython.address(held))
+    held: Held = Held()
+    open_rows(held, buffer, base_offset, rows, cython.address(read))
+    slots: cython.p_longlong = write_int64s(held, table, cython.address(size))
+    group_of_row: cython.p_int = write_int32s(held, groups, cython.address(room))
+    need(room, read.count)
+    firsts: cython.p_longlong = write_int64s(held, first_rows, cython.address(room))
+    need(room, read.count)
+    need(size, 2 * read.count)
+    if size & (size - 1):
+        raise ValueError(f"a table of {size} slots is no power of two")
+    with cython.nogil:
+        for index in range(read.count):
+            record = position_of(cython.address(read), index)
+            if record < 0:
+                count = -1 - index
+                break
+            key = read.items[index].topic_hash
+            if by_queue:
+                key = mix(
+                    key,
+                    cython.cast(
+                        cython.ulonglong,
+                        cython.cast(cython.longlong, read.items[index].queue_id),
+                    ),
+                )
+            slot = key >> 8 & cython.cast(cython.ulonglong, size - 1)
+            while slots[slot] > 0 and not is_of_group(
+                cython.address(read), record, index, firsts[slots[slot] - 1], by_queue
+            ):
+                slot = (slot + 1) & cython.cast(cython.ulonglong, size - 1)
+            if slots[slot] == 0:
+                firsts[count] = index
+                count += 1
+                slots[slot] = count
+            group_of_row[index] = cython.cast(cython.int, slots[slot] - 1)
     return count
 
 
@@ -567,35 +544,31 @@ def check_records(buffer: object, base_offset: cython.longlong, rows: object, ou
 
     As in RocketMQ, an empty body has none, and the checksum of the whole record is optional.
     """
-    held: Held
     read: Rows
     room: cython.longlong = 0
     different: cython.longlong = 0
     index: cython.longlong
     record: cython.longlong
     row: cython.pointer(cython.const[Row])
-    held.count = 0
-    try:
-        open_rows(cython.address(held), buffer, base_offset, rows, cython.address(read))
-        is_good: cython.p_uchar = write_booleans(cython.address(held), out, cython.address(room))
-        need(room, read.count)
-        with cython.nogil:
-            for index in range(read.count):
-                record = position_of(cython.address(read), index)
-                if record < 0:
-                    different = -1 - index
-                    break
-                row = cython.address(read.items[index])
-                is_good[index] = checksums_agree(
-                    read.buffer,
-                    record,
-                    cython.cast(cython.longlong, row.properties_start) + row.properties_length,
-                    row.body_start,
-                    row.body_length,
-                    row.body_crc,
-                    row.properties_length,
-                )
-                different += not is_good[index]
-    finally:
-        release(cython.address(held))
+    held: Held = Held()
+    open_rows(held, buffer, base_offset, rows, cython.address(read))
+    is_good: cython.p_uchar = write_booleans(held, out, cython.address(room))
+    need(room, read.count)
+    with cython.nogil:
+        for index in range(read.count):
+            record = position_of(cython.address(read), index)
+            if record < 0:
+                different = -1 - index
+                break
+            row = cython.address(read.items[index])
+            is_good[index] = checksums_agree(
+                read.buffer,
+                record,
+                cython.cast(cython.longlong, row.properties_start) + row.properties_length,
+                row.body_start,
+                row.body_length,
+                row.body_crc,
+                row.properties_length,
+            )
+            different += not is_good[index]
     return different
