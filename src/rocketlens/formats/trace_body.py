@@ -25,7 +25,7 @@ Source: ``TraceDataEncoder``.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Any, Final
 
 from rocketlens import limits
 from rocketlens.errors import BodyError
@@ -95,15 +95,14 @@ def decode(body: bytes, damage: list[str]) -> tuple[TraceRecord, ...]:
         raise BodyError(f"a trace of {len(body)} bytes, {limits.MAX_BODY_BYTES} are allowed")
     records = []
     for line in decode_utf8(body).split(RECORD_END):
-        fields = line.split(FIELD_END)
-        reader = _READERS.get(fields[0])
-        if reader is None:
+        name, *texts = line.split(FIELD_END)
+        if name not in _TYPES:
             continue
         try:
-            records.append(reader(fields))
-        except (IndexError, ValueError) as error:
+            records.append(_record_of(_TYPES[name], texts))
+        except ValueError as error:
             if len(damage) < limits.MAX_DAMAGE_REPORTS:
-                damage.append(f"a {fields[0]} record of {len(fields)} fields: {error}")
+                damage.append(f"a {name} record of {len(texts) + 1} fields: {error}")
     return tuple(records)
 
 
@@ -114,11 +113,12 @@ def encode(record: TraceRecord) -> bytes:
 
     :raises BodyError: if the record is of a type that clients do not write, or lacks a field.
     """
-    fields = _WRITERS.get(record.trace_type)
-    if fields is None:
+    if record.trace_type is TraceType.RECALL:
         raise BodyError(f"records of type {record.trace_type.value} are not written")
     words = [record.trace_type.value]
-    for name in fields:
+    for name in _FIELDS[record.trace_type]:
+        if name == "client_host":
+            continue
         value = getattr(record, name)
         if name == "message_type":
             if value not in MESSAGE_TYPES:
@@ -142,10 +142,11 @@ def _word(value: object) -> str:
     return text or "null"
 
 
-_WRITERS: Final[Mapping[TraceType, tuple[str, ...]]] = {
+_TYPES: Final = {each.value: each for each in TraceType}
+_FIELDS: Final[Mapping[TraceType, tuple[str, ...]]] = {
     TraceType.PUB: (
         *("timestamp_ms", "region_id", "group", "topic", "msg_id", "tags", "keys", "store_host"),
-        *("body_length", "cost_ms", "message_type", "offset_msg_id", "is_success"),
+        *("body_length", "cost_ms", "message_type", "offset_msg_id", "is_success", "client_host"),
     ),
     TraceType.SUB_BEFORE: (
         *("timestamp_ms", "region_id", "group", "request_id", "msg_id", "retry_times", "keys"),
@@ -158,8 +159,11 @@ _WRITERS: Final[Mapping[TraceType, tuple[str, ...]]] = {
         *("timestamp_ms", "region_id", "group", "topic", "msg_id", "tags", "keys", "store_host"),
         *("message_type", "transaction_id", "transaction_state", "from_transaction_check"),
     ),
+    TraceType.RECALL: ("timestamp_ms", "region_id", "group", "topic", "msg_id", "is_success"),
 }
 """The fields of each type in their order, behind the type."""
+_NEEDED: Final = {TraceType.PUB: 11, TraceType.SUB_AFTER: 5}
+"""How many fields each record of a type has; all, if the type is not here."""
 
 
 def _integer(text: str, maximum: int) -> int:
@@ -191,103 +195,38 @@ def _message_type(text: str) -> str:
     return MESSAGE_TYPES[number]
 
 
-def _without_empty_end(fields: Sequence[str]) -> list[str]:
-    """Return the fields without empty ones at the end, as Java's ``split`` does."""
-    kept = list(fields)
-    while kept and not kept[-1]:
-        kept.pop()
-    return kept
-
-
-def _pub(fields: Sequence[str]) -> TraceRecord:
-    given = _without_empty_end(fields)
-    is_new = len(given) >= 14
-    return TraceRecord(
-        TraceType.PUB,
-        given[5],
-        timestamp_ms=_long(given[1]),
-        region_id=given[2],
-        group=given[3],
-        topic=given[4],
-        tags=given[6],
-        keys=given[7],
-        store_host=given[8],
-        body_length=_int(given[9]),
-        cost_ms=_int(given[10]),
-        message_type=_message_type(given[11]),
-        offset_msg_id=given[12] if is_new else None,
-        # Java's trace context is a success until a record says otherwise.
-        is_success=_boolean(given[13 if is_new else 12]) if len(given) >= 13 else True,
-        client_host=given[14] if len(given) >= 15 else None,
-    )
-
-
-def _sub_before(fields: Sequence[str]) -> TraceRecord:
-    # A client without keys ends the record with an empty field, which Java refuses to read.
-    return TraceRecord(
-        TraceType.SUB_BEFORE,
-        fields[5],
-        timestamp_ms=_long(fields[1]),
-        region_id=fields[2],
-        group=fields[3],
-        request_id=fields[4],
-        retry_times=_int(fields[6]),
-        keys=fields[7],
-        is_success=True,
-    )
-
-
-def _sub_after(fields: Sequence[str]) -> TraceRecord:
-    given = _without_empty_end(fields)
-    has_time = len(given) >= 9
-    return TraceRecord(
-        TraceType.SUB_AFTER,
-        fields[2],
-        request_id=fields[1],
-        cost_ms=_int(fields[3]),
-        is_success=_boolean(fields[4]),
-        keys=fields[5],
-        context_code=_int(given[6]) if len(given) >= 7 else None,
-        timestamp_ms=_long(given[7]) if has_time else None,
-        group=given[8] if has_time else None,
-    )
-
-
-def _end_transaction(fields: Sequence[str]) -> TraceRecord:
-    return TraceRecord(
-        TraceType.END_TRANSACTION,
-        fields[5],
-        timestamp_ms=_long(fields[1]),
-        region_id=fields[2],
-        group=fields[3],
-        topic=fields[4],
-        tags=fields[6],
-        keys=fields[7],
-        store_host=fields[8],
-        message_type=_message_type(fields[9]),
-        transaction_id=fields[10],
-        transaction_state=fields[11],
-        from_transaction_check=_boolean(fields[12]),
-        is_success=True,
-    )
-
-
-def _recall(fields: Sequence[str]) -> TraceRecord:
-    return TraceRecord(
-        TraceType.RECALL,
-        fields[5],
-        timestamp_ms=_long(fields[1]),
-        region_id=fields[2],
-        group=fields[3],
-        topic=fields[4],
-        is_success=_boolean(fields[6]),
-    )
-
-
-_READERS: Final[Mapping[str, Callable[[Sequence[str]], TraceRecord]]] = {
-    TraceType.PUB.value: _pub,
-    TraceType.SUB_BEFORE.value: _sub_before,
-    TraceType.SUB_AFTER.value: _sub_after,
-    TraceType.END_TRANSACTION.value: _end_transaction,
-    TraceType.RECALL.value: _recall,
+_READERS: Final[Mapping[str, Callable[[str], Any]]] = {
+    "timestamp_ms": _long,
+    "body_length": _int,
+    "cost_ms": _int,
+    "message_type": _message_type,
+    "is_success": _boolean,
+    "retry_times": _int,
+    "context_code": _int,
+    "from_transaction_check": _boolean,
 }
+"""Read the fields that are not texts."""
+
+
+def _record_of(trace_type: TraceType, texts: Sequence[str]) -> TraceRecord:
+    """Return the record of the texts behind a type.
+
+    :raises ValueError: if it lacks a field, or a text is none that the field has.
+    """
+    names = _FIELDS[trace_type]
+    count, needed = len(texts), _NEEDED.get(trace_type, len(names))
+    # As Java's `split` does. A client without keys ends SubBefore with an empty field, though.
+    while count > needed and not texts[count - 1]:
+        count -= 1
+    if count < needed:
+        raise ValueError(f"it has less than {needed} behind its type")
+    if trace_type is TraceType.PUB and count < 13:
+        names = tuple(name for name in names if name != "offset_msg_id")
+    if trace_type is TraceType.SUB_AFTER and count < 8:
+        # A time has a group behind it.
+        count = min(count, 6)
+    # Java's trace context is a success until a record says otherwise.
+    values: dict[str, Any] = {"is_success": True}
+    for name, text in zip(names, texts[:count], strict=False):
+        values[name] = _READERS.get(name, str)(text)
+    return TraceRecord(trace_type, **values)
