@@ -25,7 +25,7 @@ from cython.cimports.rocketlens.formats.compiled.candidates import (
 )
 from cython.cimports.rocketlens.formats.compiled.device import (
     Bytes,
-    Held,
+    HeldArrays,
     copy_bytes,
     need,
     read_bytes,
@@ -563,7 +563,7 @@ def answer(
     count: cython.longlong = 0
     state: cython.longlong = NOT_PLAIN
     names, settings, numbers, candidates, head, reply = work
-    held: Held = Held()
+    held: HeldArrays = HeldArrays()
     look_up.request.buffer = read_bytes(held, frames, cython.address(limit))
     cells: Bytes = read_bytes(held, names, cython.address(count))
     need(count, SPECIAL_NAMES * NAME_BYTES)

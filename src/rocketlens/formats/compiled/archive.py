@@ -7,7 +7,7 @@ The numbers that belong to hashes and filters are arguments: they stand in
 import cython
 from cython.cimports.rocketlens.formats.compiled.device import (
     Bytes,
-    Held,
+    HeldArrays,
     read_bytes,
     read_int32s,
     read_int64s,
@@ -35,7 +35,7 @@ def hash_texts(
     index: cython.longlong
     at: cython.longlong
     hashed: cython.ulonglong
-    held: Held = Held()
+    held: HeldArrays = HeldArrays()
     memory: Bytes = read_bytes(held, content, cython.address(limit))
     ends = read_int32s(held, offsets, cython.address(offset_count))
     out: cython.p_longlong = write_int64s(held, hashes, cython.address(count))
@@ -67,7 +67,7 @@ def set_filter_bits(
     block: cython.ulonglong
     blocks: cython.ulonglong
     word: cython.ulonglong
-    held: Held = Held()
+    held: HeldArrays = HeldArrays()
     keys = read_int64s(held, numbers, cython.address(count))
     prime = read_uint64s(held, primes, cython.address(prime_count))
     salt = read_uint32s(held, salts, cython.address(width))

@@ -3,7 +3,7 @@
 None checks a position: prove first that the bytes are inside the buffer. A call of a kernel opens
 its arrays once, before it lets go of the interpreter's lock, and holds them until it ends::
 
-    held: Held = Held()
+    held: HeldArrays = HeldArrays()
     count: cython.longlong = 0
     memory: Bytes = read_bytes(held, buffer, cython.address(count))
     with cython.nogil:
@@ -50,56 +50,56 @@ cdef extern from "device.h":
 
 
 @cython.final
-cdef class Held:
+cdef class HeldArrays:
     cdef Views views
 
 
-cdef inline Bytes read_bytes(Held held, object array, long long *count) except NULL:
+cdef inline Bytes read_bytes(HeldArrays held, object array, long long *count) except NULL:
     return <Bytes>hold(&held.views, array, "B", 1, 0, count)
 
 
-cdef inline unsigned char *write_bytes(Held held, object array, long long *count) except NULL:
+cdef inline unsigned char *write_bytes(HeldArrays held, object array, long long *count) except NULL:
     return <unsigned char *>hold(&held.views, array, "B", 1, 1, count)
 
 
-cdef inline unsigned char *write_booleans(Held held, object array, long long *count) except NULL:
+cdef inline unsigned char *write_booleans(HeldArrays held, object array, long long *count) except NULL:
     return <unsigned char *>hold(&held.views, array, "?", 1, 1, count)
 
 
-cdef inline const int *read_int32s(Held held, object array, long long *count) except NULL:
+cdef inline const int *read_int32s(HeldArrays held, object array, long long *count) except NULL:
     return <const int *>hold(&held.views, array, "il", 4, 0, count)
 
 
-cdef inline int *write_int32s(Held held, object array, long long *count) except NULL:
+cdef inline int *write_int32s(HeldArrays held, object array, long long *count) except NULL:
     return <int *>hold(&held.views, array, "il", 4, 1, count)
 
 
-cdef inline const long long *read_int64s(Held held, object array, long long *count) except NULL:
+cdef inline const long long *read_int64s(HeldArrays held, object array, long long *count) except NULL:
     return <const long long *>hold(&held.views, array, "lq", 8, 0, count)
 
 
-cdef inline long long *write_int64s(Held held, object array, long long *count) except NULL:
+cdef inline long long *write_int64s(HeldArrays held, object array, long long *count) except NULL:
     return <long long *>hold(&held.views, array, "lq", 8, 1, count)
 
 
-cdef inline const unsigned long long *read_uint64s(Held held, object array, long long *count) except NULL:
+cdef inline const unsigned long long *read_uint64s(HeldArrays held, object array, long long *count) except NULL:
     return <const unsigned long long *>hold(&held.views, array, "LQ", 8, 0, count)
 
 
-cdef inline const unsigned int *read_uint32s(Held held, object array, long long *count) except NULL:
+cdef inline const unsigned int *read_uint32s(HeldArrays held, object array, long long *count) except NULL:
     return <const unsigned int *>hold(&held.views, array, "IL", 4, 0, count)
 
 
-cdef inline unsigned int *write_uint32s(Held held, object array, long long *count) except NULL:
+cdef inline unsigned int *write_uint32s(HeldArrays held, object array, long long *count) except NULL:
     return <unsigned int *>hold(&held.views, array, "IL", 4, 1, count)
 
 
-cdef inline const void *read_rows(Held held, object array, Py_ssize_t size, long long *count) except NULL:
+cdef inline const void *read_rows(HeldArrays held, object array, Py_ssize_t size, long long *count) except NULL:
     """Open rows of a struct, or their bytes: only their size is checked, and where they are."""
     return hold(&held.views, array, NULL, size, False, count)
 
 
-cdef inline void *write_rows(Held held, object array, Py_ssize_t size, long long *count) except NULL:
+cdef inline void *write_rows(HeldArrays held, object array, Py_ssize_t size, long long *count) except NULL:
     return hold(&held.views, array, NULL, size, True, count)
 
 

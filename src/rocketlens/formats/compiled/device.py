@@ -5,7 +5,7 @@ import cython
 
 @cython.final
 @cython.cclass
-class Held:
+class HeldArrays:
     """The arrays of one call: they are let go of with it, as when the call ends."""
 
     def __dealloc__(self) -> None:

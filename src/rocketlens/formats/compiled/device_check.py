@@ -15,7 +15,7 @@ def check(count: cython.longlong, at: cython.longlong, length: cython.longlong) 
 
 def loads(content: object, at: cython.longlong) -> tuple[int, ...]:
     """Read 1, 2, 4 and 8 bytes, big endian, and 8 bytes little endian."""
-    held: device.Held = device.Held()
+    held: device.HeldArrays = device.HeldArrays()
     count: cython.longlong = 0
     memory: cython.p_uchar = device.write_bytes(held, content, cython.address(count))
     check(count, at, 8)
@@ -30,7 +30,7 @@ def loads(content: object, at: cython.longlong) -> tuple[int, ...]:
 
 def stores(content: object, at: cython.longlong, value: cython.longlong) -> None:
     """Write the low 2 and 4 bytes of a number, all 8 of it, and 8 little endian."""
-    held: device.Held = device.Held()
+    held: device.HeldArrays = device.HeldArrays()
     count: cython.longlong = 0
     memory: cython.p_uchar = device.write_bytes(held, content, cython.address(count))
     check(count, at, 22)
@@ -42,7 +42,7 @@ def stores(content: object, at: cython.longlong, value: cython.longlong) -> None
 
 def mask(content: object, at: cython.longlong, wanted: cython.int) -> tuple[int, int]:
     """Return which of 64 bytes are the wanted one, and the first of them, or -1."""
-    held: device.Held = device.Held()
+    held: device.HeldArrays = device.HeldArrays()
     count: cython.longlong = 0
     memory: cython.p_uchar = device.write_bytes(held, content, cython.address(count))
     check(count, at, 64)
@@ -52,7 +52,7 @@ def mask(content: object, at: cython.longlong, wanted: cython.int) -> tuple[int,
 
 def text(content: object, at: cython.longlong, seed: cython.longlong) -> tuple[int, ...]:
     """Return the hash of a text from ``at`` on, its number as Java reads it, and its CRC-32."""
-    held: device.Held = device.Held()
+    held: device.HeldArrays = device.HeldArrays()
     count: cython.longlong = 0
     if at < 8:
         raise IndexError("a text begins at byte 8 or later")
@@ -76,7 +76,7 @@ def rules(sys_flag: cython.longlong) -> tuple[bool, bool]:
 
 def read_outside(content: object, at: cython.longlong) -> int:
     """Read four bytes without a check: a sanitizer must end the process if they are outside."""
-    held: device.Held = device.Held()
+    held: device.HeldArrays = device.HeldArrays()
     count: cython.longlong = 0
     memory: device.Bytes = device.read_bytes(held, content, cython.address(count))
     return device.load_i32(memory, at)

@@ -11,7 +11,7 @@ from cython.cimports.rocketlens.formats.compiled.candidates import (
 )
 from cython.cimports.rocketlens.formats.compiled.device import (
     Bytes,
-    Held,
+    HeldArrays,
     load_i32,
     load_i64,
     prefetch,
@@ -103,7 +103,7 @@ def build(
     slot_room: cython.longlong = 0
     entry_room: cython.longlong = 0
     filled: cython.longlong
-    held: Held = Held()
+    held: HeldArrays = HeldArrays()
     new.hashes = read_int32s(held, hashes, cython.address(new.count))
     new.offsets = read_int64s(held, offsets, cython.address(counts[0]))
     new.timestamps = read_int64s(held, timestamps, cython.address(counts[1]))
@@ -212,7 +212,7 @@ def check(
     slot: cython.longlong
     key_hash: cython.longlong
     head: cython.longlong
-    held: Held = Held()
+    held: HeldArrays = HeldArrays()
     slot_bytes: Bytes = read_bytes(held, slots, cython.address(slot_room))
     entry_bytes: Bytes = read_bytes(held, entries, cython.address(entry_room))
     last: cython.p_int = write_int32s(held, newest, cython.address(room))
@@ -259,7 +259,7 @@ def list_records(
     entry: cython.longlong
     offset: cython.longlong
     before: cython.longlong = 0
-    held: Held = Held()
+    held: HeldArrays = HeldArrays()
     memory: Bytes = read_bytes(held, entries, cython.address(room))
     offsets: cython.p_longlong = write_int64s(held, starts, cython.address(counts[0]))
     lasts: cython.p_longlong = write_int64s(held, last_entries, cython.address(counts[1]))
@@ -338,7 +338,7 @@ def check_records(
     entry: cython.longlong
     number: cython.int
     starts, last_entries, ends, times, good = records
-    held: Held = Held()
+    held: HeldArrays = HeldArrays()
     memory: Bytes = read_bytes(held, content, cython.address(size))
     index: Bytes = read_bytes(held, entries, cython.address(entry_room))
     start = read_int64s(held, starts, cython.address(counts[0]))
@@ -373,7 +373,7 @@ def check_records(
 def address_of(array: object) -> int:
     """Return the address of the bytes of an array; it holds as long as a view of them does."""
     count: cython.longlong = 0
-    held: Held = Held()
+    held: HeldArrays = HeldArrays()
     return cython.cast(cython.size_t, read_bytes(held, array, cython.address(count)))
 
 
@@ -397,7 +397,7 @@ def find_entries(
     files: cython.longlong[1024]
     entries: cython.longlong[1024]
     offsets: cython.longlong[1024]
-    held: Held = Held()
+    held: HeldArrays = HeldArrays()
     numbers = read_int64s(held, rows, cython.address(number_count))
     wanted = read_int64s(held, hashes, cython.address(hash_count))
     if first < 0 or number_count % ROW_NUMBERS or CANDIDATE_ROOM > 1024:
@@ -443,7 +443,7 @@ def queue_entries(
     tags_code: cython.longlong
     position: cython.longlong
     row: cython.pointer(cython.const[Row])
-    held: Held = Held()
+    held: HeldArrays = HeldArrays()
     items = cython.cast(
         cython.pointer(cython.const[Row]),
         read_rows(held, rows, cython.sizeof(Row), cython.address(count)),

@@ -8,7 +8,7 @@ definition; records are taken by the rules of ``broker.delivery.pull_reader``.
 import cython
 from cython.cimports.rocketlens.formats.compiled.device import (
     Bytes,
-    Held,
+    HeldArrays,
     load_i32,
     load_i64,
     read_bytes,
@@ -206,7 +206,7 @@ def take(
     queue: Queue
     taken: Taken
     room: cython.longlong = 0
-    held: Held = Held()
+    held: HeldArrays = HeldArrays()
     queue.entries = read_bytes(held, entries, cython.address(queue.entry_count))
     queue.entry_count //= QUEUE_ENTRY_BYTES
     queue.topic = read_bytes(held, topic, cython.address(queue.topic_bytes))
@@ -278,7 +278,7 @@ def read_request(
     limit: cython.longlong = 0
     count: cython.longlong = 0
     end: cython.longlong = 0
-    held: Held = Held()
+    held: HeldArrays = HeldArrays()
     buffer: Bytes = read_bytes(held, frames, cython.address(limit))
     cells: Bytes = read_bytes(held, names, cython.address(count))
     if count < SPECIAL_NAMES * NAME_BYTES:

@@ -7,7 +7,7 @@ base_offset <= 2**62``, which each call checks. What counts as a record stands i
 import cython
 from cython.cimports.rocketlens.formats.compiled.device import (
     Bytes,
-    Held,
+    HeldArrays,
     byte_mask,
     hash_text,
     index_hash,
@@ -385,7 +385,7 @@ def scan(
     walked: Walked
     limit: cython.longlong = 0
     room: cython.longlong = 0
-    held: Held = Held()
+    held: HeldArrays = HeldArrays()
     memory: Bytes = read_bytes(held, buffer, cython.address(limit))
     row_memory = cython.cast(
         cython.pointer(Row),
@@ -411,7 +411,7 @@ def check_start(
 @cython.cfunc
 @cython.exceptval(-1)
 def open_entries(
-    held: Held,
+    held: HeldArrays,
     hashes: object,
     offsets: object,
     timestamps: object,
@@ -431,7 +431,7 @@ def open_entries(
 
 @cython.cfunc
 @cython.exceptval(check=True)
-def open_rows(held: Held, rows: object, count: cython.p_longlong) -> cython.pointer(
+def open_rows(held: HeldArrays, rows: object, count: cython.p_longlong) -> cython.pointer(
     cython.const[Row]
 ):
     """Open rows that are only read."""
@@ -457,7 +457,7 @@ def entries_of_rows(
     count: cython.longlong = 0
     index: cython.longlong
     position: cython.longlong
-    held: Held = Held()
+    held: HeldArrays = HeldArrays()
     memory: Bytes = read_bytes(held, buffer, cython.address(limit))
     row_memory = open_rows(held, rows, cython.address(count))
     open_entries(held, hashes, offsets, timestamps, cython.address(entries))
@@ -484,7 +484,7 @@ def find_start(
     """Return the first position in ``start .. stop - 1`` where a record begins, or -1."""
     limit: cython.longlong = 0
     found: cython.longlong
-    held: Held = Held()
+    held: HeldArrays = HeldArrays()
     memory: Bytes = read_bytes(held, buffer, cython.address(limit))
     check_start(base_offset, start, limit)
     with cython.nogil:
@@ -527,7 +527,7 @@ def walk(
     position: cython.longlong = start
     size: cython.longlong
     reason: cython.longlong = STOP
-    held: Held = Held()
+    held: HeldArrays = HeldArrays()
     memory: Bytes = read_bytes(held, buffer, cython.address(limit))
     check_start(base_offset, start, limit)
     with cython.nogil:
@@ -548,7 +548,7 @@ def summarize(rows: object) -> tuple[int, int]:
     newest: cython.longlong = 0
     flags: cython.int = 0
     index: cython.longlong
-    held: Held = Held()
+    held: HeldArrays = HeldArrays()
     items = open_rows(held, rows, cython.address(count))
     with cython.nogil:
         for index in range(count):
@@ -579,7 +579,7 @@ def choose(
     wanted_count: cython.longlong = 0
     index: cython.longlong
     is_chosen: cython.bint
-    held: Held = Held()
+    held: HeldArrays = HeldArrays()
     items = open_rows(held, rows, cython.address(count))
     numbers = read_int64s(held, position, cython.address(number_count))
     group_of_row = read_int32s(held, groups, cython.address(group_count))
@@ -618,7 +618,7 @@ def compress(rows: object, mask: object, out: object) -> None:
     mask_count: cython.longlong = 0
     copied: cython.longlong = 0
     index: cython.longlong
-    held: Held = Held()
+    held: HeldArrays = HeldArrays()
     items = open_rows(held, rows, cython.address(count))
     is_chosen = read_bytes(held, mask, cython.address(mask_count))
     target = cython.cast(

@@ -16,7 +16,7 @@ definition of it.
 import cython
 from cython.cimports.rocketlens.formats.compiled.device import (
     Bytes,
-    Held,
+    HeldArrays,
     copy_bytes,
     hash_text,
     load_i16,
@@ -338,7 +338,7 @@ def need_slice(
 
 @cython.cfunc
 @cython.exceptval(-1)
-def open_hosts(held: Held, read: cython.pointer(Read), hosts: tuple) -> cython.int:
+def open_hosts(held: HeldArrays, read: cython.pointer(Read), hosts: tuple) -> cython.int:
     """Open addresses."""
     count: cython.longlong = 0
     addresses, born_bytes, store_bytes, flags = hosts
@@ -427,7 +427,7 @@ def encode(
     columns, texts, topics, rows, touched_rows = parsed
     content, parts = template
     entry_array, reply_array = written
-    held: Held = Held()
+    held: HeldArrays = HeldArrays()
     if count > MAX_RUN_MESSAGES:
         raise ValueError(f"a run has at most {MAX_RUN_MESSAGES} messages")
     read.frames = read_bytes(held, frames, cython.address(read.frame_bytes))
@@ -467,7 +467,7 @@ def commit(log_array: object, count: cython.longlong, columns: object, rows: obj
     log_bytes: cython.longlong = 0
     size: cython.longlong = 0
     number: cython.longlong
-    held: Held = Held()
+    held: HeldArrays = HeldArrays()
     if count > MAX_RUN_MESSAGES:
         raise ValueError(f"a run has at most {MAX_RUN_MESSAGES} messages")
     log = write_bytes(held, log_array, cython.address(log_bytes))
@@ -610,7 +610,7 @@ def measure(
     size: cython.longlong = 0
     count: cython.longlong = 0
     room: cython.longlong = 0
-    held: Held = Held()
+    held: HeldArrays = HeldArrays()
     body: Bytes = read_bytes(held, body_array, cython.address(size))
     numbers: cython.p_longlong = write_int64s(held, columns, cython.address(count))
     need(count, COLUMN_COUNT * MAX_RUN_MESSAGES)
@@ -695,7 +695,7 @@ def write(
     id_bytes: cython.longlong = 0
     columns, row, topic = target
     entry_array, id_array = written
-    held: Held = Held()
+    held: HeldArrays = HeldArrays()
     read.frames = read_bytes(held, body_array, cython.address(read.frame_bytes))
     read.texts = read.frames
     read.columns = write_int64s(held, columns, cython.address(size))
@@ -735,7 +735,7 @@ def commit_members(
     size: cython.longlong = 0
     number: cython.longlong
     at: cython.longlong = 0
-    held: Held = Held()
+    held: HeldArrays = HeldArrays()
     log = write_bytes(held, log_array, cython.address(log_bytes))
     entries: Bytes = read_bytes(held, entry_array, cython.address(size))
     need(size, count * QUEUE_ENTRY_BYTES)

@@ -8,7 +8,7 @@ message, by ``broker.requests.send``, which is the definition of it.
 import cython
 from cython.cimports.rocketlens.formats.compiled.device import (
     Bytes,
-    Held,
+    HeldArrays,
     copy_bytes,
     load_i32,
     mix,
@@ -541,7 +541,7 @@ def read_run(
 @cython.cfunc
 @cython.exceptval(-1)
 def open_queues(
-    held: Held,
+    held: HeldArrays,
     run: cython.pointer(Run),
     topics: object,
     rows: object,
@@ -563,7 +563,7 @@ def open_queues(
 
 @cython.cfunc
 @cython.exceptval(-1)
-def open_work(held: Held, run: cython.pointer(Run), work: tuple) -> cython.int:
+def open_work(held: HeldArrays, run: cython.pointer(Run), work: tuple) -> cython.int:
     """Open the arrays to write."""
     count: cython.longlong = 0
     plain, texts, columns, touched, scratch, signed = work
@@ -604,7 +604,7 @@ def parse(
     index: cython.longlong
     names, settings, own = words
     topics, rows, slots = queues
-    held: Held = Held()
+    held: HeldArrays = HeldArrays()
     if max_count > MAX_RUN_MESSAGES:
         raise ValueError(f"a run has at most {MAX_RUN_MESSAGES} messages")
     run.buffer = read_bytes(held, frames, cython.address(run.size))
@@ -632,7 +632,7 @@ def fill_slots(topics: object, rows: object, count: cython.longlong, slots: obje
     run: Run
     number: cython.longlong
     topic_bytes: cython.longlong = 0
-    held: Held = Held()
+    held: HeldArrays = HeldArrays()
     open_queues(held, cython.address(run), topics, rows, slots)
     run.topics = read_bytes(held, topics, cython.address(topic_bytes))
     need(run.row_count, count)

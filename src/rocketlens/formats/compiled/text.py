@@ -8,7 +8,7 @@ import cython
 from cython.cimports.libc.stdlib import calloc, free
 from cython.cimports.rocketlens.formats.compiled.device import (
     Bytes,
-    Held,
+    HeldArrays,
     Step,
     copy_bytes,
     is_ascii,
@@ -53,7 +53,7 @@ Slices = cython.struct(
 @cython.cfunc
 @cython.exceptval(-1)
 def open_rows(
-    held: Held,
+    held: HeldArrays,
     buffer: object,
     base_offset: cython.longlong,
     rows: object,
@@ -74,7 +74,7 @@ def open_rows(
 @cython.cfunc
 @cython.exceptval(-1)
 def open_slices(
-    held: Held, starts: object, lengths: object, opened: cython.pointer(Slices)
+    held: HeldArrays, starts: object, lengths: object, opened: cython.pointer(Slices)
 ) -> cython.int:
     """Open two output arrays, of which the shorter says how many slices have room."""
     count: cython.longlong = 0
@@ -148,7 +148,7 @@ def offsets_of(
     index: cython.longlong
     length: cython.longlong
     start: cython.longlong
-    held: Held = Held()
+    held: HeldArrays = HeldArrays()
     memory: Bytes = read_bytes(held, buffer, cython.address(limit))
     begins = read_int64s(held, starts, cython.address(count))
     sizes = read_int32s(held, lengths, cython.address(other))
@@ -187,7 +187,7 @@ def copy_slices(
     start: cython.longlong
     at: cython.longlong
     is_good: cython.bint = True
-    held: Held = Held()
+    held: HeldArrays = HeldArrays()
     memory: Bytes = read_bytes(held, buffer, cython.address(limit))
     begins = read_int64s(held, starts, cython.address(count))
     sizes = read_int32s(held, lengths, cython.address(other))
@@ -237,7 +237,7 @@ def key_slices(
     count: cython.longlong = 0
     index: cython.longlong
     record: cython.longlong
-    held: Held = Held()
+    held: HeldArrays = HeldArrays()
     open_rows(held, buffer, base_offset, rows, cython.address(read))
     ends: cython.p_int = write_int32s(held, list_offsets, cython.address(room))
     need(room, read.count + 1)
@@ -415,7 +415,7 @@ def property_slices(
     record: cython.longlong
     done: cython.longlong
     table: cython.p_longlong = cython.NULL
-    held: Held = Held()
+    held: HeldArrays = HeldArrays()
     try:
         open_rows(held, buffer, base_offset, rows, cython.address(read))
         ends: cython.p_int = write_int32s(held, list_offsets, cython.address(room))
@@ -501,7 +501,7 @@ def group(
     record: cython.longlong
     slot: cython.ulonglong
     key: cython.ulonglong
-    held: Held = Held()
+    held: HeldArrays = HeldArrays()
     open_rows(held, buffer, base_offset, rows, cython.address(read))
     slots: cython.p_longlong = write_int64s(held, table, cython.address(size))
     group_of_row: cython.p_int = write_int32s(held, groups, cython.address(room))
@@ -550,7 +550,7 @@ def check_records(buffer: object, base_offset: cython.longlong, rows: object, ou
     index: cython.longlong
     record: cython.longlong
     row: cython.pointer(cython.const[Row])
-    held: Held = Held()
+    held: HeldArrays = HeldArrays()
     open_rows(held, buffer, base_offset, rows, cython.address(read))
     is_good: cython.p_uchar = write_booleans(held, out, cython.address(room))
     need(room, read.count)
