@@ -245,7 +245,7 @@ class Rows:
         """Return the consume queue entries of rows of one queue, each at its queue offset.
 
         There is one for each row, from ``first_queue_offset`` on: zeros for a row that has no
-        entry, or another offset. ``delays_ms`` for the queues of SCHEDULE_TOPIC_XXXX only: element
+        entry, or another offset. ``delays_ms`` for the queues of delay levels only: element
         n is the delay of level n (element 0 unused), and a record with a level gets its delivery
         time, not its tags' hash.
         """
