@@ -58,24 +58,26 @@ class KeptFindings(Findings):
     ``request`` is what to ask the source for.
     """
 
-    def __init__(self, asked: FindRequest, outer: Findings, source: Source, now_ms: int) -> None:
-        """Prepare the search of one source that comes after ``asked``.
-
-        ``now_ms``: what is due later waits, if it is not looked up.
-        """
+    def __init__(self, asked: FindRequest, outer: Findings, source: Source) -> None:
+        """Prepare the search of one source that comes after ``asked``."""
         super().__init__(outer.messages, tally=outer.tally)
         self._outer: Final = outer
         self._is_looked_up: Final = asked.text is not None
         full_topic = getattr(source, "full_topic", str)
         self.topics: Final = [full_topic(each) for each in asked.topics]
         """The names or patterns of the topics that are asked for."""
-        self._now_ms: Final = now_ms
+        self._now_ms: Final = _now_ms()
         self._seen = 0
-        longest = max(KEPT_FOR_MS.values())
+        self.late: Final = AnswerMessages(None)
+        """Those due before now in a store or an archive: they wait if it ends before that."""
+        self._ends: Final = source.kind is not SourceKind.BROKER
+        begin = asked.begin
+        if not (self._is_looked_up or self._ends):
+            begin = max(begin or 0, self._now_ms - max(KEPT_FOR_MS.values()))
         self.request: Final = replace(
             asked,
             topics=tuple(sorted(KEEPING_TOPICS if self._is_looked_up else WAITING_TOPICS)),
-            begin=asked.begin if self._is_looked_up else max(asked.begin or 0, now_ms - longest),
+            begin=begin,
             all_topics=True,
         )
 
@@ -89,9 +91,10 @@ class KeptFindings(Findings):
         real = message.properties.get(props.REAL_TOPIC, "")
         life = life_of(message)
         if any(fnmatchcase(real, each) for each in self.topics):
-            waits = life.next_ms is not None and life.next_ms > self._now_ms
-            if waits or self._is_looked_up:
+            if self._is_looked_up or (life.next_ms or 0) > self._now_ms:
                 self._outer.add(message)
+            elif self._ends:
+                self.late.add(message)
         return self._is_looked_up or self._seen < limits.MAX_WAITING_MESSAGES
 
     def end(self) -> None:
@@ -117,15 +120,18 @@ def kept_steps(request: FindRequest, findings: Findings, source: Source) -> Step
     is_ended = request.text is None and not findings.is_complete
     if is_ended or findings.has_kept or not request.asks_for_kept:
         return
-    end_ms = None
-    if request.text is None:
-        lacks = getattr(source, "lacks", None)
-        if lacks is not None and (yield partial(lacks, sorted(WAITING_TOPICS))):
-            return
-        end_ms = yield from end_steps([source])
-    kept = KeptFindings(request, findings, source, _now_ms() if end_ms is None else end_ms)
+    lacks = getattr(source, "lacks", None)
+    is_asked = lacks is not None and request.text is None
+    if is_asked and (yield partial(lacks, sorted(WAITING_TOPICS))):
+        return
+    kept = KeptFindings(request, findings, source)
     with suppress(TopicNotFound):
         yield partial(source.find, kept.request, kept)
+    if len(kept.late):
+        end_ms = (yield from end_steps([source])) or _now_ms()
+        for each in kept.late.in_order():
+            if (life_of(each).next_ms or 0) > end_ms:
+                findings.add(each)
     kept.end()
 
 
