@@ -19,8 +19,8 @@ from rocketlens.formats import batch_body
 from rocketlens.formats.batch_body import BatchMember
 from rocketlens.wire.acl import signed_fields
 from rocketlens.wire.command import RemotingCommand
-from rocketlens.wire.connection import encode_command
 from tests.peer.our_servers import OurBroker, OurNameServer
+from tests.support.binary_header import encode_command
 
 IN_FLIGHT = 1_000
 AT_ONCE = 100

@@ -28,7 +28,7 @@ TOPIC = "Hostile"
 def request(code, fields, body=b"", *, flag=0, opaque=1):
     """The bytes of one request."""
     texts = {name: text_of(value) for name, value in fields.items() if value is not None}
-    return encode_command(RemotingCommand(int(code), opaque, flag, None, texts, body), 0)
+    return encode_command(RemotingCommand(int(code), opaque, flag, None, texts, body))
 
 
 def send_request(flag=0):

@@ -279,7 +279,7 @@ def test_a_thousand_slow_connections_cost_little_and_slow_nobody(broker):
     before_kib, before_count = broker.kib("RssAnon"), broker.descriptor_count()
     slow = [Peer(broker) for _ in range(1_000)]
     request = encode_command(
-        RemotingCommand(int(RequestCode.GET_BROKER_RUNTIME_INFO), 1, 0, None, {}, b""), 0
+        RemotingCommand(int(RequestCode.GET_BROKER_RUNTIME_INFO), 1, 0, None, {}, b"")
     )
     quick = Peer(broker)
     for byte in request[:12]:

@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 
 from rocketlens.errors import CommandBodyError, FieldError, ProtocolError
 from rocketlens.model.text.json_dialect import dumps, loads
-from rocketlens.wire import frame, header_binary, header_json
+from rocketlens.wire import frame, header_json
 from rocketlens.wire.codes import LanguageCode
 from rocketlens.wire.command import RemotingCommand
-from rocketlens.wire.connection import Connection, ConnectionFailed, encode_command
+from rocketlens.wire.connection import Connection, ConnectionFailed
 from rocketlens.wire.declare import TABLES, read_body, write_body
+from tests.support import binary_header
+from tests.support.binary_header import encode_command
 from tests.support.wire_samples import COMMANDS, VERSIONS, all_vectors, bodies
 
 I32 = st.integers(-(2**31), 2**31 - 1)
@@ -60,7 +62,7 @@ def cut(stream, cuts):
 
 @given(COMMAND_VALUES, CODECS)
 def test_any_command_comes_back_as_it_was(command, codec_number):
-    header = header_json if codec_number == frame.JSON_CODEC else header_binary
+    header = header_json if codec_number == frame.JSON_CODEC else binary_header
     assert header.decode(header.encode(command), command.body) == command
 
 
@@ -95,7 +97,7 @@ def test_any_json_is_read_as_it_was_written(value):
     st.binary(max_size=200) | TEXT.map(str.encode) | JSON.map(lambda value: dumps(value).encode())
 )
 def test_anything_for_a_header_or_body_is_read_or_a_protocol_error(content):
-    for read in (header_json.decode, header_binary.decode):
+    for read in (header_json.decode, binary_header.decode):
         try:
             command = read(content)
         except ProtocolError:

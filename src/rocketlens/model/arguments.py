@@ -12,13 +12,13 @@ LIKELY_SECONDS: Final = range(100_000_000, 100_000_000_000)
 March 1973, long before any RocketMQ."""
 
 
-def check_text(value: object, name: str, instead: str = "") -> str:
+def check_text(value: object, name: str) -> str:
     """Return `value` if it is a str.
 
-    :raises WrongType: otherwise; `instead` says what to pass.
+    :raises WrongType: otherwise.
     """
     if not isinstance(value, str):
-        raise wrong_type(value, name, instead or "a str")
+        raise wrong_type(value, name, "a str")
     return value
 
 

@@ -181,7 +181,6 @@ class ChannelGroup:
         bounds: ConnectionLimits | None = None,
         *,
         clock: Callable[[], float] = time.monotonic,
-        on_open: "Callable[[Channel], None] | None" = None,
         on_close: "Callable[[Channel], None] | None" = None,
     ) -> None:
         self.bounds: Final = bounds or ConnectionLimits()
@@ -208,7 +207,6 @@ class ChannelGroup:
         self._round_is_due = False
         self._ends_at: float | None = None
         self._quiet_until_s: Final[dict[str, float]] = {}
-        self._on_open: Final = on_open
         self._on_close: Final = on_close
         self._timer: asyncio.TimerHandle | None = None
         self._changed: asyncio.Event = asyncio.Event()
@@ -284,8 +282,6 @@ class ChannelGroup:
     def opened(self, channel: "Channel") -> None:
         """Register a channel."""
         self.channels.add(channel)
-        if self._on_open is not None:
-            self._on_open(channel)
 
     def closed(self, channel: "Channel") -> None:
         """Unregister a channel."""

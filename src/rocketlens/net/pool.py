@@ -84,7 +84,7 @@ class ClientPool:
     """Client connections to any number of servers; created and used in one event loop.
 
     ``handlers`` handle requests of servers (codes 39, 40, 307, 309 and the like) on any connection.
-    ``tls`` is used for every connection. ``on_close`` is called for each that is closed.
+    ``tls`` is used for every connection.
     ``expected`` returns what is expected at an address and what to check, for errors.
     """
 
@@ -96,7 +96,6 @@ class ClientPool:
         tls: ssl.SSLContext | None = None,
         connect_timeout_s: float = limits.CONNECT_TIMEOUT_S,
         call_timeout_s: float = CALL_TIMEOUT_S,
-        on_close: Callable[[Channel], None] | None = None,
         expected: Callable[[str], str] = lambda _: "",
     ) -> None:
         self.allows: Final = allows
@@ -105,7 +104,7 @@ class ClientPool:
         self.tls: Final = tls
         self.connect_timeout_s: Final = connect_timeout_s
         self.call_timeout_s: Final = call_timeout_s
-        self.group: Final = ChannelGroup(ConnectionLimits(idle_s=None), on_close=on_close)
+        self.group: Final = ChannelGroup(ConnectionLimits(idle_s=None))
         self._peers: dict[str, _Peer] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_closed = False

@@ -59,16 +59,13 @@ class RemotingServer:
         bounds: ConnectionLimits | None = None,
         tls: ServerTls | None = None,
         clock: Callable[[], float] = time.monotonic,
-        on_open: Callable[[Channel], None] | None = None,
         on_close: Callable[[Channel], None] | None = None,
     ) -> None:
         self.handlers: Final = handlers
         self.tls: Final = tls or ServerTls()
         if self.tls.mode is TlsMode.ENFORCING and self.tls.context is None:
             raise BadInput("TLS is to be enforced, but there is no certificate")
-        self.group: Final = ChannelGroup(
-            bounds, clock=clock, on_open=on_open, on_close=self._closed
-        )
+        self.group: Final = ChannelGroup(bounds, clock=clock, on_close=self._closed)
         self._on_close: Final = on_close
         self._accepted: Final[Counter[str]] = Counter()
         """Open connections by address."""

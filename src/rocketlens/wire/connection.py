@@ -255,11 +255,10 @@ def decode_command(received: Frame) -> RemotingCommand:
     raise HeaderError(f"a header of the unknown codec {codec}")
 
 
-def encode_command(command: RemotingCommand, codec: int = JSON_CODEC) -> bytes:
+def encode_command(command: RemotingCommand) -> bytes:
     """Write a command as a frame.
 
     :raises BadInput: when a text in it is no Unicode, a number does not fit, or the frame would
         be over 16 MiB.
     """
-    encode_header = header_binary.encode if codec == BINARY_CODEC else header_json.encode
-    return frame.encode(encode_header(command), command.body, codec)
+    return frame.encode(header_json.encode(command), command.body)

@@ -74,16 +74,13 @@ class FrameSplitter:
         "_needed",
         "failure",
         "has_more",
-        "max_frame_bytes",
         "max_header_bytes",
     )
 
     def __init__(
         self,
-        max_frame_bytes: int = limits.MAX_FRAME_BYTES,
         max_header_bytes: int = limits.MAX_HEADER_BYTES,
     ) -> None:
-        self.max_frame_bytes = max_frame_bytes
         self.max_header_bytes = max_header_bytes
         self.failure: FrameError | None = None
         """The reason why no more frames follow; set once, for good."""
@@ -167,7 +164,7 @@ class FrameSplitter:
             header_length = word & HEADER_LENGTH_MASK
             end = start + LENGTH_BYTES + length
             if not (
-                MIN_LENGTH + header_length <= length <= self.max_frame_bytes - LENGTH_BYTES
+                MIN_LENGTH + header_length <= length <= limits.MAX_FRAME_BYTES - LENGTH_BYTES
                 and header_length <= self.max_header_bytes
             ):
                 self._refuse(length, header_length)
@@ -182,7 +179,7 @@ class FrameSplitter:
             start = end
 
     def _check_length(self, length: int) -> None:
-        if not MIN_LENGTH <= length <= self.max_frame_bytes - LENGTH_BYTES:
+        if not MIN_LENGTH <= length <= limits.MAX_FRAME_BYTES - LENGTH_BYTES:
             self._refuse(length, 0)
 
     def _refuse(self, length: int, header_length: int) -> None:
@@ -191,8 +188,8 @@ class FrameSplitter:
                 "it speaks HTTP/2, as gRPC clients of RocketMQ 5 do: they need a proxy, and this "
                 "is a port for remoting clients"
             )
-        elif not MIN_LENGTH <= length <= self.max_frame_bytes - LENGTH_BYTES:
-            reason = f"a frame says it has {length} bytes, the limit is {self.max_frame_bytes}"
+        elif not MIN_LENGTH <= length <= limits.MAX_FRAME_BYTES - LENGTH_BYTES:
+            reason = f"a frame says it has {length} bytes, the limit is {limits.MAX_FRAME_BYTES}"
         elif header_length > length - MIN_LENGTH:
             reason = f"a frame of {length} bytes says its header has {header_length}"
         else:

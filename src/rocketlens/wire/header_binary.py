@@ -1,4 +1,4 @@
-"""The binary header of a command, which RocketMQ calls ROCKETMQ.
+"""The binary header of a command, which RocketMQ calls ROCKETMQ; it is only read.
 
 ======  =====  ================  ===========================================================
 offset  type   field             notes
@@ -25,7 +25,7 @@ import struct
 from typing import Final
 
 from rocketlens import limits
-from rocketlens.errors import BadInput, HeaderError
+from rocketlens.errors import HeaderError
 from rocketlens.model.text.java import decode_utf8
 from rocketlens.wire.codes import LANGUAGE_OF_NUMBER, LanguageCode
 from rocketlens.wire.command import RemotingCommand
@@ -54,33 +54,6 @@ def decode(header: bytes, body: bytes = b"") -> RemotingCommand:
         raise HeaderError(f"header: cut short, at {len(header)} bytes") from None
     spoken = LANGUAGE_OF_NUMBER.get(language, LanguageCode.OTHER)
     return RemotingCommand(code, opaque, flag, remark, ext_fields, body, spoken, version)
-
-
-def encode(command: RemotingCommand) -> bytes:
-    """Write the header of ``command``.
-
-    :raises BadInput: when a number or length does not fit its field, or a text is not Unicode.
-    """
-    try:
-        remark = (command.remark or "").encode()
-        parts: list[bytes] = []
-        for name, value in command.ext_fields.items():
-            name_bytes = name.encode()
-            value_bytes = value.encode()
-            parts += (NAME_LENGTH.pack(len(name_bytes)), name_bytes)
-            parts += (LENGTH.pack(len(value_bytes)), value_bytes)
-        ext = b"".join(parts)
-        head = HEAD.pack(
-            command.code,
-            command.language,
-            command.version,
-            command.opaque,
-            command.flag,
-            len(remark),
-        )
-    except (struct.error, UnicodeEncodeError) as error:
-        raise BadInput(f"a header that the binary codec cannot write: {error}") from None
-    return head + remark + LENGTH.pack(len(ext)) + ext
 
 
 def _read_ext_fields(header: bytes, cursor: int) -> dict[str, str]:

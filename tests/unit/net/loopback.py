@@ -12,8 +12,9 @@ from rocketlens.net.event_loop import new_event_loop
 from rocketlens.net.pool import ClientPool
 from rocketlens.net.server import RemotingServer
 from rocketlens.wire.command import RemotingCommand
-from rocketlens.wire.connection import Connection, decode_command, encode_command
+from rocketlens.wire.connection import Connection, decode_command
 from rocketlens.wire.frame import FrameSplitter
+from tests.support.binary_header import encode_command
 from tests.support.patience import PATIENCE_S
 
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": new_event_loop}

@@ -25,6 +25,7 @@ from rocketlens.wire.connection import (
 )
 from rocketlens.wire.frame import FrameSplitter
 from rocketlens.wire.ha import MAX_HA_FRAME_BYTES, FrameReader, Heartbeat, LogBytes, ReportReader
+from tests.support.binary_header import encode_command
 
 
 def pair(**options):
@@ -208,7 +209,7 @@ def test_a_server_may_be_told_to_read_smaller_headers():
 def test_a_connection_reads_both_codecs_and_answers_in_json_as_rocketmq_does():
     server = Connection()
     sent = RemotingCommand(28, 1, 0, None, {"a": "b"}, b"", LanguageCode.JAVA, 407)
-    [asked] = server.receive(connection.encode_command(sent, frame.BINARY_CODEC))
+    [asked] = server.receive(encode_command(sent, frame.BINARY_CODEC))
     assert (asked.command.language, asked.command.version) == (LanguageCode.JAVA, 407)
     assert server.respond(asked.command, 0)[4] == frame.JSON_CODEC
 

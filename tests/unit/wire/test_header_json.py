@@ -9,11 +9,14 @@ import pytest
 
 from rocketlens import limits
 from rocketlens.errors import BadInput, HeaderError, ProtocolError
-from rocketlens.wire import frame, header_binary, header_json
+from rocketlens.wire import frame, header_json
+from rocketlens.wire import header_binary as wire_binary
 from rocketlens.wire.codes import LanguageCode
 from rocketlens.wire.command import RemotingCommand
-from rocketlens.wire.connection import decode_command, encode_command
+from rocketlens.wire.connection import decode_command
 from rocketlens.wire.frame import FrameSplitter
+from tests.support import binary_header as binary
+from tests.support.binary_header import encode_command
 from tests.support.wire_samples import HEADERS, VERSIONS, all_vectors, sample
 
 
@@ -147,11 +150,11 @@ def test_no_number_of_quotes_hides_a_name_that_comes_twice(first, second):
 
 
 def test_the_layout_table_is_what_the_structs_say():
-    rows = re.findall(r"^(\d+)(?:\+n)? +i(\d+)", header_binary.__doc__, re.MULTILINE)
+    rows = re.findall(r"^(\d+)(?:\+n)? +i(\d+)", wire_binary.__doc__, re.MULTILINE)
     bits = {8: "b", 16: "h", 32: "i"}
-    assert ">" + "".join(bits[int(size)] for _, size in rows[:-1]) == header_binary.HEAD.format
+    assert ">" + "".join(bits[int(size)] for _, size in rows[:-1]) == wire_binary.HEAD.format
     offsets = [int(offset) for offset, _ in rows]
-    assert offsets[-1] == header_binary.HEAD.size
+    assert offsets[-1] == wire_binary.HEAD.size
     assert offsets == [sum(int(size) // 8 for _, size in rows[:index]) for index in range(7)]
 
 
@@ -190,11 +193,11 @@ LIES = {
 @pytest.mark.parametrize("lie", LIES.values(), ids=LIES)
 def test_a_binary_length_that_lies_is_a_protocol_error(lie):
     with pytest.raises(HeaderError):
-        header_binary.decode(lie)
+        wire_binary.decode(lie)
 
 
 def test_a_value_of_no_bytes_is_empty_and_a_remark_of_none_absent():
-    read = header_binary.decode(binary_header(ext=entry(b"i", b"")))
+    read = wire_binary.decode(binary_header(ext=entry(b"i", b"")))
     assert read.ext_fields == {"i": ""}
     assert read.remark is None
 
@@ -202,21 +205,21 @@ def test_a_value_of_no_bytes_is_empty_and_a_remark_of_none_absent():
 def test_of_a_binary_field_that_comes_twice_the_last_counts():
     # As a signing Java client of 5.x sends them.
     ext = entry(b"a", b"1") + entry(b"b", b"2") + entry(b"a", b"3")
-    assert header_binary.decode(binary_header(ext=ext)).ext_fields == {"a": "3", "b": "2"}
+    assert wire_binary.decode(binary_header(ext=ext)).ext_fields == {"a": "3", "b": "2"}
 
 
 def test_malformed_utf_8_in_a_binary_header_is_read_as_java_reads_it():
-    read = header_binary.decode(binary_header(ext=entry(b"a", b"p\xffg")))
+    read = wire_binary.decode(binary_header(ext=entry(b"a", b"p\xffg")))
     assert read.ext_fields == {"a": "p\ufffdg"}
 
 
 def test_a_code_over_16_bits_does_not_fit_a_binary_header():
     with pytest.raises(BadInput):
-        header_binary.encode(RemotingCommand(200050))
+        binary.encode(RemotingCommand(200050))
     assert header_json.decode(header_json.encode(RemotingCommand(200050))).code == 200050
 
 
-CODECS = {"JSON": header_json, "ROCKETMQ": header_binary}
+CODECS = {"JSON": header_json, "ROCKETMQ": binary}
 REMARK = 're"mark\n€'
 COMMAND = RemotingCommand(
     310, -7, 1, REMARK, {"a": "x\x01y\x02", "é": '"\\'}, b"body", LanguageCode.GO, 407

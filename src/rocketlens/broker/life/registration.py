@@ -44,7 +44,7 @@ from typing import Any, Final
 from rocketlens.broker.config import HA_DISTANCE
 from rocketlens.broker.core import BrokerCore
 from rocketlens.broker.tables.name_servers import NameServerState
-from rocketlens.broker.tables.table_saver import SavedTable
+from rocketlens.broker.tables.table_saver import Table
 from rocketlens.broker.tables.topics import (
     StoredTopic,
     is_registrable,
@@ -319,7 +319,7 @@ class Registrar:
         self._servers.failures[address] = _words(address, error)
 
 
-class NameWatch(SavedTable):
+class NameWatch(Table):
     """Tracks the addresses to which name servers lead under this broker's name."""
 
     def __init__(self, core: BrokerCore) -> None:

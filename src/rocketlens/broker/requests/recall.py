@@ -91,9 +91,7 @@ def _store(
         return _refused(core, ResponseCode.SYSTEM_ERROR, "execute error")
     core.stats.put_total += 1
     response = Response(ext_fields=_fields(core) | {"msgId": handle.unique_key})
-    if core.replies.is_needed:
-        return when_safe(core, appended, response)
-    return response
+    return when_safe(core, appended, response)
 
 
 def _fields(core: BrokerCore) -> dict[str, str]:

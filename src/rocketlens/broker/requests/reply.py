@@ -150,10 +150,7 @@ def _store(
         "queueId": str(request.queue_id),
         "queueOffset": str(appended.queue_offset),
     }
-    response = Response(code, fields, remark=failure)
-    if core.replies.is_needed:
-        return when_safe(core, appended, response)
-    return response
+    return when_safe(core, appended, Response(code, fields, remark=failure))
 
 
 def _failure(client_id: str, answer: RemotingCommand | RocketLensError) -> str | None:

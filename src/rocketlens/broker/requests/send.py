@@ -448,6 +448,8 @@ def when_safe(
     core: BrokerCore, appended: Appended, response: Response
 ) -> Response | asyncio.Future[Response | None]:
     """Return ``response`` once a message is as safe as the configuration wants."""
+    if not core.replies.is_needed:
+        return response
     end_offset = appended.physical_offset + appended.store_size
     return core.replies.reply(end_offset, response)
 

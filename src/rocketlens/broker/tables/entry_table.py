@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from rocketlens import limits
 from rocketlens.broker.tables.config_table import ConfigFile, encoded, table_of, version_in
-from rocketlens.broker.tables.table_saver import SavedTable
+from rocketlens.broker.tables.table_saver import Table
 from rocketlens.errors import BadInput
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
@@ -42,7 +42,7 @@ _SHOWN: Final = 300
 _NAMED: Final = 5
 
 
-class EntryTable(SavedTable, Generic[E]):
+class EntryTable(Table, Generic[E]):
     """The entries of a table, by name. No entry is changed in place."""
 
     FILE: ClassVar[str]

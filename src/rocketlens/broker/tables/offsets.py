@@ -32,7 +32,7 @@ from typing import Any, Final, NamedTuple
 
 from rocketlens import limits
 from rocketlens.broker.tables.config_table import ConfigFile, table_of, version_in
-from rocketlens.broker.tables.table_saver import SavedTable
+from rocketlens.broker.tables.table_saver import Table
 from rocketlens.errors import BadInput
 from rocketlens.formats.commitlog_record import HEADS, MAGIC_V1, MAGIC_V2, MIN_RECORD_BYTES
 from rocketlens.model.rocketmq import DELAY_TOPIC
@@ -150,7 +150,7 @@ class Reset(NamedTuple):
     since_ms: int
 
 
-class ConsumerOffsets(SavedTable):
+class ConsumerOffsets(Table):
     """The next queue offset to read, for each ``topic@group`` and queue id.
 
     Names of topics and groups cannot have ``@``. ``log`` has the checksums of the log that the file
@@ -294,7 +294,7 @@ class ConsumerOffsets(SavedTable):
         return write
 
 
-class DelayOffsets(SavedTable):
+class DelayOffsets(Table):
     """For each delay level the next queue offset in its queue to deliver.
 
     ``delivered`` waits until delivered messages are durable, and raises if they can never be. An

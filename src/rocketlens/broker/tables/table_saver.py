@@ -8,7 +8,7 @@ table that could not be written is logged and stays changed: the next save write
 
 import asyncio
 import logging
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Protocol
@@ -23,20 +23,8 @@ WRITER_COUNT: Final = 4
 class Table(Protocol):
     """A table in memory that is saved in one file."""
 
-    is_changed: bool
+    is_changed: bool = False
     """Whether memory has changes that the file does not have."""
-
-    def snapshot(self) -> Callable[[], None]:
-        """Return a function that writes the current state, in any thread; it may raise OSError."""
-
-    def save(self) -> None:
-        """Write the whole table now; may raise OSError."""
-
-
-class SavedTable(ABC):
-    """A table of the broker; see :class:`Table`."""
-
-    is_changed = False
 
     @abstractmethod
     def snapshot(self) -> Callable[[], None]:
@@ -46,7 +34,7 @@ class SavedTable(ABC):
         """
 
     def save(self) -> None:
-        """Write the table now; raises the errors of the function of :meth:`snapshot`."""
+        """Write the whole table now; raises what the function of :meth:`snapshot` does."""
         self.snapshot()()
         self.is_changed = False
 

@@ -15,7 +15,7 @@ from typing import Final
 
 from rocketlens import limits
 from rocketlens.broker.tables.offsets import SegmentChecksums, is_another_log
-from rocketlens.broker.tables.table_saver import SavedTable
+from rocketlens.broker.tables.table_saver import Table
 from rocketlens.errors import CheckpointError
 from rocketlens.formats import timer_checkpoint
 from rocketlens.formats.checkpoint import CHECKPOINT_BYTES
@@ -25,7 +25,7 @@ from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
 
 
-class TimerProgress(SavedTable):
+class TimerProgress(Table):
     """The progress of timers, in memory and in the file.
 
     ``delivered`` waits until delivered messages are durable, as in

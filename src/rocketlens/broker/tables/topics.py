@@ -169,17 +169,17 @@ def default_group(group: str) -> dict[str, Any]:
 
 
 def topic_table(
-    table: TopicTable, broker_perm: int = 7, is_shown: Callable[[str], bool] | None = None
+    table: TopicTable, is_shown: Callable[[str], bool] | None = None
 ) -> Callable[[], TopicConfigTable]:
     """Return a function that builds the wire form of all current topics, in any thread.
 
-    Topics get no more permission than the broker has. With ``is_shown`` it builds some of them.
+    With ``is_shown`` it builds some of them.
     """
     version, stored = table.data_version, dict(table.entries)
 
     def make() -> TopicConfigTable:
         topics = {
-            name: wire_topic(topic, broker_perm)
+            name: wire_topic(topic)
             for name, topic in stored.items()
             if is_shown is None or is_shown(name)
         }

@@ -188,14 +188,14 @@ def _hash_before_key(topic: str) -> int:
     return string_hash(f"{topic}#")
 
 
-def concurrent_map_order(names: Iterable[str], table_size: int = 16) -> list[str]:
+def concurrent_map_order(names: Iterable[str]) -> list[str]:
     """Put names in the order in which Java's ``ConcurrentHashMap`` iterates over them.
 
     ``java.util.Properties`` has that order, too, since Java 9. ``names`` are in the order in which
     they were put in, each once: growing turns around parts of a bucket. O(n).
     Source: ``java.util.concurrent.ConcurrentHashMap.transfer`` of JDK 17.
     """
-    table: list[list[tuple[int, str]]] = [[] for _ in range(table_size)]
+    table: list[list[tuple[int, str]]] = [[] for _ in range(16)]
     for count, name in enumerate(names, 1):
         code = string_hash(name) & 0xFFFFFFFF
         spread = (code ^ code >> 16) & 0x7FFFFFFF

@@ -10,8 +10,8 @@ from rocketlens.broker.delivery.compiled_pulls import CompiledPulls
 from rocketlens.formats.consumequeue_entry import ENTRY, ENTRY_BYTES
 from rocketlens.wire.codes import RequestCode
 from rocketlens.wire.command import ONE_WAY_FLAG, RemotingCommand
-from rocketlens.wire.connection import encode_command
 from tests.support.async_tests import within
+from tests.support.binary_header import encode_command
 from tests.support.broker_world import bodies, create_topic, in_broker, properties_of, text_of
 from tests.support.fed_channel import commands_in, feed
 from tests.unit.broker.heartbeats import beat

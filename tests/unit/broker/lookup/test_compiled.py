@@ -20,7 +20,8 @@ from rocketlens.net.channel_group import RunsByCode
 from rocketlens.store.read.index import entry_runs, tail
 from rocketlens.wire.codes import RequestCode
 from rocketlens.wire.command import ONE_WAY_FLAG, RemotingCommand
-from rocketlens.wire.connection import Connection, RequestReceived, encode_command
+from rocketlens.wire.connection import Connection, RequestReceived
+from tests.support.binary_header import encode_command
 from tests.support.broker_world import create_topic, in_broker, records_of, text_of
 from tests.support.fed_channel import commands_in, feed, replies_in
 from tests.support.made_stores import flip

@@ -7,7 +7,8 @@ import pytest
 from rocketlens.model.message_id import OffsetMessageId
 from rocketlens.wire.acl import UNSIGNED_FLAG, signed_fields
 from rocketlens.wire.codes import RequestCode
-from rocketlens.wire.connection import decode_command, encode_command
+from rocketlens.wire.connection import decode_command
+from tests.support.binary_header import encode_command
 from tests.support.broker_world import create_topic, records_of
 from tests.support.fed_channel import commands_in, feed, replies_in
 from tests.unit.broker.access.acl_world import (

@@ -14,8 +14,8 @@ from rocketlens.formats.commitlog_record import decode
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import ONE_WAY_FLAG, RemotingCommand
 from rocketlens.wire.commands.messages import SEND_MESSAGE, SEND_MESSAGE_V2
-from rocketlens.wire.connection import encode_command
 from tests.support.async_tests import within
+from tests.support.binary_header import encode_command
 from tests.support.broker_world import create_topic, in_broker, send_fields, text_of
 from tests.support.fed_channel import commands_in, feed
 from tests.support.patience import PATIENCE_S
