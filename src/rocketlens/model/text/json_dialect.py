@@ -248,7 +248,7 @@ class _Reader:
         self.values = 0
 
     def read(self) -> Any:
-        value = self._value(0)
+        value = self._value()
         if self._next_mark():
             raise ValueError(f"text after the end, at character {self.cursor}")
         return value
@@ -261,9 +261,7 @@ class _Reader:
         self.cursor = cursor
         return text[cursor : cursor + 1]
 
-    def _value(self, depth: int) -> Any:
-        if depth > self.rules.max_depth:
-            raise ValueError(f"nested deeper than {self.rules.max_depth} levels")
+    def _value(self) -> Any:
         mark = self._next_mark()
         if mark not in ("{", "["):
             value, self.cursor = self.rules.decoder.raw_decode(self.text, self.cursor)
@@ -271,7 +269,7 @@ class _Reader:
         value = self._piece()
         if value is not None:
             return value
-        return self._object(depth) if mark == "{" else self._array(depth)
+        return self._object() if mark == "{" else self._array()
 
     def _piece(self) -> Any:
         """Read the object or list here if it is plain JSON and no longer than a piece."""
@@ -287,26 +285,26 @@ class _Reader:
         self.cursor += length
         return value
 
-    def _object(self, depth: int) -> dict[Any, Any]:
+    def _object(self) -> dict[Any, Any]:
         # Not by way of a list of pairs: making a dict of a million takes a tenth of a second.
         made: dict[str | int, Any] = {}
         self.cursor += 1
         more = not self._passes("}")
         while more:
-            name = self._name(depth)
-            value = self._value(depth + 1)
+            name = self._name()
+            value = self._value()
             if name in made and not self.rules.allows_twice:
                 raise ValueError(_TWICE)
             made[name] = value
             more = self._another("}")
         return made
 
-    def _array(self, depth: int) -> list[Any]:
+    def _array(self) -> list[Any]:
         items: list[Any] = []
         self.cursor += 1
         more = not self._passes("]")
         while more:
-            items.append(self._value(depth + 1))
+            items.append(self._value())
             more = self._another("]")
         return items
 
@@ -327,14 +325,14 @@ class _Reader:
         self.cursor += 1
         return mark == ","
 
-    def _name(self, depth: int) -> str | int:
+    def _name(self) -> str | int:
         """Read a name and pass its colon."""
         digits = None if self.rules.is_plain else _DIGITS.match(self.text, self.cursor)
         if digits is not None:
             self.cursor = digits.end()
             is_integer = self.rules.keeps_integers and _INTEGER.fullmatch(digits[1])
             return int(digits[1]) if is_integer else digits[1]
-        name = self._value(depth + 1)
+        name = self._value()
         if isinstance(name, dict) and not self.rules.is_plain:
             name = json.dumps(name, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
         if type(name) is not str:
