@@ -214,9 +214,9 @@ class _Avro(ByteReader):
         if kind in ("int", "long"):
             return _time(self.zigzag(), schema.logical)
         if kind == "float":
-            return self.unpack(_FLOAT)[0]
+            return self.unpack(_FLOAT)
         if kind == "double":
-            return self.unpack(_DOUBLE)[0]
+            return self.unpack(_DOUBLE)
         if kind == "enum":
             return self._one_of(schema.symbols)
         if kind == "string":

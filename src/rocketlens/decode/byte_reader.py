@@ -71,9 +71,10 @@ class ByteReader:
         self.position += count
         return self.body[start : self.position]
 
-    def unpack(self, layout: struct.Struct) -> tuple[int | float, ...]:
-        """Return the numbers of a layout."""
-        return layout.unpack(self.take(layout.size))
+    def unpack(self, layout: struct.Struct) -> Tree:
+        """Return the number of a layout that has one."""
+        (number,) = layout.unpack(self.take(layout.size))
+        return number
 
     def signed(self, size: int) -> int:
         """Return an integer of so many bytes, in two's complement."""

@@ -109,8 +109,7 @@ class _Cbor(ByteReader):
 
     def _simple(self, low: int) -> Tree:
         if low in _FLOATS:
-            (number,) = self.unpack(_FLOATS[low])
-            return number
+            return self.unpack(_FLOATS[low])
         if low > 24:
             raise self.error(f"no value begins with {0xE0 + low:#04x}")
         number = self.byte() if low == 24 else low

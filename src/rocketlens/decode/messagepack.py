@@ -59,8 +59,7 @@ class _MessagePack(ByteReader):
         if code in _CONSTANTS:
             return _CONSTANTS[code]
         if code in _FLOATS:
-            (number,) = self.unpack(_FLOATS[code])
-            return number
+            return self.unpack(_FLOATS[code])
         if 0xCC <= code < 0xD4:
             return self.unsigned(1 << code - 0xCC) if code < 0xD0 else self.signed(1 << code - 0xD0)
         if 0xD4 <= code < 0xD9:

@@ -107,8 +107,7 @@ class _Binary(_Thrift):
         if kind in _INTEGERS:
             return self.signed(_INTEGERS[kind])
         if kind == 4:
-            (number,) = self.unpack(_BIG_DOUBLE)
-            return number
+            return self.unpack(_BIG_DOUBLE)
         if kind == 11:
             return self.text_or_bytes(self.signed(4))
         if kind == 12:
@@ -161,8 +160,7 @@ class _Compact(_Thrift):
         if kind in (4, 5, 6):
             return self.zigzag()
         if kind == 7:
-            (number,) = self.unpack(_LITTLE_DOUBLE)
-            return number
+            return self.unpack(_LITTLE_DOUBLE)
         if kind == 8:
             return self.text_or_bytes(self.varint())
         if kind == 12:

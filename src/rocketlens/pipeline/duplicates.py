@@ -9,6 +9,7 @@ and RocketMQ's own topics too: they are left out.
 from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import translate
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rocketlens.archive.copied import known_missing
@@ -185,7 +186,7 @@ def archived_messages(
     rows = spark.sparkContext.parallelize(paths, max(len(paths), 1))
     # Spark's own reader reads no object store without more jars, and checks no footer.
     files = spark.createDataFrame(rows, "path string")
-    messages = files.mapInArrow(_FileReader(lists.tables.location), _COLUMNS)
+    messages = files.mapInArrow(partial(_messages_in, lists.tables.location), _COLUMNS)
     if topics:
         patterns = "|".join(translate(each.strip()) for each in topics.split(","))
         messages = messages.where(sql.col("topic").rlike(f"^(?:{patterns})"))
@@ -202,31 +203,29 @@ def archived_messages(
     return messages, [*gaps, *has.problems]
 
 
-class _FileReader:
-    """Reads files of messages, in a task of Spark."""
+def _messages_in(
+    location: ArchiveLocation, paths: "Iterator[pa.RecordBatch]"
+) -> "Iterator[pa.RecordBatch]":
+    """Read files of messages, in a task of Spark."""
+    import pyarrow as pa
 
-    def __init__(self, location: ArchiveLocation) -> None:
-        self._location: Final = location
+    for batch in paths:
+        for path in batch.column(0).to_pylist():
+            try:
+                yield from _messages_of(location, path)
+            except (OSError, ValueError, pa.ArrowException) as error:
+                reason = location.reason(error)
+                raise ArchiveError(f"{path} cannot be read: {reason}") from error
 
-    def __call__(self, paths: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
-        import pyarrow as pa
 
-        for batch in paths:
-            for path in batch.column(0).to_pylist():
-                try:
-                    yield from self._read(path)
-                except (OSError, ValueError, pa.ArrowException) as error:
-                    reason = self._location.reason(error)
-                    raise ArchiveError(f"{path} cannot be read: {reason}") from error
-
-    def _read(self, path: str) -> "Iterator[pa.RecordBatch]":
-        columns = message_schema()
-        names = [each.partition(" ")[0] for each in _COLUMNS.split(", ")]
-        with self._location.parquet(path) as file:
-            check_file(file, MESSAGES, path)
-            for group in range(file.num_row_groups):
-                rows = file.read_row_group(group, columns=names, use_threads=False)
-                yield from check_values(widened(rows, columns, names)).select(names).to_batches()
+def _messages_of(location: ArchiveLocation, path: str) -> "Iterator[pa.RecordBatch]":
+    columns = message_schema()
+    names = [each.partition(" ")[0] for each in _COLUMNS.split(", ")]
+    with location.parquet(path) as file:
+        check_file(file, MESSAGES, path)
+        for group in range(file.num_row_groups):
+            rows = file.read_row_group(group, columns=names, use_threads=False)
+            yield from check_values(widened(rows, columns, names)).select(names).to_batches()
 
 
 def _host() -> "Column":

@@ -112,7 +112,7 @@ def test_numbers_are_read_one_after_another():
     assert reader.peek() == reader.byte() == 1
     assert reader.signed(2) == -2
     assert reader.unsigned(2) == 0xFFFE
-    assert reader.unpack(struct.Struct(">i")) == (2,)
+    assert reader.unpack(struct.Struct(">i")) == 2
     assert reader.varint() == 300
     reader.end()
 

@@ -2,7 +2,7 @@
 
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Collection, Iterable, Mapping
+from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -147,38 +147,28 @@ async def find_causes(
 
 async def newest_letters(admin: "MQAdmin", topic: str, asked: LetterFilter, most: int) -> Answer:
     """Return the newest dead letters that are asked for; errors as `MQAdmin.find`."""
-    newest = _Newest(asked, most)
     scan = admin.scan(topic, **asked.options)
-    async with aclosing(aiter(scan)) as letters:
-        async for letter in letters:
-            newest.add(letter)
-    return newest.answer(topic, scan.coverage)
+    letters: deque[MessageExt] = deque(maxlen=most + 1)
+    async with aclosing(aiter(scan)) as scanned:
+        async for letter in scanned:
+            if asked.takes(letter):
+                letters.append(letter)
+    return _newest(letters, most, topic, scan.coverage)
 
 
 def newest_letters_in(store: "Store", topic: str, asked: LetterFilter, most: int) -> Answer:
     """Return what `newest_letters` does, of a store; errors as `Store.find`."""
-    newest = _Newest(asked, most)
     scan = store.scan(topic, **asked.options)
-    for letter in scan:
-        newest.add(letter)
-    return newest.answer(topic, scan.coverage)
+    letters = deque(filter(asked.takes, scan), maxlen=most + 1)
+    return _newest(letters, most, topic, scan.coverage)
 
 
-class _Newest:
-    def __init__(self, asked: LetterFilter, most: int) -> None:
-        self._asked: Final = asked
-        self._letters: Final[deque[MessageExt]] = deque(maxlen=most)
-        self._count = 0
-
-    def add(self, letter: MessageExt) -> None:
-        if self._asked.takes(letter):
-            self._letters.append(letter)
-            self._count += 1
-
-    def answer(self, topic: str, coverage: Iterable[Coverage]) -> Answer:
-        letters = sorted(self._letters, key=lambda each: each.store_timestamp_ms)
-        is_cut = self._count > len(letters)
-        return Answer(topic, tuple(letters), tuple(coverage), truncated=is_cut)
+def _newest(
+    letters: Sequence[MessageExt], most: int, topic: str, coverage: Iterable[Coverage]
+) -> Answer:
+    """Return the last letters, of which there is one more than ``most`` if some are left out."""
+    newest = sorted([*letters][-most:] if most else [], key=lambda each: each.store_timestamp_ms)
+    return Answer(topic, tuple(newest), tuple(coverage), truncated=len(letters) > most)
 
 
 class DeadLetters(NamedTuple):

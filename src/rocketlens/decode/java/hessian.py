@@ -158,10 +158,9 @@ class _Hessian(ByteReader):
             return code - 0xE0
         return (code - 0xF8 << 8) + self.byte()
 
-    def _double(self, code: int) -> float:
+    def _double(self, code: int) -> Tree:
         if code == ord("D"):
-            (value,) = self.unpack(_DOUBLE)
-            return value
+            return self.unpack(_DOUBLE)
         if code < 0x5D:
             return float(code - 0x5B)
         if code == 0x5F:

@@ -60,23 +60,6 @@ def java_value(value: dict[str, Tree]) -> Tree:
         return value
 
 
-def _boxed(fields: _Fields, _: list[Tree]) -> Tree:
-    return fields["value"]
-
-
-def _big_integer(fields: _Fields, _: list[Tree]) -> Tree:
-    sign = _SIGNS[fields["signum"]]
-    return int.from_bytes(fields["magnitude"], "big") * sign
-
-
-def _big_decimal(fields: _Fields, _: list[Tree]) -> Tree:
-    return scaled(fields["intVal"], fields["scale"])
-
-
-def _uuid(fields: _Fields, _: list[Tree]) -> Tree:
-    return str(uuid.UUID(bytes=struct.pack(">qq", fields["mostSigBits"], fields["leastSigBits"])))
-
-
 def _date(_: _Fields, written: list[Tree]) -> Tree:
     (epoch_ms,) = struct.unpack(">q", written[0])
     return java_date(epoch_ms)
@@ -123,14 +106,6 @@ def _sorted_set(fields: _Fields, written: list[Tree]) -> Tree:
     return _counted(fields, written[1:])
 
 
-def _array_list(fields: _Fields, written: list[Tree]) -> Tree:
-    return _as_many(fields["size"], written[1:])
-
-
-def _as_list(fields: _Fields, _: list[Tree]) -> Tree:
-    return fields["a"]
-
-
 def _members(_: _Fields, written: list[Tree]) -> Tree:
     """Return names and values that come after bytes whose last four are their number."""
     (count,) = struct.unpack(">i", written[0][-4:])
@@ -163,15 +138,19 @@ def _paired(flat: list[Tree]) -> Pairs:
 _SIGNS: Final = {-1: -1, 0: 0, 1: 1}
 _BOXES: Final = ("Boolean", "Byte", "Character", "Double", "Float", "Integer", "Long", "Short")
 _MAKERS: Final[dict[str, Callable[[_Fields, list[Tree]], Tree]]] = {
-    **{f"java.lang.{each}": _boxed for each in _BOXES},
-    "java.math.BigInteger": _big_integer,
-    "java.math.BigDecimal": _big_decimal,
-    "java.util.UUID": _uuid,
+    **{f"java.lang.{each}": lambda fields, _: fields["value"] for each in _BOXES},
+    "java.math.BigInteger": lambda fields, _: (
+        int.from_bytes(fields["magnitude"], "big") * _SIGNS[fields["signum"]]
+    ),
+    "java.math.BigDecimal": lambda fields, _: scaled(fields["intVal"], fields["scale"]),
+    "java.util.UUID": lambda fields, _: str(
+        uuid.UUID(bytes=struct.pack(">qq", fields["mostSigBits"], fields["leastSigBits"]))
+    ),
     "java.util.Date": _date,
     "java.sql.Timestamp": _timestamp,
     "java.time.Ser": _time,
-    "java.util.ArrayList": _array_list,
-    "java.util.Arrays$ArrayList": _as_list,
+    "java.util.ArrayList": lambda fields, written: _as_many(fields["size"], written[1:]),
+    "java.util.Arrays$ArrayList": lambda fields, _: fields["a"],
     "java.util.LinkedList": _counted,
     "java.util.ArrayDeque": _counted,
     "java.util.HashSet": _counted,

@@ -243,8 +243,7 @@ class _JavaObjects(ByteReader):
             return self.byte() != 0
         if code == "C":
             return chr(self.unsigned(2))
-        (number,) = self.unpack(_NUMBERS[code])
-        return number
+        return self.unpack(_NUMBERS[code])
 
     def _array(self) -> Tree:
         name = self._class().name
