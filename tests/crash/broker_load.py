@@ -167,7 +167,7 @@ async def found_by_queue_offset(admin, sent):
     address = route.brokers[sent.queue.broker_name].master
     puller = tools_puller(admin._cluster)
     pulled = await puller.pull(address, sent.queue, sent.queue_offset, count=1)
-    take_page(pulled.body, MessageFilter(topic=TOPIC), findings, damage)
+    await take_page(pulled.body, MessageFilter(topic=TOPIC), findings, damage)
     assert not damage
     return findings.messages.in_order()
 

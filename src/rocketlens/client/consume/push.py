@@ -245,15 +245,6 @@ def _identity(message: MessageExt) -> Hashable:
     return message.offset_msg_id, message.queue_offset
 
 
-class _Pending:
-    """Messages that wait for their acks."""
-
-    def __init__(self, messages: Sequence[MessageExt], context: ConsumeContext) -> None:
-        self.unacked: Final = set(map(_identity, messages))
-        self.context: Final = context
-        self.settled: Final[asyncio.Future[Settled]] = asyncio.get_running_loop().create_future()
-
-
 class UnackedMessages:
     """The messages of ``async for message in consumer``, each of which waits for its ack.
 
@@ -262,23 +253,23 @@ class UnackedMessages:
 
     def __init__(self) -> None:
         self._ready: Final[asyncio.Queue[MessageExt | None]] = asyncio.Queue()
-        self._pending: Final[dict[Hashable, _Pending]] = {}
+        self._pending: Final[dict[Hashable, tuple[ConsumeContext, asyncio.Future[Settled]]]] = {}
         self._is_closed = False
 
     async def deliver(self, messages: Sequence[MessageExt], context: ConsumeContext) -> Settled:
-        """Deliver messages, and return once they are settled, or the consumer is closed."""
+        """Deliver the one message of a call; return once it is settled, or the consumer closed."""
         if self._is_closed:
             return Abandoned.ABANDONED
-        pending = _Pending(messages, context)
-        for each in messages:
-            self._pending[_identity(each)] = pending
-            self._ready.put_nowait(each)
+        (message,) = messages
+        identity = _identity(message)
+        settled: asyncio.Future[Settled] = asyncio.get_running_loop().create_future()
+        pending = self._pending[identity] = context, settled
+        self._ready.put_nowait(message)
         try:
-            return await pending.settled
+            return await settled
         finally:
-            for each in messages:
-                if self._pending.get(_identity(each)) is pending:
-                    del self._pending[_identity(each)]
+            if self._pending.get(identity) is pending:
+                del self._pending[identity]
 
     async def messages(self) -> AsyncIterator[MessageExt]:
         """Iterate over messages, until the consumer is closed."""
@@ -294,29 +285,25 @@ class UnackedMessages:
 
         :raises WrongUse: when it is not waited for.
         """
-        pending = self._take(message)
-        if not pending.unacked and not pending.settled.done():
-            pending.settled.set_result(ConsumeConcurrentlyStatus.CONSUME_SUCCESS)
+        _, settled = self._unsettled(message)
+        settled.set_result(ConsumeConcurrentlyStatus.CONSUME_SUCCESS)
 
     def later(self, message: MessageExt, delay_level: int) -> None:
         """Request another delivery of a message; errors as `ack`."""
-        pending = self._take(message)
-        pending.context.delay_level = delay_level
-        if not pending.settled.done():
-            pending.settled.set_result(ConsumeConcurrentlyStatus.RECONSUME_LATER)
+        context, settled = self._unsettled(message)
+        context.delay_level = delay_level
+        settled.set_result(ConsumeConcurrentlyStatus.RECONSUME_LATER)
 
     def close(self) -> None:
         """End the iteration; what is not acked is delivered again, to another member."""
         self._is_closed = True
-        for pending in self._pending.values():
-            if not pending.settled.done():
-                pending.settled.set_result(Abandoned.ABANDONED)
+        for _, settled in self._pending.values():
+            if not settled.done():
+                settled.set_result(Abandoned.ABANDONED)
         self._ready.put_nowait(None)
 
-    def _take(self, message: MessageExt) -> _Pending:
-        identity = _identity(message)
-        pending = self._pending.get(identity)
-        if pending is None or identity not in pending.unacked:
+    def _unsettled(self, message: MessageExt) -> tuple[ConsumeContext, asyncio.Future[Settled]]:
+        pending = self._pending.get(_identity(message))
+        if pending is None or pending[1].done():
             raise WrongUse(f"{message.msg_id} does not wait for an ack: it had one, or came again")
-        pending.unacked.discard(identity)
         return pending

@@ -44,7 +44,7 @@ from rocketlens.client.connect.compacted_topics import broker_config
 from rocketlens.client.connect.queue_puller import Pulled, add_damage, records_in, tools_puller
 from rocketlens.client.connect.route import MessageQueue, Recent
 from rocketlens.client.search.queue_read import RISING_TIMES, read_queue
-from rocketlens.client.search.records import Page, take_page_in_turn
+from rocketlens.client.search.records import Page, take_page
 from rocketlens.errors import BadAnswer, BrokerError, ConnectionLost, RemotingError
 from rocketlens.formats.commitlog_record import Record
 from rocketlens.model import properties as props
@@ -375,9 +375,7 @@ class KeySearch:
         self._indexed_to_ms = max(self._indexed_to_ms, fields.index_last_update_timestamp_ms)
         if NOT_SEARCHED in answer.ext_fields:
             add_damage(self._damage, answer.ext_fields[NOT_SEARCHED])
-        page = await take_page_in_turn(
-            answer.body, self.message_filter, self.findings, self._damage
-        )
+        page = await take_page(answer.body, self.message_filter, self.findings, self._damage)
         self._read_bytes += page.held_bytes
         self._set_back_ms = max(self._set_back_ms, page.set_back_ms)
         return page

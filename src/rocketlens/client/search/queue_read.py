@@ -68,7 +68,7 @@ from rocketlens.client.connect.queue_puller import (
 )
 from rocketlens.client.connect.route import MessageQueue
 from rocketlens.client.search.queue_offsets import QueueEnds, queue_ends
-from rocketlens.client.search.records import Page, joined, take_page_in_turn
+from rocketlens.client.search.records import Page, joined, take_page
 from rocketlens.model.text.sentences import Sentence
 from rocketlens.query.answer_builder import Findings
 from rocketlens.query.lookup.message_filter import MessageFilter
@@ -479,9 +479,7 @@ class QueueReader:
         async with self.cluster.turn(self.address):
             puller = tools_puller(self.cluster)
             pulled = await puller.pull(self.address, self.queue, offset, count=count)
-            page = await take_page_in_turn(
-                pulled.body, self.message_filter, self.findings, self.damage
-            )
+            page = await take_page(pulled.body, self.message_filter, self.findings, self.damage)
             if self.ends is not None and pulled.status is PullStatus.OFFSET_ILLEGAL:
                 self.is_moved |= offset >= self.ends.first
             return page, pulled

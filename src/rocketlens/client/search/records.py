@@ -38,44 +38,29 @@ class Page(NamedTuple):
         return self.stored_bytes + self.records * limits.MESSAGE_OVERHEAD_BYTES
 
 
-def take_page(
+async def take_page(
     body: bytes, message_filter: MessageFilter, findings: Findings, damage: list[str]
 ) -> Page:
     """Add matching records of a response, newest first.
 
     So a body that newer ones would displace is never decompressed, and of a record that matches
-    nothing no more is decoded than decides it. Takes the memory of the response once more while it
-    runs.
+    nothing no more is decoded than decides it. Where bodies are looked at, that is done in a
+    thread: decoding one can take seconds. Takes the memory of the response once more while it runs.
     """
-    views = _views_of(body, damage)
+    views = sorted(views_in(body, damage), key=_age, reverse=True)
+    if message_filter.reads_body:
+        matching = await in_thread(
+            lambda: [record for view in views for record in _matching(view, message_filter)]
+        )
+        for record in matching:
+            findings.take(record)
+        return _page_of(views)
     for view in views:
         if findings.is_past(view.store_timestamp_ms) and message_filter.counts_nothing:
             break
         for record in _matching(view, message_filter):
             findings.take(record)
     return _page_of(views)
-
-
-async def take_page_in_turn(
-    body: bytes, message_filter: MessageFilter, findings: Findings, damage: list[str]
-) -> Page:
-    """Do as `take_page`; in a thread, if bodies are looked at: decoding one can take seconds."""
-    if not message_filter.reads_body:
-        return take_page(body, message_filter, findings, damage)
-    views = _views_of(body, damage)
-    matching = await in_thread(
-        lambda: [record for view in views for record in _matching(view, message_filter)]
-    )
-    for record in matching:
-        findings.take(record)
-    return _page_of(views)
-
-
-def _views_of(body: bytes, damage: list[str]) -> list[RecordView]:
-    """Return the records of a response, newest first."""
-    views = list(views_in(body, damage))
-    views.sort(key=_age, reverse=True)
-    return views
 
 
 def _matching(view: RecordView, message_filter: MessageFilter) -> Sequence[Record]:

@@ -197,11 +197,11 @@ def _month_of(now_ms: int) -> tuple[int, int]:
     return int(begins) * 1000, int(ends) * 1000
 
 
-_KEYS: Final[list[UniqueKeys]] = []
+@cache
+def _keys() -> UniqueKeys:
+    return UniqueKeys()
 
 
 def new_unique_key() -> str:
     """Return a new unique key of this process."""
-    if not _KEYS:
-        _KEYS.append(UniqueKeys())
-    return _KEYS[0].make()
+    return _keys().make()

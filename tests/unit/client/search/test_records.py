@@ -1,5 +1,7 @@
 """Records of an answer are believed only as far as they check out."""
 
+import asyncio
+
 import pytest
 
 from rocketlens.client.search.records import take_page
@@ -56,6 +58,6 @@ def test_no_more_records_are_taken_apart_than_the_answer_needs(monkeypatch, mess
     plain = RecordView.record
     monkeypatch.setattr(RecordView, "record", lambda view: taken_apart.append(view) or plain(view))
     findings, damage = Findings(AnswerMessages(5)), []
-    page = take_page(body, message_filter, findings, damage)
+    page = asyncio.run(take_page(body, message_filter, findings, damage))
     # The oldest one shows where the page begins.
     assert (len(taken_apart) - 1, page.records, damage) == (count, 30, [])
