@@ -89,10 +89,12 @@ def test_a_delayed_message_waits(send, admin):
 
 
 def test_a_message_can_be_delivered_at_a_time(send, admin):
-    at = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)
+    at = datetime.now(UTC) + timedelta(hours=1)
     sent = json.loads(send("Orders", "later", "--deliver-at", at.isoformat(), "-o", "json").out)
     kept = admin.view_message(sent["offset_msg_id"])
-    assert (kept.topic, due_ms(kept)) == ("rmq_sys_wheel_timer", int(at.timestamp() * 1000))
+    assert kept.topic == "rmq_sys_wheel_timer"
+    # Timers have steps of a second.
+    assert 0 <= at.timestamp() * 1000 - due_ms(kept) <= 1_000
 
 
 @pytest.mark.parametrize(
