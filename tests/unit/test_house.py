@@ -56,7 +56,8 @@ KEPT_IN_ROCKETMQ = re.compile(r"%RETRY%|SCHEDULE_TOPIC|rmq_sys_wheel_timer|HALF_
 # How many lines a room has; one percent more is no growth. A room that has to grow gets a
 # larger number here, with the reason behind it.
 ROOM_LINES = {
-    "model": 4_749,
+    # Answers as tables in notebooks.
+    "model": 4_870,
     "formats": 9_814,
     # Requests about lite topics and replication, for mqadmin.
     "wire": 3_888,

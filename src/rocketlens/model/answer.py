@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Generic, TypeVar, overload
 
 from rocketlens.model.arrow import ArrowMessages, batches_of
 from rocketlens.model.message import MessageExt
+from rocketlens.model.tables import TableView, utc_time
 from rocketlens.model.text.counted import counted
 
 if TYPE_CHECKING:
@@ -34,9 +35,6 @@ if TYPE_CHECKING:
 T_co = TypeVar("T_co", covariant=True)
 _SHOWN_QUERY: Final = 100
 """Characters of a text in a ``repr``."""
-_SHOWN_MESSAGES: Final = 20
-_SHOWN_BODY: Final = 80
-"""What a notebook shows of an answer."""
 
 
 class SourceState(StrEnum):
@@ -114,7 +112,7 @@ class Coverage:
         )
 
 
-class ListAnswer(Generic[T_co]):
+class ListAnswer(TableView, Generic[T_co]):
     """A result that is a list, such as messages or topics, and how far it can be relied on.
 
     It has a length, can be iterated over, and gives a part or a slice by its index.
@@ -169,6 +167,9 @@ class ListAnswer(Generic[T_co]):
         """Return how many there are, and what that is worth."""
         return f"{type(self).__name__}({self._summary()})"
 
+    def _remarks(self) -> Iterator[str]:
+        return (f"{each.source}: {each.error}" for each in self.failures)
+
     def _summary(self) -> str:
         worth = "complete" if self.complete else f"INCOMPLETE: {len(self.failures)} failed"
         return f"{counted(len(self), self._noun)}, {worth}"
@@ -186,7 +187,7 @@ def first_failure(coverage: Iterable[Coverage]) -> str:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Answer(ListAnswer[MessageExt], ArrowMessages):
+class Answer(ArrowMessages, ListAnswer[MessageExt]):
     """The result of a query: messages in ascending order of physical offset, without repeats.
 
     Those of several brokers are in the order of their store times, then broker by broker.
@@ -198,6 +199,7 @@ class Answer(ListAnswer[MessageExt], ArrowMessages):
 
     _field = "messages"
     _noun = "message"
+    _titles = ("position", "tags", "keys", "msg_id", "store_time", "body")
     query: str
     messages: tuple[MessageExt, ...]
     coverage: tuple[Coverage, ...]
@@ -219,37 +221,12 @@ class Answer(ListAnswer[MessageExt], ArrowMessages):
         pairs = zip(self.messages, self.held_by, strict=False)
         return next((names for each, names in pairs if each is message or each == message), ())
 
-    def _repr_html_(self) -> str:
-        """Return a table for notebooks: the first messages, and what the answer is worth."""
-        from html import escape
-
-        from rocketlens.model.text.escape import printable
-
-        rows = []
-        for message in self.messages[:_SHOWN_MESSAGES]:
-            start = message.body[:_SHOWN_BODY].decode("utf-8", "replace")
-            cells = (
-                message.position,
-                message.tags or "",
-                " ".join(message.keys)[:_SHOWN_QUERY],
-                message.msg_id,
-                str(message.store_timestamp_ms),
-                start + ("…" if len(message.body) > _SHOWN_BODY else ""),
+    def _rows(self) -> Iterator[tuple[object, ...]]:
+        for each in self.messages:
+            yield (
+                *(each.position, each.tags, " ".join(each.keys), each.msg_id),
+                *(utc_time(each.store_timestamp_ms), each.body),
             )
-            rows.append("".join(f"<td>{escape(printable(cell))}</td>" for cell in cells))
-        titles = ("position", "tags", "keys", "msg_id", "store_timestamp_ms", "body")
-        head = "".join(f"<th>{title}</th>" for title in titles)
-        table = "".join(f"<tr>{row}</tr>" for row in rows)
-        more = len(self.messages) - len(rows)
-        note = f"<p>and {more} more</p>" if more else ""
-        notes = "".join(
-            f"<li>{escape(printable(f'{each.source}: {each.error}'))}</li>"
-            for each in self.failures[:_SHOWN_MESSAGES]
-        )
-        return (
-            f"<table><thead><tr>{head}</tr></thead><tbody>{table}</tbody></table>{note}"
-            f"<p>{escape(printable(repr(self)))}</p>" + (f"<ul>{notes}</ul>" if notes else "")
-        )
 
     def record_batches(self) -> "Iterator[pa.RecordBatch]":
         """Yield the messages as record batches of bounded size.

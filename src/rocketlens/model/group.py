@@ -1,9 +1,11 @@
 """Consumer groups as they are found: in a cluster, or in the files of a store."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rocketlens.model.answer import Coverage, ListAnswer
 from rocketlens.model.rocketmq import RETRY_PREFIX
+from rocketlens.model.tables import utc_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +98,16 @@ class GroupsAnswer(ListAnswer[FoundGroup]):
 
     _field = "groups"
     _noun = "group"
+    _titles = ("group", "members", "lag", "to_retry", "dead_letters", "last_consumed")
     groups: tuple[FoundGroup, ...]
     coverage: tuple[Coverage, ...]
+
+    def _rows(self) -> Iterator[tuple[object, ...]]:
+        for each in self.groups:
+            yield (
+                *(each.name, None if each.members is None else len(each.members), each.lag),
+                *(each.to_retry, each.dead_letters, utc_time(each.last_consumed_ms)),
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,13 @@
 """The state of a store directory, of an archive, and of a cluster, as they are found."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
 from enum import StrEnum
+from typing import ClassVar
 
 from rocketlens.model.answer import Coverage, ListAnswer, is_complete
 from rocketlens.model.group import FoundGroup
+from rocketlens.model.tables import TableView, utc_time
 
 
 class StoreClosing(StrEnum):
@@ -68,10 +71,43 @@ class TapStatus:
     """Why nothing was copied then; empty if it was."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoreStatus:
+class Status(TableView):
+    """The state of a store, an archive or a cluster, as a table of its fields."""
+
+    __slots__ = ()
+    _titles = ("name", "value")
+    coverage: tuple[Coverage, ...]
+    """What was asked or read."""
+    _name: ClassVar[str]
+    """The field that names what the state is of."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether all that is needed could be asked, read or archived."""
+        return is_complete(self.coverage)
+
+    def _rows(self) -> Iterator[tuple[str, object]]:
+        names = [each.name for each in fields(self) if each.name != "coverage"]  # type: ignore[arg-type]
+        for name in names:
+            value = getattr(self, name)
+            if name.endswith("_ms"):
+                yield name.removesuffix("_ms"), utc_time(value)
+            elif isinstance(value, tuple) and value and not isinstance(value[0], str):
+                yield name, len(value)
+            else:
+                yield name, ", ".join(value) if isinstance(value, tuple) else value
+
+    def __repr__(self) -> str:
+        """Return whose state it is, and whether it is complete."""
+        worth = "complete" if self.complete else "INCOMPLETE"
+        return f"{type(self).__name__}({getattr(self, self._name)!r}, {worth})"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class StoreStatus(Status):
     """The state of one store directory. Times are epoch milliseconds."""
 
+    _name = "path"
     path: str
     closing: StoreClosing
     written_by: str
@@ -105,11 +141,6 @@ class StoreStatus:
     tap: TapStatus | None = None
     """None if it is no copy that a tap wrote."""
 
-    @property
-    def complete(self) -> bool:
-        """Whether everything could be read."""
-        return is_complete(self.coverage)
-
 
 @dataclass(frozen=True, slots=True)
 class ArchivedSourceStatus:
@@ -132,10 +163,11 @@ class ArchivedSourceStatus:
     """Lines on what the source was known to have, and was not archived yet."""
 
 
-@dataclass(frozen=True, slots=True)
-class ArchiveStatus:
+@dataclass(frozen=True, slots=True, repr=False)
+class ArchiveStatus(Status):
     """The state of one archive. Times are epoch milliseconds."""
 
+    _name = "root"
     root: str
     sources: tuple[ArchivedSourceStatus, ...]
     topics: int
@@ -144,11 +176,6 @@ class ArchiveStatus:
     size_bytes: int
     """Bytes of these files."""
     coverage: tuple[Coverage, ...]
-
-    @property
-    def complete(self) -> bool:
-        """Whether everything was archived."""
-        return is_complete(self.coverage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,14 +250,23 @@ class BrokersAnswer(ListAnswer[BrokerStatus]):
 
     _field = "brokers"
     _noun = "broker"
+    _titles = ("cluster", "broker", "broker_id", "address", "version", "disk_ratio", "error")
     brokers: tuple[BrokerStatus, ...]
     coverage: tuple[Coverage, ...]
 
+    def _rows(self) -> Iterator[tuple[object, ...]]:
+        for each in self.brokers:
+            yield (
+                *(each.cluster_name, each.name, each.broker_id, each.address),
+                *(each.version, each.disk_ratio, each.error),
+            )
 
-@dataclass(frozen=True, slots=True)
-class ClusterStatus:
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ClusterStatus(Status):
     """The state of a cluster."""
 
+    _name = "name_servers"
     name_servers: tuple[str, ...]
     """All that were asked; ``coverage`` names those that did not answer."""
     brokers: tuple[BrokerStatus, ...]
@@ -241,11 +277,6 @@ class ClusterStatus:
     """Those of them that a broker created by itself, under its own name or its cluster's."""
     groups: tuple[FoundGroup, ...]
     coverage: tuple[Coverage, ...]
-
-    @property
-    def complete(self) -> bool:
-        """Whether every broker and name server that is needed answered."""
-        return is_complete(self.coverage)
 
     @property
     def producers(self) -> int | None:

@@ -11,6 +11,7 @@ from rocketlens.model.rocketmq import (
     RETRY_PREFIX,
     is_system_topic,
 )
+from rocketlens.model.tables import utc_time
 
 
 class TopicKind(StrEnum):
@@ -109,8 +110,16 @@ class TopicsAnswer(ListAnswer[FoundTopic]):
 
     _field = "topics"
     _noun = "topic"
+    _titles = ("topic", "queues", "messages", "oldest", "newest", "size_bytes")
     topics: tuple[FoundTopic, ...]
     coverage: tuple[Coverage, ...]
+
+    def _rows(self) -> Iterator[tuple[object, ...]]:
+        for each in self.topics:
+            yield (
+                *(each.name, None if each.queues is None else len(each.queues), each.messages),
+                *(utc_time(each.oldest_ms), utc_time(each.newest_ms), each.size_bytes),
+            )
 
 
 @dataclass(frozen=True, slots=True)

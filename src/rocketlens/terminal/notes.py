@@ -51,7 +51,9 @@ def lines_of(
     result = counted(count, what) if count else "nothing found"
     # What waits is told first, and each begins with its position.
     waits = [c for c in searched if c.error and c.source == KEPT]
-    hints = [*_listed("", (c for c in searched if c.error and c not in waits))]
+    left_out = [c.error for c in searched if getattr(c.error, "name", None) == "left_out"]
+    told = (c for c in searched if c.error and c not in waits and c.error not in left_out)
+    hints = [*_listed("", told)]
     hints += [f"assumed, not read in full: {printable(each)}" for each in answer.relies_on]
     if answer.relies_on:
         hints.append("rocketlens find --exhaustive reads in full what it searches")
@@ -63,6 +65,7 @@ def lines_of(
     yield from _held(searched)
     yield from _undecompressed(answer.messages)
     yield from (printable(c.error or "") for c in waits)
+    yield from (f"{printable(each or '')} (--all searches them)" for each in left_out)
     if not is_brief:
         yield from hints
     damaged = [c for c in answer.coverage if c.state is SourceState.DAMAGED]

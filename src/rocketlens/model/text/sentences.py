@@ -231,8 +231,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "id searches all (--only-delivered leaves them out)",
     "no_topic": "there is no topic {name}",
     "no_topic_but": "there is no topic {name}; did you mean {meant}?",
-    "left_out": "{messages} of RocketMQ's own topics, in {topics}, left out: --all "
-    "(all_topics=True) searches these topics, too",
+    "left_out": "{messages} of RocketMQ's own topics, in {topics}, left out",
     "filter_unread": "{messages}, the first {position}: {why}: the filter could not look at the "
     "body, so these messages may match (a rule for the topic's bodies says what they are)",
     "filter_not_comparable": "{messages}, the first {position}: {why}: values cannot be compared, "

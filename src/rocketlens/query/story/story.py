@@ -17,14 +17,17 @@ consumed              the last copy is a retry, and the group's offset there is 
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from rocketlens.model import properties as props
 from rocketlens.model.answer import Answer, Coverage
 from rocketlens.model.life import LifeState, due_text, failure_of, life_of, time_text
 from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import PRODUCER_RETRY_MS, is_group_topic, is_system_topic
+from rocketlens.model.tables import TableView, cell, utc_time
+from rocketlens.model.text.counted import counted
 from rocketlens.model.text.sentences import Sentence
 from rocketlens.query.facts.group_state import GroupFacts, GroupState, GroupVerdict, judge
 from rocketlens.query.story.story_events import (
@@ -36,6 +39,9 @@ from rocketlens.query.story.story_events import (
     events_of,
     resent_by,
 )
+
+_SHOWN_QUERY: Final = 100
+"""Characters of a query in a ``repr``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +73,11 @@ class GroupStory:
     """Why it failed last, if the last copy for the group says so: class and first line."""
 
 
-@dataclass(frozen=True, slots=True)
-class Story:
+@dataclass(frozen=True, slots=True, repr=False)
+class Story(TableView):
     """The story of one message; `message` is None if there is no such message."""
 
+    _titles = ("message", "time", "event", "group", "text")
     query: str
     message: MessageExt | None
     others: tuple[str, ...]
@@ -92,6 +99,30 @@ class Story:
         failed = any(each.is_failure for each in self.unlearnt)
         is_read = not failed and Answer(self.query, (), self.coverage).complete
         return is_read and all(each.complete for each in self.more)
+
+    def __repr__(self) -> str:
+        """Return what was asked, how much is told, and what that is worth."""
+        told = f"{counted(len(self.events), 'event')}, {counted(len(self.groups), 'group')}"
+        worth = "complete" if self.complete else "INCOMPLETE"
+        return f"Story({self.query[:_SHOWN_QUERY]!r}, {told}, {worth})"
+
+    def __str__(self) -> str:
+        """Return a line for each event, with its time in UTC, and one for each group."""
+        lines = ("  ".join((cell(time), cell(text))) for _, time, _, _, text in self._rows())
+        return "\n".join((*lines, *self._remarks()))
+
+    def _rows(self) -> Iterator[tuple[object, ...]]:
+        for each in (self, *self.more):
+            position = each.message.position if each.message else None
+            for event in each.events:
+                time = utc_time(event.time_ms)
+                yield position, time, str(event.kind), event.group, event.text
+
+    def _remarks(self) -> Iterator[str]:
+        if self.summary:
+            yield self.summary
+        for each in (self, *self.more):
+            yield from (f"{group.group}: {group.state}: {group.rests_on}" for group in each.groups)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,83 @@
+"""Answers as tables: of HTML in notebooks, and of pandas."""
+
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from rocketlens.model.arrow import package
+from rocketlens.model.text.escape import printable
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    import pandas as pd
+
+_SHOWN_ROWS: Final = 20
+_SHOWN_CHARACTERS: Final = 100
+
+
+class TableView:
+    """An object whose rows a notebook shows as a table; its ``repr`` stands below them."""
+
+    __slots__ = ()
+    _titles: ClassVar[tuple[str, ...]] = ()
+
+    def _rows(self) -> Iterable[Sequence[object]]:
+        """Return the rows, with a value for each title; times are datetimes in UTC."""
+        return ()
+
+    def _remarks(self) -> Iterable[str]:
+        """Return lines to show below the table."""
+        return ()
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """Return all rows as a pandas DataFrame.
+
+        :raises PackageMissing: without pandas.
+        """
+        pandas: Any = package("pandas", "pandas", "to_pandas")
+        frame: pd.DataFrame = pandas.DataFrame(list(self._rows()), columns=list(self._titles))
+        return frame
+
+    def _repr_html_(self) -> str:
+        """Return a table for notebooks: the first rows, and what they are of."""
+        # Late, as below: commands that print text need neither.
+        from html import escape
+
+        rows = list(islice(self._rows(), _SHOWN_ROWS + 1))
+        lines = (
+            "".join(f"<td>{escape(printable(cell(value)))}</td>" for value in row)
+            for row in rows[:_SHOWN_ROWS]
+        )
+        body = "".join(f"<tr>{line}</tr>" for line in lines)
+        head = "".join(f"<th>{title}</th>" for title in self._titles)
+        more = f"<p>the first {_SHOWN_ROWS} rows of more</p>" if len(rows) > _SHOWN_ROWS else ""
+        remarks = "".join(f"<li>{escape(printable(each))}</li>" for each in self._remarks())
+        return (
+            f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+            f"<p>{escape(printable(repr(self)))}</p>" + (f"<ul>{remarks}</ul>" if remarks else "")
+        )
+
+
+def utc_time(epoch_ms: int | None) -> "datetime | None":
+    """Return a moment in UTC; None without one, or if it is beyond the calendar."""
+    from datetime import UTC, datetime, timedelta
+
+    if epoch_ms is None:
+        return None
+    try:
+        return datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=epoch_ms)
+    except OverflowError:
+        return None
+
+
+def cell(value: object) -> str:
+    """Return a value as the text of a cell: a time to the millisecond, long texts cut."""
+    from datetime import datetime
+
+    if value is None:
+        return ""
+    if isinstance(value, datetime):
+        return value.isoformat(sep=" ", timespec="milliseconds").removesuffix("+00:00")
+    text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
