@@ -156,7 +156,8 @@ class SearchTally:
             return []
         messages = _messages(sum(self._internal.values()))
         if self._uncounted:
-            messages = Sentence("or_more", messages=messages)
+            some = any(self._internal.values())
+            messages = Sentence("or_more", messages=messages) if some else Sentence("some_messages")
         sentence = Sentence("left_out", messages=messages, topics=_shown(topics))
         return [Coverage("topics", SourceKind.TOPICS, SourceState.SEARCHED, None, sentence)]
 

@@ -130,7 +130,7 @@ def _summary(searched: Iterable[Coverage]) -> str:
         parts.insert(0, "the rest of the log" if index_files or parts else "the log itself")
     if index_files:
         parts.insert(0, counted(index_files, "index file"))
-    return " and ".join(parts) or "nothing"
+    return " and ".join(parts) or "nothing in full"
 
 
 def _listed(before: str, sources: Iterable[Coverage]) -> Iterator[str]:

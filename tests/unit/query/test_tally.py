@@ -196,6 +196,13 @@ def test_what_cannot_be_counted_is_a_least_number():
     )
 
 
+def test_a_topic_that_no_one_counted_has_no_number():
+    tally = SearchTally()
+    tally.put_internal(TRACE, None)
+    (told,) = tally.coverage()
+    assert told.error.startswith(f"messages of RocketMQ's own topics, in {TRACE}, left out")
+
+
 @pytest.fixture
 def traced(path, tmp_path):
     """A store with traces of each kind, read in both ways as ``path`` is."""

@@ -217,6 +217,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "messages": "{count} messages",
     "no_such_property": "no message had a property {name}; bodies do: {path}",
     "or_more": "{messages} or more",
+    "some_messages": "messages",
     "queue_ends": "{queue} ends at {end}{broker}",
     "queue_begins": "{queue} begins at {begin}{broker}",
     "no_such_queue": "there is no queue {queue}{broker}: its topic has queues {least} to {most}",
