@@ -98,6 +98,9 @@ SYSTEM_GROUPS: Final = (
     TRANSACTION_GROUP,
 )
 """Groups that each broker has from the start."""
+BROADCAST_SUFFIX: Final = "@broadcast"
+"""Behind a group's name where a broker of RocketMQ 5 stores how far the slowest client of a group
+that broadcasts has pulled: for clients that move between it and a proxy."""
 
 MASTER_ID: Final = 0
 """Broker id of a master; slaves have larger ones."""

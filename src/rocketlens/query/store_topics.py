@@ -15,6 +15,7 @@ from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.model.life import dead_letter_topic, retry_topic
 from rocketlens.model.rocketmq import (
     BATCH_QUEUE,
+    BROADCAST_SUFFIX,
     LMQ_PREFIX,
     NOT_ALLOWED_SEND_TOPICS,
     QUEUE_TYPE,
@@ -247,7 +248,7 @@ class Topics:
         for name in read_table(path, OFFSETS_FILE, OFFSETS_MEMBER).entries:
             topic, _, group = name.partition("@")
             topics.add(topic)
-            groups.add(group)
+            groups.add(group.removesuffix(BROADCAST_SUFFIX))
         return topics | {name(each) for name in (retry_topic, dead_letter_topic) for each in groups}
 
 

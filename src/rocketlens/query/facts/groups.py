@@ -13,7 +13,7 @@ may have come further, also if the broker is running.
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from rocketlens import limits
@@ -22,9 +22,10 @@ from rocketlens.formats.batch_body import message_at
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.model.group import FoundGroup, GroupQueue, GroupsAnswer
 from rocketlens.model.life import copy_topics_of, handed_out_by
-from rocketlens.model.rocketmq import REVIVE_PREFIX, is_system_group
+from rocketlens.model.rocketmq import BROADCAST_SUFFIX, REVIVE_PREFIX, is_system_group
 from rocketlens.model.topic import TopicKind
 from rocketlens.query.answer_builder import AnswerMessages, Findings
+from rocketlens.query.facts.group_state import BROADCASTING
 from rocketlens.query.facts.topic_list import topics_of_store
 from rocketlens.query.request import FindRequest
 from rocketlens.query.store_reader import CONSUME_QUEUE, StoreReader
@@ -51,6 +52,12 @@ def groups_of_store(reader: StoreReader, group: str | None = None) -> GroupsAnsw
     return StoreGroupFiles(reader).find(group)
 
 
+def message_model_by(groups: Collection[str], name: str) -> str | None:
+    """Return how a group consumes, if the groups that have offsets tell: by broadcasting."""
+    is_broadcasting = name + BROADCAST_SUFFIX in groups and name not in groups
+    return BROADCASTING if is_broadcasting else None
+
+
 class StoreGroupFiles:
     """The groups of a store, by its files."""
 
@@ -69,7 +76,8 @@ class StoreGroupFiles:
         """Return all groups, or one."""
         self._reader.refresh()
         offsets = self.offsets()
-        names = set(offsets) | set(self.configs()) | self._names_of_pop()
+        names = {each.removesuffix(BROADCAST_SUFFIX) for each in offsets} | set(self.configs())
+        names |= self._names_of_pop()
         dead_letters = self._add_copy_topics(offsets, names)
         if group_name is None:
             names = {each for each in names if not is_system_group(each)}
@@ -83,7 +91,7 @@ class StoreGroupFiles:
             FoundGroup(
                 name,
                 members=None,
-                message_model=None,
+                message_model=message_model_by(offsets, name),
                 subscriptions=None,
                 queues=tuple(
                     self._queue(topic, queue_id, offset)
@@ -225,7 +233,7 @@ class StoreGroupFiles:
         offsets: dict[str, dict[tuple[str, int], int]] = defaultdict(dict)
         is_optional = member != OFFSETS_MEMBER
         for name, of_queues in self._table(OFFSETS_FILE, member, is_optional=is_optional).items():
-            topic, _, group = str(name).rpartition(_GROUP_SEPARATOR)
+            topic, _, group = str(name).partition(_GROUP_SEPARATOR)
             for queue_id, offset in of_queues.items() if isinstance(of_queues, dict) else ():
                 is_number = _NUMBER.fullmatch(str(queue_id)) and type(offset) is int
                 if is_number and int(queue_id) <= limits.MAX_INT:

@@ -12,11 +12,11 @@ they subscribe to, are in the memory of brokers only.
 from typing import Any, Final
 
 from rocketlens.model.message import MessageExt
-from rocketlens.model.rocketmq import is_system_group
+from rocketlens.model.rocketmq import BROADCAST_SUFFIX, is_system_group
 from rocketlens.model.text.sentences import Sentence
 from rocketlens.model.topic import TopicKind
 from rocketlens.query.facts.group_state import GroupFacts
-from rocketlens.query.facts.groups import StoreGroupFiles
+from rocketlens.query.facts.groups import StoreGroupFiles, message_model_by
 from rocketlens.query.store_source import StoreSource
 from rocketlens.query.story.story import Unlearnt
 from rocketlens.query.story.story_search import SourceFacts, StorySource
@@ -45,7 +45,8 @@ class StoreStorySource(StorySource):
             for group, queues in offsets.items()
             if any(topic == message.topic for topic, _ in queues)
         }
-        names = {each for each in in_topic if not is_system_group(each)} | groups
+        named = {each.removesuffix(BROADCAST_SUFFIX) for each in in_topic}
+        names = {each for each in named if not is_system_group(each)} | groups
         failures = tuple(each for each in files.coverage if each.is_failure)
         is_known = not any(each.source.startswith(OFFSETS_FILE) for each in failures)
         queue = (message.topic, message.queue_id)
@@ -66,6 +67,7 @@ class StoreStorySource(StorySource):
                     retry_offsets=retry if is_known else None,
                     retry_max_times=_retry_max_times(configs.get(name)),
                     offsets_source=OFFSETS_FILE,
+                    message_model=message_model_by(in_topic, name),
                 )
             )
         return SourceFacts(tuple(facts), (_NOT_IN_FILES,), failures)

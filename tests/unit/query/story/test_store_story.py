@@ -54,6 +54,23 @@ def test_each_group_with_an_offset_in_the_topic_has_a_state(store):
     assert story.complete
 
 
+def test_an_offset_of_a_broadcast_is_that_of_its_group(store):
+    offsets = {"T@waves@broadcast": {"0": 1}, "T@past@broadcast": {"0": 1}, "T@past": {"0": 1}}
+    path = store / "config" / "consumerOffset.json"
+    path.write_text(json.dumps({"offsetTable": offsets}))
+    assert {each.group: each.state.value for each in story_of(store).groups} == {
+        "past": "consumed",
+        "waves": "broadcasting",
+    }
+    with rocketlens.open_store(store) as opened:
+        groups = opened.groups().groups
+    assert [(each.name, each.message_model) for each in groups] == [
+        ("past", None),
+        ("waves", "BROADCASTING"),
+    ]
+    assert [{queue.topic for queue in each.queues} for each in groups] == [{"T"}, set()]
+
+
 def test_a_group_that_is_asked_for_is_told_of_alone(store):
     [group] = story_of(store, group="other").groups
     assert (group.state.value, group.rests_on) == (

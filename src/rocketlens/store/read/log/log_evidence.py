@@ -563,7 +563,7 @@ def _farthest(table: Mapping[str, Any]) -> dict[QueueName, tuple[int, str]]:
     """Return for each queue the largest offset of a group, and that group."""
     farthest: dict[QueueName, tuple[int, str]] = {}
     for text, of_queues in table.items():
-        topic, _, group = text.rpartition("@")
+        topic, _, group = text.partition("@")
         if topic.startswith(LMQ_PREFIX) or not isinstance(of_queues, dict):
             continue
         for queue_id, offset in of_queues.items():
