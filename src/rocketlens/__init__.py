@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from rocketlens.model.answer import SourceState as SourceState
     from rocketlens.model.message import Host as Host
     from rocketlens.model.message import MessageExt as MessageExt
+    from rocketlens.model.rocketmq import lite_topic as lite_topic
     from rocketlens.pipeline.session import spark as spark
     from rocketlens.query.facts.group_state import GroupState as GroupState
     from rocketlens.query.lookup.by_time import Scan as Scan
@@ -110,6 +111,7 @@ _NAMES: Final = {
     ),
     "model.answer": "Answer Coverage SourceKind SourceState",
     "model.message": "Host MessageExt",
+    "model.rocketmq": "lite_topic",
     "pipeline.session": "spark",
     "query.facts.group_state": "GroupState",
     "query.lookup.by_time": "Scan",

@@ -34,6 +34,7 @@ from rocketlens.errors import BadInput, RocketLensError
 from rocketlens.model.answer import Answer
 from rocketlens.model.message import MessageExt
 from rocketlens.model.message_id import NearlyMessageId, nearly_message_id
+from rocketlens.model.rocketmq import lite_topic
 from rocketlens.model.text.counted import counted
 from rocketlens.terminal.cluster_access import ClusterAccess
 from rocketlens.terminal.notes import print_notes
@@ -95,6 +96,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_archive(parser)
     add_topics(parser, "search only this topic", default="every topic")
     parser.add_argument(
+        "--lite", metavar="NAME", help="only its lite topic of this name (RocketMQ 5.5)"
+    )
+    parser.add_argument(
         "--kind",
         choices=_KINDS,
         default="auto",
@@ -144,7 +148,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> ExitCode:
     """Find messages and print them; the exit code says whether everything was searched."""
-    text, topic = _text(arguments), arguments.topic
+    text, topic = _text(arguments), _topics(arguments)
     if text is None and arguments.kind != "auto":
         raise BadInput(f"--kind {arguments.kind} describes TEXT, but there is no TEXT")
     if arguments.forget_broker:
@@ -208,6 +212,19 @@ def _sources_of(answer: Answer) -> dict[str, Callable[[MessageExt], str | None]]
     """Return the column ``sources``: the names of the sources that have a message."""
     names = {id(each): ", ".join(held) for each, held in zip(answer, answer.held_by, strict=True)}
     return {"sources": lambda message: names.get(id(message))}
+
+
+def _topics(arguments: Namespace) -> list[str] | None:
+    """Return the topics to search, or the lite topic below the one that is named.
+
+    :raises BadInput: when a lite topic has no parent, or several.
+    """
+    topics: list[str] | None = arguments.topic
+    if arguments.lite is None:
+        return topics
+    if topics is None or len(topics) != 1 or "," in topics[0]:
+        raise BadInput("--lite needs one --topic: the parent of the lite topic")
+    return [lite_topic(topics[0], arguments.lite)]
 
 
 def _code(progress: SearchProgress, answer: Answer, count: int | None = None) -> ExitCode:

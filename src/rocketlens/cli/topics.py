@@ -11,13 +11,17 @@ from rocketlens.cli.find import exit_code
 from rocketlens.cli.options import add_archive, add_list_output, add_source
 from rocketlens.cli.printing import Moment, print_csv, print_rows
 from rocketlens.cli.source import choose_source
+from rocketlens.errors import BadInput
 from rocketlens.model.answer import Answer
+from rocketlens.model.rocketmq import lite_topic
+from rocketlens.model.text.counted import counted
 from rocketlens.model.topic import FoundTopic, TopicKind, TopicQueue, TopicsAnswer
 from rocketlens.terminal.notes import print_notes
 from rocketlens.terminal.output import SEARCH_EXIT_CODES, ExitCode, note, size_text
 from rocketlens.terminal.waiting_messages import waiting_in_cluster, waiting_in_store
 
 if TYPE_CHECKING:
+    from rocketlens.archive.archive import Archive
     from rocketlens.client.mq_admin import MQAdmin
     from rocketlens.query.facts.waiting import WaitingMessages
     from rocketlens.query.offline import Store
@@ -27,8 +31,8 @@ _QUEUE_TITLES: Final = ("broker", "queue_id", "min_offset", "max_offset", "oldes
 EXAMPLES: Final = (
     ("rocketlens topics --store /data/rocketmq/store", "what is in this store?"),
     ("rocketlens topics 'order-*' -n 127.0.0.1:9876", "some topics of a cluster"),
-    ("rocketlens topics order-paid", "one topic, queue by queue"),
     ("rocketlens topics --archive /lake/rocketmq", "what is in an archive?"),
+    ("rocketlens topics --lite sessions 'alice-*'", "the lite topics of a parent topic"),
     ("rocketlens topics --all -o json", "all there is, for programs"),
 )
 
@@ -54,6 +58,11 @@ def add_arguments(parser: ArgumentParser) -> None:
         action="store_true",
         help="with RocketMQ's own topics, and those of groups: retries, dead letters",
     )
+    parser.add_argument(
+        "--lite",
+        metavar="PARENT",
+        help="list the lite topics of RocketMQ 5.5 below this topic; TOPIC is then a name of one",
+    )
     add_source(parser)
     add_archive(parser, with_others=False)
     add_list_output(parser)
@@ -62,17 +71,17 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> ExitCode:
     """Print topics; the exit code says whether all brokers or files could be read."""
     listing, waiting = _find(arguments)
-    shown = [
-        topic
-        for topic in listing.topics
-        if arguments.all or arguments.topic or topic.kind is TopicKind.NORMAL
-    ]
+    kind = TopicKind.NORMAL if arguments.lite is None else TopicKind.LIGHT
+    takes_all = arguments.lite is None and (arguments.all or arguments.topic)
+    shown = [topic for topic in listing.topics if takes_all or topic.kind is kind]
+    rows = _rows(shown, waiting, arguments.lite)
     if arguments.output == "json":
-        _print_json(listing, shown, waiting)
+        # With the parent, which has what lite topics have in common.
+        _print_json(listing, listing.topics if arguments.lite else shown, waiting)
     elif arguments.output == "csv":
-        print_csv(_TITLES, _rows(shown, waiting))
+        print_csv(_TITLES, rows)
     elif shown:
-        print_rows(_TITLES, _rows(shown, waiting))
+        print_rows(_TITLES, rows)
         if arguments.topic and len(shown) == 1 and shown[0].queues:
             print()
             print_rows(_QUEUE_TITLES, map(_queue_row, shown[0].queues))
@@ -80,13 +89,15 @@ def run(arguments: Namespace) -> ExitCode:
     answer = Answer("topics", (), listing.coverage)
     if not answer.complete:
         print_notes(answer, len(shown), "topic")
-    elif not shown:
+    elif arguments.lite is None and not shown:
         note(
             "there are no topics"
             + (" but those of RocketMQ and of groups" if listing.topics else "")
         )
     hidden = Counter(topic.kind for topic in listing.topics if topic not in shown)
-    if hidden:
+    if arguments.lite is not None:
+        _say_parent(listing, arguments.lite)
+    elif hidden:
         kinds = ", ".join(
             f"{count} {kind.replace('_', ' ')}" for kind in TopicKind if (count := hidden[kind])
         )
@@ -97,6 +108,8 @@ def run(arguments: Namespace) -> ExitCode:
 def _find(arguments: Namespace) -> "tuple[TopicsAnswer, WaitingMessages | None]":
     """Return the topics, and how many messages wait for each; None if that is not known."""
     names = arguments.topic or None
+    if arguments.lite is not None:
+        names = [arguments.lite, *(lite_topic(arguments.lite, name) for name in names or ["*"])]
 
     async def in_cluster(admin: "MQAdmin") -> "tuple[TopicsAnswer, WaitingMessages | None]":
         return await admin.topics(names), await waiting_in_cluster(admin)
@@ -105,27 +118,56 @@ def _find(arguments: Namespace) -> "tuple[TopicsAnswer, WaitingMessages | None]"
         answer = store.topics(names)
         return answer, waiting_in_store(store, answer)
 
-    return choose_source(arguments).ask(
-        in_store, in_cluster, lambda archive: (archive.topics(names), None)
-    )
+    def in_archive(archive: "Archive") -> "tuple[TopicsAnswer, None]":
+        if arguments.lite is not None:
+            raise BadInput(
+                f"an archive has no queues of lite topics: find their messages in {arguments.lite} "
+                "by the property __LITE_TOPIC (--where)"
+            )
+        return archive.topics(names), None
+
+    return choose_source(arguments).ask(in_store, in_cluster, in_archive)
+
+
+def _say_parent(listing: TopicsAnswer, parent: str) -> None:
+    """Print what all lite topics below a topic have in common."""
+    for lite in (topic.lite for topic in listing.topics if topic.name == parent):
+        if lite is None:
+            note(
+                f"{parent} is no parent of lite topics: no broker of RocketMQ 5.5 or later has it "
+                "as a topic whose message.type is LITE"
+            )
+            continue
+        minutes, groups = lite.ttl_minutes, ", ".join(lite.groups) or "none"
+        kept = f"{minutes} min after its last message" if minutes > 0 else "for ever"
+        count = "?" if lite.count is None else lite.count
+        note(f"{parent}: {count} lite topics, each kept {kept}; groups: {groups}")
 
 
 def _rows(
-    topics: Sequence[FoundTopic], waiting: "WaitingMessages | None"
+    topics: Sequence[FoundTopic], waiting: "WaitingMessages | None", parent: str | None
 ) -> Iterator[tuple[object, ...]]:
     # Of a cluster none has a size.
     unknown_size = None if any(topic.size_bytes is not None for topic in topics) else ""
+    prefix = "" if parent is None else lite_topic(parent, "")
     for topic in topics:
         yield (
-            topic.name,
+            topic.name.removeprefix(prefix),
             None if topic.queues is None else len(topic.queues),
             topic.messages,
             _waiting(topic, waiting),
             _time(topic.oldest_ms, topic.messages),
             _time(topic.newest_ms, topic.messages),
             unknown_size if topic.size_bytes is None else size_text(topic.size_bytes),
-            "deleted" if topic.is_deleted else "of the broker" if topic.is_of_broker else "",
+            _remark(topic),
         )
+
+
+def _remark(topic: FoundTopic) -> str:
+    if topic.lite is not None:
+        count = topic.lite.count
+        return "lite topics" if count is None else counted(count, "lite topic")
+    return "deleted" if topic.is_deleted else "of the broker" if topic.is_of_broker else ""
 
 
 def _waiting(topic: FoundTopic, waiting: "WaitingMessages | None") -> object:

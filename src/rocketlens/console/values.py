@@ -90,7 +90,7 @@ class MessageRow(ConsoleValue):
 
     source: str = Field(description="the name of a source that has it")
     topic: str
-    topic_kind: Literal["normal", "retry", "dead_letter", "system"]
+    topic_kind: Literal["normal", "retry", "dead_letter", "system", "light"]
     state: LifeState = Field(description="where the message is: delayed, retry, ...")
     real_topic: str | None = Field(description="the topic that its producer meant, if it is known")
     broker: str
@@ -294,6 +294,14 @@ class QueueValue(ConsoleValue):
     newest_ms: int | None
 
 
+class LiteTopicsValue(ConsoleValue):
+    """What a parent topic has of RocketMQ 5.5's lite topics."""
+
+    count: int | None
+    ttl_minutes: int = Field(description="how long one stays after its last message; -1 for ever")
+    groups: list[str]
+
+
 class TopicValue(ConsoleValue):
     """A topic; None is what could not be learnt."""
 
@@ -307,6 +315,7 @@ class TopicValue(ConsoleValue):
         description="messages that are kept for it until they are due: delays and timers"
     )
     waiting_is_exact: bool = Field(description="whether all that wait were counted")
+    lite: LiteTopicsValue | None
     size_bytes: int | None
     oldest_ms: int | None
     newest_ms: int | None

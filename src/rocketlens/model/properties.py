@@ -26,6 +26,8 @@ DELAY: Final = "DELAY"
 REAL_TOPIC: Final = "REAL_TOPIC"
 REAL_QUEUE_ID: Final = "REAL_QID"
 RETRY_TOPIC: Final = "RETRY_TOPIC"
+LITE_TOPIC: Final = "__LITE_TOPIC"
+"""The name of the message's lite topic, without its parent, which is the message's topic."""
 DLQ_ORIGIN_TOPIC: Final = "DLQ_ORIGIN_TOPIC"
 ORIGIN_TOPICS: Final = (REAL_TOPIC, RETRY_TOPIC, DLQ_ORIGIN_TOPIC)
 """Properties of copies that name the topic of another copy."""
@@ -96,7 +98,7 @@ SYSTEM_PROPERTIES: Final = frozenset(
         *(CHECK_IMMUNITY_TIME, INNER_NUM, "INNER_BASE", "DUP_INFO"),
         *(MULTI_DISPATCH, MULTI_QUEUE_OFFSET, ORIGIN_GROUP, DLQ_ORIGIN_TOPIC),
         *("DLQ_ORIGIN_MESSAGE_ID", BORN_TIMESTAMP, "_SYS_MSG_PRIORITY_", BORN_HOST),
-        *("__LITE_TOPIC", CRC32),
+        *(LITE_TOPIC, CRC32),
     }
 )
 """Names that users may not set: ``MessageConst.STRING_HASH_SET`` of RocketMQ 4.9 and 5.5, and more

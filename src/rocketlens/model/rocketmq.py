@@ -18,6 +18,14 @@ RETRY_PREFIX: Final = "%RETRY%"
 DEAD_LETTER_PREFIX: Final = "%DLQ%"
 LMQ_PREFIX: Final = "%LMQ%"
 """Light message queues, of RocketMQ 5: their entries lead to records of other topics."""
+LITE_PREFIX: Final = f"{LMQ_PREFIX}$"
+"""Those of lite topics, of RocketMQ 5.5: see `lite_topic`."""
+LITE_TYPE: Final = "LITE"
+LITE_TTL: Final = "lite.topic.expiration"
+LITE_PARENT: Final = "lite.bind.topic"
+"""The ``message.type`` of topics whose messages are in lite topics; how many minutes a lite topic
+stays after its last message, an attribute of their parent; and that of groups which read it."""
+MESSAGE_TYPE: Final = "message.type"
 SYSTEM_TOPIC_PREFIX: Final = "rmq_sys_"
 SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
 NAMESPACE_SEPARATOR: Final = "%"
@@ -155,6 +163,7 @@ _DELAY: Final = re.compile(r"(\d{1,10})([smhd])")
 
 _LEGAL_NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+\Z")
 _POP_RETRY_NAME: Final = re.compile(rf"{RETRY_PREFIX}[%|a-zA-Z0-9_-]+\+[%|a-zA-Z0-9_-]+\Z")
+_LITE_NAME: Final = re.compile(rf"{LMQ_PREFIX}\$[%|a-zA-Z0-9_-]+\$[%|a-zA-Z0-9_-]+\Z")
 _ILLEGAL: Final = "contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"
 
 
@@ -208,12 +217,13 @@ def group_problem(group: str, longest: int = limits.MAX_GROUP_CHARACTERS) -> str
 def is_topic_name(text: str) -> bool:
     """Return whether a store may have a topic of this name, so that it is safe in a path.
 
-    Any topic may be as long as those of groups here: brokers can be configured to allow that. POP
-    makes retry topics with a plus in their names (V2), which clients may not create.
+    Any topic may be as long as those of groups here: brokers can be configured to allow that. Retry
+    topics of POP have a plus in their names (V2), and lite topics have dollars, which those that
+    clients create may not have.
     """
     if len(text) > limits.MAX_TOPIC_CHARACTERS:
         return False
-    return bool(_LEGAL_NAME.match(text) or _POP_RETRY_NAME.match(text))
+    return any(form.match(text) for form in (_LEGAL_NAME, _POP_RETRY_NAME, _LITE_NAME))
 
 
 def is_group_topic(topic: str) -> bool:
@@ -249,6 +259,17 @@ def is_system_group(group: str) -> bool:
     return group in SYSTEM_GROUPS or group.startswith(
         (SYSTEM_GROUP_PREFIX, f"CID_{HEARTBEAT_TOPIC}")
     )
+
+
+def lite_topic(parent: str, name: str) -> str:
+    """Return the queue of a lite topic, as brokers name it; ``name`` may be a pattern."""
+    return f"{LITE_PREFIX}{parent}${name}"
+
+
+def lite_parent(topic: str) -> str | None:
+    """Return the parent topic of a lite topic's queue; None for other topics."""
+    parent, separator, name = topic.removeprefix(LITE_PREFIX).partition("$")
+    return parent if topic.startswith(LITE_PREFIX) and separator and name else None
 
 
 def reply_topic(cluster_name: str) -> str:

@@ -8,6 +8,7 @@ from rocketlens.model.answer import Coverage, ListAnswer
 from rocketlens.model.rocketmq import (
     DEAD_LETTER_PREFIX,
     HEARTBEAT_TOPIC,
+    LMQ_PREFIX,
     RETRY_PREFIX,
     is_system_topic,
 )
@@ -24,6 +25,8 @@ class TopicKind(StrEnum):
     """Messages that a consumer group gave up."""
     SYSTEM = "system"
     """RocketMQ's own: brokers refuse to create, change or delete it."""
+    LIGHT = "light"
+    """A light message queue, as a lite topic has one: its messages are those of other topics."""
 
     @classmethod
     def of(cls, topic: str) -> "TopicKind":
@@ -32,6 +35,8 @@ class TopicKind(StrEnum):
             return cls.RETRY
         if topic.startswith(DEAD_LETTER_PREFIX):
             return cls.DEAD_LETTER
+        if topic.startswith(LMQ_PREFIX):
+            return cls.LIGHT
         is_system = topic == HEARTBEAT_TOPIC or is_system_topic(topic)
         return cls.SYSTEM if is_system else cls.NORMAL
 
@@ -62,6 +67,18 @@ class TopicQueue:
 
 
 @dataclass(frozen=True, slots=True)
+class LiteTopics:
+    """What a parent topic has of lite topics."""
+
+    count: int | None
+    """Their number, one on two brokers twice; None if it could not be learnt."""
+    ttl_minutes: int
+    """How long one stays after its last message; -1 for ever."""
+    groups: tuple[str, ...]
+    """The consumer groups that are bound to the parent."""
+
+
+@dataclass(frozen=True, slots=True)
 class FoundTopic:
     """A topic, as a store or a cluster has it."""
 
@@ -73,6 +90,8 @@ class FoundTopic:
     """Only the log of a store names it: its broker deleted it, and messages may be left."""
     is_of_broker: bool = False
     """A broker created it by itself, under its own name or its cluster's."""
+    lite: LiteTopics | None = None
+    """Of the parent of lite topics: see `rocketlens.lite_topic` for their names."""
 
     @property
     def kind(self) -> TopicKind:

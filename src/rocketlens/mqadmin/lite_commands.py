@@ -11,7 +11,7 @@ from rocketlens import limits
 from rocketlens.client.connect.route import Route
 from rocketlens.errors import AnswerIncomplete, RocketLensError
 from rocketlens.model.properties import java_order
-from rocketlens.model.rocketmq import LMQ_PREFIX
+from rocketlens.model.rocketmq import lite_topic
 from rocketlens.mqadmin.printing.form import NULL, flag_text, padded, time_of
 from rocketlens.mqadmin.tool import Call, Failed, masters_of
 from rocketlens.wire.bodies.tables import OffsetWrapper
@@ -154,7 +154,7 @@ async def topic_info(call: Call) -> None:
     route = await call.tool.cluster.route(parent)
     shown = call.form.shown
     call.print(f"Lite Topic Info: [{shown(parent)}] [{shown(lite)}] ")
-    call.print(f"[{shown(f'{LMQ_PREFIX}${parent}${lite}')}]\n")
+    call.print(f"[{shown(lite_topic(parent, lite))}]\n")
     names = ("#Broker Name", "#MinOffset", "#MaxOffset", "#LastUpdate", "#Sharding")
     _print_row(call, _TOPIC_WIDTHS, *names, "#SubClientCount", end=" \n")
     header = GetLiteTopicInfoRequest(parent_topic=parent, lite_topic=lite)

@@ -166,7 +166,7 @@ def test_a_huge_delay_is_refused_without_reading_its_number():
 
 
 def test_topic_names_are_those_that_rocketmq_takes():
-    assert all(map(is_topic_name, ("A", "%RETRY%g", "a_b-9", "x" * 255, "%LMQ%a|b")))
+    assert all(map(is_topic_name, ("A", "%RETRY%g", "a_b-9", "x" * 255, "%LMQ%a|b", "%LMQ%$p$a-7")))
     assert not any(map(is_topic_name, ("", "a/b", "..", "a b", "x" * 256, "主题", "a\n")))
 
 

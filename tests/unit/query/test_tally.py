@@ -139,7 +139,7 @@ def test_a_story_reads_traces_all_the_same(path):
 
 def test_find_and_show_say_how_many_are_left_out_and_all_includes_them(run, path):
     for words in (("find", "ORDER-1"), ("find", "--since", str(NOW_MS))):
-        done = run(*words, "--store", path)
+        done = run(*words, "--store", path, "-v")
         assert TRACE not in done.out
         assert f"of RocketMQ's own topics, in {TRACE}" in done.err
         assert "--all" in done.err

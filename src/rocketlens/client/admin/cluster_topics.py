@@ -9,6 +9,8 @@ does not answer makes the answer incomplete, and the queues of its topics are no
 | topic stats (202) | the offsets of each queue, and the time of its newest message |
 | earliest store time (32) | the time of its oldest message |
 | consume queue (321) | messages of queues that a topic had before it was given fewer |
+| lite topics (200074, 200075), since 5.5 | the parents of lite topics, and how many these have |
+| pull (11) of a parent | the names of its lite topics, which no broker lists |
 
 `find_topic_settings` says how one topic is configured on each of its brokers, and `stored_since`
 how many messages came to it lately:
@@ -21,8 +23,10 @@ how many messages came to it lately:
 """
 
 import asyncio
-from collections.abc import Collection
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from typing import Final
 
 from rocketlens.client.connect import broker_calls
@@ -32,15 +36,23 @@ from rocketlens.client.connect.cluster import (
     ClusterCalls,
     failed_broker,
 )
-from rocketlens.client.connect.namespace import is_in_namespace, without_namespace
+from rocketlens.client.connect.namespace import (
+    is_in_namespace,
+    with_namespace,
+    without_namespace,
+)
 from rocketlens.client.connect.route import Broker, MessageQueue, brokers_of
 from rocketlens.client.connect.topology import CoverageByReason, Topology
 from rocketlens.client.search.queue_offsets import former_messages
+from rocketlens.client.search.topic_tail import TopicTail
 from rocketlens.errors import BrokerError, RocketLensError, TopicNotFound
 from rocketlens.model.answer import Coverage
-from rocketlens.model.rocketmq import reply_topic
-from rocketlens.model.topic import FoundTopic, TopicQueue, TopicsAnswer, TopicSettings
-from rocketlens.query.topic_choice import matching_topics, unknown_topic
+from rocketlens.model.properties import LITE_TOPIC
+from rocketlens.model.rocketmq import LITE_PREFIX, lite_parent, lite_topic, reply_topic
+from rocketlens.model.text.sentences import Sentence
+from rocketlens.model.topic import FoundTopic, LiteTopics, TopicQueue, TopicsAnswer, TopicSettings
+from rocketlens.query.lookup.message_filter import MessageFilter
+from rocketlens.query.topic_choice import is_pattern, matching_topics, unknown_topic
 from rocketlens.wire.bodies.tables import QueueData, TopicConfig, TopicRouteData
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.commands.brokers import (
@@ -49,7 +61,17 @@ from rocketlens.wire.commands.brokers import (
     GetRouteInfoRequest,
     TopicRequest,
 )
+from rocketlens.wire.declare import NoFields
+from rocketlens.wire.lite import (
+    GET_BROKER_LITE_INFO,
+    GET_PARENT_TOPIC_INFO,
+    BrokerLiteInfo,
+    GetParentTopicInfoRequest,
+    ParentTopicInfo,
+)
 
+MAX_LITE_MESSAGES: Final = 10_000
+"""Newest messages of a parent topic that are read for the names of its lite topics."""
 MAX_RATED_QUEUES: Final = 256
 """Queues of a topic whose newest messages are counted, with one request each."""
 
@@ -79,6 +101,8 @@ class _Topics:
         self._namespace: Final = namespace
         self._coverage: Final = CoverageByReason()
         self._turns: Final = asyncio.Semaphore(MAX_MESSAGE_ANSWERS)
+        self._unread: Final[set[str]] = set()
+        """Parents of lite topics with more messages than were read for names."""
 
     async def find(self, patterns: Collection[str]) -> TopicsAnswer:
         brokers = await self._topology.brokers()
@@ -90,12 +114,96 @@ class _Topics:
             for name in listed.value
             if is_in_namespace(self._namespace, name)
         }
-        names = self._choose(patterns, full_names, listed.coverage)
+        lite = {each for each in patterns if each.startswith(LITE_PREFIX)}
+        names: list[str] = []
+        if not lite or lite < set(patterns):
+            names = self._choose(set(patterns) - lite, full_names, listed.coverage)
+        for name in sorted(lite):
+            more = await self._lite_topics(with_namespace(self._namespace, name))
+            full_names |= {without_namespace(self._namespace, each): each for each in more}
+            names += [each for each in full_names if full_names[each] in more]
         own = topics_of_brokers(brokers.value.values())
         topics = await asyncio.gather(*(self._find(name, full_names[name], own) for name in names))
-        return TopicsAnswer(
-            tuple(topic for topic in topics if topic is not None), self._coverage.all()
+        found = [each for each in topics if each is not None]
+        chosen = {*(full_names[name] for name in names), *self._unread}
+        parents = await self._parents(brokers.value.values(), chosen)
+        for name in lite - {each.name for each in found}:
+            if not (is_pattern(name) or any(each.is_failure for each in self._coverage.all())):
+                raise unknown_topic(name, (), "this cluster")
+        queues = Counter(
+            lite_parent(full_names[each.name]) for each in found for _ in each.queues or ()
         )
+        for parent in self._unread:
+            if parent not in parents or queues[parent] < (parents[parent].count or 0):
+                why = Sentence("lite_names", parent=parent, count=MAX_LITE_MESSAGES)
+                self._coverage.add(failed_broker("lite topics", why))
+        return TopicsAnswer(
+            tuple(replace(each, lite=parents.get(full_names[each.name])) for each in found),
+            self._coverage.all(),
+        )
+
+    async def _lite_topics(self, pattern: str) -> list[str]:
+        """Return the lite topics that a name or pattern with its namespace matches, sorted.
+
+        No broker lists them: messages of their parent name them.
+        """
+        parent = lite_parent(pattern)
+        if parent is None or not is_pattern(pattern):
+            return [pattern]
+        tail = TopicTail(
+            self._cluster,
+            self._topology,
+            MessageFilter(topic=parent),
+            newest=MAX_LITE_MESSAGES,
+            follow=False,
+            on_event=lambda _: None,
+        )
+        names: set[str] = set()
+        count = 0
+        async for message in tail:
+            count += 1
+            names.add(lite_topic(parent, message.properties.get(LITE_TOPIC, "")))
+        for each in tail.coverage:
+            self._coverage.add(each)
+        if count == MAX_LITE_MESSAGES:
+            self._unread.add(parent)
+        return sorted(name for name in names if lite_parent(name) and fnmatchcase(name, pattern))
+
+    async def _parents(
+        self, brokers: Iterable[Broker], chosen: Collection[str]
+    ) -> dict[str, LiteTopics]:
+        """Return what those of some topics that are parents have of lite topics, by name."""
+
+        async def ask(_: Broker, address: str) -> dict[str, ParentTopicInfo]:
+            ask_for = self._cluster.ask_for
+            try:
+                known = await ask_for(BrokerLiteInfo, address, GET_BROKER_LITE_INFO, NoFields())
+            except BrokerError as error:
+                if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                    raise
+                # It is older than 5.5.
+                return {}
+            infos = {}
+            for name in known.topic_meta.keys() & chosen:
+                header = GetParentTopicInfoRequest(topic=name)
+                infos[name] = await ask_for(ParentTopicInfo, address, GET_PARENT_TOPIC_INFO, header)
+            return infos
+
+        failed = {each.source for each in self._coverage.all() if each.is_failure}
+        by_name: dict[str, list[ParentTopicInfo]] = defaultdict(list)
+        for answer in await self._cluster.ask_brokers(brokers, ask):
+            if answer.coverage.source not in failed:
+                self._coverage.add(answer.coverage)
+            for name, info in (answer.value or {}).items():
+                by_name[name].append(info)
+        return {
+            name: LiteTopics(
+                sum(each.lite_topic_count for each in infos),
+                infos[0].ttl,
+                tuple(sorted({group for each in infos for group in each.groups})),
+            )
+            for name, infos in by_name.items()
+        }
 
     def _choose(
         self, patterns: Collection[str], all_names: Collection[str], failed: Collection[Coverage]
@@ -133,8 +241,12 @@ class _Topics:
                 return await self._queues(full_name, address)
 
             answers = await self._cluster.ask_brokers(route.value.brokers.values(), ask)
-        is_of_broker = full_name in of_brokers
-        return FoundTopic(name, self._merged(answers), is_of_broker=is_of_broker)
+        queues = self._merged(answers)
+        if lite_parent(full_name) and queues is not None:
+            queues = tuple(each for each in queues if each.max_offset)
+            if not queues:
+                return None
+        return FoundTopic(name, queues, is_of_broker=full_name in of_brokers)
 
     def _merged(
         self, answers: list[BrokerAnswer[list[TopicQueue]]]

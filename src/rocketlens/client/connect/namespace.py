@@ -1,11 +1,12 @@
 """Namespaces: brokers know a topic or group of namespace ``ns`` as ``ns%name``.
 
-Names of retry and dead-letter topics keep their prefix before ``ns%group``. Topics that
+Names of retry, dead-letter and lite topics keep their prefix before ``ns%group``. Topics that
 brokers create themselves are in no namespace. Source: ``NamespaceUtil``.
 """
 
 from rocketlens.model.rocketmq import (
     DEAD_LETTER_PREFIX,
+    LITE_PREFIX,
     NAMESPACE_SEPARATOR,
     RETRY_PREFIX,
     SYSTEM_GROUP_PREFIX,
@@ -39,7 +40,7 @@ def is_in_namespace(namespace: str, name: str) -> bool:
 
 
 def _split(name: str) -> tuple[str, str]:
-    for mark in (RETRY_PREFIX, DEAD_LETTER_PREFIX):
+    for mark in (RETRY_PREFIX, DEAD_LETTER_PREFIX, LITE_PREFIX):
         if name.startswith(mark):
             return mark, name[len(mark) :]
     return "", name

@@ -218,6 +218,9 @@ SENTENCES: Final[Mapping[str, str]] = {
     "no_such_property": "no message had a property {name}; bodies do: {path}",
     "or_more": "{messages} or more",
     "some_messages": "messages",
+    "lite_queues": "queues are missing, and only they name the lite topics of {parents}",
+    "lite_names": "{parent} has more lite topics than its newest {count} messages name, which "
+    "were read: give the name of one that is not here",
     "queue_ends": "{queue} ends at {end}{broker}",
     "queue_begins": "{queue} begins at {begin}{broker}",
     "no_such_queue": "there is no queue {queue}{broker}: its topic has queues {least} to {most}",

@@ -10,7 +10,8 @@ A topic that was deleted has no queues. It is known where the log was read for i
 How a topic is configured is in its file of topics: `settings_in_store`.
 """
 
-from collections import defaultdict
+import re
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
@@ -22,20 +23,32 @@ from rocketlens.formats.batch_body import message_at, message_count
 from rocketlens.formats.consumequeue_entry import ENTRY_LAYOUT, FILLER_SIZE
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.model.rocketmq import (
+    LITE_PARENT,
+    LITE_PREFIX,
+    LITE_TTL,
+    LITE_TYPE,
+    MESSAGE_TYPE,
     PERM_INHERIT,
     SYS_FLAG_INNER_BATCH,
     is_system_topic,
+    lite_parent,
     reply_topic,
 )
 from rocketlens.model.text.sentences import Sentence
-from rocketlens.model.topic import FoundTopic, TopicQueue, TopicsAnswer, TopicSettings
+from rocketlens.model.topic import FoundTopic, LiteTopics, TopicQueue, TopicsAnswer, TopicSettings
 from rocketlens.query.lookup.by_time import Scan
 from rocketlens.query.lookup.message_filter import MessageFilter, is_dispatched_to
 from rocketlens.query.store_reader import CONSUME_QUEUE, StoreReader, torn_coverage, unfinished
 from rocketlens.query.store_topics import BROKER_TOPICS
-from rocketlens.query.topic_choice import matching_topics, unknown_topic
+from rocketlens.query.topic_choice import is_pattern, matching_topics, unknown_topic
 from rocketlens.store.layout import StoreLayout
-from rocketlens.store.read.config_tables import TOPICS_FILE, TOPICS_MEMBER, read_table
+from rocketlens.store.read.config_tables import (
+    GROUPS_FILE,
+    GROUPS_MEMBER,
+    TOPICS_FILE,
+    TOPICS_MEMBER,
+    read_table,
+)
 from rocketlens.store.read.consumequeue import ConsumeQueue, QueueName
 from rocketlens.store.read.log.scan import LogWalk
 
@@ -90,7 +103,6 @@ def settings_in_store(store: Path, topic: str) -> TopicSettings | None:
         value = entry.get(name)
         return value if isinstance(value, int) and not isinstance(value, bool) else None
 
-    attributes: Any = entry.get("attributes") or {}
     order = entry.get("order", False)
     return TopicSettings(
         None,
@@ -98,9 +110,7 @@ def settings_in_store(store: Path, topic: str) -> TopicSettings | None:
         number("readQueueNums"),
         number("writeQueueNums"),
         order if isinstance(order, bool) else None,
-        {str(name): str(value) for name, value in attributes.items()}
-        if isinstance(attributes, dict)
-        else None,
+        _attributes(entry),
         f"{TOPICS_FILE}: {table.problem}" if table.is_damaged else None,
     )
 
@@ -120,8 +130,10 @@ def topics_of_store(reader: StoreReader, requested: Collection[str]) -> TopicsAn
     unknown |= {
         name: unknown_topic(name, listed, "this store") for name in names if name not in listed
     }
-    for error in unknown.values():
-        raise error
+    for name, error in unknown.items():
+        # A parent may have no lite topic yet.
+        if not (name.startswith(LITE_PREFIX) and is_pattern(name)):
+            raise error
     return replace(answer, topics=tuple(each for each in answer.topics if each.name in names))
 
 
@@ -206,11 +218,31 @@ class _StoreTopics:
                 self._counted[topic].setdefault(queue_id, _Counted())
         listed = set(self._counted) | set(configured)
         deleted = reader.topics.known() - reader.topics.configured() - listed - BROKER_TOPICS
-        topics = [self._topic(name) for name in listed]
+        lite = self._lite(table)
+        topics = [replace(self._topic(name), lite=lite.get(name)) for name in listed]
         topics += [FoundTopic(name, None, is_deleted=True) for name in deleted]
         topics.sort(key=lambda topic: topic.name)
         self._coverage += reader.topics.coverage(is_found=True)
         return TopicsAnswer(tuple(topics), tuple(self._coverage))
+
+    def _lite(self, table: Mapping[str, Any]) -> dict[str, LiteTopics]:
+        """Return what the parents of lite topics have of them, by name.
+
+        Only consume queues name lite topics, but the records in the log.
+        """
+        parents = {name: ttl for name in table if (ttl := _lite_ttl(table[name])) is not None}
+        counts = Counter(map(lite_parent, self._counted))
+        groups: dict[str, list[str]] = defaultdict(list)
+        group_table = read_table(self._reader.path, GROUPS_FILE, GROUPS_MEMBER).entries
+        for group in sorted(group_table) if parents else ():
+            groups[(_attributes(group_table[group]) or {}).get(LITE_PARENT, "")].append(group)
+        is_lost = self._is_lost and self._reader.log.max_offset > 0
+        if parents and is_lost:
+            self._fail(CONSUME_QUEUE, Sentence("lite_queues", parents=", ".join(sorted(parents))))
+        return {
+            name: LiteTopics(None if is_lost else counts[name], ttl, tuple(groups[name]))
+            for name, ttl in parents.items()
+        }
 
     def _add_tiered(self) -> None:
         """Count the messages that only tiered storage has, before those of the log."""
@@ -374,6 +406,23 @@ def _inherited(table: Mapping[str, Any]) -> set[str]:
         and value["perm"] & PERM_INHERIT
         and not is_system_topic(name)
     }
+
+
+def _attributes(value: Any) -> dict[str, str] | None:
+    """Return the attributes of a topic or a group; None if the file has what no broker writes."""
+    attributes = value.get("attributes") or {} if isinstance(value, dict) else {}
+    if not isinstance(attributes, dict):
+        return None
+    return {str(name): str(each) for name, each in attributes.items()}
+
+
+def _lite_ttl(value: Any) -> int | None:
+    """Return how many minutes the lite topics of a topic stay; None if it is no parent of some."""
+    attributes = _attributes(value) or {}
+    if attributes.get(MESSAGE_TYPE) != LITE_TYPE:
+        return None
+    ttl = attributes.get(LITE_TTL, "")
+    return int(ttl) if re.fullmatch(r"\d{1,9}", ttl, re.ASCII) else -1
 
 
 def _queue_count(value: Any) -> int:

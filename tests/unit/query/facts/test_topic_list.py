@@ -12,16 +12,19 @@ import pytest
 
 import rocketlens
 from rocketlens.errors import TopicNotFound
+from rocketlens.model import properties as props
 from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
-from rocketlens.model.topic import TopicSettings
+from rocketlens.model.rocketmq import lite_topic
+from rocketlens.model.topic import LiteTopics, TopicSettings
 from rocketlens.query.facts.topic_list import settings_in_store, writer_names
 from rocketlens.query.facts.waiting import newest_ms, waiting_messages
 from rocketlens.store.read.config_tables import TOPICS_FILE, TOPICS_MEMBER
 from rocketlens.store.read.consumequeue import ConsumeQueue
-from tests.support.made_stores import Sent, make_store, overwrite, some_messages
+from tests.support.made_stores import QUEUE_ENTRY, Sent, make_store, overwrite, some_messages
 from tests.support.story_world import KEY, copy
 from tests.unit.conftest import NOON_MS
 
+ALICE = "%LMQ%$Sessions$alice"
 ROW = re.compile(r"^\S+ +(\d+) +(\d+) +(\d+) +(\S+ \S+)$", re.MULTILINE)
 
 
@@ -344,3 +347,49 @@ def test_recalled_messages_and_checkpoints_of_pop_do_not_wait():
         copy("rmq_sys_wheel_timer", 0, n, each) for n, each in enumerate((recall, checkpoint))
     ]
     assert waiting_messages([answer(timed(9), *timers)], NOON_MS).counts == {}
+
+
+def lite_store(path, *, with_queues):
+    sent = [Sent(topic="Sessions", named=((props.MULTI_DISPATCH, ALICE),)) for _ in range(3)]
+    made = make_store(path, sent, with_queues=with_queues)
+    config = made.path / "config"
+    config.mkdir(exist_ok=True)
+    attributes = {"message.type": "LITE", "lite.topic.expiration": "60"}
+    tables = {
+        "topics.json": ("topicConfigTable", {"Sessions": {"attributes": attributes}, "Plain": {}}),
+        "subscriptionGroup.json": (
+            "subscriptionGroupTable",
+            {name: {"attributes": {"lite.bind.topic": name}} for name in ("Sessions", "Plain")},
+        ),
+    }
+    for name, (table, entries) in tables.items():
+        (config / name).write_text(json.dumps({table: entries}))
+    if with_queues:
+        queue = made.path / "consumequeue" / ALICE / "0"
+        queue.mkdir(parents=True)
+        entries = (QUEUE_ENTRY.pack(r.physical_offset, r.total_size, 0) for r in made.records)
+        (queue / f"{0:020d}").write_bytes(b"".join(entries).ljust(2000, b"\0"))
+    return made.path
+
+
+def test_a_parent_tells_its_lite_topics_and_these_are_counted(tmp_path):
+    answer = topics_of(lite_store(tmp_path / "store", with_queues=True))
+    by_name = {each.name: each for each in answer.topics}
+    assert answer.complete
+    assert by_name["Sessions"].lite == LiteTopics(1, 60, ("Sessions",))
+    assert by_name["Plain"].lite is None
+    assert (by_name[ALICE].messages, by_name[ALICE].kind) == (3, "light")
+    [alice] = topics_of(tmp_path / "store", lite_topic("Sessions", "*")).topics
+    assert alice == by_name[ALICE]
+    # A parent has none at first, and that is no mistake.
+    assert topics_of(tmp_path / "store", lite_topic("Plain", "*")).topics == ()
+    with pytest.raises(TopicNotFound):
+        topics_of(tmp_path / "store", lite_topic("Sessions", "bob"))
+
+
+def test_without_queues_the_lite_topics_are_not_known(tmp_path):
+    answer = topics_of(lite_store(tmp_path / "store", with_queues=False), "Sessions")
+    [parent] = answer.topics
+    assert parent.lite == LiteTopics(None, 60, ("Sessions",))
+    assert not answer.complete
+    assert any("lite topics of Sessions" in (each.error or "") for each in answer.failures)

@@ -59,7 +59,7 @@ def test_an_offset_of_a_broadcast_is_that_of_its_group(store):
     path = store / "config" / "consumerOffset.json"
     path.write_text(json.dumps({"offsetTable": offsets}))
     assert {each.group: each.state.value for each in story_of(store).groups} == {
-        "past": "consumed",
+        "past": "passed",
         "waves": "broadcasting",
     }
     with rocketlens.open_store(store) as opened:
