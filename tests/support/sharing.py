@@ -48,7 +48,9 @@ def scope_of(test: str) -> str:
 def spark_tests(file: str) -> frozenset[str]:
     """Return the tests and fixtures of a file that use the fixture ``spark``, directly or not."""
     path = REPOSITORY / file
-    tree = ast.parse(path.read_bytes()) if path.is_file() else ast.Module([], [])
+    content = path.read_bytes() if path.is_file() else b""
+    # Few files have the word, and each process would parse them all.
+    tree = ast.parse(content if b"spark" in content else b"")
     names = {
         node.name: {argument.arg for argument in node.args.args} | _requested(node)
         for node in tree.body
@@ -65,7 +67,8 @@ def _requested(function: ast.FunctionDef) -> set[str]:
     return {
         node.args[0].value
         for node in ast.walk(function)
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "request.getfixturevalue"
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+        if node.func.attr == "getfixturevalue"
         if isinstance(node.args[0], ast.Constant) and isinstance(node.args[0].value, str)
     }
 

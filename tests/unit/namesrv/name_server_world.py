@@ -13,6 +13,7 @@ from rocketlens.wire.bodies.tables import (
     TopicConfigTable,
 )
 from rocketlens.wire.declare import write_body
+from tests.support.clocks import Seconds
 from tests.support.patience import PATIENCE_S
 
 BROKER = "127.0.0.1:10911"
@@ -27,14 +28,6 @@ def registration(version=1):
         topic_config_table={each: TopicConfig(topic_name=each) for each in TOPICS},
     )
     return write_body(RegisterBrokerBody(topic_config_table=table))
-
-
-class Clock:
-    def __init__(self):
-        self.now_s = 0.0
-
-    def __call__(self):
-        return self.now_s
 
 
 class Asking:
@@ -54,7 +47,7 @@ class Asking:
 
 @asynccontextmanager
 async def asking(clock=None, **config):
-    server = NameServer(NameServerConfig(listenPort=0, **config), clock=clock or Clock())
+    server = NameServer(NameServerConfig(listenPort=0, **config), clock=clock or Seconds(0.0))
     address = str(server.start())
     pool = ClientPool(lambda _: True)
     try:

@@ -20,18 +20,18 @@ from rocketlens.namesrv.service import NameServer, run
 from rocketlens.net.pool import ClientPool
 from rocketlens.net.server import RemotingServer
 from rocketlens.store.disk import Disk
+from tests.support.clocks import Seconds
 from tests.support.effort import sized
 from tests.support.patience import PATIENCE_S
 from tests.unit.namesrv.name_server_world import (
     NAMES,
     Asking,
-    Clock,
     asking,
 )
 
 
 async def test_a_broker_is_dropped_with_its_connection_or_when_it_is_silent():
-    clock = Clock()
+    clock = Seconds(0.0)
     async with asyncio.timeout(PATIENCE_S), asking(clock) as broker:
         client = Asking(broker.server, broker.address, ClientPool(lambda _: True))
         await broker.register()

@@ -15,6 +15,7 @@ from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.connection import Connection, decode_command
 from rocketlens.wire.frame import FrameSplitter
 from tests.support.binary_header import encode_command
+from tests.support.clocks import Seconds
 from tests.support.patience import PATIENCE_S
 
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": new_event_loop}
@@ -26,16 +27,6 @@ HOST = "127.0.0.1"
 
 CONNECTED = []
 """Peers that `run` has to close."""
-
-
-class Clock:
-    """Seconds that pass when a test says so."""
-
-    def __init__(self):
-        self.now_s = 1000.0
-
-    def __call__(self):
-        return self.now_s
 
 
 def run(main, loop="uvloop"):
@@ -218,7 +209,7 @@ class Bench:
     """A channel, what is on both sides of it, and a clock."""
 
     def __init__(self, handlers=None, group=None, **bounds):
-        self.clock = Clock()
+        self.clock = Seconds()
         # What takes long only because this machine is busy ends no turn, unless a test says so.
         bounds = {"turn_s": 60.0, "round_s": 120.0} | bounds
         self.group = group or ChannelGroup(ConnectionLimits(**bounds), clock=self.clock)

@@ -7,10 +7,10 @@ import pytest
 from rocketlens.net.channel import Response
 from rocketlens.net.channel_group import ConnectionLimits
 from tests.support.async_tests import within
+from tests.support.clocks import Seconds
 from tests.unit.net.loopback import (
     ECHO,
     LATER,
-    Clock,
     answered,
     connect,
     echo,
@@ -25,7 +25,7 @@ def test_when_there_are_too_many_connections_the_longest_idle_ends_for_a_new_one
     """First who never said anything, and last who waits for an answer."""
 
     async def main():
-        clock = Clock()
+        clock = Seconds()
         waiting = asyncio.Event()
 
         async def later(command, channel):
@@ -66,7 +66,7 @@ def test_when_there_are_too_many_connections_the_longest_idle_ends_for_a_new_one
 
 @within(run)
 async def test_whoever_has_most_connections_has_them_closed_for_others():
-    clock = Clock()
+    clock = Seconds()
     async with serving(clock=clock, bounds=ConnectionLimits(connections=8)) as (
         server,
         address,
@@ -94,7 +94,7 @@ async def test_whoever_has_most_connections_has_them_closed_for_others():
 @within(run)
 async def test_one_address_has_three_quarters_of_all_connections_however_busy_they_are():
     # No time passes, so none of them is idle.
-    async with serving(clock=Clock(), bounds=ConnectionLimits(connections=24)) as (
+    async with serving(clock=Seconds(), bounds=ConnectionLimits(connections=24)) as (
         server,
         address,
     ):

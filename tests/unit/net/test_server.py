@@ -22,6 +22,7 @@ from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.connection import encode_command
 from rocketlens.wire.frame import BINARY_CODEC
 from tests.support.async_tests import within
+from tests.support.clocks import Seconds
 from tests.unit.broker.loop_watch import watched_loops
 from tests.unit.net.loopback import (
     ECHO,
@@ -29,7 +30,6 @@ from tests.unit.net.loopback import (
     LATER,
     LOOPS,
     NEVER,
-    Clock,
     answered,
     calling,
     connect,
@@ -103,7 +103,7 @@ async def test_whoever_is_one_connection_too_many_is_closed_and_the_others_are_s
 
 @within(run)
 async def test_refusals_are_counted_and_logged_once_a_minute(caplog):
-    clock = Clock()
+    clock = Seconds()
     async with serving(clock=clock, bounds=ConnectionLimits(connections=1)) as (
         server,
         address,
@@ -230,7 +230,7 @@ def test_a_connection_that_says_nothing_does_not_stay_undecided_for_ever(certifi
     from rocketlens.net.tls import server_context
 
     async def main():
-        clock = Clock()
+        clock = Seconds()
         tls = ServerTls(TlsMode.PERMISSIVE, server_context(*certificate))
         async with serving(tls=tls, clock=clock) as (server, address):
             peer = await connect(address)
@@ -296,7 +296,7 @@ def test_many_idle_and_many_one_byte_a_second_connections_slow_nobody_and_are_cl
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 4 * count + 100), hard))
 
     async def main():
-        clock = Clock()
+        clock = Seconds()
         before = resident_bytes()
         async with serving(clock=clock) as (server, address):
             idle = [await connect(address) for _ in range(count)]

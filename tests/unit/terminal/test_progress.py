@@ -9,6 +9,7 @@ import threading
 import pytest
 
 from rocketlens.terminal.progress import SearchProgress, line_of, paged
+from tests.support.clocks import Seconds
 
 
 class Terminal(io.StringIO):
@@ -16,16 +17,8 @@ class Terminal(io.StringIO):
         return True
 
 
-class Clock:
-    def __init__(self):
-        self.now_s = 100.0
-
-    def __call__(self):
-        return self.now_s
-
-
 def test_nothing_is_shown_in_the_first_second_and_the_line_goes_when_results_come():
-    stream, clock = Terminal(), Clock()
+    stream, clock = Terminal(), Seconds(100.0)
     progress = SearchProgress(stream, clock)
     clock.now_s += 0.9
     assert progress.report(10, 100, 1)
@@ -44,7 +37,7 @@ def test_nothing_is_shown_in_the_first_second_and_the_line_goes_when_results_com
 
 
 def test_a_shorter_line_leaves_nothing_of_a_longer_one():
-    stream, clock = Terminal(), Clock()
+    stream, clock = Terminal(), Seconds(100.0)
     progress = SearchProgress(stream, clock)
     clock.now_s += 2
     progress.report(1, 1 << 30, 1_000_000)
@@ -55,7 +48,7 @@ def test_a_shorter_line_leaves_nothing_of_a_longer_one():
 
 
 def test_nothing_is_shown_where_stderr_is_no_terminal():
-    stream, clock = io.StringIO(), Clock()
+    stream, clock = io.StringIO(), Seconds(100.0)
     progress = SearchProgress(stream, clock)
     clock.now_s += 10
     assert progress.report(1, 2, 1)
@@ -97,7 +90,7 @@ def test_the_share_is_never_more_than_all(read, total, share):
 
 
 def test_a_line_without_a_total_has_no_share():
-    stream, clock = Terminal(), Clock()
+    stream, clock = Terminal(), Seconds(100.0)
     progress = SearchProgress(stream, clock)
     clock.now_s += 2
     progress.report(3 << 20, None, 4_000)

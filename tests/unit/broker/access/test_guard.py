@@ -19,6 +19,7 @@ from rocketlens.net.channel import Response
 from rocketlens.wire.codes import RequestCode
 from rocketlens.wire.command import RemotingCommand
 from tests.support.broker_world import settings_of
+from tests.support.clocks import Seconds
 
 
 class Peer:
@@ -35,13 +36,6 @@ class Rules:
         assert host == "10.0.0.7"
         refused = Response(16, remark="no\nway")
         return None if "AccessKey" in command.ext_fields else refused
-
-
-class Clock:
-    now_s = 5.0
-
-    def __call__(self):
-        return self.now_s
 
 
 def command(code, user=None, body=b"", **fields):
@@ -88,7 +82,7 @@ async def test_a_large_body_is_checked_in_a_thread_and_then_handled(user):
 
 def test_the_audit_log_has_lines_of_what_was_refused_and_what_administrators_did(caplog):
     caplog.set_level(logging.INFO, "rocketlens.audit")
-    handlers = guarded({}, Rules().decide, Audit(Clock()))
+    handlers = guarded({}, Rules().decide, Audit(Seconds(5.0)))
     handlers[10](command(10, topic="a\x1b[2J"), Peer())
     handlers[17](command(17, "admin\n", topic="New"), Peer())
     handlers[10](command(10, "app", topic="Quiet"), Peer())
@@ -100,7 +94,7 @@ def test_the_audit_log_has_lines_of_what_was_refused_and_what_administrators_did
 
 
 def test_many_refusals_are_counted_instead_of_written(caplog):
-    clock = Clock()
+    clock = Seconds(5.0)
     audit = Audit(clock)
     handlers = guarded({}, Rules().decide, audit)
     for _ in range(LINES_PER_S + 5):

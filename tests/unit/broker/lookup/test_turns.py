@@ -5,23 +5,17 @@ import asyncio
 import pytest
 
 from rocketlens.broker.lookup.turns import FRESH_TURNS, Busy, LookUpLimits, Turns
+from tests.support.clocks import Seconds
 
 BOUNDS = LookUpLimits(of_one=5, of_all=8, work_s=10, wait_s=60)
-
-
-class Clock:
-    now_s = 0.0
-
-    def __call__(self):
-        return self.now_s
 
 
 class World:
     """A thread that is kept from working until it is let go."""
 
     def __init__(self, bounds=BOUNDS):
-        self.clock = Clock()
-        self.work_clock = Clock()
+        self.clock = Seconds(0.0)
+        self.work_clock = Seconds(0.0)
         self.turns = Turns("test-turns", bounds, self.clock, self.work_clock)
         self.did = []
         assert self.turns.try_begin(object())

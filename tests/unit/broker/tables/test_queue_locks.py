@@ -1,17 +1,11 @@
 """Which client has which queue to itself, and until when."""
 
 from rocketlens.broker.tables.queue_locks import QueueLocks
-
-
-class Seconds:
-    now_s = 5.0
-
-    def __call__(self):
-        return self.now_s
+from tests.support.clocks import Seconds
 
 
 def test_a_lock_ends_sixty_seconds_after_it_was_renewed():
-    seconds = Seconds()
+    seconds = Seconds(5.0)
     locks = QueueLocks(seconds)
     assert locks.lock("g", "T", 0, "c1")
     seconds.now_s += 50
@@ -25,7 +19,7 @@ def test_a_lock_ends_sixty_seconds_after_it_was_renewed():
 
 def test_there_is_room_for_so_many_and_those_whose_time_is_over_make_room(monkeypatch):
     monkeypatch.setattr("rocketlens.broker.tables.queue_locks.MAX_QUEUE_LOCKS", 3)
-    seconds = Seconds()
+    seconds = Seconds(5.0)
     locks = QueueLocks(seconds)
     assert all(locks.lock("g", "T", number, "c") for number in range(3))
     assert not locks.lock("g", "T", 3, "c")

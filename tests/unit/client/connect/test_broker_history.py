@@ -11,6 +11,7 @@ from rocketlens.client.connect.broker_history import SeenBroker, SeenBrokers
 from rocketlens.client.connect.route import Broker
 from rocketlens.errors import AnswerIncomplete, MessageNotFound
 from rocketlens.model.message_id import OffsetMessageId
+from tests.support.clocks import Clock
 from tests.support.fake_cluster import ask_with_memory, unregister
 
 DAY_MS = 86_400_000
@@ -18,17 +19,9 @@ HOUR_MS = 3_600_000
 NOW_MS = 1_790_000_000_000
 
 
-class Clock:
-    def __init__(self):
-        self.now_ms = NOW_MS
-
-    def __call__(self):
-        return self.now_ms
-
-
 @pytest.fixture
 def clock():
-    return Clock()
+    return Clock(NOW_MS)
 
 
 def brokers(*names, port=10911):

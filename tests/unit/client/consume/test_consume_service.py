@@ -17,19 +17,13 @@ from rocketlens.client.consume.consume_service import (
     ListenerFailures,
     ListenerHung,
 )
+from tests.support.clocks import Seconds
 from tests.support.patience import PATIENCE_S
-
-
-class Clock:
-    now_s = 1000.0
-
-    def __call__(self):
-        return self.now_s
 
 
 @pytest.fixture
 def clock():
-    return Clock()
+    return Seconds()
 
 
 @pytest.fixture

@@ -1,18 +1,11 @@
 """Rates as RocketMQ's tools show them: of the last minute, and failures of the last hour."""
 
 from rocketlens.client.consume.session import ConsumeRates
-
-
-class Clock:
-    def __init__(self):
-        self.now_s = 1000.0
-
-    def __call__(self):
-        return self.now_s
+from tests.support.clocks import Seconds
 
 
 def test_rates_are_of_the_last_minute():
-    clock = Clock()
+    clock = Seconds()
     rates = ConsumeRates(clock)
     rates.pulled(60, 0.002)
     rates.pulled(60, 0.004)
@@ -34,7 +27,7 @@ def test_rates_are_of_the_last_minute():
 
 
 def test_hours_of_work_keep_an_hour_of_counts():
-    clock = Clock()
+    clock = Seconds()
     rates = ConsumeRates(clock)
     for _ in range(5000):
         clock.now_s += 10

@@ -10,14 +10,8 @@ import pytest
 from rocketlens.console.login.audit import AuditFailed, AuditLog
 from rocketlens.console.login.logins import MAX_WAITING_LOGINS, LoginRefused, Logins, LoginTooSoon
 from rocketlens.console.login.users import PasswordHash
+from tests.support.clocks import Seconds
 from tests.support.console_users import PASSWORD, users
-
-
-class Clock:
-    now = 1000.0
-
-    def __call__(self):
-        return self.now
 
 
 @pytest.fixture
@@ -27,7 +21,7 @@ def file():
 
 @pytest.fixture
 def clock():
-    return Clock()
+    return Seconds()
 
 
 @pytest.fixture
@@ -74,7 +68,7 @@ def test_after_failures_the_right_password_has_to_wait_too_but_not_elsewhere(log
         log_in(logins)
     assert caught.value.wait_s == 1
     assert log_in(logins, address="10.0.0.2")
-    clock.now += 1
+    clock.now_s += 1
     assert log_in(logins)
     with pytest.raises(LoginRefused):
         log_in(logins, password="wrong")
@@ -127,7 +121,7 @@ def test_a_program_sends_its_password_each_time_and_it_is_hashed_seldom(
     assert hashed == [PASSWORD]
     with pytest.raises(LoginRefused):
         basic(logins, f"root:{PASSWORD}x")
-    clock.now += 300
+    clock.now_s += 300
     assert basic(logins, f"root:{PASSWORD}").name == "root"
     assert hashed == [PASSWORD, f"{PASSWORD}x", PASSWORD]
     assert events(file) == [("login", "root"), ("refused", "root"), ("login", "root")]

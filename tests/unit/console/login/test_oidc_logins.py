@@ -21,24 +21,18 @@ from rocketlens.console.login.oidc_logins import (
 from rocketlens.console.login.oidc_provider import OidcFailed
 from rocketlens.console.login.viewer import Role
 from rocketlens.console.preferences import table_of
+from tests.support.clocks import Seconds
 from tests.support.oidc_world import CLIENT_ID, ISSUED, SECRET, provider, settings
 
 ORIGIN = "http://127.0.0.1:8088"
 ADDRESS = "10.0.0.1"
 
 
-class Clock:
-    now = 1000.0
-
-    def __call__(self):
-        return self.now
-
-
 class World:
     """A provider, the logins of a console, and what the console wrote down."""
 
     def __init__(self, stub, tmp_path, **more):
-        self.stub, self.clock, self.file = stub, Clock(), io.StringIO()
+        self.stub, self.clock, self.file = stub, Seconds(), io.StringIO()
         self.settings = settings(stub.issuer, tmp_path, **more)
         self.sessions = Sessions(self.clock)
         self.logins = self.console()
@@ -223,7 +217,7 @@ async def after_a_restart(world):
 
 async def too_late(world):
     begun = await world.begin()
-    world.clock.now += MAX_OIDC_LOGIN_S + 1
+    world.clock.now_s += MAX_OIDC_LOGIN_S + 1
     return await world.finish(begun)
 
 
@@ -410,7 +404,7 @@ def test_more_logins_than_can_be_checked_at_once_are_refused(in_world, monkeypat
 def test_a_session_is_of_no_local_user_and_ends_as_theirs_do(in_world):
     async def work(world):
         done = await world.log_in()
-        world.clock.now += MAX_SESSION_IDLE_S
+        world.clock.now_s += MAX_SESSION_IDLE_S
         return world.sessions.viewer_of(done.token)
 
     assert in_world(work) is None

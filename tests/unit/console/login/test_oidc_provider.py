@@ -20,6 +20,7 @@ from rocketlens.console.login.oidc_provider import (
     verified_claims,
 )
 from rocketlens.net.tls import server_context
+from tests.support.clocks import Seconds
 from tests.support.oidc_world import (
     CLIENT_ID,
     SECRET,
@@ -38,18 +39,11 @@ VERIFIER = "v" * 43
 DISCOVERY = "/.well-known/openid-configuration"
 
 
-class Clock:
-    now = 1000.0
-
-    def __call__(self):
-        return self.now
-
-
 class World:
     """A provider, a client of it, and its clock."""
 
     def __init__(self, stub, tmp_path, **more):
-        self.stub, self.clock = stub, Clock()
+        self.stub, self.clock = stub, Seconds()
         self.provider = OidcProvider(settings(stub.issuer, tmp_path, **more), self.clock)
 
     async def log_in(self):
@@ -112,10 +106,10 @@ def test_the_secret_is_sent_as_the_provider_takes_it(in_world, methods, secret):
 def test_endpoints_and_keys_are_read_once_an_hour(in_world):
     async def work(world):
         await world.log_in()
-        world.clock.now += MAX_OIDC_AGE_S - 1
+        world.clock.now_s += MAX_OIDC_AGE_S - 1
         await world.log_in()
         assert (world.stub.asked[DISCOVERY], world.stub.asked["/keys"]) == (1, 1)
-        world.clock.now += 1
+        world.clock.now_s += 1
         await world.log_in()
         assert (world.stub.asked[DISCOVERY], world.stub.asked["/keys"]) == (2, 2)
 
@@ -168,7 +162,7 @@ def test_a_key_that_is_new_is_read_at_once_but_not_more_than_once_a_minute(in_wo
     async def work(world):
         stub = world.stub
         await world.log_in()
-        world.clock.now += MIN_OIDC_KEYS_AGE_S
+        world.clock.now_s += MIN_OIDC_KEYS_AGE_S
         stub.keys.append(("k2", "RS256", private_key("RSA", 1)))
         assert (await world.log_in()).claims["sub"] == "u-1"
         assert stub.asked["/keys"] == 2
@@ -178,7 +172,7 @@ def test_a_key_that_is_new_is_read_at_once_but_not_more_than_once_a_minute(in_wo
             with pytest.raises(OidcFailed, match="none of the provider's keys"):
                 await world.log_in()
         assert stub.asked["/keys"] == 2
-        world.clock.now += MIN_OIDC_KEYS_AGE_S
+        world.clock.now_s += MIN_OIDC_KEYS_AGE_S
         for _ in range(3):
             with pytest.raises(OidcFailed, match="none of the provider's keys"):
                 await world.log_in()
@@ -193,7 +187,7 @@ def test_a_key_that_was_taken_back_ends_within_an_hour(in_world):
         await world.log_in()
         stub.keys = [("k2", "RS256", private_key("RSA", 1))]
         stub.forge = stub.signed
-        world.clock.now += MAX_OIDC_AGE_S
+        world.clock.now_s += MAX_OIDC_AGE_S
         await world.log_in()
         stub.keys.append(old)
         stub.replies["/keys"] = 200, {"keys": []}

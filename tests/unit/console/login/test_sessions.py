@@ -11,20 +11,14 @@ from rocketlens.console.login.logins import (
     Sessions,
 )
 from rocketlens.console.login.viewer import Viewer
+from tests.support.clocks import Seconds
 
 LI, WU = Viewer("li"), Viewer("wu")
 
 
-class Clock:
-    now = 1000.0
-
-    def __call__(self):
-        return self.now
-
-
 @pytest.fixture
 def clock():
-    return Clock()
+    return Seconds()
 
 
 def test_a_token_opens_its_session_until_it_ends(clock):
@@ -43,9 +37,9 @@ def test_a_console_has_a_bounded_number_of_sessions(clock, monkeypatch):
     sessions = Sessions(clock)
     tokens = []
     for number in range(3):
-        clock.now += 1
+        clock.now_s += 1
         tokens.append(sessions.begin(Viewer(f"user-{number}")))
-    clock.now += 1
+    clock.now_s += 1
     sessions.viewer_of(tokens[0])
     sessions.begin(LI)
     assert len(sessions) == 3
@@ -64,11 +58,11 @@ def test_a_session_returns_the_id_token_that_it_began_with_at_its_end(clock):
 def test_a_session_that_is_not_used_ends(clock):
     sessions = Sessions(clock)
     token = sessions.begin(LI)
-    clock.now += MAX_SESSION_IDLE_S - 1
+    clock.now_s += MAX_SESSION_IDLE_S - 1
     assert sessions.viewer_of(token) is LI
-    clock.now += MAX_SESSION_IDLE_S - 1
+    clock.now_s += MAX_SESSION_IDLE_S - 1
     assert sessions.viewer_of(token) is LI
-    clock.now += MAX_SESSION_IDLE_S
+    clock.now_s += MAX_SESSION_IDLE_S
     assert sessions.viewer_of(token) is None
     assert len(sessions) == 0
 
@@ -77,9 +71,9 @@ def test_a_session_ends_however_much_it_is_used(clock):
     sessions = Sessions(clock)
     token = sessions.begin(LI)
     for _ in range(MAX_SESSION_S // 3600 - 1):
-        clock.now += 3600
+        clock.now_s += 3600
         assert sessions.viewer_of(token) is LI
-    clock.now += 3600
+    clock.now_s += 3600
     assert sessions.viewer_of(token) is None
 
 
@@ -88,7 +82,7 @@ def test_a_user_has_few_sessions_and_ends_only_own_ones(clock):
     of_wu = sessions.begin(WU)
     tokens = []
     for _ in range(MAX_USER_SESSIONS + 1):
-        clock.now += 1
+        clock.now_s += 1
         tokens.append(sessions.begin(LI))
     assert [sessions.viewer_of(each) is None for each in tokens] == [True] + [False] * (
         MAX_USER_SESSIONS
@@ -99,7 +93,7 @@ def test_a_user_has_few_sessions_and_ends_only_own_ones(clock):
 def test_sessions_that_ended_are_not_kept(clock):
     sessions = Sessions(clock)
     sessions.begin(LI)
-    clock.now += MAX_SESSION_IDLE_S
+    clock.now_s += MAX_SESSION_IDLE_S
     sessions.begin(WU)
     assert len(sessions) == 1
 
@@ -118,7 +112,7 @@ def test_failures_slow_down_their_pair_and_no_other(clock):
     assert attempts.wait_s("li", "10.0.0.1") == 1
     assert attempts.wait_s("li", "10.0.0.2") == 0
     assert attempts.wait_s("wu", "10.0.0.1") == 0
-    clock.now += 1
+    clock.now_s += 1
     assert attempts.wait_s("li", "10.0.0.1") == 0
     attempts.failed("li", "10.0.0.1")
     assert attempts.wait_s("li", "10.0.0.1") == 2
@@ -129,7 +123,7 @@ def test_a_wait_is_bounded_and_ends_with_a_success_or_an_hour(clock):
     for _ in range(5000):
         attempts.failed("li", "a")
     assert attempts.wait_s("li", "a") == 60
-    clock.now += 3600
+    clock.now_s += 3600
     assert attempts.wait_s("li", "a") == 0
     attempts.failed("li", "a")
     assert attempts.wait_s("li", "a") == 0
