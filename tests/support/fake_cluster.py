@@ -639,21 +639,6 @@ def remembering(cluster, path):
     return remembering
 
 
-def ask_with_memory(scenario, path, **cluster_options):
-    """Run ``await scenario(cluster, admin)``; ``admin(**options)`` remembers brokers in a file."""
-
-    async def main():
-        async with running(**cluster_options) as cluster:
-
-            def admin(**options):
-                given = {"timeout_s": PATIENCE_S, "seen_brokers": path, **options}
-                return MQAdmin(cluster.given, **given)
-
-            await scenario(cluster, admin)
-
-    asyncio.run(main())
-
-
 def unregister(cluster, name):
     for server in cluster.name_servers:
         server.brokers.pop(name, None)

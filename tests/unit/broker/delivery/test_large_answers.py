@@ -66,42 +66,36 @@ async def test_an_answer_that_fits_no_frame_is_refused_before_it_is_built(
     assert f"{len(whole.body) // 3} are the most: " in refused.remark
 
 
-def test_the_progress_of_20_groups_in_65536_queues_is_refused_at_once(tmp_path, monkeypatch):
+async def test_the_progress_of_20_groups_in_65536_queues_is_refused_at_once(world, monkeypatch):
     monkeypatch.setattr(heartbeat, "_progress", not_built)
-
-    async def test(world):
-        await fill(world, 65_536, 20)
-        answer = await world.call(RequestCode.GET_BROKER_CONSUME_STATS, isOrder=False)
-        assert answer.code == ResponseCode.SYSTEM_ERROR
-        assert answer.remark.endswith("ask for one group and topic at a time (208)")
-
-    in_broker(tmp_path, test)
+    await fill(world, 65_536, 20)
+    answer = await world.call(RequestCode.GET_BROKER_CONSUME_STATS, isOrder=False)
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert answer.remark.endswith("ask for one group and topic at a time (208)")
 
 
-def test_large_answers_are_built_one_at_a_time_and_few_of_a_connection_wait(tmp_path, monkeypatch):
+async def test_large_answers_are_built_one_at_a_time_and_few_of_a_connection_wait(
+    world, monkeypatch
+):
     monkeypatch.setattr(
         "rocketlens.broker.delivery.large_answers.MAX_LARGE_ANSWERS_OF_CONNECTION", 2
     )
     monkeypatch.setattr("rocketlens.broker.delivery.large_answers.MAX_LARGE_ANSWERS", 3)
     monkeypatch.setattr(large_answers, "SMALL_ANSWER_BYTES", 10_000)
-
-    async def test(world):
-        await fill(world)
-        large, code = world.core.large_answers, RequestCode.GET_TOPIC_STATS_INFO
-        async with large._building:
-            asked = [asyncio.ensure_future(world.call(code, topic="Wide")) for _ in range(3)]
-            done, waiting = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
-            assert [each.result().code for each in done] == [ResponseCode.SYSTEM_BUSY]
-            assert (await world.call(code, topic="Topic1")).code == 0
-            own, world.pool = world.pool, ClientPool(lambda _: True)
-            waiting.add(asyncio.ensure_future(world.call(code, topic="Wide")))
-            async with asyncio.timeout(PATIENCE_S):
-                while large._waiting.total() < 3:  # noqa: ASYNC110 - it is told by nobody
-                    await asyncio.sleep(0)
-            assert (await world.call(code, topic="Wide")).code == ResponseCode.SYSTEM_BUSY
-        assert {each.code for each in await asyncio.gather(*waiting)} == {0}
-        assert not large._waiting
-        await world.pool.close()
-        world.pool = own
-
-    in_broker(tmp_path, test)
+    await fill(world)
+    large, code = world.core.large_answers, RequestCode.GET_TOPIC_STATS_INFO
+    async with large._building:
+        asked = [asyncio.ensure_future(world.call(code, topic="Wide")) for _ in range(3)]
+        done, waiting = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
+        assert [each.result().code for each in done] == [ResponseCode.SYSTEM_BUSY]
+        assert (await world.call(code, topic="Topic1")).code == 0
+        own, world.pool = world.pool, ClientPool(lambda _: True)
+        waiting.add(asyncio.ensure_future(world.call(code, topic="Wide")))
+        async with asyncio.timeout(PATIENCE_S):
+            while large._waiting.total() < 3:  # noqa: ASYNC110 - it is told by nobody
+                await asyncio.sleep(0)
+        assert (await world.call(code, topic="Wide")).code == ResponseCode.SYSTEM_BUSY
+    assert {each.code for each in await asyncio.gather(*waiting)} == {0}
+    assert not large._waiting
+    await world.pool.close()
+    world.pool = own

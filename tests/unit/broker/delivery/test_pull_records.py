@@ -57,26 +57,23 @@ def damage(world, rng):
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_what_is_taken_does_not_depend_on_the_kernel(tmp_path, seed):
+@pytest.mark.broker(mappedFileSizeCommitLog=20_000)
+async def test_what_is_taken_does_not_depend_on_the_kernel(world, seed):
     rng = random.Random(seed)
-
-    async def test(world):
-        await fill(world)
-        if seed:
-            damage(world, rng)
-        end = world.core.store.end_offset
-        for _ in range(40):
-            limits = [rng.choice([1, 3, 8, 32, MANY]), rng.choice([1, 700, 5_000, MANY])]
-            disk = [rng.choice([1, 700, 5_000, MANY]), rng.choice([1, 8, MANY])]
-            budget = Budget(limits[0], limits[1], limits[0], *disk, rng.choice([0, end // 2, end]))
-            subscription = rng.choice(["*", "Tag0", "Tag1 || Tag2", "absent"])
-            pull_filter = parse_filter("TAG", subscription, with_sql92=False)
-            start = rng.randrange(COUNT)
-            given = {"pull_filter": pull_filter, "budget": budget, "start": start}
-            by_kernel = collected(world, is_compiled=True, **given)
-            assert by_kernel == collected(world, is_compiled=False, **given)
-
-    in_broker(tmp_path, test, mappedFileSizeCommitLog=20_000)
+    await fill(world)
+    if seed:
+        damage(world, rng)
+    end = world.core.store.end_offset
+    for _ in range(40):
+        limits = [rng.choice([1, 3, 8, 32, MANY]), rng.choice([1, 700, 5_000, MANY])]
+        disk = [rng.choice([1, 700, 5_000, MANY]), rng.choice([1, 8, MANY])]
+        budget = Budget(limits[0], limits[1], limits[0], *disk, rng.choice([0, end // 2, end]))
+        subscription = rng.choice(["*", "Tag0", "Tag1 || Tag2", "absent"])
+        pull_filter = parse_filter("TAG", subscription, with_sql92=False)
+        start = rng.randrange(COUNT)
+        given = {"pull_filter": pull_filter, "budget": budget, "start": start}
+        by_kernel = collected(world, is_compiled=True, **given)
+        assert by_kernel == collected(world, is_compiled=False, **given)
 
 
 @within(in_broker, "tmp_path", mappedFileSizeCommitLog=20000)

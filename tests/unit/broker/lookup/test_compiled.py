@@ -383,22 +383,19 @@ def test_a_broker_answers_the_same_however_requests_come(tmp_path):
     in_broker(tmp_path, test)
 
 
-def test_an_error_releases_what_was_received(tmp_path, monkeypatch):
+async def test_an_error_releases_what_was_received(world, monkeypatch):
     def fail(*_):
         raise ZeroDivisionError
 
-    async def test(world):
-        world.core.load_kernels()
-        frame = query("key")
-        look_ups = world.core.network.runs._of(frame)
-        monkeypatch.setattr(look_ups, "_snapshot_now", fail)
-        received = bytearray(frame)
-        with memoryview(received) as held, pytest.raises(ZeroDivisionError) as caught:
-            look_ups.take(object(), held, 9)
-        received.clear()
-        assert caught.traceback
-
-    in_broker(tmp_path, test)
+    world.core.load_kernels()
+    frame = query("key")
+    look_ups = world.core.network.runs._of(frame)
+    monkeypatch.setattr(look_ups, "_snapshot_now", fail)
+    received = bytearray(frame)
+    with memoryview(received) as held, pytest.raises(ZeroDivisionError) as caught:
+        look_ups.take(object(), held, 9)
+    received.clear()
+    assert caught.traceback
 
 
 def test_what_was_sent_is_found_at_once_while_no_index_has_it(tmp_path, monkeypatch):

@@ -92,7 +92,7 @@ async def test_a_heartbeat_that_is_none_or_too_much_is_refused(world, /):
 
 
 @pytest.mark.parametrize("count", [1, 1000])
-def test_a_large_heartbeat_is_parsed_off_the_loop(tmp_path, monkeypatch, count):
+async def test_a_large_heartbeat_is_parsed_off_the_loop(world, monkeypatch, count):
     threads = set()
     read_body = heartbeat.read_body
 
@@ -101,14 +101,10 @@ def test_a_large_heartbeat_is_parsed_off_the_loop(tmp_path, monkeypatch, count):
         return read_body(*arguments)
 
     monkeypatch.setattr(heartbeat, "read_body", parse)
-
-    async def test(world):
-        groups = [{"groupName": f"producer-{number:05}"} for number in range(count)]
-        body = json.dumps({"clientID": "c", "producerDataSet": groups}).encode()
-        assert (await world.call(RequestCode.HEART_BEAT, body)).code == 0
-        assert (threads == {threading.current_thread()}) == (count == 1)
-
-    in_broker(tmp_path, test)
+    groups = [{"groupName": f"producer-{number:05}"} for number in range(count)]
+    body = json.dumps({"clientID": "c", "producerDataSet": groups}).encode()
+    assert (await world.call(RequestCode.HEART_BEAT, body)).code == 0
+    assert (threads == {threading.current_thread()}) == (count == 1)
 
 
 async def check(world, **subscription):

@@ -99,19 +99,15 @@ async def test_an_offset_of_no_topic_or_group_is_not_kept(world, /):
     assert world.core.offsets.table == {}
 
 
-def test_an_offset_makes_no_group_but_reading_does(tmp_path):
+async def test_an_offset_makes_no_group_but_reading_does(world):
     """What 5.5.0 answered to the same steps of a group that nobody knew."""
-
-    async def test(world):
-        await world.send()
-        code = RequestCode.UPDATE_CONSUMER_OFFSET
-        answer = await world.call(code, commitOffset=0, **GROUP)
-        assert (answer.code, answer.remark) == (26, "Group readers not exist!")
-        assert "readers" not in world.core.groups.table.entries
-        await world.pull(0, consumerGroup="readers")
-        assert (await world.call(code, commitOffset=0, **GROUP)).code == 0
-
-    in_broker(tmp_path, test)
+    await world.send()
+    code = RequestCode.UPDATE_CONSUMER_OFFSET
+    answer = await world.call(code, commitOffset=0, **GROUP)
+    assert (answer.code, answer.remark) == (26, "Group readers not exist!")
+    assert "readers" not in world.core.groups.table.entries
+    await world.pull(0, consumerGroup="readers")
+    assert (await world.call(code, commitOffset=0, **GROUP)).code == 0
 
 
 @within(in_broker, "tmp_path")

@@ -231,8 +231,9 @@ async def test_what_may_not_be_read_is_refused(world, /):
 
 
 @pytest.mark.parametrize("subscription", ["*", "absent"])
-def test_a_pull_looks_at_few_entries_however_many_messages_it_asks_for(
-    tmp_path, monkeypatch, subscription
+@pytest.mark.broker(mappedFileSizeConsumeQueue=60_000)
+async def test_a_pull_looks_at_few_entries_however_many_messages_it_asks_for(
+    world, monkeypatch, subscription
 ):
     monkeypatch.setattr(pull_filter, "ENTRIES_PER_PULL", 50)
     read = QueueWriter.read_bytes
@@ -242,17 +243,14 @@ def test_a_pull_looks_at_few_entries_however_many_messages_it_asks_for(
         counts.append(count)
         return read(queue, offset, count)
 
-    async def test(world):
-        await world.send_batch([(b"%d" % number, "") for number in range(400)])
-        monkeypatch.setattr(QueueWriter, "read_bytes", counted)
-        answer = await world.pull(maxMsgNums=2**31 - 1, subscription=subscription)
-        assert sum(counts) <= 50
-        if subscription == "*":
-            assert len(records_of(answer.body)) == 32
-        else:
-            assert (answer.code, answer.ext_fields["nextBeginOffset"]) == (20, "50")
-
-    in_broker(tmp_path, test, mappedFileSizeConsumeQueue=60_000)
+    await world.send_batch([(b"%d" % number, "") for number in range(400)])
+    monkeypatch.setattr(QueueWriter, "read_bytes", counted)
+    answer = await world.pull(maxMsgNums=2**31 - 1, subscription=subscription)
+    assert sum(counts) <= 50
+    if subscription == "*":
+        assert len(records_of(answer.body)) == 32
+    else:
+        assert (answer.code, answer.ext_fields["nextBeginOffset"]) == (20, "50")
 
 
 async def bodies_by_sql92(world, expression, **changes):
@@ -291,15 +289,12 @@ def test_an_expression_that_is_none_or_not_allowed_is_refused(tmp_path):
     in_broker(tmp_path / "without", test_without)
 
 
-def test_a_pull_evaluates_few_messages_at_once(tmp_path, monkeypatch):
+@pytest.mark.broker(enablePropertyFilter=True)
+async def test_a_pull_evaluates_few_messages_at_once(world, monkeypatch):
     monkeypatch.setattr(pull_filter, "ENTRIES_PER_PULL", 50)
-
-    async def test(world):
-        await world.send_batch([(b"%d" % number, "") for number in range(40)])
-        answer = await world.pull(expressionType="SQL92", subscription="n = 1")
-        assert (answer.code, answer.ext_fields["nextBeginOffset"]) == (20, "32")
-
-    in_broker(tmp_path, test, enablePropertyFilter=True)
+    await world.send_batch([(b"%d" % number, "") for number in range(40)])
+    answer = await world.pull(expressionType="SQL92", subscription="n = 1")
+    assert (answer.code, answer.ext_fields["nextBeginOffset"]) == (20, "32")
 
 
 async def subscribe_by_sql92(world, expression):

@@ -12,7 +12,7 @@ from rocketlens.wire.bodies.clients import ConsumerStatusAnswer
 from rocketlens.wire.bodies.tables import MessageQueue
 from rocketlens.wire.codes import RequestCode
 from rocketlens.wire.declare import read_body, write_body
-from tests.support.broker_world import World, in_broker, records_of
+from tests.support.broker_world import World, records_of
 from tests.unit.broker.heartbeats import beat
 from tests.unit.net.loopback import until
 
@@ -154,27 +154,23 @@ async def test_a_consumer_that_goes_before_it_answers_is_told_of(world):
     assert answer.remark.startswith("invoke consumer <readers> <c1> Exception: ")
 
 
-def test_requests_that_wait_for_consumers_keep_nobody_from_being_served(tmp_path, monkeypatch):
+async def test_requests_that_wait_for_consumers_keep_nobody_from_being_served(world, monkeypatch):
     monkeypatch.setattr(limits, "MAX_RELAYS_OF_CONNECTION", 3)
-
-    async def test(world):
-        consumer = await Consumer(world, never).join()
-        asked = [asyncio.ensure_future(running_info(world)) for _ in range(3)]
-        await until(lambda: len(consumer.commands) == 3)
-        assert world.core.network.in_flight == 0
-        assert all(each.connection.unanswered == 0 for each in world.core.network.channels)
-        answer = await running_info(world)
-        words = "requests wait for answers of clients already, 3 of a connection and 1000 at most"
-        assert (answer.code, answer.remark) == (2, f"{words}: ask later")
-        other = await Consumer(world).join("c2")
-        assert (await running_info(other.world, "c2")).code == 4
-        await consumer.pool.close()
-        assert {(await each).code for each in asked} == {1}
-        assert world.core.network.in_flight == 0
-        await running_info(world, "c2")
-        await other.pool.close()
-
-    in_broker(tmp_path, test)
+    consumer = await Consumer(world, never).join()
+    asked = [asyncio.ensure_future(running_info(world)) for _ in range(3)]
+    await until(lambda: len(consumer.commands) == 3)
+    assert world.core.network.in_flight == 0
+    assert all(each.connection.unanswered == 0 for each in world.core.network.channels)
+    answer = await running_info(world)
+    words = "requests wait for answers of clients already, 3 of a connection and 1000 at most"
+    assert (answer.code, answer.remark) == (2, f"{words}: ask later")
+    other = await Consumer(world).join("c2")
+    assert (await running_info(other.world, "c2")).code == 4
+    await consumer.pool.close()
+    assert {(await each).code for each in asked} == {1}
+    assert world.core.network.in_flight == 0
+    await running_info(world, "c2")
+    await other.pool.close()
 
 
 async def test_the_answer_to_a_tool_that_is_gone_is_dropped(world):

@@ -243,23 +243,20 @@ def test_a_large_batch_is_stored_whole_and_in_order(tmp_path, flush):
         ((b"", properties_of(DELAY=1)), "a batch has no delayed messages"),
     ],
 )
-def test_a_large_batch_that_cannot_be_is_refused_before_any_of_it_is_stored(
-    tmp_path, monkeypatch, member, words
+@pytest.mark.broker(maxMessageSize=1000, mappedFileSizeConsumeQueue=60_000)
+async def test_a_large_batch_that_cannot_be_is_refused_before_any_of_it_is_stored(
+    world, monkeypatch, member, words
 ):
     is_too_many = "more than" in words
     monkeypatch.setattr(
         "rocketlens.broker.requests.send.MAX_BATCH_MEMBERS", 1200 if is_too_many else 1201
     )
-
-    async def test(world):
-        members = [(b"", "")] * 1200 + [member]
-        answer = await world.send_batch(members)
-        assert answer.code == ResponseCode.MESSAGE_ILLEGAL
-        assert words in answer.remark
-        assert world.core.store.end_offset == 0
-        assert (await world.send_batch(members[:1200])).code == 0
-
-    in_broker(tmp_path, test, maxMessageSize=1000, mappedFileSizeConsumeQueue=60_000)
+    members = [(b"", "")] * 1200 + [member]
+    answer = await world.send_batch(members)
+    assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+    assert words in answer.remark
+    assert world.core.store.end_offset == 0
+    assert (await world.send_batch(members[:1200])).code == 0
 
 
 async def test_what_failed_too_often_goes_to_the_dead_letters(world):

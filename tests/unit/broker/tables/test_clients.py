@@ -39,27 +39,23 @@ async def test_members_hear_when_others_come_go_and_are_lost(world, /):
     await other.pool.close()
 
 
-def test_one_connection_has_only_so_many_groups_and_others_are_not_hurt(tmp_path, monkeypatch):
+async def test_one_connection_has_only_so_many_groups_and_others_are_not_hurt(world, monkeypatch):
     monkeypatch.setattr("rocketlens.broker.tables.clients.MAX_CONNECTION_GROUPS_BYTES", 40_000)
-
-    async def test(world):
-        codes = []
-        for number in range(10):
-            names = [f"g{number}-{n}" for n in range(10)]
-            codes.append((await world.call(RequestCode.HEART_BEAT, groups_of("c", names))).code)
-        assert set(codes) == {0, 1}
-        assert codes == sorted(codes)
-        # The same groups again are no more than before.
-        again = groups_of("c", [f"g0-{n}" for n in range(10)])
-        assert (await world.call(RequestCode.HEART_BEAT, again)).code == 0
-        other = Another(world)
-        assert (await beat(other.world, "honest")).code == 0
-        table = await table_of(world)
-        assert int(table["heartbeatsRefused"]) == codes.count(1)
-        assert 0 < int(table["clientGroupsBytes"]) < 2 * 40_000
-        await other.pool.close()
-
-    in_broker(tmp_path, test)
+    codes = []
+    for number in range(10):
+        names = [f"g{number}-{n}" for n in range(10)]
+        codes.append((await world.call(RequestCode.HEART_BEAT, groups_of("c", names))).code)
+    assert set(codes) == {0, 1}
+    assert codes == sorted(codes)
+    # The same groups again are no more than before.
+    again = groups_of("c", [f"g0-{n}" for n in range(10)])
+    assert (await world.call(RequestCode.HEART_BEAT, again)).code == 0
+    other = Another(world)
+    assert (await beat(other.world, "honest")).code == 0
+    table = await table_of(world)
+    assert int(table["heartbeatsRefused"]) == codes.count(1)
+    assert 0 < int(table["clientGroupsBytes"]) < 2 * 40_000
+    await other.pool.close()
 
 
 @within(in_broker, "tmp_path")
@@ -82,25 +78,23 @@ async def test_what_a_connection_had_goes_with_it(world, /):
     assert 0 < int((await table_of(world))["clientGroupsBytes"]) < both
 
 
-def test_when_all_groups_are_too_many_the_connection_with_most_ends(tmp_path, monkeypatch, caplog):
+async def test_when_all_groups_are_too_many_the_connection_with_most_ends(
+    world, monkeypatch, caplog
+):
     monkeypatch.setattr("rocketlens.broker.tables.clients.MAX_GROUPS_BYTES", 100_000)
-
-    async def test(world):
-        honest, hostile = Another(world), [Another(world) for _ in range(4)]
-        assert (await beat(honest.world, "honest")).code == 0
-        for number, each in enumerate(hostile):
-            names = [f"g{number}-{n}" for n in range(60)]
-            assert (await each.world.call(RequestCode.HEART_BEAT, groups_of("c", names))).code == 0
-        assert (await beat(honest.world, "honest")).code == 0
-        assert await client_ids(world) == ["honest"]
-        table = await table_of(world)
-        assert int(table["clientsClosedForGroups"]) >= 2
-        assert int(table["clientGroupsBytes"]) <= 100_000
-        assert "is closed: of the" in caplog.text
-        for each in (honest, *hostile):
-            await each.pool.close()
-
-    in_broker(tmp_path, test)
+    honest, hostile = Another(world), [Another(world) for _ in range(4)]
+    assert (await beat(honest.world, "honest")).code == 0
+    for number, each in enumerate(hostile):
+        names = [f"g{number}-{n}" for n in range(60)]
+        assert (await each.world.call(RequestCode.HEART_BEAT, groups_of("c", names))).code == 0
+    assert (await beat(honest.world, "honest")).code == 0
+    assert await client_ids(world) == ["honest"]
+    table = await table_of(world)
+    assert int(table["clientsClosedForGroups"]) >= 2
+    assert int(table["clientGroupsBytes"]) <= 100_000
+    assert "is closed: of the" in caplog.text
+    for each in (honest, *hostile):
+        await each.pool.close()
 
 
 @within(in_broker, "tmp_path")

@@ -24,22 +24,18 @@ async def test_topics_make_themselves_only_where_that_is_allowed(world, /):
     assert (await world.send()).code == ResponseCode.TOPIC_NOT_EXIST
 
 
-def test_its_topics_and_groups_are_those_of_a_real_broker(tmp_path, golden):
+async def test_its_topics_and_groups_are_those_of_a_real_broker(world, golden):
     import json
 
     config = golden("5.5.0").store / "config"
     theirs = json.loads((config / "topics.json").read_text())["topicConfigTable"]
     groups = json.loads((config / "subscriptionGroup.json").read_text())["subscriptionGroupTable"]
-
-    async def test(world):
-        topics = world.core.topics.topics
-        assert len(topics) >= 10
-        for name, topic in topics.items():
-            assert topic.encode() == theirs[name]
-        for name in world.core.groups.table.entries:
-            assert name in groups
-
-    in_broker(tmp_path, test)
+    topics = world.core.topics.topics
+    assert len(topics) >= 10
+    for name, topic in topics.items():
+        assert topic.encode() == theirs[name]
+    for name in world.core.groups.table.entries:
+        assert name in groups
 
 
 @within(in_broker, "tmp_path")

@@ -152,7 +152,7 @@ async def test_only_the_topics_of_the_namespace_are_listed_by_their_short_names(
     assert (topic.name, topic.messages) == ("Orders", 1)
 
 
-def test_a_bounded_number_of_topics_is_asked_for_at_once(monkeypatch):
+async def test_a_bounded_number_of_topics_is_asked_for_at_once(cluster, admin, monkeypatch):
     monkeypatch.setattr("rocketlens.client.connect.cluster.MAX_MESSAGE_ANSWERS", 2)
     monkeypatch.setattr("rocketlens.client.search.topic_tail.MAX_MESSAGE_ANSWERS", 2)
     monkeypatch.setattr("rocketlens.client.admin.cluster_groups.MAX_MESSAGE_ANSWERS", 2)
@@ -160,13 +160,9 @@ def test_a_bounded_number_of_topics_is_asked_for_at_once(monkeypatch):
     monkeypatch.setattr("rocketlens.client.cluster_story.MAX_MESSAGE_ANSWERS", 2)
     monkeypatch.setattr("rocketlens.client.search.queue_read.MAX_MESSAGE_ANSWERS", 2)
     monkeypatch.setattr("rocketlens.client.admin.cluster_topics.MAX_MESSAGE_ANSWERS", 2)
-
-    async def scenario(cluster, admin):
-        for server in cluster.name_servers:
-            server.topics = {f"T{number}": ["broker-a"] for number in range(20)}
-        assert len((await admin.topics()).topics) == 20
-
-    ask(scenario)
+    for server in cluster.name_servers:
+        server.topics = {f"T{number}": ["broker-a"] for number in range(20)}
+    assert len((await admin.topics()).topics) == 20
 
 
 def settings_of(prepare=None, **options):

@@ -1,6 +1,5 @@
 """Brokers that are gone: remembered, named, forgotten."""
 
-import json
 import logging
 import stat
 import threading
@@ -12,7 +11,7 @@ from rocketlens.client.connect.route import Broker
 from rocketlens.errors import AnswerIncomplete, MessageNotFound
 from rocketlens.model.message_id import OffsetMessageId
 from tests.support.clocks import Clock
-from tests.support.fake_cluster import ask_with_memory, unregister
+from tests.support.fake_cluster import unregister
 
 DAY_MS = 86_400_000
 HOUR_MS = 3_600_000
@@ -151,65 +150,47 @@ def test_where_nothing_can_be_written_that_is_said_once(tmp_path, clock, caplog)
 # Answers.
 
 
-def test_a_broker_that_is_gone_makes_answers_incomplete_and_is_named(path):
-    async def scenario(cluster, admin):
-        first, second = cluster.masters
-        first.store("T", b"here", keys="k")
-        lost = second.store("T", b"lost", keys="lost", unique_key="U" * 32)
-        async with admin() as asking:
-            assert (await asking.query_message("T", "lost")).complete
-        unregister(cluster, second.name)
-        async with admin() as asking:
-            for key in ("lost", "k"):
-                answer = await asking.query_message("T", key)
-                assert not answer.complete
-                (failed,) = answer.failures
-                assert failed.source == second.name
-                assert second.address in failed.error
-                assert "last seen 20" in failed.error
-                assert "--forget-broker broker-b" in failed.error
-            with pytest.raises(AnswerIncomplete, match="last seen"):
-                await asking.view_message("T", "U" * 32)
-            with pytest.raises(AnswerIncomplete, match="last seen"):
-                await asking.view_message(lost.offset_msg_id)
-            # A broker may have had another's address.
-            nothing = OffsetMessageId(lost.store_host._replace(port=_port(first)), 10**6).encode()
-            with pytest.raises(AnswerIncomplete, match="last seen"):
-                await asking.view_message(nothing)
-            assert asking.forget_broker(second.name)
-        async with admin() as asking:
-            assert (await asking.query_message("T", "lost")).complete
-            with pytest.raises(MessageNotFound):
-                await asking.view_message(lost.offset_msg_id)
-        async with admin(seen_brokers=None) as asking:
-            assert (await asking.query_message("T", "lost")).complete
-
-    ask_with_memory(scenario, path, masters=2)
+@pytest.mark.cluster(masters=2)
+async def test_a_broker_that_is_gone_makes_answers_incomplete_and_is_named(cluster, remembering):
+    first, second = cluster.masters
+    first.store("T", b"here", keys="k")
+    lost = second.store("T", b"lost", keys="lost", unique_key="U" * 32)
+    async with remembering() as asking:
+        assert (await asking.query_message("T", "lost")).complete
+    unregister(cluster, second.name)
+    async with remembering() as asking:
+        for key in ("lost", "k"):
+            answer = await asking.query_message("T", key)
+            assert not answer.complete
+            (failed,) = answer.failures
+            assert failed.source == second.name
+            assert second.address in failed.error
+            assert "last seen 20" in failed.error
+            assert "--forget-broker broker-b" in failed.error
+        with pytest.raises(AnswerIncomplete, match="last seen"):
+            await asking.view_message("T", "U" * 32)
+        with pytest.raises(AnswerIncomplete, match="last seen"):
+            await asking.view_message(lost.offset_msg_id)
+        # A broker may have had another's address.
+        nothing = OffsetMessageId(lost.store_host._replace(port=_port(first)), 10**6).encode()
+        with pytest.raises(AnswerIncomplete, match="last seen"):
+            await asking.view_message(nothing)
+        assert asking.forget_broker(second.name)
+    async with remembering() as asking:
+        assert (await asking.query_message("T", "lost")).complete
+        with pytest.raises(MessageNotFound):
+            await asking.view_message(lost.offset_msg_id)
+    async with remembering(seen_brokers=None) as asking:
+        assert (await asking.query_message("T", "lost")).complete
 
 
 def _port(broker):
     return int(broker.address.rpartition(":")[2])
 
 
-def test_a_library_remembers_nothing_unasked(path, monkeypatch, tmp_path):
+async def test_a_library_remembers_nothing_unasked(remembering, monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     before = set(tmp_path.rglob("*"))
-
-    async def scenario(_, admin):
-        async with admin(seen_brokers=None) as asking:
-            await asking.query_message("T", "k")
-
-    ask_with_memory(scenario, path)
+    async with remembering(seen_brokers=None) as asking:
+        await asking.query_message("T", "k")
     assert set(tmp_path.rglob("*")) == before
-
-
-def test_lines_are_json(path, clock):
-    SeenBrokers(path, ["a:9876"], clock).missing(brokers("broker-a"))
-    (line,) = path.read_text().split()
-    assert json.loads(line) == {
-        "nameServers": ["a:9876"],
-        "cluster": "C",
-        "broker": "broker-a",
-        "addresses": ["10.0.0.1:10911"],
-        "seenMs": NOW_MS,
-    }

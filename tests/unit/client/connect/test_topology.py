@@ -10,7 +10,7 @@ from rocketlens.client.connect.route import ROUTE_REFRESH_S
 from rocketlens.errors import AnswerIncomplete, RemotingError, TopicNotFound
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from tests.support.async_tests import within
-from tests.support.fake_cluster import FAILURES, ask, ask_with_memory, bodies, fail, unregister
+from tests.support.fake_cluster import FAILURES, ask, bodies, fail, unregister
 from tests.support.patience import PATIENCE_S
 
 
@@ -68,206 +68,194 @@ def test_a_route_is_asked_for_again_after_30_s_and_kept_while_no_name_server_ans
     ask(scenario, clock=lambda: now[0])
 
 
-def test_brokers_and_topics_of_all_name_servers_are_asked(path):
-    async def scenario(cluster, admin):
-        first, second = cluster.name_servers
-        cluster.masters[1].store("T", b"there", keys="k")
-        cluster.masters[1].store("Only", b"there", keys="k")
-        first.brokers = {"broker-a": first.brokers["broker-a"]}
-        first.topics = {"T": ["broker-a"]}
-        second.topics["Only"] = ["broker-b"]
-        async with admin() as asking:
-            for topic in ("T", "Only"):
-                answer = await asking.query_message(topic, "k")
-                assert [m.body for m in answer] == [b"there"]
-                assert answer.complete
-            with pytest.raises(TopicNotFound):
-                await asking.query_message("Nowhere", "k")
-
-    ask_with_memory(scenario, path, masters=2, name_servers=2)
+@pytest.mark.cluster(masters=2, name_servers=2)
+async def test_brokers_and_topics_of_all_name_servers_are_asked(cluster, remembering):
+    first, second = cluster.name_servers
+    cluster.masters[1].store("T", b"there", keys="k")
+    cluster.masters[1].store("Only", b"there", keys="k")
+    first.brokers = {"broker-a": first.brokers["broker-a"]}
+    first.topics = {"T": ["broker-a"]}
+    second.topics["Only"] = ["broker-b"]
+    async with remembering() as asking:
+        for topic in ("T", "Only"):
+            answer = await asking.query_message(topic, "k")
+            assert [m.body for m in answer] == [b"there"]
+            assert answer.complete
+        with pytest.raises(TopicNotFound):
+            await asking.query_message("Nowhere", "k")
 
 
-def test_a_topic_is_not_unknown_while_a_name_server_does_not_answer(path):
-    async def scenario(cluster, admin):
-        cluster.masters[0].store("T", b"m", keys="k")
-        await cluster.name_servers[0].die()
-        async with admin() as asking:
-            with pytest.raises(RemotingError):
-                await asking.query_message("Nowhere", "k")
-
-    ask_with_memory(scenario, path, name_servers=2)
+@pytest.mark.cluster(name_servers=2)
+async def test_a_topic_is_not_unknown_while_a_name_server_does_not_answer(cluster, remembering):
+    cluster.masters[0].store("T", b"m", keys="k")
+    await cluster.name_servers[0].die()
+    async with remembering() as asking:
+        with pytest.raises(RemotingError):
+            await asking.query_message("Nowhere", "k")
 
 
-@pytest.mark.parametrize("count", [2, 10])
+@pytest.mark.parametrize(
+    "cluster",
+    [
+        pytest.param(None, marks=pytest.mark.cluster(masters=2, name_servers=count), id=f"{count}")
+        for count in (2, 10)
+    ],
+    indirect=True,
+)
 @pytest.mark.parametrize("failing", FAILURES)
-def test_a_name_server_that_does_not_answer_may_know_brokers_that_others_do_not(
-    path, count, failing
+async def test_a_name_server_that_does_not_answer_may_know_brokers_that_others_do_not(
+    cluster, remembering, failing
 ):
-    async def scenario(cluster, admin):
-        first, *others = cluster.name_servers
-        first.brokers = {"broker-a": first.brokers["broker-a"]}
-        first.topics = {"T": ["broker-a"]}
-        here = cluster.masters[0].store("T", b"here", keys="k")
-        cluster.masters[1].store("T", b"there", keys="k")
-        for each in others:
-            await fail(each, failing)
-        timeout_s = 0.5 if failing == "slow" else PATIENCE_S
-        async with admin(timeout_s=timeout_s) as asking:
-            for text, topic in (("k", None), ("k", "T"), (None, "T"), ("no", None)):
-                answer = await asking.find(text, topic)
-                assert not answer.complete
-                assert {each.source for each in answer.failures} == {
-                    f"name server {each.address}" for each in others
-                }
-            # An id needs no route: its broker has the record.
-            assert (await asking.find(here.offset_msg_id)).complete
-
-    ask_with_memory(scenario, path, masters=2, name_servers=count)
+    first, *others = cluster.name_servers
+    first.brokers = {"broker-a": first.brokers["broker-a"]}
+    first.topics = {"T": ["broker-a"]}
+    here = cluster.masters[0].store("T", b"here", keys="k")
+    cluster.masters[1].store("T", b"there", keys="k")
+    for each in others:
+        await fail(each, failing)
+    timeout_s = 0.5 if failing == "slow" else PATIENCE_S
+    async with remembering(timeout_s=timeout_s) as asking:
+        for text, topic in (("k", None), ("k", "T"), (None, "T"), ("no", None)):
+            answer = await asking.find(text, topic)
+            assert not answer.complete
+            assert {each.source for each in answer.failures} == {
+                f"name server {each.address}" for each in others
+            }
+        # An id needs no route: its broker has the record.
+        assert (await asking.find(here.offset_msg_id)).complete
 
 
 @pytest.mark.parametrize("remembers", [False, True])
-def test_a_slave_that_has_not_heard_of_a_topic_is_no_proof_that_there_is_none(path, remembers):
-    async def scenario(cluster, admin):
-        (server,) = cluster.name_servers
-        del server.brokers["broker-a"][0]
-        server.topics = {"Other": ["broker-a"]}
-        async with admin(**({} if remembers else {"seen_brokers": None})) as asking:
-            for text in (None, "k", "T/0/0"):
-                answer = await asking.find(text, "T")
-                assert not answer.complete
-                assert "its master is not registered" in answer.failures[0].error
-            for messages in (asking.tail("T"), asking.scan("T")):
-                assert [each async for each in messages] == []
-                assert not messages.complete
-
-    ask_with_memory(scenario, path, slaves=1)
+@pytest.mark.cluster(slaves=1)
+async def test_a_slave_that_has_not_heard_of_a_topic_is_no_proof_that_there_is_none(
+    cluster, remembering, remembers
+):
+    (server,) = cluster.name_servers
+    del server.brokers["broker-a"][0]
+    server.topics = {"Other": ["broker-a"]}
+    async with remembering(**({} if remembers else {"seen_brokers": None})) as asking:
+        for text in (None, "k", "T/0/0"):
+            answer = await asking.find(text, "T")
+            assert not answer.complete
+            assert "its master is not registered" in answer.failures[0].error
+        for messages in (asking.tail("T"), asking.scan("T")):
+            assert [each async for each in messages] == []
+            assert not messages.complete
 
 
 @pytest.mark.parametrize("topic", [None, "Only", "Both"])
 @pytest.mark.parametrize("is_known", [False, True])
-def test_a_broker_that_ended_since_the_brokers_were_listed_is_missing(path, topic, is_known):
+@pytest.mark.cluster(masters=2)
+async def test_a_broker_that_ended_since_the_brokers_were_listed_is_missing(
+    cluster, remembering, topic, is_known
+):
     now = [0.0]
 
-    async def scenario(cluster, admin):
-        for name in ("Both", "Only"):
-            cluster.masters[1].store(name, b"there", keys="k")
-        cluster.masters[0].store("Both", b"here", keys="k")
-        (server,) = cluster.name_servers
-        server.topics |= {"Both": ["broker-a", "broker-b"], "Only": ["broker-b"]}
-        async with admin(clock=lambda: now[0]) as asking:
-            assert (await asking.find("k", "T" if not is_known else None)).complete
-            now[0] += 1
-            await cluster.masters[1].die()
-            unregister(cluster, "broker-b")
-            server.topics.pop("Only")
-            if is_known:
-                # Routes are asked for again, brokers are not yet.
-                asking.source.topology._routes.clear()
-            answer = await asking.find("k", topic)
-            assert not answer.complete
-            assert any("broker-b" in each.source for each in answer.failures), answer.failures
-
-    ask_with_memory(scenario, path, masters=2)
+    for name in ("Both", "Only"):
+        cluster.masters[1].store(name, b"there", keys="k")
+    cluster.masters[0].store("Both", b"here", keys="k")
+    (server,) = cluster.name_servers
+    server.topics |= {"Both": ["broker-a", "broker-b"], "Only": ["broker-b"]}
+    async with remembering(clock=lambda: now[0]) as asking:
+        assert (await asking.find("k", "T" if not is_known else None)).complete
+        now[0] += 1
+        await cluster.masters[1].die()
+        unregister(cluster, "broker-b")
+        server.topics.pop("Only")
+        if is_known:
+            # Routes are asked for again, brokers are not yet.
+            asking.source.topology._routes.clear()
+        answer = await asking.find("k", topic)
+        assert not answer.complete
+        assert any("broker-b" in each.source for each in answer.failures), answer.failures
 
 
-def test_a_question_that_asks_no_name_server_does_not_ask_for_brokers_either(path):
-    async def scenario(cluster, admin):
-        (server,) = cluster.name_servers
-        cluster.masters[0].store("T", b"m", keys="k")
-        async with admin() as asking:
-            for _ in range(2):
-                assert (await asking.find("k", "T", only_delivered=True)).complete
-            asked = len(server.asked)
+async def test_a_question_that_asks_no_name_server_does_not_ask_for_brokers_either(
+    cluster, remembering
+):
+    (server,) = cluster.name_servers
+    cluster.masters[0].store("T", b"m", keys="k")
+    async with remembering() as asking:
+        for _ in range(2):
             assert (await asking.find("k", "T", only_delivered=True)).complete
-            assert len(server.asked) == asked
+        asked = len(server.asked)
+        assert (await asking.find("k", "T", only_delivered=True)).complete
+        assert len(server.asked) == asked
 
-    ask_with_memory(scenario, path)
 
-
-def test_a_stale_route_is_named(path):
+async def test_a_stale_route_is_named(cluster, remembering):
     now = [0.0]
 
-    async def scenario(cluster, admin):
-        cluster.masters[0].store("T", b"m", keys="k")
-        async with admin(seen_brokers=None, clock=lambda: now[0]) as asking:
-            assert (await asking.query_message("T", "k")).complete
-            await cluster.name_servers[0].die()
-            assert (await asking.query_message("T", "k")).complete
-            now[0] += ROUTE_REFRESH_S
-            answer = await asking.query_message("T", "k")
-            assert [m.body for m in answer] == [b"m"]
-            assert not answer.complete
-            assert "other brokers" in answer.failures[0].error
-
-    ask_with_memory(scenario, path)
+    cluster.masters[0].store("T", b"m", keys="k")
+    async with remembering(seen_brokers=None, clock=lambda: now[0]) as asking:
+        assert (await asking.query_message("T", "k")).complete
+        await cluster.name_servers[0].die()
+        assert (await asking.query_message("T", "k")).complete
+        now[0] += ROUTE_REFRESH_S
+        answer = await asking.query_message("T", "k")
+        assert [m.body for m in answer] == [b"m"]
+        assert not answer.complete
+        assert "other brokers" in answer.failures[0].error
 
 
-def test_every_kind_of_refusal_makes_the_answer_incomplete(path):
-    async def scenario(cluster, admin):
-        for code in (
-            ResponseCode.SYSTEM_BUSY,
-            ResponseCode.SYSTEM_ERROR,
-            ResponseCode.NO_PERMISSION,
-            ResponseCode.TOPIC_NOT_EXIST,
-            ResponseCode.SERVICE_NOT_AVAILABLE,
-        ):
-            cluster.masters[1].err(code, "not now")
-            async with admin() as asking:
-                answer = await asking.query_message("T", "k")
-                assert not answer.complete
-                assert "not now" in answer.failures[0].error
-
-    ask_with_memory(scenario, path, masters=2)
-
-
-def test_a_broker_without_an_address_and_a_master_that_is_not_registered_are_named(path):
-    async def scenario(cluster, admin):
-        (server,) = cluster.name_servers
-        data = server.broker_data
-        server.broker_data = lambda name: data("broker-a") if name == "broker-b" else data(name)
-        async with admin() as asking:
-            answer = await asking.query_message("T", "k")
-            assert [c.source for c in answer.failures] == ["broker-b"]
-            assert "knows an address" in answer.failures[0].error
-        server.broker_data = data
-        del server.brokers["broker-a"][0]
-        async with admin() as asking:
-            answer = await asking.query_message("T", "k")
-            said = [c.error for c in answer.coverage if c.source.startswith("broker-a")]
-            assert "its master is not registered" in said[0]
-
-    ask_with_memory(scenario, path, masters=2, slaves=1)
-
-
-def test_no_broker_at_all_is_no_complete_answer(path):
-    async def scenario(cluster, admin):
-        (server,) = cluster.name_servers
-        server.brokers, server.topics = {}, {"T": []}
-        async with admin() as asking:
+@pytest.mark.cluster(masters=2)
+async def test_every_kind_of_refusal_makes_the_answer_incomplete(cluster, remembering):
+    for code in (
+        ResponseCode.SYSTEM_BUSY,
+        ResponseCode.SYSTEM_ERROR,
+        ResponseCode.NO_PERMISSION,
+        ResponseCode.TOPIC_NOT_EXIST,
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+    ):
+        cluster.masters[1].err(code, "not now")
+        async with remembering() as asking:
             answer = await asking.query_message("T", "k")
             assert not answer.complete
-            assert answer.failures[0].error == "no broker is registered"
-            with pytest.raises(AnswerIncomplete, match="no broker is registered"):
-                await asking.view_message("7F0000010000000100000000000000AB")
-
-    ask_with_memory(scenario, path)
+            assert "not now" in answer.failures[0].error
 
 
-def test_a_broker_that_registers_after_none_was_there_is_asked_at_once(path):
-    async def scenario(cluster, admin):
-        (server,) = cluster.name_servers
-        brokers, topics = server.brokers, server.topics
-        server.brokers, server.topics = {}, {"T": []}
-        async with admin() as asking:
-            assert (await asking.brokers()).failures[0].error == "no broker is registered"
-            server.brokers, server.topics = brokers, topics
-            assert (await asking.brokers()).complete
+@pytest.mark.cluster(masters=2, slaves=1)
+async def test_a_broker_without_an_address_and_a_master_that_is_not_registered_are_named(
+    cluster, remembering
+):
+    (server,) = cluster.name_servers
+    data = server.broker_data
+    server.broker_data = lambda name: data("broker-a") if name == "broker-b" else data(name)
+    async with remembering() as asking:
+        answer = await asking.query_message("T", "k")
+        assert [c.source for c in answer.failures] == ["broker-b"]
+        assert "knows an address" in answer.failures[0].error
+    server.broker_data = data
+    del server.brokers["broker-a"][0]
+    async with remembering() as asking:
+        answer = await asking.query_message("T", "k")
+        said = [c.error for c in answer.coverage if c.source.startswith("broker-a")]
+        assert "its master is not registered" in said[0]
 
-    ask_with_memory(scenario, path)
+
+async def test_no_broker_at_all_is_no_complete_answer(cluster, remembering):
+    (server,) = cluster.name_servers
+    server.brokers, server.topics = {}, {"T": []}
+    async with remembering() as asking:
+        answer = await asking.query_message("T", "k")
+        assert not answer.complete
+        assert answer.failures[0].error == "no broker is registered"
+        with pytest.raises(AnswerIncomplete, match="no broker is registered"):
+            await asking.view_message("7F0000010000000100000000000000AB")
 
 
-def test_questions_at_once_ask_for_the_brokers_once_and_read_the_history_in_a_thread(
-    path, monkeypatch
+async def test_a_broker_that_registers_after_none_was_there_is_asked_at_once(cluster, remembering):
+    (server,) = cluster.name_servers
+    brokers, topics = server.brokers, server.topics
+    server.brokers, server.topics = {}, {"T": []}
+    async with remembering() as asking:
+        assert (await asking.brokers()).failures[0].error == "no broker is registered"
+        server.brokers, server.topics = brokers, topics
+        assert (await asking.brokers()).complete
+
+
+async def test_questions_at_once_ask_for_the_brokers_once_and_read_the_history_in_a_thread(
+    cluster, remembering, monkeypatch
 ):
     threads = set()
     missing = SeenBrokers.missing
@@ -278,14 +266,11 @@ def test_questions_at_once_ask_for_the_brokers_once_and_read_the_history_in_a_th
 
     monkeypatch.setattr(SeenBrokers, "missing", noted)
 
-    async def scenario(cluster, admin):
-        (server,) = cluster.name_servers
-        server.topics = {f"T{number}": ["broker-a"] for number in range(16)}
-        async with admin() as asking:
-            assert (await asking.find("k")).complete
-            asking.source.topology._brokers = None
-            await asyncio.gather(*(asking.source.topology.brokers() for _ in range(5)))
-        assert server.codes().count(RequestCode.GET_BROKER_CLUSTER_INFO) == 3
-        assert threading.main_thread() not in threads
-
-    ask_with_memory(scenario, path)
+    (server,) = cluster.name_servers
+    server.topics = {f"T{number}": ["broker-a"] for number in range(16)}
+    async with remembering() as asking:
+        assert (await asking.find("k")).complete
+        asking.source.topology._brokers = None
+        await asyncio.gather(*(asking.source.topology.brokers() for _ in range(5)))
+    assert server.codes().count(RequestCode.GET_BROKER_CLUSTER_INFO) == 3
+    assert threading.main_thread() not in threads

@@ -184,22 +184,18 @@ async def test_a_message_that_a_broker_has_not_indexed_yet_is_waited_for(cluster
     assert (await admin.view_message("T", "U2")).body == b"newest"
 
 
-def test_an_answer_of_a_broker_that_stays_behind_is_not_complete(monkeypatch):
+async def test_an_answer_of_a_broker_that_stays_behind_is_not_complete(cluster, admin, monkeypatch):
     monkeypatch.setattr("rocketlens.client.connect.cluster.DISPATCH_WAIT_S", 0.01)
     monkeypatch.setattr("rocketlens.client.search.key_search.DISPATCH_WAIT_S", 0.01)
-
-    async def scenario(cluster, admin):
-        broker = cluster.masters[0]
-        broker.store("T", b"older", keys="k")
-        newest = broker.store("T", b"newest", keys="k", unique_key="U2")
-        broker.undispatched = [1] * 100
-        answer = await admin.query_message("T", "k")
-        assert (bodies(answer), answer.complete) == ([b"older"], False)
-        assert f"{newest.total_size} bytes" in answer.failures[0].error
-        with pytest.raises(AnswerIncomplete):
-            await admin.view_message("T", "U2")
-
-    ask(scenario, timeout_s=PATIENCE_S)
+    broker = cluster.masters[0]
+    broker.store("T", b"older", keys="k")
+    newest = broker.store("T", b"newest", keys="k", unique_key="U2")
+    broker.undispatched = [1] * 100
+    answer = await admin.query_message("T", "k")
+    assert (bodies(answer), answer.complete) == ([b"older"], False)
+    assert f"{newest.total_size} bytes" in answer.failures[0].error
+    with pytest.raises(AnswerIncomplete):
+        await admin.view_message("T", "U2")
 
 
 @within(ask, timeout_s=PATIENCE_S)
@@ -214,23 +210,21 @@ async def test_an_answer_of_a_broker_that_does_not_say_how_far_it_is_is_not_comp
     assert "does not say how far" in answer.failures[0].error
 
 
-def test_a_broker_in_its_first_second_is_asked_again_how_far_it_has_indexed(monkeypatch):
+async def test_a_broker_in_its_first_second_is_asked_again_how_far_it_has_indexed(
+    cluster, admin, monkeypatch
+):
     no_sample = "java.util.NoSuchElementException, java.util.LinkedList.getLast"
-
-    async def scenario(cluster, admin):
-        broker = cluster.masters[0]
-        broker.store("T", b"message", keys="k")
-        broker.runtime_remarks = [no_sample, no_sample]
-        answer = await admin.query_message("T", "k")
-        assert (bodies(answer), answer.complete) == ([b"message"], True)
-        broker.runtime_remarks = ["java.lang.IllegalStateException"]
-        assert not (await admin.query_message("T", "k")).complete
-        monkeypatch.setattr("rocketlens.client.connect.cluster.DISPATCH_WAIT_S", 0.0)
-        monkeypatch.setattr("rocketlens.client.search.key_search.DISPATCH_WAIT_S", 0.0)
-        broker.runtime_remarks = [no_sample] * 100
-        assert not (await admin.query_message("T", "k")).complete
-
-    ask(scenario, timeout_s=PATIENCE_S)
+    broker = cluster.masters[0]
+    broker.store("T", b"message", keys="k")
+    broker.runtime_remarks = [no_sample, no_sample]
+    answer = await admin.query_message("T", "k")
+    assert (bodies(answer), answer.complete) == ([b"message"], True)
+    broker.runtime_remarks = ["java.lang.IllegalStateException"]
+    assert not (await admin.query_message("T", "k")).complete
+    monkeypatch.setattr("rocketlens.client.connect.cluster.DISPATCH_WAIT_S", 0.0)
+    monkeypatch.setattr("rocketlens.client.search.key_search.DISPATCH_WAIT_S", 0.0)
+    broker.runtime_remarks = [no_sample] * 100
+    assert not (await admin.query_message("T", "k")).complete
 
 
 QUERY = RequestCode.QUERY_MESSAGE

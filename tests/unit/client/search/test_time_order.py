@@ -122,25 +122,19 @@ async def test_a_queue_in_which_nothing_matches_holds_up_no_row(cluster, admin, 
     await scan.aclose()
 
 
-def test_pulls_of_many_queues_get_smaller_and_bring_all(monkeypatch):
+async def test_pulls_of_many_queues_get_smaller_and_bring_all(cluster, admin, monkeypatch):
     monkeypatch.setattr(
         "rocketlens.client.search.topic_scan.MAX_MERGED_BYTES", 2 * QUEUES * 3 * 4096
     )
-
-    async def scenario(cluster, admin):
-        broker = cluster.masters[0]
-        for number in range(80):
-            broker.store("T", b"%4d" % number + b" " * 8000, queue_id=number % QUEUES)
-        assert await numbers(admin.scan("T")) == list(range(80))
-        sizes = [
-            header.max_message_nums
-            for code, header in broker.asked
-            if code == RequestCode.PULL_MESSAGE
-        ]
-        assert set(sizes[:QUEUES]) == {3}
-        assert set(sizes[QUEUES : 8 * QUEUES]) == {1}
-
-    ask(scenario)
+    broker = cluster.masters[0]
+    for number in range(80):
+        broker.store("T", b"%4d" % number + b" " * 8000, queue_id=number % QUEUES)
+    assert await numbers(admin.scan("T")) == list(range(80))
+    sizes = [
+        header.max_message_nums for code, header in broker.asked if code == RequestCode.PULL_MESSAGE
+    ]
+    assert set(sizes[:QUEUES]) == {3}
+    assert set(sizes[QUEUES : 8 * QUEUES]) == {1}
 
 
 @within(ask)

@@ -61,21 +61,18 @@ async def test_all_topics_are_scanned_but_rocketmqs_own_which_are_counted(cluste
     assert len(await bodies(admin.scan(all_topics=True))) == 8
 
 
-def test_batches_have_the_columns_and_the_messages_of_a_scan(monkeypatch):
+@pytest.mark.cluster(masters=2)
+async def test_batches_have_the_columns_and_the_messages_of_a_scan(cluster, admin, monkeypatch):
     monkeypatch.setattr("rocketlens.client.search.topic_scan.BATCH_ROWS", 2)
-
-    async def scenario(cluster, admin):
-        fill(cluster)
-        batches = [each async for each in admin.scan("T").record_batches()]
-        assert [each.num_rows for each in batches] == [2, 2, 2]
-        assert batches[0].schema == arrow.schema()
-        table = await admin.scan("T").to_arrow()
-        assert sorted(table["keys"].to_pylist()) == [[f"k{n}"] for n in (0, 0, 1, 1, 2, 2)]
-        empty = await admin.scan("T", end=5).to_arrow()
-        assert (empty.num_rows, empty.schema) == (0, arrow.schema())
-        assert isinstance(empty, pa.Table)
-
-    ask(scenario, masters=2)
+    fill(cluster)
+    batches = [each async for each in admin.scan("T").record_batches()]
+    assert [each.num_rows for each in batches] == [2, 2, 2]
+    assert batches[0].schema == arrow.schema()
+    table = await admin.scan("T").to_arrow()
+    assert sorted(table["keys"].to_pylist()) == [[f"k{n}"] for n in (0, 0, 1, 1, 2, 2)]
+    empty = await admin.scan("T", end=5).to_arrow()
+    assert (empty.num_rows, empty.schema) == (0, arrow.schema())
+    assert isinstance(empty, pa.Table)
 
 
 @within(ask, masters=2)

@@ -9,7 +9,7 @@ from rocketlens.errors import AnswerIncomplete, MessageNotFound
 from rocketlens.model.message import Host
 from rocketlens.model.message_id import OffsetMessageId
 from tests.support.async_tests import within
-from tests.support.fake_cluster import CONNECTS, ask, ask_with_memory, bodies
+from tests.support.fake_cluster import CONNECTS, ask, bodies
 
 
 @within(ask, timeout_s=5)
@@ -81,51 +81,51 @@ async def test_a_message_of_a_topic_that_its_broker_compacts_is_found_by_its_id(
 
 
 @pytest.mark.parametrize("remembers", [False, True])
-def test_an_offset_id_is_found_also_when_another_broker_has_its_address_now(tmp_path, remembers):
-    async def scenario(cluster, admin):
-        first, second = cluster.masters
-        old = [(each, each.store("T", each.name.encode())) for each in cluster.masters]
-        path = {} if remembers else {"seen_brokers": None}
-        async with admin(**path) as asking:
-            assert (await asking.find(old[0][1].offset_msg_id)).complete
-        # Each has the other's address from now on.
-        first.log, second.log = second.log, first.log
-        first.records, second.records = second.records, first.records
-        first.queues, second.queues = second.queues, first.queues
-        second.store("T", b"newer than what is looked for")
-        async with admin(**path) as asking:
-            for _, record in old:
-                answer = await asking.find(record.offset_msg_id)
-                assert bodies(answer) == [record.body]
-                assert answer.complete
-                message = await asking.view_message(record.offset_msg_id)
-                assert message.body == record.body
-            gone = first.id_at(10**6)
-            assert (await asking.find(gone)).complete
-            await second.die()
-            assert not (await asking.find(gone)).complete
-            with pytest.raises(AnswerIncomplete):
-                await asking.view_message(gone)
-
-    ask_with_memory(scenario, tmp_path / "seen", masters=2)
-
-
-def test_an_id_that_two_brokers_gave_at_one_address_leads_to_both_messages(tmp_path):
-    async def scenario(cluster, admin):
-        first, second = cluster.masters
-        old = first.store("T", b"of the first")
-        async with admin() as asking:
-            assert (await asking.find(old.offset_msg_id)).complete
-        for server in cluster.name_servers:
-            a, b = server.brokers["broker-a"], server.brokers["broker-b"]
-            server.brokers = {"broker-a": b, "broker-b": a}
-        second.log, second.records, second.queues = first.log, first.records, first.queues
-        first.log, first.records, first.queues = bytearray(), [], defaultdict(list)
-        new = first.store("T", b"of the second")
-        assert new.offset_msg_id == old.offset_msg_id
-        async with admin() as asking:
-            answer = await asking.find(old.offset_msg_id)
-            assert bodies(answer) == [b"of the first", b"of the second"]
+@pytest.mark.cluster(masters=2)
+async def test_an_offset_id_is_found_also_when_another_broker_has_its_address_now(
+    cluster, remembering, remembers
+):
+    first, second = cluster.masters
+    old = [(each, each.store("T", each.name.encode())) for each in cluster.masters]
+    path = {} if remembers else {"seen_brokers": None}
+    async with remembering(**path) as asking:
+        assert (await asking.find(old[0][1].offset_msg_id)).complete
+    # Each has the other's address from now on.
+    first.log, second.log = second.log, first.log
+    first.records, second.records = second.records, first.records
+    first.queues, second.queues = second.queues, first.queues
+    second.store("T", b"newer than what is looked for")
+    async with remembering(**path) as asking:
+        for _, record in old:
+            answer = await asking.find(record.offset_msg_id)
+            assert bodies(answer) == [record.body]
             assert answer.complete
+            message = await asking.view_message(record.offset_msg_id)
+            assert message.body == record.body
+        gone = first.id_at(10**6)
+        assert (await asking.find(gone)).complete
+        await second.die()
+        assert not (await asking.find(gone)).complete
+        with pytest.raises(AnswerIncomplete):
+            await asking.view_message(gone)
 
-    ask_with_memory(scenario, tmp_path / "seen", masters=2)
+
+@pytest.mark.cluster(masters=2)
+async def test_an_id_that_two_brokers_gave_at_one_address_leads_to_both_messages(
+    cluster, remembering
+):
+    first, second = cluster.masters
+    old = first.store("T", b"of the first")
+    async with remembering() as asking:
+        assert (await asking.find(old.offset_msg_id)).complete
+    for server in cluster.name_servers:
+        a, b = server.brokers["broker-a"], server.brokers["broker-b"]
+        server.brokers = {"broker-a": b, "broker-b": a}
+    second.log, second.records, second.queues = first.log, first.records, first.queues
+    first.log, first.records, first.queues = bytearray(), [], defaultdict(list)
+    new = first.store("T", b"of the second")
+    assert new.offset_msg_id == old.offset_msg_id
+    async with remembering() as asking:
+        answer = await asking.find(old.offset_msg_id)
+        assert bodies(answer) == [b"of the first", b"of the second"]
+        assert answer.complete
