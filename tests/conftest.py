@@ -7,7 +7,6 @@ of ``golden``, ``spark`` and ``peer`` sets the marker of the same name, so that
 
 import asyncio
 import gc
-import hashlib
 import inspect
 import json
 import os
@@ -35,6 +34,7 @@ from tests.peer.rocketmq_peer import (
 from tests.support.effort import SHORT
 from tests.support.patience import PATIENCE_S
 from tests.support.sharing import scope_of, start_order
+from tests.support.sparse_files import digest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -197,7 +197,7 @@ def fingerprint(root: Path) -> dict[str, tuple[int, int, str]]:
         str(path.relative_to(root)): (
             path.lstat().st_mode,
             path.lstat().st_mtime_ns,
-            hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "",
+            digest(path) if path.is_file() else "",
         )
         for path in sorted(root.rglob("*"))
     }

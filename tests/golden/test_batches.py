@@ -4,7 +4,6 @@ What is sent to a topic with `queue.type=BatchCQ` as a batch is one record of it
 """
 
 import json
-import shutil
 
 import pyarrow.parquet as pq
 import pytest
@@ -15,7 +14,7 @@ from rocketlens.main import main
 
 # At once: it must not be imported while what it imports is patched.
 from rocketlens.query.offline import open_store
-from tests.support.layouts import Layout
+from tests.support.layouts import copied
 
 FIELDS = ("topic", "queue_id", "queue_offset", "offset_msg_id", "keys", "body")
 
@@ -23,7 +22,7 @@ FIELDS = ("topic", "queue_id", "queue_offset", "offset_msg_id", "keys", "body")
 @pytest.fixture(scope="module")
 def layout(layouts, tmp_path_factory):
     directory = tmp_path_factory.mktemp("batches")
-    return Layout(shutil.copytree(layouts / "batchcq-5.5.0", directory / "broker"))
+    return copied(layouts, "batchcq-5.5.0", directory / "broker")
 
 
 def sent_one_by_one(layout, topics=("Orders", "Payments")):
@@ -133,7 +132,7 @@ def test_a_bulk_read_takes_and_leaves_messages_of_one_batch(layout):
 
 
 def test_a_batch_that_is_damaged_is_damage_and_no_row(layouts, tmp_path):
-    layout = Layout(shutil.copytree(layouts / "batchcq-5.5.0", tmp_path / "broker"))
+    layout = copied(layouts, "batchcq-5.5.0", tmp_path / "broker")
     (batch, *_) = [each for each in layout.sent if "batch" in each]
     physical_offset = int(batch["offset_msg_id"][16:], 16)
     segment = max(

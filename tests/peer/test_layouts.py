@@ -12,7 +12,7 @@ from rocketlens.client.blocking.sync_producer import SyncProducer
 from rocketlens.formats.checkpoint import decode
 from rocketlens.pipeline.cluster_scan import ClusterScan
 from tests.peer.rocketmq_peer import free_ports
-from tests.support.layouts import Layout, ids
+from tests.support.layouts import copied, ids
 from tests.support.patience import PATIENCE_S
 
 SIZES = {
@@ -88,7 +88,7 @@ def keys_of(sent):
     ],
 )
 def test_a_store_is_searched_while_a_real_broker_writes_it(peer, layouts, tmp_path, name):
-    layout = Layout(shutil.copytree(layouts / name, tmp_path / "broker"))
+    layout = copied(layouts, name, tmp_path / "broker")
     # It is cut behind what is written, and made again.
     shutil.rmtree(layout.store / "dledger-n0" / "index", ignore_errors=True)
     settings = SIZES | settings_of(name, layout.path)
@@ -131,7 +131,7 @@ def test_a_store_is_searched_while_a_real_broker_writes_it(peer, layouts, tmp_pa
 
 @pytest.mark.slow
 def test_a_store_that_was_switched_to_dledger_is_read_from_both_logs(peer, layouts, tmp_path):
-    layout = Layout(shutil.copytree(layouts / "elsewhere-5.5.0", tmp_path / "broker"))
+    layout = copied(layouts, "elsewhere-5.5.0", tmp_path / "broker")
     (layout.path / "log").rename(layout.store / "commitlog")
     settings = SIZES | settings_of("dledger", layout.path)
     with (
@@ -158,7 +158,7 @@ def test_a_store_that_was_switched_to_dledger_is_read_from_both_logs(peer, layou
 def test_messages_in_batches_are_found_by_key_position_and_content_in_a_cluster(
     peer, layouts, tmp_path
 ):
-    layout = Layout(shutil.copytree(layouts / "batchcq-5.5.0", tmp_path / "broker"))
+    layout = copied(layouts, "batchcq-5.5.0", tmp_path / "broker")
     with (
         peer.start("5.5.0", layout.path, **SIZES) as broker,
         SyncMQAdmin(broker.namesrv_address) as admin,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import rocketlens
+from tests.support.sparse_files import copy
 
 DLEDGER = ("dledger-4.9.7", "dledger-5.5.0")
 ELSEWHERE = ("elsewhere-4.9.7", "elsewhere-5.5.0", "multi-5.5.0")
@@ -97,7 +98,7 @@ def messages_of(line):
 def copied(layouts, name, directory):
     """Return a copy of a layout; ``NAME crashed`` is that of a broker that runs."""
     name, _, crashed = name.partition(" ")
-    layout = Layout(shutil.copytree(layouts / name, directory))
+    layout = Layout(shutil.copytree(layouts / name, directory, copy_function=copy))
     if crashed:
         layout.crash()
     return layout
