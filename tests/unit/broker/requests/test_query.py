@@ -16,6 +16,7 @@ from rocketlens.wire.codes import RequestCode, ResponseCode
 from tests.support.broker_world import (
     NOW_MS,
     bodies,
+    in_broker,
     properties_of,
     records_of,
     running,
@@ -121,26 +122,30 @@ async def come_true(is_so):
             await asyncio.sleep(0)
 
 
-async def test_more_look_ups_by_tag_than_may_wait_are_answered_busy(world, monkeypatch):
+def test_more_look_ups_by_tag_than_may_wait_are_answered_busy(tmp_path, monkeypatch):
     monkeypatch.setattr(
         search, "TAG_BOUNDS", LookUpLimits(of_one=2, of_all=10, work_s=10, wait_s=60)
     )
-    await world.send(properties=properties_of(TAGS="a", KEYS="k"))
-    turns = world.core.search.tag_turns
-    assert turns.try_begin(object())
-    asked = [asyncio.ensure_future(world.query("a", indexType="T")) for _ in range(3)]
-    done, waiting = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
-    (busy,) = [future.result() for future in done]
-    assert busy.code == ResponseCode.SYSTEM_BUSY
-    assert busy.remark == "2 look-ups of this connection wait already: ask later"
-    assert bodies(await world.query("k")) == [b"body"]
-    assert (await world.call(RequestCode.VIEW_MESSAGE_BY_ID, offset=0)).code == 0
-    told = json.loads((await world.call(RequestCode.GET_BROKER_RUNTIME_INFO)).body)["table"]
-    assert int(told["queryThreadPoolQueueSize"]) >= 2
-    assert told["queryThreadPoolQueueCapacity"] == "10000"
-    turns.end()
-    for future in waiting:
-        assert bodies(await future) == [b"body"]
+
+    async def test(world):
+        await world.send(properties=properties_of(TAGS="a", KEYS="k"))
+        turns = world.core.search.tag_turns
+        assert turns.try_begin(object())
+        asked = [asyncio.ensure_future(world.query("a", indexType="T")) for _ in range(3)]
+        done, waiting = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
+        (busy,) = [future.result() for future in done]
+        assert busy.code == ResponseCode.SYSTEM_BUSY
+        assert busy.remark == "2 look-ups of this connection wait already: ask later"
+        assert bodies(await world.query("k")) == [b"body"]
+        assert (await world.call(RequestCode.VIEW_MESSAGE_BY_ID, offset=0)).code == 0
+        told = json.loads((await world.call(RequestCode.GET_BROKER_RUNTIME_INFO)).body)["table"]
+        assert int(told["queryThreadPoolQueueSize"]) >= 2
+        assert told["queryThreadPoolQueueCapacity"] == "10000"
+        turns.end()
+        for future in waiting:
+            assert bodies(await future) == [b"body"]
+
+    in_broker(tmp_path, test)
 
 
 @pytest.mark.parametrize("has_begun", [True, False])
