@@ -40,6 +40,7 @@ from rocketlens.model.text.escape import printable
 from rocketlens.net.pace import in_thread
 from rocketlens.wire.bodies.auth import PlainAccessConfig, PlainAccessTable
 from rocketlens.wire.bodies.tables import DataVersion
+from rocketlens.wire.declare import TABLES, TEXT, read_member
 
 MAX_ACL_FILE_BYTES: Final = 1024 * 1024
 """Largest file of accounts, in bytes: some 5,000 accounts. RocketMQ: any."""
@@ -49,14 +50,6 @@ FILES_READ: Final = 100
 _SUFFIXES: Final = (".yml", ".yaml")
 _DEFAULT: Final = "plain_acl.yml"
 _TOOLS: Final = "tools.yml"
-_TEXTS: Final = {
-    "accessKey": "access_key",
-    "secretKey": "secret_key",
-    "whiteRemoteAddress": "white_remote_address",
-    "defaultTopicPerm": "default_topic_perm",
-    "defaultGroupPerm": "default_group_perm",
-}
-_LISTS: Final = {"topicPerms": "topic_perms", "groupPerms": "group_perms"}
 
 Stamp = tuple[tuple[str, int, int, int], ...]
 """By what it is seen that a file changed: path, inode, size and modification time of each."""
@@ -187,7 +180,9 @@ def load_files(conf: Path) -> LoadedFiles:
         except BadInput as error:
             raise BadInput(f"{path}: {error}") from None
         if value:
-            versions[str(path)] = _version_of(value.get("dataVersion"))
+            listed = value.get("dataVersion")
+            version = listed[0] if isinstance(listed, list) and listed else None
+            versions[str(path)] = read_member(DataVersion, version) or DataVersion()
     return LoadedFiles(
         PlainRules(accounts, tuple(patterns)),
         tuple(configs),
@@ -242,19 +237,17 @@ def _configs(value: Any) -> list[PlainAccessConfig]:
 def _config_of(value: Any, number: int) -> PlainAccessConfig:
     if not isinstance(value, dict):
         raise BadInput(f"account {number} has no names and values")
-    texts: dict[str, Any] = {
-        attribute: _text(value.get(name), f"{name} of account {number}")
-        for name, attribute in _TEXTS.items()
-    }
-    lists: dict[str, Any] = {
-        attribute: tuple(_texts(value[name], f"{name} of account {number}"))
-        for name, attribute in _LISTS.items()
-        if value.get(name) is not None
-    }
+    values: dict[str, Any] = {}
+    for row in TABLES[PlainAccessConfig].fields:
+        each, where = value.get(row.wire_name), f"{row.wire_name} of account {number}"
+        if row.shape is TEXT:
+            values[row.name] = _text(each, where)
+        elif each is not None and row.name != "admin":
+            values[row.name] = tuple(_texts(each, where))
     admin = (_text(value.get("admin"), f"admin of account {number}") or "false").lower()
     if admin not in {"true", "false"}:
         raise BadInput(f"admin of account {number} is neither true nor false")
-    return PlainAccessConfig(admin=admin == "true", **texts, **lists)
+    return PlainAccessConfig(**{**values, "admin": admin == "true"})
 
 
 def _text(value: Any, name: str) -> str | None:
@@ -274,13 +267,3 @@ def _texts(value: Any, name: str) -> list[str]:
     if not isinstance(value, list):
         raise BadInput(f"{name} is not a list")
     return [text for each in value if (text := _text(each, name)) is not None]
-
-
-def _version_of(value: Any) -> DataVersion:
-    first = value[0] if isinstance(value, list) and value else None
-    numbers = first if isinstance(first, dict) else {}
-    counter, timestamp = numbers.get("counter"), numbers.get("timestamp")
-    return DataVersion(
-        counter=counter if type(counter) is int else 0,
-        timestamp_ms=timestamp if type(timestamp) is int else 0,
-    )

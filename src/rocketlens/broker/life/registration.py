@@ -154,14 +154,7 @@ class Registrar:
             await asyncio.wait(tasks)
         for state in self._servers.states.values():
             _end(state.next)
-        config = self.core.config
-        request = UnregisterBrokerRequest(
-            broker_name=config.brokerName,
-            broker_addr=self.core.address,
-            cluster_name=config.brokerClusterName,
-            broker_id=config.brokerId,
-        )
-        fields = UNREGISTER_BROKER.request.encode(request)
+        fields = UNREGISTER_BROKER.request.encode(UnregisterBrokerRequest(**self._own_fields()))
         try:
             await asyncio.gather(*(self._leave(address, fields) for address in self._namesrvs))
         finally:
@@ -265,14 +258,7 @@ class Registrar:
         """Return whether the name server knows another version of the topics; asking keeps it
         alive.
         """
-        config = self.core.config
-        request = QueryDataVersionRequest(
-            broker_name=config.brokerName,
-            broker_addr=self.core.address,
-            cluster_name=config.brokerClusterName,
-            broker_id=config.brokerId,
-        )
-        fields = QUERY_DATA_VERSION.request.encode(request)
+        fields = QUERY_DATA_VERSION.request.encode(QueryDataVersionRequest(**self._own_fields()))
         body = write_body(version)
         try:
             answer = await self._ask(channel, RequestCode.QUERY_DATA_VERSION, fields, body)
@@ -280,16 +266,22 @@ class Registrar:
         except (BrokerError, ProtocolError):
             return True
 
-    def _registration(self, body: bytes) -> tuple[int, dict[str, str], bytes]:
+    def _own_fields(self) -> dict[str, Any]:
+        """Return the fields of requests to name servers that say which broker asks."""
         config = self.core.config
+        return {
+            "broker_name": config.brokerName,
+            "broker_addr": self.core.address,
+            "cluster_name": config.brokerClusterName,
+            "broker_id": config.brokerId,
+        }
+
+    def _registration(self, body: bytes) -> tuple[int, dict[str, str], bytes]:
         host = self.core.store.store_host
         ha_port = self.core.settings.ha_port(host.port)
         request = RegisterBrokerRequest(
-            broker_name=config.brokerName,
-            broker_addr=self.core.address,
-            cluster_name=config.brokerClusterName,
+            **self._own_fields(),
             ha_server_addr=str(host._replace(port=ha_port or host.port + HA_DISTANCE)),
-            broker_id=config.brokerId,
             body_crc32=zlib.crc32(body) & CRC_MASK,
         )
         return RequestCode.REGISTER_BROKER, REGISTER_BROKER.request.encode(request), body

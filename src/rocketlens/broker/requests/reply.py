@@ -37,10 +37,8 @@ from rocketlens.net.channel import Channel, Response
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.commands.messages import (
-    PUSH_REPLY_MESSAGE_TO_CLIENT,
     SEND_REPLY_MESSAGE,
     SEND_REPLY_MESSAGE_V2,
-    ReplyMessageRequest,
     SendMessageRequest,
 )
 
@@ -94,24 +92,15 @@ def _passed_on(
     properties: dict[str, str],
 ) -> RemotingCommand:
     """Return the request that has a reply for its producer."""
-    header = ReplyMessageRequest(
-        producer_group=request.producer_group,
-        topic=request.topic,
-        default_topic=request.default_topic,
-        default_topic_queue_nums=request.default_topic_queue_nums,
-        queue_id=request.queue_id,
-        sys_flag=request.sys_flag,
-        born_timestamp_ms=request.born_timestamp_ms,
-        flag=request.flag,
-        properties=props.format_properties(properties),
-        reconsume_times=request.reconsume_times,
-        unit_mode=bool(request.unit_mode),
-        born_host=channel.address,
-        store_host=str(core.store.store_host),
-        store_timestamp_ms=core.clock(),
-    )
+    text, unit_mode = props.format_properties(properties), bool(request.unit_mode)
+    sent = replace(request, properties=text, unit_mode=unit_mode, broker_name=None)
+    # The fields of a send and of a reply that is passed on have the same names.
+    fields = SEND_REPLY_MESSAGE.request.encode(sent) | {
+        "bornHost": channel.address,
+        "storeHost": str(core.store.store_host),
+        "storeTimestamp": str(core.clock()),
+    }
     code = RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT
-    fields = PUSH_REPLY_MESSAGE_TO_CLIENT.request.encode(header)
     return RemotingCommand(code, ext_fields=fields, body=command.body)
 
 
