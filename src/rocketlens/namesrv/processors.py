@@ -140,8 +140,14 @@ class Processors:
         fields = commands.REGISTER_BROKER.request.decode(command.ext_fields)
         if fields.body_crc32 and zlib.crc32(command.body) & CRC_MASK != fields.body_crc32:
             return Response(ResponseCode.SYSTEM_ERROR, remark="crc32 not match")
+
+        def decode() -> bodies.RegisterBrokerBody:
+            return bodies.decode_registration(
+                command.body, compressed=fields.compressed, version=command.version
+            )
+
         async with self._in_order.setdefault(channel, asyncio.Lock()):
-            body = await parsed(lambda: _registration_in(command, fields), command.body, channel)
+            body = await parsed(decode, command.body, channel)
             async with self._registering:
                 if not channel.is_open:
                     return None
@@ -256,15 +262,6 @@ class Processors:
     def update_configuration(self, _: RemotingCommand, __: Channel) -> Response:
         """318: refuse; any client that can connect could change the configuration."""
         return Response(ResponseCode.NO_PERMISSION, remark="Can not update config in black list.")
-
-
-def _registration_in(
-    command: RemotingCommand, fields: commands.RegisterBrokerRequest
-) -> bodies.RegisterBrokerBody:
-    """Parse the body of a registration, in any thread."""
-    return bodies.decode_registration(
-        command.body, compressed=fields.compressed, version=command.version
-    )
 
 
 def _listed(body: object) -> Response:

@@ -223,13 +223,13 @@ def test_a_topic_is_registered_off_the_loop_where_its_route_is_long_and_refused_
 @pytest.mark.parametrize("count", [2, 1000])
 async def test_a_broker_with_many_topics_is_parsed_off_the_loop(count, monkeypatch):
     threads = set()
-    registration_in = processors._registration_in
+    decode = processors.bodies.decode_registration
 
-    def parse(*arguments):
+    def parse(*arguments, **options):
         threads.add(threading.current_thread())
-        return registration_in(*arguments)
+        return decode(*arguments, **options)
 
-    monkeypatch.setattr(processors, "_registration_in", parse)
+    monkeypatch.setattr(processors.bodies, "decode_registration", parse)
     async with asking() as name_server:
         topics = {f"T{n}": {"topicName": f"T{n}", "perm": 6} for n in range(count)}
         wrapper = {"dataVersion": {"counter": 1, "timestamp": 1}, "topicConfigTable": topics}

@@ -122,10 +122,6 @@ class LiveIndex:
         offsets = [each for each in (in_files, in_memory) if each is not None]
         return min(offsets, default=self.read_to)
 
-    def refresh_log(self) -> None:
-        """Update the list of segments."""
-        self.reader.log.refresh()
-
     def reject(self, corrupt: CorruptIndexFile) -> None:
         """Stop using a damaged index file. Its log is read again, and index files are opened
         late.

@@ -174,7 +174,7 @@ class LiveSearch:
             self.tag_turns.put(None, _once(self._tag_log.refresh))
 
     def _refresh_log(self) -> None:
-        self.index.refresh_log()
+        self.index.reader.log.refresh()
         self.snapshot = None
         self.has_read()
 

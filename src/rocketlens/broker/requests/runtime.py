@@ -81,15 +81,9 @@ def _service(core: BrokerCore) -> dict[str, str]:
 
 def _counts(core: BrokerCore) -> dict[str, str]:
     stats = core.stats
-    transfer_rates = stats.transfer_rates()
     return {
         "putMessageTimesTotal": str(stats.put_total),
-        "putTps": stats.put_rates(),
-        "getTransferredTps": transfer_rates,
-        "getTransferedTps": transfer_rates,
-        "getFoundTps": stats.get_found_rates(),
-        "getMissTps": stats.get_missed_rates(),
-        "getTotalTps": stats.get_rates(),
+        **stats.rates(),
         "msgPutTotalYesterdayMorning": str(stats.put_until_previous_midnight),
         "msgPutTotalTodayMorning": str(stats.put_until_midnight),
         "msgPutTotalTodayNow": str(stats.put_total),

@@ -68,25 +68,20 @@ class BrokerStats:
                 self.get_total,
             )
 
-    def put_rates(self) -> str:
-        """Return messages stored per second, over 10 s, 60 s and 600 s: ``"12.5 3.0 1.1"``."""
-        return self._rates(lambda sample: sample.put_total)
+    def rates(self) -> dict[str, str]:
+        """Return counts a second as tools ask for them (28), by their names there.
 
-    def transfer_rates(self) -> str:
-        """Return messages delivered per second."""
-        return self._rates(lambda sample: sample.get_total)
-
-    def get_found_rates(self) -> str:
-        """Return pulls per second that returned messages."""
-        return self._rates(lambda sample: sample.get_found)
-
-    def get_missed_rates(self) -> str:
-        """Return pulls per second that returned none."""
-        return self._rates(lambda sample: sample.get_missed)
-
-    def get_rates(self) -> str:
-        """Return pulls per second."""
-        return self._rates(lambda sample: sample.get_found + sample.get_missed)
+        Each is of the last 10 s, 60 s and 600 s: ``"12.5 3.0 1.1"``.
+        """
+        delivered = self._rates(lambda sample: sample.get_total)
+        return {
+            "putTps": self._rates(lambda sample: sample.put_total),
+            "getTransferredTps": delivered,
+            "getTransferedTps": delivered,
+            "getFoundTps": self._rates(lambda sample: sample.get_found),
+            "getMissTps": self._rates(lambda sample: sample.get_missed),
+            "getTotalTps": self._rates(lambda sample: sample.get_found + sample.get_missed),
+        }
 
     def _counts(self, now_ms: int) -> _Sample:
         return _Sample(now_ms, self.put_total, self.get_total, self.get_found, self.get_missed)

@@ -131,7 +131,7 @@ def test_messages_that_the_cleaner_took_leave_memory_too(tmp_path):
         for segment in store._log.listed()[:3]:
             segment.path.unlink()
         store._log.listed()
-        index.refresh_log()
+        index.reader.log.refresh()
         read_all(index)
         assert index.tail.entry_count < before
         assert places(index, "k0") == []

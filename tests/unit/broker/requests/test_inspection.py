@@ -333,7 +333,7 @@ def test_rates_are_over_ten_seconds_a_minute_and_ten(tmp_path):
         clock.now_ms += 1000
         stats.put_total += 100 if second >= 690 else 10
         stats.sample()
-    assert stats.put_rates() == "100.0 25.0 11.5"
+    assert stats.rates()["putTps"] == "100.0 25.0 11.5"
 
 
 def test_at_midnight_the_counts_of_the_day_are_kept():
