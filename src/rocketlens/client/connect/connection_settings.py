@@ -71,33 +71,23 @@ def takes_settings(
     An argument that does not exist, or is missing, raises TypeError under the name of the class
     that was called.
     """
+    signature = inspect.signature(settings)
 
     def decorate(init: Callable[[C, S], None]) -> Callable[Concatenate[C, P], None]:
         @functools.wraps(init)
         def take(self: C, /, *arguments: P.args, **options: P.kwargs) -> None:
-            check_arguments(type(self).__qualname__, settings, arguments, options)
+            name = type(self).__qualname__
+            check_keywords(name, options, signature.parameters)
+            try:
+                signature.bind(*arguments, **options)
+            except TypeError as error:
+                raise TypeError(f"{name}(): {error}") from None
             init(self, settings(*arguments, **options))
 
         own = next(iter(inspect.signature(init).parameters.values()))
-        signature = inspect.signature(settings)
         parameters = [own, *signature.parameters.values()]
         shown: Any = take
         shown.__signature__ = signature.replace(parameters=parameters, return_annotation=None)
         return take
 
     return decorate
-
-
-def check_arguments(
-    name: str, function: Callable[..., Any], arguments: tuple[Any, ...], options: dict[str, Any]
-) -> None:
-    """Check that a function takes these arguments.
-
-    :raises TypeError: if it does not, with ``name`` and what was perhaps meant.
-    """
-    signature = inspect.signature(function)
-    check_keywords(name, options, signature.parameters)
-    try:
-        signature.bind(*arguments, **options)
-    except TypeError as error:
-        raise TypeError(f"{name}(): {error}") from None

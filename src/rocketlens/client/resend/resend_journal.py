@@ -121,7 +121,8 @@ class ResendJournal:
         self.path: Final = path
         self.header: Final = contents.header
         self.messages: Final[Sequence[PlannedMessage]] = contents.messages
-        self._contents: Final = contents
+        self.contents: Final = contents
+        """The content of the file now; it changes as the job runs."""
         self._disk: Final = disk
         self._lock: Final = lock
 
@@ -182,16 +183,11 @@ class ResendJournal:
 
     def outcome(self, number: int) -> Outcome | None:
         """Return the outcome of a message; None if sending it never began."""
-        return self._contents.outcomes.get(number)
+        return self.contents.outcomes.get(number)
 
     def counts(self) -> dict[str, int]:
         """Return how many messages were sent, failed, are of unknown outcome, and are left."""
-        return self._contents.counts()
-
-    @property
-    def contents(self) -> "JobContents":
-        """The content of the file now; it changes as the job runs."""
-        return self._contents
+        return self.contents.counts()
 
     def sending(self, number: int, key: str, time_ms: int) -> None:
         """Record that a message is about to be sent.
@@ -242,7 +238,7 @@ class ResendJournal:
 
     def _append(self, line: Mapping[str, Any]) -> None:
         self._disk.append_durably(self.path, _line(line))
-        _take(self.path, self._contents, line)
+        _take(self.path, self.contents, line)
 
 
 class JobContents(NamedTuple):

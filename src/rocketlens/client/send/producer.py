@@ -57,7 +57,6 @@ from rocketlens.errors import (
     SendFailed,
     TopicNotFound,
 )
-from rocketlens.model import properties as props
 from rocketlens.model.arguments import check_text
 from rocketlens.model.rocketmq import (
     DEFAULT_TOPIC,
@@ -303,10 +302,7 @@ class Producer(ClusterClient):
         :raises BrokerError: when a broker refuses it, and another would, too.
         :raises SendFailed: when all attempts failed.
         """
-        check_message(message)
-        if sharding_key is not None:
-            message.put(props.SHARDING_KEY, sharding_key)
-        request = self._sending.request(message)
+        request = self._sending.request(message, sharding_key)
         return await self._send(request, queue, sharding_key, timeout_s)
 
     async def send_batch(
@@ -337,10 +333,7 @@ class Producer(ClusterClient):
         :raises TopicNotFound: if no broker has the topic or creates topics on demand.
         :raises RemotingError: if there is no connection.
         """
-        check_message(message)
-        if sharding_key is not None:
-            message.put(props.SHARDING_KEY, sharding_key)
-        request = self._sending.request(message)
+        request = self._sending.request(message, sharding_key)
         route = await self._write_route(request.topic)
         chosen = self._chosen_queue(route, queue, sharding_key) or self._chooser.choose(
             route.write_queues

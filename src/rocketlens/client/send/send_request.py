@@ -113,11 +113,14 @@ class Sending:
     full_topic: Callable[[str], str]
     settings: "SendingSettings"
 
-    def request(self, message: Message) -> SendRequest:
+    def request(self, message: Message, sharding_key: str | None = None) -> SendRequest:
         """Return the request for one message; set its unique key unless it has one.
 
         :raises BadInput: if it cannot be sent.
         """
+        check_message(message)
+        if sharding_key is not None:
+            message.put(props.SHARDING_KEY, sharding_key)
         is_reply = _is_reply(message)
         # The topic of replies is the cluster's, in no namespace.
         topic = message.topic if is_reply else self.full_topic(message.topic)

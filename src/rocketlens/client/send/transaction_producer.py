@@ -202,18 +202,18 @@ class TransactionProducer(Producer):
             if broker is None or broker.master is None:
                 logger.warning("transaction %s: no end, broker is away", result.msg_id)
                 return
-            await self._cluster.tell(broker.master, END_TRANSACTION, request)
-            self._trace_end(message, request, state, broker.master)
+            await self._tell_end(message, request, state, broker.master)
         except RocketLensError as error:
             logger.warning("transaction %s: its end is not sent: %s", result.msg_id, error)
 
-    def _trace_end(
+    async def _tell_end(
         self,
         message: Message | MessageExt,
         request: EndTransactionRequest,
         state: LocalTransactionState,
         address: str,
     ) -> None:
+        await self._cluster.tell(address, END_TRANSACTION, request)
         if self._trace is not None:
             self._trace.transaction_ended(
                 message,
@@ -270,8 +270,7 @@ class TransactionProducer(Producer):
             topic=held.request.topic,
         )
         try:
-            await self._cluster.tell(held.address, END_TRANSACTION, request)
-            self._trace_end(held.message, request, state, held.address)
+            await self._tell_end(held.message, request, state, held.address)
         except RocketLensError as error:
             logger.warning("transaction %s: its end is not sent: %s", key, error)
 
