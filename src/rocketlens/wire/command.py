@@ -36,11 +36,6 @@ class RemotingCommand(NamedTuple):
     version: int = OUR_VERSION
 
     @property
-    def is_response(self) -> bool:
-        """Return whether this is a response."""
-        return self.flag & RESPONSE_FLAG != 0
-
-    @property
     def is_one_way(self) -> bool:
         """Return whether this is a request that must not be answered."""
         return self.flag & ONE_WAY_FLAG != 0

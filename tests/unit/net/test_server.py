@@ -18,7 +18,7 @@ from rocketlens.net.channel_group import ChannelGroup, ConnectionLimits
 from rocketlens.net.server import RemotingServer, network_metrics
 from rocketlens.net.tls import ServerTls, TlsMode
 from rocketlens.wire.codes import ResponseCode
-from rocketlens.wire.command import RemotingCommand
+from rocketlens.wire.command import RESPONSE_FLAG, RemotingCommand
 from rocketlens.wire.connection import encode_command
 from rocketlens.wire.frame import BINARY_CODEC
 from tests.support.async_tests import within
@@ -56,7 +56,7 @@ def test_requests_in_either_codec_are_answered_in_json_on_both_loops(loop):
             first, second = await peer.read(), await peer.read()
             assert (first.opaque, first.body, first.ext_fields) == (7, b"abc", {"a": "b"})
             assert (second.opaque, second.body) == (8, b"def")
-            assert first.is_response
+            assert first.flag & RESPONSE_FLAG
 
     run(main, loop)
 

@@ -57,7 +57,6 @@ from rocketlens.net.channel_group import ChannelGroup, ConnectionLimits
 from rocketlens.net.event_loop import end_on_signals, keep_objects, within
 from rocketlens.net.server import RemotingServer
 from rocketlens.net.status_port import StatusPort, StatusSource
-from rocketlens.net.tls import ServerTls
 from rocketlens.store.disk import Disk
 from rocketlens.store.fs import raise_open_file_limit
 from rocketlens.store.write.message_store import MessageStore, StoreOptions, system_clock
@@ -104,7 +103,6 @@ class BrokerService:
         self,
         settings: BrokerSettings,
         *,
-        tls: ServerTls | None = None,
         build_index: bool = True,
         index_command: Sequence[str] = (),
         with_kernels: bool = True,
@@ -131,7 +129,6 @@ class BrokerService:
         self._rng: Final = rng or random.Random()  # noqa: S311 - chooses queues
         self._handlers: Final[dict[int, Handler]] = {}
         self._disk: Final = disk or Disk()
-        self._tls: Final = settings.tls.server if tls is None else tls
         self._core: BrokerCore | None = None
         self._server: RemotingServer | None = None
         self._registrar: Registrar | None = None
@@ -183,7 +180,7 @@ class BrokerService:
         most = self._max_connections or max_connections(open_files)
         self._server = RemotingServer(
             self._handlers,
-            tls=self._tls,
+            tls=self.settings.tls.server,
             on_close=self._closed,
             bounds=ConnectionLimits(connections=most),
         )
