@@ -6,6 +6,7 @@ import pytest
 
 from rocketlens import LitePullConsumer, Message, MQAdmin, Producer
 from rocketlens.errors import BrokerError
+from rocketlens.model.rocketmq import HEARTBEAT_TOPIC, is_system_group
 from tests.peer.real_proxy import VERSION, cluster_proxy
 from tests.support.patience import PATIENCE_S
 from tests.unit.client.consume.behaviour import Collecting, push, until
@@ -88,3 +89,24 @@ async def test_members_behind_a_proxy_are_not_counted_as_none(proxy):
     (group,) = answer.groups
     assert group.members is None or len(group.members) == 1
     assert group.members or any("a proxy is in use" in (e.error or "") for e in answer.coverage)
+
+
+async def test_what_a_proxy_makes_for_itself_is_no_topic_and_no_group_of_users(proxy):
+    await sent(proxy, "Own")
+    listener = Collecting()
+    async with (
+        push(proxy.remoting_address, "Own", listener),
+        MQAdmin(proxy.namesrv_address) as admin,
+    ):
+        await until(lambda: listener.numbers == set(range(COUNT)))
+        groups, topics = await admin.groups(), await admin.topics()
+        listed = (await admin.source.topology.topics()).value
+        status = await admin.status()
+    assert HEARTBEAT_TOPIC in listed
+    # What its brokers were made to know of it: a group of its own, with a retry topic.
+    assert any("CID_" + HEARTBEAT_TOPIC in name for name in listed)
+    assert [each.name for each in groups if each.name.startswith(("CID_", "broadcast"))] == []
+    kinds = {each.name: each.kind for each in topics if HEARTBEAT_TOPIC in each.name}
+    assert kinds.pop(HEARTBEAT_TOPIC) == "system"
+    assert set(kinds.values()) <= {"retry"}
+    assert all(not is_system_group(each.name) for each in status.groups)

@@ -30,8 +30,9 @@ from rocketlens.model.life import (
     retry_topics,
 )
 from rocketlens.model.message import MessageExt
-from rocketlens.model.rocketmq import is_system_group, is_system_topic
+from rocketlens.model.rocketmq import is_system_group
 from rocketlens.model.text.sentences import Sentence
+from rocketlens.model.topic import TopicKind
 from rocketlens.query.facts.group_state import GroupFacts, GroupState
 from rocketlens.query.story.story import Unlearnt
 from rocketlens.query.story.story_search import CopyTopics, SourceFacts, StorySource
@@ -116,7 +117,7 @@ class ClusterStorySource(StorySource):
             return CopyTopics(coverage=tuple(coverage))
         return CopyTopics(
             tuple(without_namespace(source.namespace, each) for each in sorted(chosen)),
-            sum(not is_system_topic(each) for each in existing - chosen),
+            sum(TopicKind.of(each) is not TopicKind.SYSTEM for each in existing - chosen),
             tuple(coverage),
         )
 
