@@ -348,7 +348,7 @@ class _Counted:
         from rocketlens.query.lookup.by_time import Scan
         from rocketlens.terminal.as_json import write_message, write_rows
 
-        if not isinstance(self._scan, Scan):
+        if not isinstance(self._scan, Scan) or self._scan.has_static:
             for message in self:
                 write_message(message, "\n")
             return

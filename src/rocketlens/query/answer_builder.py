@@ -21,6 +21,7 @@ from rocketlens.model.answer import Answer, Coverage, SourceState
 from rocketlens.model.message import MessageExt
 from rocketlens.model.text.sentences import both
 from rocketlens.query.tally import SearchTally
+from rocketlens.wire.bodies.static_topics import StaticTopic
 
 if TYPE_CHECKING:
     from rocketlens.errors import TopicNotFound
@@ -185,6 +186,19 @@ OnRead = Callable[[int, int | None, int], object]
 """Is called with the bytes that were read so far, those to read if they are known, and messages."""
 
 
+def placed(record: Record, static: StaticTopic | None, broker_name: str) -> Record:
+    """Return the record of a broker with the position that its producer was told.
+
+    That is another one where the topic is static.
+    """
+    if static is None:
+        return record
+    there = static.logical(broker_name, record.queue_id, record.queue_offset)
+    if there is None:
+        return record
+    return replace(record, queue_id=there.queue_id, queue_offset=there.queue_offset)
+
+
 class Findings:
     """The messages of one source, and its coverage.
 
@@ -221,6 +235,8 @@ class Findings:
         self.indexed_to_ms = 0
         self.has_kept = False
         """Whether the source searched for what brokers keep for the topics, too."""
+        self.place: Callable[[Record], Record] | None = None
+        """Returns a record with the position that its producer was told."""
         self.is_left = False
         """Whether nothing waits for what is still to be found: a source that reads much ends."""
         self._coverage: tuple[Coverage, ...] | list[Coverage] = ()
@@ -234,6 +250,8 @@ class Findings:
         fit into the answer.
         """
         self.count += 1
+        if self.place is not None:
+            record = self.place(record)
         added = self.messages.take(record, self._source)
         if self.on_added is not None:
             self._report(added)
@@ -339,6 +357,24 @@ class Findings:
             truncated=self.messages.truncated,
             index_last_update_timestamp_ms=self.indexed_to_ms,
         )
+
+
+class PlacedFindings(Findings):
+    """Adds what one broker has of a static topic to other findings: see `placed`."""
+
+    def __init__(self, findings: Findings, static: StaticTopic, broker_name: str) -> None:
+        """Add to ``findings``."""
+        super().__init__(findings.messages, tally=findings.tally)
+        self._findings: Final = findings
+        self._place: Final = static, broker_name
+
+    def take(self, record: Record) -> bool:
+        """Add the message in a record; as `Findings.take`."""
+        return self._findings.take(placed(record, *self._place))
+
+    def add_read(self, stored_bytes: int, count: int) -> bool:
+        """Report that a source read more messages; as `Findings.add_read`."""
+        return self._findings.add_read(stored_bytes, count)
 
 
 def memory_bytes(message: MessageExt) -> int:

@@ -8,6 +8,7 @@ from rocketlens import limits
 from rocketlens.errors import RecordError, WrongUse
 from rocketlens.formats.commitlog_record import SIZE_AND_MAGIC, Reason, Record
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
+from rocketlens.query.static_topics import StaticTopics
 from rocketlens.query.store_topics import Topics
 from rocketlens.query.tiered import TieredLogs
 from rocketlens.store import fs
@@ -66,6 +67,7 @@ class StoreReader:
         self.log = CommitLog.of(layout)
         self.queues = queues_in(layout.consume_queue)
         self.starts = RecordStarts(self.log, self.is_indexed, self._start_by_index)
+        self.static_topics: Final = StaticTopics(layout.root)
         self._topic_options = max_topic_scan_bytes, before_long_scan
         self.topics = Topics(self, *self._topic_options)
         self._index: IndexFiles | None = None
@@ -107,6 +109,7 @@ class StoreReader:
         """
         self.log.refresh_if_changed()
         self.queues.look_again()
+        self.static_topics.refresh()
         self._is_tail_read = self._are_files_seen = False
         is_listed_again = False
         if self.queues.unlisted is not None:
@@ -329,7 +332,9 @@ class StoreReader:
         self._look_at_small_files()
         if self._ahead is None:
             self._ahead = self._groups.ahead()
-        return [str(each) for each in self._ahead if takes_topic(each.queue.topic)]
+        # Offsets of groups in static topics can be those of logical queues.
+        ahead = [each for each in self._ahead if each.queue.topic not in self.static_topics]
+        return [str(each) for each in ahead if takes_topic(each.queue.topic)]
 
     def batch_topics(self) -> set[str]:
         """Return the topics that have batch queues, listed again if that directory changed."""

@@ -57,6 +57,8 @@ class StoreSource:
         reader.refresh()
         topics, unknown = reader.topics.choose(request.topics)
         findings.unknown.update(unknown)
+        findings.place = reader.static_topics.place
+        findings.cover(reader.static_topics.coverage(topics))
         if unknown and not topics:
             # Nothing to search; but the whole log was read for the topics.
             log = reader.log_coverage(reader.tail.end_offset, reader.least_end(reader.tail_end))
@@ -87,7 +89,10 @@ class StoreSource:
         )
         if position is not None and is_there:
             message_filter = request.filter_of(findings.tally, is_identified=True)
-            find_by_queue_offset(reader, position, message_filter, findings)
+            stored, elsewhere = reader.static_topics.as_stored(position)
+            if stored is not None:
+                find_by_queue_offset(reader, stored, message_filter, findings)
+            findings.cover(() if findings.count else elsewhere)
         if request.is_key and not findings.count:
             key_filter = request.filter_of(
                 findings.tally, topics, with_key=True, with_kept=with_kept

@@ -126,6 +126,7 @@ async def _reset(
             queue_id=queue.queue_id,
             commit_offset=target,
             broker_name=queue.broker_name,
+            lo=False,
         )
         await cluster.ask(address, UPDATE_CONSUMER_OFFSET, header)
     return RollbackStats(

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Final
 
 from rocketlens.client.admin.group_calls import connections_of, consume_stats, groups_of_topic
 from rocketlens.client.connect.cluster import ClusterCalls
+from rocketlens.client.connect.compacted_topics import static_topic, topic_config
 from rocketlens.client.search.view import broker_with
 from rocketlens.errors import BrokerError, RocketLensError
 from rocketlens.model.message import MessageExt
@@ -48,7 +49,6 @@ from rocketlens.wire.codes import ResponseCode
 
 if TYPE_CHECKING:
     from rocketlens.client.connect.route import Broker
-    from rocketlens.wire.bodies.tables import OffsetWrapper
 
 NO_STATS: Final = (
     "Not found the consumer group consume stats, because return offset table is empty, maybe the "
@@ -243,20 +243,28 @@ async def _with_offsets(
     nothing of it.
     """
     stats = await consume_stats(cluster, track.consumer_group)
-    queue_offsets: OffsetWrapper | None = None
+    consumer_offset: int | None = None
+    of_topic: dict[tuple[str, int], tuple[int, int]] = {}
     retry_offsets: dict[tuple[str, str | None, int], int] = {}
     for queue, offset in stats.offset_table.items():
         if TopicKind.of(queue.topic) is TopicKind.RETRY:
             where = queue.topic, queue.broker_name, queue.queue_id
             retry_offsets[where] = offset.consumer_offset
-        is_same_queue = (queue.topic, queue.queue_id) == (message.topic, message.queue_id)
-        if is_same_queue and holder is not None and queue.broker_name == holder.name:
-            queue_offsets = offset
+        if queue.topic == message.topic:
+            ends = offset.consumer_offset, offset.broker_offset
+            of_topic[queue.broker_name, queue.queue_id] = ends
+    if holder is not None:
+        config = await topic_config(cluster, message.topic, holder.in_order[0])
+        if config.mapping_detail is None:
+            consumer_offset, _ = of_topic.get((holder.name, message.queue_id), (None, 0))
+        else:
+            static, _ = await static_topic(cluster, await cluster.route(message.topic))
+            consumer_offset = static.group_offset(message.queue_id, of_topic)
     return replace(
         track,
         has_offsets=bool(stats.offset_table),
-        has_topic_offsets=any(each.topic == message.topic for each in stats.offset_table),
-        consumer_offset=None if queue_offsets is None else queue_offsets.consumer_offset,
+        has_topic_offsets=bool(of_topic),
+        consumer_offset=consumer_offset,
         retry_offsets=retry_offsets,
     )
 

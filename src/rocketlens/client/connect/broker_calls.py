@@ -45,10 +45,13 @@ class _QueueFields(TypedDict):
     topic: str
     queue_id: int
     broker_name: str
+    lo: bool
 
 
 def _fields(queue: MessageQueue) -> _QueueFields:
-    return _QueueFields(topic=queue.topic, queue_id=queue.queue_id, broker_name=queue.broker_name)
+    return _QueueFields(
+        topic=queue.topic, queue_id=queue.queue_id, broker_name=queue.broker_name, lo=False
+    )
 
 
 async def min_offset(cluster: ClusterCalls, address: str, queue: MessageQueue) -> int:

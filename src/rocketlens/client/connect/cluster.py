@@ -49,7 +49,7 @@ from rocketlens.net.channel import Channel, Handler
 from rocketlens.net.pace import parsed
 from rocketlens.net.pool import NAME_SERVER_EXPECTED, NO_HANDLERS, ClientPool, parse_address
 from rocketlens.wire.acl import UNSIGNED_FLAG, signed_fields
-from rocketlens.wire.bodies.tables import ClusterInfo, KvTable, TopicRouteData
+from rocketlens.wire.bodies.tables import ClusterInfo, KvTable, TopicConfig, TopicRouteData
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.commands.brokers import (
@@ -186,9 +186,7 @@ class ClusterCalls:
         self._turns: Final = asyncio.Semaphore(MAX_MESSAGE_ANSWERS)
         self.brokers_refusing_tools: Final[set[str]] = set()
         """Addresses of brokers at which the group of tools may not consume."""
-        self.topic_attributes: Final = Recent[tuple[str, str], Mapping[str, str] | BrokerError](
-            clock
-        )
+        self.topic_configs: Final = Recent[tuple[str, str], TopicConfig | BrokerError](clock)
         """By topic and address: see `rocketlens.client.connect.compacted_topics`."""
         self.have_former_messages: Final = Recent[tuple[str, str, int], bool](clock)
         """Whether queues that topics do not have any more have messages, by address, topic and the

@@ -12,12 +12,14 @@ from typing import Final
 from rocketlens import limits
 from rocketlens.client.connect import broker_calls
 from rocketlens.client.connect.cluster import ClusterCalls
-from rocketlens.client.connect.route import MessageQueue
+from rocketlens.client.connect.route import MessageQueue, Route
 from rocketlens.errors import BadAnswer, BrokerError, ProtocolError
 from rocketlens.formats.commitlog_record import HEADS, TOTAL_SIZE
+from rocketlens.model.answer import Coverage
 from rocketlens.model.message_id import NOT_IN_LOG
 from rocketlens.model.rocketmq import CLEANUP_POLICY, COMPACTION
 from rocketlens.wire.bodies.clients import ConsumeQueueAnswer, ConsumeQueueData
+from rocketlens.wire.bodies.static_topics import StaticTopic
 from rocketlens.wire.bodies.tables import TopicConfig
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.commands.brokers import GET_TOPIC_CONFIG, TopicRequest
@@ -27,33 +29,51 @@ from rocketlens.wire.commands.groups import (
 )
 from rocketlens.wire.declare import read_body
 
-_NO_ATTRIBUTES: Final = frozenset(
+_NO_CONFIG: Final = frozenset(
     {ResponseCode.REQUEST_CODE_NOT_SUPPORTED, ResponseCode.TOPIC_NOT_EXIST}
 )
 _QUEUE_OFFSET: Final = HEADS[0].struct_of("queue_offset")
 _PHYSICAL_OFFSET_AT: Final = HEADS[0].offsets["physical_offset"]
 
 
-async def topic_attributes(cluster: ClusterCalls, topic: str, address: str) -> Mapping[str, str]:
-    """Return the attributes that a broker has for a topic, at most 30 s old.
+async def topic_config(cluster: ClusterCalls, topic: str, address: str) -> TopicConfig:
+    """Return the configuration that a broker has of a topic, at most 30 s old.
+
+    It is empty if the broker has none, or is of RocketMQ 4, which does not know the request.
 
     :raises BrokerError: if the broker refuses to answer.
     :raises RemotingError: if there is no response.
     """
 
-    async def ask() -> Mapping[str, str] | BrokerError:
-        header = TopicRequest(topic=topic)
+    async def ask() -> TopicConfig | BrokerError:
+        header = TopicRequest(topic=topic, lo=True)
         try:
-            config = await cluster.ask_for(TopicConfig, address, GET_TOPIC_CONFIG, header)
+            return await cluster.ask_for(TopicConfig, address, GET_TOPIC_CONFIG, header)
         except BrokerError as error:
-            # RocketMQ 4 does not know the request, and has no attributes.
-            return {} if error.code in _NO_ATTRIBUTES else error
-        return config.attributes or {}
+            return TopicConfig(topic_name=topic) if error.code in _NO_CONFIG else error
 
-    attributes = await cluster.topic_attributes.get((topic, address), ask)
-    if isinstance(attributes, BrokerError):
-        raise attributes
-    return attributes
+    config = await cluster.topic_configs.get((topic, address), ask)
+    if isinstance(config, BrokerError):
+        raise config
+    return config
+
+
+async def static_topic(
+    cluster: ClusterCalls, route: Route
+) -> tuple[StaticTopic, tuple[Coverage, ...]]:
+    """Return the mappings that brokers have of a static topic, and which failed to answer."""
+    answers = await cluster.ask_brokers(
+        route.brokers.values(), lambda _, address: topic_config(cluster, route.topic, address)
+    )
+    configs = [each.value for each in answers if each.value is not None]
+    mappings = [each.mapping_detail for each in configs if each.mapping_detail is not None]
+    failures = tuple(each.coverage for each in answers if each.coverage.is_failure)
+    return StaticTopic(mappings), failures
+
+
+async def topic_attributes(cluster: ClusterCalls, topic: str, address: str) -> Mapping[str, str]:
+    """Return the attributes that a broker has for a topic; errors as `topic_config`."""
+    return (await topic_config(cluster, topic, address)).attributes or {}
 
 
 async def is_compacted(cluster: ClusterCalls, topic: str, address: str) -> bool:

@@ -29,7 +29,8 @@ tool that has a spare group
 ======================================  ==========================================================
 
 Records that a tool pulls have the physical offsets of the commit log, those of compacted topics,
-too (`rocketlens.client.connect.compacted_topics`).
+too (`rocketlens.client.connect.compacted_topics`). Queues of static topics are the brokers' own
+ones, and so are their offsets (`rocketlens.wire.bodies.static_topics`).
 
 Pulls of tools leave nothing at a broker: they are of the group TOOLS_CONSUMER, which every broker
 has and which has no members, so no subscription, no offset and no member is kept. Sources:
@@ -199,6 +200,7 @@ class QueuePuller:
             subscription_version=0 if subscription is None else subscription.sub_version,
             expression_type=TAG_TYPE if subscription is None else subscription.expression_type,
             broker_name=queue.broker_name,
+            lo=False,
         )
         if timeout_s is None:
             timeout_s = self._cluster.timeout_s + hold_s

@@ -11,6 +11,7 @@ from rocketlens.model.message_id import pack_address
 from rocketlens.model.rocketmq import MASTER_ID, PERM_READ, PERM_WRITE
 from rocketlens.model.text.java import string_hash
 from rocketlens.wire.bodies import tables
+from rocketlens.wire.bodies.static_topics import StaticTopic
 from rocketlens.wire.bodies.tables import BrokerData, QueueData, TopicRouteData
 
 ROUTE_REFRESH_S: Final = 30.0
@@ -125,6 +126,10 @@ class Route:
     unreadable_queues: tuple[MessageQueue, ...] = ()
     """Queues that brokers refuse to have pulled: the topic has no permission to be read, or fewer
     queues to read than to write. They can have messages.
+    """
+    static: StaticTopic | None = None
+    """The logical queues of a static topic, if brokers were asked for them: queues of the route
+    are those of brokers.
     """
 
     @classmethod

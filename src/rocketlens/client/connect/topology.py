@@ -33,7 +33,12 @@ from typing import Final, Generic, NamedTuple, TypeVar
 from rocketlens import limits
 from rocketlens.client.connect.broker_history import SeenBroker, SeenBrokers
 from rocketlens.client.connect.cluster import ClusterCalls, failed_broker
-from rocketlens.client.connect.compacted_topics import broker_config, topic_attributes
+from rocketlens.client.connect.compacted_topics import (
+    broker_config,
+    static_topic,
+    topic_attributes,
+    topic_config,
+)
 from rocketlens.client.connect.route import (
     MAX_TOPOLOGY_ROUTES,
     ROUTE_REFRESH_S,
@@ -43,9 +48,11 @@ from rocketlens.client.connect.route import (
     brokers_of,
 )
 from rocketlens.errors import BrokerError, RemotingError, RocketLensError, TopicNotFound
+from rocketlens.formats.commitlog_record import Record
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.model.rocketmq import BATCH_QUEUE, LMQ_PREFIX, PERM_WRITE, QUEUE_TYPE
 from rocketlens.net.pace import in_thread
+from rocketlens.query.answer_builder import placed
 from rocketlens.query.topic_choice import suggestion
 from rocketlens.wire.bodies.tables import (
     BrokerData,
@@ -222,6 +229,19 @@ class Topology:
         attributes = await topic_attributes(self._cluster, topic, address)
         return attributes.get(QUEUE_TYPE) == BATCH_QUEUE
 
+    async def placed(self, record: Record, broker_name: str, address: str) -> Record:
+        """Return a record that a broker has with the position that its producer was told.
+
+        :raises RemotingError: if there is no response.
+        """
+        try:
+            config = await topic_config(self._cluster, record.topic, address)
+        except BrokerError:
+            return record
+        if config.mapping_detail is None:
+            return record
+        return placed(record, (await self.route(record.topic)).value.static, broker_name)
+
     async def has_index(self, address: str) -> bool:
         """Return whether a broker answers by key from index files, at most 30 s old.
 
@@ -272,6 +292,9 @@ class Topology:
             raise TopicNotFound(f"topic {topic}: no name server knows a broker that has it")
         route = await self._with_true_ids(Route.of(topic, _union(routes)), routes)
         self._cluster.allow(route.brokers)
+        if any(each.topic_queue_mapping_by_broker for each in routes):
+            route, missing = await self._with_logical_queues(route)
+            failed = (*failed, *missing)
         queues = {each.broker_name for body in routes for each in body.queue_datas}
         unknown = map(_unknown_coverage, sorted(queues - set(route.brokers)))
         no_broker = () if queues or route.brokers else (_NO_BROKER,)
@@ -289,6 +312,15 @@ class Topology:
         registered = (await self.brokers()).value
         true = {name: registered[name] for name in doubtful & registered.keys()}
         return replace(route, brokers={**route.brokers, **true})
+
+    async def _with_logical_queues(self, route: Route) -> tuple[Route, tuple[Coverage, ...]]:
+        """Add the mappings that the brokers have of a static topic; return why some lack."""
+        static, failures = await static_topic(self._cluster, route)
+        away = (
+            failed_broker(name, f"no name server knows it, and it has messages of {route.topic}")
+            for name in sorted(static.broker_names - route.brokers.keys())
+        )
+        return replace(route, static=static), (*failures, *away)
 
     async def _fetch_brokers(self) -> TopologyResult[dict[str, Broker]]:
         try:

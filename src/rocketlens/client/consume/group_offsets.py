@@ -94,6 +94,7 @@ class RemoteOffsets:
             topic=queue.topic,
             queue_id=queue.queue_id,
             broker_name=queue.broker_name,
+            lo=False,
         )
         address = (await broker_of(self._cluster, queue)).in_order[0]
         try:
@@ -129,6 +130,7 @@ class RemoteOffsets:
             queue_id=queue.queue_id,
             commit_offset=queue_offset,
             broker_name=queue.broker_name,
+            lo=False,
         )
         try:
             broker = await broker_of(self._cluster, queue)

@@ -42,7 +42,7 @@ from rocketlens.model.message_id import OffsetMessageId
 from rocketlens.model.rocketmq import LMQ_PREFIX, is_internal_topic
 from rocketlens.model.text.counted import counted
 from rocketlens.model.text.sentences import both
-from rocketlens.query.answer_builder import AnswerMessages, Findings
+from rocketlens.query.answer_builder import AnswerMessages, Findings, PlacedFindings
 from rocketlens.query.find import one_message
 from rocketlens.query.kept import KeptFindings
 from rocketlens.query.lookup.message_filter import MessageFilter, is_dispatched_to
@@ -68,8 +68,9 @@ _MAX_OFFSET: Final = 2**63 - 1
 class _BrokerSearch:
     """A search of the queues that one broker has: what was damaged, what it relies on."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, findings: Findings) -> None:
         self.address: Final = address
+        self.findings: Final = findings
         self.damage: Final[list[str]] = []
         self.relies_on: str | None = None
 
@@ -205,9 +206,8 @@ class ClusterSource:
             own = route.queues_of(broker.name)
             is_unique_key = message_filter.key is None
             limit = await query_limit(self.cluster, address, is_unique_key=is_unique_key)
-            search = KeySearch(
-                self.cluster, address, message_filter, findings, own, limit, exhaustive
-            )
+            there = _at_broker(findings, route, broker)
+            search = KeySearch(self.cluster, address, message_filter, there, own, limit, exhaustive)
             damage = [] if behind is None else [behind]
             has_index = limit > 0 and await self.topology.has_index(address)
             search.reads_queues = exhaustive or not has_index
@@ -344,11 +344,14 @@ class ClusterSource:
     async def _find_by_queue_offset(
         self, position: QueuePosition, message_filter: MessageFilter, findings: Findings
     ) -> None:
-        topic, queue_id, queue_offset = position
+        stored, only_broker = await self._as_stored(position)
+        topic, queue_id, queue_offset = there = stored or position
         bounds: dict[str, tuple[int, int]] = {}
 
         async def ask(queue: MessageQueue, search: _BrokerSearch) -> None:
             address = search.address
+            if only_broker is not None and queue.broker_name != only_broker:
+                return
             async with self.cluster.turn(address):
                 puller = tools_puller(self.cluster)
                 pulled = await puller.pull(address, queue, queue_offset, count=1)
@@ -360,22 +363,38 @@ class ClusterSource:
                 if compacted and not any(each.queue_offset == queue_offset for each in records):
                     records = await self._replaced(queue, queue_offset, search)
                 for record in chain.from_iterable(map(message_filter.matching_in, records)):
-                    there = (record.topic, record.queue_id, record.queue_offset)
                     # An entry of a light queue leads to a record of another topic.
-                    is_there = there == position or is_dispatched_to(record, topic)
+                    has = (record.topic, record.queue_id, record.queue_offset)
+                    is_there = has == there or is_dispatched_to(record, topic)
                     if is_there and message_filter.matches(record):
-                        findings.take(record)
+                        search.findings.take(record)
 
         # A queue cannot have an offset that does not fit its field.
-        queue_ids = {queue_id} if queue_offset <= _MAX_OFFSET else set()
+        queue_ids = {queue_id} if stored is not None and queue_offset <= _MAX_OFFSET else set()
 
         async def ask_each(queues: Sequence[MessageQueue], search: _BrokerSearch) -> None:
             for queue in queues:
                 await ask(queue, search)
 
         await self._ask_queues(topic, queue_ids, ask_each, findings)
-        if not findings.count:
+        if not findings.count and only_broker is None:
             await self._say_outside(position, bounds, findings)
+
+    async def _as_stored(self, position: QueuePosition) -> tuple[QueuePosition | None, str | None]:
+        """Return a position as brokers have it, None if none can; of a static topic, also which
+        broker has it.
+        """
+        static = None
+        with suppress(TopicNotFound):
+            static = (await self.topology.route(position.topic)).value.static
+        if static is None:
+            return position, None
+        part = static.part_at(position.queue_id, position.queue_offset)
+        queue_offset = position.queue_offset - (0 if part is None else part.delta)
+        if part is None or not part.has(queue_offset):
+            return None, ""
+        stored = position._replace(queue_id=part.queue_id, queue_offset=queue_offset)
+        return stored, part.broker_name
 
     async def _say_outside(
         self, position: QueuePosition, bounds: dict[str, tuple[int, int]], findings: Findings
@@ -417,7 +436,7 @@ class ClusterSource:
                 search.address,
                 queues,
                 message_filter=message_filter,
-                findings=findings,
+                findings=search.findings,
                 damage=search.damage,
                 exhaustive=request.exhaustive,
             )
@@ -445,7 +464,7 @@ class ClusterSource:
         async def ask_all(broker: Broker, address: str) -> _BrokerSearch:
             behind = await dispatch.wait(address)
             own = [queue for queue in queues if queue.broker_name == broker.name]
-            search = _BrokerSearch(address)
+            search = _BrokerSearch(address, _at_broker(findings, route, broker))
             if behind is not None:
                 search.damage.append(behind)
             try:
@@ -549,6 +568,13 @@ async def _at_once(topics: Iterable[str], ask: Callable[[str], Awaitable[None]])
             await ask(topic)
 
     await asyncio.gather(*map(ask_in_turn, topics))
+
+
+def _at_broker(findings: Findings, route: Route, broker: Broker) -> Findings:
+    """Return the findings to which what a broker has of a topic is added."""
+    if route.static is None:
+        return findings
+    return PlacedFindings(findings, route.static, broker.name)
 
 
 def _is_listed(name: str) -> bool:

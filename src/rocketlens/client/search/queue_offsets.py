@@ -36,8 +36,8 @@ class QueueEnds(NamedTuple):
 async def queue_ends(cluster: ClusterCalls, address: str, topic: str) -> dict[int, QueueEnds]:
     """Return the ends of all queues that a broker has of a topic, by queue id: one request.
 
-    Those of static topics are in other offsets than messages are pulled by. Nothing if the broker
-    refuses, or lists what cannot be: then queues have to be asked for one by one.
+    Nothing if the broker refuses, or lists what cannot be: then queues have to be asked for one by
+    one.
 
     :raises RemotingError: if there is no response.
     """

@@ -232,8 +232,6 @@ class QueueReader:
     """Whether reading has ended, for any reason."""
     begins_at: int = 0
     """An offset before which the queue was found to have nothing."""
-    is_moved: bool = False
-    """Whether the queue did not have an offset that it was listed with."""
 
     async def read(self, begin: int, end: int) -> None:
         """Read both ways from about where ``end`` is, and look at what is left on both sides."""
@@ -245,7 +243,6 @@ class QueueReader:
         first = max(first, self.begins_at)
         older = (before - 1 - distance for distance in self._distances(before - first))
         await self._sample(older, lambda stored_ms: stored_ms >= begin)
-        await self._read_if_moved(begin, end)
 
     async def read_newest(self, begin: int, end: int) -> None:
         """Read only what the answer can need, relying on the order of store times.
@@ -269,7 +266,6 @@ class QueueReader:
                 if self.cannot_contribute(page.least_ms, begin):
                     self.relies_on_order |= top > first
                     break
-        await self._read_if_moved(begin, end)
 
     def cannot_contribute(self, newest_ms: int, begin: int) -> bool:
         """Return whether messages stored at ``newest_ms`` or earlier cannot be in the answer,
@@ -277,12 +273,6 @@ class QueueReader:
         """
         newest_ms += self.set_back_ms
         return newest_ms < begin or self.findings.is_past(newest_ms)
-
-    async def _read_if_moved(self, begin: int, end: int) -> None:
-        """Read again if the queue was listed in other offsets than it is pulled by."""
-        if self.is_moved:
-            self.ends, self.is_moved = None, False
-            await self.read(begin, end)
 
     async def read_in_order(self, begin: int, end: int, start: int | None = None) -> None:
         """Read from about where ``begin`` is to ``end``, each pull after `on_pull` took the one
@@ -480,8 +470,6 @@ class QueueReader:
             puller = tools_puller(self.cluster)
             pulled = await puller.pull(self.address, self.queue, offset, count=count)
             page = await take_page(pulled.body, self.message_filter, self.findings, self.damage)
-            if self.ends is not None and pulled.status is PullStatus.OFFSET_ILLEGAL:
-                self.is_moved |= offset >= self.ends.first
             return page, pulled
 
     def _give_up(self, what: str) -> None:

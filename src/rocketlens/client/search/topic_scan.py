@@ -49,9 +49,10 @@ from rocketlens.model.arrow import schema as arrow_schema
 from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import LMQ_PREFIX
 from rocketlens.net.pace import wait_at_most
-from rocketlens.query.answer_builder import AnswerMessages, Findings, order_in_time
+from rocketlens.query.answer_builder import AnswerMessages, Findings, order_in_time, placed
 from rocketlens.query.lookup.message_filter import MessageFilter
 from rocketlens.query.request import FindRequest
+from rocketlens.wire.bodies.static_topics import StaticTopic
 from rocketlens.wire.codes import ResponseCode
 
 if TYPE_CHECKING:
@@ -176,10 +177,17 @@ class Arrivals(Findings):
 class _Lane:
     """One queue: what was read of it and waits."""
 
-    def __init__(self, broker: Broker, queue: MessageQueue, message_filter: MessageFilter) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        queue: MessageQueue,
+        message_filter: MessageFilter,
+        static: StaticTopic | None,
+    ) -> None:
         self.broker: Final = broker
         self.queue: Final = queue
         self.message_filter: Final = message_filter
+        self.static: Final = static
         self.queue_count = 1
         self.records: Final[deque[Record]] = deque()
         self.has_room: Final = asyncio.Event()
@@ -341,7 +349,7 @@ class TimeOrder:
         for route in routes:
             message_filter = self._request.filter_of(self._findings.tally, [route.topic])
             lanes = [
-                _Lane(route.brokers[queue.broker_name], queue, message_filter)
+                _Lane(route.brokers[queue.broker_name], queue, message_filter, route.static)
                 for queue in route.read_queues
                 if queue.broker_name in route.brokers
             ]
@@ -411,7 +419,8 @@ class TimeOrder:
         arrivals = Arrivals(self._report)
 
         async def hand_on(next_offset: int, reached_ms: int) -> None:
-            records = lane.not_yet_yielded(arrivals.drain())
+            pulled = lane.not_yet_yielded(arrivals.drain())
+            records = [placed(each, lane.static, lane.broker.name) for each in pulled]
             await lane.has_room.wait()
             if records:
                 lane.record_bytes = sum(each.total_size for each in records) // len(records)

@@ -26,7 +26,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from rocketlens import limits
 from rocketlens.client.connect import queue_puller
@@ -54,10 +54,13 @@ from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
 from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import ALL_TAGS, LMQ_PREFIX, SQL92_TYPE, TAG_TYPE
 from rocketlens.net.pace import in_thread
-from rocketlens.query.answer_builder import AnswerMessages, Findings
+from rocketlens.query.answer_builder import AnswerMessages, Findings, placed
 from rocketlens.query.lookup.message_filter import MessageFilter
 from rocketlens.wire.bodies.clients import SubscriptionData
 from rocketlens.wire.commands.messages import PULL_MESSAGE
+
+if TYPE_CHECKING:
+    from rocketlens.wire.bodies.static_topics import StaticTopic
 
 logger: Final = logging.getLogger("rocketlens.client")
 
@@ -113,6 +116,7 @@ class TopicTail:
         """What could not be read, one line each; a bounded number of lines."""
         self._brokers: dict[str, Broker] = {}
         """As they were last registered: one that is gone may come back at the same address."""
+        self._static: StaticTopic | None = None
         self._queues: Final[dict[MessageQueue, _Queue]] = {}
         self._failing: Final[dict[str, set[int]]] = {}
         """The queues that could not be read when they were last tried, by broker."""
@@ -224,6 +228,7 @@ class TopicTail:
 
     def _add_queues(self, route: Route) -> None:
         self._brokers.update(route.brokers)
+        self._static = route.static
         for queue in route.read_queues:
             self._queues.setdefault(queue, _Queue(queue))
 
@@ -283,7 +288,7 @@ class TopicTail:
                 pulled, records = await self._pull(address, queue, offset, max_num)
                 records = [each for each in records if self._is_light or each.queue_offset < top]
                 for record in records:
-                    self._findings.take(record)
+                    self._findings.take(placed(record, self._static, queue.broker_name))
             count += len(records)
             if pulled.next_offset <= offset:
                 break
@@ -353,12 +358,12 @@ class TopicTail:
                 pulled, records = await self._pull(
                     address, reading.queue, before, limits.MAX_PULL_MESSAGES
                 )
-                await self._hand_on(records)
+                await self._hand_on(reading.queue, records)
         else:
             pulled, records = await self._pull(
                 address, reading.queue, before, 1, queue_puller.PULL_HOLD_S
             )
-            await self._hand_on(records)
+            await self._hand_on(reading.queue, records)
         self._advance(reading, pulled, is_master=address == broker.master)
         was_held = loop.time() - began_s >= min(1.0, queue_puller.PULL_HOLD_S / 2)
         return reading.next_offset != before or was_held
@@ -377,9 +382,10 @@ class TopicTail:
         reading.next_offset = after
         reading.has_more = pulled.has_more
 
-    async def _hand_on(self, records: list[Record]) -> None:
+    async def _hand_on(self, queue: MessageQueue, records: list[Record]) -> None:
+        told = (placed(each, self._static, queue.broker_name) for each in records)
         if records:
-            await self._pages.put([message_of(record) for record in records])
+            await self._pages.put([message_of(record) for record in told])
 
     # Following.
 

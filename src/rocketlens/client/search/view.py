@@ -44,7 +44,7 @@ async def records_of_id(
     """
     brokers, doubts = await topology.brokers()
     before = topology.were_at(str(offset_id.store_host))
-    answers = await view_on(cluster, brokers, offset_id, topic, before)
+    answers = await view_on(cluster, brokers, offset_id, topic, before, topology=topology)
     records = [record for each in answers for record in each.value or ()]
     if records:
         doubts = tuple(each for each in doubts if each.source in before)
@@ -57,10 +57,13 @@ async def view_on(
     offset_id: OffsetMessageId,
     topic: str | None,
     before: Collection[str] = (),
+    *,
+    topology: Topology | None = None,
 ) -> list[BrokerAnswer[list[Record]]]:
     """Ask brokers for the record of an id; a value is a list with the record, or an empty list.
 
     Those are asked first that have the id's address, or are named as having had it ``before``.
+    With a ``topology`` the record has the position that its producer was told.
     """
     address = str(offset_id.store_host)
     likely: list[Broker] = []
@@ -77,7 +80,11 @@ async def view_on(
             if not _is_stored_by(record, offset_id.store_host):
                 return []
             is_forged = await _is_forged(cluster, broker, address, record)
-            return [] if is_forged else [record]
+            if is_forged:
+                return []
+            if topology is not None:
+                record = await topology.placed(record, broker.name, address)
+            return [record]
 
     answers = await cluster.ask_brokers(likely, ask)
     if not any(each.value for each in answers):

@@ -130,7 +130,7 @@ class StoreGroupFiles:
                 if TopicKind.of(topic) is TopicKind.RETRY:
                     offsets[group].setdefault((topic, queue_id), -1)
                 else:
-                    first, end = self._bounds(topic, queue_id)
+                    first, end = self.bounds(topic, queue_id)
                     dead_letters[group] += end - first
         return dead_letters
 
@@ -157,7 +157,7 @@ class StoreGroupFiles:
             topic
             for of_group in offsets.values()
             for (topic, queue_id), offset in of_group.items()
-            if offset > self._bounds(topic, queue_id)[1]
+            if offset > self.bounds(topic, queue_id)[1]
         }
         if not behind:
             return
@@ -170,7 +170,7 @@ class StoreGroupFiles:
                     self._counted[topic.name, queue.queue_id] = bounds
 
     def _queue(self, topic: str, queue_id: int, offset: int) -> GroupQueue:
-        first, end = self._bounds(topic, queue_id)
+        first, end = self.bounds(topic, queue_id)
         last_ms = self._time(topic, queue_id, offset)
         return GroupQueue(topic, None, queue_id, end, offset, last_ms, first)
 
@@ -196,7 +196,7 @@ class StoreGroupFiles:
         if failed not in self._coverage:
             self._coverage.append(failed)
 
-    def _bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
+    def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
         """Return the first offset of a queue and the next one; both 0 if it has no file."""
         counted = self._counted.get((topic, queue_id))
         if counted is not None:

@@ -171,6 +171,9 @@ class _Search:
     def _outside(self) -> tuple[Coverage, ...]:
         topic, queue_id, _ = self._position
         queues = self._reader.queues
+        if topic in self._reader.static_topics:
+            # Its queues are known by other offsets.
+            return ()
         try:
             queue = queues.queue(topic, queue_id)
             ids = [each for name, each in queues.names() if name == topic]

@@ -166,9 +166,15 @@ class Scan(ArrowMessages):
         """The physical offset where a torn tail begins, if the scan met one."""
         return self._walk.torn_at
 
+    @property
+    def has_static(self) -> bool:
+        """Whether positions of the messages are not those of their rows: see `StaticTopics`."""
+        return any(map(self._message_filter.takes_topic, self._reader.static_topics))
+
     def __iter__(self) -> Iterator[MessageExt]:
         """Yield the messages in the order of the log, up to its current end."""
-        return map(message_of, self.records())
+        place = self._reader.static_topics.place
+        return (message_of(place(record)) for record in self.records())
 
     def record_batches(self, *, with_body: bool = True) -> "Iterator[pa.RecordBatch]":
         """Yield the messages as record batches, in the order of the log.
@@ -179,6 +185,9 @@ class Scan(ArrowMessages):
         :raises PackageMissing: without pyarrow.
         """
         package("pyarrow", "arrow", "record_batches")
+        if self.has_static:
+            yield from batches_of(self, with_body=with_body)
+            return
         from rocketlens.formats import columns
 
         for rows, records in self.pieces():

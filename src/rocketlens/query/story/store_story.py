@@ -50,6 +50,7 @@ class StoreStorySource(StorySource):
         failures = tuple(each for each in files.coverage if each.is_failure)
         is_known = not any(each.source.startswith(OFFSETS_FILE) for each in failures)
         queue = (message.topic, message.queue_id)
+        in_queue = self._reader.static_topics.group_offset
         facts = []
         for name in sorted({only_group} if only_group is not None else names):
             own = offsets.get(name, {})
@@ -62,8 +63,8 @@ class StoreStorySource(StorySource):
                 GroupFacts(
                     name,
                     has_offsets=name in in_topic if is_known else None,
-                    consumer_offset=own.get(queue),
-                    pull_offset=pull_offsets.get(name, {}).get(queue),
+                    consumer_offset=in_queue(queue, own, files.bounds),
+                    pull_offset=in_queue(queue, pull_offsets.get(name, {}), files.bounds),
                     retry_offsets=retry if is_known else None,
                     retry_max_times=_retry_max_times(configs.get(name)),
                     offsets_source=OFFSETS_FILE,

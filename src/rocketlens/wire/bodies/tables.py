@@ -33,6 +33,7 @@ from typing import Final, NamedTuple
 from rocketlens import limits
 from rocketlens.errors import CommandBodyError
 from rocketlens.model.text.json_dialect import loads
+from rocketlens.wire.bodies.static_topics import QueueMapping
 from rocketlens.wire.codes import version_number
 from rocketlens.wire.declare import (
     EMPTY,
@@ -211,6 +212,8 @@ class TopicConfig:
     """1 unit, 2 unit subscription."""
     order: bool = False
     attributes: Mapping[str, str] | None = None
+    mapping_detail: QueueMapping | None = None
+    """Of a static topic, if it was asked for with ``lo``."""
 
 
 @declare("TopicConfigSerializeWrapper")
@@ -410,6 +413,8 @@ class TopicRouteData:
     broker_datas: tuple[BrokerData, ...]
     filter_server_table: Mapping[str, tuple[str, ...]] = EMPTY
     order_topic_conf: str | None = None
+    topic_queue_mapping_by_broker: Mapping[str, QueueMapping] | None = None
+    """Of a static topic, without its ``hosted_queues``."""
 
 
 @declare("ClusterInfo")

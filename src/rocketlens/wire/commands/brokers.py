@@ -28,6 +28,8 @@ class TopicRequest:
     """
 
     topic: str
+    lo: bool | None = None
+    """Whether a configuration has the mapping of a static topic."""
 
 
 @declare("GetKVConfigRequestHeader", "DeleteKVConfigRequestHeader")

@@ -51,6 +51,8 @@ class QueueRequest:
     queue_id: I32
     broker_name: str | None = wire("bname", default=None)
     """The queue's broker: a proxy, which has one address for many, passes the request on to it."""
+    lo: bool | None = None
+    """False: the queue of a static topic is the broker's own one, not a logical one."""
 
 
 @declare()
@@ -87,6 +89,7 @@ class SearchOffsetRequest:
     """LOWER (also when absent) or UPPER, read in any case of letters."""
     lite_topic: str | None = None
     broker_name: str | None = wire("bname", default=None)
+    lo: bool | None = None
 
 
 @declare(
@@ -109,6 +112,7 @@ class GetMaxOffsetRequest:
     queue_id: I32
     committed: bool | None = None
     broker_name: str | None = wire("bname", default=None)
+    lo: bool | None = None
 
 
 @declare("GetEarliestMsgStoretimeResponseHeader")
@@ -127,6 +131,7 @@ class QueryConsumerOffsetRequest:
     queue_id: I32
     set_zero_if_not_found: bool | None = None
     broker_name: str | None = wire("bname", default=None)
+    lo: bool | None = None
 
 
 @declare("UpdateConsumerOffsetRequestHeader")
@@ -138,6 +143,7 @@ class UpdateConsumerOffsetRequest:
     queue_id: I32
     commit_offset: I64
     broker_name: str | None = wire("bname", default=None)
+    lo: bool | None = None
 
 
 @declare("ResetOffsetRequestHeader")

@@ -163,6 +163,8 @@ class PullMessageRequest:
     proxy_forward_client_id: str | None = wire("proxyFrowardClientId", default=None)
     lite_topic: str | None = None
     broker_name: str | None = wire("bname", default=None)
+    lo: bool | None = None
+    """False: the queue of a static topic is the broker's own one, not a logical one."""
 
 
 @declare("PullMessageResponseHeader")

@@ -23,6 +23,7 @@ from rocketlens.errors import BadAnswer, BadInput, BrokerError
 from rocketlens.model.rocketmq import CLEANUP_POLICY, COMPACTION, SQL92_TYPE, TOOLS_GROUP
 from rocketlens.query.request import name_of
 from rocketlens.wire.bodies.clients import SubscriptionData
+from rocketlens.wire.bodies.tables import TopicConfig
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.commands.messages import (
@@ -57,10 +58,11 @@ class Broker:
         }
         self.asked = []
 
-    class topic_attributes:  # noqa: N801 - as a cluster has it
-        get = staticmethod(lambda *_: asyncio.sleep(0, {}))
+    class topic_configs:  # noqa: N801 - as a cluster has it
+        get = staticmethod(lambda *_: asyncio.sleep(0, TopicConfig(topic_name="T")))
 
-    broker_configs = topic_attributes
+    class broker_configs:  # noqa: N801 - as a cluster has it
+        get = staticmethod(lambda *_: asyncio.sleep(0, {}))
 
     async def call(self, address, command, header, *, timeout_s):
         self.asked.append((address, command.code, header, timeout_s))

@@ -1,7 +1,5 @@
 """A queue is read from its newest end; what is not read of it is looked at by samples."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,9 +16,7 @@ from rocketlens.errors import BrokerError
 from rocketlens.net.channel import Response
 from rocketlens.query.answer_builder import AnswerMessages, Findings
 from rocketlens.query.lookup.message_filter import MessageFilter
-from rocketlens.wire.bodies.tables import TopicStatsTable
 from rocketlens.wire.codes import RequestCode, ResponseCode
-from rocketlens.wire.declare import read_body, write_body
 from tests.support.async_tests import within
 from tests.support.fake_cluster import T0, ask, bodies
 from tests.support.patience import PATIENCE_S
@@ -372,36 +368,6 @@ async def test_queues_are_asked_one_by_one_if_a_broker_does_not_list_them(
     answer = await admin.find(topic="T", max_num=5, begin=T0 + 10, end=T0 + 30)
     assert [int(each) for each in bodies(answer)] == list(range(25, 30))
     assert answer.complete
-
-
-@pytest.mark.parametrize("queue_count", [4, 40])
-def test_a_queue_that_is_listed_in_other_offsets_than_it_is_pulled_by_is_asked_itself(queue_count):
-    """Those of a static topic, whose queues began on other brokers."""
-
-    async def scenario(cluster, admin):
-        broker = cluster.masters[0]
-        cluster.name_servers[0].queue_data["T"] = {"read_queue_nums": queue_count}
-        spread(broker, 40 * queue_count, queue_count)
-        for queue_id in range(queue_count):
-            broker.deleted["T", queue_id] = 30
-        plain = broker.topic_stats
-
-        def in_own_offsets(header, command):
-            table = read_body(TopicStatsTable, plain(header, command).body).offset_table
-            own = {
-                name: replace(each, min_offset=0, max_offset=each.max_offset - each.min_offset)
-                for name, each in table.items()
-            }
-            return Response(body=write_body(TopicStatsTable(offset_table=own)))
-
-        broker.topic_stats = in_own_offsets
-        broker.server.handlers.update(broker.handlers())
-        answer = await admin.find(topic="T", max_num=10_000)
-        expected = range(30 * queue_count, 40 * queue_count)
-        assert [int(each) for each in bodies(answer)] == list(expected)
-        assert answer.complete
-
-    ask(scenario, timeout_s=PATIENCE_S)
 
 
 @pytest.mark.parametrize("queue_count", [8, 40])

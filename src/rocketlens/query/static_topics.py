@@ -1,0 +1,123 @@
+"""The static topics of a store: what its broker's queues are in their logical queues.
+
+Look-ups know the broker's queues only. A position is translated before one, and found records are
+translated after it: see `rocketlens.wire.bodies.static_topics`.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from rocketlens.errors import CommandBodyError
+from rocketlens.formats.commitlog_record import Record
+from rocketlens.model.answer import Coverage, SourceKind, SourceState
+from rocketlens.query.answer_builder import placed
+from rocketlens.query.request import QueuePosition
+from rocketlens.store import fs
+from rocketlens.store.read.config_tables import files_of_table, read_table
+from rocketlens.wire.bodies.static_topics import StaticTopic, parse_mapping
+
+MAPPING_FILE: Final = "config/topicQueueMapping.json"
+_MEMBER: Final = "topicQueueMappingInfoMap"
+_PHYSICAL: Final = "positions in static topics are those of the broker's own queues"
+
+
+class StaticTopics:
+    """The static topics that a store's configuration names."""
+
+    def __init__(self, store: Path) -> None:
+        """Read nothing yet."""
+        self._store: Final = store
+        self._watch: Final = fs.FileWatch(files_of_table(store, MAPPING_FILE))
+        self._topics: dict[str, tuple[StaticTopic, str]] = {}
+        """Each with the name of the store's broker."""
+        self._problems: dict[str, str] = {}
+        """By topic, empty for all, why its mapping cannot be had."""
+
+    def refresh(self) -> None:
+        """Read the file again if it changed."""
+        if not self._watch.has_changed():
+            return
+        self._topics, self._problems = {}, {}
+        table = read_table(self._store, MAPPING_FILE, _MEMBER)
+        if table.is_damaged:
+            self._problems[""] = table.problem
+        for topic, value in table.entries.items():
+            try:
+                mapping = parse_mapping(value)
+            except CommandBodyError as error:
+                self._problems[topic] = f"{topic}: {error}"
+            else:
+                self._topics[topic] = StaticTopic([mapping]), mapping.broker_name
+
+    def __contains__(self, topic: str) -> bool:
+        """Return whether a topic is static."""
+        return topic in self._topics
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the names of the topics."""
+        return iter(self._topics)
+
+    def coverage(self, topics: Collection[str]) -> tuple[Coverage, ...]:
+        """Return why positions in some topics, of none in all, may not be those of producers."""
+        return tuple(
+            _failed(MAPPING_FILE, f"{problem}: {_PHYSICAL}")
+            for topic, problem in self._problems.items()
+            if not topic or not topics or topic in topics
+        )
+
+    def place(self, record: Record) -> Record:
+        """Return a record of the store with the position that its producer was told."""
+        return placed(record, *self._topics.get(record.topic, (None, "")))
+
+    def as_stored(
+        self, position: QueuePosition
+    ) -> tuple[QueuePosition | None, tuple[Coverage, ...]]:
+        """Return a position as the store has it, None if it cannot have it, and what is to be said
+        if it is not found.
+        """
+        topic, queue_id, queue_offset = position
+        if topic not in self._topics:
+            return position, ()
+        static, broker_name = self._topics[topic]
+        part = static.part_at(queue_id, queue_offset)
+        if part is not None and part.broker_name != broker_name:
+            error = f"{position} is on {part.broker_name}, and this store is {broker_name}'s"
+            return None, (_failed(part.broker_name, error),)
+        if part is None or not part.has(queue_offset - part.delta):
+            text = f"{position}: no part of this static topic has that offset"
+            return None, (
+                Coverage("position", SourceKind.TOPICS, SourceState.SEARCHED, None, text),
+            )
+        stored = QueuePosition(topic, part.queue_id, queue_offset - part.delta)
+        if queue_id not in static.goes_on:
+            return stored, ()
+        next_broker = static.goes_on[queue_id]
+        error = f"{position} may be on {next_broker}, where the queue goes on"
+        return stored, (_failed(next_broker, error),)
+
+    def group_offset(
+        self,
+        queue: tuple[str, int],
+        offsets: Mapping[tuple[str, int], int],
+        bounds: Callable[[str, int], tuple[int, int]],
+    ) -> int | None:
+        """Return where a group goes on in a queue, as producers know it; None without an offset.
+
+        ``offsets`` are those of the store, by topic and queue id; ``bounds`` returns the first
+        offset of a queue of the store, and the next one.
+        """
+        topic, queue_id = queue
+        if topic not in self._topics:
+            return offsets.get(queue)
+        static, broker_name = self._topics[topic]
+        of_queues = {
+            (broker_name, number): (offset, bounds(topic, number)[1])
+            for (name, number), offset in offsets.items()
+            if name == topic
+        }
+        return static.group_offset(queue_id, of_queues)
+
+
+def _failed(source: str, error: str) -> Coverage:
+    return Coverage(source, SourceKind.TOPICS, SourceState.FAILED, None, error)

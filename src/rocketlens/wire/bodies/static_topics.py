@@ -1,0 +1,141 @@
+"""Static topics of RocketMQ 5: logical queues, and the brokers' queues that have their messages.
+
+A logical queue is a list of parts. Each part is a queue of one broker, which counts its messages
+from 0 on; ``remappingStaticTopic`` adds a part on another broker. Producers and consumers know the
+logical queue and its offsets, which leave a gap between two parts::
+
+    logical queue 0     0 ... 39                10,000 ...
+    messages are in     broker-a, queue 0       broker-b, queue 1
+    offsets there       0 ... 39                0 ...
+
+Records, consume queues and the offsets of groups have the ids and offsets of the brokers' queues.
+Each broker keeps the parts of the logical queues that it has, or had, in
+``config/topicQueueMapping.json``. Source: ``LogicQueueMappingItem``, ``TopicQueueMappingDetail``.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from rocketlens.errors import CommandBodyError
+from rocketlens.wire.declare import EMPTY, I32, I64, declare, shape_of, wire
+
+
+@declare("LogicQueueMappingItem")
+class QueuePart:
+    """A part of a logical queue: a queue of one broker, from one offset to another there."""
+
+    broker_name: str = wire("bname")
+    queue_id: I32
+    logic_offset: I64 = -1
+    """The offset of its first message in the logical queue; below 0 until that is decided."""
+    start_offset: I64 = 0
+    end_offset: I64 = -1
+    """The offset behind its last message; not above the first as long as messages arrive."""
+
+    @property
+    def delta(self) -> int:
+        """What an offset in the logical queue is more than that in the broker's queue."""
+        return self.logic_offset - self.start_offset
+
+    def has(self, queue_offset: int) -> bool:
+        """Return whether a message of the broker's queue is of this part."""
+        is_closed = self.end_offset > self.start_offset
+        return queue_offset >= self.start_offset and not (
+            is_closed and queue_offset >= self.end_offset
+        )
+
+
+@declare("TopicQueueMappingDetail")
+class QueueMapping:
+    """The logical queues of a static topic that one broker has, or had, a part of."""
+
+    broker_name: str = wire("bname")
+    epoch: I64 = 0
+    """The mapping with the largest is the newest."""
+    hosted_queues: Mapping[I64, tuple[QueuePart, ...]] = EMPTY
+
+
+class LogicalPosition(NamedTuple):
+    """A place in a logical queue."""
+
+    queue_id: int
+    queue_offset: int
+
+
+class StaticTopic:
+    """The logical queues of one topic, as far as the mappings of its brokers have them."""
+
+    def __init__(self, mappings: Iterable[QueueMapping]) -> None:
+        """Take the parts of each logical queue from the newest mapping that has it.
+
+        Of two of one time that is the mapping of the last part's broker: the one before it is not
+        told at which offset the next part begins.
+        """
+        newest: dict[int, tuple[tuple[int, bool], tuple[QueuePart, ...]]] = {}
+        for mapping in mappings:
+            for number, parts in mapping.hosted_queues.items():
+                is_last = bool(parts) and parts[-1].broker_name == mapping.broker_name
+                rank = mapping.epoch, is_last
+                if number not in newest or newest[number][0] < rank:
+                    newest[number] = rank, parts
+        self.queues: Final[dict[int, list[QueuePart]]] = {}
+        """The parts of each logical queue whose offsets are decided, in its order."""
+        self.goes_on: Final[dict[int, str]] = {}
+        """Brokers with a next part of a queue whose first offset is not in the mapping."""
+        self._of_brokers: Final[dict[tuple[str, int], list[tuple[int, QueuePart]]]] = {}
+        for number, (_, parts) in newest.items():
+            self.queues[number] = []
+            for part in parts:
+                if part.logic_offset < 0:
+                    self.goes_on[number] = part.broker_name
+                    continue
+                self.queues[number].append(part)
+                where = part.broker_name, part.queue_id
+                self._of_brokers.setdefault(where, []).append((number, part))
+
+    @property
+    def broker_names(self) -> set[str]:
+        """The brokers that have messages of the topic."""
+        return {name for name, _ in self._of_brokers}
+
+    def logical(self, broker_name: str, queue_id: int, queue_offset: int) -> LogicalPosition | None:
+        """Return the logical position of a place in a broker's queue; None if it is in no part."""
+        for number, part in self._of_brokers.get((broker_name, queue_id), ()):
+            if part.has(queue_offset):
+                return LogicalPosition(number, queue_offset + part.delta)
+        return None
+
+    def part_at(self, queue_id: int, queue_offset: int) -> QueuePart | None:
+        """Return the part in which a logical position is; None before the first part.
+
+        The part may end before the position.
+        """
+        parts = self.queues.get(queue_id, ())
+        return next((each for each in reversed(parts) if each.logic_offset <= queue_offset), None)
+
+    def group_offset(
+        self, queue_id: int, offsets: Mapping[tuple[str, int], tuple[int, int]]
+    ) -> int | None:
+        """Return where a group goes on in a logical queue; None if it has no offset there.
+
+        ``offsets`` are those that brokers have for their queues, by broker name and queue id, each
+        with the end of the queue. The one of the last part counts, as for RocketMQ.
+        """
+        for part in reversed(self.queues.get(queue_id, ())):
+            offset, end = offsets.get((part.broker_name, part.queue_id), (-1, 0))
+            if offset >= 0:
+                # A pull commits the logical offset, untranslated: it is behind the queue's end.
+                return offset if offset > end else offset + part.delta
+        return None
+
+
+def parse_mapping(value: Any) -> QueueMapping:
+    """Return the mapping of a topic in the parsed ``topicQueueMapping.json`` of a broker.
+
+    :raises CommandBodyError: if it is none.
+    """
+    try:
+        mapping: QueueMapping = shape_of(QueueMapping).read(value)
+    except (TypeError, ValueError) as error:
+        raise CommandBodyError(str(error)) from None
+    return mapping
