@@ -235,7 +235,7 @@ class Findings:
         self.indexed_to_ms = 0
         self.has_kept = False
         """Whether the source searched for what brokers keep for the topics, too."""
-        self.place: Callable[[Record], Record] | None = None
+        self.as_told: Callable[[Record], Record] | None = None
         """Returns a record with the position that its producer was told."""
         self.is_left = False
         """Whether nothing waits for what is still to be found: a source that reads much ends."""
@@ -250,8 +250,8 @@ class Findings:
         fit into the answer.
         """
         self.count += 1
-        if self.place is not None:
-            record = self.place(record)
+        if self.as_told is not None:
+            record = self.as_told(record)
         added = self.messages.take(record, self._source)
         if self.on_added is not None:
             self._report(added)

@@ -213,13 +213,13 @@ class Store(SearchApi):
     def _look_up(self, key_filter: MessageFilter, findings: Findings) -> None:
         reader = self._reader
         reader.refresh()
-        findings.place = reader.static_topics.place
+        findings.as_told = reader.static_topics.as_told
         find_by_key(reader, key_filter, findings)
 
     def _search(self, conditions: MessageFilter, findings: Findings) -> None:
         reader = self._reader
         reader.refresh()
-        findings.place = reader.static_topics.place
+        findings.as_told = reader.static_topics.as_told
         find_newest(reader, conditions, findings, exhaustive=False)
 
     def _unknown(self, topic: str) -> Iterable[Coverage]:

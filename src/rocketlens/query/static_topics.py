@@ -66,7 +66,7 @@ class StaticTopics:
             if not topic or not topics or topic in topics
         )
 
-    def place(self, record: Record) -> Record:
+    def as_told(self, record: Record) -> Record:
         """Return a record of the store with the position that its producer was told."""
         return placed(record, *self._topics.get(record.topic, (None, "")))
 

@@ -57,7 +57,7 @@ class StoreSource:
         reader.refresh()
         topics, unknown = reader.topics.choose(request.topics)
         findings.unknown.update(unknown)
-        findings.place = reader.static_topics.place
+        findings.as_told = reader.static_topics.as_told
         findings.cover(reader.static_topics.coverage(topics))
         if unknown and not topics:
             # Nothing to search; but the whole log was read for the topics.

@@ -175,7 +175,7 @@ class FindingsOutsideLog(Findings):
         super().__init__(
             findings.messages, findings.on_added, findings.report_read, tally=findings.tally
         )
-        self.place = findings.place
+        self.as_told = findings.as_told
 
     def take(self, record: Record) -> bool:
         """Add the message in a record; as `Findings.take`."""

@@ -32,7 +32,7 @@ NEW = "broker-b"
 @pytest.fixture
 def store(tmp_path):
     """The store of broker-b: five messages in each queue, and two of a topic that is not static."""
-    sent = [Sent("st", str(number), keys=f"k{number}", queue_id=number % 2) for number in range(10)]
+    sent = [Sent("st", f"k{number}", queue_id=number % 2) for number in range(10)]
     sent += [Sent("plain", "10"), Sent("plain", "11")]
     make_store(tmp_path, sent)
     write_mapping(tmp_path, (WRITTEN / f"{NEW}.json").read_bytes())

@@ -173,8 +173,8 @@ class Scan(ArrowMessages):
 
     def __iter__(self) -> Iterator[MessageExt]:
         """Yield the messages in the order of the log, up to its current end."""
-        place = self._reader.static_topics.place
-        return (message_of(place(record)) for record in self.records())
+        as_told = self._reader.static_topics.as_told
+        return (message_of(as_told(record)) for record in self.records())
 
     def record_batches(self, *, with_body: bool = True) -> "Iterator[pa.RecordBatch]":
         """Yield the messages as record batches, in the order of the log.

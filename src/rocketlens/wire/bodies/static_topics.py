@@ -21,7 +21,7 @@ from rocketlens.wire.declare import EMPTY, I32, I64, declare, shape_of, wire
 
 
 @declare("LogicQueueMappingItem")
-class QueuePart:
+class LogicalPart:
     """A part of a logical queue: a queue of one broker, from one offset to another there."""
 
     broker_name: str = wire("bname")
@@ -52,7 +52,7 @@ class QueueMapping:
     broker_name: str = wire("bname")
     epoch: I64 = 0
     """The mapping with the largest is the newest."""
-    hosted_queues: Mapping[I64, tuple[QueuePart, ...]] = EMPTY
+    hosted_queues: Mapping[I64, tuple[LogicalPart, ...]] = EMPTY
 
 
 class LogicalPosition(NamedTuple):
@@ -71,18 +71,18 @@ class StaticTopic:
         Of two of one time that is the mapping of the last part's broker: the one before it is not
         told at which offset the next part begins.
         """
-        newest: dict[int, tuple[tuple[int, bool], tuple[QueuePart, ...]]] = {}
+        newest: dict[int, tuple[tuple[int, bool], tuple[LogicalPart, ...]]] = {}
         for mapping in mappings:
             for number, parts in mapping.hosted_queues.items():
                 is_last = bool(parts) and parts[-1].broker_name == mapping.broker_name
                 rank = mapping.epoch, is_last
                 if number not in newest or newest[number][0] < rank:
                     newest[number] = rank, parts
-        self.queues: Final[dict[int, list[QueuePart]]] = {}
+        self.queues: Final[dict[int, list[LogicalPart]]] = {}
         """The parts of each logical queue whose offsets are decided, in its order."""
         self.goes_on: Final[dict[int, str]] = {}
         """Brokers with a next part of a queue whose first offset is not in the mapping."""
-        self._of_brokers: Final[dict[tuple[str, int], list[tuple[int, QueuePart]]]] = {}
+        self._of_brokers: Final[dict[tuple[str, int], list[tuple[int, LogicalPart]]]] = {}
         for number, (_, parts) in newest.items():
             self.queues[number] = []
             for part in parts:
@@ -105,7 +105,7 @@ class StaticTopic:
                 return LogicalPosition(number, queue_offset + part.delta)
         return None
 
-    def part_at(self, queue_id: int, queue_offset: int) -> QueuePart | None:
+    def part_at(self, queue_id: int, queue_offset: int) -> LogicalPart | None:
         """Return the part in which a logical position is; None before the first part.
 
         The part may end before the position.
