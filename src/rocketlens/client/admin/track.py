@@ -20,6 +20,7 @@ names what it rests on.
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Final
@@ -254,8 +255,11 @@ async def _with_offsets(
             ends = offset.consumer_offset, offset.broker_offset
             of_topic[queue.broker_name, queue.queue_id] = ends
     if holder is not None:
-        config = await topic_config(cluster, message.topic, holder.in_order[0])
-        if config.mapping_detail is None:
+        mapping = None
+        with suppress(BrokerError):
+            config = await topic_config(cluster, message.topic, holder.in_order[0])
+            mapping = config.mapping_detail
+        if mapping is None:
             consumer_offset, _ = of_topic.get((holder.name, message.queue_id), (None, 0))
         else:
             static, _ = await static_topic(cluster, await cluster.route(message.topic))

@@ -32,7 +32,7 @@ from rocketlens.wire.bodies.clients import (
     MessageModel,
     SubscriptionData,
 )
-from rocketlens.wire.bodies.tables import ConsumeStats, MessageQueue, OffsetWrapper
+from rocketlens.wire.bodies.tables import ConsumeStats, MessageQueue, OffsetWrapper, TopicConfig
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.declare import write_body
 from tests.support.fake_cluster import unregister
@@ -57,6 +57,9 @@ class FakeCluster:
             ConsumerConnection: consumers,
             ConsumeStats: ConsumeStats(offset_table=offsets),
         }
+
+    class topic_configs:  # noqa: N801 - as a cluster has it
+        get = staticmethod(lambda *_: asyncio.sleep(0, TopicConfig(topic_name="T")))
 
     async def route(self, _):
         return SimpleNamespace(brokers=BROKERS)
