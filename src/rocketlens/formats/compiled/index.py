@@ -31,27 +31,7 @@ from cython.cimports.rocketlens.formats.compiled.look_up_constants import (
     ROW_NUMBERS,
     UNUSUAL,
 )
-from cython.cimports.rocketlens.formats.compiled.record_constants import (
-    INDEX_ENTRY_BYTES,
-    INDEX_KEY_HASH,
-    INDEX_OFFSET,
-    INDEX_PREVIOUS,
-    INDEX_SECONDS,
-    MAGIC,
-    MAGIC_V1,
-    MAGIC_V2,
-    MAX_INT,
-    MIN_RECORD_BYTES,
-    PHYSICAL_OFFSET,
-    QUEUE_ENTRY_BYTES,
-    QUEUE_ENTRY_OFFSET,
-    QUEUE_ENTRY_SIZE,
-    QUEUE_ENTRY_TAGS,
-    SLOT_BYTES,
-    STORE_TIMESTAMP,
-    SYS_FLAG,
-    Row,
-)
+from cython.cimports.rocketlens.formats.compiled.record_constants import *
 from cython.cimports.rocketlens.formats.compiled.records import has_queue_entry, more_of_born_host
 
 NewEntries = cython.struct(

@@ -17,14 +17,6 @@ from rocketlens.limits import (
     MAX_TOPIC_CHARACTERS,
 )
 
-__all__ = [
-    "HEADER_BYTES",
-    "MAX_KEY_BYTES",
-    "MAX_LOOP_CANDIDATES",
-    "MAX_LOOP_NEW_BYTES",
-    "MAX_TOPIC_CHARACTERS",
-]
-
 # Numbers of an index file.
 SLOT_COUNT, ENTRY_COUNT, LAST_ENTRY, NEXT_ENTRY, BEGIN_OFFSET, END_OFFSET, ARE_COUNTED = range(7)
 """``ARE_COUNTED``: 1 if its slots were counted."""

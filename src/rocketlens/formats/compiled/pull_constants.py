@@ -10,8 +10,6 @@ from rocketlens.formats.compiled.request_constants import (
 )
 from rocketlens.limits import MAX_INT
 
-__all__ = ["MAX_INT"]
-
 # Fields of a pull, in the order of their names: numbers, then texts, then what is not read.
 QUEUE_ID, QUEUE_OFFSET, MAX_NUMS, SYS_FLAG, COMMIT_OFFSET, SUSPEND_MS = range(6)
 SUB_VERSION, MAX_BYTES, NUMBER_COUNT = range(6, 9)

@@ -38,29 +38,6 @@ from rocketlens.model.rocketmq import (
 )
 from rocketlens.model.text.java import DECIMAL_ZEROS, NOT_AN_INTEGER, REPLACEMENT
 
-__all__ = [
-    "BLANK_MAGIC",
-    "CRC_MASK",
-    "CRC_PROPERTY_BYTES",
-    "DECIMAL_ZEROS",
-    "ENTRY_HEADER_BYTES",
-    "ENTRY_MAGIC",
-    "MAGIC_BLANK",
-    "MAGIC_V1",
-    "MAGIC_V2",
-    "MAX_INT",
-    "MAX_RECORD_BYTES",
-    "MIN_RECORD_BYTES",
-    "NOT_AN_INTEGER",
-    "REPLACEMENT",
-    "SLOT_BYTES",
-    "SYS_FLAG_BORN_HOST_V6",
-    "SYS_FLAG_PREPARED",
-    "SYS_FLAG_ROLLBACK",
-    "SYS_FLAG_STORE_HOST_V6",
-    "SYS_FLAG_TRANSACTION_MASK",
-]
-
 ROW_FIELDS: Final = (
     ("physical_offset", "int64"),
     ("queue_offset", "int64"),

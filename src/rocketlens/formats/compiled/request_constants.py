@@ -30,22 +30,6 @@ from rocketlens.limits import (
     MAX_RUN_PROPERTIES,
 )
 
-__all__ = [
-    "MAX_FRAME_BYTES",
-    "MAX_INT",
-    "MAX_PROPERTIES_BYTES",
-    "MAX_REQUEST_HEADER_BYTES",
-    "MAX_RUN_KEY_BYTES",
-    "MAX_RUN_MESSAGES",
-    "MAX_RUN_PROPERTIES",
-    "MAX_TOPIC_BYTES_V1",
-    "MEMBER_BODY_LENGTH_AT",
-    "MEMBER_FLAG_AT",
-    "MEMBER_HEAD_BYTES",
-    "MIN_MEMBER_BYTES",
-    "PROPERTIES_LENGTH_BYTES",
-]
-
 NAME_BYTES: Final = 32
 # Members of a JSON header, the fields of a send (short and long), and properties, in `names`.
 CODE, EXT_FIELDS, FLAGS, LANGUAGE, OPAQUES, REMARK, SERIALIZE_TYPE, VERSION, MEMBER_COUNT = range(9)

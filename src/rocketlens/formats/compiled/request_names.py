@@ -6,14 +6,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from rocketlens.formats.compiled.request_constants import (
-    LONG_CODE,
-    MAX_FRAME_BYTES,
-    MAX_REQUEST_HEADER_BYTES,
-    NAME_BYTES,
-    SETTING_COUNT,
-)
+from rocketlens.formats.compiled.request_constants import LONG_CODE, NAME_BYTES, SETTING_COUNT
 from rocketlens.formats.compiled.rows import ByteArray
+from rocketlens.limits import MAX_FRAME_BYTES, MAX_REQUEST_HEADER_BYTES
 
 Numbers = NDArray[np.int64]
 Hosts = tuple[ByteArray, int, int, int]

@@ -1,6 +1,6 @@
 """Arrays that kernels fill and read."""
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,5 +11,3 @@ RECORD_DTYPE: Final = np.dtype([(name, np.dtype(kind)) for name, kind in ROW_FIE
 """A row of a scan: one record."""
 
 ByteArray = NDArray[np.uint8]
-RowArray = NDArray[np.void]
-Row = Any

@@ -59,19 +59,24 @@ MAX_KEPT_PIECE_BYTES: Final = 64 * 1024 * 1024
 
 
 class Row(NamedTuple):
-    """The fields of a record that recovery needs."""
+    """The fields of a record that recovery needs: columns of `Rows`, and what follows from them."""
 
     physical_offset: int
-    size: int
-    topic: str
+    store_size: int
     queue_id: int
     queue_offset: int
     sys_flag: int
-    tags_code: int
+    tags_hash: int
     delay_level: int
     store_timestamp_ms: int
+    topic: str
     is_sound: bool
     """Whether the body has its checksum and no sector is lacking, as far as was looked at."""
+
+    @property
+    def end_offset(self) -> int:
+        """The physical offset behind it."""
+        return self.physical_offset + self.store_size
 
 
 @dataclass(slots=True)
@@ -202,13 +207,13 @@ class Recovery:
             if not row.is_sound:
                 if synced is not None and row.physical_offset >= synced:
                     return row.physical_offset
-                end = row.physical_offset + row.size
-                unsound = Damage(row.physical_offset, end, "its body has not its checksum")
+                what = "its body has not its checksum"
+                unsound = Damage(row.physical_offset, row.end_offset, what)
                 self._report(unsound)
             result.record_count += 1
             self._put(row)
             result.last = Appended(
-                row.physical_offset, row.queue_offset, row.store_timestamp_ms, row.size
+                row.physical_offset, row.queue_offset, row.store_timestamp_ms, row.store_size
             )
         torn_at = self._torn_among(walk.damage[named:])
         if torn_at is not None:
@@ -247,7 +252,7 @@ class Recovery:
         if not has_queue_entry(row.sys_flag):
             return
         if not is_topic_name(row.topic) or not 0 <= row.queue_id < 1 << 31 or row.queue_offset < 0:
-            self._report(Damage(row.physical_offset, row.physical_offset + row.size, "no queue"))
+            self._report(Damage(row.physical_offset, row.end_offset, "no queue"))
             return
         if row.physical_offset < self._deleted.get(row.topic, 0):
             return
@@ -269,9 +274,9 @@ class Recovery:
         if (row.queue_offset - queue.next_offset) * MIN_RECORD_BYTES > row.physical_offset and (
             queue.has_files
         ):
-            self._report(Damage(row.physical_offset, row.physical_offset + row.size, "no place"))
+            self._report(Damage(row.physical_offset, row.end_offset, "no place"))
             return
-        tags_code = row.tags_code
+        tags_code = row.tags_hash
         if row.topic == DELAY_TOPIC and row.delay_level > 0:
             tags_code = self._appender.due_time(row.delay_level, row.store_timestamp_ms)
         count = 1
@@ -281,7 +286,7 @@ class Recovery:
             self._result.entries_written += queue.put(
                 row.queue_offset + number,
                 row.physical_offset,
-                row.size,
+                row.store_size,
                 tags_code,
                 has_lost_power=self._has_lost_power,
             )
@@ -323,7 +328,7 @@ class Recovery:
             return False
         if mark is None or row.physical_offset > mark.physical_offset:
             self._queues.deleted[row.topic] = self._result.deleted[row.topic] = Appended(
-                row.physical_offset, 0, row.store_timestamp_ms, row.size
+                row.physical_offset, 0, row.store_timestamp_ms, row.store_size
             )
         return True
 
@@ -512,32 +517,16 @@ def _last_offset(queue: QueueWriter) -> int | None:
 
 def _rows_of(rows: Rows, check_from: int, sectors_from: int) -> Iterator[Row]:
     topics = rows.topics()
-    columns = [
-        rows.column(name).tolist()
-        for name in (
-            "physical_offset",
-            "store_size",
-            "queue_id",
-            "queue_offset",
-            "sys_flag",
-            "tags_hash",
-            "delay_level",
-            "store_timestamp_ms",
-        )
-    ]
-    offsets = columns[0]
+    names = [topics.names[number] for number in topics.number_of_row]
+    offsets = rows.offsets()
     sound = rows.sound() if offsets[-1] >= check_from else bytearray(b"\1" * len(rows))
     for row, offset in enumerate(offsets):
         if offset < check_from:
             sound[row] = True
         if offset >= sectors_from and sound[row]:
             sound[row] = not _lacks_a_sector(rows, row)
-    for row, values in enumerate(zip(*columns, strict=True)):
-        offset, size, queue_id, queue_offset, flags, tags, level, stored_ms = values
-        topic, is_sound = topics.names[topics.number_of_row[row]], bool(sound[row])
-        yield Row(
-            offset, size, topic, queue_id, queue_offset, flags, tags, level, stored_ms, is_sound
-        )
+    columns = (rows.column(name).tolist() for name in Row._fields[:-2])
+    return map(Row, *columns, names, map(bool, sound))
 
 
 def _lacks_a_sector(rows: Rows, row: int) -> bool:
