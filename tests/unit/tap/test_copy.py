@@ -271,8 +271,8 @@ async def test_files_expire_so_long_after_they_were_copied(tmp_path, log, is_dow
         if is_down:
             await master.die()
             await until(tap.problems)
-        now_ms = store._cleaner._clock
-        store._cleaner._clock = lambda: now_ms() + 2 * 3_600_000
+        now_ms = store._cleaner.clock
+        store._cleaner.clock = lambda: now_ms() + 2 * 3_600_000
         await until(lambda: store.min_offset == 5 * SEGMENT)
         if is_down:
             await master.start()

@@ -14,6 +14,7 @@ Who has a deleted file open reads on: its bytes go with the last mapping.
 
 import logging
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -194,34 +195,22 @@ def expired_queue_files(
     return expired
 
 
+@dataclass
 class Cleaner:
     """Deletes expired files of a store. For the thread that appends."""
 
-    def __init__(
-        self,
-        layout: StoreLayout,
-        config: StoreConfig,
-        disk: Disk,
-        clock: Callable[[], int],
-        *,
-        appender: Appender,
-        durability: Durability,
-        log: LogView,
-        queues: QueueView,
-        index: IndexDriver,
-    ) -> None:
-        """Create a cleaner that has cleaned nothing."""
-        self._layout = layout
-        self._config = config
-        self._disk = disk
-        self._clock = clock
-        self._appender = appender
-        self._durability = durability
-        self._log = log
-        self._queues = queues
-        self._index = index
-        self._cleaned_below = self._cleaning_below = -1
-        self._uncleaned: list[QueueWriter] = []
+    layout: StoreLayout
+    config: StoreConfig
+    disk: Disk
+    clock: Callable[[], int]
+    appender: Appender
+    durability: Durability
+    log: LogView
+    queues: QueueView
+    index: IndexDriver
+    _cleaned_below: int = -1
+    _cleaning_below: int = -1
+    _uncleaned: list[QueueWriter] = field(default_factory=list)
 
     def clean(self, *, may_force: bool = True) -> list[Path]:
         """Delete expired files, by age and by the use of the disk; return the segments deleted.
@@ -230,44 +219,44 @@ class Cleaner:
         nothing goes only because the disk is full. Of many queues the files go by and by:
         :meth:`clean_queues` goes on.
         """
-        now_ms = self._clock()
-        used_ratio = max(map(self._disk.used_ratio, self._layout.disks))
+        now_ms = self.clock()
+        used_ratio = max(map(self.disk.used_ratio, self.layout.disks))
         ages = [
             SegmentAge(one.path, one.base_offset, int(one.path.stat().st_mtime * 1000))
-            for one in self._log.listed()
+            for one in self.log.listed()
         ]
-        planned = plan(self._config, ages, now_ms, used_ratio, may_force=may_force)
+        planned = plan(self.config, ages, now_ms, used_ratio, may_force=may_force)
         self._refuse_or_resume(used_ratio, is_full=planned.is_full)
         if planned.segments:
-            end_offset = planned.segments[-1].base_offset + self._config.mappedFileSizeCommitLog
-            if self._durability.state_offset <= end_offset:
+            end_offset = planned.segments[-1].base_offset + self.config.mappedFileSizeCommitLog
+            if self.durability.state_offset <= end_offset:
                 # The durable state is identified by a record, which must stay.
-                self._durability.flush()
-                if self._durability.state_offset <= end_offset:
+                self.durability.flush()
+                if self.durability.state_offset <= end_offset:
                     _log.warning("nothing is deleted before the checkpoint could be written")
                     return []
             if planned.forced_count:
                 topics = topics_below(
-                    list(self._appender.queues.values()),
-                    lambda queue: self._queues.min_offset(queue.topic, queue.queue_id),
+                    list(self.appender.queues.values()),
+                    lambda queue: self.queues.min_offset(queue.topic, queue.queue_id),
                     end_offset,
                 )
                 _log.warning("%s", describe_forced(planned, now_ms, used_ratio, topics))
-            remove(planned, self._disk, self._layout.commit_log)
-            self._log.listed()
-            _log.info("%s", describe_deleted(planned, self._config, used_ratio))
+            remove(planned, self.disk, self.layout.commit_log)
+            self.log.listed()
+            _log.info("%s", describe_deleted(planned, self.config, used_ratio))
         self.clean_queues()
         return [segment.path for segment in planned.segments]
 
     def _refuse_or_resume(self, used_ratio: float, *, is_full: bool) -> None:
         """Refuse messages if the disk is too full, or store them again; log the change."""
-        refusal = self._appender.refusal
+        refusal = self.appender.refusal
         if is_full and refusal is None:
-            self._appender.refusal = StoreFull(f"{DISK_FULL} [{used_ratio:.2f} used]")
+            self.appender.refusal = StoreFull(f"{DISK_FULL} [{used_ratio:.2f} used]")
             text = "the disk is %.0f %% full, above %d %%: messages are refused"
-            _log.error(text, used_ratio * 100, self._config.diskSpaceWarningLevelRatio)
+            _log.error(text, used_ratio * 100, self.config.diskSpaceWarningLevelRatio)
         elif not is_full and isinstance(refusal, StoreFull):
-            self._appender.refusal = None
+            self.appender.refusal = None
             _log.warning("the disk is %.0f %% full: messages are stored again", used_ratio * 100)
 
     def clean_queues(self) -> bool:
@@ -276,12 +265,12 @@ class Cleaner:
         Returns whether there are more queues to look at, so that it holds up the caller for
         milliseconds only.
         """
-        min_offset = self._log.min_offset
+        min_offset = self.log.min_offset
         if min_offset == self._cleaned_below:
             return False
         if min_offset != self._cleaning_below:
             self._cleaning_below = min_offset
-            self._uncleaned = list(self._appender.queues.values())
+            self._uncleaned = list(self.appender.queues.values())
         some = self._uncleaned[-_QUEUES_AT_ONCE:]
         del self._uncleaned[-_QUEUES_AT_ONCE:]
         try:
@@ -294,11 +283,11 @@ class Cleaner:
         if self._uncleaned:
             return True
         # The builder may be within a step: the next round will call it between two.
-        if self._index.forget_below(min_offset):
+        if self.index.forget_below(min_offset):
             self._cleaned_below = min_offset
         return False
 
     def _clean_queue(self, queue: QueueWriter, min_offset: int) -> None:
         for path in expired_queue_files(queue.files(), queue.file_bytes, min_offset):
-            self._disk.remove_file(path)
+            self.disk.remove_file(path)
             queue.first_offset += queue.file_bytes // ENTRY_BYTES

@@ -12,6 +12,7 @@
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -44,27 +45,20 @@ class Opened(NamedTuple):
     """The physical offset up to which ``state.json`` is true already; -1 when it is not."""
 
 
+@dataclass
 class Opening:
-    """Opens one store, whose lock is held, for an appender that is not started yet."""
+    """Opens one store, whose lock is held, for an appender that is not started yet.
 
-    def __init__(
-        self,
-        layout: StoreLayout,
-        config: StoreConfig,
-        disk: Disk,
-        lock: StoreLock,
-        appender: Appender,
-        *,
-        make_durable: Callable[[], None],
-    ) -> None:
-        """Prepare; :meth:`run` opens. ``make_durable`` is of the store that is opened."""
-        self._layout = layout
-        self._config = config
-        self._disk = disk
-        self._lock = lock
-        self._appender = appender
-        self._make_durable = make_durable
-        self._recovered = Recovered()
+    ``make_durable`` is of the store that is opened.
+    """
+
+    layout: StoreLayout
+    config: StoreConfig
+    disk: Disk
+    lock: StoreLock
+    appender: Appender
+    make_durable: Callable[[], None]
+    _recovered: Recovered = field(default_factory=Recovered)
 
     def run(self) -> Opened:
         """Open the store, or make one, and start the appender.
@@ -73,16 +67,16 @@ class Opening:
             kind that only RocketMQ can write.
         :raises OSError: when it cannot be read or written.
         """
-        layout, appender = self._layout, self._appender
+        layout, appender = self.layout, self.appender
         _check_writable(layout)
-        self._disk.make_directory(layout.commit_log)
-        self._disk.make_directory(layout.own)
+        self.disk.make_directory(layout.commit_log)
+        self.disk.make_directory(layout.own)
         self._note_log()
-        self._disk.restore_directories(layout.root)
+        self.disk.restore_directories(layout.root)
         log = self._existing_log()
         state = read_state(layout)
         queue_files = self._existing_queue_files(log, state)
-        deleted = DeletedTopics(layout, self._disk, appender, self._make_durable)
+        deleted = DeletedTopics(layout, self.disk, appender, self.make_durable)
         was_closed = fs.file_size(layout.abort) is None
         first = self._mark_open(was_closed=was_closed)
         if log is not None:
@@ -103,18 +97,18 @@ class Opening:
 
     def _note_log(self) -> None:
         """Write down where the log is, for who opens the store by its directory."""
-        layout = self._layout
+        layout = self.layout
         if layout.elsewhere:
-            self._disk.write_durably(layout.log_path, str(layout.commit_log).encode())
+            self.disk.write_durably(layout.log_path, str(layout.commit_log).encode())
         else:
-            self._disk.remove_file(layout.log_path)
+            self.disk.remove_file(layout.log_path)
 
     def _mark_open(self, *, was_closed: bool) -> list[Callable[[], None]]:
         """Create ``abort``; return the work that a full disk leaves for later."""
         content = str(fs.pid()).encode()
 
         def mark() -> None:
-            self._disk.write_durably(self._layout.abort, content)
+            self.disk.write_durably(self.layout.abort, content)
 
         try:
             mark()
@@ -131,10 +125,10 @@ class Opening:
         :raises OSError: when it cannot be read now.
         """
         try:
-            log = OpenLog(self._layout.commit_log)
+            log = OpenLog(self.layout.commit_log)
         except NotAStore:
             return None
-        size = self._config.mappedFileSizeCommitLog
+        size = self.config.mappedFileSizeCommitLog
         for segment in log.segments:
             if segment.size != size or segment.base_offset % size:
                 log.close()
@@ -150,13 +144,13 @@ class Opening:
         :raises BadInput: when they have another size than the configuration says.
         :raises OSError: when they cannot be read now.
         """
-        files = list_queue_files(self._layout.consume_queue)
+        files = list_queue_files(self.layout.consume_queue)
         if log is None:
             return files
         try:
             is_of_log = state is not None and state.is_of(log)
             known_bytes = state.queue_file_bytes if state is not None and is_of_log else None
-            check_file_sizes(files, self._config.queue_file_bytes, known_bytes)
+            check_file_sizes(files, self.config.queue_file_bytes, known_bytes)
         except BaseException:
             log.close()
             raise
@@ -174,11 +168,11 @@ class Opening:
         """Recover log and queues, so that the store can be appended to."""
         deleted.keep_those_of(log)
         recovery = Recovery(
-            self._layout, self._disk, log, self._appender, files=files, deleted=deleted.ends
+            self.layout, self.disk, log, self.appender, files=files, deleted=deleted.ends
         )
-        synced = read_synced(self._layout)
+        synced = read_synced(self.layout)
         recovered = self._recovered = recovery.run(
-            state, synced, is_marked=self._lock.is_marked(), was_closed=was_closed
+            state, synced, is_marked=self.lock.is_marked(), was_closed=was_closed
         )
         log.close()
         for topic, last in recovered.deleted.items():
@@ -199,13 +193,13 @@ class Opening:
 
         The index builder finds out by itself that its files are of another log.
         """
-        layout, is_one = self._layout, False
+        layout, is_one = self.layout, False
         for topic, queue_id in files:
             directory = layout.consume_queue / topic / str(queue_id)
             for entry in list(fs.entries(directory)):
-                self._disk.remove_file(Path(entry.path))
+                self.disk.remove_file(Path(entry.path))
                 is_one = True
-            self._disk.sync_directory(directory)
+            self.disk.sync_directory(directory)
         if is_one:
             self._recovered.notes.append(
                 "the log is not the one that was here before: it is gone, and its queues with it"
@@ -213,7 +207,7 @@ class Opening:
 
     def _log_recovery(self, *, has_log: bool, was_closed: bool) -> None:
         """Log the findings that operators need to know."""
-        recovered, root = self._recovered, self._layout.root
+        recovered, root = self._recovered, self.layout.root
         if not has_log:
             _log.info("%s: a new store", root)
         elif was_closed:

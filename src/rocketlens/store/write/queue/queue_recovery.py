@@ -76,47 +76,37 @@ class PreparedQueues:
     notes: list[str] = field(default_factory=list)
 
 
+@dataclass
 class QueueRecovery:
-    """Opens all queues of a store, and ends each at its proven part."""
+    """Opens all queues of a store, and ends each at its proven part.
 
-    def __init__(
-        self,
-        layout: StoreLayout,
-        disk: Disk,
-        log: CommitLog,
-        appender: Appender,
-        *,
-        files: QueueFiles,
-        deleted: Mapping[str, int],
-    ) -> None:
-        """Prepare; nothing is read yet. ``deleted`` as
-        :class:`rocketlens.store.write.recovery.Recovery`.
+    ``files`` are all queue files that there are; ``deleted`` as
+    :class:`rocketlens.store.write.recovery.Recovery`.
+    """
 
-        ``files`` are all queue files that there are.
-        """
-        self._layout = layout
-        self._disk = disk
-        self._log = log
-        self._appender = appender
-        self._files = files
-        self._deleted = deleted
-        self._unchecked_bytes = _CHECKED_BYTES
+    layout: StoreLayout
+    disk: Disk
+    log: CommitLog
+    appender: Appender
+    files: QueueFiles
+    deleted: Mapping[str, int]
+    _unchecked_bytes: int = _CHECKED_BYTES
 
     def prepare(self, state: StoreState | None, ending: QueueEnding) -> PreparedQueues:
         """Open the queues. ``state`` is of this log, or None.
 
         :raises OSError: when something cannot be read or written now.
         """
-        start = self._log.min_offset if state is None else state.queues_offset
+        start = self.log.min_offset if state is None else state.queues_offset
         prepared = PreparedQueues(start)
-        prepared.topics = {topic for (topic, _), files in self._files.items() if files}
+        prepared.topics = {topic for (topic, _), files in self.files.items() if files}
         table = self._expected(state) if state else {}
         if not ending.is_ours:
             self._find_deleted(state, table, prepared, ending)
         named = {(topic, queue_id) for topic, queues in table.items() for queue_id in queues}
-        for topic, queue_id in sorted(named | set(self._files)):
+        for topic, queue_id in sorted(named | set(self.files)):
             if is_topic_name(topic):
-                queue = self._appender.queue(topic, queue_id)
+                queue = self.appender.queue(topic, queue_id)
                 first, expected = table.get(topic, {}).get(queue_id, (0, 0))
                 self._open(queue, first, expected, state, prepared)
         return prepared
@@ -126,7 +116,7 @@ class QueueRecovery:
         return {
             topic: queues
             for topic, queues in state.queue_offsets.items()
-            if state.queues_offset > self._deleted.get(topic, -1)
+            if state.queues_offset > self.deleted.get(topic, -1)
         }
 
     def _find_deleted(
@@ -138,13 +128,13 @@ class QueueRecovery:
     ) -> None:
         """Find the topics that a RocketMQ broker deleted, and drop their expected queues."""
         first_offsets = self._first_offsets()
-        is_there = fs.file_size(self._layout.consume_queue) is not None
+        is_there = fs.file_size(self.layout.consume_queue) is not None
         if not (first_offsets or (state is not None and is_there)):
             return
         if ending.was_closed:
             prepared.deleted_before_ms = _ALL
         else:
-            noted = read_checkpoint(self._layout)
+            noted = read_checkpoint(self.layout)
             least = min(noted.physic_msg_timestamp_ms, noted.logics_msg_timestamp_ms)
             prepared.deleted_before_ms = least - _DURABLE_FOR_MS
         if state is None or state.mark is None:
@@ -162,7 +152,7 @@ class QueueRecovery:
     def _first_offsets(self) -> dict[str, int]:
         """Return for each topic with an entry the lowest physical offset that its queues have."""
         lowest: dict[str, int] = {}
-        for (topic, _), files in self._files.items():
+        for (topic, _), files in self.files.items():
             first = first_physical_offset(files) if is_topic_name(topic) else None
             if first is not None:
                 lowest[topic] = min(first, lowest.get(topic, first))
@@ -178,10 +168,10 @@ class QueueRecovery:
     ) -> None:
         """Open one queue, which is known to begin at ``first`` and to end at ``expected``."""
         name = (queue.topic, queue.queue_id)
-        files = self._files.get(name, [])
-        if queue.topic in self._deleted and self._is_of_deleted(queue.topic, files):
+        files = self.files.get(name, [])
+        if queue.topic in self.deleted and self._is_of_deleted(queue.topic, files):
             for file in files:
-                self._disk.remove_file(file.path)
+                self.disk.remove_file(file.path)
             files, queue.has_made_files = [], True
         files = self._mend_sizes(queue, files)
         queue.has_files = bool(files)
@@ -190,7 +180,7 @@ class QueueRecovery:
             self._unchecked_bytes -= max(expected - first, 0) * ENTRY_BYTES
             if self._unchecked_bytes < 0:
                 from_offset = max(expected - _LAST_ENTRIES, 0)
-        trusted = self._log.min_offset if state is None else state.queues_offset
+        trusted = self.log.min_offset if state is None else state.queues_offset
         if first == expected or self._seems_whole(queue, files, first, from_offset):
             queue.next_offset = good_end(files, from_offset, trusted)
             if state is not None:
@@ -223,7 +213,7 @@ class QueueRecovery:
         for queue_offset in range(expected, queue.next_offset):
             entry = queue.entry(queue_offset)
             try:
-                record = self._log.record_at(entry[0] if entry else -1, check_crc=False)
+                record = self.log.record_at(entry[0] if entry else -1, check_crc=False)
             except RecordError:
                 return queue_offset
             expected_entry = (record.topic, record.queue_id, record.queue_offset, record.total_size)
@@ -239,7 +229,7 @@ class QueueRecovery:
     def _is_of_deleted(self, topic: str, files: list[StoredQueueFile]) -> bool:
         """Return whether the files of a queue are from before its topic was deleted."""
         first = first_physical_offset(files)
-        return first is not None and first < self._deleted[topic]
+        return first is not None and first < self.deleted[topic]
 
     def _mend_sizes(
         self, queue: QueueWriter, files: list[StoredQueueFile]
@@ -247,7 +237,7 @@ class QueueRecovery:
         """Restore the size of files that were cut."""
         for file in files:
             if file.size < queue.file_bytes:
-                self._disk.set_size(file.path, queue.file_bytes)
+                self.disk.set_size(file.path, queue.file_bytes)
         return [file._replace(size=queue.file_bytes) for file in files]
 
     def _seems_whole(
@@ -264,7 +254,7 @@ class QueueRecovery:
             return True
         if _begins_behind(files, first):
             first_left = first_physical_offset(files)
-            if first_left is None or first_left >= self._log.min_offset:
+            if first_left is None or first_left >= self.log.min_offset:
                 return False
         for file in files:
             ends = [file.base // ENTRY_BYTES, (file.base + file.size) // ENTRY_BYTES - 1]
@@ -278,12 +268,12 @@ class QueueRecovery:
         try:
             if (
                 last is not None
-                and self._log.record_at(last[0], check_crc=False).total_size == last[1]
+                and self.log.record_at(last[0], check_crc=False).total_size == last[1]
             ):
                 return last[0]
         except RecordError:
             pass
-        return self._log.min_offset
+        return self.log.min_offset
 
 
 def _begins_behind(files: list[StoredQueueFile], first: int) -> bool:
