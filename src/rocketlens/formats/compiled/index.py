@@ -18,7 +18,6 @@ from cython.cimports.rocketlens.formats.compiled.device import (
     read_bytes,
     read_int32s,
     read_int64s,
-    read_rows,
     store_i32,
     store_i64,
     write_bytes,
@@ -32,7 +31,11 @@ from cython.cimports.rocketlens.formats.compiled.look_up_constants import (
     UNUSUAL,
 )
 from cython.cimports.rocketlens.formats.compiled.record_constants import *
-from cython.cimports.rocketlens.formats.compiled.records import has_queue_entry, more_of_born_host
+from cython.cimports.rocketlens.formats.compiled.records import (
+    has_queue_entry,
+    more_of_born_host,
+    open_rows,
+)
 
 NewEntries = cython.struct(
     hashes=cython.pointer(cython.const[cython.int]),
@@ -424,10 +427,7 @@ def queue_entries(
     position: cython.longlong
     row: cython.pointer(cython.const[Row])
     held: HeldArrays = HeldArrays()
-    items = cython.cast(
-        cython.pointer(cython.const[Row]),
-        read_rows(held, rows, cython.sizeof(Row), cython.address(count)),
-    )
+    items = open_rows(held, rows, cython.address(count))
     delays = read_int64s(held, delays_ms, cython.address(delay_count))
     target: cython.p_uchar = write_bytes(held, out, cython.address(room))
     with cython.nogil:

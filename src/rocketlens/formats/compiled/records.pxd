@@ -6,13 +6,20 @@ What counts as a record is what :func:`rocketlens.formats.commitlog_record.decod
 
 from rocketlens.formats.compiled.device cimport (
     Bytes,
+    HeldArrays,
     load_i8,
     load_i16,
     load_i32,
     load_i64,
     load_word,
+    read_rows,
 )
 from rocketlens.formats.compiled.record_constants cimport *
+
+
+cdef inline const Row *open_rows(HeldArrays held, object rows, long long *count) except NULL:
+    """Open rows that are only read."""
+    return <const Row *>read_rows(held, rows, sizeof(Row), count)
 
 
 cdef struct Measured:

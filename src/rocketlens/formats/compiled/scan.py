@@ -19,7 +19,6 @@ from cython.cimports.rocketlens.formats.compiled.device import (
     read_bytes,
     read_int32s,
     read_int64s,
-    read_rows,
     utf8_parse_int,
     write_bytes,
     write_int32s,
@@ -33,6 +32,7 @@ from cython.cimports.rocketlens.formats.compiled.records import (
     measure_record,
     more_of_born_host,
     more_of_hosts,
+    open_rows,
     row_position,
 )
 
@@ -390,17 +390,6 @@ def open_entries(
     entries.room = counts[0]
     entries.count = 0
     return 0
-
-
-@cython.cfunc
-@cython.exceptval(check=True)
-def open_rows(held: HeldArrays, rows: object, count: cython.p_longlong) -> cython.pointer(
-    cython.const[Row]
-):
-    """Open rows that are only read."""
-    return cython.cast(
-        cython.pointer(cython.const[Row]), read_rows(held, rows, cython.sizeof(Row), count)
-    )
 
 
 def entries_of_rows(

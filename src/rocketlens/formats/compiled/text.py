@@ -18,7 +18,6 @@ from cython.cimports.rocketlens.formats.compiled.device import (
     read_bytes,
     read_int32s,
     read_int64s,
-    read_rows,
     same_memory,
     utf8_step,
     write_booleans,
@@ -34,7 +33,11 @@ from cython.cimports.rocketlens.formats.compiled.record_constants import (
     SPACE,
     Row,
 )
-from cython.cimports.rocketlens.formats.compiled.records import checksums_agree, row_position
+from cython.cimports.rocketlens.formats.compiled.records import (
+    checksums_agree,
+    open_rows,
+    row_position,
+)
 
 Rows = cython.struct(
     buffer=Bytes,
@@ -52,7 +55,7 @@ Slices = cython.struct(
 
 @cython.cfunc
 @cython.exceptval(-1)
-def open_rows(
+def open_log_rows(
     held: HeldArrays,
     buffer: object,
     base_offset: cython.longlong,
@@ -64,10 +67,7 @@ def open_rows(
         raise ValueError(f"{base_offset} is no physical offset")
     opened.buffer = read_bytes(held, buffer, cython.address(opened.limit))
     opened.base_offset = base_offset
-    opened.items = cython.cast(
-        cython.pointer(cython.const[Row]),
-        read_rows(held, rows, cython.sizeof(Row), cython.address(opened.count)),
-    )
+    opened.items = open_rows(held, rows, cython.address(opened.count))
     return 0
 
 
@@ -238,7 +238,7 @@ def key_slices(
     index: cython.longlong
     record: cython.longlong
     held: HeldArrays = HeldArrays()
-    open_rows(held, buffer, base_offset, rows, cython.address(read))
+    open_log_rows(held, buffer, base_offset, rows, cython.address(read))
     ends: cython.p_int = write_int32s(held, list_offsets, cython.address(room))
     need(room, read.count + 1)
     open_slices(held, starts, lengths, cython.address(keys))
@@ -417,7 +417,7 @@ def property_slices(
     table: cython.p_longlong = cython.NULL
     held: HeldArrays = HeldArrays()
     try:
-        open_rows(held, buffer, base_offset, rows, cython.address(read))
+        open_log_rows(held, buffer, base_offset, rows, cython.address(read))
         ends: cython.p_int = write_int32s(held, list_offsets, cython.address(room))
         need(room, read.count + 1)
         open_slices(held, name_starts, name_lengths, cython.address(names))
@@ -502,7 +502,7 @@ def group(
     slot: cython.ulonglong
     key: cython.ulonglong
     held: HeldArrays = HeldArrays()
-    open_rows(held, buffer, base_offset, rows, cython.address(read))
+    open_log_rows(held, buffer, base_offset, rows, cython.address(read))
     slots: cython.p_longlong = write_int64s(held, table, cython.address(size))
     group_of_row: cython.p_int = write_int32s(held, groups, cython.address(room))
     need(room, read.count)
@@ -551,7 +551,7 @@ def check_records(buffer: object, base_offset: cython.longlong, rows: object, ou
     record: cython.longlong
     row: cython.pointer(cython.const[Row])
     held: HeldArrays = HeldArrays()
-    open_rows(held, buffer, base_offset, rows, cython.address(read))
+    open_log_rows(held, buffer, base_offset, rows, cython.address(read))
     is_good: cython.p_uchar = write_booleans(held, out, cython.address(room))
     need(room, read.count)
     with cython.nogil:
