@@ -19,7 +19,7 @@ from rocketlens.model.rocketmq import is_system_topic
 from rocketlens.model.text.escape import printable
 from rocketlens.terminal.json_text import checked_json, indented, json_of
 from rocketlens.terminal.message_values import BodyView, utf8_text
-from rocketlens.terminal.notes import body_note, print_notes
+from rocketlens.terminal.notes import body_note, print_notes, say_how_understood
 from rocketlens.terminal.output import (
     BOLD,
     SEARCH_EXIT_CODES,
@@ -127,6 +127,8 @@ def run(arguments: Namespace) -> ExitCode:
             say(line)
     if not answer.messages or not answer.complete:
         print_notes(answer)
+    else:
+        say_how_understood(answer)
     return exit_code(answer) if is_complete else ExitCode.INCOMPLETE
 
 

@@ -15,7 +15,7 @@ from rocketlens.cli.source import choose_source
 from rocketlens.model.answer import Answer
 from rocketlens.model.text.counted import counted
 from rocketlens.model.text.escape import printable
-from rocketlens.terminal.notes import print_notes
+from rocketlens.terminal.notes import print_notes, say_how_understood
 from rocketlens.terminal.output import (
     BOLD,
     DIM,
@@ -108,7 +108,9 @@ def run(arguments: Namespace) -> ExitCode:
     answer = Answer(story.query, messages, story.coverage)
     if not messages or not answer.complete:
         print_notes(answer)
-    elif not story.complete:
+    else:
+        say_how_understood(answer)
+    if answer.complete and not story.complete:
         note("the story is INCOMPLETE: what failed is named above (exit code 3)")
     if story.others:
         shown = ", ".join(story.others[:_MAX_LISTED])

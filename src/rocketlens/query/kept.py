@@ -120,9 +120,8 @@ def kept_steps(request: FindRequest, findings: Findings, source: Source) -> Step
     is_ended = request.text is None and not findings.is_complete
     if is_ended or findings.has_kept or not request.asks_for_kept:
         return
-    lacks = getattr(source, "lacks", None)
-    is_asked = lacks is not None and request.text is None
-    if is_asked and (yield partial(lacks, sorted(WAITING_TOPICS))):
+    lacks = getattr(source, "lacks", None) if request.text is None else None
+    if lacks is not None and (yield partial(lacks, sorted(WAITING_TOPICS))):
         return
     kept = KeptFindings(request, findings, source)
     with suppress(TopicNotFound):

@@ -30,6 +30,8 @@ from rocketlens.model.text.sentences import Sentence
 from rocketlens.query.answer_builder import order_in_time
 from rocketlens.query.request import MAX_TEXTS, FindRequest
 
+PASTED: Final = "text"
+"""The source of how a text was understood."""
 _SHOWN: Final = 5
 _ID: Final = re.compile(
     r"(?<![0-9A-Za-z])(?:[0-9A-Fa-f]{56}|[0-9A-Fa-f]{40}|[0-9A-Fa-f]{34}|[0-9A-Fa-f]{32})"
@@ -103,7 +105,7 @@ def understood(request: FindRequest, answer: Answer, more: Sequence[Answer]) -> 
     if count > MAX_TEXTS:
         note = Sentence("understood_first", texts=shown, searched=MAX_TEXTS, count=count)
     state = SourceState.FAILED if count > MAX_TEXTS else SourceState.SEARCHED
-    said = Coverage("text", SourceKind.TOPICS, state, None, note)
+    said = Coverage(PASTED, SourceKind.TOPICS, state, None, note)
     searched = (each.coverage for each in (answer, *more))
     return Answer(
         request.query,

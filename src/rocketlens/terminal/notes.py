@@ -33,9 +33,11 @@ def lines_of(
     """Return the notes of an answer, one line each, safe to print.
 
     A complete answer with messages has one line, unless ``verbose``: other lines only tell of
-    messages that wait, bodies, gaps and damage. The hints that are left out are counted.
+    messages that wait, how a text was understood, bodies, gaps and damage. The hints that are left
+    out are counted.
     """
     from rocketlens.query.kept import KEPT
+    from rocketlens.query.pasted import PASTED
 
     failures = answer.failures
     searched = [c for c in answer.coverage if c.state is SourceState.SEARCHED and c not in failures]
@@ -49,11 +51,10 @@ def lines_of(
         else coloured("INCOMPLETE", RED, sys.stderr)
     )
     result = counted(count, what) if count else "nothing found"
-    # What waits is told first, and each begins with its position.
-    waits = [c for c in searched if c.error and c.source == KEPT]
+    told = [c for c in searched if c.error and c.source in {KEPT, PASTED}]
     left_out = [c.error for c in searched if getattr(c.error, "name", None) == "left_out"]
-    told = (c for c in searched if c.error and c not in waits and c.error not in left_out)
-    hints = [*_listed("", told)]
+    others = (c for c in searched if c.error and c not in told and c.error not in left_out)
+    hints = [*_listed("", others)]
     hints += [f"assumed, not read in full: {printable(each)}" for each in answer.relies_on]
     if answer.relies_on:
         hints.append("rocketlens find --exhaustive reads in full what it searches")
@@ -64,7 +65,7 @@ def lines_of(
         yield "more messages match: these are the newest"
     yield from _held(searched)
     yield from _undecompressed(answer.messages)
-    yield from (printable(c.error or "") for c in waits)
+    yield from (printable(c.error or "") for c in told)
     yield from (f"{printable(each or '')} (--all searches them)" for each in left_out)
     if not is_brief:
         yield from hints
@@ -75,6 +76,15 @@ def lines_of(
     yield from _listed(coloured("failed", RED, sys.stderr) + ": ", failures)
     if not answer.complete:
         yield "what failed was not searched: messages there are missing above (exit code 3)"
+
+
+def say_how_understood(answer: Answer) -> None:
+    """Say on stderr how the text of a search was understood, if it was not searched as it is."""
+    from rocketlens.query.pasted import PASTED
+
+    for each in answer.coverage:
+        if each.source == PASTED:
+            say(printable(each.error or ""))
 
 
 def _held(searched: Iterable[Coverage]) -> Iterator[str]:

@@ -229,7 +229,8 @@ SENTENCES: Final[Mapping[str, str]] = {
     "understood_first": "nothing has this text as key or id; searched for the first {searched} of "
     "{count} texts that are in it: {texts}",
     "waits_for": "{at} waits for {topic}: {due}",
-    "half_waits": "{at} waits for {topic}: half message of a transaction that is not committed",
+    "half_waits": "{at} is kept for {topic}: half message of a transaction that was not committed; "
+    "its story tells whether that was rolled back",
     "more_waiting": "{count} more wait",
     "more_wait": "only the newest {count} messages that wait were looked at: a look-up by key or "
     "id searches all (--only-delivered leaves them out)",
