@@ -36,6 +36,7 @@ from rocketlens.model.message import MessageExt
 from rocketlens.model.message_id import NearlyMessageId, nearly_message_id
 from rocketlens.model.rocketmq import lite_topic
 from rocketlens.model.text.counted import counted
+from rocketlens.model.text.escape import printable
 from rocketlens.terminal.cluster_access import ClusterAccess
 from rocketlens.terminal.notes import print_notes
 from rocketlens.terminal.output import (
@@ -261,6 +262,15 @@ def _forget_broker(source: ClusterAccess | None, name: str) -> None:
         raise BadInput(
             f"--forget-broker {name[:80]}: no broker of that name was seen in this cluster"
         )
+
+
+def say_how_understood(answer: Answer) -> None:
+    """Say on stderr how the text of a search was understood, if it was not searched as it is."""
+    from rocketlens.query.pasted import PASTED
+
+    for each in answer.coverage:
+        if each.source == PASTED:
+            say(printable(each.error or ""))
 
 
 def exit_code(answer: Answer, count: int | None = None) -> ExitCode:

@@ -7,7 +7,7 @@ from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from rocketlens.cli.find import exit_code, print_answer
+from rocketlens.cli.find import exit_code, print_answer, say_how_understood
 from rocketlens.cli.options import add_all_topics, add_body_rules, add_message
 from rocketlens.cli.printing import MessageOutput, add_colour, cells, fit, highlighted
 from rocketlens.cli.source import ChosenSource, choose_source
@@ -19,7 +19,7 @@ from rocketlens.model.rocketmq import is_system_topic
 from rocketlens.model.text.escape import printable
 from rocketlens.terminal.json_text import checked_json, indented, json_of
 from rocketlens.terminal.message_values import BodyView, utf8_text
-from rocketlens.terminal.notes import body_note, print_notes, say_how_understood
+from rocketlens.terminal.notes import body_note, print_notes
 from rocketlens.terminal.output import (
     BOLD,
     SEARCH_EXIT_CODES,

@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketlens.cli.find import exit_code
+from rocketlens.cli.find import exit_code, say_how_understood
 from rocketlens.cli.options import add_message
 from rocketlens.cli.printing import cells
 from rocketlens.cli.source import choose_source
 from rocketlens.model.answer import Answer
 from rocketlens.model.text.counted import counted
 from rocketlens.model.text.escape import printable
-from rocketlens.terminal.notes import print_notes, say_how_understood
+from rocketlens.terminal.notes import print_notes
 from rocketlens.terminal.output import (
     BOLD,
     DIM,

@@ -33,8 +33,7 @@ def lines_of(
     """Return the notes of an answer, one line each, safe to print.
 
     A complete answer with messages has one line, unless ``verbose``: other lines only tell of
-    messages that wait, how a text was understood, bodies, gaps and damage. The hints that are left
-    out are counted.
+    messages that wait, texts, bodies, gaps and damage. The hints that are left out are counted.
     """
     from rocketlens.query.kept import KEPT
     from rocketlens.query.pasted import PASTED
@@ -76,15 +75,6 @@ def lines_of(
     yield from _listed(coloured("failed", RED, sys.stderr) + ": ", failures)
     if not answer.complete:
         yield "what failed was not searched: messages there are missing above (exit code 3)"
-
-
-def say_how_understood(answer: Answer) -> None:
-    """Say on stderr how the text of a search was understood, if it was not searched as it is."""
-    from rocketlens.query.pasted import PASTED
-
-    for each in answer.coverage:
-        if each.source == PASTED:
-            say(printable(each.error or ""))
 
 
 def _held(searched: Iterable[Coverage]) -> Iterator[str]:

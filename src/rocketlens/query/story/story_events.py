@@ -235,6 +235,8 @@ def _what_a_copy_is(
     at, group, number = copy.position, life.group, copy.reconsume_times
     topic = life.topic or "?"
     resent, why = resent_by(copy), _failed_at(copy)
+    times = copy.properties.get(props.TRANSACTION_CHECK_TIMES)
+    checked = Sentence("half_checked", times=times) if times else ""
     match life.state:
         case LifeState.DELAYED | LifeState.TIMED if group is not None:
             text = Sentence("given_back", group=group, number=number, at=at, due=due, why=why)
@@ -242,8 +244,6 @@ def _what_a_copy_is(
         case LifeState.DELAYED | LifeState.TIMED:
             return EventKind.DELAYED, Sentence("delayed", at=at, topic=topic, due=due)
         case LifeState.HALF:
-            times = copy.properties.get(props.TRANSACTION_CHECK_TIMES)
-            checked = Sentence("half_checked", times=times) if times else ""
             text = Sentence("half", at=at, topic=topic, checked=checked, open=due)
             return EventKind.HALF, text
         case LifeState.ENDED:
@@ -253,7 +253,8 @@ def _what_a_copy_is(
             text = Sentence("recalled_by", host=str(copy.born_host), by=by, at=at)
             return EventKind.RECALLED, text
         case LifeState.GIVEN_UP:
-            return EventKind.TRANSACTION_ENDED, Sentence("given_up", at=at)
+            after = Sentence("after_checks", times=times) if times else ""
+            return EventKind.TRANSACTION_ENDED, Sentence("given_up", at=at, checked=after)
         case LifeState.HANDED_OUT | LifeState.ACKNOWLEDGED:
             return EventKind.HANDED_OUT, _handed_out(copy)
         case LifeState.DEAD_LETTER:

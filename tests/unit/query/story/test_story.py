@@ -389,11 +389,11 @@ def event_of(record):
             "half message in RMQ_SYS_TRANS_HALF_TOPIC/0/1 for topic ?",
         ),
         (
-            copy("TRANS_CHECK_MAX_TIME_TOPIC"),
+            copy("TRANS_CHECK_MAX_TIME_TOPIC", 0, 7, {"TRANSACTION_CHECK_TIMES": "15"}),
             "transaction_ended",
             None,
             (
-                "the broker gave its transaction up after too many checks, and keeps it in "
+                "the broker gave its transaction up after 15 checks, and keeps it in "
                 "TRANS_CHECK_MAX_TIME_TOPIC/0/7"
             ),
         ),
