@@ -264,8 +264,8 @@ def _forget_broker(source: ClusterAccess | None, name: str) -> None:
         )
 
 
-def say_how_understood(answer: Answer) -> None:
-    """Say on stderr how the text of a search was understood, if it was not searched as it is."""
+def print_how_understood(answer: Answer) -> None:
+    """Print on stderr how the text of a search was understood, if it was not searched as it is."""
     from rocketlens.query.pasted import PASTED
 
     for each in answer.coverage:

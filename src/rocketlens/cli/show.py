@@ -7,7 +7,7 @@ from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from rocketlens.cli.find import exit_code, print_answer, say_how_understood
+from rocketlens.cli.find import exit_code, print_answer, print_how_understood
 from rocketlens.cli.options import add_all_topics, add_body_rules, add_message
 from rocketlens.cli.printing import MessageOutput, add_colour, cells, fit, highlighted
 from rocketlens.cli.source import ChosenSource, choose_source
@@ -128,7 +128,7 @@ def run(arguments: Namespace) -> ExitCode:
     if not answer.messages or not answer.complete:
         print_notes(answer)
     else:
-        say_how_understood(answer)
+        print_how_understood(answer)
     return exit_code(answer) if is_complete else ExitCode.INCOMPLETE
 
 

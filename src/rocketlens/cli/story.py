@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketlens.cli.find import exit_code, say_how_understood
+from rocketlens.cli.find import exit_code, print_how_understood
 from rocketlens.cli.options import add_message
 from rocketlens.cli.printing import cells
 from rocketlens.cli.source import choose_source
@@ -109,7 +109,7 @@ def run(arguments: Namespace) -> ExitCode:
     if not messages or not answer.complete:
         print_notes(answer)
     else:
-        say_how_understood(answer)
+        print_how_understood(answer)
     if answer.complete and not story.complete:
         note("the story is INCOMPLETE: what failed is named above (exit code 3)")
     if story.others:
