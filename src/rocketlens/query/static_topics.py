@@ -80,16 +80,16 @@ class StaticTopics:
         if topic not in self._topics:
             return position, ()
         static, broker_name = self._topics[topic]
-        part = static.part_at(queue_id, queue_offset)
-        if part is not None and part.broker_name != broker_name:
-            error = f"{position} is on {part.broker_name}, and this store is {broker_name}'s"
-            return None, (_failed(part.broker_name, error),)
-        if part is None or not part.has(queue_offset - part.delta):
+        there = static.stored(queue_id, queue_offset)
+        if there is not None and there[0] != broker_name:
+            error = f"{position} is on {there[0]}, and this store is {broker_name}'s"
+            return None, (_failed(there[0], error),)
+        if there is None:
             text = f"{position}: no part of this static topic has that offset"
             return None, (
                 Coverage("position", SourceKind.TOPICS, SourceState.SEARCHED, None, text),
             )
-        stored = QueuePosition(topic, part.queue_id, queue_offset - part.delta)
+        stored = QueuePosition(topic, *there[1:])
         if queue_id not in static.goes_on:
             return stored, ()
         next_broker = static.goes_on[queue_id]

@@ -56,10 +56,9 @@ def test_positions_are_translated_both_ways(mappings):
     assert static.logical("broker-a", 1, 7) == (1, 7)
     assert static.logical("broker-b", 1, 7) == (1, 10_007)
     assert static.logical("broker-b", 2, 7) is None
-    part = static.part_at(0, 10_003)
-    assert (part.broker_name, part.queue_id, part.delta) == ("broker-b", 0, 10_000)
-    assert static.part_at(0, 9_999).broker_name == "broker-a"
-    assert static.part_at(2, 0) is None
+    assert static.stored(0, 10_003) == ("broker-b", 0, 3)
+    assert static.stored(0, 9_999) == ("broker-a", 0, 9_999)
+    assert static.stored(2, 0) is None
 
 
 @pytest.mark.parametrize(
@@ -84,6 +83,7 @@ def test_a_part_that_is_closed_has_nothing_behind_its_end():
     static = StaticTopic([parse_mapping(mapping)])
     assert static.logical("broker-a", 0, 9) == (0, 9)
     assert static.logical("broker-a", 0, 10) is None
+    assert static.stored(0, 10) is None
 
 
 @pytest.mark.parametrize(

@@ -389,12 +389,10 @@ class ClusterSource:
             static = (await self.topology.route(position.topic)).value.static
         if static is None:
             return position, None
-        part = static.part_at(position.queue_id, position.queue_offset)
-        queue_offset = position.queue_offset - (0 if part is None else part.delta)
-        if part is None or not part.has(queue_offset):
+        there = static.stored(position.queue_id, position.queue_offset)
+        if there is None:
             return None, ""
-        stored = position._replace(queue_id=part.queue_id, queue_offset=queue_offset)
-        return stored, part.broker_name
+        return QueuePosition(position.topic, *there[1:]), there[0]
 
     async def _say_outside(
         self, position: QueuePosition, bounds: dict[str, tuple[int, int]], findings: Findings

@@ -105,13 +105,16 @@ class StaticTopic:
                 return LogicalPosition(number, queue_offset + part.delta)
         return None
 
-    def part_at(self, queue_id: int, queue_offset: int) -> LogicalPart | None:
-        """Return the part in which a logical position is; None before the first part.
+    def stored(self, queue_id: int, queue_offset: int) -> tuple[str, int, int] | None:
+        """Return the broker, and the queue and offset there, of a logical position.
 
-        The part may end before the position.
+        None if it is in no part. A part that is not closed may end before the position.
         """
-        parts = self.queues.get(queue_id, ())
-        return next((each for each in reversed(parts) if each.logic_offset <= queue_offset), None)
+        for part in reversed(self.queues.get(queue_id, ())):
+            offset = queue_offset - part.delta
+            if part.logic_offset <= queue_offset:
+                return (part.broker_name, part.queue_id, offset) if part.has(offset) else None
+        return None
 
     def group_offset(
         self, queue_id: int, offsets: Mapping[tuple[str, int], tuple[int, int]]
