@@ -29,7 +29,9 @@ BINARY_CODEC: Final = 1
 TLS_HANDSHAKE: Final = 0x16
 """First byte of a connection that begins with TLS."""
 _HTTP2: Final = int.from_bytes(b"PRI ")
-"""The first bytes of each HTTP/2 connection, as a length."""
+"""The first bytes of a client's HTTP/2 connection, as a length."""
+_HTTP2_SETTINGS: Final = 4
+"""The type of the first frame of a server of HTTP/2."""
 
 LENGTH_BYTES: Final = 4
 PREFIX_BYTES: Final = 8
@@ -43,6 +45,11 @@ LENGTH: Final = struct.Struct(">i")
 
 Frame = tuple[int, bytes, bytes]
 """Header codec, header, body. The codec reads the header."""
+
+
+def _begins_http2(length: int) -> bool:
+    """Return whether a length that zeros follow is of HTTP/2: the type is its last byte there."""
+    return length & 0xFF == _HTTP2_SETTINGS and length > MIN_LENGTH
 
 
 def encode(header: bytes, body: bytes = b"", codec: int = JSON_CODEC) -> bytes:
@@ -166,6 +173,7 @@ class FrameSplitter:
             if not (
                 MIN_LENGTH + header_length <= length <= limits.MAX_FRAME_BYTES - LENGTH_BYTES
                 and header_length <= self.max_header_bytes
+                and (word or not _begins_http2(length))
             ):
                 self._refuse(length, header_length)
                 return start
@@ -187,6 +195,11 @@ class FrameSplitter:
             reason = (
                 "it speaks HTTP/2, as gRPC clients of RocketMQ 5 do: they need a proxy, and this "
                 "is a port for remoting clients"
+            )
+        elif header_length == 0 and _begins_http2(length):
+            reason = (
+                "it speaks HTTP/2, as the gRPC port of a RocketMQ proxy does, which a proxy in "
+                "local mode names in routes: give the address of a name server"
             )
         elif not MIN_LENGTH <= length <= limits.MAX_FRAME_BYTES - LENGTH_BYTES:
             reason = f"a frame says it has {length} bytes, the limit is {limits.MAX_FRAME_BYTES}"

@@ -231,3 +231,9 @@ def test_a_grpc_client_is_called_one():
     splitter = FrameSplitter()
     assert splitter.feed(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n") == []
     assert "gRPC clients of RocketMQ 5" in str(splitter.failure)
+
+
+def test_the_grpc_port_of_a_proxy_is_called_one():
+    splitter = FrameSplitter()
+    assert splitter.feed(b"\x00\x00\x12\x04\x00\x00\x00\x00\x00" + bytes(18)) == []
+    assert "the gRPC port of a RocketMQ proxy" in str(splitter.failure)

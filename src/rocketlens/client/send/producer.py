@@ -482,7 +482,8 @@ class Producer(ClusterClient):
         if unsafe is not None:
             return unsafe
         self._cluster.forget_route(request.topic)
-        reasons = "; ".join(f"{name}: {error}" for name, error in attempts) or "no time was left"
+        each = dict.fromkeys(f"{name}: {error}" for name, error in attempts)
+        reasons = "; ".join(each) or "no time was left"
         raise SendFailed(
             f"sending to topic {request.topic} failed {len(attempts)} times: {reasons}", attempts
         )
