@@ -422,6 +422,10 @@ def test_a_second_record_in_the_topic_is_stored_again():
         ({"UNIQ_KEY": ""}, "sent from 10.0.0.9:5555"),
         ({"UNIQ_KEY": "", "PGROUP": "p"}, "sent from 10.0.0.9:5555 by producer group p"),
         (
+            {"UNIQ_KEY": "", "PGROUP": "T", "__BORNHOST": "10.0.0.8"},
+            "sent from 10.0.0.8 through proxy 10.0.0.9:5555",
+        ),
+        (
             {"PGROUP": "p"},
             "sent from 10.0.0.9:5555 by producer group p; its unique key was made on 127.0.0.1",
         ),
