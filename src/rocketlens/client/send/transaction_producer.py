@@ -8,6 +8,8 @@ it is stored, but not durably         it is rolled back
 the local transaction returns         it is committed or rolled back, or stays open
 the local transaction raises          it stays open, and the caller gets the error
 the end is lost, or it stays open     the broker asks again (39): ``check`` decides
+it is sent through a proxy            its end is lost: RocketMQ's proxy knows it only once the
+                                      broker has asked; a warning says so, once
 ====================================  ==========================================================
 
 Ends (37) are one-way, from brokers that ask, too. Source: ``DefaultMQProducerImpl``.
@@ -48,6 +50,12 @@ logger: Final = logging.getLogger("rocketlens.client")
 
 CHECKS_HELD: Final = 2000
 """Checks that wait for ``check``; further ones are dropped: brokers ask again. RocketMQ: 2000."""
+
+
+_OF_A_PROXY: Final = (
+    "%s is a RocketMQ proxy, which passes on no end of a transaction before its broker has asked: "
+    "messages are delivered late, and as `check` says"
+)
 
 
 class LocalTransactionState(Enum):
@@ -128,6 +136,7 @@ class TransactionProducer(Producer):
         self._held: Final[asyncio.Queue[_HeldCheck]] = asyncio.Queue(CHECKS_HELD)
         self._waiting: Final[set[tuple[str, int]]] = set()
         self._workers: Final[set[asyncio.Task[None]]] = set()
+        self._has_warned = False
 
     async def start(self) -> None:
         """Start to send heartbeats, and to answer the checks of brokers."""
@@ -202,6 +211,9 @@ class TransactionProducer(Producer):
             if broker is None or broker.master is None:
                 logger.warning("transaction %s: no end, broker is away", result.msg_id)
                 return
+            if broker.master in self._cluster.name_servers and not self._has_warned:
+                self._has_warned = True
+                logger.warning(_OF_A_PROXY, broker.master)
             await self._tell_end(message, request, state, broker.master)
         except RocketLensError as error:
             logger.warning("transaction %s: its end is not sent: %s", result.msg_id, error)
