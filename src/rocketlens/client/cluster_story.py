@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from rocketlens.client.admin.track import MessageTrack, TrackType, track_of_group
+from rocketlens.client.admin.track import MessageTrack, track_of_group
 from rocketlens.client.connect import broker_calls
 from rocketlens.client.connect.cluster import MAX_MESSAGE_ANSWERS
 from rocketlens.client.connect.namespace import is_in_namespace, without_namespace
@@ -82,6 +82,8 @@ class ClusterStorySource(StorySource):
             for each in tracks
             if each.state is GroupState.UNKNOWN and each.error is not None
         ]
+        if any(each.may_be_at_proxy for each in tracks):
+            unlearnt.append(Unlearnt(Sentence("online_clients"), Sentence("members_of_proxies")))
         return SourceFacts(
             tuple(_facts(each, message, max_times.get(each.consumer_group)) for each in tracks),
             tuple(unlearnt),
@@ -173,10 +175,9 @@ class ClusterStorySource(StorySource):
 
 def _facts(track: MessageTrack, message: MessageExt, max_times: int | None) -> GroupFacts:
     said_by = "" if track.has_offsets is None else Sentence("by_brokers")
-    is_client_known = track.connections is not None or track.track_type is TrackType.NOT_ONLINE
     return replace(
         track.facts(message.topic),
         retry_max_times=max_times,
         offsets_source=said_by,
-        clients_source=Sentence("by_connections") if is_client_known else "",
+        clients_source=Sentence("by_connections") if track.is_online is not None else "",
     )

@@ -16,6 +16,7 @@ from rocketlens.client.admin.group_calls import (
     connections_of,
     consume_stats,
     producers_of,
+    proxies_named,
     running_info,
 )
 from rocketlens.client.admin.offset_reset import RollbackStats, reset_running, reset_table
@@ -236,7 +237,9 @@ class MQAdmin(ClusterClient):
         """
         if broker_addr is not None:
             self._cluster.allow_named(broker_addr)
-        return await connections_of(self._cluster, self._group(group), broker_addr)
+            return await connections_of(self._cluster, self._group(group), broker_addr)
+        async with proxies_named(self._cluster):
+            return await connections_of(self._cluster, self._group(group))
 
     async def examine_producer_connection_info(self, group: str, topic: str) -> ProducerConnection:
         """Return the producers of a group that are connected to the brokers of a topic.

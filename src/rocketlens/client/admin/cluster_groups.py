@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, TypeVar
 
+from rocketlens.client.admin.group_calls import OF_PROXIES
 from rocketlens.client.connect import broker_calls
 from rocketlens.client.connect.cluster import MAX_MESSAGE_ANSWERS, BrokerAnswer, ClusterCalls
 from rocketlens.client.connect.route import Broker
@@ -49,12 +50,6 @@ _NOTHING_OF_IT: Final = frozenset(
         ResponseCode.TOPIC_NOT_EXIST,
         ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
     }
-)
-
-
-_OF_PROXIES: Final = (
-    "a proxy is in use, and brokers do not know the members of groups that are connected to it: "
-    "`rocketlens mqadmin consumerConnection -g GROUP -b PROXY` asks the remoting port of a proxy"
 )
 
 
@@ -109,7 +104,7 @@ class _Groups:
             self._coverage.add(each)
         self._has_proxy = HEARTBEAT_TOPIC in topics.value
         if self._has_proxy:
-            said = Coverage("proxies", SourceKind.TOPICS, SourceState.SEARCHED, None, _OF_PROXIES)
+            said = Coverage("proxies", SourceKind.TOPICS, SourceState.SEARCHED, None, OF_PROXIES)
             self._coverage.add(said)
         brokers = list(topology.value.values())
         on = await asyncio.gather(*(self._names_on(broker) for broker in brokers))

@@ -22,6 +22,7 @@ from rocketlens.client.admin.group_calls import (
     connections_of,
     is_not_connected,
     passed_on_to,
+    proxies_named,
 )
 from rocketlens.client.connect.cluster import ClusterCalls, failures
 from rocketlens.client.connect.route import Broker
@@ -143,7 +144,8 @@ async def online_clients(cluster: ClusterCalls, address: str, group: str) -> lis
     :raises BrokerError: 206 if it has none.
     :raises BadInput: if they consume by pulling.
     """
-    connections = await connections_of(cluster, group, address)
+    async with proxies_named(cluster):
+        connections = await connections_of(cluster, group, address)
     check_push(connections, group)
     return sorted(each.client_id for each in connections.connections)
 

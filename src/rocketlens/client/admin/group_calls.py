@@ -5,8 +5,8 @@ each broker. Source: ``DefaultMQAdminExtImpl``.
 """
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Final, TypeVar
 
 from rocketlens.client.connect import broker_calls
@@ -21,6 +21,7 @@ from rocketlens.errors import (
     TopicNotFound,
 )
 from rocketlens.model.life import retry_topic
+from rocketlens.model.rocketmq import HEARTBEAT_TOPIC
 from rocketlens.wire.bodies.clients import (
     ConsumerConnection,
     ConsumerRunningInfo,
@@ -41,6 +42,10 @@ its own report that the consumer does not answer is worth more. RocketMQ: 15 in 
 B = TypeVar("B")
 
 NO_CONNECTION: Final = "Not found the consumer group connection"
+OF_PROXIES: Final = (
+    "a proxy is in use, and the members of a proxy are not known to brokers: "
+    "`rocketlens mqadmin consumerConnection -g GROUP -b PROXY` asks the remoting port of a proxy"
+)
 _SEE_CLIENT: Final = "look at its log, and make sure that it is a RocketMQ client, 4.x or 5.x"
 
 
@@ -101,6 +106,32 @@ async def connections_of(
             refused = refused or BrokerError(address, code, NO_CONNECTION, retriable=False)
     # A broker that does not answer may have known a client: it is not offline then.
     raise failed or refused or AssertionError("a group has a broker")
+
+
+async def may_be_at_proxy(cluster: ClusterCalls, error: BrokerError) -> bool:
+    """Return whether a group of which brokers know no client may have some at a proxy.
+
+    Proxies make a topic in which they tell each other of their clients.
+    """
+    if error.code != ResponseCode.CONSUMER_NOT_ONLINE:
+        return False
+    try:
+        await cluster.route(HEARTBEAT_TOPIC)
+    except RocketLensError:
+        # It does not exist, or no name server answers, which is an error of another question.
+        return False
+    return True
+
+
+@asynccontextmanager
+async def proxies_named(cluster: ClusterCalls) -> AsyncIterator[None]:
+    """Say in the error of a group without clients that a proxy may have some."""
+    try:
+        yield
+    except BrokerError as error:
+        if await may_be_at_proxy(cluster, error):
+            error.args = (f"{error}: {OF_PROXIES}",)
+        raise
 
 
 async def running_info(

@@ -25,7 +25,12 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from rocketlens.client.admin.group_calls import connections_of, consume_stats, groups_of_topic
+from rocketlens.client.admin.group_calls import (
+    connections_of,
+    consume_stats,
+    groups_of_topic,
+    may_be_at_proxy,
+)
 from rocketlens.client.connect.cluster import ClusterCalls
 from rocketlens.client.connect.compacted_topics import static_topic, topic_config
 from rocketlens.client.search.view import broker_with
@@ -95,13 +100,16 @@ class MessageTrack:
     """What the group did, with cases told apart that have one `track_type`."""
     rests_on: str = ""
     """What the state rests on, in one line."""
+    may_be_at_proxy: bool = False
+    """Whether it may have clients at a proxy, which brokers do not know."""
 
     @property
     def is_online(self) -> bool | None:
         """Whether the group has a client; None if it could not be learnt."""
         if self.connections is not None:
             return True
-        return False if self.track_type is TrackType.NOT_ONLINE else None
+        is_offline = self.track_type is TrackType.NOT_ONLINE and not self.may_be_at_proxy
+        return False if is_offline else None
 
     def subscription(self, topic: str) -> SubscriptionData | None:
         """Return what the group's clients subscribe to of a topic, None for nothing."""
@@ -192,7 +200,8 @@ async def _track(
     except BrokerError as error:
         kind = _OF_CODE.get(error.code, TrackType.UNKNOWN)
         remark = None if kind is TrackType.CONSUME_BROADCASTING else remark_of(error)
-        track = MessageTrack(group, kind, remark, error=error)
+        at_proxy = await may_be_at_proxy(cluster, error)
+        track = MessageTrack(group, kind, remark, error=error, may_be_at_proxy=at_proxy)
         return await _of_offline(cluster, message, holder, track)
     except RocketLensError as error:
         return MessageTrack(group, TrackType.UNKNOWN, str(error), error=error)

@@ -100,8 +100,8 @@ SENTENCES: Final[Mapping[str, str]] = {
     # Records of POP.
     "pop_handed_out": "POP handed {messages} out to group {group} at {time}: visible again at "
     "{again}, unless acknowledged [{at}]",
-    "pop_acknowledged": "group {group} acknowledged {messages}, which POP handed out at {time} "
-    "[{at}]",
+    "pop_acknowledged": "group {group} acknowledged {messages}, which POP handed out at {time}, or "
+    "changed when it is visible again [{at}]",
     "pop_unknown": "what {at} says of messages that POP handed out is not known: it is cut, or of "
     "another version",
     "hand_outs": "whether POP handed it out",
@@ -161,6 +161,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "groups_did": "what groups did",
     "group_did": "what group {group} did",
     "online_clients": "which clients were online, and what they subscribed to",
+    "members_of_proxies": "a proxy is in use, and the members of a proxy are not known to brokers",
     "not_in_files": "no file of a store says that",
     "not_in_archive": "an archive has messages alone: ask a store or a cluster, too",
     "part_of_story": "a part of its story",
