@@ -87,6 +87,7 @@ lock: .venv/ready ## Pin the newest allowed version of every dependency again
 	$$compile --group installer -o requirements/installer.lock; \
 	$$compile --group build -o requirements/build.lock; \
 	$$compile --group compiler -o requirements/compiler.lock; \
+	$$compile --group grpc -o requirements/grpc.lock; \
 	$$compile --extra spark pyproject.toml -o requirements/demo.lock; \
 	$$compile --group dev --group docs --extra spark --extra serve --extra decode --extra sql --extra archive \
 		--extra rocksdb --extra console --extra polars pyproject.toml \

@@ -100,6 +100,11 @@ class ForeignMember:
         """The bodies that were consumed, as numbers."""
         return [int(words[0]) for words in self.words("got")]
 
+    @property
+    def has_ended(self):
+        """Whether it ended by itself: it failed."""
+        return self.process.poll() is not None
+
     def __enter__(self):
         return self
 
@@ -173,21 +178,31 @@ def build_rust(_):
 
 def build_cpp(directory):
     """Return rocketmq-client-cpp as a package of PyPI has it, which is checked by its hash."""
+    return _python_client("cpp", directory, HERE / "cpp" / "requirements.txt")
+
+
+def build_grpc(directory):
+    """Return rocketmq-python-client, which speaks gRPC to a proxy."""
+    return _python_client("grpc", directory, HERE.parents[1] / "requirements" / "grpc.lock")
+
+
+def _python_client(name, directory, lock):
+    """Return a client whose packages are installed for it alone, and checked by their hashes."""
     packages = directory / "packages"
     fetched = subprocess.run(
         [
-            *(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--require-hashes"),
-            *("--target", packages, "-r", HERE / "cpp" / "requirements.txt"),
+            *(sys.executable, "-m", "uv", "pip", "install", "--quiet", "--no-deps"),
+            *("--require-hashes", "--target", packages, "-r", lock),
         ],
         capture_output=True,
         text=True,
         check=False,
     )
     if fetched.returncode != 0:
-        pytest.skip(f"pip cannot fetch rocketmq-client-cpp for this machine: {fetched.stderr}")
-    # It writes its log below the home directory.
+        pytest.skip(f"{lock.name} cannot be installed on this machine: {fetched.stderr}")
+    # They write their logs below the home directory.
     environment = os.environ | {"PYTHONPATH": str(packages), "HOME": str(directory)}
-    return ForeignClient("cpp", (sys.executable, str(HERE / "cpp" / "client.py")), environment)
+    return ForeignClient(name, (sys.executable, str(HERE / name / "client.py")), environment)
 
 
 BUILDERS = {"node": build_node, "rust": build_rust, "cpp": build_cpp}

@@ -15,6 +15,7 @@ from tests.peer.rocketmq_peer import (
     explained,
     fetched_jars,
     free_ports,
+    properties,
     reap,
     registered_brokers,
     wait_until,
@@ -43,6 +44,18 @@ def cluster_proxy(
 
 
 @contextmanager
+def local_proxy(peer: RocketMQPeer, directory: Path) -> Iterator[RunningProxy]:
+    """Run a proxy that has its broker in its own process, and a name server."""
+    with peer.start_namesrv(VERSION, directory) as (namesrv_port, _):
+        _, conf = peer.broker_conf(directory, namesrv_port)
+        conf_file = directory / "broker.conf"
+        conf_file.write_text(properties(peer.broker_settings | conf))
+        arguments = ["-pm", "local", "-bc", str(conf_file)]
+        with _running(peer, directory, f"127.0.0.1:{namesrv_port}", arguments) as proxy:
+            yield proxy
+
+
+@contextmanager
 def _running(
     peer: RocketMQPeer, directory: Path, namesrv_address: str, arguments: list[str]
 ) -> Iterator[RunningProxy]:
@@ -57,6 +70,8 @@ def _running(
         "remotingListenPort": remoting_port,
         "grpcServerPort": grpc_port,
         "namesrvAddr": namesrv_address,
+        # It is a producer at brokers after that: they ask it how transactions ended.
+        "transactionHeartbeatPeriodSecond": 1,
     }
     conf_file = directory / "proxy.json"
     conf_file.write_text(json.dumps(conf))

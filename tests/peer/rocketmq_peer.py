@@ -384,32 +384,10 @@ class RocketMQPeer:
         they are (``mappedFileSizeCommitLog=262144``). PeerFailed when either does not start,
         with what it printed.
         """
-        directory.mkdir(parents=True, exist_ok=True)
-        namesrv_port = free_ports()
-        # The broker listens on its port, two below (the fast one) and one above (replication).
-        broker_port = free_ports(-2, 1)
-        namesrv_conf = {
-            "listenPort": namesrv_port,
-            "kvConfigPath": directory / "kv.json",
-            "configStorePath": directory / "namesrv.properties",
-        }
-        broker_conf = {
-            "brokerClusterName": "DefaultCluster",
-            "brokerName": BROKER_NAME,
-            "brokerId": 0,
-            "brokerIP1": "127.0.0.1",
-            "listenPort": broker_port,
-            "namesrvAddr": f"127.0.0.1:{namesrv_port}",
-            "storePathRootDir": directory / "store",
-            "storePathCommitLog": directory / "store" / "commitlog",
-            "diskMaxUsedSpaceRatio": 95,
-        } | settings
-        namesrv = self.launch(version, directory, NAMESRV_MAIN, namesrv_conf)
         with ExitStack() as running:
-            running.callback(reap, namesrv)
-            with explained(f"the name server of RocketMQ {version}", directory / "namesrv.log"):
-                wait_until(lambda: accepts_connections(namesrv_port), namesrv, START_SECONDS)
-            broker = self.launch(version, directory, BROKER_MAIN, broker_conf)
+            namesrv_port, namesrv = running.enter_context(self.start_namesrv(version, directory))
+            broker_port, conf = self.broker_conf(directory, namesrv_port)
+            broker = self.launch(version, directory, BROKER_MAIN, conf | settings)
             running.callback(reap, broker)
             with explained(f"the broker of RocketMQ {version}", directory / "broker.log"):
                 wait_until(lambda: accepts_connections(broker_port), broker, START_SECONDS)
@@ -418,6 +396,42 @@ class RocketMQPeer:
                 )
             started = RunningBroker(version, directory, namesrv_port, broker_port, namesrv, broker)
             yield started
+
+    @contextmanager
+    def start_namesrv(
+        self, version: str, directory: Path
+    ) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
+        """Run a name server; gives its port and process. It is killed after the ``with``."""
+        directory.mkdir(parents=True, exist_ok=True)
+        port = free_ports()
+        conf = {
+            "listenPort": port,
+            "kvConfigPath": directory / "kv.json",
+            "configStorePath": directory / "namesrv.properties",
+        }
+        namesrv = self.launch(version, directory, NAMESRV_MAIN, conf)
+        try:
+            with explained(f"the name server of RocketMQ {version}", directory / "namesrv.log"):
+                wait_until(lambda: accepts_connections(port), namesrv, START_SECONDS)
+            yield port, namesrv
+        finally:
+            reap(namesrv)
+
+    def broker_conf(self, directory: Path, namesrv_port: int) -> tuple[int, dict[str, object]]:
+        """Return a free port for a broker, and its settings."""
+        # The broker listens on its port, two below (the fast one) and one above (replication).
+        port = free_ports(-2, 1)
+        return port, {
+            "brokerClusterName": "DefaultCluster",
+            "brokerName": BROKER_NAME,
+            "brokerId": 0,
+            "brokerIP1": "127.0.0.1",
+            "listenPort": port,
+            "namesrvAddr": f"127.0.0.1:{namesrv_port}",
+            "storePathRootDir": directory / "store",
+            "storePathCommitLog": directory / "store" / "commitlog",
+            "diskMaxUsedSpaceRatio": 95,
+        }
 
     def mqadmin(self, version: str, *arguments: str, timeout: float = 400) -> str:
         """Run the real tool and give all it printed: it exits with 0 even when it fails."""

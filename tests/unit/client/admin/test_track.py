@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from rocketlens.client.admin.consume_directly import address_of
+from rocketlens.client.admin.consume_directly import address_of, online_clients
 from rocketlens.client.admin.track import TrackType, message_tracks
 from rocketlens.client.connect.cluster import BrokerAnswer
 from rocketlens.client.connect.route import Broker
@@ -17,9 +17,11 @@ from rocketlens.errors import (
     BrokerError,
     CallTimeout,
     MessageNotFound,
+    TopicNotFound,
 )
 from rocketlens.formats.commitlog_record import message_of
 from rocketlens.model.answer import Coverage, SourceKind
+from rocketlens.model.rocketmq import HEARTBEAT_TOPIC
 from rocketlens.net.channel import Response
 from rocketlens.query.facts.group_state import GroupState
 from rocketlens.wire.bodies.clients import (
@@ -48,7 +50,8 @@ ACTIVE, PASSIVE = ConsumeType.CONSUME_ACTIVELY, ConsumeType.CONSUME_PASSIVELY
 class FakeCluster:
     """Answers with the bodies given, by their class; one that is an error is raised."""
 
-    def __init__(self, consumers, consumed=None):
+    def __init__(self, consumers, consumed=None, *, has_proxy=False):
+        self.has_proxy = has_proxy
         wrapped = OffsetWrapper(consumer_offset=consumed or 0)
         offsets = {} if consumed is None else {queue_of(): wrapped}
         self.holders = {}
@@ -61,7 +64,9 @@ class FakeCluster:
     class topic_configs:  # noqa: N801 - as a cluster has it
         get = staticmethod(lambda *_: asyncio.sleep(0, TopicConfig(topic_name="T")))
 
-    async def route(self, _):
+    async def route(self, topic):
+        if topic == HEARTBEAT_TOPIC and not self.has_proxy:
+            raise TopicNotFound(topic)
         return SimpleNamespace(brokers=BROKERS)
 
     async def all_brokers(self):
@@ -139,6 +144,15 @@ def test_the_words_of_a_broker_that_refuses_are_kept(message):
     assert track.track_type is TrackType.NOT_ONLINE
     assert track.exception_desc == "CODE:206 DESC:as it said"
     assert track.is_online is False
+
+
+def test_a_group_without_clients_may_have_some_at_a_proxy(message):
+    cluster = FakeCluster(refused(206), consumed=8, has_proxy=True)
+    (track,) = asyncio.run(message_tracks(cluster, message))
+    assert (track.track_type, track.is_online) == (TrackType.NOT_ONLINE, None)
+    assert track.state is GroupState.PASSED
+    with pytest.raises(BrokerError, match="the members of a proxy are not known to brokers"):
+        asyncio.run(online_clients(cluster, ADDRESS, "g"))
 
 
 def test_what_a_track_rests_on_stays_in_it(message):
