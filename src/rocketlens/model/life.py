@@ -416,6 +416,16 @@ def origin_topics(topic: str, properties: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(filter(None, dict.fromkeys(named)))
 
 
+def producer_group_of(message: MessageExt) -> str | None:
+    """Return the group of its producer. A gRPC client has none: its proxy writes the topic."""
+    group = message.properties.get(props.PRODUCER_GROUP)
+    is_of_proxy = props.BORN_HOST in message.properties
+    topics = message.topic, *origin_topics(message.topic, message.properties)
+    if is_of_proxy and group in topics:
+        return None
+    return group
+
+
 def recall_of(copy: MessageExt, others: Iterable[MessageExt]) -> MessageExt | None:
     """Return the record that recalls a message that waits for its time; None without one.
 

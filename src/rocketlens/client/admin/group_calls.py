@@ -125,7 +125,7 @@ async def may_be_at_proxy(cluster: ClusterCalls, error: BrokerError) -> bool:
 
 @asynccontextmanager
 async def proxies_named(cluster: ClusterCalls) -> AsyncIterator[None]:
-    """Say in the error of a group without clients that a proxy may have some."""
+    """Add to the error of a group without clients that a proxy may have some."""
     try:
         yield
     except BrokerError as error:

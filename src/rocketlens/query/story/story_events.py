@@ -15,7 +15,7 @@ from rocketlens.model.life import (
     failure_of,
     handed_out_by,
     life_of,
-    origin_topics,
+    producer_group_of,
     time_text,
 )
 from rocketlens.model.message import MessageExt
@@ -191,23 +191,13 @@ def events_of(
     return sorted(events, key=lambda each: (each.time_ms or 0, _KINDS.index(each.kind)))
 
 
-def _producer_group(message: MessageExt) -> str | None:
-    """Return the group of its producer. A gRPC client has none: its proxy writes the topic."""
-    group = message.properties.get(props.PRODUCER_GROUP)
-    is_of_proxy = props.BORN_HOST in message.properties
-    topics = message.topic, *origin_topics(message.topic, message.properties)
-    if is_of_proxy and group in topics:
-        return None
-    return group
-
-
 def _by(message: MessageExt) -> str:
-    group = _producer_group(message)
+    group = producer_group_of(message)
     return Sentence("sent_by", group=group) if group else ""
 
 
 def _born(message: MessageExt) -> StoryEvent:
-    group, by = _producer_group(message), _by(message)
+    group, by = producer_group_of(message), _by(message)
     try:
         maker = UniqueKey.decode(message.unique_key or "")
     except BadInput:
