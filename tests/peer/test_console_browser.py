@@ -91,7 +91,6 @@ def test_an_order_is_pasted_and_sent_to_its_group_by_mouse(open_page, group, bro
     box.locator("xpath=ancestor::form").get_by_role("button", name="Search", exact=True).click()
     page.locator("tr[data-path] td.time a").click()
     page.wait_for_url("**/m/**")
-    page.get_by_role("link", name="Story").click()
     row = page.get_by_role("row").filter(has=page.get_by_role("link", name=GROUP))
     row.get_by_role("link", name="Send again to one group").click()
     page.get_by_text(f"only group {GROUP}").wait_for()

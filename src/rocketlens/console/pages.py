@@ -121,7 +121,7 @@ Addressed = Annotated[MessageAddress, Depends(_address_of)]
 _TEMPLATES: Final = Path(__file__).parent / "templates"
 _WORD: Final = re.compile(r"[a-z]+(?=[ ,:;]+[!-~]|$)")
 """An English word at the begin of an English sentence."""
-TABS: Final = ("body", "properties", "ids", "story")
+TABS: Final = ("story", "body", "properties", "ids")
 FORMS: Final = ("any", "time", "key", "id")
 _SEARCHES: Final = frozenset({"/", "/search"})
 

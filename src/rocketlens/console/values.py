@@ -93,6 +93,7 @@ class MessageRow(ConsoleValue):
     topic_kind: Literal["normal", "retry", "dead_letter", "system", "light"]
     state: LifeState = Field(description="where the message is: delayed, retry, ...")
     real_topic: str | None = Field(description="the topic that its producer meant, if it is known")
+    group: str | None = Field(description="the consumer group of a retry or a dead letter")
     broker: str
     queue_id: int
     queue_offset: int

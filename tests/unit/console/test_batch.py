@@ -530,7 +530,7 @@ async def test_dead_letters_are_shown_with_time_key_body_and_link_before_they_ar
     async with console_client(live(rocketmq), audit=AuditLog(log)) as client:
         shown = await client.get(f"/redrive?source=live&group={dead}")
         (link, *_) = re.findall(r'<td class="time"><a href="(/m/[^"]+)">2', shown.text)
-        message = await client.get(unescape(link))
+        message = await client.get(f"{unescape(link)}?tab=body")
     for number in range(5):
         assert f"K-{number}" in shown.text
         assert f"dead-{number}" in shown.text

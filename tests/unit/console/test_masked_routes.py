@@ -104,7 +104,7 @@ def paths_of(source):
     messages = [f"{source}/{quote(each, safe='')}/-/{queues.get(each, 0)}/0" for each in topics]
     forms = [f"?form={each}" for each in ("decoded", "text", "json", "hex", "base64")]
     of_messages = {"/api/message": forms, "/api/story": ["", "?group=g"]}
-    of_messages["/m"] = [*forms, *(f"?tab={each}" for each in ("properties", "ids", "story"))]
+    of_messages["/m"] = [*forms, *(f"?tab={each}" for each in ("body", "properties", "ids"))]
     for route in routes.ASKED:
         asked = [*SEARCHES, f"source={source}", f"group=g&source={source}&cluster=live"]
         asked += [f"{each}&as=csv" for each in SEARCHES] if "export" in route else []

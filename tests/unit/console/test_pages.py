@@ -65,7 +65,7 @@ IN_A_LIST = 20
 def paths_to(number):
     """Give the pages that show the message at an offset."""
     message = f"/m/s/Orders/-/0/{number}"
-    tabs = [f"{message}?tab={each}" for each in ("properties", "ids", "story")]
+    tabs = [f"{message}?tab={each}" for each in ("body", "properties", "ids")]
     return [message, *tabs, f"{message}?form=text"]
 
 

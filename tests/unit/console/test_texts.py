@@ -331,7 +331,7 @@ def test_what_an_answer_relies_on_is_shown_in_the_language(tmp_path, monkeypatch
 )
 def test_why_a_body_is_what_it_is_is_shown_in_the_language(write_store, body, why):
     store = store_at(write_store({"body": body}), "s")
-    (page,) = answers(["/m/s/T/-/0/0"], store, cookies={"rl_language": "zh"})
+    (page,) = answers(["/m/s/T/-/0/0?tab=body"], store, cookies={"rl_language": "zh"})
     reason = page.text.partition('<details class="why">')[2].partition("</details>")[0]
     assert why in reason
     assert ENGLISH.findall(ShownText(reason).text) == []

@@ -119,19 +119,26 @@ class LookUps:
             raise AnswerIncomplete(f"{address.position} was not found: {why}", answer)
         raise MessageNotFound(f"there is no message at {address.position} of {address.broker}")
 
-    async def detail(self, address: MessageAddress, form: BodyForm) -> MessageDetail:
-        """Return all about a message; errors as `message`."""
+    async def detail(
+        self, address: MessageAddress, form: BodyForm, original: MessageExt | None = None
+    ) -> MessageDetail:
+        """Return all about a message, which is ``original`` if it was read; errors as `message`."""
         source = self.sources.named(address.source)
-        message = await self.original(address)
+        message = original or await self.original(address)
         (row,) = await self.searches.rows([(source, message)])
         message = await self.searches.masked(source, message)
         rules = self.searches.rules
         return await in_thread(lambda: detail_of(message, row, rules, form), ROW_THREADS)
 
-    async def story(self, address: MessageAddress, group: str | None = None) -> StoryValue:
-        """Return the story of a message; errors as `message`."""
+    async def story(
+        self,
+        address: MessageAddress,
+        group: str | None = None,
+        original: MessageExt | None = None,
+    ) -> StoryValue:
+        """Return the story of a message; arguments and errors as `detail`."""
         source = self.sources.named(address.source)
-        story = await self._told(source, await self.original(address), group)
+        story = await self._told(source, original or await self.original(address), group)
         return StoryValue.of(story, found=story.message is not None)
 
     async def _told(

@@ -78,14 +78,17 @@ async def _key_story_page(here: Here, question: Asked) -> Response:
 async def _message_page(
     here: Here,
     address: Addressed,
-    tab: Literal["body", "properties", "ids", "story"] = "body",
-    form: BodyForm = "decoded",
+    tab: Literal["story", "body", "properties", "ids"] | None = None,
+    form: BodyForm | None = None,
 ) -> Response:
-    detail = await here.console.look_up.detail(address, form)
+    tab = tab or ("story" if form is None else "body")
+    form = form or "decoded"
+    original = await here.console.look_up.original(address)
+    detail = await here.console.look_up.detail(address, form, original)
     story, story_error = None, None
     if tab == "story":
         try:
-            story = await here.console.look_up.story(address)
+            story = await here.console.look_up.story(address, original=original)
         except Exception as error:  # noqa: BLE001 - one that is not known is raised again
             story_error = known_failure(error).answer.error
     source = here.sources.named(address.source)

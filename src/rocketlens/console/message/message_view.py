@@ -47,6 +47,7 @@ def row_of(
         topic_kind=TopicKind.of(message.topic).value,
         state=life.state,
         real_topic=life.topic,
+        group=life.group,
         broker=broker,
         path=message_path(source, message, broker),
         body_bytes=len(message.body),

@@ -414,7 +414,9 @@ class VisibleSource(ConsoleSource):
         if answer is None:
             return None
         groups = tuple(filter(None, map(self._visible_group, answer.groups)))
-        return GroupsAnswer(groups, without_names(answer.coverage))
+        # A note that there is no such group would tell it from a hidden one.
+        told = (c for c in answer.coverage if c.is_failure or c.kind is not SourceKind.TOPICS)
+        return GroupsAnswer(groups, without_names(told))
 
     async def status(self) -> BrokersAnswer | None:
         """Return which brokers there are, and whether they answer: what they count, and what the

@@ -287,7 +287,7 @@ def test_a_cluster_and_a_store_answer_as_one_and_brokers_have_names(tmp_path):
         (path,) = [row["path"] for row in rows if row["source"] == "prod"]
         assert path.startswith("/m/prod/Orders/broker-a/")
         page, story, topics, groups = answers(
-            [path, f"{path}?tab=story", "/topics", "/groups"], *contexts
+            [f"{path}?tab=body", path, "/topics", "/groups"], *contexts
         )
         assert [each.status_code for each in (page, story, topics, groups)] == [200] * 4
         assert "new" in page.text

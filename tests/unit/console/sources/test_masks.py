@@ -192,7 +192,7 @@ def test_pages_api_streams_previews_and_downloads_show_the_mask(store, role):
         f"/m/{at}/body",
         f"/api/message/{at}/body",
         f"/api/story/{at}",
-        *(f"/m/{at}?tab={each}" for each in ("properties", "ids", "story")),
+        *(f"/m/{at}?tab={each}" for each in ("body", "properties", "ids")),
         *(f"/m/{at}?form={each}" for each in ("decoded", "text", "json", "hex", "base64")),
         *(
             f"/api/message/{at}?form={each}"

@@ -153,7 +153,7 @@ A_MESSAGE = "/{source}/{topic}/{broker}/{queue_id}/{queue_offset}"
 OF_A_MESSAGE = {
     "/api/message": ["", "?form=hex", "?form=base64", "?form=text"],
     "/api/story": ["", "?group=payroll"],
-    "/m": ["", "?tab=story", "?tab=properties", "?tab=ids", "?form=hex"],
+    "/m": ["", "?tab=body", "?tab=properties", "?tab=ids", "?form=hex"],
 }
 BODIES = ("/api/message", "/m")
 TOPICS = ("order-paid", "salary", "nothere", "sal*", "%25RETRY%25pay")
