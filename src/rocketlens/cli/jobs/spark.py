@@ -36,9 +36,13 @@ def sql_session(master: str, *, memory: str = "2g") -> "SparkSession":
 
     :raises SparkUnavailable: as `task_context` does.
     """
-    from rocketlens.pipeline.session import sql_of, start
+    from rocketlens.pipeline.session import start
 
-    return sql_of(_context(master, lambda: start(master, memory=memory).sparkContext))
+    context = _context(master, lambda: start(master, memory=memory).sparkContext)
+    # Late: without PySpark the line before says how to install it.
+    from pyspark.sql import SparkSession
+
+    return SparkSession(context)
 
 
 def _context(master: str, start: Callable[[], "SparkContext"]) -> "SparkContext":

@@ -5,7 +5,7 @@ it does not answer, or its answer cannot be read.
 """
 
 from collections.abc import Mapping
-from typing import TypedDict
+from typing import Any
 
 from rocketlens.client.connect.cluster import ClusterCalls, fields_of
 from rocketlens.errors import BrokerError
@@ -41,17 +41,13 @@ from rocketlens.wire.commands.groups import (
 from rocketlens.wire.declare import NoFields
 
 
-class _QueueFields(TypedDict):
-    topic: str
-    queue_id: int
-    broker_name: str
-    lo: bool
-
-
-def _fields(queue: MessageQueue) -> _QueueFields:
-    return _QueueFields(
-        topic=queue.topic, queue_id=queue.queue_id, broker_name=queue.broker_name, lo=False
-    )
+def _fields(queue: MessageQueue) -> dict[str, Any]:
+    return {
+        "topic": queue.topic,
+        "queue_id": queue.queue_id,
+        "broker_name": queue.broker_name,
+        "lo": False,
+    }
 
 
 async def min_offset(cluster: ClusterCalls, address: str, queue: MessageQueue) -> int:

@@ -146,10 +146,6 @@ _FailureKind = tuple[str, str, int]
 """The type of an error, and the file and the line that raised it."""
 
 
-def _is_not_the_users(file: str) -> bool:
-    return file.startswith(_NOT_THE_USERS)
-
-
 class ListenerFailures:
     """Logs what listeners raise, without a traceback for each of thousands of attempts.
 
@@ -169,7 +165,7 @@ class ListenerFailures:
     def add(self, error: Exception, ids: str) -> None:
         """Log a failure of a listener with some messages."""
         trace = error.__traceback__
-        while trace is not None and _is_not_the_users(trace.tb_frame.f_code.co_filename):
+        while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_NOT_THE_USERS):
             trace = trace.tb_next
         frames = traceback.extract_tb(trace)
         file, line = (frames[-1].filename, frames[-1].lineno or 0) if frames else ("", 0)

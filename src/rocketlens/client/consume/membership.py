@@ -11,6 +11,7 @@ keeps its queues. Sources: ``MQClientInstance``, ``RebalanceImpl``.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from operator import itemgetter
 from typing import Final
 
 from rocketlens import limits
@@ -39,8 +40,7 @@ class GroupMember:
     """One client in one group; ``described`` returns what a heartbeat says of it now."""
 
     def __init__(self, session: GroupSession, described: Callable[[], ConsumerData]) -> None:
-        self.client_id: Final = session.client_id
-        self.group: Final = session.group
+        self._session: Final = session
         self._cluster: Final = session.cluster
         self._described: Final = described
         self._greeted: set[str] = set()
@@ -53,11 +53,15 @@ class GroupMember:
     async def greet(self, address: str) -> None:
         """Send a heartbeat to one broker; a failure is logged: the next one is soon."""
         self._greeted.add(address)
-        content = HeartbeatData(client_id=self.client_id, consumer_datas=(self._described(),))
+        content = HeartbeatData(
+            client_id=self._session.client_id, consumer_datas=(self._described(),)
+        )
         try:
             await self._cluster.ask(address, HEART_BEAT, NoFields(), write_body(content))
         except RocketLensError as error:
-            logger.warning("group %s: no heartbeat reached %s: %s", self.group, address, error)
+            logger.warning(
+                "group %s: no heartbeat reached %s: %s", self._session.group, address, error
+            )
 
     async def run(self) -> None:
         """Send heartbeats every 30 s, or when told to, until cancelled."""
@@ -78,11 +82,11 @@ class GroupMember:
 
         :raises RocketLensError: when no broker answers.
         """
-        failure: RocketLensError = TopicNotFound(f"group {self.group}: no broker to ask")
+        failure: RocketLensError = TopicNotFound(f"group {self._session.group}: no broker to ask")
         for address in addresses:
             try:
                 ids = await self._ids(address)
-                if self.client_id not in ids:
+                if self._session.client_id not in ids:
                     await self.greet(address)
                     ids = await self._ids(address)
             except (RemotingError, BrokerError) as error:
@@ -93,7 +97,9 @@ class GroupMember:
 
     async def leave(self) -> None:
         """Unregister from all brokers that know of this member, in a second at most."""
-        header = UnregisterClientRequest(client_id=self.client_id, consumer_group=self.group)
+        header = UnregisterClientRequest(
+            client_id=self._session.client_id, consumer_group=self._session.group
+        )
         goodbyes = [
             self._cluster.call(
                 address, UNREGISTER_CLIENT, header, timeout_s=limits.MAX_UNREGISTER_S
@@ -103,13 +109,13 @@ class GroupMember:
         await asyncio.gather(*goodbyes, return_exceptions=True)
 
     async def _ids(self, address: str) -> tuple[str, ...]:
-        header = ConsumerGroupRequest(consumer_group=self.group)
+        header = ConsumerGroupRequest(consumer_group=self._session.group)
         command = GET_CONSUMER_LIST_BY_GROUP
         try:
             answer = await self._cluster.ask_for(ConsumerIdList, address, command, header)
         except BrokerError as error:
             # "no consumer for this group": it has not seen this one either.
-            logger.debug("group %s: %s", self.group, error)
+            logger.debug("group %s: %s", self._session.group, error)
             return ()
         return answer.consumer_ids
 
@@ -259,11 +265,6 @@ class QueueShare:
 
 def _addresses(route: Route) -> list[str]:
     """Return brokers to ask for the members of a group: masters first."""
-    masters = [each.master for each in route.brokers.values() if each.master is not None]
-    others = [
-        address
-        for each in route.brokers.values()
-        for address in each.in_order
-        if address != each.master
-    ]
-    return masters + others
+    brokers = route.brokers.values()
+    addresses = [(each != broker.master, each) for broker in brokers for each in broker.in_order]
+    return [address for _, address in sorted(addresses, key=itemgetter(0))]

@@ -132,7 +132,7 @@ class IndexSamples:
         for number in range(2):
             if number:
                 await Dispatch(self._cluster).wait(address)
-            record = _first_record(await self._pull(address, queue, offset))
+            record = next((await self._pull(address, queue, offset)).records([]), None)
             unique_key = None if record is None else _unique_key(record)
             if record is None or unique_key is None:
                 return None
@@ -165,10 +165,6 @@ class IndexSamples:
     async def _pull(self, address: str, queue: MessageQueue, offset: int) -> Pulled:
         async with self._cluster.turn(address):
             return await tools_puller(self._cluster).pull(address, queue, offset, count=1)
-
-
-def _first_record(pulled: Pulled) -> Record | None:
-    return next(pulled.records([]), None)
 
 
 def _unique_key(record: Record) -> str | None:

@@ -11,7 +11,6 @@ from rocketlens.client.connect.route import Broker, MessageQueue, Route
 from rocketlens.errors import BadAnswer, BrokerError, ProtocolError
 from rocketlens.model.text.counted import counted
 from rocketlens.wire.bodies.clients import ConsumeQueueAnswer
-from rocketlens.wire.bodies.tables import TopicOffset
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.commands.groups import QUERY_CONSUME_QUEUE, QueryConsumeQueueRequest
 from rocketlens.wire.declare import read_body
@@ -45,16 +44,14 @@ async def queue_ends(cluster: ClusterCalls, address: str, topic: str) -> dict[in
         table = await topic_stats(cluster, address, topic)
     except (BrokerError, BadAnswer):
         return {}
+    # The time is 0 or -1 where there is no message, or it is not in the log any more.
     return {
-        queue.queue_id: QueueEnds(ends.min_offset, ends.max_offset, _newest_ms(ends))
+        queue.queue_id: QueueEnds(
+            ends.min_offset, ends.max_offset, max(ends.last_update_timestamp_ms, 0) or None
+        )
         for queue, ends in table.items()
         if 0 <= ends.min_offset <= ends.max_offset
     }
-
-
-def _newest_ms(ends: TopicOffset) -> int | None:
-    # 0 or -1 where there is no message, or it is not in the log any more.
-    return ends.last_update_timestamp_ms if ends.last_update_timestamp_ms > 0 else None
 
 
 async def unreadable_messages(

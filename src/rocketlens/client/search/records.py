@@ -47,7 +47,11 @@ async def take_page(
     nothing no more is decoded than decides it. Where bodies are looked at, that is done in a
     thread: decoding one can take seconds. Takes the memory of the response once more while it runs.
     """
-    views = sorted(views_in(body, damage), key=_age, reverse=True)
+    views = sorted(
+        views_in(body, damage),
+        key=lambda view: (view.store_timestamp_ms, view.physical_offset),
+        reverse=True,
+    )
     if message_filter.reads_body:
         matching = await in_thread(
             lambda: [record for view in views for record in _matching(view, message_filter)]
@@ -111,7 +115,3 @@ def joined(pages: Sequence[Page]) -> Page:
         latest_ms,
         set_back_ms,
     )
-
-
-def _age(view: RecordView) -> tuple[int, int]:
-    return view.store_timestamp_ms, view.physical_offset
