@@ -116,6 +116,13 @@ def start(
     return builder.getOrCreate()
 
 
+def sql_of(context: "SparkContext") -> "SparkSession":
+    """Return the session of a Spark that has SQL or gets it now."""
+    from pyspark.sql import SparkSession
+
+    return SparkSession(context)
+
+
 def start_tasks(master: str = "local[*]", *, memory: str = "2g") -> "SparkContext":
     """Return a context for jobs that are tasks alone: without SQL it starts a second earlier.
 

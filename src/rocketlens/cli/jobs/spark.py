@@ -36,13 +36,9 @@ def sql_session(master: str, *, memory: str = "2g") -> "SparkSession":
 
     :raises SparkUnavailable: as `task_context` does.
     """
-    from rocketlens.pipeline.session import start
+    from rocketlens.pipeline.session import sql_of, start
 
-    context = _context(master, lambda: start(master, memory=memory).sparkContext)
-    # Late: without PySpark the line before says how to install it.
-    from pyspark.sql import SparkSession
-
-    return SparkSession(context)
+    return sql_of(_context(master, lambda: start(master, memory=memory).sparkContext))
 
 
 def _context(master: str, start: Callable[[], "SparkContext"]) -> "SparkContext":
