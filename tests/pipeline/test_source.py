@@ -182,10 +182,10 @@ def test_columns_are_built_for_wanted_records_only(busy_store, monkeypatch, opti
     built = 0
     batches = columns.batches
 
-    def counting(content, base, rows, *arguments, **named):
+    def counting(rows, **named):
         nonlocal built
         built += len(rows)
-        return batches(content, base, rows, *arguments, **named)
+        return batches(rows, **named)
 
     monkeypatch.setattr(columns, "batches", counting)
     reader = RocketMQReader({"store": str(busy_store[0])} | options)
