@@ -4,7 +4,6 @@ import re
 import shutil
 import subprocess
 import sys
-import zipfile
 from argparse import SUPPRESS
 from pathlib import Path
 
@@ -62,12 +61,3 @@ def test_groff_has_nothing_to_complain_of(pages):
         check=True,
     )
     assert done.stderr == ""
-
-
-def test_a_wheel_has_them(tmp_path):
-    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path]
-    subprocess.run(build, cwd=REPOSITORY, check=True, capture_output=True)
-    (wheel,) = tmp_path.glob("*.whl")
-    names = zipfile.ZipFile(wheel).namelist()
-    found = {Path(name).name for name in names if "/data/share/man/man1/" in name}
-    assert {"rocketlens.1", "rocketlens-find.1", "rocketlens-dlq-redrive.1"} <= found

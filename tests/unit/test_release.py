@@ -76,6 +76,8 @@ def test_a_release_has_wheel_sources_bill_of_materials_and_checksums(root):
     wheel = zipfile.ZipFile(built)
     assert "rocketlens/formats/compiled/scan.abi3.so" in wheel.namelist()
     assert '__version__ = "7.8.9"' in wheel.read("rocketlens/__init__.py").decode()
+    pages = {Path(name).name for name in wheel.namelist() if "/data/share/man/man1/" in name}
+    assert {"rocketlens.1", "rocketlens-find.1", "rocketlens-dlq-redrive.1"} <= pages
     with tarfile.open(dist / "rocketlens-7.8.9.tar.gz") as sources:
         assert "rocketlens-7.8.9/packaging/hatch_build.py" in sources.getnames()
     chart = (root / "packaging/helm/rocketlens/Chart.yaml").read_text()
