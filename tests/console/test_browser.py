@@ -238,7 +238,7 @@ def test_long_ids_and_keys_fit_a_telephone(open_page):
 
 def test_every_form_of_a_body_can_be_chosen_on_a_telephone(open_page):
     page = open_page("/search?topic=long-ids", **TELEPHONE)
-    page.goto(page.url.partition("/search")[0] + message_path(page))
+    page.goto(page.url.partition("/search")[0] + message_path(page) + "?tab=body")
     cut = page.evaluate(
         """() => [...document.querySelectorAll(".segments a")].filter(each => {
             const [own, area] = [each, each.parentElement].map(one => one.getBoundingClientRect());
@@ -308,7 +308,9 @@ def test_a_message_is_found_and_read_by_keyboard_alone(open_page):
     page.keyboard.press("Enter")
     page.wait_for_url("**/m/**")
     page.get_by_role("link", name="Body", exact=True).click()
-    page.locator("pre.content", has_text='"ORDER-77"').wait_for()
+    page.wait_for_url("**?tab=body")
+    page.wait_for_load_state()
+    assert '"ORDER-77"' in page.locator("pre.content").inner_text()
     page.keyboard.press("?")
     assert page.locator("#keys").is_visible()
     page.keyboard.press("Escape")
@@ -457,7 +459,7 @@ def test_what_is_wrong_in_a_filter_is_chosen_in_its_field(open_page):
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_a_page_is_printed_dark_on_light_and_whole(open_page, theme):
     page = open_page("/search?topic=order-paid", theme=theme)
-    page.goto(page.url.partition("/search")[0] + message_path(page))
+    page.goto(page.url.partition("/search")[0] + message_path(page) + "?tab=body")
     page.emulate_media(media="print")
     colours = page.evaluate(
         """() => [document.body, document.querySelector(".content")].map(each => {
@@ -490,9 +492,9 @@ def test_without_a_script_everything_can_be_read(open_page):
     page.wait_for_url("**cursor=**")
     assert page.locator("tr[data-path]").count() == 100
     page.locator("td.time a").first.click()
+    page.locator(".timeline", has_text="Stored").wait_for()
+    page.get_by_role("link", name="Body", exact=True).click()
     page.locator("pre.content").wait_for()
-    page.get_by_role("link", name="Story", exact=True).click()
-    assert "Stored" in page.locator(".timeline").inner_text()
 
 
 def test_a_body_that_is_a_script_is_shown_and_not_run(open_page):
