@@ -19,7 +19,7 @@ from tests.support.effort import sized
 from tests.support.patience import PATIENCE_S
 
 VERSIONS = ("4.9.7", "5.5.0")
-HALVES_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
+HALF_MESSAGE_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 DELAY_TOPIC = "SCHEDULE_TOPIC_XXXX"
 
 both_versions = pytest.mark.parametrize("version", VERSIONS)
@@ -65,7 +65,7 @@ def by_brute_force(path):
 
 def topic_of(sent):
     """The topic under which a message is visible: what was rolled back is never delivered."""
-    return HALVES_TOPIC if sent["kind"] == "tx-ROLLBACK_MESSAGE" else sent["topic"]
+    return HALF_MESSAGE_TOPIC if sent["kind"] == "tx-ROLLBACK_MESSAGE" else sent["topic"]
 
 
 @both_versions
@@ -138,11 +138,11 @@ def test_what_was_rolled_back_or_delayed_is_found_where_it_waited(golden, versio
         for sent in golden(version).sent:
             found = {message.topic for message in store.find(sent["msg_id"])}
             if sent["kind"] == "tx-ROLLBACK_MESSAGE":
-                assert found == {HALVES_TOPIC}
+                assert found == {HALF_MESSAGE_TOPIC}
                 with pytest.raises(MessageNotFound):
                     store.view_message(sent["topic"], sent["msg_id"])
             elif sent["kind"] == "tx-COMMIT_MESSAGE":
-                assert {HALVES_TOPIC, sent["topic"]} <= found
+                assert {HALF_MESSAGE_TOPIC, sent["topic"]} <= found
             elif sent["kind"] == "delay":
                 assert {DELAY_TOPIC, sent["topic"]} <= found
 

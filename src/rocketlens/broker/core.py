@@ -134,9 +134,8 @@ class BrokerCore:
         return len(self.settings.store.messageDelayLevel.split())
 
     def load_kernels(self) -> None:
-        """Let compiled code handle plain requests from now on.
-
-        In any thread: it imports numpy, which takes 0.1 s.
+        """Let compiled code handle plain requests from now on. The first call imports numpy, which
+        takes 0.1 s.
         """
         from rocketlens.broker.delivery import compiled_pulls as pulls
         from rocketlens.broker.lookup import compiled as look_ups

@@ -11,7 +11,7 @@ from rocketlens.formats.commitlog_record import Record
 from rocketlens.formats.consumequeue_entry import DEFAULT_FILE_BYTES, ENTRY_BYTES
 from rocketlens.formats.index_file import DEFAULT_GEOMETRY, Geometry, tags_hash
 from rocketlens.model import properties as props
-from rocketlens.model.rocketmq import ROCKSDB_HALVES_TOPIC
+from rocketlens.model.rocketmq import ROCKSDB_HALF_MESSAGE_TOPIC
 from rocketlens.model.text import java
 from rocketlens.store import fs
 from rocketlens.store.layout import StoreLayout
@@ -57,7 +57,7 @@ def has_tag_entries(store: Path, log: CommitLog, geometry: Geometry) -> bool:
         if answer is not None:
             return answer
     topics = fs.read_bytes(store / "config" / "topics.json", limits.MAX_CONFIG_READ_BYTES) or b""
-    return (store / "rocksdbstore").is_dir() or ROCKSDB_HALVES_TOPIC.encode() in topics
+    return (store / "rocksdbstore").is_dir() or ROCKSDB_HALF_MESSAGE_TOPIC.encode() in topics
 
 
 def _entries_have_tags(mapped: fs.MappedFile, log: CommitLog, geometry: Geometry) -> bool | None:

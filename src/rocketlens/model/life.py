@@ -41,12 +41,12 @@ from rocketlens.model.rocketmq import (
     DEAD_LETTER_PREFIX,
     DELAY_LEVELS,
     DELAY_TOPIC,
-    ENDS_TOPIC,
-    HALVES_TOPIC,
+    HALF_MESSAGE_TOPIC,
+    OP_MESSAGE_TOPIC,
     RETRY_PREFIX,
     REVIVE_PREFIX,
-    ROCKSDB_ENDS_TOPIC,
-    ROCKSDB_HALVES_TOPIC,
+    ROCKSDB_HALF_MESSAGE_TOPIC,
+    ROCKSDB_OP_MESSAGE_TOPIC,
     SYS_FLAG_COMMIT,
     SYS_FLAG_TRANSACTION_MASK,
     TIMER_TOPIC,
@@ -58,8 +58,8 @@ from rocketlens.model.text.sentences import Sentence, TimeText
 
 WAITING_TOPICS: Final = frozenset({DELAY_TOPIC, TIMER_TOPIC})
 """Where brokers keep messages until a time."""
-HALVES_TOPICS: Final = frozenset({HALVES_TOPIC, ROCKSDB_HALVES_TOPIC})
-KEEPING_TOPICS: Final = WAITING_TOPICS | HALVES_TOPICS
+HALF_MESSAGE_TOPICS: Final = frozenset({HALF_MESSAGE_TOPIC, ROCKSDB_HALF_MESSAGE_TOPIC})
+KEEPING_TOPICS: Final = WAITING_TOPICS | HALF_MESSAGE_TOPICS
 """Where brokers keep messages that are for other topics."""
 _V1, _V2 = "_", "+"
 """Between group and topic in the name of a retry topic of POP."""
@@ -113,8 +113,8 @@ class GroupTopic(NamedTuple):
 _BY_TOPIC: Final = {
     DELAY_TOPIC: LifeState.DELAYED,
     TIMER_TOPIC: LifeState.TIMED,
-    **dict.fromkeys(HALVES_TOPICS, LifeState.HALF),
-    **dict.fromkeys((ENDS_TOPIC, ROCKSDB_ENDS_TOPIC), LifeState.ENDED),
+    **dict.fromkeys(HALF_MESSAGE_TOPICS, LifeState.HALF),
+    **dict.fromkeys((OP_MESSAGE_TOPIC, ROCKSDB_OP_MESSAGE_TOPIC), LifeState.ENDED),
     CHECK_MAX_TIME_TOPIC: LifeState.GIVEN_UP,
 }
 
@@ -448,9 +448,9 @@ def ends_half(mark: MessageExt, half: MessageExt) -> bool:
     """
     if mark.store_host != half.store_host or mark.physical_offset <= half.physical_offset:
         return False
-    if mark.topic == ROCKSDB_ENDS_TOPIC:
+    if mark.topic == ROCKSDB_OP_MESSAGE_TOPIC:
         return mark.properties.get(props.TRANSACTION_OFFSET) == str(half.physical_offset)
-    is_queue = mark.topic == ENDS_TOPIC and mark.queue_id == half.queue_id
+    is_queue = mark.topic == OP_MESSAGE_TOPIC and mark.queue_id == half.queue_id
     return is_queue and str(half.queue_offset).encode() in mark.body.split(b",")
 
 

@@ -117,6 +117,9 @@ class CompiledPulls:
             if not self._is_let_through(request, channel, received):
                 return None
             return self._pull(request, channel)
+        except OSError:
+            # A file cannot be opened now, as without a free descriptor. The usual way says so.
+            return None
         except Exception:  # noqa: BLE001 - the usual way fails alike, and words it
             if not self._has_failed:
                 self._has_failed = True

@@ -1,6 +1,6 @@
 """Tracks which half messages are ended, by their marks.
 
-A mark is a message of ENDS_TOPIC. It names half messages by queue offset, and is
+A mark is a message of OP_MESSAGE_TOPIC. It names half messages by queue offset, and is
 behind them in the log. So only marks behind a half message can name it:
 
 * marks written since the broker started are added as they are written;
@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from rocketlens.broker.lookup.search import LiveSearch
 from rocketlens.errors import RecordError
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES, FILLER_SIZE
-from rocketlens.model.rocketmq import ENDS_TOPIC, HALVES_TOPIC
+from rocketlens.model.rocketmq import HALF_MESSAGE_TOPIC, OP_MESSAGE_TOPIC
 from rocketlens.store.read.log.commitlog import CommitLog
 from rocketlens.store.write.message_store import MessageStore
 from rocketlens.store.write.queue.queue_append import QueueWriter, read_entries
@@ -49,7 +49,7 @@ class EndedHalves:
         self._pages: Final[dict[int, int]] = {}
         self._known_from = store.end_offset
         """Marks behind this physical offset are known."""
-        self._unread_end = store.queues.max_offset(ENDS_TOPIC, 0)
+        self._unread_end = store.queues.max_offset(OP_MESSAGE_TOPIC, 0)
         """Marks at or above this queue offset are known."""
         self._reading: Final = asyncio.Lock()
 
@@ -92,7 +92,7 @@ class EndedHalves:
             async with self._reading:
                 if self.knows(physical_offset):
                     return
-                queue = self._store.queues.get(ENDS_TOPIC, 0)
+                queue = self._store.queues.get(OP_MESSAGE_TOPIC, 0)
                 if queue is None or self._unread_end <= 0:
                     self._known_from = 0
                     return
@@ -105,8 +105,8 @@ class EndedHalves:
     def _read_in_thread(self, queue: QueueWriter) -> "asyncio.Future[_Read]":
         """Read the marks before the known ones in the thread of look-ups."""
         store, stop = self._store, self._unread_end
-        lowest = store.queues.min_offset(HALVES_TOPIC, 0)
-        there = range(lowest, store.queues.max_offset(HALVES_TOPIC, 0))
+        lowest = store.queues.min_offset(HALF_MESSAGE_TOPIC, 0)
+        there = range(lowest, store.queues.max_offset(HALF_MESSAGE_TOPIC, 0))
         min_offset = store.min_offset
         index = self._search.index
         return self._search.between_look_ups(
@@ -121,7 +121,7 @@ class EndedHalves:
 
     def _drop_deleted(self) -> None:
         """Drop half messages that the log has no more."""
-        min_page = self._store.queues.min_offset(HALVES_TOPIC, 0) >> _PAGE_BITS
+        min_page = self._store.queues.min_offset(HALF_MESSAGE_TOPIC, 0) >> _PAGE_BITS
         for number in [number for number in self._pages if number < min_page]:
             del self._pages[number]
 

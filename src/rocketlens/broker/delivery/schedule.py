@@ -19,7 +19,12 @@ from rocketlens.formats import commitlog_record
 from rocketlens.formats.commitlog_record import Record, pack_host
 from rocketlens.formats.consumequeue_entry import QueueEntry
 from rocketlens.model import properties as props
-from rocketlens.model.rocketmq import DELAY_TOPIC, HALVES_TOPIC, parse_delay_levels, topic_problem
+from rocketlens.model.rocketmq import (
+    DELAY_TOPIC,
+    HALF_MESSAGE_TOPIC,
+    parse_delay_levels,
+    topic_problem,
+)
 from rocketlens.model.text.java import decode_utf8
 from rocketlens.store.read.log.commitlog import SegmentLost
 from rocketlens.store.write.message_store import MessageStore
@@ -190,7 +195,7 @@ def real_queue(properties: Mapping[str, str]) -> tuple[str, int] | None:
     queue_id = properties.get(props.REAL_QUEUE_ID, "")
     if (
         topic_problem(topic) is not None
-        or topic == HALVES_TOPIC
+        or topic == HALF_MESSAGE_TOPIC
         or not (queue_id.isascii() and queue_id.isdigit() and len(queue_id) < 10)
     ):
         _log.error(

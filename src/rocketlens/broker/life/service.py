@@ -123,7 +123,6 @@ class BrokerService:
         self._build_index: Final = build_index and not index_command
         self._index: Final = IndexProcess(index_command) if index_command else None
         self._with_kernels: Final = with_kernels
-        self._loading: asyncio.Task[None] | None = None
         self._max_connections: Final = max_connections
         self._clock: Final = clock
         self._rng: Final = rng or random.Random()  # noqa: S311 - chooses queues
@@ -188,6 +187,9 @@ class BrokerService:
             host = self._listen(self._server)
             # No request is handled before the next turn of the loop, and then there are handlers.
             self._open(host, self._server.group)
+            if self._with_kernels:
+                # At once: under load there may be no descriptor left to import from.
+                self.core.load_kernels()
             keep_objects()
             await self._listen_for_slaves()
             await self.core.search.open()
@@ -198,8 +200,6 @@ class BrokerService:
             await self.stop()
             raise
         core = self.core
-        if self._with_kernels:
-            self._loading = asyncio.create_task(_load_kernels(core))
         if self._index is not None:
             self._index.start()
             self._every(WATCH_INTERVAL_S, self._watch_index)
@@ -248,8 +248,6 @@ class BrokerService:
 
     def _cancel_timers(self) -> None:
         """End the periodic work."""
-        if self._loading is not None:
-            self._loading.cancel()
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
@@ -464,15 +462,6 @@ def max_connections(open_files: int) -> int:
     queues = max(open_files // 2, MIN_QUEUE_FILES)
     others = min(OTHER_FILES, open_files // 4)
     return max(min(open_files - queues - others, limits.MAX_CONNECTIONS), MIN_CONNECTIONS)
-
-
-async def _load_kernels(core: BrokerCore) -> None:
-    """Load kernels beside the first requests, which are handled without them until then."""
-    try:
-        await asyncio.to_thread(core.load_kernels)
-    except Exception:  # noqa: BLE001 - the ordinary path needs none of it
-        _log.exception("compiled code cannot be used: all requests are handled slowly")
-    keep_objects()
 
 
 def _free_port(address: str) -> int:

@@ -9,7 +9,7 @@ plain                       in its queue; properties with MSG_REGION, TRACE_ON, 
 ``DELAY`` of 1 and above    in DELAY_TOPIC, queue level - 1, with REAL_TOPIC and REAL_QID
 ``TIMER_DELAY_SEC``, ...    in TIMER_TOPIC, queue 0, likewise, unless it is due: see
                             :mod:`rocketlens.broker.delivery.timers`
-``TRAN_MSG`` true           in HALVES_TOPIC, queue 0, likewise
+``TRAN_MSG`` true           in HALF_MESSAGE_TOPIC, queue 0, likewise
 a retry, too often          in the dead letter topic of its group
 member of a batch           in its queue; properties unchanged. `rocketlens.broker.sends.send_runs`
                             does the same, faster
@@ -49,7 +49,7 @@ from rocketlens.model.rocketmq import (
     DEAD_LETTER_PREFIX,
     DELAY_TOPIC,
     FAQ,
-    HALVES_TOPIC,
+    HALF_MESSAGE_TOPIC,
     PERM_WRITE,
     RETRY_PREFIX,
     SYS_FLAG_COMMIT,
@@ -271,7 +271,7 @@ class SendProcessor:
             properties[props.TRANSACTION_ID] = properties[props.UNIQUE_KEY]
             properties[props.REAL_TOPIC] = topic
             properties[props.REAL_QUEUE_ID] = str(queue_id)
-            return HALVES_TOPIC, 0, sys_flag & ~SYS_FLAG_TRANSACTION_MASK
+            return HALF_MESSAGE_TOPIC, 0, sys_flag & ~SYS_FLAG_TRANSACTION_MASK
         if sys_flag & SYS_FLAG_TRANSACTION_MASK not in (0, SYS_FLAG_COMMIT):
             return topic, queue_id, sys_flag
         if level <= 0:

@@ -2,7 +2,7 @@
 
 A commit stores the half message again, in its real topic, with the half's physical offset in
 ``prepared_transaction_offset``; a rollback stores nothing. Both leave a mark in
-ENDS_TOPIC, with tag ``d`` and the half's queue offset as body. Source:
+OP_MESSAGE_TOPIC, with tag ``d`` and the half's queue offset as body. Source:
 ``EndTransactionProcessor``, ``TransactionalMessageServiceImpl``.
 """
 
@@ -19,8 +19,8 @@ from rocketlens.formats import commitlog_record
 from rocketlens.formats.commitlog_record import Record
 from rocketlens.model import properties as props
 from rocketlens.model.rocketmq import (
-    ENDS_TOPIC,
-    HALVES_TOPIC,
+    HALF_MESSAGE_TOPIC,
+    OP_MESSAGE_TOPIC,
     SYS_FLAG_COMMIT,
     SYS_FLAG_TRANSACTION_MASK,
 )
@@ -78,8 +78,8 @@ class TransactionProcessor:
             record = commitlog_record.decode(content, physical_offset=physical_offset)
         except RecordError:
             return None
-        queue = self.core.store.queues.get(HALVES_TOPIC, 0)
-        if record.topic != HALVES_TOPIC or record.queue_id or queue is None:
+        queue = self.core.store.queues.get(HALF_MESSAGE_TOPIC, 0)
+        if record.topic != HALF_MESSAGE_TOPIC or record.queue_id or queue is None:
             return None
         entry = queue.entry(record.queue_offset) if record.queue_offset >= 0 else None
         return record if entry and entry.physical_offset == physical_offset else None
@@ -108,7 +108,7 @@ class TransactionProcessor:
     def _mark(self, half: Record) -> None:
         """Store the mark that a half message is ended."""
         self.core.store.append(
-            ENDS_TOPIC,
+            OP_MESSAGE_TOPIC,
             0,
             f"{half.queue_offset},".encode(),
             _MARK_PROPERTIES,

@@ -37,8 +37,8 @@ from rocketlens.formats.commitlog_record import Record
 from rocketlens.model import properties as props
 from rocketlens.model.rocketmq import (
     CHECK_MAX_TIME_TOPIC,
-    ENDS_TOPIC,
-    HALVES_TOPIC,
+    HALF_MESSAGE_TOPIC,
+    OP_MESSAGE_TOPIC,
     TRANSACTION_GROUP,
 )
 from rocketlens.model.text.java import decode_utf8
@@ -130,18 +130,18 @@ class TransactionChecks:
         :raises StoreError: if the store cannot append now.
         """
         queues = self._core.store.queues
-        queue = queues.get(HALVES_TOPIC, 0)
+        queue = queues.get(HALF_MESSAGE_TOPIC, 0)
         if queue is None or not queue.next_offset:
             return
         if self._next is None:
-            self._next = self._saved(HALVES_TOPIC)
-            self._marks_from.append((0, self._saved(ENDS_TOPIC)))
+            self._next = self._saved(HALF_MESSAGE_TOPIC)
+            self._marks_from.append((0, self._saved(OP_MESSAGE_TOPIC)))
         else:
             self._save()
-        start = self._next = max(self._next, queues.min_offset(HALVES_TOPIC, 0))
+        start = self._next = max(self._next, queues.min_offset(HALF_MESSAGE_TOPIC, 0))
         stop = queue.next_offset
         if len(self._marks_from) < _ROUNDS_KEPT and stop > self._marks_from[-1][0]:
-            self._marks_from.append((stop, queues.max_offset(ENDS_TOPIC, 0)))
+            self._marks_from.append((stop, queues.max_offset(OP_MESSAGE_TOPIC, 0)))
         if start < stop:
             entry = queue.entry(start)
             await self._halves.read_back(0 if entry is None else entry.physical_offset)
@@ -187,7 +187,7 @@ class TransactionChecks:
 
         :raises OSError: if it cannot be read now; so does SegmentLost.
         """
-        queue = self._core.store.queues.get(HALVES_TOPIC, 0)
+        queue = self._core.store.queues.get(HALF_MESSAGE_TOPIC, 0)
         if queue is None:
             return None
         record = waiting_record(self._core.store, queue, queue_offset)
@@ -290,7 +290,7 @@ class TransactionChecks:
     def _move_on(self) -> None:
         """Continue the next time from the first half message that is open, and save that."""
         assert self._next is not None  # noqa: S101 - only in a round
-        stop = self._core.store.queues.max_offset(HALVES_TOPIC, 0)
+        stop = self._core.store.queues.max_offset(HALF_MESSAGE_TOPIC, 0)
         opened = self._halves.open_halves(self._next, stop)
         self._next = next((each for each in opened if self._times.get(each) != _SETTLED), stop)
         for queue_offset in [each for each in self._times if each < self._next]:
@@ -309,8 +309,8 @@ class TransactionChecks:
         if self._core.store.flushed_offset < end_offset:
             return
         try:
-            self._core.offsets.put(TRANSACTION_GROUP, HALVES_TOPIC, 0, halves)
-            self._core.offsets.put(TRANSACTION_GROUP, ENDS_TOPIC, 0, marks)
+            self._core.offsets.put(TRANSACTION_GROUP, HALF_MESSAGE_TOPIC, 0, halves)
+            self._core.offsets.put(TRANSACTION_GROUP, OP_MESSAGE_TOPIC, 0, marks)
         except BadInput as error:
             _log.warning("how far transactions are checked is not saved: %s", error)
 
@@ -334,7 +334,7 @@ def _check_of(half: _Half, times: int) -> tuple[CheckTransactionStateRequest, by
         msg_id=key,
         transaction_id=key,
         offset_msg_id=record.offset_msg_id,
-        topic=HALVES_TOPIC,
+        topic=HALF_MESSAGE_TOPIC,
     )
     return request, body
 

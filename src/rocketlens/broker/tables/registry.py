@@ -22,10 +22,10 @@ from rocketlens.model.rocketmq import (
     DEFAULT_TOPIC,
     DELAY_LEVEL_COUNT,
     DELAY_TOPIC,
-    ENDS_TOPIC,
     FAQ,
-    HALVES_TOPIC,
+    HALF_MESSAGE_TOPIC,
     OFFSET_MOVED_TOPIC,
+    OP_MESSAGE_TOPIC,
     PERM_INHERIT,
     PERM_READ_WRITE,
     SELF_TEST_TOPIC,
@@ -233,8 +233,8 @@ def _first_topics(config: BrokerConfig) -> list[StoredTopic]:
         StoredTopic(OFFSET_MOVED_TOPIC, 1, 1),
         StoredTopic(DELAY_TOPIC, DELAY_LEVEL_COUNT, DELAY_LEVEL_COUNT),
         StoredTopic(reply_topic(config.brokerClusterName), 1, 1),
-        StoredTopic(HALVES_TOPIC, 1, 1),
-        StoredTopic(ENDS_TOPIC, 1, 1),
+        StoredTopic(HALF_MESSAGE_TOPIC, 1, 1),
+        StoredTopic(OP_MESSAGE_TOPIC, 1, 1),
         StoredTopic(TIMER_TOPIC, 1, 1),
     ]
     if config.autoCreateTopicEnable:

@@ -33,7 +33,7 @@ from rocketlens.formats.batch_body import message_at, message_count
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES
 from rocketlens.model.answer import Coverage, SourceKind
 from rocketlens.model.group import FoundGroup, GroupQueue, GroupsAnswer
-from rocketlens.model.rocketmq import ROCKSDB_HALVES_TOPIC, SYS_FLAG_INNER_BATCH, TIMER_TOPIC
+from rocketlens.model.rocketmq import ROCKSDB_HALF_MESSAGE_TOPIC, SYS_FLAG_INNER_BATCH, TIMER_TOPIC
 from rocketlens.model.status import (
     IndexBuilderStatus,
     IndexStatus,
@@ -363,7 +363,7 @@ def writer_of(layout: StoreLayout) -> str:
     if fs.read_part(layout.root / LOCK_FILE, 0, len(OUR_TEXT)) == OUR_TEXT:
         return "RocketLens"
     topics = read_table(layout.root, TOPICS_FILE, TOPICS_MEMBER).entries
-    if (layout.root / "rocksdbstore").is_dir() or ROCKSDB_HALVES_TOPIC in topics:
+    if (layout.root / "rocksdbstore").is_dir() or ROCKSDB_HALF_MESSAGE_TOPIC in topics:
         return "RocketMQ 5.5"
     if (layout.root / "timerwheel").exists() or TIMER_TOPIC in topics:
         return "RocketMQ 5"

@@ -18,7 +18,7 @@ from rocketlens.formats import trace_body
 from rocketlens.model import properties as props
 from rocketlens.model.answer import Answer, Coverage
 from rocketlens.model.life import (
-    HALVES_TOPICS,
+    HALF_MESSAGE_TOPICS,
     WAITING_TOPICS,
     LifeState,
     ends_half,
@@ -27,10 +27,10 @@ from rocketlens.model.life import (
 )
 from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import (
-    ENDS_TOPIC,
-    HALVES_TOPIC,
+    HALF_MESSAGE_TOPIC,
+    OP_MESSAGE_TOPIC,
     REVIVE_PREFIX,
-    ROCKSDB_ENDS_TOPIC,
+    ROCKSDB_OP_MESSAGE_TOPIC,
     TIMER_TOPIC,
     TRACE_TOPIC,
     is_system_topic,
@@ -303,11 +303,11 @@ def _end_transaction(
 
     Return its half message if there is no mark; None if that is not known.
     """
-    halves = [each for each in gathered.copies.values() if each.topic in HALVES_TOPICS]
+    halves = [each for each in gathered.copies.values() if each.topic in HALF_MESSAGE_TOPICS]
     if not halves or len(halves) < len(gathered.copies):
         return None
     last = max(halves, key=lambda each: each.physical_offset)
-    marks = ENDS_TOPIC if last.topic == HALVES_TOPIC else ROCKSDB_ENDS_TOPIC
+    marks = OP_MESSAGE_TOPIC if last.topic == HALF_MESSAGE_TOPIC else ROCKSDB_OP_MESSAGE_TOPIC
     request = FindRequest(
         topics=(marks,), begin=last.store_timestamp_ms, max_num=MAX_MARKS, oldest=True
     )
