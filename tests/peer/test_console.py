@@ -185,7 +185,7 @@ def test_page_and_story_show_which_group_consumed_it(shop, number, gone):
     async def steps(client):
         story = f"/story{path.removeprefix('/m')}"
         await told(client, story, lambda each: states(each) == expected)
-        return await pages(client, path), await pages(client, f"{path}?tab=story")
+        return await pages(client, f"{path}?tab=body"), await pages(client, path)
 
     details, stories = asked(shop, steps)
     for language in LANGUAGES:

@@ -12,9 +12,9 @@ import pytest
 from rocketlens.wire import acl, frame
 from rocketlens.wire.codes import LanguageCode
 from rocketlens.wire.command import RemotingCommand
-from rocketlens.wire.connection import encode_command
 from rocketlens.wire.declare import read_body, write_body
 from tests.peer.rocketmq_peer import RocketMQPeer
+from tests.support.binary_header import encode_command
 from tests.support.wire_samples import (
     HEADERS,
     VECTORS,

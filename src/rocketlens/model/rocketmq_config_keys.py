@@ -66,7 +66,9 @@ def check_unknown_keys(
             meant = _probably_meant(name, names)
             if meant is not None:
                 shown = name[:_MAX_SHOWN]
-                raise BadInput(f"{where}: {shown} is no key here; did you mean {meant}?")
+                raise BadInput(
+                    f"{where}: {shown} is not a key of this server; did you mean {meant}?"
+                )
         passed_over.append(name)
     return tuple(passed_over)
 

@@ -76,6 +76,7 @@ def test_json_has_the_fields_of_the_api(run, golden_store, sent):
     (shown,) = answer["messages"]
     assert body_of(shown) == message.body
     del shown["body"], shown["body_encoding"]
+    assert (shown.pop("state"), shown.pop("real_topic")) == ("stored", message.topic)
     for name, value in shown.items():
         expected = getattr(message, name)
         assert value == {
@@ -168,7 +169,7 @@ def test_the_store_can_come_from_the_environment(run, golden_store, sent, monkey
         (("k", "--max", "9" * 5000), "--max"),
         (("k", "--kind", "guess"), "--kind"),
         (("k", "-o", "xml"), "-o"),
-        (("x" * 1_000_000,), "1000000 bytes"),
+        (("x" * 1_000_000,), "1,000,000 bytes"),
         (("not-an-id", "--kind", "offset-id"), "32 hex digits"),
         (("G" * 32, "--kind", "offset-id"), "no hex digits"),
         (("FF" * 16, "--kind", "offset-id"), "port"),

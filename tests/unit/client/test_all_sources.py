@@ -118,7 +118,7 @@ def test_the_oldest_are_returned_by_every_source(rocketmq, sent, stored):
     ("question", "error"),
     [
         ({"text": ""}, "the key is empty"),
-        ({"text": "k" * 40_000}, "the key has 40000 bytes"),
+        ({"text": "k" * 40_000}, "the text has 40,000 bytes"),
         ({"text": "k", "kind": "nonsense"}, "unknown kind 'nonsense'"),
         ({"text": "k", "kind": "offset-id"}, "an offset message id"),
         ({"text": "Orders/x/1", "kind": "queue-offset"}, "is not a queue position"),

@@ -304,7 +304,9 @@ def test_each_key_has_one_row_of_seven_cells(table):
 
 
 def test_a_key_in_no_table_is_refused_when_it_looks_like_one():
-    with pytest.raises(BadInput, match=r"x\.conf: counts is no key here; did you mean count"):
+    with pytest.raises(
+        BadInput, match=r"x\.conf: counts is not a key of this server; did you mean count"
+    ):
         check_unknown_keys({"counts": "1"}, ["count"], "x.conf")
     assert check_unknown_keys({"zzz": "1", "aclEnable": "false"}, ["count"], "x.conf") == (
         "aclEnable",
