@@ -153,6 +153,9 @@ class SyncedFile:
         if len(content) != SYNCED_BYTES:
             disk.make_file(layout.synced, SYNCED_BYTES, layout.scratch)
             content = b""
+        # A message with a zero byte in its properties is acknowledged once this file is synced:
+        # without its name it would be lost with the power.
+        disk.sync_directory(layout.synced.parent)
         self._number = newest_slot(content)[0]
         self._file: WritableFile = disk.open_file(layout.synced)
         try:
