@@ -17,6 +17,7 @@ from rocketlens.broker.life.service import BrokerService
 from rocketlens.client.blocking.sync_admin import SyncMQAdmin
 from rocketlens.client.blocking.sync_producer import SyncProducer
 from rocketlens.errors import BadInput
+from rocketlens.model.rocketmq_config_keys import ROCKETMQ_KEYS
 from rocketlens.namesrv.config import NameServerConfig
 from rocketlens.namesrv.service import NameServer
 from rocketlens.net.sync import LoopThread
@@ -54,13 +55,16 @@ def cluster(
     ``autoCreateTopicEnable=False``. Messages are found at once either way; with ``build_index``
     there are index files, too, which loads a compiler.
 
-    :raises BadInput: when a key is misspelt or asks for access control, or a value cannot be.
+    :raises BadInput: when a key is unknown or asks for access control, or a value cannot be.
     """
     values = {key: _text(value) for key, value in broker_conf.items()}
     ours = OUR_OWN & values.keys()
     if ours:
         raise BadInput(f"{', '.join(sorted(ours))}: chosen by cluster() itself")
     settings = settings_of(DEFAULTS | values, "cluster()")
+    strange = [key for key in settings.unknown if key not in ROCKETMQ_KEYS]
+    if strange:
+        raise BadInput(f"cluster(): {', '.join(strange)}: not keys of RocketMQ")
     return Cluster(settings, directory, build_index=build_index)
 
 

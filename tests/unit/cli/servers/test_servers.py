@@ -40,7 +40,7 @@ def test_a_file_that_is_not_a_configuration_is_refused(tmp_path, content, said):
         ("traceOn=yes", "traceOn 'yes' is neither true nor false"),
         ("deleteWhen=25", "deleteWhen '25': hours are 00 to 23"),
         ("brokerId=1", "brokerId 1: give 0; this broker cannot be a slave"),
-        ("lisenPort=1", "lisenPort is not a key of this server; did you mean listenPort?"),
+        ("lisenPort=1", "lisenPort is not a key of RocketMQ; did you mean listenPort?"),
         ("tls.server.mode=x", "tls.server.mode 'x': give"),
     ],
 )
