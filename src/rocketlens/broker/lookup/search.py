@@ -184,6 +184,8 @@ class LiveSearch:
             self._reader.cancel()
         self.turns.close()
         self.tag_turns.close()
+        # It holds views of segments and index files.
+        self.snapshot = None
         self.index.close()
         if self._tag_log is not None:
             self._tag_log.close()
