@@ -11,11 +11,11 @@ from rocketlens.cli.options import (
     add_cluster,
     add_content,
     add_list_output,
+    add_max,
     add_source,
     add_times,
     add_verbose,
     content_of,
-    positive_number,
     refuse_archive,
     time_range,
 )
@@ -245,14 +245,7 @@ def show_options(parser: ArgumentParser) -> None:
         "dead letters that were archived are messages of a topic: `rocketlens find --archive DIR "
         f"-t {DEAD_LETTER_PREFIX}GROUP`",
     )
-    parser.add_argument(
-        "--max",
-        "--newest",
-        metavar="N",
-        type=positive_number,
-        default=_DEFAULT_MAX,
-        help=f"only the newest N of them (default: {_DEFAULT_MAX})",
-    )
+    add_max(parser, _DEFAULT_MAX)
     _add_filter(parser)
     add_output(parser)
     add_verbose(parser)

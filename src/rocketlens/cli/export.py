@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
-from rocketlens.cli.options import positive_number
+from rocketlens.cli.options import add_max
 from rocketlens.cli.printing import MessageOutput
 from rocketlens.cli.source import ChosenSource, add_selection, choose_source, selected
 from rocketlens.errors import BadInput
@@ -65,13 +65,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "file", metavar="FILE", help="where to write: .parquet, .arrow, .csv or .jsonl"
     )
     add_selection(parser)
-    parser.add_argument(
-        "--max",
-        "--newest",
-        metavar="N",
-        type=positive_number,
-        help="only the newest N messages",
-    )
+    add_max(parser)
     parser.add_argument(
         "--as", dest="form", choices=_FORMATS, help="the format (default: by the suffix of FILE)"
     )

@@ -16,12 +16,12 @@ from rocketlens.cli.options import (
     add_all_topics,
     add_archive,
     add_content,
+    add_max,
     add_source,
     add_times,
     add_topics,
     add_verbose,
     content_of,
-    positive_number,
     time_range,
 )
 from rocketlens.cli.printing import MessageOutput, add_output
@@ -106,13 +106,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="what TEXT is (default: auto, which tries every kind)",
     )
     add_times(parser)
-    parser.add_argument(
-        "--max",
-        "--newest",
-        metavar="N",
-        type=positive_number,
-        help="only the newest N messages",
-    )
+    add_max(parser)
     parser.add_argument(
         "--cursor",
         metavar="TOKEN",

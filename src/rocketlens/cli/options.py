@@ -208,6 +208,18 @@ def add_source(parser: ArgumentParser) -> None:
     add_cluster(parser, "$NAMESRV_ADDR, unless a store is given")
 
 
+def add_max(parser: ArgumentParser, default: int | None = None) -> None:
+    """Add ``--max`` and ``--newest``, which mean the same."""
+    parser.add_argument(
+        "--max",
+        "--newest",
+        metavar="N",
+        type=positive_number,
+        default=default,
+        help="only the newest N messages" + ("" if default is None else f" (default: {default})"),
+    )
+
+
 def add_verbose(parser: ArgumentParser) -> None:
     """Add ``-v``, for commands that print the notes of a complete answer."""
     parser.add_argument(

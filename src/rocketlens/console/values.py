@@ -296,7 +296,7 @@ class QueueValue(ConsoleValue):
 
 
 class LiteTopicsValue(ConsoleValue):
-    """What a parent topic has of RocketMQ 5.5's lite topics."""
+    """The lite topics of one parent topic, since RocketMQ 5.5."""
 
     count: int | None
     ttl_minutes: int = Field(description="how long one stays after its last message; -1 for ever")

@@ -77,13 +77,13 @@ class Status(TableView):
     __slots__ = ()
     _titles = ("name", "value")
     coverage: tuple[Coverage, ...]
-    """What was asked or read."""
+    """The sources that were asked or read."""
     _name: ClassVar[str]
     """The field that names what the state is of."""
 
     @property
     def complete(self) -> bool:
-        """Whether all that is needed could be asked, read or archived."""
+        """Whether no source failed that the state needs."""
         return is_complete(self.coverage)
 
     def _rows(self) -> Iterator[tuple[str, object]]:

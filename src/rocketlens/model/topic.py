@@ -68,7 +68,7 @@ class TopicQueue:
 
 @dataclass(frozen=True, slots=True)
 class LiteTopics:
-    """What a parent topic has of lite topics."""
+    """The lite topics of one parent topic: number, time to live, groups."""
 
     count: int | None
     """Their number, one on two brokers twice; None if it could not be learnt."""

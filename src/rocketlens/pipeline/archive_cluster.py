@@ -38,7 +38,7 @@ from rocketlens.bulk.options import TopicSelection, known_options, number_option
 from rocketlens.client.connect.broker_history import SeenBrokers
 from rocketlens.client.connect.cluster import ClusterCalls
 from rocketlens.client.connect.route import Broker, MessageQueue, Route
-from rocketlens.client.connect.topology import Topology
+from rocketlens.client.connect.topology import NAME_SERVERS, Topology
 from rocketlens.client.search.queue_offsets import unreadable_of_topic
 from rocketlens.client.search.queue_stretch import QueueStretch, StretchReader
 from rocketlens.errors import RecordError, RemotingError, StoreError, TopicNotFound
@@ -474,7 +474,7 @@ class _Asking:
     def _note(self, coverage: Iterable[Coverage]) -> None:
         for each in coverage:
             if each.is_failure:
-                broker = "" if each.source == "name servers" else each.source
+                broker = "" if each.source == NAME_SERVERS else each.source
                 if each.source.startswith("name server "):
                     broker = ""
                 what = f"{each.source}: {each.error}"

@@ -137,7 +137,7 @@ def kept_steps(request: FindRequest, findings: Findings, source: Source) -> Step
 def end_steps(sources: Sequence[Source]) -> Steps[int | None]:
     """Return the store time of the newest message of stores and archives, in epoch milliseconds.
 
-    None if a cluster is among them, which goes on until now, or if there is no message.
+    None without a message, or if one of them is a cluster: its newest message can be of now.
     """
     if any(each.kind is SourceKind.BROKER for each in sources):
         return None

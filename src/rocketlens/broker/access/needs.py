@@ -6,8 +6,9 @@ user and no more. What this broker asks beyond that is in `STRICTER`, with the r
 RocketMQ 4 need permissions for the same resources, for some requests
 (:mod:`rocketlens.broker.access.plain_rules`).
 
-A retry topic stands for its group. Source: ``DefaultAuthorizationContextBuilder``,
-``RocketMQAction``, ``RocketMQResource``.
+A retry topic stands for its group. A heartbeat or a lock that names another group's retry topic
+needs that group, too: RocketMQ 5 does not look at it. Source:
+``DefaultAuthorizationContextBuilder``, ``RocketMQAction``, ``RocketMQResource``.
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -6,6 +6,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from rocketlens.cli.doctor.doctor_machine import Check, about, fail, listed, ok, warn
+from rocketlens.client.connect.topology import NAME_SERVERS
 from rocketlens.errors import RocketLensError
 from rocketlens.model.status import ArchivedSourceStatus, BrokerStatus, ClusterStatus
 from rocketlens.model.text.counted import counted
@@ -33,7 +34,7 @@ def cluster_checks(access: ClusterAccess) -> Iterator[Check]:
         topics = ask_cluster(access, lambda admin: admin.topics())
     except (RocketLensError, OSError) as error:
         mend = f"start it, or name another: rocketlens status -n {access.name_servers}"
-        yield fail("name servers", str(error), mend)
+        yield fail(NAME_SERVERS, str(error), mend)
         return
     yield from checks_of(status, topics, time.time_ns() // 1_000_000)
 
@@ -43,7 +44,7 @@ def checks_of(status: ClusterStatus, topics: TopicsAnswer, now_ms: int) -> Itera
     yield from _unreachable(status)
     servers = "; ".join(status.name_servers)
     yield ok(
-        "name servers",
+        NAME_SERVERS,
         f"{servers}: {counted(len(status.brokers), 'broker')}, {counted(status.topics, 'topic')}",
     )
     for broker in status.brokers:
@@ -71,14 +72,14 @@ def _unreachable(status: ClusterStatus) -> Iterator[Check]:
         if each.error is None or each.source in sources:
             continue
         # Name servers are known by their addresses, or by this name together.
-        if each.source == "name servers":
+        if each.source == NAME_SERVERS:
             mend = "start a broker, with these name servers in its namesrvAddr"
             yield fail("broker", f"{each.source}: {each.error}", mend)
         elif ":" not in each.source:
             yield fail("broker", f"{each.source}: {each.error}", f"start {each.source}")
         else:
             mend = "start it, or take it out of the list of name servers"
-            yield fail("name servers", f"{each.source}: {each.error}", mend)
+            yield fail(NAME_SERVERS, f"{each.source}: {each.error}", mend)
 
 
 def _broker(broker: BrokerStatus) -> Iterator[Check]:

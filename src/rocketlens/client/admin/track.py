@@ -101,7 +101,7 @@ class MessageTrack:
     rests_on: str = ""
     """What the state rests on, in one line."""
     may_be_at_proxy: bool = False
-    """Whether it may have clients at a proxy, which brokers do not know."""
+    """Whether the group may have clients at a proxy. Brokers do not know them."""
 
     @property
     def is_online(self) -> bool | None:

@@ -28,7 +28,7 @@ _BYTES_AT_ONCE: Final = 4 * 1024 * 1024
 
 
 class _Iterated(Generic[M]):
-    """What an admin iterates over, in the thread of the client."""
+    """Iterates, in the caller's thread, over messages that the client's event loop reads."""
 
     def __init__(self, thread: LoopThread, messages: M) -> None:
         self._thread: Final = thread

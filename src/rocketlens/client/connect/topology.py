@@ -76,7 +76,9 @@ Q = TypeVar("Q")
 A = TypeVar("A")
 
 
-_NO_BROKER: Final = failed_broker("name servers", "no broker is registered")
+NAME_SERVERS: Final = "name servers"
+"""The source in coverage that stands for all of them."""
+_NO_BROKER: Final = failed_broker(NAME_SERVERS, "no broker is registered")
 
 
 class TopologyResult(NamedTuple, Generic[T]):
@@ -198,7 +200,7 @@ class Topology:
         try:
             return (await self.brokers()).coverage
         except RemotingError as error:
-            return (failed_broker("name servers", str(error)),)
+            return (failed_broker(NAME_SERVERS, str(error)),)
 
     async def topics(self) -> TopologyResult[list[str]]:
         """Return the topics that any name server knows.
@@ -278,7 +280,7 @@ class Topology:
             if cached is None:
                 raise
             stale = Coverage(
-                "name servers",
+                NAME_SERVERS,
                 SourceKind.BROKER,
                 SourceState.FAILED,
                 None,
