@@ -13,7 +13,7 @@ How a topic is configured is in its file of topics: `settings_in_store`.
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -271,7 +271,18 @@ class _StoreTopics:
         counted = sorted(self._counted[name].items())
         return FoundTopic(
             name,
-            tuple(TopicQueue(None, queue_id, *astuple(each)) for queue_id, each in counted),
+            tuple(
+                TopicQueue(
+                    None,
+                    queue_id,
+                    each.min_offset,
+                    each.max_offset,
+                    each.oldest_ms,
+                    each.newest_ms,
+                    each.size_bytes,
+                )
+                for queue_id, each in counted
+            ),
             is_of_broker=name in self._of_broker,
         )
 
