@@ -127,6 +127,7 @@ def kept_steps(request: FindRequest, findings: Findings, source: Source) -> Step
     with suppress(TopicNotFound):
         yield partial(source.find, kept.request, kept)
     if len(kept.late):
+        # Only then: without queues the whole log is read for its newest message.
         end_ms = (yield from end_steps([source])) or _now_ms()
         for each in kept.late.in_order():
             if (life_of(each).next_ms or 0) > end_ms:
