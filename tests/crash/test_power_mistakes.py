@@ -77,7 +77,7 @@ def moves_the_safe_offset_before_the_index_files_are_synced(patch):
 
 @mistake("store", 8)
 def removes_queues_before_it_is_noted(patch):
-    patch.setattr(DeletedTopics, "snapshot", lambda _: lambda: None)
+    patch.setattr(DeletedTopics, "snapshot", lambda deleted: deleted._make_durable)
 
 
 @mistake("store", 14)
