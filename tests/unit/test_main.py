@@ -123,7 +123,8 @@ def test_nothing_and_help_print_the_help(run, arguments, same_as):
             ("find", "x", "--since=1", "--untl", "2"),
             "unrecognized arguments: --untl 2; did you mean --until or --tls? (see",
         ),
-        (("find", "x", "y"), "unrecognized arguments: y (see rocketlens find --help)"),
+        (("find", "x", "y"), "x y is not one text: quote it if it has blanks"),
+        (("find", "x", "topic:a", "-t", "b"), "topic: in TEXT and --topic mean the same"),
     ],
 )
 def test_a_mistake_is_told_with_what_may_be_meant(run, arguments, said):

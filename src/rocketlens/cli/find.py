@@ -87,15 +87,19 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "text",
         metavar="TEXT",
-        nargs="?",
+        nargs="*",
         help="a key, a message id of either kind, or TOPIC/QUEUE/OFFSET; without it, every message "
-        "of the topic and time range",
+        "of the topic and time range. The words of the console's search box narrow it: "
+        "topic:T, tag:T, since:T, until:T, key:KEY, id:ID, source:CONTEXT",
     )
-    parser.add_argument("-k", "--key", metavar="KEY", help="TEXT, if it is a key and no id")
+    parser.add_argument(
+        "-k", "--key", metavar="KEY", help="TEXT, if it is a key and no id; taken as it stands"
+    )
     parser.add_argument("-i", "--id", metavar="ID", help="TEXT, as mqadmin has it")
     add_source(parser)
     add_archive(parser)
     add_topics(parser, "search only this topic", default="every topic")
+    parser.add_argument("--tag", metavar="TAGS", help="only messages with a tag, or 'A || B'")
     parser.add_argument(
         "--lite", metavar="NAME", help="only its lite topic of this name (RocketMQ 5.5)"
     )
@@ -143,6 +147,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> ExitCode:
     """Find messages and print them; the exit code says whether everything was searched."""
+    typed = _take_words(arguments)
     text, topic = _text(arguments), _topics(arguments)
     if text is None and arguments.kind != "auto":
         raise BadInput(f"--kind {arguments.kind} describes TEXT, but there is no TEXT")
@@ -151,9 +156,10 @@ def run(arguments: Namespace) -> ExitCode:
         if text is None and not topic:
             return ExitCode.OK
     content = content_of(arguments)
-    if text is None and not (topic or arguments.since or arguments.until or content):
+    chosen = (topic, arguments.tag, arguments.since, arguments.until, content)
+    if text is None and not any(chosen):
         raise BadInput(
-            "nothing to find: give a key, an id or TOPIC/QUEUE/OFFSET, or --topic, --since, "
+            "nothing to find: give a key, an id or TOPIC/QUEUE/OFFSET, or --topic, --tag, --since, "
             "--where or --grep"
         )
     begin, end = time_range(arguments)
@@ -165,6 +171,7 @@ def run(arguments: Namespace) -> ExitCode:
         kind=arguments.kind,
         begin=begin,
         end=end,
+        tag=arguments.tag,
         max_num=arguments.max,
         exhaustive=arguments.exhaustive,
         all_topics=arguments.all,
@@ -200,6 +207,8 @@ def run(arguments: Namespace) -> ExitCode:
         more = _other_cases(text, source, request) if answer.complete else ()
         for line in (*hints, *more):
             note(line)
+        if typed not in (None, text):
+            note(f"words such as topic: were read as options: --key {typed!r} is that text")
     return _code(progress, answer)
 
 
@@ -228,6 +237,28 @@ def _code(progress: SearchProgress, answer: Answer, count: int | None = None) ->
         return exit_code(answer, count)
     say("interrupted: this is what was found until then (exit code 130)")
     return ExitCode.INTERRUPTED
+
+
+def _take_words(arguments: Namespace) -> str | None:
+    """Make TEXT one text, and its words the options that they stand for; return what was typed.
+
+    :raises BadInput: if a word and its option are both given, or several texts.
+    """
+    from rocketlens.query.search_words import words_in
+
+    words, named = arguments.text, dict[str, str]()
+    typed = text = " ".join(words) if words else None
+    if text is not None and arguments.kind == "auto":
+        text, named = words_in(text)
+        for name, value in named.items():
+            option = "context" if name == "source" else name
+            if getattr(arguments, option):
+                raise BadInput(f"{name}: in TEXT and --{option} mean the same: give only one")
+            setattr(arguments, option, [value] if option == "topic" else value)
+    if len(words) - len(named) > 1:
+        raise BadInput(f"{printable(str(text))[:80]} is not one text: quote it if it has blanks")
+    arguments.text = None if named and not text else text
+    return typed
 
 
 def _text(arguments: Namespace) -> str | None:

@@ -55,6 +55,44 @@ def test_without_text_topic_and_times_decide(run, write_store):
     assert len(found_by(run, store, "--since", NOON_MS)) == 4
 
 
+@pytest.mark.parametrize(
+    "case",
+    [
+        (["k topic:A"], [0, 2]),
+        (["topic:A", "k"], [0, 2]),
+        (['tag:"x || y"', "topic:*"], [0, 1]),
+        (["--tag", "x"], [0]),
+        (["topic:A", f"since:{NOON_MS + 1}", "until:2099-01-01"], [2]),
+        (["key:k", "tag:y"], [1]),
+        (["source:kept", "topic:A"], [0, 2]),
+        (["--key", "topic:A"], [3]),
+        (["topic:A", "--kind", "key"], [3]),
+    ],
+)
+def test_find_takes_the_words_of_the_search_box(run, write_store, case, monkeypatch, tmp_path):
+    arguments, found = case
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    store = write_store(
+        {"topic": "A", "properties": {"KEYS": "k", "TAGS": "x"}, "store_timestamp_ms": NOON_MS},
+        {"topic": "B", "properties": {"KEYS": "k", "TAGS": "y"}, "store_timestamp_ms": NOON_MS},
+        {"topic": "A", "properties": {"KEYS": "k"}, "store_timestamp_ms": NOON_MS + 2},
+        {"topic": "B", "properties": {"KEYS": "topic:A"}, "store_timestamp_ms": NOON_MS},
+    )
+    assert run("context", "add", "kept", "--store", store).code == 0
+    where = [] if "source:kept" in arguments else ["--store", store]
+    done = run("find", *arguments, *where, "-o", "json")
+    assert done.code == 0, done.err
+    offsets = sorted(m["physical_offset"] for m in json.loads(done.out)["messages"])
+    all_of_store = json.loads(run("find", "--store", store, "--topic", "*", "-o", "json").out)
+    known = sorted(m["physical_offset"] for m in all_of_store["messages"])
+    assert [known.index(each) for each in offsets] == found
+
+
+def test_words_that_find_nothing_name_the_option_for_a_key_like_them(run, write_store):
+    done = run("find", "topic:A x", "--store", write_store({"topic": "A"}))
+    assert "--key 'topic:A x' is that text" in done.err
+
+
 def test_max_gives_the_newest_and_says_that_there_are_more(run, write_store):
     store = write_store(*({"properties": {"KEYS": "k"}} for _ in range(5)))
     done = run("find", "k", "--store", store, "--max", 2, "-o", "json")

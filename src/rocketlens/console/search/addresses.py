@@ -20,10 +20,10 @@ def find_command(
 ) -> str:
     """Return the command line of a search; of several sources one for each, on a line each.
 
-    It is empty where `rocketlens find` cannot ask the same: it has no tags. If the console
-    ``has_rules`` for bodies, it lacks their file, so a filter would decide by other values.
+    It is empty where `rocketlens find` cannot ask the same: if the console ``has_rules`` for
+    bodies, it lacks their file, so a filter would decide by other values.
     """
-    if question.tag or (question.has_filter and has_rules):
+    if question.has_filter and has_rules:
         return ""
     arguments = ["rocketlens", "find"]
     if question.kind == "key":
@@ -32,6 +32,8 @@ def find_command(
         arguments += ["--kind", question.kind]
     if question.topic:
         arguments += ["--topic", question.topic]
+    if question.tag:
+        arguments.append(f"--tag={question.tag}")
     arguments += _narrowing_options(question)
     if question.exhaustive:
         arguments.append("--exhaustive")

@@ -1,18 +1,6 @@
 """A search as an address of the console has it: read, checked, and written again.
 
-The box takes words of the form ``name:value`` beside a text::
-
-    ORDER-42 topic:order-paid since:2h tag:PAY
-
-==================  ============================================================================
-word                meaning
-==================  ============================================================================
-``topic:``          a topic, or a pattern
-``tag:``            a tag expression
-``since:`` ``until:``  store times
-``key:`` ``id:``    the text, if it is a key, or an id
-``source:``         a source of the console
-==================  ============================================================================
+The box takes the words of `rocketlens.query.search_words` beside a text.
 
 A cursor is where the page before ended: the last message's time and identity, and how many of its
 millisecond were shown.
@@ -21,7 +9,6 @@ millisecond were shown.
 import base64
 import binascii
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Final, NamedTuple, Self
@@ -40,13 +27,11 @@ from rocketlens.model.text.sentences import Sentence
 from rocketlens.query.answer_builder import order_in_time
 from rocketlens.query.options import KINDS, Kind
 from rocketlens.query.request import FindRequest
+from rocketlens.query.search_words import words_in
 
 MAX_CONSOLE_SKIPPED: Final = 100_000
 """Messages of one millisecond that a cursor of the console can have passed."""
-_WORD: Final = re.compile(r"(?:(?P<name>[a-z]{2,6}):)?(?P<value>\"[^\"]*\"|\S+)")
 NOTHING_ASKED: Final = "nothing to find: give q, topic, since, until, tag, where or grep"
-_NAMES: Final = ("topic", "tag", "since", "until", "key", "id", "source")
-
 
 _Whole = Annotated[int, Field(ge=0, le=limits.MAX_LONG)]
 _CURSOR: Final = TypeAdapter(
@@ -155,7 +140,7 @@ class Question:
         """Return the question of values whose times are of a zone; errors as `read`."""
         text, named = values.q.strip(), dict[str, str]()
         if values.kind == "auto":
-            text, named = _split(text)
+            text, named = words_in(text)
         question = cls(
             named.get("key") or named.get("id") or text,
             named.get("topic", values.topic.strip()),
@@ -353,19 +338,6 @@ class QuestionValues(BaseModel):
         if self.zone and not is_zone(self.zone):
             raise BadInput(f"there is no time zone {self.zone!r}: Asia/Shanghai, for example")
         return Question.of(self, self.zone or zone_name).in_zone(zone_name)
-
-
-def _split(text: str) -> tuple[str, dict[str, str]]:
-    """Return the text of the box without its ``name:value`` words, and these."""
-    named: dict[str, str] = {}
-    rest: list[str] = []
-    for match in _WORD.finditer(text):
-        name, value = match["name"], match["value"]
-        if name in _NAMES:
-            named[name] = value.strip('"')
-        else:
-            rest.append(match[0])
-    return (" ".join(rest), named) if named else (text, named)
 
 
 def _known_columns(texts: Sequence[str]) -> tuple[str, ...]:

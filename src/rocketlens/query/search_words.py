@@ -1,0 +1,36 @@
+"""Words of the form ``name:value`` in the text of a search, as the console and ``find`` take them::
+
+    ORDER-42 topic:order-paid since:2h tag:"PAY || REFUND"
+
+==================  ============================================================================
+word                meaning
+==================  ============================================================================
+``topic:``          a topic, or a pattern
+``tag:``            a tag expression
+``since:`` ``until:``  store times
+``key:`` ``id:``    the text, if it is a key, or an id
+``source:``         a source of the console, which is a context of the command line
+==================  ============================================================================
+"""
+
+import re
+from typing import Final
+
+WORDS: Final = ("topic", "tag", "since", "until", "key", "id", "source")
+_WORD: Final = re.compile(r"(?:(?P<name>[a-z]{2,6}):)?(?P<value>\"[^\"]*\"|\S+)")
+
+
+def words_in(text: str) -> tuple[str, dict[str, str]]:
+    """Return a text without its words, and the values of these by name; of a repeated one the last.
+
+    A text without words is returned as it is.
+    """
+    named: dict[str, str] = {}
+    rest: list[str] = []
+    for match in _WORD.finditer(text):
+        name, value = match["name"], match["value"]
+        if name in WORDS:
+            named[name] = value.strip('"')
+        else:
+            rest.append(match[0])
+    return (" ".join(rest), named) if named else (text, named)
