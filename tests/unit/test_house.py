@@ -76,14 +76,14 @@ ROOM_LINES = {
     "tap": 1_271,
     "testing": 320,
     "terminal": 2_032,
-    # With lite topics, listed and searched.
-    "cli": 9_230,
+    # With lite topics, listed and searched; the words of the console's search box.
+    "cli": 9_270,
     # 21 more commands of RocketMQ 5.5.
     "mqadmin": 4_822,
     "console": 12_550,
     "root": 1_100,
     "all": 123_200,
-    "tests": 116_520,
+    "tests": 116_700,
 }
 
 # Classes over the bound, until each has a module of its own subject again. None may be added.
