@@ -199,11 +199,12 @@ class Reader:
         self._table: Final = table_of(preferences.language)
 
     def __call__(self, name: str, **values: Any) -> str:
-        """Return a text with its values.
+        """Return a text with its values. One with a bar is two, for a count of one and for others.
 
         :raises KeyError: if there is no such text.
         """
-        text = self._table[name]
+        one, _, many = self._table[name].partition(" | ")
+        text = many if many and str(values["count"]) != "1" else one
         return text.format(**values) if values else text
 
     def of_word(self, group: str, word: str) -> str:
@@ -251,6 +252,10 @@ class Reader:
         left_ms = epoch_ms - time.time_ns() // 1_000_000
         name = "fact.due_in" if left_ms > 0 else "fact.due_ago"
         return self(name, time=self.time(epoch_ms), span=span_text(abs(left_ms)))
+
+    def behind(self, behind_ms: int | None) -> str:
+        """Return how far a group is behind; empty if it is not, a question mark if not known."""
+        return "?" if behind_ms is None else span_text(behind_ms) if behind_ms else ""
 
     def span(self, duration_ms: int) -> str:
         """Return a duration in the largest unit that it has two of: ``119 s``, ``2 min``."""

@@ -363,7 +363,13 @@ class GroupValue(ConsoleValue):
     lag: int | None
     to_retry: int | None
     dead_letters: int | None
+    last_dead_letter_ms: int | None
     last_consumed_ms: int | None
+    behind_ms: int | None = Field(
+        description="how old what it consumed last is, where it is furthest behind; 0 if nowhere"
+    )
+    is_left: bool = Field(description="whether messages wait for it, and it has no member")
+    has_new_dead_letters: bool = Field(description="whether it has some of the last 24 hours")
     queues: list[GroupQueueValue] | None
 
 

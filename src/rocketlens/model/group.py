@@ -54,6 +54,8 @@ class FoundGroup:
     """Its queues with offsets, its retry topics' included, by topic, broker and queue id."""
     dead_letters: int | None
     """Messages in its dead letter topic."""
+    last_dead_letter_ms: int | None = None
+    """Store time of the newest of them, in epoch milliseconds, where known."""
 
     @property
     def lag(self) -> int | None:

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from rocketlens import SyncPushConsumer
+from rocketlens import Store, SyncPushConsumer
 from rocketlens.cli import groups
 from rocketlens.client.send.message import Message
 from rocketlens.model.group import FoundGroup, GroupQueue
@@ -99,7 +99,7 @@ def test_groups_of_brokers_are_shown_when_they_are_asked_for(run, answers):
 
 
 def test_a_broker_that_cannot_be_asked_is_named_then_its_store_has_the_same(run, answers):
-    *_, rocketmq = answers
+    _, offline, rocketmq = answers
     store, name_server = rocketmq.store, rocketmq.name_server
     rocketmq.kill_broker()
     done = run("groups", "--namesrv", name_server)
@@ -114,6 +114,9 @@ def test_a_broker_that_cannot_be_asked_is_named_then_its_store_has_the_same(run,
     [group] = json.loads(done.out)["groups"]
     assert group["members"] is None
     assert (group["to_retry"], group["dead_letters"]) == (1, 2)
+    # The newest dead letter is as old by the queue's file as by its broker.
+    newest = [Store(store).groups(GROUP).groups[0], offline.groups[0]]
+    assert newest[0].last_dead_letter_ms == newest[1].last_dead_letter_ms is not None
 
 
 def test_groups_are_printed_again_until_ctrl_c(run, golden, monkeypatch):

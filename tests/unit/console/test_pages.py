@@ -212,7 +212,7 @@ def test_a_text_that_is_no_key_can_be_searched_for_in_bodies(tmp_path, times):
     assert ("since=24h" in wider) == (times == "")
     if times:
         found = answer(wider, store).text
-        assert "1 messages on this page" in found
+        assert "1 message on this page" in found
         assert "A-1.2" in found
 
 

@@ -63,6 +63,7 @@ class _Facts:
     subscriptions: dict[str, str] = field(default_factory=dict)
     queues: list[GroupQueue] | None = field(default_factory=list)
     dead_letters: int | None = 0
+    last_dead_letter_ms: int = 0
 
     def group(self) -> FoundGroup:
         """Return it as a value."""
@@ -76,6 +77,7 @@ class _Facts:
             None if self.members is None else self.subscriptions,
             None if queues is None else tuple(queues),
             self.dead_letters,
+            self.last_dead_letter_ms or None,
         )
 
 
@@ -198,9 +200,10 @@ class _Groups:
                 elif table is None or facts.dead_letters is None:
                     facts.dead_letters = None
                 else:
-                    facts.dead_letters += sum(
-                        each.max_offset - each.min_offset for each in table.values()
-                    )
+                    for each in table.values():
+                        facts.dead_letters += each.max_offset - each.min_offset
+                        last_ms = max(facts.last_dead_letter_ms, each.last_update_timestamp_ms)
+                        facts.last_dead_letter_ms = last_ms
 
     async def _stats_of(self, topic: str) -> list[Mapping[MessageQueue, TopicOffset] | None]:
         """Return the offsets of a topic's queues, by broker; None for one that did not answer."""

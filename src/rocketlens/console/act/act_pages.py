@@ -3,6 +3,7 @@
 The API takes JSON only, and never from a page of another site.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, Final, Literal, NamedTuple
 from urllib.parse import quote, urlencode
@@ -57,7 +58,7 @@ from rocketlens.console.values import ErrorAnswer
 from rocketlens.errors import BadInput, RocketLensError
 from rocketlens.model.life import group_of_topic
 from rocketlens.model.rocketmq import is_group_topic
-from rocketlens.query.facts.group_state import FAILED_STATES
+from rocketlens.query.facts.group_state import FAILED_STATES, GroupState
 
 JobName = Annotated[str, Path(max_length=40)]
 JobRows = Literal["", "sent", "failed", "unknown", "left"]
@@ -196,6 +197,8 @@ async def _start_job(here: HereNow, plan: ResendPlan, order: BatchOrder) -> JobV
 
 _CHOSEN: Final = "chosen"
 """The field of a form that is there for each message that was chosen."""
+_OFFERED_GROUPS: Final = 12
+"""Groups that a page has links for, to send a message to; the others are suggested."""
 _DIGITS: Final = 8
 """Fewer of a number in a form: no plan has so many messages."""
 _JobName = Annotated[str, Path(max_length=limits.MAX_CONSOLE_REASON)]
@@ -248,25 +251,16 @@ async def _resend_form(
     group, cluster = "", fields.get("cluster", "")
     topic = origin.plain(address.topic)
     plan = None
-    groups: list[str] = []
+    groups: dict[str, str] = {}
     try:
         if to == "group":
-            group = fields.get("group", "").strip()
-            if not group:
-                names = [origin.name] if origin.kind == "cluster" else [cluster] if cluster else []
-                answer = await groups_of(here.sources, names)
-                groups = sorted({each.name for each in answer.groups})
-            if "group" not in fields and is_group_topic(topic):
+            groups = await _known_groups(here, address, cluster)
+            first = next(iter(groups), "")
+            failed = first if groups.get(first) in FAILED_STATES else ""
+            if is_group_topic(topic):
                 # That of a retry or a dead letter.
-                group = group_of_topic(topic, groups) or ""
-            elif "group" not in fields:
-                story = await here.console.look_up.story(address)
-                failed = [each.group for each in story.groups if each.state in FAILED_STATES]
-                group = origin.plain(failed[0]) if len(failed) == 1 else ""
-                groups = [
-                    *map(origin.plain, failed),
-                    *(each for each in groups if each not in failed),
-                ]
+                failed = group_of_topic(topic, groups) or failed
+            group = fields.get("group", failed).strip()
         if to == "topic" or group:
             options = ResendOptions.of_form({"group": group, "cluster": cluster})
             plan = await actions.preview(*await actions.plans.of_message(address, options))
@@ -279,12 +273,27 @@ async def _resend_form(
         to=to,
         group=group,
         groups=groups,
+        offered=list(groups.items())[:_OFFERED_GROUPS],
         cluster=cluster,
         reason=fields.get("reason", ""),
         address=address,
         back=_message_path(here.request),
         origin=origin,
     )
+
+
+async def _known_groups(here: HereNow, address: MessageAddress, cluster: str) -> dict[str, str]:
+    """Return groups, each with its state of the message or an empty one; the failed ones first."""
+    origin = here.sources.named(address.source)
+    names = [origin.name] if origin.kind == "cluster" else [cluster] if cluster else []
+    story, answer = await asyncio.gather(
+        here.console.look_up.story(address), groups_of(here.sources, names)
+    )
+    states = {origin.plain(each.group): each.state for each in story.groups}
+    ranks: dict[str, int] = {GroupState.DEAD_LETTER: 0, GroupState.RETRYING: 1}
+    own = sorted(states.items(), key=lambda each: (ranks.get(each[1], 2), each[0]))
+    others = sorted(each.name for each in answer.groups if each.name not in states)
+    return {**dict(own), **dict.fromkeys(others, "")}
 
 
 @pages.get("/m" + MESSAGE + "/consume")

@@ -16,8 +16,8 @@ its page, so a link has them, and neither needs a script to be read. What could 
 last, however a list is sorted.
 
 A list of messages that is not sorted has them from the newest to the oldest. Records with one
-message id stand in the place of the newest of them: the one that groups of the topic read first,
-then retries, dead letters and delayed copies by time.
+message id stand in the place of the newest of them: first the one that groups of the topic read,
+then all others by time: delayed copies, retries and dead letters.
 """
 
 import re
@@ -94,8 +94,6 @@ SORT: Final = "sort"
 LIVE: Final = "live"
 _DESCENDING: Final = "-"
 _NUMBER: Final = re.compile(r"-?[0-9]{1,30}(?:\.[0-9]{1,30})?(?:[eE][+-]?[0-9]{1,2})?")
-_RANKS: Final = {"normal": 0, "system": 1}
-"""Of topics by kind, others last: a delayed message is stored in a topic of RocketMQ's first."""
 
 
 class Column(NamedTuple):
@@ -141,6 +139,7 @@ GROUP_COLUMNS: Final = {
     **_falling(
         members="members",
         lag="lag",
+        behind="behind_ms",
         to_retry="to_retry",
         dead_letters="dead_letters",
         last_consumed="last_consumed_ms",
@@ -239,12 +238,14 @@ def with_copies(rows: Iterable[MessageRow]) -> list[ListedRow]:
     return [
         ListedRow(row, number > 0)
         for each in records.values()
-        for number, row in enumerate(sorted(each, key=_rank))
+        for number, row in enumerate(_in_time(each))
     ]
 
 
-def _rank(row: MessageRow) -> tuple[int, int]:
-    return _RANKS.get(row.topic_kind, 2), row.store_timestamp_ms
+def _in_time(rows: list[MessageRow]) -> list[MessageRow]:
+    rows.sort(key=attrgetter("store_timestamp_ms"))
+    first = next((each for each in rows if each.topic_kind == "normal"), rows[0])
+    return [first, *(each for each in rows if each is not first)]
 
 
 def listed_rows(rows: Sequence[MessageRow], view: ListView | None) -> list[ListedRow]:

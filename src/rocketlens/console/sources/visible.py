@@ -448,6 +448,7 @@ class VisibleSource(ConsoleSource):
             subscriptions=None if group.subscriptions is None else subscriptions,
             queues=None if group.queues is None else queues,
             dead_letters=group.dead_letters if is_dead_visible else None,
+            last_dead_letter_ms=group.last_dead_letter_ms if is_dead_visible else None,
         )
 
 

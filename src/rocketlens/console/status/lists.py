@@ -1,9 +1,10 @@
 """Asks several sources the same, and lists their topics and groups."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from rocketlens.console.sources.sources import Sources
 from rocketlens.console.sources.visible import ConsoleSource
@@ -16,11 +17,13 @@ from rocketlens.console.values import (
 )
 from rocketlens.errors import BadInput, RocketLensError
 from rocketlens.model.answer import Answer, Coverage, SourceState
-from rocketlens.model.group import GroupsAnswer
+from rocketlens.model.group import FoundGroup, GroupsAnswer
 from rocketlens.model.topic import FoundTopic, TopicsAnswer
 from rocketlens.query.facts.waiting import WaitingMessages
 
 T = TypeVar("T")
+_NEW_DEAD_LETTERS_MS: Final = 86_400_000
+"""Age of a dead letter up to which its group needs someone: a night, and the day before."""
 
 
 async def ask_all(
@@ -94,12 +97,21 @@ async def groups_of(
     answers = await ask_all(sources.chosen(names), lambda each: each.groups(group), GroupsAnswer)
     return GroupsValue(
         complete=all(answer.complete for _, answer in answers),
-        groups=[
-            GroupValue.of(each, source=source.name)
-            for source, answer in answers
-            for each in answer.groups
-        ],
+        groups=[_group_value(s, each) for s, answer in answers for each in answer.groups],
         coverage=coverage_values(answers),
+    )
+
+
+def _group_value(source: ConsoleSource, group: FoundGroup) -> GroupValue:
+    now_ms = time.time_ns() // 1_000_000
+    new_from_ms = now_ms - _NEW_DEAD_LETTERS_MS
+    return GroupValue.of(
+        group,
+        source=source.name,
+        behind_ms=group.behind_ms(now_ms),
+        is_left=group.members == () and bool(group.lag or group.to_retry),
+        has_new_dead_letters=bool(group.dead_letters)
+        and (group.last_dead_letter_ms or 0) > new_from_ms,
     )
 
 

@@ -51,7 +51,8 @@ from rocketlens.wire.codes import version_name
 MAX_CONSOLE_BROKERS: Final = 1_000
 """Brokers, masters and slaves, that one page of the console lists; more are counted."""
 MAX_OVERVIEW_GROUPS: Final = 3
-"""Groups that the first page names for each source: those with the most lag, or dead letters."""
+"""Groups that the first page names for each source: alarms, then those with the most lag, or
+dead letters."""
 MAX_CONSOLE_CLIENTS: Final = 2_000
 """Clients that one page of the console lists; more are counted."""
 _Status = BrokersAnswer | StoreStatus | ArchiveStatus
@@ -315,6 +316,8 @@ class GroupCountValue(ConsoleValue):
 
     group: str
     count: int
+    is_alarm: bool = Field(description="it has no member for these, or they are new dead letters")
+    behind_ms: int | None = Field(description="how far it is behind; null if that is not known")
 
 
 class SourceStateValue(ConsoleValue):
@@ -336,6 +339,7 @@ class SourceStateValue(ConsoleValue):
         description="of an archive, the store time up to which all of its sources are archived"
     )
     groups: int
+    needs_help: bool = Field(description="whether a broker or a group needs someone now")
     lag: list[GroupCountValue] = Field(description="the groups that are behind most")
     dead_letters: list[GroupCountValue] = Field(description="the groups with the most of them")
     more_lag: int = Field(description="more groups that are behind")
@@ -374,14 +378,17 @@ def _state_of(
 ) -> SourceStateValue:
     disks = [each.disk_ratio for each in brokers.brokers if each.disk_ratio is not None]
     fullest = max(disks, default=0.0)
-    lag, more_lag = _most(groups.groups, lambda each: each.lag)
-    dead, more_dead = _most(groups.groups, lambda each: each.dead_letters)
+    lag, more_lag = _most(groups.groups, lambda each: (each.lag, each.is_left))
+    dead, more_dead = _most(
+        groups.groups, lambda each: (each.dead_letters, each.has_new_dead_letters)
+    )
+    silent = [each.name for each in brokers.brokers if each.error is not None]
     return SourceStateValue(
         source=source.name,
         kind=source.kind,
         complete=all(each.complete for each in answers),
         brokers=len(brokers.brokers) + brokers.left_out,
-        silent=[each.name for each in brokers.brokers if each.error is not None],
+        silent=silent,
         full_disk=fullest if fullest >= DISK_DELETES else None,
         behind_bytes=max((each.behind_bytes or 0 for each in brokers.brokers), default=0),
         closing=next((each.closing for each in brokers.stores), None),
@@ -395,6 +402,8 @@ def _state_of(
             default=None,
         ),
         groups=len(groups.groups),
+        needs_help=bool(silent)
+        or any(each.is_left or each.has_new_dead_letters for each in groups.groups),
         lag=lag,
         dead_letters=dead,
         more_lag=more_lag,
@@ -404,13 +413,19 @@ def _state_of(
 
 
 def _most(
-    groups: Sequence[GroupValue], count_of: Callable[[GroupValue], int | None]
+    groups: Sequence[GroupValue],
+    count_of: Callable[[GroupValue], tuple[int | None, bool]],
 ) -> tuple[list[GroupCountValue], int]:
-    """Return the groups that have most of something, and how many more have some."""
-    counted = [GroupCountValue(group=each.name, count=count_of(each) or 0) for each in groups]
-    some = sorted(
-        (each for each in counted if each.count), key=lambda each: (-each.count, each.group)
-    )
+    """Return the groups that have most of something, alarms first, and how many more have some."""
+    counted = []
+    for each in groups:
+        count, is_alarm = count_of(each)
+        if count:
+            value = GroupCountValue(
+                group=each.name, count=count, is_alarm=is_alarm, behind_ms=each.behind_ms
+            )
+            counted.append(value)
+    some = sorted(counted, key=lambda each: (not each.is_alarm, -each.count, each.group))
     shown = some[:MAX_OVERVIEW_GROUPS]
     return shown, len(some) - len(shown)
 

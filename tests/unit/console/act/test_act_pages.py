@@ -348,3 +348,7 @@ def test_a_dead_letter_goes_to_its_own_group_unless_another_is_chosen(rocketmq, 
     assert 'name="digest"' in own
     other = answer(f"{path}/resend?to=group&group=another", live(rocketmq)).text
     assert "only group another" in other
+    # Both are one click away.
+    for name in (group, "another"):
+        assert f"group={name}&amp;cluster=" in own
+        assert f"group={name}&amp;cluster=" in other

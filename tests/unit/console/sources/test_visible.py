@@ -307,7 +307,7 @@ def plain(answer, made):
     if kind.startswith("text/event-stream"):
         # What comes before the last event depends on threads.
         text = text.strip().split("\n\n")[-1]
-    for varying in (r'"elapsed_ms": ?\d+', r"\b[\d,]+ ms\b"):
+    for varying in (r'"(elapsed|behind)_ms": ?\d+', r"\b[\d,]+ ms\b", r"\b\d+ d( \d+ h)?\b"):
         text = re.sub(varying, "", text)
     return answer.status_code, kind, text
 

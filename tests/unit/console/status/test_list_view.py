@@ -185,12 +185,14 @@ def topics_of(page):
     return [(topic, "↳" in cell) for topic, cell in cells]
 
 
-def test_retries_dead_letters_and_delayed_copies_stand_under_the_first(tmp_path):
+def test_all_copies_stand_under_the_first_in_the_order_of_time(tmp_path):
     topics = [
         ("SCHEDULE_TOPIC_XXXX", FIRST),
         ("Orders", FIRST),
         ("%RETRY%shipping", FIRST),
         ("Orders", OTHER),
+        ("SCHEDULE_TOPIC_XXXX", FIRST),
+        ("%RETRY%shipping", FIRST),
         ("%DLQ%shipping", FIRST),
     ]
     sent = [
@@ -200,6 +202,8 @@ def test_retries_dead_letters_and_delayed_copies_stand_under_the_first(tmp_path)
     store = store_at(make_store(tmp_path / "store", sent).path)
     expected = [
         ("Orders", False),
+        ("SCHEDULE_TOPIC_XXXX", True),
+        ("%RETRY%shipping", True),
         ("SCHEDULE_TOPIC_XXXX", True),
         ("%RETRY%shipping", True),
         ("%DLQ%shipping", True),

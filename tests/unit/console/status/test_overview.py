@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 
 import pytest
 
@@ -11,7 +12,7 @@ from rocketlens.console.login.viewer import Grant, Role
 from rocketlens.console.sources.sources import ClusterOfConsole
 from rocketlens.console.status.state import MAX_OVERVIEW_GROUPS
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
-from rocketlens.model.group import FoundGroup, GroupQueue, GroupsAnswer
+from rocketlens.model.group import FoundGroup, GroupClient, GroupQueue, GroupsAnswer
 from rocketlens.model.status import BrokersAnswer, BrokerStatus
 from tests.support.console_client import (
     answer,
@@ -32,9 +33,15 @@ FULL = BrokerStatus("C", "broker-b", 0, "10.0.0.2:1", disk_ratio=0.91, index_beh
 SILENT = BrokerStatus("C", "broker-b", 0, "10.0.0.2:1", error="connection refused")
 
 
-def group(name, lag, dead):
-    queue = GroupQueue("T", "broker-a", 0, lag, 0, None)
-    return FoundGroup(name, (), None, {"T": "*"}, (queue,), dead)
+NOW_MS = time.time_ns() // 1_000_000
+HOUR_MS = 3_600_000
+MEMBER = GroupClient("c@1", "10.0.0.9:5", "JAVA", 407)
+
+
+def group(name, lag, dead, members=(MEMBER,), dead_hours_ago=48):
+    queue = GroupQueue("T", "broker-a", 0, lag, 0, NOW_MS - 2 * HOUR_MS)
+    newest_ms = NOW_MS - dead_hours_ago * HOUR_MS
+    return FoundGroup(name, members, None, {"T": "*"}, (queue,), dead, newest_ms)
 
 
 def state_of(monkeypatch, brokers, groups=(), failed=()):
@@ -48,20 +55,47 @@ def state_of(monkeypatch, brokers, groups=(), failed=()):
 
     monkeypatch.setattr(ClusterOfConsole, "status", status)
     monkeypatch.setattr(ClusterOfConsole, "groups", found)
-    api, page = answers(["/api/overview", "/overview"], GONE)
+    api, *pages = answers(["/api/overview", "/overview", "/groups"], GONE)
     (state,) = api.json()["sources"]
-    return state, page.text
+    return state, *(each.text for each in pages)
 
 
 def test_a_cluster_without_trouble_is_fine(monkeypatch):
-    state, page = state_of(monkeypatch, [WELL], [group("quiet", 0, 0)])
+    state, page, _ = state_of(monkeypatch, [WELL], [group("quiet", 0, 0)])
     assert (state["complete"], state["silent"], state["full_disk"]) == (True, [], None)
     assert "✓ fine" in page
     assert "No group is behind." in page
 
 
+@pytest.mark.parametrize(
+    ("found", "on_home", "in_list"),
+    [
+        # Old dead letters, and lag that members work at, are shown and are no alarm.
+        (group("busy", 7, 66), None, ">2 h<"),
+        (
+            group("left", 7, 0, ()),
+            "<strong>7</strong> 2 h behind no member",
+            'data-label="Lag" class="figure bad"',
+        ),
+        (group("failing", 0, 66, dead_hours_ago=3), "<strong>66</strong> in the last", ">✖ <a"),
+        # Its members are not known, as with a proxy.
+        (group("proxy", 7, 0, None), None, ">2 h<"),
+    ],
+    ids=lambda each: getattr(each, "name", None),
+)
+def test_groups_without_members_and_with_new_dead_letters_are_alarms(
+    monkeypatch, found, on_home, in_list
+):
+    state, page, listed = state_of(monkeypatch, [WELL], [group("quiet", 0, 0, ()), found])
+    assert state["needs_help"] is (on_home is not None)
+    assert ("✓ fine" in page, "✖ needs help" in page) == (on_home is None, on_home is not None)
+    if on_home is not None:
+        assert on_home in page
+    assert in_list in listed
+
+
 def test_a_full_disk_and_a_pipeline_that_is_behind_are_named(monkeypatch):
-    state, page = state_of(monkeypatch, [WELL, FULL])
+    state, page, _ = state_of(monkeypatch, [WELL, FULL])
     assert (state["full_disk"], state["behind_bytes"]) == (0.91, 5 << 20)
     assert "a disk is 91% full" in page
     assert "5.0 MiB behind" in page
@@ -69,7 +103,7 @@ def test_a_full_disk_and_a_pipeline_that_is_behind_are_named(monkeypatch):
 
 
 def test_a_broker_that_does_not_answer_is_named_and_nothing_is_fine(monkeypatch):
-    state, page = state_of(monkeypatch, [WELL, SILENT], failed=[FAILED])
+    state, page, _ = state_of(monkeypatch, [WELL, SILENT], failed=[FAILED])
     assert (state["silent"], state["complete"]) == (["broker-b"], False)
     assert "broker-b does not answer" in page
     assert "connection refused" in page
@@ -80,7 +114,7 @@ def test_the_groups_with_the_most_lag_and_dead_letters_are_named_and_the_others_
     monkeypatch,
 ):
     some = [group(f"g{n}", n, 10 - n) for n in range(MAX_OVERVIEW_GROUPS + 3)]
-    state, page = state_of(monkeypatch, [WELL], some)
+    state, page, _ = state_of(monkeypatch, [WELL], some)
     assert [(each["group"], each["count"]) for each in state["lag"]] == [
         ("g5", 5),
         ("g4", 4),
