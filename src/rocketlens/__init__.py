@@ -10,6 +10,7 @@
 """
 
 from importlib import import_module
+from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING, Final
 
 from rocketlens import errors
@@ -129,11 +130,16 @@ if not TYPE_CHECKING:  # type checkers take the imports above, and miss other na
     def __getattr__(name: str) -> object:
         """Import a public name from where it lives.
 
-        :raises AttributeError: when there is none of that name.
+        :raises AttributeError: when there is none of that name, with those that it resembles.
         """
         module = _MODULES.get(name)
         if module is None:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            meant = ""
+            # Before a submodule is imported from here, it is asked for, too.
+            home = __spec__.submodule_search_locations
+            if name[0] != "_" and PathFinder.find_spec(f"{__name__}.{name}", home) is None:
+                meant = import_module(f"{__name__}.query.topic_choice").suggestion(name, _MODULES)
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}{meant}")
         value: object = getattr(import_module(f"{__name__}.{module}"), name)
         globals()[name] = value
         return value

@@ -81,9 +81,10 @@ ROOM_LINES = {
     # 21 more commands of RocketMQ 5.5.
     "mqadmin": 4_822,
     "console": 12_550,
-    "root": 1_100,
+    # A name that the package does not have is answered with the nearest.
+    "root": 1_110,
     "all": 123_200,
-    "tests": 116_700,
+    "tests": 117_000,
 }
 
 # Classes over the bound, until each has a module of its own subject again. None may be added.

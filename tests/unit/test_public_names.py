@@ -52,13 +52,79 @@ def test_whatever_takes_a_path_takes_text_and_path_like():
     assert {name: text for name, text in paths.items() if not alike.search(text)} == {}
 
 
-def test_a_name_that_there_is_not_is_an_attribute_error():
-    with pytest.raises(AttributeError, match="no attribute 'open_shop'"):
-        rocketlens.open_shop  # noqa: B018
+SOURCES = ["Store", "Archive", "MQAdmin", "SyncMQAdmin"]
+NOT_SHARED = {
+    "find_for": "asks with a request that is parsed, for the doors of this package",
+    "groups": "an archive has no groups",
+    "look_up": "the cursor of an archive",
+    "look_up_for": "as look_up",
+    "path": "the directory of a store",
+}
+OWN_ARGUMENTS = {
+    ("scan", "cursor"): "of an archive",
+    ("scan_for", "cursor"): "of an archive",
+    ("scan_for", "checks_topics"): "a cluster always checks them",
+    ("status", "with_groups"): "of a store, whose files are many",
+    ("tail", "follow"): "of a cluster, where messages arrive",
+    ("tail", "on_event"): "as follow",
+}
+
+
+def shared_methods():
+    of_files, of_clusters = [
+        {name for each in sources for name in dir(getattr(rocketlens, each)) if name[0] != "_"}
+        for sources in (SOURCES[:2], SOURCES[2:])
+    ]
+    assert of_files & of_clusters == of_files - {"find_for", "look_up", "look_up_for", "path"}
+    return sorted(of_files - NOT_SHARED.keys())
+
+
+@pytest.mark.parametrize("method", shared_methods())
+def test_every_source_has_the_same_methods_with_the_same_arguments(method):
+    taken = {}
+    for source in SOURCES:
+        function = getattr(getattr(rocketlens, source), method)
+        taken[source] = [
+            (each.name, each.kind, each.default)
+            for each in inspect.signature(function).parameters.values()
+            if (method, each.name) not in OWN_ARGUMENTS
+        ]
+    assert all(each == taken["Store"] for each in taken.values()), taken
+
+
+@pytest.mark.parametrize(
+    ("use", "error", "said"),
+    [
+        (lambda: rocketlens.open_shop, AttributeError, "'open_shop'; did you mean open_store"),
+        (lambda: rocketlens.Consumer, AttributeError, "'Consumer'; did you mean PushConsumer"),
+        (lambda: rocketlens.DefaultMQProducer, AttributeError, "did you mean Producer"),
+        (lambda: rocketlens.Zebra, AttributeError, "has no attribute 'Zebra'$"),
+        (lambda: rocketlens._open_store, AttributeError, "has no attribute '_open_store'$"),
+        (lambda: rocketlens.Message("T", "x", key="k"), TypeError, "Message.*'key'.*mean keys"),
+        (
+            lambda: rocketlens.PushConsumer("a:1", group="g", model="x"),
+            TypeError,
+            "PushConsumer.*'model'.*mean broadcasting",
+        ),
+        (lambda: rocketlens.Producer(namesrv_addr="a:1"), TypeError, "mean name_servers"),
+        (lambda: rocketlens.Producer(producer_group="g"), TypeError, "mean group"),
+    ],
+)
+def test_a_word_of_another_client_is_refused_with_ours(use, error, said):
+    with pytest.raises(error, match=said):
+        use()
+
+
+def test_a_blocking_producer_may_be_started():
+    with rocketlens.SyncProducer("127.0.0.1:1") as producer:
+        producer.start()
 
 
 def test_nothing_of_it_is_loaded_before_it_is_used():
-    code = "import sys, rocketlens; print(*(name for name in sys.modules if 'rocketlens.' in name))"
+    code = (
+        "import sys; from rocketlens import errors\n"
+        "print(*(name for name in sys.modules if 'rocketlens.' in name))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["rocketlens.errors"]
 

@@ -88,22 +88,29 @@ class Archive(SearchApi):
         end: int | datetime | str | None = None,
         tag: str | None = None,
         *,
+        exhaustive: bool = False,
         all_topics: bool = False,
         cursor: str | None = None,
         **content: "Unpack[ContentOptions]",
     ) -> ArchiveScan:
         """Read messages of a topic or several, a time range, a tag, with some content.
 
-        Arguments and errors as `Store.scan`. They come file by file, the oldest first, and memory
-        stays bounded however many there are. A scan with the same arguments and the ``cursor`` of
-        an earlier one goes on behind the message that came last there, in the archive as it was
-        then.
+        Arguments and errors as `Store.scan`; every scan is ``exhaustive``. They come file by file,
+        the oldest first, and memory stays bounded however many there are. A scan with the same
+        arguments and the ``cursor`` of an earlier one goes on behind the message that came last
+        there, in the archive as it was then.
 
         :raises BadInput: if it is not the cursor of such a scan.
         :raises ArchiveError: if the archive does not have any more what there was then.
         """
         request = FindRequest.parse_scan(
-            topic, begin=begin, end=end, tag=tag, all_topics=all_topics, **content
+            topic,
+            exhaustive=exhaustive,
+            begin=begin,
+            end=end,
+            tag=tag,
+            all_topics=all_topics,
+            **content,
         )
         return self.scan_for(request, cursor=cursor)
 

@@ -26,7 +26,7 @@ from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import PERM_READ_WRITE, check_topic
 from rocketlens.net.pool import NO_HANDLERS
 from rocketlens.query.answer_builder import AnswerMessages, Findings
-from rocketlens.query.find import find
+from rocketlens.query.find import find, one_message
 from rocketlens.query.lookup.message_filter import MessageFilter
 from rocketlens.query.options import FindOptions, StoryOptions, takes
 from rocketlens.query.request import FindRequest, StoryRequest, check_key, check_max_num, time_range
@@ -180,6 +180,20 @@ class ClusterClient:
         """
         key_filter = MessageFilter(unique_key=check_text(unique_key, "unique_key"))
         return await self._by_key(topic, key_filter, max_num, time_range(begin, end))
+
+    async def query_by_queue_offset(
+        self, topic: str, queue_id: int, queue_offset: int
+    ) -> MessageExt:
+        """Return the message at one offset of one queue.
+
+        :raises MessageNotFound: if there is none, or no such topic.
+        :raises AnswerIncomplete: if there is none, and a broker failed.
+        :raises BadInput: if `topic` is not a valid topic name, a number is negative, or several
+            brokers have a message there.
+        :raises RemotingError: if no name server answers.
+        """
+        answer = await find(FindRequest.at(topic, queue_id, queue_offset), self.source)
+        return one_message(answer, "the cluster")
 
     def forget_broker(self, broker_name: str) -> bool:
         """Remove a broker that is gone for good, so that answers can be complete without it.

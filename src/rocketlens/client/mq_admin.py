@@ -35,7 +35,7 @@ from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import group_problem
 from rocketlens.model.status import BrokersAnswer, BrokerStatus, ClusterStatus
 from rocketlens.model.topic import TopicsAnswer
-from rocketlens.query.options import ScanOptions, TailOptions, takes
+from rocketlens.query.options import ContentOptions, TailOptions, takes
 from rocketlens.query.request import FindRequest, check_max_num, moment_ms, tail_filter
 from rocketlens.query.topic_choice import asked_topics
 from rocketlens.wire.bodies.clients import (
@@ -74,18 +74,22 @@ class MQAdmin(ClusterClient):
 
     _resender: "Producer | None" = None
 
-    @takes(ScanOptions, FindRequest.parse)
+    @takes(ContentOptions, FindRequest.parse)
     def scan(
         self,
         topic: str | Iterable[str] | None = None,
+        begin: "int | datetime | str | None" = None,
+        end: "int | datetime | str | None" = None,
+        tag: str | None = None,
         *,
         exhaustive: bool = False,
-        **options: "Unpack[ScanOptions]",
+        all_topics: bool = False,
+        **content: "Unpack[ContentOptions]",
     ) -> ClusterMessages:
         """Return an async iterator over the messages of a topic or several, or of all.
 
-        The keywords are those of `rocketlens.query.options.ScanOptions`; ``exhaustive`` reads whole
-        queues, instead of relying on the order of store times. Any number of messages is read in
+        Arguments as `Store.scan`; ``exhaustive`` reads whole queues, instead of relying on the
+        order of store times. Any number of messages is read in
         bounded memory, where `find` keeps an answer in it, and the first ones come at once.
         ``record_batches()`` of the result yields them as Arrow record batches, and ``to_arrow()``
         returns a table; ``complete`` and ``coverage`` say what could be read. Messages are in the
@@ -97,7 +101,16 @@ class MQAdmin(ClusterClient):
         :raises BadInput: if a condition is not well-formed, or a time is negative.
         :raises WrongType: if an argument is of a type that cannot be used.
         """
-        return self.scan_for(FindRequest.parse_scan(topic, exhaustive=exhaustive, **options))
+        request = FindRequest.parse_scan(
+            topic,
+            exhaustive=exhaustive,
+            begin=begin,
+            end=end,
+            tag=tag,
+            all_topics=all_topics,
+            **content,
+        )
+        return self.scan_for(request)
 
     def scan_for(self, request: FindRequest) -> ClusterMessages:
         """Return an async iterator over the messages of a request that has no text; as `scan`."""

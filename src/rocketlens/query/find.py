@@ -271,8 +271,13 @@ def one_message(answer: Answer, searched: str) -> MessageExt:
 
     :raises MessageNotFound: if there is none, and everything was searched.
     :raises AnswerIncomplete: if there is none, and something could not be searched.
+    :raises BadInput: if there are several, of several brokers.
     """
     if answer.messages:
+        hosts = sorted({str(each.store_host) for each in answer.messages})
+        if len(hosts) > 1:
+            brokers = ", ".join(hosts)
+            raise BadInput(f"{answer.query} is a message of each of {brokers}: find() returns all")
         return answer.messages[0]
     if answer.complete:
         reasons = [c.error for c in answer.coverage if c.error]

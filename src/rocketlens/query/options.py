@@ -17,7 +17,7 @@ keywords            read by
 import functools
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, ParamSpec, TypedDict, TypeVar, get_args
 
 from rocketlens.query.topic_choice import suggestion
 
@@ -27,16 +27,22 @@ if TYPE_CHECKING:
 
     from rocketlens.decode.rules import BodyRules
 
+P = ParamSpec("P")
 T = TypeVar("T")
 Kind = Literal["auto", "key", "unique-key", "offset-id", "queue-offset"]
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 _SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
+    "consumer_group": ("group",),
     "count": ("max_num", "newest"),
     "filter": ("where",),
     "from_": ("begin",),
     "limit": ("max_num", "newest"),
     "max": ("max_num", "newest"),
+    "message_model": ("broadcasting",),
+    "model": ("broadcasting",),
+    "namesrv_addr": ("name_servers",),
     "newest": ("max_num",),
+    "producer_group": ("group",),
     "query": ("where",),
     "since": ("begin",),
     "start": ("begin",),
@@ -148,6 +154,18 @@ def check_keywords(function: str, passed: Iterable[str], known: Collection[str])
             synonyms = [each for each in _SYNONYMS.get(name, ()) if each in known]
             meant = f"; did you mean {synonyms[0]}?" if synonyms else suggestion(name, known)
             raise TypeError(f"{function}() has no argument {name!r}{meant}")
+
+
+def refuses_others(init: Callable[P, None]) -> Callable[P, None]:
+    """Return an ``__init__`` that refuses an argument it does not have, with the one meant."""
+    names = inspect.signature(init).parameters
+
+    @functools.wraps(init)
+    def checked(*arguments: P.args, **passed: P.kwargs) -> None:
+        check_keywords(type(arguments[0]).__name__, passed, names)
+        init(*arguments, **passed)
+
+    return checked
 
 
 def takes(options: type, reader: Callable[..., Any]) -> Callable[[T], T]:

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from rocketlens import limits
-from rocketlens.errors import BadInput
+from rocketlens.errors import BadInput, MessageNotFound
 from rocketlens.model.arguments import check_int, check_text, epoch_ms
 from rocketlens.model.life import KEEPING_TOPICS
 from rocketlens.model.message import MessageExt
@@ -161,6 +161,23 @@ class FindRequest:
         """
         request = cls.parse(topic=topic, exhaustive=True, only_delivered=True, **options)
         return replace(request, exhaustive=exhaustive)
+
+    @classmethod
+    def at(cls, topic: str, queue_id: int, queue_offset: int) -> Self:
+        """Return the request for the message at one offset of one queue.
+
+        :raises WrongType: if an argument is of a type that cannot be used.
+        :raises BadInput: if ``topic`` is not a valid topic name, or a number is negative.
+        :raises MessageNotFound: if no queue has such numbers.
+        """
+        check_int(queue_id, "queue_id")
+        check_int(queue_offset, "queue_offset")
+        position = QueuePosition(check_text(topic, "topic"), queue_id, queue_offset)
+        check_queue_position(position)
+        request = cls(str(position), kind="queue-offset")
+        if request.queue_position is None:
+            raise MessageNotFound(f"there is no {position}: no queue has such numbers")
+        return request
 
     def _narrowed(self) -> Self:
         """Return the request with what its filter implies."""

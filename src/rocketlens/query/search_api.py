@@ -6,9 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Self, overload
 
 from rocketlens import limits
-from rocketlens.errors import MessageNotFound
 from rocketlens.model.answer import Answer, Coverage
-from rocketlens.model.arguments import check_int, check_text
+from rocketlens.model.arguments import check_text
 from rocketlens.model.message import MessageExt
 from rocketlens.query.answer_builder import AnswerMessages, Findings, OnRead
 from rocketlens.query.find import find_local, one_message
@@ -16,11 +15,9 @@ from rocketlens.query.lookup.message_filter import MessageFilter
 from rocketlens.query.options import FindOptions, StoryOptions, TailOptions, takes
 from rocketlens.query.request import (
     FindRequest,
-    QueuePosition,
     StoryRequest,
     check_key,
     check_max_num,
-    check_queue_position,
     tail_filter,
     time_range,
 )
@@ -144,32 +141,51 @@ class SearchApi(ABC):
         :raises BadInput: if the key is empty or longer than one can be, or a number is negative.
         :raises WrongType: if an argument is of a type that cannot be used.
         """
-        low, high = time_range(begin, end)
+        key_filter = MessageFilter(key=check_text(key, "key"), unique_key=key)
+        return self._by_key(topic, key_filter, max_num, time_range(begin, end))
+
+    def query_message_by_unique_key(
+        self,
+        topic: str | None,
+        unique_key: str,
+        max_num: int | None = limits.DEFAULT_QUERY_MESSAGES,
+        begin: "int | datetime | str" = 0,
+        end: "int | datetime | str" = limits.MAX_TIMESTAMP_MS,
+    ) -> Answer:
+        """Return the messages with a unique key: several after a resend. As `query_message`."""
+        key_filter = MessageFilter(unique_key=check_text(unique_key, "unique_key"))
+        return self._by_key(topic, key_filter, max_num, time_range(begin, end))
+
+    def _by_key(
+        self,
+        topic: str | None,
+        key_filter: MessageFilter,
+        max_num: int | None,
+        times: tuple[int | None, int],
+    ) -> Answer:
         findings = self._findings(check_max_num(max_num))
         named = None if topic is None else check_text(topic, "topic")
-        check_key(check_text(key, "key"))
-        self._look_up(MessageFilter(named, key, key, low, high, tally=findings.tally), findings)
+        check_key(key_filter.index_key)
+        low, high = times
+        self._look_up(
+            replace(key_filter, topic=named, begin=low, end=high, tally=findings.tally), findings
+        )
         if named is not None and not findings.messages:
             findings.cover(tuple(self._unknown(named)))
-        return findings.answer(key)
+        return findings.answer(key_filter.index_key)
 
     def query_by_queue_offset(self, topic: str, queue_id: int, queue_offset: int) -> MessageExt:
         """Return the message at one offset of one queue.
 
         :raises MessageNotFound: if there is none.
         :raises AnswerIncomplete: if what could hold it could not be read.
-        :raises BadInput: if `topic` is not a valid topic name, or a number is negative.
+        :raises BadInput: if `topic` is not a valid topic name, a number is negative, or several
+            brokers have a message there.
         """
-        check_int(queue_id, "queue_id")
-        check_int(queue_offset, "queue_offset")
-        position = QueuePosition(check_text(topic, "topic"), queue_id, queue_offset)
-        check_queue_position(position)
-        request = FindRequest(str(position), kind="queue-offset")
-        if request.queue_position is None:
-            raise MessageNotFound(f"{position} is not in {self._where}: no queue has such numbers")
+        request = FindRequest.at(topic, queue_id, queue_offset)
         findings = self._findings(None)
         self.source.find(request, findings)
-        return one_message(findings.answer(str(position)), self._where)
+        return one_message(findings.answer(request.query), self._where)
 
     @takes(TailOptions, tail_filter)
     def tail(

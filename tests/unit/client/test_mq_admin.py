@@ -57,6 +57,16 @@ async def test_a_topic_is_made_on_all_masters_or_says_where_not(cluster, admin, 
         await admin.create_topic("New", cluster_name="elsewhere")
 
 
+@within(ask, masters=2)
+async def test_a_position_that_two_brokers_have_is_named_and_none_of_them_chosen(cluster, admin, /):
+    cluster.masters[0].store("T", b"a", queue_id=1)
+    found = await admin.query_by_queue_offset("T", 1, 0)
+    assert found.body == b"a"
+    cluster.masters[1].store("T", b"b", queue_id=1)
+    with pytest.raises(BadInput, match=r"T/1/0 is a message of each of .*, .*find\(\)"):
+        await admin.query_by_queue_offset("T", 1, 0)
+
+
 @within(ask)
 async def test_questions_that_make_no_sense_are_refused(cluster, admin, /):
     for bad in (("T", ""), ("T", "k" * 40_000), ("T", "k", -1), ("T", "k", 1, -5)):

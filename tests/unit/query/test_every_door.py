@@ -90,6 +90,31 @@ def test_what_takes_one_topic_of_a_cluster_refuses_a_wrong_one(rocketmq, of):
         list(admin.tail(WRONG) if of == "tail" else getattr(admin, of)(WRONG, "k"))
 
 
+@pytest.mark.parametrize("kind", ["store", "archive", "cluster"])
+def test_every_source_has_a_message_by_its_position_and_by_its_unique_key(
+    path, rocketmq, tmp_path, kind
+):
+    archive_store(tmp_path, path)
+    opened = {
+        "store": lambda: rocketlens.open_store(path),
+        "archive": lambda: rocketlens.open_archive(tmp_path),
+        "cluster": rocketmq.admin,
+    }[kind]()
+    with opened as source:
+        (message,) = source.find("k")
+        there = message.topic, message.queue_id, message.queue_offset
+        assert source.query_by_queue_offset(*there) == message
+        (same,) = source.query_message_by_unique_key(message.topic, message.unique_key)
+        assert same == message
+        assert not source.query_message_by_unique_key(message.topic, "k").messages
+        for position in [(MEANT, 0, 99), (WRONG, 0, 0), (MEANT, 10**10, 0)]:
+            with pytest.raises(rocketlens.MessageNotFound, match=position[0]):
+                source.query_by_queue_offset(*position)
+        for position in [(MEANT, -1, 0), ("a b", 0, 0)]:
+            with pytest.raises(BadInput):
+                source.query_by_queue_offset(*position)
+
+
 def test_several_sources_refuse_a_topic_that_none_has(path, rocketmq):
     sources = [path, rocketmq.name_server]
     with pytest.raises(TopicNotFound, match=f"did you mean {MEANT}"):

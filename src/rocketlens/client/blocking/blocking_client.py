@@ -108,6 +108,7 @@ class SyncClusterClient(Generic[C]):
     story = waits(ClusterClient.story)
     query_message = waits(ClusterClient.query_message)
     query_message_by_unique_key = waits(ClusterClient.query_message_by_unique_key)
+    query_by_queue_offset = waits(ClusterClient.query_by_queue_offset)
     forget_broker = calls(ClusterClient.forget_broker)
     message_queues = waits(ClusterClient.message_queues)
     search_offset = waits(ClusterClient.search_offset)
@@ -128,6 +129,9 @@ class SyncClusterClient(Generic[C]):
         if second is None:
             return self._thread.run(self._client.view_message(first))
         return self._thread.run(self._client.view_message(first, second))
+
+    def start(self) -> None:
+        """Do nothing: it was started when it was made. Consumers have a `start` of their own."""
 
     def _call(self, work: Callable[[C], T]) -> T:
         """Do what takes no time in the client's own thread."""

@@ -29,6 +29,7 @@ from rocketlens.model.arguments import check_int, check_text, epoch_ms, wrong_ty
 from rocketlens.model.message import MessageExt
 from rocketlens.model.properties import TRANSACTION_PREPARED
 from rocketlens.model.rocketmq import DELAY_LEVEL_COUNT, NOT_ALLOWED_SEND_TOPICS, check_topic
+from rocketlens.query.options import refuses_others
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -56,6 +57,7 @@ class Message:
 
     __slots__ = ("body", "flag", "properties", "topic")
 
+    @refuses_others
     def __init__(
         self,
         topic: str,

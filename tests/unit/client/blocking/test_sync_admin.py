@@ -135,8 +135,6 @@ CLIENTS = {
 NOT_BLOCKING = {
     *("members_changed", "reset_offsets", "offsets_of", "running_info", "consume_directly"),
     *("message_model", "concurrency", "batch", "auto_commit"),
-    # A blocking admin or producer starts when it is made.
-    "start",
 }
 BY_HAND = {"view_message", "start", "close"}
 
