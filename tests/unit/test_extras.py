@@ -1,6 +1,7 @@
 """Each extra, installed alone from a wheel into a clean environment, does what it is for."""
 
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -9,6 +10,8 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).parents[2]
+PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+EXTRAS = PROJECT["optional-dependencies"]
 SAYS = {
     "": "import rocketlens.main as m; assert m.main(['find', '--help']) == 0",
     "spark": "import pyspark, pyarrow, pandas, pyspark_rocketmq",
@@ -21,6 +24,7 @@ SAYS = {
     "assert is_readable()",
     "serve": "import uvloop; from rocketlens.broker.life import service",
     "decode": "import re2",
+    "all": "import pyspark, duckdb, deltalake, rocksdict, uvloop, re2, fastapi, polars",
     "console": "import fastapi, uvicorn, jinja2, tzdata, re2; "
     "from rocketlens.console.login import oidc_logins",
 }
@@ -35,8 +39,18 @@ def wheel(tmp_path_factory):
 
 
 def test_every_extra_is_tried():
-    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
-    assert set(SAYS) == {"", *project["optional-dependencies"]}
+    assert set(SAYS) == {"", *EXTRAS}
+
+
+def test_all_extras_are_in_all():
+    (everything,) = EXTRAS["all"]
+    assert everything == f"rocketlens[{','.join(sorted(EXTRAS.keys() - {'all'}))}]"
+
+
+def test_the_package_is_for_the_pythons_that_are_tested():
+    tested = re.search(r"python: \[(.*)\]", (REPOSITORY / ".github/workflows/ci.yml").read_text())
+    named = re.findall(r"Python :: (3\.\d+)", "\n".join(PROJECT["classifiers"]))
+    assert named == re.findall(r"3\.\d+", tested[1])
 
 
 @pytest.mark.slow
