@@ -27,6 +27,8 @@ from rocketlens.formats.columns import COLUMNS
 from rocketlens.main import build_parser, main
 from rocketlens.model.answer import SourceKind, SourceState
 from rocketlens.model.config_keys import keys_of
+from rocketlens.mqadmin.command_line import check_required, parse
+from rocketlens.mqadmin.run import COMMON, OURS, command_named
 from rocketlens.namesrv.config import NameServerConfig
 from rocketlens.net.tls import TlsConfig
 from rocketlens.store.write.config import StoreConfig
@@ -96,12 +98,20 @@ def commands(block):
             yield words[1 : words.index(">") if ">" in words else None]
 
 
+def table_commands(text):
+    """The command lines that are the whole of a cell: ours, and those of RocketMQ's tool."""
+    for line in re.findall(r"(?<=\| )`((?:rocketlens|mqadmin) [^`]+)`(?= \|)", text):
+        words = shlex.split(line.replace(r"\|", "|"))
+        yield words[1:] if words[0] == "rocketlens" else words
+
+
 COMMANDS = [
     words
     for block in BLOCKS
     if block.language in {"", "console", "ini"}
     for words in commands(block)
 ]
+COMMANDS += [words for text in WRITTEN.values() for words in table_commands(text)]
 
 
 def all_options():
@@ -117,10 +127,15 @@ def all_options():
 def test_every_command_in_the_documentation_is_understood(words, monkeypatch, capsys):
     monkeypatch.setenv("ROCKETLENS_STORE", STORE_IN_EXAMPLES)
     try:
-        build_parser().parse_args(words)
+        arguments = build_parser().parse_args(words)
     except SystemExit as ended:
         if ended.code:  # 0 for --version
             pytest.fail(capsys.readouterr().err)
+        return
+    if words[0] == "mqadmin" and arguments.words[0] != "help":
+        name, *rest = arguments.words
+        options = command_named(name).options
+        check_required(options, parse((*COMMON, *OURS, *options), rest))
 
 
 def test_nothing_is_installed_from_an_index_that_does_not_have_it():
