@@ -301,7 +301,7 @@ def test_the_defaults_in_the_table_are_those_of_a_stream():
         ({"startingOffsets": "latest", "startingTimestamp": "5"}, "both say where to begin"),
         ({"endingTimestamp": "5"}, "not for cluster streams"),
         ({"maxBytesPerTrigger": "5"}, "not for cluster streams"),
-        ({"startingOffsets": "5"}, "earliest or latest for cluster streams"),
+        ({"startingOffsets": "5"}, "earliest or latest or positions of queues as JSON for cluster"),
         ({"startingOffsets": '{"T":1}'}, 'startingOffsets has 1: expected {"TOPIC":'),
         ({"startingOffsets": '{"U":{"0":1}}'}, "names topic U, which is not read"),
         (

@@ -297,6 +297,58 @@ def test_options_of_streams_and_of_batches_are_told_apart(tmp_path):
         stream(tmp_path, namesrv="a:1")
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (
+            {"nameServer": "a:1", "topic": "T"},
+            "'nameServer'; did you mean namesrv? (options: namesrv",
+        ),
+        ({"name.srv.addr": "a:1"}, "did you mean namesrv? (options: namesrv, topic"),
+        ({"store": "/s", "nameServer": "a:1"}, "no option 'nameServer' (options: store, "),
+        ({"namesrv": "a:1", "topic": "T", "maxBytesPerTrigger": "5"}, "mean maxOffsetsPerTrigger?"),
+        (
+            {"namesrv": "a:1", "topic": "T", "maxPartitionBytes": "5"},
+            "mean maxRecordsPerPartition?",
+        ),
+        (
+            {"store": "/s", "maxOffsetsPerTrigger": "5"},
+            "not for streams; did you mean maxBytesPerTrigger?",
+        ),
+        ({"store": "/s", "maxBytesPerTrigger": "0"}, "maxBytesPerTrigger is a whole number"),
+        ({"namesrv": "a:1", "topic": "T", "startingOffset": "5"}, "earliest or latest or pos"),
+        (
+            {"store": "/s", "topic": "T", "subscribe": "T"},
+            "subscribe is another name of topic",
+        ),
+        ({"store": "/s", "startingOffset": "5", "startingOffsets": "earliest"}, "give one"),
+        ({"store": "/s", "startingOffsets": "-5"}, "latest or a physical offset or positions"),
+    ],
+)
+def test_spark_refuses_options_when_it_loads(options, said):
+    from rocketlens.pipeline.source import RocketMQDataSource
+
+    with pytest.raises(BadInput) as refused:
+        RocketMQDataSource(options).schema()
+    assert said in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"store": "/s", "startingOffset": "latest", "includeUnsynced": "true"},
+        {"store": "/s", "startingoffsets": "4096", "table": "index_entries"},
+        {"store": "/s", "endingoffset": "4096", "table": "damage"},
+        {"NAMESRV": "a:1", "subscribe": "T", "startingOffset": '{"T":{"0":1}}'},
+        {"namesrv": "a:1", "topic": "T", "startingOffset": "latest", "maxOffsetsPerTrigger": "5"},
+    ],
+)
+def test_spark_takes_what_a_batch_read_or_a_stream_can_have(options):
+    from rocketlens.pipeline.source import RocketMQDataSource
+
+    assert RocketMQDataSource(options).schema()
+
+
 @pytest.mark.parametrize(("make", "reader"), [(batch, "batch reads"), (stream, "streams")])
 def test_every_option_of_the_table_is_taken_with_its_default(make, reader, tmp_path):
     options = [option for option in OPTIONS if reader in option.readers]

@@ -400,7 +400,7 @@ def test_a_checkpoint_of_an_earlier_version_goes_on_where_it_was(stream_of, tmp_
     ("options", "says"),
     [
         ({"table": "damage"}, "not for streams"),
-        ({"startingOffset": "-5"}, "startingOffset is a whole number"),
+        ({"startingOffset": "-5"}, "startingOffsets is earliest or latest or a physical offset"),
         ({"maxBytesPerTrigger": "0"}, "maxBytesPerTrigger is a whole number"),
     ],
 )

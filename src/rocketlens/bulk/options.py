@@ -5,7 +5,7 @@ the query would answer something else, so it is refused here.
 """
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, get_args
@@ -69,9 +69,11 @@ OPTIONS: Final = (
         _CONNECTED,
     ),
     SourceOption(
-        "topic", "", "Only these topics, separated by commas; * and ? match any characters."
+        "topic",
+        "",
+        "Only these topics, separated by commas; * and ? match any characters. subscribe is the "
+        "same, as Spark's Kafka source names it.",
     ),
-    SourceOption("subscribe", "", "The same as topic, as Spark's Kafka source names it."),
     SourceOption(
         "allowUnknownTopic",
         "false",
@@ -90,45 +92,21 @@ OPTIONS: Final = (
         "Only messages stored at or before this time, written likewise.",
         (*_STORES, *_CLUSTER_READS),
     ),
-    SourceOption("startingOffset", "", "Only messages at or after this physical offset.", _BATCHES),
-    SourceOption(
-        "startingOffset",
-        "earliest",
-        "Begin with the first record at or after this physical offset; earliest or latest.",
-        STREAMS,
-    ),
-    SourceOption("endingOffset", "", "Only messages before this physical offset.", _STORES),
-    SourceOption(
-        "startingOffsets",
-        "",
-        "earliest, or in streams latest; or the first offset of queues as JSON: "
-        '{"TOPIC":{"BROKER":{"0":23}}}, or without the broker. See Positions of queues.',
-        _STORES,
-    ),
     SourceOption(
         "startingOffsets",
         "earliest",
-        "earliest: each queue from its first stored message on; or JSON, likewise.",
-        _CLUSTER_READS,
-    ),
-    SourceOption(
-        "startingOffsets",
-        "earliest",
-        "earliest, likewise; or latest: what is sent from the first start of the query on; or "
-        "JSON, likewise.",
-        _CLUSTER_STREAMS,
-    ),
-    SourceOption(
-        "endingOffsets",
-        "",
-        "latest: the end of the log; or the offset behind the last of queues as JSON.",
-        _BATCHES,
+        "earliest: the first message; in streams also latest: what is stored from the first start "
+        'of the query on; or the first offset of queues as JSON: {"TOPIC":{"BROKER":{"0":23}}}, or '
+        "without the broker (see Positions of queues); of a store also a physical offset: messages "
+        "there and behind it. startingOffset is the same.",
     ),
     SourceOption(
         "endingOffsets",
         "latest",
-        "latest: up to the end that each queue has when the read is planned; or JSON, likewise.",
-        _CLUSTER_READS,
+        "latest: the end that the log, or each queue, has when the read is planned; or the offset "
+        "behind the last of queues as JSON; of a store also a physical offset: messages before it. "
+        "endingOffset is the same. In streams of a store only a physical offset.",
+        (*_STORES, *_CLUSTER_READS),
     ),
     SourceOption(
         "minPartitions", "1", "At least so many partitions, if there are enough messages for that."
@@ -156,30 +134,17 @@ OPTIONS: Final = (
     SourceOption(
         "failOnDataLoss",
         "false",
-        "Whether the job fails when a broker deletes a segment that is still to be read. Given as "
-        "false, messages that are lost at either end of the log are no error.",
-        _BATCHES,
-    ),
-    SourceOption(
-        "failOnDataLoss",
-        "false",
-        "Whether the job fails when a broker has no readable message at an offset that was "
-        "planned, or when only a slave could be asked.",
-        _CLUSTER_READS,
-    ),
-    SourceOption(
-        "failOnDataLoss",
-        "true",
-        "Whether the query fails when a broker has no readable message at an offset that is next, "
-        "or logs the offsets and continues.",
-        _CLUSTER_STREAMS,
+        "Whether the job fails when a message that was planned is gone or cannot be read, or when "
+        "only a slave could be asked. Of a store, given as false, messages that are lost at either "
+        "end of the log are no error.",
+        (*_BATCHES, *_CLUSTER_READS),
     ),
     SourceOption(
         "failOnDataLoss",
         "true",
         "Whether the query fails when messages were lost before it read them, or logs what was "
         "lost and continues.",
-        STREAMS,
+        (*STREAMS, *_CLUSTER_STREAMS),
     ),
     SourceOption(
         "includeUnsynced",
@@ -248,6 +213,12 @@ OPTIONS: Final = (
 """Every option, in the order of the docs. Several rows have one name where readers differ."""
 _SPARKS_OWN: Final = frozenset({"path", "serialization.format"})
 _SPARKS_OWN_OF_WRITES: Final = frozenset({"checkpointlocation", "queryname"})
+_SAME: Final = {
+    "subscribe": "topic",
+    "startingoffset": "startingOffsets",
+    "endingoffset": "endingOffsets",
+}
+"""Other names of options that read, in lower case."""
 _ELSEWHERE: Final = {
     "topics": "topic",
     "subscribepattern": "topic",
@@ -255,16 +226,20 @@ _ELSEWHERE: Final = {
     "startingoffsetsbytimestamp": "startingTimestamp",
     "endingoffsetsbytimestamp": "endingTimestamp",
     "maxoffsetspertrigger": "maxBytesPerTrigger",
+    "maxbytespertrigger": "maxOffsetsPerTrigger",
+    "maxrecordsperpartition": "maxPartitionBytes",
+    "maxpartitionbytes": "maxRecordsPerPartition",
     "nameserver": "namesrv",
     "nameserveraddress": "namesrv",
     "secretkey": "secretKeyFile",
     "nobody": "body",
 }
-"""Names of the same options in other sources, in lower case, and ours."""
-_TIMES: Final = {
-    "startingOffsets": "startingTimestamp",
-    "endingOffsets": "endingTimestamp",
-}
+"""Names of options in other sources, and of options that only some readers have, in lower case;
+and those to give instead, where a reader has them.
+"""
+_WORDS: Final = {"startingOffsets": ("earliest", "latest"), "endingOffsets": ("latest",)}
+"""Words for places, the default first, the others for streams."""
+TIMES: Final = {"startingOffsets": "startingTimestamp", "endingOffsets": "endingTimestamp"}
 
 
 def names_of(reader: Reader) -> tuple[str, ...]:
@@ -272,69 +247,93 @@ def names_of(reader: Reader) -> tuple[str, ...]:
     return tuple(option.name for option in OPTIONS if reader in option.readers)
 
 
+class ForeignOption(BadInput):
+    """An option that other readers have."""
+
+
+def is_cluster(options: Mapping[str, str]) -> bool:
+    """Return whether options are for a cluster, also if ``namesrv`` is misspelt."""
+    given = {name.lower() for name in options}
+    if "namesrv" in given or not given.isdisjoint(("store", "brokerconf", "path")):
+        return "namesrv" in given
+    names = [option.name for option in OPTIONS]
+    return any(_meant(name, names) == "namesrv" for name in given)
+
+
+def _meant(given: str, names: Iterable[str]) -> str | None:
+    """Return the name that was probably meant by one in lower case."""
+    lower = {name.lower(): name for name in names}
+    other = _ELSEWHERE.get(given, "")
+    near = [other.lower()] if other in names else difflib.get_close_matches(given, lower, 1)
+    return lower[near[0]] if near else None
+
+
 def known_options(options: Mapping[str, str], reader: Reader) -> dict[str, str]:
     """Return the options under their canonical names; option names are case-insensitive.
 
-    :raises BadInput: naming an option that the reader does not have, what was probably meant, and
-        all there are.
+    :raises ForeignOption: naming an option that only other readers have, and what to give instead.
+    :raises BadInput: naming an option that there is not, what was probably meant, and all there
+        are; or two that are the same.
     """
     names = names_of(reader)
     allowed = {name.lower(): name for name in names}
-    if reader != "read_batches":
-        allowed |= {name: name for name in _SPARKS_OWN}
     if reader == "writes":
         allowed |= {name: name for name in _SPARKS_OWN_OF_WRITES}
-    elsewhere = {option.name.lower() for option in OPTIONS}
+    else:
+        allowed |= {other: name for other, name in _SAME.items() if name in names}
+    if reader != "read_batches":
+        allowed |= {name: name for name in _SPARKS_OWN}
+    elsewhere = {option.name.lower() for option in OPTIONS} | _SAME.keys()
     result: dict[str, str] = {}
     for given, value in options.items():
         lower = given.lower()
-        if lower in allowed:
-            result[allowed[lower]] = value
-            continue
-        near = [] if lower in elsewhere else difflib.get_close_matches(lower, allowed, 1)
-        meant = _ELSEWHERE.get(lower) or (allowed[near[0]] if near else None)
-        hint = f"; did you mean {meant}?" if meant in names else ""
-        if lower in elsewhere:
-            raise BadInput(f"option {given} is not for {reader}{hint}")
-        message = f"there is no option {given!r}{hint} (options: {', '.join(names)})"
-        raise BadInput(message)
-    return _as_ours(result, reader)
-
-
-def _as_ours(options: dict[str, str], reader: Reader) -> dict[str, str]:
-    """Return options with those of Spark's Kafka source under our names.
-
-    :raises BadInput: when both names of one are given, or a value has no meaning here.
-    """
-    if "subscribe" in options:
-        if "topic" in options:
-            raise BadInput("options topic and subscribe are the same: give one")
-        options["topic"] = options.pop("subscribe")
-    for theirs, ours, words in (
-        ("startingOffsets", "startingOffset", ("earliest", "latest")),
-        ("endingOffsets", "endingOffset", ("latest",)),
-    ):
-        value = options.pop(theirs, None)
-        if value is None:
-            continue
-        if ours in options:
-            raise BadInput(f"options {theirs} and {ours} both say where to read: give one")
-        if value.lstrip().startswith("{"):
-            options[theirs] = value
-            continue
-        word = value.strip().lower()
-        is_stream = reader in STREAMS + _CLUSTER_STREAMS
-        accepted = words if is_stream else words[:1]
-        if word not in accepted:
-            less = _TIMES[theirs] if reader in _CLUSTERS else ours
-            what = "less of a queue" if reader in _CLUSTERS else "a position in the log"
+        name = allowed.get(lower)
+        if name in result:
             raise BadInput(
-                f"option {theirs} is {' or '.join(accepted)} for {reader}, or positions of queues "
-                f"as JSON, not {value[:80]!r}: for {what}, {less}"
+                f"option {given} is another name of {name}, or was given twice: give one"
             )
-        if is_stream:
-            options[ours] = word
-    return options
+        if name is not None:
+            result[name] = value
+            continue
+        is_foreign = lower in elsewhere
+        meant = _ELSEWHERE.get(lower) if is_foreign else _meant(lower, names)
+        hint = f"; did you mean {meant}?" if meant in names else ""
+        if is_foreign:
+            raise ForeignOption(f"option {given} is not for {reader}{hint}")
+        raise BadInput(f"there is no option {given!r}{hint} (options: {', '.join(names)})")
+    for name, words in _WORDS.items():
+        if name in result:
+            _place(result, name, words, reader)
+    return result
+
+
+def _place(options: dict[str, str], name: str, words: Sequence[str], reader: Reader) -> None:
+    """Check where to begin or end: a position in the log, or ``latest`` of a stream, goes on as
+    ``startingOffset``, JSON under its name; the defaults are left out.
+
+    :raises BadInput: when it has no meaning for the reader.
+    """
+    value = options.pop(name).strip()
+    is_stream = reader in STREAMS + _CLUSTER_STREAMS
+    accepted = [*words[: 2 if is_stream else 1]]
+    if value.lower() in accepted:
+        if value.lower() != words[0]:
+            options[name.removesuffix("s")] = value.lower()
+        return
+    if reader not in _CLUSTERS:
+        accepted.append("a physical offset")
+        if value.isdecimal():
+            options[name.removesuffix("s")] = value
+            return
+    if not is_stream or name == "startingOffsets":
+        accepted.append("positions of queues as JSON")
+        if value.startswith("{"):
+            options[name] = value
+            return
+    raise BadInput(
+        f"option {name} is {' or '.join(accepted)} for {reader}, not {value[:80]!r}; for a time: "
+        f"{TIMES[name]}"
+    )
 
 
 class TopicSelection(NamedTuple):

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
 from rocketlens import limits
+from rocketlens.bulk.options import TIMES
 from rocketlens.errors import BadInput
 from rocketlens.query.store_reader import StoreReader
 from rocketlens.store.read.config_tables import TOPICS_FILE, TOPICS_MEMBER, read_table
@@ -29,7 +30,6 @@ EARLIEST: Final = -2
 LATEST: Final = -1
 _EXAMPLE: Final = '{"TOPIC":{"BROKER":{"0":23,"1":-2}}}'
 _WORDS: Final = {EARLIEST: "-2 (earliest)", LATEST: "-1 (latest)"}
-_TIMES: Final = {"startingOffsets": "startingTimestamp", "endingOffsets": "endingTimestamp"}
 
 Queue = TypeVar("Queue", bound=tuple[str, str, int])
 """A topic, a broker's name and a queue id."""
@@ -130,8 +130,8 @@ def positions_option(
     text = options.get(name)
     if text is None:
         return Positions(name, {})
-    if _TIMES[name] in options:
-        raise BadInput(f"options {name} and {_TIMES[name]} both say where to read: give one")
+    if TIMES[name] in options:
+        raise BadInput(f"options {name} and {TIMES[name]} both say where to read: give one")
     offsets = _parsed(name, text)
     for queue, offset in offsets.items():
         if offset == refused:

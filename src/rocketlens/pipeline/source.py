@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from rocketlens.bulk.index_entries import INDEX_ENTRY_COLUMNS
 from rocketlens.bulk.messages import DAMAGE_COLUMNS, BatchScan
-from rocketlens.bulk.options import choice_option, known_options
+from rocketlens.bulk.options import ForeignOption, choice_option, is_cluster, known_options
 from rocketlens.errors import BadInput
 from rocketlens.pipeline.session import use_this_python
 from rocketlens.pipeline.stream import TABLES, RocketMQStreamReader, SharePartition
@@ -46,9 +46,21 @@ class RocketMQDataSource(DataSource):
         return "rocketmq"
 
     def schema(self) -> str:
-        """Return the columns of the table that the options ask for."""
+        """Return the columns of the table that the options ask for. Spark calls this in ``load()``.
+
+        :raises BadInput: when neither a batch read nor a stream can have these options.
+        """
         from rocketlens.formats.columns import COLUMNS
 
+        refusals: list[BadInput] = []
+        for make in (_stream_reader, RocketMQReader):
+            try:
+                make(self.options)
+                break
+            except BadInput as error:
+                refusals.append(error)
+        else:
+            raise min(refusals, key=lambda error: isinstance(error, ForeignOption))
         table = choice_option(self.options, "table", TABLES)
         if table == "damage":
             return DAMAGE_COLUMNS
@@ -70,11 +82,7 @@ class RocketMQDataSource(DataSource):
         :raises BadInput: if the caller gave a schema of its own.
         """
         self._check_schema(schema)
-        if _is_cluster(self.options):
-            from rocketlens.pipeline.cluster_stream import ClusterStreamReader
-
-            return ClusterStreamReader(self.options)
-        return RocketMQStreamReader(self.options)
+        return _stream_reader(self.options)
 
     def writer(self, schema: "StructType", overwrite: bool) -> "DataSourceWriter":  # noqa: FBT001
         """Return what sends the rows of a table.
@@ -141,12 +149,16 @@ class RocketMQReader(DataSourceReader):
         return iter(()) if partition.value is None else self.scan.read(partition.value)
 
 
-def _is_cluster(options: Mapping[str, str]) -> bool:
-    return any(name.lower() == "namesrv" for name in options)
+def _stream_reader(options: Mapping[str, str]) -> "DataSourceStreamReader":
+    if is_cluster(options):
+        from rocketlens.pipeline.cluster_stream import ClusterStreamReader
+
+        return ClusterStreamReader(options)
+    return RocketMQStreamReader(options)
 
 
 def _scan(options: Mapping[str, str]) -> "BatchScan | ClusterScan":
-    if _is_cluster(options):
+    if is_cluster(options):
         # Late: reading a store needs no sockets.
         from rocketlens.pipeline.cluster_scan import ClusterScan
 

@@ -61,9 +61,8 @@ if TYPE_CHECKING:
 
 MAX_STREAM_TRIGGER_BYTES: Final = 256 << 20
 """Log in one batch of a stream, in bytes, unless ``maxBytesPerTrigger`` says otherwise."""
-STARTS: Final = {"earliest": 0, "latest": 2**63 - 1}
-
-
+LATEST: Final = 2**63 - 1
+"""Behind the end of every log."""
 TABLES: Final = ("messages", "damage", "index_entries")
 """The values of the option ``table``."""
 
@@ -92,12 +91,11 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._with_unsynced = flag_option(checked, "includeUnsynced", default=False)
         self._with_tags = flag_option(checked, "tagIndex", default=True)
         self._max_bytes = number_option(checked, "maxBytesPerTrigger", MAX_STREAM_TRIGGER_BYTES)
-        start = checked.get("startingOffset", "earliest").lower()
-        self._first = STARTS.get(start)
-        if self._first is None:
-            self._first = number_option(checked, "startingOffset", 0, 0)
+        if checked.get("startingOffset") == "latest":
+            checked["startingOffset"] = str(LATEST)
+        self._first = number_option(checked, "startingOffset", 0, 0)
         own = {option.name for option in OPTIONS if option.readers == STREAMS}
-        others = {name: value for name, value in checked.items() if name not in own}
+        others = {n: value for n, value in checked.items() if n not in {*own, "startingOffset"}}
         fails = flag_option(checked, "failOnDataLoss", default=True)
         # An index is built of the log that is there; only another log makes it fail.
         others["failOnDataLoss"] = str(fails and not self._of_entries).lower()
@@ -126,14 +124,14 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if self._messages.placed:
                 for what in self._messages.positions_outside():
                     self._lost(what)
-                end = self._moved(log, StreamOffset(begin), STARTS["latest"]).physical_offset
+                end = self._moved(log, StreamOffset(begin), LATEST).physical_offset
                 return StreamOffset(begin, placed_end=end).to_json()
-            if self._first == STARTS["latest"]:
-                return self._moved(log, StreamOffset(begin), STARTS["latest"]).to_json()
-            segment = log.segment_of(self._first or 0)
+            if self._first == LATEST:
+                return self._moved(log, StreamOffset(begin), LATEST).to_json()
+            segment = log.segment_of(self._first)
             if segment is not None:
                 begin = segment.base_offset
-            first = walk_log(log, begin, max(self._first or 0, begin))
+            first = walk_log(log, begin, max(self._first, begin))
             return (
                 StreamOffset(begin).moved_to(first, last_record(log, begin, first), log).to_json()
             )
@@ -149,7 +147,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         from rocketlens.bulk.ranges import walk_log
 
         log = self._log()
-        self._target = walk_log(log, log.min_offset, STARTS["latest"])
+        self._target = walk_log(log, log.min_offset, LATEST)
         log.close()
 
     def latestOffset(  # noqa: N802 - Spark's name
@@ -162,7 +160,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         log = self._log()
         try:
             begin = self._resumed(log, StreamOffset.from_json(start))
-            stop = STARTS["latest"]
+            stop = LATEST
             if isinstance(limit, ReadMaxBytes):
                 stop = begin.physical_offset + limit.max_bytes
             elif not isinstance(limit, ReadAllAvailable):

@@ -263,22 +263,20 @@ def test_the_names_of_sparks_kafka_source_are_understood():
     given = {"Subscribe": "A,B", "startingOffsets": "earliest", "endingOffsets": "latest"}
     assert known_options(given, "batch reads") == {"topic": "A,B"}
     assert known_options({"startingOffsets": "Latest"}, "streams") == {"startingOffset": "latest"}
+    assert known_options({"endingoffsets": "5"}, "batch reads") == {"endingOffset": "5"}
 
 
 @pytest.mark.parametrize(
     ("options", "reader", "said"),
     [
         ({"subscribe": "A", "topic": "A"}, "batch reads", "give one"),
-        ({"startingOffsets": "latest"}, "batch reads", "is earliest for batch reads"),
-        ({"startingOffsets": "5"}, "streams", "for a position in the log"),
-        (
-            {"startingOffsets": '{"A":{"0":5}}', "startingOffset": "5"},
-            "streams",
-            "startingOffsets and startingOffset both say where to read",
-        ),
+        ({"startingOffsets": "latest"}, "batch reads", "is earliest or a physical offset"),
+        ({"startingOffsets": "5x"}, "streams", "earliest or latest or a physical offset or pos"),
+        ({"startingOffsets": '{"A":{"0":5}}', "startingOffset": "5"}, "streams", "give one"),
         ({"startingOffsets": "earliest", "startingOffset": "5"}, "streams", "give one"),
-        ({"endingOffsets": "earliest"}, "read_batches", "is latest for read_batches"),
-        ({"endingOffsets": "latest"}, "streams", "not for streams"),
+        ({"endingOffsets": "earliest"}, "read_batches", "is latest or a physical offset"),
+        ({"endingOffsets": '{"A":{"0":5}}'}, "streams", "latest or a physical offset for streams"),
+        ({"endingOffset": "5"}, "cluster streams", "not for cluster streams"),
     ],
 )
 def test_what_those_names_cannot_mean_here_is_refused(options, reader, said):
