@@ -64,14 +64,18 @@ class Moment(NamedTuple):
 
 
 def print_rows(
-    titles: Sequence[str], rows: Iterable[Sequence[object]], *, has_titles: bool = True
+    titles: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    has_titles: bool = True,
+    as_given: bool = False,
 ) -> None:
     """Print rows in columns on a terminal, else as tab-separated values; None as ``?``.
 
     Columns of numbers are aligned to the right. On a terminal a time is shown to the second, with
     its zone in the title; empty columns are left out; and columns that do not fit follow on lines
     of their own, indented, so that nothing is cut. ``has_titles``: the first line names the
-    columns.
+    columns. ``as_given``: titles keep their case, and empty columns are shown.
     """
     is_terminal = sys.stdout.isatty()
     values = [tuple(row) for row in rows]
@@ -81,9 +85,12 @@ def print_rows(
             print("\t".join(line))
         return
     columns = list(zip(*values, strict=True)) if values else [()] * len(titles)
-    filled = [not column or any(cell != "" for cell in column) for column in columns]
+    filled = [as_given or not column or any(cell != "" for cell in column) for column in columns]
     titles, columns = list(compress(titles, filled)), list(compress(columns, filled))
-    shown = [_column(title.upper(), column) for title, column in zip(titles, columns, strict=True)]
+    shown = [
+        _column(title if as_given else title.upper(), column)
+        for title, column in zip(titles, columns, strict=True)
+    ]
     is_number = [
         any(isinstance(cell, int) for cell in column)
         and all(isinstance(cell, int | None) for cell in column)

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from rocketlens import Message, open_store
-from rocketlens.cli.sql.sql import run_prompt
-from rocketlens.cli.sql.sql_plan import SqlPlan, plan_of
+from rocketlens.cli.sql import sql
+from rocketlens.cli.sql.sql_plan import SqlLimit, SqlPlan, plan_of
 from rocketlens.errors import BadInput
 from rocketlens.model import arrow
 from rocketlens.model.installation import install_command
@@ -132,7 +132,8 @@ def test_a_cluster_is_a_table(run):
     ("arguments", "said"),
     [
         (("SELECT nosuch FROM messages",), "nosuch"),
-        (("DROP TABLE messages",), "one SELECT"),
+        (("DROP TABLE messages",), "only SELECT, DESCRIBE and SHOW TABLES can be run"),
+        (("SELEC 1",), "one SELECT is needed: syntax error"),
         (("SELECT 1 FROM mesages",), "there is no table 'mesages'; did you mean messages?"),
         (("SELECT 1 FROM orders",), "there is no table 'orders': the table is messages"),
         (("SELECT 1", "-o", "parquet"), "--to FILE"),
@@ -256,7 +257,7 @@ def typed(monkeypatch):
 def test_a_query_ends_with_a_semicolon_and_may_have_several_lines(typed):
     shown = typed("select 1", "from messages;", "select 2;")
     queries = []
-    assert run_prompt(queries.append) == 0
+    assert sql.run_prompt(queries.append) == 0
     assert queries == ["select 1\nfrom messages", "select 2"]
     assert [each.strip() for each in shown] == ["messages>", "...>", "messages>", "messages>"]
 
@@ -265,7 +266,7 @@ def test_a_query_ends_with_a_semicolon_and_may_have_several_lines(typed):
 def test_a_word_ends_it(typed, word):
     typed(word, "select 1;")
     queries = []
-    assert run_prompt(queries.append) == 0
+    assert sql.run_prompt(queries.append) == 0
     assert queries == []
 
 
@@ -278,7 +279,7 @@ def test_an_error_is_printed_and_the_next_query_runs(typed, capsys):
         if query == "wrong":
             raise BadInput("no such thing")
 
-    run_prompt(run)
+    sql.run_prompt(run)
     assert queries == ["wrong", "right"]
     assert "no such thing" in capsys.readouterr().err
 
@@ -286,7 +287,7 @@ def test_an_error_is_printed_and_the_next_query_runs(typed, capsys):
 def test_ctrl_c_discards_what_was_typed(typed):
     typed("select", KeyboardInterrupt(), "select 2;")
     queries = []
-    run_prompt(queries.append)
+    sql.run_prompt(queries.append)
     assert queries == ["select 2"]
 
 
@@ -355,13 +356,15 @@ def planned():
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'").fetchall()
 
-        def milliseconds(text):
-            query = "SELECT epoch_ms(TRY_CAST(? AS TIMESTAMPTZ))"
-            return connection.execute(query, [text]).fetchall()[0][0]
+        def value(query, argument):
+            return connection.execute(query, [argument]).fetchall()[0][0]
 
         def planned(query):
-            found = connection.execute("SELECT json_serialize_sql(?)", [query]).fetchall()[0][0]
-            return plan_of(found, milliseconds)
+            return plan_of(
+                value("SELECT json_serialize_sql(?)", query),
+                lambda text: value(sql._MICROSECONDS, text),
+                lambda names: value(sql._SCALAR, [*names]) == len(names),
+            )
 
         yield planned
 
@@ -376,13 +379,16 @@ ALL = SqlPlan(is_streamed=True, with_body=False)
         ("'A' = m.topic", {"topics": {"A"}}),
         ("topic IN ('A', 'B') AND topic <> 'B'", {"topics": {"A", "B"}}),
         ("topic = 'A' AND (topic = 'B' OR queue_id = 1)", {"topics": {"A"}}),
-        ("store_timestamp_ms >= 5 AND store_timestamp_ms < 9", {"begin": 5, "end": 9}),
+        ("store_timestamp_ms >= 5 AND store_timestamp_ms < 9", {"begin": 5, "end": 8}),
         ("3 <= store_timestamp_ms", {"begin": 3}),
-        ("store_timestamp_ms BETWEEN 3 AND 9 AND store_timestamp_ms > 4", {"begin": 4, "end": 9}),
+        ("store_timestamp_ms BETWEEN 3 AND 9 AND store_timestamp_ms > 4", {"begin": 5, "end": 9}),
         ("store_timestamp_ms = 7", {"begin": 7, "end": 7}),
         ("store_time >= '2026-11-20'", {"begin": 1_795_132_800_000}),
-        ("store_time < TIMESTAMP '2026-11-20 00:00:01'", {"end": 1_795_132_801_000}),
-        ("store_time > TIMESTAMPTZ '2026-11-20 08:00+08'", {"begin": 1_795_132_800_000}),
+        ("store_time < TIMESTAMP '2026-11-20 00:00:01'", {"end": 1_795_132_800_999}),
+        ("store_time <= '2026-11-20 00:00:00.0005'", {"end": 1_795_132_800_000}),
+        ("store_time < '2026-11-20 00:00:00.0005'", {"end": 1_795_132_800_000}),
+        ("store_time >= '2026-11-20 00:00:00.0005'", {"begin": 1_795_132_800_001}),
+        ("store_time > TIMESTAMPTZ '2026-11-20 08:00+08'", {"begin": 1_795_132_800_001}),
         ("list_contains(keys, 'K')", {"key": "K"}),
         ("'K' = ANY(keys) AND topic = 'A'", {"key": "K", "topics": {"A"}}),
     ],
@@ -463,5 +469,113 @@ def test_a_query_without_the_table_reads_nothing(planned):
     "query", ["", "DROP TABLE x", "SELECT 1; SELECT 2", "SELEC", "COPY x TO 'y'"]
 )
 def test_only_one_select_is_run(planned, query):
-    with pytest.raises(BadInput, match="one SELECT"):
+    with pytest.raises(BadInput, match="SELECT"):
         planned(query)
+
+
+NEWEST = "messages ORDER BY store_time DESC"
+
+
+@pytest.mark.parametrize(
+    ("query", "limit"),
+    [
+        ("topic FROM messages LIMIT 5", SqlLimit(5)),
+        (f"topic, body_json->>'a' FROM {NEWEST} LIMIT 5 OFFSET 2", SqlLimit(7, "store_time")),
+        (f"* FROM {NEWEST}, queue_id LIMIT 5", SqlLimit(5, "store_time", is_only=False)),
+        (
+            "* FROM messages m WHERE topic = 'A' ORDER BY m.physical_offset LIMIT 1",
+            SqlLimit(1, "physical_offset", oldest=True),
+        ),
+        ("* FROM messages WHERE store_timestamp_ms BETWEEN 2 AND 3 LIMIT 1", SqlLimit(1)),
+        (f"* FROM {NEWEST} LIMIT 10001", None),
+        (f"* FROM {NEWEST} LIMIT 10%", None),
+        (f"* FROM {NEWEST} LIMIT 5 OFFSET 1 + 1", None),
+        (f"DISTINCT topic FROM {NEWEST} LIMIT 5", None),
+        (f"unnest(keys) FROM {NEWEST} LIMIT 5", None),
+        (f"row_number() OVER () FROM {NEWEST} LIMIT 5", None),
+        (f"lower(tags) AS store_time FROM {NEWEST} LIMIT 5", None),
+        ("* FROM messages ORDER BY queue_offset LIMIT 5", None),
+        ("* FROM messages WHERE tags = 'A' LIMIT 5", None),
+        ("* FROM messages WHERE store_time BETWEEN '2026-11-20' AND now() LIMIT 5", None),
+        ("* FROM messages WHERE topic IN ('A', tags) LIMIT 5", None),
+        ("count(*) FROM messages LIMIT 5", None),
+        ("topic FROM messages GROUP BY 1 LIMIT 5", None),
+        ("topic FROM messages QUALIFY max(queue_id) OVER () = queue_id LIMIT 5", None),
+        ("* FROM messages USING SAMPLE 3 LIMIT 5", None),
+        ("* FROM messages, messages m LIMIT 5", None),
+    ],
+)
+def test_a_limit_needs_the_first_or_newest_messages_if_each_is_a_row(planned, query, limit):
+    assert planned(f"SELECT {query}").limit == limit
+
+
+ORDERS = ["store_time DESC, physical_offset", "store_timestamp_ms, queue_id, physical_offset DESC"]
+
+
+@pytest.mark.parametrize("where", ["", "WHERE topic = 'T' AND store_timestamp_ms < 180"])
+@pytest.mark.parametrize("order", [*ORDERS, "physical_offset", "physical_offset DESC"])
+def test_a_limit_has_the_rows_of_the_whole_order_also_after_a_clock_was_set_back(
+    run, write_store, where, order
+):
+    times = [100, 200, 150, 150, 170, 170, 170, 120, 190, 180, 160, 160]
+    found = write_store(
+        *({"store_timestamp_ms": ms, "topic": "TU"[n % 4 == 3]} for n, ms in enumerate(times))
+    )
+    query = f"SELECT physical_offset FROM messages {where} ORDER BY {order}"
+    expected = rows(run, found, query)
+    for limit in range(1, len(times) + 2):
+        assert rows(run, found, f"{query} LIMIT {limit}") == expected[:limit]
+    assert rows(run, found, f"{query} LIMIT 3 OFFSET 2") == expected[2:5]
+
+
+def test_a_limit_reads_no_more_of_a_cluster_than_it_needs(run, monkeypatch):
+    read = []
+    batches_in = sql.batches_in
+
+    def counted(found, *, with_body):
+        for batch in batches_in(found, with_body=with_body):
+            read.append(batch.num_rows)
+            yield batch
+
+    monkeypatch.setattr(sql, "batches_in", counted)
+    with cluster() as running:
+        with running.producer() as producer:
+            for number in range(50):
+                producer.send(Message("Orders", f"{number}"))
+
+        def asked(rest):
+            read.clear()
+            query = f"SELECT decode(body) b FROM messages WHERE topic = 'Orders' {rest}"
+            done = run("sql", query, "-n", running.name_server, "-o", "json")
+            assert done.code == 0, done.err
+            return json.loads(done.out)
+
+        order = "ORDER BY store_time DESC, queue_id, queue_offset"
+        newest = asked(order)
+        assert (len(newest), sum(read)) == (50, 50)
+        assert asked(f"{order} LIMIT 3") == newest[:3]
+        assert 3 <= sum(read) < 50
+        for rest in ("ORDER BY store_time LIMIT 3", "LIMIT 3"):
+            assert (len(asked(rest)), sum(read)) == (3, 3)
+
+
+@pytest.mark.parametrize(
+    ("query", "shown"),
+    [
+        ("DESCRIBE messages", "\nbody_json\tJSON\t"),
+        ("SHOW messages", "\nstore_time\tTIMESTAMP WITH TIME ZONE\t"),
+        ("SHOW TABLES", "name\nmessages\n"),
+        ("DESCRIBE SELECT topic AS What FROM messages", "\nWhat\tVARCHAR\t"),
+    ],
+)
+def test_columns_and_tables_are_listed_without_a_source(run, query, shown):
+    done = run("sql", query)
+    assert (done.code, done.err) == (0, "")
+    assert shown in done.out
+
+
+def test_columns_have_the_names_that_a_query_gives_them(run, store, monkeypatch):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("NO_COLOR", "1")
+    done = run("sql", "SELECT 1 AS OneRow, '' AS empty, 2 two", "--store", store)
+    assert done.out.splitlines()[0].split() == ["OneRow", "empty", "two"]

@@ -6,7 +6,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from base64 import b64encode
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from datetime import date, datetime
 from decimal import Decimal
@@ -70,8 +70,14 @@ _MEMORY: Final = re.compile(r"[0-9]+(?:\.[0-9]+)? ?(?:%|[KMGT]i?B)", re.IGNORECA
 _READ: Final = "rocketlens_messages"
 _STREAM: Final = "rocketlens_stream"
 _VIEW: Final = (
-    "CREATE TEMP VIEW {table} AS SELECT *, TRY(decode(body)) AS body_text, "
+    "CREATE TEMP {kind} {table} AS SELECT *, TRY(decode(body)) AS body_text, "
     "TRY_CAST(TRY(decode(body)) AS JSON) AS body_json FROM {read}"
+)
+_MICROSECONDS: Final = "SELECT epoch_us(TRY_CAST(? AS TIMESTAMPTZ))"
+"""Of what DuckDB understands by a text where a timestamp is compared."""
+_SCALAR: Final = (
+    "SELECT count(*) FROM (SELECT function_name FROM duckdb_functions() "
+    "WHERE list_contains(?, function_name) GROUP BY 1 HAVING bool_and(function_type = 'scalar'))"
 )
 _NO_TABLE: Final = re.compile(r"Catalog Error: Table with name (?P<name>\S+) does not exist")
 _NULL: Final = "NULL"
@@ -88,7 +94,9 @@ def add_arguments(parser: ArgumentParser) -> None:
         "The table is messages, with the columns of `rocketlens export`, and body_text and\n"
         "body_json: the body, NULL where it is not UTF-8 or JSON. Conditions on topic,\n"
         "store_time, store_timestamp_ms and keys in the WHERE of a plain SELECT, and the options\n"
-        "here, decide what is read. A query reads no files of its own, and writes none.\n"
+        "here, decide what is read; so does LIMIT, with ORDER BY store_time or without an order.\n"
+        "DESCRIBE messages lists the columns, and reads nothing. A query reads no files of its\n"
+        "own, and writes none.\n"
         f"Needs the extra sql.\n{SEARCH_EXIT_CODES}"
     )
     parser.add_argument(
@@ -168,16 +176,28 @@ def _answered(
         # DuckDB's own would be in the current directory. Queries may read what is in it.
         connection.execute("SET temp_directory = ?", [directory]).fetchall()
         serialized = _value(connection, "SELECT json_serialize_sql(?)", query)
-        plan = plan_of(serialized, lambda text: _milliseconds(connection, text))
-        request = selected(arguments, plan)
-        messages = _Messages(choose_source(arguments), request, plan)
-        with messages.registered(connection, _READ) if plan.uses_table else nullcontext():
-            if plan.uses_table:
-                connection.execute(_VIEW.format(table=TABLE, read=_READ))
+        plan = plan_of(
+            serialized,
+            lambda text: _value(connection, _MICROSECONDS, text),
+            lambda names: _value(connection, _SCALAR, [*names]) == len(names),
+        )
+        if arguments.topic and plan.topics:
+            # Fewer are read than the options ask for, and a LIMIT may need the others.
+            plan = plan._replace(limit=None)
+        messages = None
+        with ExitStack() as opened:
+            if plan.describes:
+                connection.register(_READ, schema().empty_table())
+                connection.execute(_VIEW.format(kind="TABLE", table=TABLE, read=_READ)).fetchall()
+                connection.unregister(_READ)
+            elif plan.uses_table:
+                messages = _Messages(choose_source(arguments), selected(arguments, plan), plan)
+                opened.enter_context(messages.registered(connection, _READ))
+                connection.execute(_VIEW.format(kind="VIEW", table=TABLE, read=_READ))
             connection.execute(f"SET {_NO_FILES} = false").fetchall()
             try:
                 result = _with_first_batch(connection.sql(query).to_arrow_reader(16_384))
-                if plan.uses_table:
+                if messages is not None:
                     messages.check_topics()
                 count = _print(result, arguments) if path is None else _write(result, path)
             except duckdb.OutOfMemoryException as error:
@@ -187,7 +207,7 @@ def _answered(
                 ) from error
             except duckdb.Error as error:
                 raise BadInput(_reason(str(error))) from error
-            return messages.answer() if plan.uses_table else None, count
+            return None if messages is None else messages.answer(), count
 
 
 def _with_first_batch(result: "pa.RecordBatchReader") -> "pa.RecordBatchReader":
@@ -212,13 +232,7 @@ def _reason(text: str) -> str:
     return f"there is no table {unknown['name']!r}{meant or f': the table is {TABLE}'}"
 
 
-def _milliseconds(connection: Any, text: str) -> int | None:
-    """Return what DuckDB understands by a text where a timestamp is compared."""
-    timestamp_ms = _value(connection, "SELECT epoch_ms(TRY_CAST(? AS TIMESTAMPTZ))", text)
-    return None if timestamp_ms is None else int(timestamp_ms)
-
-
-def _value(connection: Any, query: str, argument: str) -> Any:
+def _value(connection: Any, query: str, argument: str | list[str]) -> Any:
     # All of a result: DuckDB keeps a connection busy until the last row is fetched.
     ((value,),) = connection.execute(query, [argument]).fetchall()
     return value
@@ -229,9 +243,9 @@ class _Messages:
 
     def __init__(self, source: ChosenSource, request: "FindRequest", plan: SqlPlan) -> None:
         self._source: Final = source
-        self._request: Final = request
+        self._request = request
         self._plan: Final = plan
-        self._is_scan: Final = request.text is None and not source.is_merged
+        self._is_scan = request.text is None and not source.is_merged
         self._is_read = False
         self._count = 0
         self._answer: Answer | None = None
@@ -245,7 +259,10 @@ class _Messages:
         is_streamed = self._plan.is_streamed and self._source.is_local
         with ExitStack() as opened:
             progress = None if is_streamed else opened.enter_context(SearchProgress())
-            if self._is_scan:
+            self._answer = self._limited()
+            if self._answer is not None:
+                self._is_scan = False
+            elif self._is_scan:
                 scan = self._source.scan(self._request, progress, checks_topics=False)
                 self._scan = opened.enter_context(scan)
             else:
@@ -261,6 +278,39 @@ class _Messages:
                     raise KeyboardInterrupt
                 progress.close()
             yield
+
+    def _limited(self) -> Answer | None:
+        """Return the messages that a LIMIT needs, or None, with less to read if that is known.
+
+        The first and the newest of a store are those in its log: of times that a clock which was
+        set back gave, others can come before them, and none is beyond the last of those found.
+        """
+        limit, source = self._plan.limit, self._source
+        is_store = source.is_local and source.archive is None
+        if (
+            limit is None
+            or self._request.text is not None
+            or (source.is_local and not limit.column)
+        ):
+            return None
+        is_in_log = limit.column == "physical_offset"
+        if is_in_log and not is_store:
+            return None
+        request = replace(
+            self._request, max_num=limit.rows, oldest=limit.oldest, only_delivered=True
+        )
+        answer = source.find(request)
+        times = [each.store_timestamp_ms for each in answer.messages]
+        if len(times) < limit.rows:
+            # All there are, unless they are too large for an answer.
+            return None if answer.truncated else answer
+        if is_in_log or (limit.is_only and not is_store):
+            return replace(answer, truncated=False)
+        if limit.oldest:
+            self._request = replace(self._request, end=max(times))
+        else:
+            self._request = replace(self._request, begin=min(times))
+        return None
 
     def _batches(self) -> "Iterator[pa.RecordBatch]":
         found = self._scan if self._answer is None else self._answer.messages
@@ -293,7 +343,7 @@ def _print(result: "pa.RecordBatchReader", arguments: Namespace) -> int:
     if arguments.output == "table":
         cells = [[_NULL if value is None else _cell(value) for value in row] for row in rows]
         if cells:
-            print_rows(names, cells)
+            print_rows(names, cells, as_given=True)
         return len(cells)
     if arguments.output == "csv":
         for number, row in enumerate(chain([names], rows)):

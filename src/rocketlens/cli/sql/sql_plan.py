@@ -1,4 +1,5 @@
-"""What a query asks of ``messages``, so that only that is read: topics, times, a key, bodies.
+"""What a query asks of ``messages``, so that only that is read: topics, times, a key, bodies, and
+with a LIMIT the first or newest messages.
 
 DuckDB evaluates the whole query again on what was read. So a condition may be missed here, and
 never be made up: only conditions of the outermost ``WHERE``, joined by ``AND``, count.
@@ -13,8 +14,6 @@ from rocketlens.errors import BadInput
 
 TABLE: Final = "messages"
 _BODY_COLUMNS: Final = frozenset({"body", "body_error", "body_text", "body_json"})
-_LOW: Final = frozenset({"COMPARE_GREATERTHAN", "COMPARE_GREATERTHANOREQUALTO"})
-_HIGH: Final = frozenset({"COMPARE_LESSTHAN", "COMPARE_LESSTHANOREQUALTO"})
 _EQUAL: Final = "COMPARE_EQUAL"
 _MIRRORED: Final = {
     "COMPARE_GREATERTHAN": "COMPARE_LESSTHAN",
@@ -28,7 +27,25 @@ _CONTAINS: Final = frozenset(
 )
 _TIMES: Final = {"store_timestamp_ms": False, "store_time": True}
 _PATTERN: Final = frozenset("*?[],")
-ToMilliseconds = Callable[[str], int | None]
+_ORDERS: Final = frozenset({*_TIMES, "physical_offset"})
+_NOT_SCALAR: Final = frozenset({"WINDOW", "SUBQUERY"})
+_MAX_LIMIT: Final = 10_000
+"""Messages that a LIMIT may need for them to be looked for: more are read with all others."""
+ToMicroseconds = Callable[[str], int | None]
+AreScalar = Callable[[frozenset[str]], bool]
+
+
+class SqlLimit(NamedTuple):
+    """The messages that are enough for a LIMIT: the first or the newest of those that are asked for
+    by topics and times.
+    """
+
+    rows: int
+    column: str | None = None
+    """The first column of the order: a time or ``physical_offset``; None for any messages."""
+    oldest: bool = False
+    is_only: bool = True
+    """Whether there is no other column in the order, so that equal times need not be read."""
 
 
 class SqlPlan(NamedTuple):
@@ -44,26 +61,36 @@ class SqlPlan(NamedTuple):
     is_streamed: bool = False
     """Whether the query reads the table once, front to back, so that it need not be kept."""
     uses_table: bool = True
+    describes: bool = False
+    """Whether only the columns of the table are asked for."""
+    limit: SqlLimit | None = None
 
 
-def plan_of(serialized: str, to_milliseconds: ToMilliseconds) -> SqlPlan:
+def plan_of(serialized: str, to_microseconds: ToMicroseconds, are_scalar: AreScalar) -> SqlPlan:
     """Return the plan of a query that DuckDB serialized (``json_serialize_sql``).
 
-    ``to_milliseconds`` reads a text as DuckDB reads a timestamp.
+    ``to_microseconds`` reads a text as DuckDB reads a timestamp; ``are_scalar`` returns whether
+    functions have one value for each row.
 
     :raises BadInput: when it is not one SELECT.
     """
     parsed = json.loads(serialized)
     if parsed["error"]:
         problem = parsed.get("error_message", "").splitlines()[:1]
+        if parsed.get("error_type") != "parser":
+            raise BadInput(
+                "only SELECT, DESCRIBE and SHOW TABLES can be run: messages are read only"
+            )
         raise BadInput(f"one SELECT is needed: {''.join(problem)[:300]}")
     if len(parsed["statements"]) != 1:
-        raise BadInput(f"one SELECT is needed, and these are {len(parsed['statements'])}")
+        raise BadInput(f"one SELECT is needed, and there are {len(parsed['statements'])}")
     node = parsed["statements"][0]["node"]
     nodes = list(_nodes(node))
     tables = [each for each in nodes if each.get("type") == "BASE_TABLE"]
     uses_table = any(each["table_name"].lower() == TABLE for each in tables)
     source = node.get("from_table") or {}
+    if source.get("type") == "SHOW_REF" and source["show_type"] != "SUMMARY":
+        return SqlPlan(uses_table=False, describes=True)
     is_plain = (
         node["type"] == "SELECT_NODE"
         and not node["cte_map"]["map"]
@@ -78,9 +105,45 @@ def plan_of(serialized: str, to_milliseconds: ToMilliseconds) -> SqlPlan:
     names = {TABLE, source["alias"].lower()}
     aliases = {each.get("alias", "").lower() for each in node["select_list"]}
     plan = SqlPlan(with_body=_reads_body(nodes, names), is_streamed=True)
+    is_exact = True
     for condition in _conjuncts(node["where_clause"]):
-        plan = _narrowed(plan, _Condition(condition, names, aliases, to_milliseconds))
+        narrowed = _narrowed(plan, _Condition(condition, names, aliases, to_microseconds))
+        is_exact = is_exact and narrowed is not None
+        plan = narrowed or plan
+    if is_exact and are_scalar(_functions(node)):
+        column = _Condition({"type": ""}, names, aliases, to_microseconds).column
+        plan = plan._replace(limit=_limit_of(node, column))
     return plan
+
+
+def _functions(node: Mapping[str, Any]) -> frozenset[str]:
+    return frozenset(each["function_name"] for each in _nodes(node) if "function_name" in each)
+
+
+def _limit_of(node: Mapping[str, Any], column_of: Callable[[Any], str | None]) -> SqlLimit | None:
+    """Return what the LIMIT of a plain query needs, if each message is a row of its result."""
+    *others, last = node["modifiers"] or [{}]
+    kinds = [each["type"] for each in others]
+    is_grouped = node["group_expressions"] or node["aggregate_handling"] != "STANDARD_HANDLING"
+    is_other = any(node[name] for name in ("having", "sample", "qualify"))
+    is_scalar = _NOT_SCALAR.isdisjoint(each.get("class") for each in _nodes(node["select_list"]))
+    if kinds not in ([], ["ORDER_MODIFIER"]) or is_grouped or is_other or not is_scalar:
+        return None
+    numbers = [literal(last.get(name), "INTEGER") for name in ("limit", "offset")]
+    if last.get("limit_type") != "ROW_COUNT" or numbers[0] is None:
+        return None
+    if last["offset"] is not None and numbers[1] is None:
+        return None
+    count = sum(int(each or 0) for each in numbers)
+    if not 0 < count <= _MAX_LIMIT:
+        return None
+    if not others:
+        return SqlLimit(count)
+    first, *more = others[0]["orders"]
+    column = column_of(first["expression"])
+    if column not in _ORDERS:
+        return None
+    return SqlLimit(count, column, first["type"] != "DESCENDING", not more)
 
 
 def _nodes(value: Any) -> Iterator[Mapping[str, Any]]:
@@ -101,13 +164,17 @@ def _conjuncts(condition: Any) -> Iterator[Mapping[str, Any]]:
     if condition["type"] == "CONJUNCTION_AND":
         for child in condition["children"]:
             yield from _conjuncts(child)
+    elif condition["type"] == "COMPARE_BETWEEN":
+        left = condition["input"]
+        for kind, side in (("GREATER", "lower"), ("LESS", "upper")):
+            yield {"type": f"COMPARE_{kind}THANOREQUALTO", "left": left, "right": condition[side]}
     else:
         yield condition
 
 
 def _reads_body(nodes: list[Mapping[str, Any]], names: set[str]) -> bool:
     for each in nodes:
-        if each.get("type") not in {"COLUMN_REF", "STAR"}:
+        if str(each.get("type")) not in {"COLUMN_REF", "STAR"}:
             continue
         parts = [name.lower() for name in each.get("column_names", ())]
         # Every column, or a whole row.
@@ -126,13 +193,13 @@ class _Condition:
         node: Mapping[str, Any],
         names: set[str],
         aliases: set[str],
-        to_milliseconds: ToMilliseconds,
+        to_microseconds: ToMicroseconds,
     ) -> None:
         self.node: Final = node
         self.kind: Final[str] = node["type"]
         self._names: Final = names
         self._aliases: Final = aliases
-        self._to_milliseconds: Final = to_milliseconds
+        self._to_microseconds: Final = to_microseconds
 
     def column(self, node: Any) -> str | None:
         """Return the column of the table that a node names, or None."""
@@ -156,13 +223,14 @@ class _Condition:
         column = self.column(right)
         return None if column is None else (column, _MIRRORED[self.kind], left)
 
-    def milliseconds(self, node: Any, column: str) -> int | None:
-        """Return the epoch milliseconds that a constant is, compared with a column."""
+    def microseconds(self, node: Any, column: str) -> int | None:
+        """Return the epoch microseconds that a constant is, compared with a column."""
         value = literal(node, "STRING" if _TIMES[column] else "INTEGER")
         if value is None:
             return None
-        number = self._to_milliseconds(value) if _TIMES[column] else int(value)
-        return number if number is not None and 0 <= number <= limits.MAX_TIMESTAMP_MS else None
+        number = self._to_microseconds(value) if _TIMES[column] else int(value) * 1000
+        most = limits.MAX_TIMESTAMP_MS * 1000
+        return number if number is not None and 0 <= number <= most else None
 
 
 def literal(node: Any, kind: str) -> str | None:
@@ -183,17 +251,12 @@ def literal(node: Any, kind: str) -> str | None:
     )
 
 
-def _narrowed(plan: SqlPlan, condition: _Condition) -> SqlPlan:
-    """Return a plan that leaves out what a condition leaves out, as far as it is understood."""
+def _narrowed(plan: SqlPlan, condition: _Condition) -> SqlPlan | None:
+    """Return a plan that leaves out what a condition leaves out; None if it leaves out more."""
     node, kind = condition.node, condition.kind
     compared = condition.compared()
     if compared is not None:
         return _compared(plan, condition, *compared)
-    if kind == "COMPARE_BETWEEN" and condition.column(node.get("input")) in _TIMES:
-        column = condition.column(node["input"]) or ""
-        low = condition.milliseconds(node["lower"], column)
-        high = condition.milliseconds(node["upper"], column)
-        return _within(plan, low, high)
     if kind == "COMPARE_IN" and condition.column(node["children"][0]) == "topic":
         return _of_topics(plan, [_text(each) for each in node["children"][1:]])
     if kind == "FUNCTION" and node["function_name"] in _CONTAINS:
@@ -202,7 +265,7 @@ def _narrowed(plan: SqlPlan, condition: _Condition) -> SqlPlan:
             return _with_key(plan, _text(others[0]))
     if kind == "SUBQUERY" and node.get("comparison_type") == _EQUAL and _is_any_key(condition):
         return _with_key(plan, _text(node["child"]))
-    return plan
+    return None
 
 
 def _is_any_key(condition: _Condition) -> bool:
@@ -218,16 +281,21 @@ def _is_any_key(condition: _Condition) -> bool:
     )
 
 
-def _compared(plan: SqlPlan, condition: _Condition, column: str, kind: str, other: Any) -> SqlPlan:
+def _compared(
+    plan: SqlPlan, condition: _Condition, column: str, kind: str, other: Any
+) -> SqlPlan | None:
     if column == "topic" and kind == _EQUAL:
         return _of_topics(plan, [_text(other)])
-    if column in _TIMES:
-        moment = condition.milliseconds(other, column)
-        if moment is None:
-            return plan
-        is_low, is_high = kind in {_EQUAL, *_LOW}, kind in {_EQUAL, *_HIGH}
-        return _within(plan, moment if is_low else None, moment if is_high else None)
-    return plan
+    moment = condition.microseconds(other, column) if column in _TIMES else None
+    if moment is None:
+        return None
+    # The first and the last millisecond that can be meant.
+    floor, ceiling = moment // 1000, -(-moment // 1000)
+    low = {"COMPARE_GREATERTHAN": floor + 1, "COMPARE_GREATERTHANOREQUALTO": ceiling}
+    high = {"COMPARE_LESSTHAN": max(ceiling - 1, 0), "COMPARE_LESSTHANOREQUALTO": floor}
+    if kind == _EQUAL:
+        return _within(plan, ceiling, floor)
+    return _within(plan, low.get(kind), high.get(kind))
 
 
 def _text(node: Any) -> str | None:
@@ -236,10 +304,10 @@ def _text(node: Any) -> str | None:
     return literal(node, "STRING") if is_constant else None
 
 
-def _of_topics(plan: SqlPlan, topics: list[str | None]) -> SqlPlan:
+def _of_topics(plan: SqlPlan, topics: list[str | None]) -> SqlPlan | None:
     names = {each for each in topics if each and not _PATTERN & set(each)}
-    if len(names) < len(topics):
-        return plan
+    if not names or len(names) < len({*topics}):
+        return None
     return plan._replace(topics=frozenset(names if plan.topics is None else plan.topics & names))
 
 
@@ -249,5 +317,5 @@ def _within(plan: SqlPlan, low: int | None, high: int | None) -> SqlPlan:
     return plan._replace(begin=begin, end=end)
 
 
-def _with_key(plan: SqlPlan, key: str | None) -> SqlPlan:
-    return plan if key is None or plan.key is not None else plan._replace(key=key)
+def _with_key(plan: SqlPlan, key: str | None) -> SqlPlan | None:
+    return None if key is None or plan.key is not None else plan._replace(key=key)
