@@ -35,6 +35,10 @@ _COMMANDS: Final = {
     "show": ("cli.show", "show one message in full"),
     "story": ("cli.story", "tell what became of one message, and what groups did"),
     "tail": ("cli.tail", "show the newest messages of a topic, and those that arrive"),
+    "watch": (
+        "cli.jobs.watch",
+        "wait for a message with a key, and run a command when it is there",
+    ),
     "status": ("cli.status", "show the state of a store, or of a cluster's brokers"),
     "export": ("cli.export", "write messages to a Parquet, Arrow, CSV or JSON file"),
     "sql": ("cli.sql.sql", "run a SELECT over messages, with DuckDB"),
@@ -95,6 +99,7 @@ _SYNONYMS: Final = {
     "search": "find",
     "trace": "story",
     "view": "show",
+    "wait": "watch",
 }
 """What commands of other tools are called here."""
 _ENDING_OPTIONS: Final = frozenset({"-h", "--help", "-V", "--version"})

@@ -4,6 +4,7 @@ All brokers of the route are asked at once, each one's master first, and its sla
 broker that fails makes an answer incomplete and is named in its coverage.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from functools import partial
@@ -30,6 +31,7 @@ from rocketlens.query.find import find, one_message
 from rocketlens.query.lookup.message_filter import MessageFilter
 from rocketlens.query.options import FindOptions, StoryOptions, takes
 from rocketlens.query.request import FindRequest, StoryRequest, check_key, check_max_num, time_range
+from rocketlens.query.source import run_in_loop
 from rocketlens.wire.bodies.tables import TopicFilterType
 from rocketlens.wire.commands.brokers import UPDATE_AND_CREATE_TOPIC, CreateTopicRequest
 
@@ -143,6 +145,35 @@ class ClusterClient:
 
         request = StoryRequest.parse(text, topic, **options)
         return await find_story(request, [ClusterStorySource(self.source)])
+
+    async def expect(
+        self,
+        key: str,
+        topic: str | Iterable[str] | None = None,
+        *,
+        by: "int | datetime | str",
+        consumed_by: str | None = None,
+        on_event: Callable[[str], None] | None = None,
+    ) -> MessageExt:
+        """Wait until a message with a key is stored, or a group has consumed it; return it.
+
+        It may have been stored before. The cluster is asked every two seconds, less often if it
+        answers slowly, and may be away in between. ``by`` is the latest time: epoch milliseconds, a
+        datetime, or words such as ``09:00`` (of today) and ``in 2h``. ``on_event`` gets a line when
+        the reason changes why it is not there yet.
+
+        :raises MessageNotFound: at that time, if there is none.
+        :raises AnswerIncomplete: at that time, if that cannot be known: a broker did not answer.
+        :raises BadInput: if ``by`` is not a time to come, or the text cannot be a key.
+        """
+        from rocketlens.client.cluster_story import ClusterStorySource
+        from rocketlens.query.expect import ExpectRequest, expect_steps
+
+        request = ExpectRequest.parse(key, topic, by=by, consumed_by=consumed_by)
+        steps = expect_steps(
+            request, lambda: ClusterStorySource(self.source), asyncio.sleep, on_event
+        )
+        return await run_in_loop(steps)
 
     async def query_message(
         self,

@@ -1,7 +1,8 @@
 """The methods that an open store and an open archive share."""
 
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Self, overload
 
@@ -227,6 +228,26 @@ class SearchApi(ABC):
         from rocketlens.query.story.story_search import story_steps
 
         return run(story_steps(StoryRequest.parse(text, topic, **options), [self._story_source()]))
+
+    def expect(
+        self,
+        key: str,
+        topic: str | Iterable[str] | None = None,
+        *,
+        by: "int | datetime | str",
+        consumed_by: str | None = None,
+        on_event: Callable[[str], None] | None = None,
+    ) -> MessageExt:
+        """Wait until a message with a key is stored, or a group has consumed it; return it.
+
+        It may have been stored before. Arguments and errors as `MQAdmin.expect`. What a group
+        consumed is known as `story` knows it: an archive has no offsets of groups, and a store
+        does not show which clients are online.
+        """
+        from rocketlens.query.expect import ExpectRequest, expect_steps
+
+        request = ExpectRequest.parse(key, topic, by=by, consumed_by=consumed_by)
+        return run(expect_steps(request, self._story_source, time.sleep, on_event))
 
     def _findings(self, max_num: int | None, *, oldest: bool = False) -> Findings:
         in_log_order = self.source.is_one_log

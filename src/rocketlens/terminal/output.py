@@ -170,7 +170,7 @@ class ExitCode(IntEnum):
 
 
 TIMES_HELP: Final = (
-    "times: 2h, 30m, 1d12h (that long ago), now, today, yesterday, 10:31, 2026-11-20,\n"
+    "times: 2h, 30m, 1d12h (that long ago), in 2h, now, today, yesterday, 10:31, 2026-11-20,\n"
     "2026-11-20T10:31:02.114+08:00 (without a zone: local time), 20261120103102, epoch\n"
     "seconds or milliseconds. A day alone means the whole day."
 )

@@ -1,1 +1,1 @@
-"""Commands whose work Spark does: index, archive, duplicates."""
+"""Commands that take long: index, archive and duplicates, whose work Spark does; job, watch."""

@@ -106,6 +106,7 @@ class SyncClusterClient(Generic[C]):
 
     find = waits(ClusterClient.find)
     story = waits(ClusterClient.story)
+    expect = waits(ClusterClient.expect)
     query_message = waits(ClusterClient.query_message)
     query_message_by_unique_key = waits(ClusterClient.query_message_by_unique_key)
     query_by_queue_offset = waits(ClusterClient.query_by_queue_offset)

@@ -17,7 +17,9 @@ _UNIT_MS: Final = {
 }
 _WORDS: Final = {"second": "s", "sec": "s", "minute": "m", "hour": "h", "day": "d", "week": "w"}
 _SPAN: Final = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)\s*([a-z]{1,7})", re.ASCII)
-_SPANS: Final = re.compile(rf"-?(?:{_SPAN.pattern}\s*){{1,8}}?(?:\s*ago)?", re.ASCII)
+_SPANS: Final = re.compile(
+    rf"in\s+(?:{_SPAN.pattern}\s*){{1,8}}|-?(?:{_SPAN.pattern}\s*){{1,8}}?(?:\s*ago)?", re.ASCII
+)
 _DAYS_AGO: Final = {"today": 0, "yesterday": 1}
 _TIME_OF_DAY: Final = re.compile(r"\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?\Z", re.ASCII)
 _DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}\Z")
@@ -44,6 +46,7 @@ def parse_time(text: str, option: str, *, is_end: bool, now_ms: int) -> int:
     ``10 minutes ago``          likewise seconds, hours, days, weeks
     ``1d12h``, ``2h ago``       several of them together; with "ago" behind it, or not
     ``-2h``                     two hours ago, too: so other tools write it
+    ``in 2h``                   two hours from now
     ``today``, ``yesterday``    that day, in local time
     ``10:31``, ``10:31:02``     today at that time
     ISO 8601                    local time unless it has a zone
@@ -70,10 +73,10 @@ def parse_time(text: str, option: str, *, is_end: bool, now_ms: int) -> int:
         if not spans or not all(unit in _UNIT_MS for unit in units):
             raise _not_a_time(text, option)
         numbers = (float(number) for number, _ in spans)
-        ago_ms = sum(
+        span_ms = sum(
             round(number * _UNIT_MS[unit]) for number, unit in zip(numbers, units, strict=True)
         )
-        return max(0, now_ms - ago_ms)
+        return now_ms + span_ms if word.startswith("in") else max(0, now_ms - span_ms)
     return _calendar_ms(_with_day(word, now_ms), option, is_end=is_end)
 
 

@@ -73,6 +73,8 @@ def parsed(text, *, is_end=False):
         ("-2h", 2 * HOUR_MS),
         ("-1d12h", 36 * HOUR_MS),
         ("1h30m5s", HOUR_MS + 1_805_000),
+        ("in 2h", -2 * HOUR_MS),
+        ("in 1 day 12 hours", -36 * HOUR_MS),
     ],
 )
 def test_spans_are_added(text, ago_ms):
@@ -109,6 +111,9 @@ def test_days_and_times_of_today_are_those_of_the_local_zone(text, same, is_end)
         "--2h",
         "-2",
         "2h-1h",
+        "in 2h ago",
+        "in -2h",
+        "in",
     ],
 )
 def test_other_words_are_refused_by_name(text):

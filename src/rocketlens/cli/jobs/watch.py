@@ -1,0 +1,83 @@
+"""``rocketlens watch``: waits for a message with a key, and runs a command when it is there."""
+
+from argparse import ArgumentParser, Namespace
+from typing import Final
+
+from rocketlens.cli.options import add_archive, add_source, add_topics
+from rocketlens.cli.source import choose_source
+from rocketlens.model.text.escape import printable
+from rocketlens.terminal.output import TIMES_HELP, ExitCode, iso_text, note, parse_time
+
+EXAMPLES: Final = (
+    ("rocketlens watch SETTLED-2026-11-20 --by 09:00", "exit code 1 if it is not stored by nine"),
+    (
+        "rocketlens watch ORDER-42 -t order-paid --by 'in 10m' --consumed-by billing",
+        "wait until a consumer group has consumed it",
+    ),
+    (
+        "rocketlens watch SETTLED-2026-11-20 --by 09:00 --exec './report.sh \"$ROCKETLENS_ID\"'",
+        "run a command with it",
+    ),
+)
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the command's options."""
+    parser.epilog = (
+        f"{TIMES_HELP}\nIt may have been stored before. A broker may restart in between.\n"
+        "exit codes: 0 stored (consumed) by that time, 1 the time has passed and everything was\n"
+        "searched, 2 wrong usage, an error, or COMMAND failed, 3 the time has passed and a broker\n"
+        "did not answer, or what the group did cannot be known."
+    )
+    parser.add_argument("key", metavar="KEY", help="a key or a message id")
+    parser.add_argument(
+        "--by", metavar="T", required=True, help="the latest time, such as 09:00 or 'in 2h'"
+    )
+    parser.add_argument(
+        "--consumed-by",
+        metavar="GROUP",
+        help="wait until this consumer group has consumed it (default: until it is stored)",
+    )
+    add_source(parser)
+    add_archive(parser, with_others=False)
+    add_topics(parser, "only in this topic", default="every topic")
+    parser.add_argument(
+        "--exec",
+        dest="command",
+        metavar="COMMAND",
+        help="a line for /bin/sh, run when it is there; ROCKETLENS_ID, ROCKETLENS_TOPIC and "
+        "ROCKETLENS_KEY are in its environment",
+    )
+
+
+def run(arguments: Namespace) -> ExitCode:
+    """Print the message when it is there, and run the command.
+
+    :raises MessageNotFound: if the time has passed.
+    :raises AnswerIncomplete: if it has passed, and something could not be searched.
+    """
+    key, topic = arguments.key, arguments.topic or None
+    by = parse_time(arguments.by, "--by", is_end=True)
+    group = arguments.consumed_by
+    message = choose_source(arguments).ask(
+        lambda store: store.expect(key, topic, by=by, consumed_by=group, on_event=note),
+        lambda admin: admin.expect(key, topic, by=by, consumed_by=group, on_event=note),
+        lambda archive: archive.expect(key, topic, by=by, consumed_by=group, on_event=note),
+    )
+    stored = iso_text(message.store_timestamp_ms)
+    print(
+        f"{printable(message.position)}  {printable(message.msg_id)}  stored {stored}", flush=True
+    )
+    if arguments.command is None:
+        return ExitCode.OK
+    import os
+    import subprocess
+
+    found = {"ID": message.msg_id, "TOPIC": message.topic, "KEY": key}
+    environment = {f"ROCKETLENS_{name}": value for name, value in found.items()}
+    done = subprocess.run(
+        ["/bin/sh", "-c", arguments.command], env={**os.environ, **environment}, check=False
+    )
+    if done.returncode:
+        note(f"--exec ended with exit code {done.returncode}")
+    return ExitCode.FAILED if done.returncode else ExitCode.OK

@@ -1,0 +1,186 @@
+"""Waits until a message with a key is stored, or a group has consumed it, or the time has passed.
+
+A source is asked again and again what `find` and `story` ask it. What fails before the deadline, a
+broker that restarts for example, fails that once; the last time, at the deadline, it decides:
+
+=====================================  ========================================================
+the source shows at the deadline       the result
+=====================================  ========================================================
+the message, stored in time            it
+(a group) that the group consumed it   it; not if a trace says that it was later
+everything was searched                `MessageNotFound`
+something did not answer               `AnswerIncomplete`
+(a group) an offset past the message   `AnswerIncomplete`: a reset, for example, leads past it, too
+=====================================  ========================================================
+"""
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from rocketlens.errors import (
+    AnswerIncomplete,
+    BadInput,
+    MessageNotFound,
+    PackageMissing,
+    RocketLensError,
+    TopicNotFound,
+    WrongUse,
+)
+from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
+from rocketlens.model.arguments import check_text
+from rocketlens.model.life import time_text
+from rocketlens.model.message import MessageExt
+from rocketlens.model.text.sentences import Sentence
+from rocketlens.query.facts.group_state import GroupState
+from rocketlens.query.find import find_steps, one_message
+from rocketlens.query.request import FindRequest, StoryRequest, moment_ms
+from rocketlens.query.source import Steps
+from rocketlens.query.story.story_search import StorySource, story_steps
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+MIN_WAIT_S: Final = 2.0
+"""Longer than a client waits before it connects again to a broker that was away."""
+MAX_WAIT_S: Final = 30.0
+_WAIT_FACTOR: Final = 4
+"""How much longer than a question took to wait before the next: a fifth of the time is used."""
+_SEARCHED: Final = "any topic that was searched"
+_UNPROVED: Final = frozenset(
+    {
+        GroupState.UNKNOWN,
+        GroupState.PASSED,
+        GroupState.PASSED_OFFLINE,
+        GroupState.PASSED_BY_RESET,
+        GroupState.BROADCASTING,
+    }
+)
+"""States in which the group may have consumed the message."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectRequest:
+    """The message that is expected, by when, and by which group it is to be consumed, if any."""
+
+    message: FindRequest
+    group: str | None = None
+
+    @classmethod
+    def parse(
+        cls,
+        key: str,
+        topic: str | Iterable[str] | None = None,
+        *,
+        by: "int | datetime | str",
+        consumed_by: str | None = None,
+    ) -> Self:
+        """Return the request for what a caller passed; ``key`` is as `find` has its text.
+
+        :raises BadInput: if ``by`` has passed, or as `FindRequest.parse`.
+        """
+        by_ms = moment_ms(by, "by", is_end=True)
+        if by_ms <= _now_ms():
+            raise BadInput(
+                f"by is {time_text(by_ms)}, which has passed: give a time to come, such as "
+                "'in 2h'; `rocketlens find` has what was stored before"
+            )
+        group = None if consumed_by is None else check_text(consumed_by, "consumed_by")
+        message = FindRequest.parse(
+            check_text(key, "key"),
+            topic,
+            end=by_ms,
+            max_num=1,
+            oldest=True,
+            all_topics=group is not None,
+            only_delivered=group is None,
+        )
+        return cls(message, group)
+
+
+def expect_steps(
+    request: ExpectRequest,
+    source: Callable[[], StorySource],
+    wait: Callable[[float], Any],
+    on_event: Callable[[str], None] | None = None,
+    clock: Callable[[], int] | None = None,
+) -> Steps[MessageExt]:
+    """Ask a source until it has what is expected; return the message.
+
+    ``wait`` takes seconds; it may return what must be awaited. ``on_event`` gets a line when the
+    reason changes why the message is not there yet. ``clock`` returns epoch milliseconds.
+
+    :raises MessageNotFound: if the time has passed, and everything could be searched then.
+    :raises AnswerIncomplete: if it has passed, and something could not.
+    :raises BadInput: if the source refuses the question.
+    """
+    clock = clock or _now_ms
+    ask = _stored if request.group is None else _consumed
+    said, by_ms = "", request.message.end
+    while True:
+        began_ms = clock()
+        try:
+            message: MessageExt = yield from ask(request, source())
+        except (BadInput, WrongUse, PackageMissing):
+            raise
+        except (RocketLensError, OSError) as error:
+            missing = error
+        else:
+            return message
+        if began_ms >= by_ms:
+            raise _ended(request, missing) from missing
+        if on_event is not None and said != str(missing):
+            said = str(missing)
+            on_event(f"not yet: {said}")
+        took_s = (clock() - began_ms) / 1000
+        pause_s = min(max(_WAIT_FACTOR * took_s, MIN_WAIT_S), MAX_WAIT_S)
+        until_end_s = (by_ms - clock()) / 1000
+        if until_end_s < pause_s + MIN_WAIT_S:
+            pause_s = max(until_end_s, MIN_WAIT_S)
+        yield partial(wait, pause_s)
+
+
+def _stored(request: ExpectRequest, source: StorySource) -> Steps[MessageExt]:
+    answer = yield from find_steps(request.message, source.source)
+    return one_message(answer, _SEARCHED)
+
+
+def _consumed(request: ExpectRequest, source: StorySource) -> Steps[MessageExt]:
+    """Return the message if the story of one with the key says that the group consumed it."""
+    told = yield from story_steps(StoryRequest(request.message, group=request.group), [source])
+    query, by_ms = told.query, request.message.end
+    if told.message is None:
+        return one_message(Answer(query, (), told.coverage), _SEARCHED)
+    reasons, is_known = [], told.complete and not told.others
+    for each in (told, *told.more):
+        for group in each.groups:
+            is_late = group.since_ms is not None and group.since_ms > by_ms
+            if group.state is GroupState.CONSUMED and not is_late and each.message is not None:
+                return each.message
+            is_known &= group.state not in _UNPROVED
+            reasons.append(f"{group.state}: {group.rests_on}")
+    of_group = str(Sentence("group_did", group=request.group))
+    unlearnt = [each for each in told.unlearnt if each.is_failure or each.what == of_group]
+    failed = [f"{each.what}: {each.why}" for each in unlearnt]
+    why = next(iter((*failed, *reasons)), f"{told.message.position} waits at its broker")
+    text = f"{query} is stored, but group {request.group} is not known to have consumed it: {why}"
+    if is_known:
+        raise MessageNotFound(text)
+    raise AnswerIncomplete(text, Answer(query, (), told.coverage))
+
+
+def _ended(request: ExpectRequest, missing: Exception) -> RocketLensError:
+    """Return the error of what was not there at the deadline."""
+    text = f"{missing} (at {time_text(request.message.end)}, when the time had passed)"
+    if isinstance(missing, MessageNotFound | TopicNotFound):
+        return MessageNotFound(text)
+    if isinstance(missing, AnswerIncomplete):
+        return AnswerIncomplete(text, missing.answer)
+    failed = Coverage("", SourceKind.TOPICS, SourceState.FAILED, None, str(missing))
+    return AnswerIncomplete(text, Answer(request.message.query, (), (failed,)))
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
