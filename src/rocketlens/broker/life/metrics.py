@@ -7,12 +7,14 @@ not count anyway: values are read when they are asked for. Source: ``BrokerMetri
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
+from rocketlens.broker.requests.offset import store_time
 from rocketlens.broker.tables.offsets import GROUP_SEPARATOR
 from rocketlens.formats.commitlog_record import store_timestamp_at
+from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX
 from rocketlens.net.pace import Pace
 from rocketlens.net.server import network_metrics
 from rocketlens.wire.codes import version_name
@@ -29,6 +31,29 @@ NODE_LABELS: Final = ("cluster", "node_type", "node_id")
 """Labels that every value has: cluster, ``broker``, and the broker's name."""
 _NAME_CHARACTERS: Final = 120
 """Of a name in a label."""
+
+
+_OF_DEAD_LETTERS: Final = (
+    ("rocketlens_dead_letters", "Dead letters of a group that are not deleted."),
+    (
+        "rocketmq_send_to_dlq_messages",
+        "Dead letters that a group ever had, those that were deleted included.",
+    ),
+    (
+        "rocketlens_dead_letters_oldest_timestamp_seconds",
+        "When the oldest dead letter of a group was stored.",
+    ),
+    (
+        "rocketlens_dead_letters_newest_timestamp_seconds",
+        "When the newest dead letter of a group was stored.",
+    ),
+)
+"""Of groups that have any, in the order in which `_dead_letters` finds them.
+
+Their causes are not counted: they are in the messages, and labels of any number.
+"""
+_COUNTERS: Final = frozenset({"rocketmq_messages_in", "rocketmq_send_to_dlq_messages"})
+"""Those by topic or group."""
 
 
 class Value(NamedTuple):
@@ -185,6 +210,10 @@ async def collect(core: "BrokerCore") -> "list[Metric]":
     metrics += network_metrics(core.network, NODE_LABELS, node)
     pace = Pace()
     left_out = 0
+    letters = await _dead_letters(core, pace)
+    by_group: list[tuple[str, str, tuple[str, ...], Mapping[tuple[str, ...], float]]] = [
+        (name, meaning, ("consumer_group",), letters[name]) for name, meaning in _OF_DEAD_LETTERS
+    ]
     for name, meaning, labels, rows in (
         (
             "rocketmq_messages_in",
@@ -210,8 +239,9 @@ async def collect(core: "BrokerCore") -> "list[Metric]":
             ("consumer_group", "language", "version", "consume_mode"),
             await _consumers(core, pace),
         ),
+        *by_group,
     ):
-        is_counter = name == "rocketmq_messages_in"
+        is_counter = name in _COUNTERS
         family = CounterMetricFamily if is_counter else GaugeMetricFamily
         metric = family(name, meaning, labels=(*NODE_LABELS, *labels))
         for texts, number in rows.items():
@@ -263,6 +293,34 @@ async def _lags(core: "BrokerCore", pace: Pace) -> dict[tuple[str, ...], int]:
         if topic in core.topics.topics:
             lags[topic, group] = lag
     return lags
+
+
+async def _dead_letters(core: "BrokerCore", pace: Pace) -> dict[str, dict[tuple[str, ...], float]]:
+    """Return the values of `_OF_DEAD_LETTERS`, each by group; times are of what is not deleted."""
+    values: dict[str, dict[tuple[str, ...], float]] = {name: {} for name, _ in _OF_DEAD_LETTERS}
+    kept, ever, oldest, newest = values.values()
+    queues = core.store.queues
+    for topic, config in list(core.topics.topics.items()):
+        if not topic.startswith(DEAD_LETTER_PREFIX):
+            continue
+        ends = [
+            (queue_id, queues.min_offset(topic, queue_id), queues.max_offset(topic, queue_id))
+            for queue_id in range(config.queue_count)
+        ]
+        group = (topic.removeprefix(DEAD_LETTER_PREFIX),)
+        if any(end for _, _, end in ends):
+            kept[group] = sum(end - first for _, first, end in ends)
+            ever[group] = sum(end for _, _, end in ends)
+        times_ms = [
+            store_time(core, topic, queue_id, at)
+            for queue_id, first, end in ends
+            for at in ((first, end - 1) if first < end else ())
+        ]
+        # Of a message that cannot be read it is -1.
+        if min(times_ms, default=-1) >= 0:
+            oldest[group], newest[group] = min(times_ms) / 1000, max(times_ms) / 1000
+        await pace.turn()
+    return values
 
 
 async def _producers(core: "BrokerCore", pace: Pace) -> Counter[tuple[str, ...]]:

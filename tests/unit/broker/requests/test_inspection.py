@@ -4,8 +4,10 @@ import asyncio
 import json
 import os
 import re
+from pathlib import Path
 
 import pytest
+import yaml
 
 from rocketlens import limits
 from rocketlens.broker.access_config import AuthConfig
@@ -284,6 +286,53 @@ async def test_the_values_are_those_of_the_broker(world):
     consumers = [key for key in values if key[0] == "rocketmq_consumer_connections"]
     assert [key[1] for key in consumers] == ["readers"]
     assert metrics.problems(core) == []
+
+
+def of_dead_letters(values):
+    return {key[0]: value for key, value in values.items() if key[1:] == ("readers",)}
+
+
+async def test_dead_letters_are_counted_by_group_with_the_times_of_the_oldest_and_newest(world):
+    assert (await world.send("Orders", b"no dead letter")).code == 0
+    assert of_dead_letters(await values_of(world.core)) == {}
+    for _ in range(3):
+        assert (await world.send("%DLQ%readers", b"body")).code == 0
+        world.clock.now_ms += 60_000
+    first_s = world.stored("%DLQ%readers")[0].store_timestamp_ms / 1000
+    assert of_dead_letters(await values_of(world.core)) == {
+        "rocketlens_dead_letters": 3,
+        "rocketmq_send_to_dlq_messages_total": 3,
+        "rocketlens_dead_letters_oldest_timestamp_seconds": first_s,
+        "rocketlens_dead_letters_newest_timestamp_seconds": first_s + 120,
+    }
+
+
+async def test_dead_letters_that_were_deleted_are_counted_as_ever_stored(world, monkeypatch):
+    for _ in range(3):
+        assert (await world.send("%DLQ%readers", b"body")).code == 0
+    queues = world.core.store.queues
+    monkeypatch.setattr(queues, "min_offset", queues.max_offset, raising=False)
+    assert of_dead_letters(await values_of(world.core)) == {
+        "rocketlens_dead_letters": 0,
+        "rocketmq_send_to_dlq_messages_total": 3,
+    }
+
+
+async def test_alert_rules_of_the_documentation_name_values_and_labels_that_there_are(world):
+    text = (Path(__file__).parents[4] / "docs/reference/metrics.md").read_text("utf-8")
+    block = text.partition("## Alerts")[2].partition("```yaml\n")[2].partition("```")[0]
+    assert (await world.send("%DLQ%readers", b"body")).code == 0
+    labels = {
+        sample.name: set(sample.labels)
+        for metric in await metrics.collect(world.core)
+        for sample in metric.samples
+    }
+    (group,) = yaml.safe_load(block)["groups"]
+    assert len(group["rules"]) >= 3
+    for rule in group["rules"]:
+        assert rule.keys() <= {"alert", "expr", "for", "labels", "annotations"}
+        (name,) = re.findall(r"\b(?:rocketlens|rocketmq)_\w+", rule["expr"])
+        assert {*re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"])} <= labels[name]
 
 
 async def test_a_new_broker_has_all_values(world):
