@@ -63,8 +63,9 @@ ROOM_LINES = {
     "wire": 4_060,
     "store": 12_712,
     # With lite topics of a store, the offsets of broadcasts, and static topics, whose positions are
-    # not those of the queues that are read; what stores and clusters did not have in common.
-    "query": 9_290,
+    # not those of the queues that are read; what stores and clusters did not have in common;
+    # messages that are waited for.
+    "query": 9_480,
     "net": 2_961,
     "decode": 3_145,
     "bulk": 3_971,
@@ -85,7 +86,7 @@ ROOM_LINES = {
     # A name that the package does not have is answered with the nearest.
     "root": 1_110,
     "all": 123_200,
-    "tests": 117_000,
+    "tests": 117_600,
 }
 
 # Classes over the bound, until each has a module of its own subject again. None may be added.
