@@ -401,33 +401,16 @@ def keys(module: str, name: str) -> str:
     return "\n".join(markdown_rows(getattr(import_module(module), name)))
 
 
-def message_fields() -> str:
-    """Return the fields of a message, with the type of their column in Spark."""
-    from rocketlens.formats.columns import COLUMNS
-    from rocketlens.model.message import MESSAGE_FIELDS
+def fields() -> str:
+    """Return the fields of a message, and which of them tables and expressions have."""
+    from rocketlens.model.fields import FIELDS
 
-    rows = [(f"`{one.name}`", f"`{COLUMNS[one.name]}`", one.meaning) for one in MESSAGE_FIELDS]
-    return table(("Field", "Spark", "Meaning"), rows)
-
-
-def time_columns() -> str:
-    """Return the columns of tables that are no fields of a message."""
-    from rocketlens.formats.columns import COLUMNS
-    from rocketlens.model.arrow import TIME_COLUMNS
-
-    rows = [
-        (f"`{name}`", f"`{COLUMNS[name]}`", f"`{shown}`; null before the year 1 and after 9999")
-        for name, shown in TIME_COLUMNS.items()
-    ]
-    rows += [
-        ("`state`", f"`{COLUMNS['state']}`", "where the message is: [its life](life.md)"),
-        (
-            "`real_topic`",
-            f"`{COLUMNS['real_topic']}`",
-            "the topic that its producer meant, also of what waits, retries and dead letters",
-        ),
-    ]
-    return table(("Column", "Spark", "Shows"), rows)
+    rows = []
+    for name, each in FIELDS.items():
+        names = ", ".join(f"`{one}`" for one in (name, *each.aliases))
+        column = f"`{each.column}`" if each.column else ""
+        rows.append((names, column, "yes" if each.is_filter else "", each.meaning))
+    return table(("Field", "Column", "In expressions", "Meaning"), rows)
 
 
 def source_options() -> str:
@@ -498,16 +481,15 @@ def attribute_docs(module: ModuleType) -> dict[str, str]:
 GENERATORS: Final[Mapping[str, Callable[..., str]]] = {
     "commands": commands,
     "docstring": docstring,
+    "fields": fields,
     "file": root_file,
     "formats": formats,
     "keys": keys,
     "limits": limits,
     "metrics": metrics,
     "modules": modules,
-    "message_fields": message_fields,
     "mqadmin": mqadmin,
     "screen": screen,
     "section": section,
     "source_options": source_options,
-    "time_columns": time_columns,
 }

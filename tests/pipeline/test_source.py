@@ -4,7 +4,7 @@ import pytest
 from pyspark.sql.functions import broadcast
 
 from rocketlens.formats.commitlog_record import MAGIC_V2, encode, message_of
-from rocketlens.model.arrow import LIFE_COLUMNS
+from rocketlens.model.fields import LIFE_COLUMNS
 from rocketlens.model.message import Host
 from rocketlens.store.read.log.commitlog import CommitLog
 from rocketlens.terminal.message_values import value_of

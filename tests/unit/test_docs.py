@@ -23,10 +23,10 @@ from rocketlens.cli.printing import cells
 from rocketlens.console.login.oidc_settings import OIDC_KEYS, oidc_settings
 from rocketlens.decode.rules import FORMATS, BodyRules
 from rocketlens.errors import BadInput
-from rocketlens.formats.columns import COLUMNS
 from rocketlens.main import build_parser, main
 from rocketlens.model.answer import SourceKind, SourceState
 from rocketlens.model.config_keys import keys_of
+from rocketlens.model.fields import FIELDS
 from rocketlens.mqadmin.command_line import check_required, parse
 from rocketlens.mqadmin.run import COMMON, OURS, command_named
 from rocketlens.namesrv.config import NameServerConfig
@@ -327,7 +327,7 @@ def test_the_json_has_the_fields_of_the_program(golden):
     assert list(shown) == list(real)
     assert list(shown["coverage"][0]) == list(real["coverage"][0])
     assert set(shown["messages"][0]) <= set(real["messages"][0])
-    named = set(re.findall(r"`(\w+)`", page))
+    named = set(re.findall(r"`(\w+)`", page + filled_pages()["reference/fields.md"]))
     assert {*real["messages"][0], *real["coverage"][0], *SourceKind, *SourceState} <= named
 
 
@@ -421,9 +421,13 @@ def test_the_reference_of_spark_has_every_option_and_column():
     page = filled_pages()["reference/spark.md"]
     for option in OPTIONS:
         assert f"| `{option.name}` | {f'`{option.default}`' if option.default else ''} |" in page
-    answers = filled_pages()["reference/answers.md"]
-    for name, kind in COLUMNS.items():
-        assert f"| `{name}` | `{kind}` |" in answers + page
+
+
+def test_the_reference_of_fields_has_every_name_and_the_type_of_its_column():
+    page = filled_pages()["reference/fields.md"]
+    for name, each in FIELDS.items():
+        names = ", ".join(f"`{one}`" for one in (name, *each.aliases))
+        assert f"| {names} | {f'`{each.column}`' if each.column else ''} |" in page
 
 
 def test_the_reference_of_limits_has_every_bound():

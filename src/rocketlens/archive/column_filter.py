@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rocketlens import limits
 from rocketlens.model import properties as props
+from rocketlens.model.life import is_plain, life_of_fields
 from rocketlens.model.rocketmq import is_internal_topic
 from rocketlens.model.sql92 import EvaluationFailed
 from rocketlens.query.filters.where import BodyUnread, Step, value_at, value_of_tree
@@ -244,6 +245,15 @@ class _ColumnSubject:
         elif self._tally.has_hint_budget(name):
             raise _Unsure
         return value
+
+    def life(self) -> tuple[str, str | None]:
+        """Return the state, and the topic that the producer meant.
+
+        :raises _Unsure: if properties decide.
+        """
+        if not is_plain(self.topic):
+            raise _Unsure
+        return life_of_fields(self.topic, {}, None, self.number("sys_flag"))[:2]
 
     def number(self, name: str, /) -> int:
         """Return a field that is a number."""

@@ -14,6 +14,7 @@ from rocketlens.cli.source import ChosenSource, add_selection, choose_source, se
 from rocketlens.errors import BadInput
 from rocketlens.model.answer import Answer
 from rocketlens.model.arrow import batches_of, package, schema
+from rocketlens.model.fields import NAMES
 from rocketlens.model.message import MessageExt
 from rocketlens.model.text.counted import counted
 from rocketlens.terminal.message_values import BODY_FORMS, BodyView
@@ -151,7 +152,8 @@ def _table_writer(path: Path, form: str, arguments: Namespace) -> Write:
     """
     package("pyarrow", "arrow", f"export as {form}")
     names = schema().names
-    columns = [name.strip() for name in arguments.fields.split(",")] if arguments.fields else names
+    asked = [name.strip() for name in arguments.fields.split(",")] if arguments.fields else names
+    columns = [NAMES.get(name, name) for name in asked]
     for column in columns:
         if column not in names:
             from rocketlens.query.topic_choice import suggestion

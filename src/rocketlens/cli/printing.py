@@ -347,7 +347,7 @@ def add_output(
         "--fields",
         metavar="A,B",
         help="only these values, in this order: time, topic, tags, keys, id, position, size, body, "
-        "properties.NAME for one property, or any member of a message in JSON",
+        "any other field of a message, prop.NAME for a property, or body.$.PATH",
     )
     parser.add_argument(
         "--format",

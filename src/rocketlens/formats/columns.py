@@ -1,16 +1,15 @@
 """Messages as Arrow record batches, built from rows and the log's bytes without a loop over rows.
 
-A message has the columns of :data:`COLUMNS`, which are the fields of
-:class:`rocketlens.model.message.MessageExt`, the timestamps of
-:data:`rocketlens.model.arrow.TIME_COLUMNS`, and `rocketlens.model.arrow.LIFE_COLUMNS`. Text is what
-Java makes of it: malformed UTF-8 is U+FFFD.
+A message has the columns of `rocketlens.model.fields.COLUMNS`. Text is what Java makes of it:
+malformed UTF-8 is U+FFFD. ``body`` is null where it is not wanted. ``body_error`` says why a body
+is as it is stored, and is null where it is as its producer had it.
 
 Of records of which only the offsets are known (an index file's, a queue's), `column` returns one
 fixed field. Whether a record is at such an offset is for the caller to check; nothing outside the
 buffer is read.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,9 +19,9 @@ from rocketlens.formats.body_compression import COMPRESSED, decompress
 from rocketlens.formats.commitlog_record import HEADS, HOST_BYTES_V4, HOST_BYTES_V6, unpack_host
 from rocketlens.formats.compiled import text as kernels
 from rocketlens.formats.rows import Rows, check_rows
-from rocketlens.model.arrow import LIFE_COLUMNS, TIME_COLUMNS, numbers, time_column
+from rocketlens.model.arrow import numbers, time_column
+from rocketlens.model.fields import COLUMNS, LIFE_COLUMNS, TIME_COLUMNS
 from rocketlens.model.life import LifeState, is_plain, life_of_fields
-from rocketlens.model.message import I32, I64, MESSAGE_FIELDS, Host
 from rocketlens.model.rocketmq import (
     SYS_FLAG_BORN_HOST_V6,
     SYS_FLAG_COMMIT,
@@ -38,26 +37,6 @@ if TYPE_CHECKING:
     Numbers = npt.NDArray[np.int64]
     Slices = tuple[Numbers, npt.NDArray[np.int32]]
     """Starts in the content and lengths; -1 where there is none."""
-
-_SPARK_TYPES: Final = {
-    str: "string",
-    str | None: "string",
-    tuple[str, ...]: "array<string>",
-    Mapping[str, str]: "map<string,string>",
-    I32: "int",
-    I64: "bigint",
-    Host: "string",
-    bytes: "binary",
-}
-COLUMNS: Final = (
-    {field.name: _SPARK_TYPES[field.kind] for field in MESSAGE_FIELDS}
-    | dict.fromkeys(TIME_COLUMNS, "timestamp")
-    | dict.fromkeys(LIFE_COLUMNS, "string")
-)
-"""Name and Spark type of each column. ``tags`` and ``unique_key`` are null where a message has
-none, ``body`` where it isn't wanted. ``body_error`` says why a body is as it is stored, and is null
-where it is as its producer had it. The timestamps are null where the milliseconds beside them are
-before the year 1 or after 9999."""
 
 DERIVED: Final = frozenset({"msg_id", "offset_msg_id", *TIME_COLUMNS, *LIFE_COLUMNS})
 """Columns that follow from others."""

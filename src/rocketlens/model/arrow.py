@@ -4,14 +4,16 @@ pyarrow, pandas and polars are imported when they are asked for; each is an extr
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from importlib import import_module
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens.errors import PackageMissing
+from rocketlens.model.fields import COLUMNS, TIME_COLUMNS, field_of
 from rocketlens.model.installation import install_command
-from rocketlens.model.life import life_of
-from rocketlens.model.message import I32, I64, MESSAGE_FIELDS, Host, MessageExt
+from rocketlens.model.message import MessageExt
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,12 +22,6 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-TIME_COLUMNS: Final = {"store_time": "store_timestamp_ms", "born_time": "born_timestamp_ms"}
-"""Columns that are timestamps in UTC, and the milliseconds that they show."""
-LIFE_COLUMNS: Final = ("state", "real_topic")
-"""Columns that say where a message is, and the topic that its producer meant; null if that is not
-known: see `rocketlens.model.life`.
-"""
 FIRST_TIME_MS: Final = -62_135_596_800_000
 LAST_TIME_MS: Final = 253_402_300_799_999
 """Epoch milliseconds of the years 1 to 9999, which timestamps can show. RocketMQ: any number."""
@@ -51,25 +47,22 @@ def package(name: str, extra: str, what: str) -> Any:
 
 
 def schema() -> "pa.Schema":
-    """Return the Arrow schema of messages: the fields of `MessageExt`, timestamps, and their life.
+    """Return the Arrow schema of messages: `rocketlens.model.fields.COLUMNS`.
 
     :raises PackageMissing: without pyarrow.
     """
     pa: Any = package("pyarrow", "arrow", "Arrow")
     text = pa.string()
     types = {
-        str: text,
-        str | None: text,
-        tuple[str, ...]: pa.list_(pa.field("element", text)),
-        Mapping[str, str]: pa.map_(text, text),
-        I32: pa.int32(),
-        I64: pa.int64(),
-        Host: text,
-        bytes: pa.binary(),
+        "string": text,
+        "array<string>": pa.list_(pa.field("element", text)),
+        "map<string,string>": pa.map_(text, text),
+        "int": pa.int32(),
+        "bigint": pa.int64(),
+        "binary": pa.binary(),
+        "timestamp": pa.timestamp("us", "UTC"),
     }
-    fields = [pa.field(field.name, types[field.kind]) for field in MESSAGE_FIELDS]
-    times = [pa.field(name, pa.timestamp("us", "UTC")) for name in TIME_COLUMNS]
-    return pa.schema([*fields, *times, *(pa.field(name, text) for name in LIFE_COLUMNS)])
+    return pa.schema([pa.field(name, types[kind]) for name, kind in COLUMNS.items()])
 
 
 def numbers(values: "npt.NDArray[Any]") -> "pa.Array":
@@ -128,29 +121,23 @@ def _batch(messages: list[MessageExt], *, with_body: bool) -> "pa.RecordBatch":
     import numpy as np
     import pyarrow as pa
 
-    to_arrow: dict[Any, Callable[[Any], Any]] = {
-        Host: str,
-        Mapping[str, str]: lambda value: list(value.items()),
+    to_arrow: dict[str, Callable[[Any], Any]] = {
+        "born_host": str,
+        "store_host": str,
+        "properties": lambda value: list(value.items()),
     }
-    kinds = {field.name: to_arrow.get(field.kind) for field in MESSAGE_FIELDS}
     if not with_body:
-        kinds["body"] = kinds["body_error"] = lambda _: None
-    lives = [life_of(each) for each in messages]
-    of_life = {
-        "state": [str(each.state) for each in lives],
-        "real_topic": [each.topic for each in lives],
-    }
+        to_arrow["body"] = to_arrow["body_error"] = lambda _: None
     arrays = []
     for column in schema():
-        if column.name in of_life:
-            arrays.append(pa.array(of_life[column.name], pa.string()))
-            continue
         if column.name in TIME_COLUMNS:
             milliseconds = [getattr(each, TIME_COLUMNS[column.name]) for each in messages]
             arrays.append(time_column(np.array(milliseconds, np.int64)))
             continue
-        convert = kinds[column.name]
-        values = [getattr(each, column.name) for each in messages]
+        convert = to_arrow.get(column.name)
+        is_attribute = hasattr(MessageExt, column.name)
+        read = attrgetter(column.name) if is_attribute else partial(field_of, name=column.name)
+        values = list(map(read, messages))
         arrays.append(pa.array([convert(v) for v in values] if convert else values, column.type))
     return pa.RecordBatch.from_arrays(arrays, schema=schema())
 
@@ -158,8 +145,7 @@ def _batch(messages: list[MessageExt], *, with_body: bool) -> "pa.RecordBatch":
 class ArrowMessages(ABC):
     """Messages that can be had as Arrow, and by way of it as tables of other libraries.
 
-    The columns are the fields of `MessageExt`, the timestamps ``store_time`` and ``born_time``, and
-    ``state`` and ``real_topic`` (`LIFE_COLUMNS`).
+    The columns are those of `rocketlens.model.fields.COLUMNS`.
     Polars, DuckDB and pyarrow take such an object as it is (``__arrow_c_stream__``). pandas does
     not know Arrow's interface: it takes `to_pandas`.
     """

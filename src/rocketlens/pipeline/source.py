@@ -50,7 +50,7 @@ class RocketMQDataSource(DataSource):
 
         :raises BadInput: when neither a batch read nor a stream can have these options.
         """
-        from rocketlens.formats.columns import COLUMNS
+        from rocketlens.model.fields import COLUMNS
 
         refusals: list[BadInput] = []
         for make in (_stream_reader, RocketMQReader):

@@ -42,12 +42,12 @@ if TYPE_CHECKING:
     from rocketlens.query.filters.content_filter import ContentFilter
     from rocketlens.query.options import ScanOptions
 
-_LOOKED_UP: Final[tuple[tuple[str, Kind], ...]] = (("unique_key", "unique-key"), ("key", "key"))
+_LOOKED_UP: Final[tuple[tuple[str, Kind], ...]] = (("unique_key", "unique-key"), ("keys", "key"))
 """Fields of a filter that an index is for, and the kind of text that they are."""
 _NO_KEY: Final = frozenset(" \x01\x02")
 """Characters that no key has: a look-up would not find what a comparison does."""
 _TOPIC: Final = "topic"
-_TAG: Final = "tag"
+_TAG: Final = "tags"
 _QUEUE_POSITION: Final = re.compile(
     r"(?P<topic>.+)/(?P<queue_id>\d{1,10})/(?P<queue_offset>\d{1,19})\Z", re.ASCII | re.DOTALL
 )

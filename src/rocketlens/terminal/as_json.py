@@ -16,6 +16,7 @@ from rocketlens.formats.body_compression import COMPRESSED
 from rocketlens.formats.commitlog_record import RecordView, message_of
 from rocketlens.model import properties
 from rocketlens.model.answer import Answer, Coverage
+from rocketlens.model.fields import LIFE_COLUMNS, NAMES
 from rocketlens.model.life import life_of_fields
 from rocketlens.model.message import MESSAGE_FIELDS, Host, MessageExt
 from rocketlens.model.message_id import address_text
@@ -38,8 +39,7 @@ _TO_JSON: Final[dict[Any, Callable[[Any], Any]]] = {
     Mapping[str, str]: dict,
 }
 _NAMES: Final = tuple(field.name for field in MESSAGE_FIELDS if field.name != "body")
-_LIFE_NAMES: Final = ("state", "real_topic")
-_LINE_NAMES: Final = (*_NAMES, *_LIFE_NAMES, "body", "body_encoding")
+_LINE_NAMES: Final = (*_NAMES, *LIFE_COLUMNS, "body", "body_encoding")
 _values_of: Final = attrgetter(*_NAMES)
 _CONVERTED: Final = {
     field.name: _TO_JSON[field.kind] for field in MESSAGE_FIELDS if field.kind in _TO_JSON
@@ -159,7 +159,7 @@ def _fields_of(view: RecordView, hosts: dict[tuple[bytes, int], str]) -> dict[st
 
 
 def _json_value(message: MessageExt, name: str, bodies: BodyView) -> Any:
-    value, to_json = value_of(message, name, bodies), _CONVERTED.get(name)
+    value, to_json = value_of(message, name, bodies), _CONVERTED.get(NAMES.get(name, ""))
     return value if to_json is None else to_json(value)
 
 
@@ -175,7 +175,7 @@ def _other_fields(message: MessageExt) -> dict[str, Any]:
     for name, to_json in _CONVERTED.items():
         fields[name] = to_json(fields[name])
     life = life_of_fields(message.topic, message.properties, message.tags, message.sys_flag)
-    return {**fields, **dict(zip(_LIFE_NAMES, life[:2], strict=True))}
+    return {**fields, **dict(zip(LIFE_COLUMNS, life[:2], strict=True))}
 
 
 def coverage_fields(coverage: Coverage) -> dict[str, Any]:

@@ -6,15 +6,15 @@ import json
 import re
 from argparse import Namespace
 from base64 import b64encode
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from string import Formatter
 from typing import TYPE_CHECKING, Final
 
 from rocketlens.decode.tree import FIELD_PATH, field_text
 from rocketlens.errors import BadInput
-from rocketlens.model.life import life_of
-from rocketlens.model.message import MESSAGE_FIELDS, MessageExt
+from rocketlens.model.fields import FIELDS, NAMES, TIME_COLUMNS, field_of, property_name
+from rocketlens.model.message import MessageExt
 from rocketlens.model.text.escape import printable
 from rocketlens.terminal.json_text import compact, json_of
 from rocketlens.terminal.output import iso_text
@@ -137,21 +137,8 @@ def text_start(body: bytes) -> str | None:
         return start[: error.start].decode("utf-8")
 
 
-_PROPERTY: Final = re.compile(r"(?:prop|properties)\.(.+)", re.DOTALL)
-"""``prop.NAME`` is the value of one property."""
-
-_SHORT: Final[Mapping[str, Callable[["MessageExt"], object]]] = {
-    "time": lambda message: iso_text(message.store_timestamp_ms),
-    "id": lambda message: message.msg_id,
-    "position": lambda message: message.position,
-    "size": lambda message: len(message.body),
-    "state": lambda message: str(life_of(message).state),
-    "real_topic": lambda message: life_of(message).topic,
-}
-"""Values that the table has, beside the fields of a message."""
 PIPED_COLUMNS: Final = ("time", "topic", "tags", "keys", "id", "position", "size", "body")
 """Of tab-separated values and of CSV, where the caller does not choose."""
-VALUE_NAMES: Final = (*_SHORT, *(field.name for field in MESSAGE_FIELDS))
 _ESCAPES: Final = {"\\n": "\n", "\\t": "\t", "\\0": "\0", "\\\\": "\\"}
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 """How a cell begins that spreadsheet programs compute."""
@@ -174,24 +161,23 @@ def check_value_name(name: str, where: str) -> None:
 
     :raises BadInput: when they have not.
     """
-    if name in VALUE_NAMES or _PROPERTY.fullmatch(name) or FIELD_PATH.fullmatch(name):
+    if name in NAMES or property_name(name) or FIELD_PATH.fullmatch(name):
         return
     from rocketlens.query.topic_choice import suggestion
 
-    meant = suggestion(name, VALUE_NAMES) or (
-        f"; there are {', '.join(VALUE_NAMES)}, prop.NAME and body.$.NAME"
+    meant = suggestion(name, NAMES) or (
+        f"; there are {', '.join(FIELDS)}, prop.NAME and body.$.NAME"
     )
     raise BadInput(f"{where}: messages have no value {printable(name)[:80]!r}{meant}")
 
 
 def value_of(message: MessageExt, name: str, bodies: BodyView = AS_IT_IS) -> object:
-    """Return one value of a message, as Python has it; a field of its body as text."""
-    if name in VALUE_NAMES:
-        short = _SHORT.get(name)
-        return short(message) if short else getattr(message, name)
-    is_property = _PROPERTY.fullmatch(name)
-    if is_property:
-        return message.properties.get(is_property[1])
+    """Return one value of a message, as Python has it; times and fields of its body as text."""
+    milliseconds = TIME_COLUMNS.get(NAMES.get(name, ""))
+    if milliseconds is not None:
+        return iso_text(getattr(message, milliseconds))
+    if not FIELD_PATH.fullmatch(name):
+        return field_of(message, name)
     body_json = bodies.decoded(message).as_json()
     return None if body_json is None else field_text(body_json, name)
 
@@ -201,7 +187,7 @@ def shown(message: MessageExt, name: str, bodies: BodyView) -> int | str:
     if name == "body":
         return body_text(*bodies.shown(message))
     value = value_of(message, name, bodies)
-    if name == "keys":
+    if NAMES.get(name) == "keys":
         return " ".join(message.keys)
     if name == "properties":
         return json.dumps(dict(message.properties), ensure_ascii=False)

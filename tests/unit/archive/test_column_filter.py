@@ -86,7 +86,15 @@ CONDITIONS = (
     *("p = 'a'", "p > 4", "p BETWEEN 1 AND 9", "p IS NULL", "p = q", "q IN ('a', 'b')", "p = 5"),
     *("tag = 'A'", "tag IN ('A', 'B')", "tag IS NULL", "key = 'a'", "key IS NULL"),
     *("unique_key = 'b'", "topic = 'T'", "topic CONTAINS 'o'", "queue_offset > 2", "queue_id = 0"),
-    *("time > 0", "reconsume_times = 1", "TRUE", "prop['TAGS'] = 'a'", "nowhere = 'a'", "n > 4"),
+    *(
+        "time > 0",
+        "reconsume_times = 1",
+        "state = 'stored' AND real_topic = 'T'",
+        "TRUE",
+        "prop['TAGS'] = 'a'",
+        "nowhere = 'a'",
+        "n > 4",
+    ),
     *("body =~ 'a'", "body !~ 'b$'", "body = 'ab'", "body.$.n = 5", "body.$.n > 4", "body.$.a = p"),
     *(
         "p > 4.5",

@@ -16,7 +16,7 @@ from rocketlens.decode.rules import BodyRules
 from rocketlens.formats import columns, commitlog_record
 from rocketlens.formats.commitlog_record import MAGIC_V1, Record, encode, message_of
 from rocketlens.model import arrow
-from rocketlens.model.arrow import LIFE_COLUMNS
+from rocketlens.model.fields import COLUMNS, LIFE_COLUMNS
 from rocketlens.model.life import LifeState
 from rocketlens.model.message import Host
 from rocketlens.model.message_id import NOT_IN_LOG
@@ -52,7 +52,7 @@ def written(tmp_path):
 def test_a_row_has_the_fields_of_the_message(written, tmp_path):
     for row, one in zip(rows_of(batches_of(tmp_path)), written, strict=True):
         message = message_of(one)
-        assert list(row) == list(columns.COLUMNS)
+        assert list(row) == list(COLUMNS)
         assert (row["topic"], row["tags"], row["keys"]) == (
             message.topic,
             message.tags,
@@ -129,8 +129,8 @@ def test_bodies_that_are_not_wanted_are_null(written, tmp_path):
 def test_columns_that_follow_from_others_can_be_left_out(written, tmp_path):
     odd = replace(record(31, body=b"no zlib"), sys_flag=COMPRESSED)
     write_log(tmp_path, [*written, odd], 1 << 16)
-    kept = [name for name in columns.COLUMNS if name not in columns.DERIVED]
-    assert len(columns.COLUMNS) - len(kept) == 6
+    kept = [name for name in COLUMNS if name not in columns.DERIVED]
+    assert len(COLUMNS) - len(kept) == 6
     expected = [batch.select(kept) for batch in batches_of(tmp_path)]
     assert batches_of(tmp_path, with_derived=False) == expected
 

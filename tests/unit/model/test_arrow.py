@@ -8,7 +8,6 @@ import pyarrow as pa
 import pytest
 
 from rocketlens import PackageMissing, open_store
-from rocketlens.formats import columns
 from rocketlens.model import arrow
 from rocketlens.model.installation import install_command
 
@@ -129,7 +128,3 @@ def test_what_is_not_installed_is_named_with_its_extra(store, monkeypatch, metho
         PackageMissing, match=re.escape(f"needs {package}: {install_command(extra)}")
     ):
         getattr(store.find("order-42"), method)()
-
-
-def test_the_schema_is_that_of_the_columns():
-    assert arrow.schema().names == list(columns.COLUMNS)

@@ -8,6 +8,7 @@ import pytest
 
 from rocketlens import open_store
 from rocketlens.errors import BadInput
+from rocketlens.model.fields import FIELDS
 from rocketlens.terminal import message_values as values
 from rocketlens.terminal.message_values import BodyView, body_text
 from tests.support.written_bodies import body as written_body
@@ -24,7 +25,7 @@ def message(write_store):
 
 
 def test_every_value_has_a_text(message):
-    texts = {name: values.shown(message, name, BodyView()) for name in values.VALUE_NAMES}
+    texts = {name: values.shown(message, name, BodyView()) for name in FIELDS}
     assert texts["position"] == "Orders/0/0"
     assert texts["keys"] == "K1 订单"
     assert texts["unique_key"] == ""
@@ -32,6 +33,27 @@ def test_every_value_has_a_text(message):
     assert json.loads(texts["properties"])["city"] == "=1+1"
     assert values.shown(message, "properties.city", BodyView()) == "=1+1"
     assert values.shown(message, "properties.none", BodyView()) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("tag", ""),
+        ("key", "K1 订单"),
+        ("id", "msg_id"),
+        ("time", "store_time"),
+        ("born", "born_time"),
+        ("prop.city", "=1+1"),
+        ("properties.city", "=1+1"),
+        ("body.$.a", "1"),
+        ("state", "stored"),
+    ],
+)
+def test_a_value_has_all_names_of_its_field(message, name, text):
+    if text in FIELDS:
+        text = values.shown(message, text, BodyView())
+    values.check_value_name(name, "--fields")
+    assert values.shown(message, name, BodyView()) == text
 
 
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@x", "\tx", "\r=1", "＝1"])

@@ -9,6 +9,7 @@ column                      value
 ``body`` ``size``           the beginning of the body, and its bytes
 ``prop.NAME``               a property
 ``body.$.NAME``             a field of a body that is JSON, or can be shown as JSON
+any other field             of `rocketlens.model.fields`
 ==========================  ====================================================================
 
 A list is sorted by one of its columns, and read again every few seconds: both are in the address of
@@ -34,8 +35,10 @@ from rocketlens.console.values import MessageRow
 from rocketlens.decode.bodies import DecodedBody
 from rocketlens.decode.tree import FIELD_PATH, field_text
 from rocketlens.errors import BadInput
+from rocketlens.model.fields import FIELDS, NAMES, property_name
 from rocketlens.model.message import MessageExt
 from rocketlens.model.text.escape import printable
+from rocketlens.terminal.message_values import AS_IT_IS, shown
 
 MAX_CONSOLE_COLUMNS: Final = 12
 """Columns that one list of messages of the console has beside the time."""
@@ -44,7 +47,8 @@ CONSOLE_REFRESH_S: Final = 10.0
 USUAL: Final = ("topic", "position", "tag", "keys", "body", "size")
 """Those of a list for which none were chosen."""
 NAMED: Final = (*USUAL, "born", "id")
-PROPERTY: Final = "prop."
+_NAMED_OF: Final = {NAMES[name]: name for name in NAMED}
+"""The column of each field that has one with a form of its own."""
 
 
 def columns_of(texts: Iterable[str]) -> tuple[str, ...]:
@@ -53,12 +57,11 @@ def columns_of(texts: Iterable[str]) -> tuple[str, ...]:
     :raises BadInput: if one of them is no column, or there are too many.
     """
     names = dict.fromkeys(each.strip() for text in texts for each in text.split(","))
-    columns = tuple(filter(None, names))
+    columns = tuple(dict.fromkeys(_NAMED_OF.get(NAMES.get(e, ""), e) for e in names if e))
     for each in columns:
-        is_property = each.startswith(PROPERTY) and len(each) > len(PROPERTY)
-        if not (each in NAMED or is_property or FIELD_PATH.fullmatch(each)):
+        if not (each in NAMES or property_name(each) or FIELD_PATH.fullmatch(each)):
             raise BadInput(
-                f"unknown column {each[:80]!r}: expected {', '.join(NAMED)}, prop.NAME for a "
+                f"unknown column {each[:80]!r}: expected {', '.join(FIELDS)}, prop.NAME for a "
                 "property, or body.$.NAME for a field of the body"
             )
     if len(columns) > MAX_CONSOLE_COLUMNS:
@@ -67,7 +70,7 @@ def columns_of(texts: Iterable[str]) -> tuple[str, ...]:
 
 
 def value_columns(columns: Sequence[str]) -> list[str]:
-    """Return the columns whose values are of a message's properties or body."""
+    """Return the columns whose values are shown as texts."""
     return [each for each in columns if each not in NAMED]
 
 
@@ -76,11 +79,11 @@ def value_in(message: MessageExt, decoded: DecodedBody | None, column: str) -> s
 
     ``decoded`` is the message's body, or None if it is too large to be decoded for a list.
     """
-    if column.startswith(PROPERTY):
-        value = message.properties.get(column.removeprefix(PROPERTY))
-    else:
+    if FIELD_PATH.fullmatch(column):
         text = None if decoded is None else decoded.as_json()
         value = None if text is None else field_text(text, column)
+    else:
+        value = str(shown(message, column, AS_IT_IS)) or None
     return None if value is None else _cut(printable(value))
 
 

@@ -190,6 +190,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "real_out_of_range": "a real number must be above 0, and finite",
     "unknown_character": "a character that no expression has",
     "many_on_both_sides": "one side must have a single value: key, [*] and .* have many",
+    "not_a_state": "{text} is no state: {states}; a property of that name is prop.state",
     "minus_before_many": "a minus stands before a single value: key, [*] and .* have many",
     "pattern_of_condition": "a pattern is for texts and numbers",
     "filter_too_long": "the filter has {count} characters, {limit} are allowed",

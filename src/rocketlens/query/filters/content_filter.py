@@ -30,6 +30,7 @@ from rocketlens.errors import BadInput, BodyError
 from rocketlens.formats.body_compression import decompress
 from rocketlens.formats.commitlog_record import Record, RecordView
 from rocketlens.model import properties as props
+from rocketlens.model.life import life_of_fields
 from rocketlens.model.sql92 import EvaluationFailed, Value
 from rocketlens.model.text.java import decode_utf8
 from rocketlens.query.filters.pattern import TextPattern, TextTooLong
@@ -158,6 +159,11 @@ class RecordSubject:
         except BodyUnread:
             return False
         return isinstance(tree, Mapping) and name in tree
+
+    def life(self) -> tuple[str, str | None]:
+        """Return the state, and the topic that the producer meant."""
+        given = self.properties
+        return life_of_fields(self.topic, given, given.get(props.TAGS), self.number("sys_flag"))[:2]
 
     def number(self, name: str, /) -> int:
         """Return a field that is a number."""

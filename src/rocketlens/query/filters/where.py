@@ -7,11 +7,13 @@ it has besides:
 in an expression                 meaning
 ===============================  ==================================================================
 ``topic``                        the topic that the message is stored under
-``tag``                          its tag, as ``TAGS``
-``key``                          one of its keys: a condition holds if it does for one of them
+``tags``, ``tag``                its tag, as ``TAGS``
+``keys``, ``key``                one of its keys: a condition holds if it does for one of them
 ``unique_key``                   the id that the producer's client gave it
-``time``, ``born_time``          when it was stored, and sent: epoch milliseconds. A text that it is
-                                 compared with is a time: ``time > '2026-11-20 10:00'``
+``store_time``, ``time``,        when it was stored, and sent: epoch milliseconds. A text that it is
+``born_time``, ``born``          compared with is a time: ``time > '2026-11-20 10:00'``
+``state``, ``real_topic``        where it is, and the topic that its producer meant: see
+                                 :mod:`rocketlens.model.life`
 ``queue_id``, ``queue_offset``,  numbers
 ``reconsume_times``
 ``prop.NAME``, ``prop['NAME']``  a property, also one that is named as a field here
@@ -45,6 +47,8 @@ from rocketlens import limits
 from rocketlens.decode.tree import Tree, json_ready
 from rocketlens.model import properties as props
 from rocketlens.model.arguments import check_text
+from rocketlens.model.fields import FILTERS, LIFE_COLUMNS
+from rocketlens.model.life import LifeState
 from rocketlens.model.sql92 import (
     TOKENS,
     EvaluationFailed,
@@ -74,10 +78,12 @@ ALL: Final = None
 """The step of a path that every element takes."""
 Step = str | int | None
 TOPIC: Final = "topic"
-TAG: Final = "tag"
-KEY: Final = "key"
+TAG: Final = "tags"
+KEY: Final = "keys"
 UNIQUE_KEY: Final = "unique_key"
-TIME: Final = "time"
+TIME: Final = "store_time"
+STATE: Final = "state"
+_STATES: Final = frozenset(LifeState)
 BODY: Final = "body"
 
 
@@ -91,8 +97,6 @@ _NUMBERS: Final = {
 _TIMES: Final = frozenset({TIME, "born_time"})
 _LOOKED_UP: Final = {props.TAGS: TAG, props.UNIQUE_KEY: UNIQUE_KEY}
 _PLAIN_STEP: Final = re.compile(r"[\w@$](?:-?[\w@$])*")
-FIELDS: Final = (TOPIC, TAG, KEY, UNIQUE_KEY, *_NUMBERS, BODY)
-"""Names that are fields, and no properties."""
 
 
 class Where:
@@ -257,7 +261,7 @@ class _WhereParser(Parser):
             return _property(unquoted(name[1:-1]) if name[0] == "[" else name[1:])
         if token.kind != "name":
             return super().primary(token)
-        return _field(token.text) or _property(token.text)
+        return _field(FILTERS.get(token.text, "")) or _property(token.text)
 
     def as_condition(self, operand: Operand) -> Operand:
         """Return an operand that is TRUE, FALSE or unknown; a value of a body may be TRUE."""
@@ -274,10 +278,17 @@ class _WhereParser(Parser):
         return self._condition(self.joined(evaluate, operand), operand)
 
     def fitted(self, left: Operand, right: Operand) -> tuple[Operand, Operand]:
-        """Return two operands; a text that is compared with a time becomes one."""
-        return self._as_time(left, right), self._as_time(right, left)
+        """Return two operands; a text that is compared with a time becomes one.
 
-    def _as_time(self, operand: Operand, other: Operand) -> Operand:
+        :raises InvalidSql92: if a state is compared with a text that is none.
+        """
+        return self._fitted_to(left, right), self._fitted_to(right, left)
+
+    def _fitted_to(self, operand: Operand, other: Operand) -> Operand:
+        if other.field == STATE and type(operand.value) is str and operand.value not in _STATES:
+            # Perhaps a property of that name is meant, and nothing would be found.
+            states = ", ".join(LifeState)
+            raise self.invalid(Sentence("not_a_state", text=operand.value[:80], states=states))
         if other.field not in _TIMES or type(operand.value) is not str:
             return operand
         text = operand.value
@@ -365,7 +376,7 @@ class _WhereParser(Parser):
         sign = 1
         if token.kind == "-":
             sign, token = -1, self._next()
-        operand = self._as_time(self.primary(token), left)
+        operand = self._fitted_to(self.primary(token), left)
         value = operand.value
         is_number = type(value) in (int, Long, float)
         if operand.kind != "constant" or not (is_number or (type(value) is str and sign > 0)):
@@ -438,6 +449,9 @@ def _field(name: str) -> Operand | None:
     if name == BODY:
         read = _as_evaluator(lambda subject: subject.body_text())
         return Operand(read, "field", reads_body=True, field=BODY)
+    if name in LIFE_COLUMNS:
+        number = LIFE_COLUMNS.index(name)
+        return Operand(lambda subject: subject.life()[number], "field", field=name)
     if name in _NUMBERS:
         attribute = _NUMBERS[name]
         return Operand(

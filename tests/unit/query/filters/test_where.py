@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from rocketlens import limits
 from rocketlens.errors import BadInput, WrongType
+from rocketlens.model.fields import FILTERS
 from rocketlens.model.sql92 import EvaluationFailed, Implied, InvalidSql92
 from rocketlens.query.filters.pattern import TextPattern
 from rocketlens.query.filters.where import (
     ALL,
-    FIELDS,
     MAX_FILTER_VALUES,
     BodyUnread,
     parse_where,
@@ -58,6 +58,9 @@ class Message:
 
     def get(self, name):
         return self.properties.get(name)
+
+    def life(self):
+        return "stored", self.topic
 
     def number(self, name):
         numbers = {"store_timestamp_ms": int(MOMENT.timestamp() * 1000), "queue_id": 3}
@@ -232,11 +235,24 @@ def test_a_filter_is_a_text_within_bounds():
         parse_where("NOT " * 200 + "tag = 'x'")
 
 
-@pytest.mark.parametrize("name", FIELDS)
+@pytest.mark.parametrize("name", FILTERS)
 def test_a_property_named_as_a_field_has_a_name_of_its_own(name):
     message = Message({}, **{name: "of the property"})
     assert passes(f"prop.{name} = 'of the property'", message)
     assert passes(f"prop['{name}'] = 'of the property'", message)
+
+
+@pytest.mark.parametrize("name", FILTERS)
+def test_a_name_of_a_field_is_no_property(name):
+    others = {each: Message({}, **{each: "of the property"}) for each in (name, "none")}
+    of_field, of_other = (passes(f"{name} IS NULL", each) for each in others.values())
+    assert of_field == of_other
+
+
+@pytest.mark.parametrize("text", ["state = 'paid'", "'paid' <> state", "state IN ('half', 'paid')"])
+def test_a_state_that_there_is_not_is_refused_and_may_be_a_property(text):
+    with pytest.raises(InvalidSql92, match=r"'?paid'? is no state: stored, .*prop\.state"):
+        parse_where(text)
 
 
 def test_bodies_are_read_only_if_all_else_holds():
@@ -256,8 +272,8 @@ def test_what_a_filter_implies_is_known():
         " AND time > 1000 AND 2000 >= time AND UNIQ_KEY = 'it''s'"
     )
     assert where.texts_of("topic") == {"a"}
-    assert where.texts_of("key") == {"k"}
-    assert where.texts_of("tag") == {"x", "y"}
+    assert where.texts_of("keys") == {"k"}
+    assert where.texts_of("tags") == {"x", "y"}
     assert where.texts_of("unique_key") == {"it's"}
     assert where.time_range() == (1001, 2000)
 

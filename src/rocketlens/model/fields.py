@@ -1,0 +1,105 @@
+"""The fields of a message: their names, types and meanings, once for all that show or choose them.
+
+``--fields`` and ``--format``, columns of the console, JSON, Arrow, Spark, SQL and expressions take
+their names from :data:`FIELDS`, each as far as it has such values. Beside them every one of these
+takes ``prop.NAME``, a property, and ``body.$.PATH``, a value in a body.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from rocketlens.model.life import life_of
+from rocketlens.model.message import I32, I64, MESSAGE_FIELDS, Host, MessageExt
+
+
+class NamedField(NamedTuple):
+    """A field of a message."""
+
+    meaning: str
+    column: str | None = None
+    """Spark's name of the type of its column; None if tables have no such column."""
+    aliases: tuple[str, ...] = ()
+    is_filter: bool = False
+    """Whether expressions (``--where``) have it by its names; others are properties there."""
+
+
+_TYPES: Final = {
+    str: "string",
+    str | None: "string",
+    tuple[str, ...]: "array<string>",
+    Mapping[str, str]: "map<string,string>",
+    I32: "int",
+    I64: "bigint",
+    Host: "string",
+    bytes: "binary",
+}
+_ALIASES: Final = {"tags": ("tag",), "keys": ("key",), "msg_id": ("id",)}
+_FILTERS: Final = frozenset(
+    ["topic", "tags", "keys", "unique_key", "queue_id", "queue_offset", "reconsume_times", "body"]
+)
+_UNSHOWN: Final = "null before the year 1 and after 9999"
+TIME_COLUMNS: Final = {"store_time": "store_timestamp_ms", "born_time": "born_timestamp_ms"}
+"""Fields that are timestamps in UTC, and the milliseconds that they show."""
+FIELDS: Final[Mapping[str, NamedField]] = {
+    **{
+        each.name: NamedField(
+            each.meaning,
+            _TYPES[each.kind],
+            _ALIASES.get(each.name, ()),
+            each.name in _FILTERS,
+        )
+        for each in MESSAGE_FIELDS
+    },
+    **{
+        name: NamedField(
+            f"{TIME_COLUMNS[name]} in UTC; {_UNSHOWN}", "timestamp", (alias,), is_filter=True
+        )
+        for name, alias in (("store_time", "time"), ("born_time", "born"))
+    },
+    "state": NamedField("where the message is: its life", "string", is_filter=True),
+    "real_topic": NamedField(
+        "the topic that its producer meant, also of what waits, retries and dead letters",
+        "string",
+        is_filter=True,
+    ),
+    "position": NamedField("where it is: TOPIC/QUEUE/OFFSET"),
+    "size": NamedField("bytes of the body"),
+}
+"""Every field by its name, in the order of columns."""
+COLUMNS: Final = {name: each.column for name, each in FIELDS.items() if each.column is not None}
+"""Name and Spark type of each column of a table of messages."""
+LIFE_COLUMNS: Final = ("state", "real_topic")
+"""Columns that say where a message is, and the topic that its producer meant; null if that is not
+known: see `rocketlens.model.life`.
+"""
+NAMES: Final[Mapping[str, str]] = {
+    **{name: name for name in FIELDS},
+    **{alias: name for name, each in FIELDS.items() for alias in each.aliases},
+}
+"""The field of each name, aliases included."""
+FILTERS: Final = {name: field for name, field in NAMES.items() if FIELDS[field].is_filter}
+"""The field of each name that expressions have."""
+_PROPERTY: Final = re.compile(r"(?:prop|properties)\.(.+)", re.DOTALL)
+
+
+def property_name(name: str) -> str | None:
+    """Return NAME of ``prop.NAME``, or ``properties.NAME``; None of any other text."""
+    match = _PROPERTY.fullmatch(name)
+    return match[1] if match else None
+
+
+def field_of(message: MessageExt, name: str) -> Any:
+    """Return the value of a field, or of a property where the name is of none, as Python has it.
+
+    :raises OverflowError: when a datetime cannot show a time.
+    """
+    field = NAMES.get(name)
+    if field is None:
+        return message.properties.get(property_name(name) or name)
+    if field == "size":
+        return len(message.body)
+    if field in LIFE_COLUMNS:
+        state, topic, *_ = life_of(message)
+        return str(state) if field == "state" else topic
+    return getattr(message, field)
