@@ -47,15 +47,15 @@ _ENTRIES_OF_ROW: Final = 4
 class IndexEntries(NamedTuple):
     """Index entries, in the order in which RocketMQ puts them: three columns of one length."""
 
-    hashes: "array[int] | npt.NDArray[np.int32]"
-    offsets: "array[int] | npt.NDArray[np.int64]"
-    timestamps: "array[int] | npt.NDArray[np.int64]"
+    hashes: "memoryview[int] | npt.NDArray[np.int32]"
+    offsets: "memoryview[int] | npt.NDArray[np.int64]"
+    timestamps: "memoryview[int] | npt.NDArray[np.int64]"
 
     @classmethod
     def allocate(cls, count: int) -> "IndexEntries":
-        """Return room for ``count`` entries."""
-        offsets, timestamps = array("q", bytes(8 * count)), array("q", bytes(8 * count))
-        return cls(array("i", bytes(4 * count)), offsets, timestamps)
+        """Return room for ``count`` entries; a part of them is a view."""
+        memory, middle, end = memoryview(bytearray(20 * count)), 8 * count, 16 * count
+        return cls(memory[end:].cast("i"), memory[:middle].cast("q"), memory[middle:end].cast("q"))
 
     def part(self, start: int, stop: int) -> "IndexEntries":
         """Return entries ``start .. stop - 1``."""
