@@ -41,6 +41,8 @@ _MAX_DICTIONARY_ENTRIES: Final = 4096
 """Hashes in a dictionary until they are packed: 200 bytes each there, and 8 when packed."""
 _MAX_SMALL_ENTRIES: Final = 64
 """Once others are packed, more entries that are read at once are, too."""
+_FIRST_ROWS: Final = 512
+"""Rows that are read at once at first: each time costs more than the entries of a hundred rows."""
 _TORN_BYTES: Final = 4096
 """Bytes of a torn record, and behind it, that are compared to detect later writes."""
 
@@ -342,7 +344,7 @@ class Tail:
 
     def _read(self, walk: LogWalk) -> None:
         self.version += 1
-        for rows in walk.rows():
+        for rows in walk.rows(_FIRST_ROWS):
             self._add(rows, walk)
         self._damage += [damage for damage in walk.damage if not damage.is_unread]
         self._unread += [damage for damage in walk.damage if damage.is_unread]

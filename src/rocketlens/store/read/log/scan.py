@@ -119,18 +119,18 @@ class LogWalk:
         for rows in self.rows():
             yield from rows.records()
 
-    def rows(self) -> Iterator[Rows]:
-        """Yield the records as rows: a few at first, then many at once. Some millions a second."""
+    def rows(self, count: int = _FIRST_ROWS) -> Iterator[Rows]:
+        """Yield the records as rows: ``count`` at first, then more. Some millions a second."""
         if self.torn_at is not None:
             return
-        count, scanned_to, memory = _FIRST_ROWS, -1, bytearray()
+        scanned_to, memory = -1, bytearray()
         while (segment := self._segment()) is not None:
             view = self.log.map(segment).view
             start = self.position - segment.base_offset
             stop = min(self.stop - segment.base_offset, segment.size)
-            room = min(count, (stop - start) // MIN_RECORD_BYTES + 1) * ROW_BYTES
+            room = min(count, CHUNK_ROWS, (stop - start) // MIN_RECORD_BYTES + 1) * ROW_BYTES
             memory = memory if len(memory) == room else bytearray(room)
-            count = min(4 * count, CHUNK_ROWS)
+            count *= 4
             rows, byte_offset, reason = scan_rows(
                 view, segment.base_offset, start, stop, memoryview(memory)
             )
