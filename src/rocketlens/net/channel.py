@@ -431,7 +431,7 @@ class Channel(asyncio.Protocol):
         backlog, connection = self._backlog, self.connection
         bounds = self.group.bounds
         ends_at = perf_counter() + bounds.turn_s
-        budget = bounds.turn_requests
+        budget, at_once = bounds.turn_requests, REQUESTS_AT_ONCE
         while True:
             while backlog:
                 event = backlog.popleft()
@@ -450,24 +450,27 @@ class Channel(asyncio.Protocol):
             if not connection.has_more:
                 return EMPTY
             count = self._take_run(budget)
+            if not count:
+                events = connection.receive(b"", at_once)
+                self.events_received += len(events)
+                backlog.extend(events)
+                continue
+            # What follows is of another code, not plain, or not yet whole.
+            at_once = 1
             budget -= count
-            if count and self._must_wait:
+            if self._must_wait:
                 return CUT
-            # After a run comes what is not plain, or not yet whole.
-            events = connection.receive(b"", 1 if count else REQUESTS_AT_ONCE)
-            self.events_received += len(events)
-            backlog.extend(events)
-            if count and (budget <= 0 or perf_counter() >= ends_at):
+            if budget <= 0 or perf_counter() >= ends_at:
                 return self._turn_end()
 
     def _turn_end(self) -> Step:
         return CUT if self._backlog or self.connection.has_more else EMPTY
 
     def _may_be_run(self, chunk: bytes = b"") -> bool:
-        """Return whether several requests wait, and all of them may be handled."""
+        """Return whether requests wait, more than one if ``chunk`` is new, and may be handled."""
         connection, group = self.connection, self.group
         return (
-            connection.holds_several(chunk)
+            connection.holds_run(chunk)
             and connection.unanswered + REQUESTS_AT_ONCE <= connection.max_unanswered
             and group.in_flight + REQUESTS_AT_ONCE <= group.bounds.requests_in_flight
         )

@@ -137,11 +137,9 @@ class Connection(Generic[C]):
             return self._failed(events, self._splitter.failure)
         return events
 
-    def holds_several(self, chunk: bytes) -> bool:
-        """Return whether more than one frame would wait if ``chunk`` came next, judged by the
-        length of the first.
-        """
-        return not (self.is_closed or self._has_failed) and self._splitter.holds_several(chunk)
+    def holds_run(self, chunk: bytes) -> bool:
+        """Return whether a whole frame waits; if ``chunk`` is new, whether more than one does."""
+        return not (self.is_closed or self._has_failed) and self._splitter.holds_run(chunk)
 
     def held(self) -> memoryview:
         """Return the bytes that wait, from the beginning of a frame on; release it soon."""

@@ -101,13 +101,13 @@ class FrameSplitter:
         """Bytes of an incomplete frame, and of waiting frames; 0 between frames."""
         return len(self._held)
 
-    def holds_several(self, chunk: bytes) -> bool:
-        """Return whether with ``chunk`` a frame, and at least a part of another, would wait."""
+    def holds_run(self, chunk: bytes) -> bool:
+        """Return whether a whole frame waits, and if ``chunk`` is new also a part of another."""
         first = self._held or chunk
         if len(first) < LENGTH_BYTES:
             return False
         length: int = LENGTH.unpack_from(first)[0] + LENGTH_BYTES
-        return 0 < length < len(self._held) + len(chunk)
+        return 0 < length < len(self._held) + len(chunk) + (not chunk)
 
     def held(self) -> memoryview:
         """Return the bytes that wait; nothing may be fed or dropped before it is released."""

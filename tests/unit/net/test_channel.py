@@ -359,6 +359,35 @@ async def test_a_stopped_channel_handles_no_more_and_answers_what_is_under_way()
     assert bench.transport.is_paused
 
 
+class RunsOfCodes:
+    """Answers the first requests of one of two codes together, with their own bytes."""
+
+    codes = (b'{"code":901,', b'{"code":902,')
+
+    def take(self, _, received, max_count):
+        code, end, count = bytes(received[8:20]), 0, 0
+        while code in self.codes and received[end + 8 : end + 20] == code and count < max_count:
+            end += 4 + int.from_bytes(received[end : end + 4])
+            count += 1
+        return count, end, bytes(received[:end])
+
+    def answer(self, *_):
+        return None
+
+
+@on_loop
+async def test_runs_of_several_codes_follow_one_another_and_others_between_them_are_handled():
+    handled = []
+    bench = Bench(dict.fromkeys((901, 902, ECHO), lambda c, _: handled.append(c) or Response()))
+    bench.channel.group.runs = RunsOfCodes()
+    codes = (901, 901, 902, 901, ECHO, 902, 902, ECHO, ECHO, 901)
+    bench.ask(*codes)
+    assert [command.code for command in handled] == [ECHO] * 3
+    assert [command.opaque for command in bench.transport.commands()] == [*range(len(codes))]
+    assert not bench.channel.connection.held_bytes
+    assert bench.channel.state is LIGHT
+
+
 class OnlyRequests:
     """Answers a request that comes whole with its own bytes."""
 
