@@ -132,7 +132,7 @@ def test_every_command_in_the_documentation_is_understood(words, monkeypatch, ca
         if ended.code:  # 0 for --version
             pytest.fail(capsys.readouterr().err)
         return
-    if words[0] == "mqadmin" and arguments.words[0] != "help":
+    if words[0] == "mqadmin" and arguments.words[:1] not in ([], ["help"]):
         name, *rest = arguments.words
         options = command_named(name).options
         check_required(options, parse((*COMMON, *OURS, *options), rest))
@@ -525,8 +525,9 @@ def test_the_navigation_has_every_page():
 
 def test_tests_that_the_documentation_names_exist():
     for page, text in {**WRITTEN, "SECURITY.md": read("SECURITY.md")}.items():
-        for name in re.findall(r"`(tests/[\w/]+(?:\.py)?)`", text):
+        for name, test in re.findall(r"`(tests/[\w/]+(?:\.py)?)(?:::(\w+))?`", text):
             assert (REPOSITORY / name).exists(), (page, name)
+            assert not test or f"def {test}(" in read(name), (page, test)
 
 
 def test_architecture_names_only_modules_that_exist():

@@ -240,3 +240,11 @@ def test_a_file_of_an_earlier_version_has_no_origin(path):
     text = json.dumps(header).encode()
     path.write_bytes(b"%08x %b\n" % (zlib.crc32(text), text) + b"".join(others))
     assert read_job(path).header == HEADER
+
+
+def test_a_line_of_a_newer_version_is_refused_and_nothing_is_sent(path):
+    recorded(path)
+    line = b'{"n": 1, "withdrawn": "2030-01-01"}'
+    path.write_bytes(path.read_bytes() + b"%08x %b\n" % (zlib.crc32(line), line))
+    with pytest.raises(BadInput, match="a newer version wrote it"):
+        ResendJournal.resume(path)
