@@ -53,8 +53,9 @@ def read(name):
 
 
 README = read("README.md")
+READMES = ("README.md", "README.zh-CN.md")
 WRITTEN = {
-    "README.md": README,
+    **{name: read(name) for name in READMES},
     "CONTRIBUTING.md": read("CONTRIBUTING.md"),
     **{
         path.relative_to(REPOSITORY).as_posix(): path.read_text(encoding="utf-8")
@@ -202,15 +203,17 @@ def test_a_screen_has_none_of_what_was_written_over():
     assert generate._overwritten("abc\rx") == "xbc"
 
 
-def test_the_find_in_the_readme_prints_what_the_readme_shows():
-    (block,) = (block for block in BLOCKS if block[:2] == ("README.md", "console"))
+@pytest.mark.parametrize("readme", READMES)
+def test_the_find_in_the_readme_prints_what_the_readme_shows(readme):
+    (block,) = (block for block in BLOCKS if block[:2] == (readme, "console"))
     (words,) = commands(block)
     printed, _ = generate.terminal_text(README_COLUMNS, " ".join(words))
     assert printed == block.content.partition("\n")[2].strip()
 
 
-def test_the_readme_is_short():
-    assert len(README.splitlines()) <= MOST_README_LINES
+@pytest.mark.parametrize("readme", READMES)
+def test_the_readme_is_short(readme):
+    assert len(WRITTEN[readme].splitlines()) <= MOST_README_LINES
 
 
 def test_the_documentation_is_in_plain_english():
