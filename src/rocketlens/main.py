@@ -39,19 +39,26 @@ _COMMANDS: Final = {
         "cli.jobs.watch",
         "wait for a message with a key, and run a command when it is there",
     ),
-    "status": ("cli.status", "show the state of a store, or of a cluster's brokers"),
     "export": ("cli.export", "write messages to a Parquet, Arrow, CSV or JSON file"),
     "sql": ("cli.sql.sql", "run a SELECT over messages, with DuckDB"),
+    "status": ("cli.status", "show the state of a store, or of a cluster's brokers"),
     "topics": ("cli.topics", "list topics: queues, messages, times, size"),
     "groups": ("cli.groups", "list consumer groups: members, lag, retries, dead letters"),
+    "mqadmin": ("mqadmin.run", "run commands of RocketMQ's own admin tool"),
+    "send": ("cli.send", "send a message, or one for each line of a file"),
     "resend": ("cli.resend", "send stored messages again, as a job"),
-    "dlq": ("", "dead letters of consumer groups: see them, or have them consumed again"),
+    "dlq": ("", "dead letters of groups: see them, or have them consumed again"),
     "dlq list": ("cli.dlq", "list the groups that have dead letters"),
     "dlq show": ("cli.dlq", "show the dead letters of one group"),
     "dlq redrive": ("cli.dlq", "send the dead letters of a group to it again, as a job"),
-    "job": ("", "jobs that sent messages again: what they sent, and what became of it"),
+    "job": ("", "jobs that sent messages again, and what became of those"),
     "job list": ("cli.jobs.job", "list the jobs of this user"),
     "job show": ("cli.jobs.job", "show a job, and what became of each of its messages"),
+    "console": ("console.run", "search stores and clusters in a browser"),
+    "serve": ("cli.servers.servers", "run a name server and a broker in one process"),
+    "namesrv": ("cli.servers.servers", "run a name server"),
+    "broker": ("cli.servers.servers", "run a broker"),
+    "tap": ("cli.servers.tap", "keep copies of the stores of running brokers"),
     "index": ("", "rebuild the index with Spark, or check it"),
     "index build": ("cli.jobs.index", "build index files, and consume queues, from the log"),
     "index follow": ("cli.jobs.index", "build index files while a RocketLens broker runs"),
@@ -67,18 +74,20 @@ _COMMANDS: Final = {
     "completion": ("cli.completion", "print what a shell needs to complete commands"),
     "doctor": ("cli.doctor.doctor", "check this machine, and a store, for problems"),
     "demo": ("cli.demo", "show all of this on a small store that a real broker wrote"),
-    "console": ("console.run", "search stores and clusters in a browser"),
-    "serve": ("cli.servers.servers", "run a name server and a broker in one process"),
-    "namesrv": ("cli.servers.servers", "run a name server"),
-    "broker": ("cli.servers.servers", "run a broker"),
-    "tap": ("cli.servers.tap", "keep copies of the stores of running brokers"),
-    "send": ("cli.send", "send a message, or one for each line of a file"),
-    "mqadmin": ("mqadmin.run", "run commands of RocketMQ's own admin tool"),
 }
 """Each command's module and purpose; a group of commands has no module.
 
 A module of several commands has for ``build`` ``build_options``, ``run_build``, ``BUILD_EXAMPLES``.
 """
+_HEADINGS: Final = {
+    "find": "search messages",
+    "status": "look at a cluster or a store",
+    "send": "send messages",
+    "console": "run servers",
+    "index": "work on whole stores",
+    "context": "set up this program",
+}
+"""What stands above some commands in the list of all."""
 _SYNONYMS: Final = {
     "brokers": "status",
     "browse": "tail",
@@ -163,6 +172,8 @@ def _parse(argv: Sequence[str]) -> Namespace:
     """
     if argv[:1] == ["help"]:
         argv = [*argv[1:], "--help"]
+    elif argv[:1] == ["version"]:
+        argv = ["--version"]
     parser = build_parser(argv)
     words = list(itertools.takewhile(lambda word: not word.startswith("-"), argv))
     group = ""
@@ -206,7 +217,7 @@ def build_parser(argv: Sequence[str] | None = None) -> CommandParser:
         epilog=f"{SEARCH_EXIT_CODES}\nrocketlens help COMMAND tells more of a command.",
     )
     parser.add_argument("-V", "--version", action="version", version=f"rocketlens {__version__}")
-    groups: dict[str, Any] = {"": parser.add_subparsers(metavar="COMMAND", required=True)}
+    groups: dict[str, Any] = {"": parser.add_commands()}
     for name, (module, purpose) in _COMMANDS.items():
         if named and not f"{named} ".startswith(f"{name} "):
             continue
@@ -216,8 +227,10 @@ def build_parser(argv: Sequence[str] | None = None) -> CommandParser:
             help=purpose,
             description=purpose[0].upper() + purpose[1:] + ".",
         )
+        if not names and name in _HEADINGS:
+            parser.head(_HEADINGS[name])
         if not module:
-            groups[name] = command.add_subparsers(metavar="COMMAND", required=True)
+            groups[name] = command.add_commands()
         elif names is None or name == named:
             imported = vars(import_module(f"{__package__}.{module}"))
             is_alone = "add_arguments" in imported

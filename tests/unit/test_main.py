@@ -116,6 +116,9 @@ def test_nothing_and_help_print_the_help(run, arguments, same_as):
         (("serch",), "no command 'serch'; did you mean find or serve?"),
         (("search", "x"), "no command 'search'; did you mean find?"),
         (("ls",), "no command 'ls'; did you mean topics?"),
+        (("lag",), "no command 'lag'; did you mean groups?"),
+        (("profile",), "no command 'profile'; did you mean context?"),
+        (("replay",), "no command 'replay'; did you mean resend?"),
         (("index", "verfy"), "no command 'index verfy'; did you mean index verify"),
         (("help", "shwo"), "no command 'shwo'; did you mean show"),
         (("--store", "d5", "find", "x"), "--store stands behind a command"),
@@ -368,3 +371,16 @@ def test_only_the_command_that_is_named_is_imported():
     loaded = {name.removeprefix("rocketlens.cli.") for name in done.stdout.split()}
     assert "jobs.index" in loaded
     assert not loaded & {"find", "show", "status", "dlq", "context", "jobs.archive", "send"}
+
+
+def test_the_list_of_commands_has_headings(run):
+    lines = run("help").out.partition("commands:\n")[2].partition("\n\nexit codes")[0].splitlines()
+    headings = [line.strip(" :") for line in lines if line and not line.startswith("    ")]
+    assert headings == list(program._HEADINGS.values())
+    assert lines[1].split()[0] == "find"
+    listed = [line.split()[0] for line in lines if line.startswith("    ") and line[4] != " "]
+    assert sorted(listed) == sorted({name.split()[0] for name in program._COMMANDS})
+
+
+def test_version_is_a_command_too(run):
+    assert run("version").out == run("--version").out

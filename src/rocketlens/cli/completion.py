@@ -1,7 +1,8 @@
 """``rocketlens completion``: what a shell needs to complete command lines.
 
-Commands, options and their choices stand in the script. Topics and contexts are asked for while a
-line is typed, by the script, with ``--words``: of the store or the cluster that the line names.
+Commands, options and their choices stand in the script. Names of topics, groups, jobs and contexts,
+and what mqadmin takes, are asked for while a line is typed, by the script, with ``--words``: topics
+and groups are those of the store or the cluster that the line names.
 """
 
 import itertools
@@ -14,32 +15,47 @@ from rocketlens.cli.options import add_source
 from rocketlens.cli.source import choose_source
 from rocketlens.errors import BadInput
 from rocketlens.model.text.escape import printable
+from rocketlens.terminal.cluster_access import jobs_directory
 from rocketlens.terminal.contexts import all_contexts
 from rocketlens.terminal.output import ExitCode
 
 SHELLS: Final = ("bash", "zsh", "fish", "tcsh")
-_KINDS: Final = ("topics", "contexts")
+_KINDS: Final = ("topics", "groups", "jobs", "contexts", "mqadmin")
 _TIMEOUT_S: Final = 2.0
 """Seconds for which a Tab may wait for a cluster."""
 _SOURCE_OPTIONS: Final = ("--store", "--namesrv", "-n", "--context")
-_KIND_OF_OPTION: Final = {"--topic": "topics", "-t": "topics", "--context": "contexts"}
+_KIND_OF_OPTION: Final = {
+    "--topic": "topics",
+    "-t": "topics",
+    "--to-topic": "topics",
+    "--context": "contexts",
+    "--group": "groups",
+    "-g": "groups",
+    "--to-group": "groups",
+    "--groupName": "groups",
+}
+_KIND_OF_ARGUMENT: Final = {
+    "TOPIC": "topics",
+    "GROUP": "groups",
+    "JOB": "jobs",
+    "NAME": "contexts",
+    "COMMAND ...": "mqadmin",
+}
 _SHELL_CHARACTERS: Final = frozenset(" \t$`\\\"'*?[]{}();<>|&!#~")
 _BASH: Final = """
 _rocketlens_words() {
   compgen -W "$(rocketlens completion --words "$1" -- "${COMP_WORDS[@]:1}" 2>/dev/null)" -- "$2"
 }
-_rocketlens_topics() { _rocketlens_words topics "$1"; }
-_rocketlens_contexts() { _rocketlens_words contexts "$1"; }
-"""
+""" + "".join(f'_rocketlens_{each}() {{ _rocketlens_words {each} "$1"; }}\n' for each in _KINDS)
 _ZSH: Final = """
 _rocketlens_words() {
-  local -a found
-  found=(${(f)"$(rocketlens completion --words "$1" -- "${words[@]:1}" 2>/dev/null)"})
+  local -a found line
+  line=(${(Q)${(z)LBUFFER}})
+  [[ $LBUFFER == *" " ]] && line+=("")
+  found=(${(f)"$(rocketlens completion --words "$1" -- "${line[@]:1}" 2>/dev/null)"})
   compadd -a found
 }
-_rocketlens_topics() { _rocketlens_words topics }
-_rocketlens_contexts() { _rocketlens_words contexts }
-"""
+""" + "".join(f"_rocketlens_{each}() {{ _rocketlens_words {each} }}\n" for each in _KINDS)
 _FISH: Final = """
 function _rocketlens_words
   set -l line (commandline -opc) (commandline -ct)
@@ -61,7 +77,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Add the command's options."""
     parser.add_argument("shell", metavar="SHELL", nargs="?", help=f"one of {', '.join(SHELLS)}")
     parser.add_argument(
-        "--words", choices=_KINDS, help="print topics or contexts, one a line, for the script"
+        "--words", choices=_KINDS, help="print names of a kind, one a line, for the script"
     )
     parser.add_argument(
         "line", metavar="WORD", nargs="*", help="with --words: the command line so far, behind --"
@@ -71,10 +87,12 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> ExitCode:
     """Print the script of a shell, or the words that its script asks for."""
     if arguments.words:
-        line = [word for word in (arguments.shell, *arguments.line) if word is not None]
+        words = [word for word in (arguments.shell, *arguments.line) if word is not None]
+        # Bash has what is around a colon or an equals sign as words of their own.
+        line = "\0".join(words).replace("\0:\0", ":").replace("\0=\0", "=").split("\0")
         with suppress(Exception):
             # Whatever is wrong: a Tab prints no complaints.
-            for word in _words(arguments.words, line):
+            for word in _words(arguments, line):
                 print(word)
         return ExitCode.OK
     if arguments.shell not in SHELLS or arguments.line:
@@ -117,16 +135,30 @@ def _mark(action: Action) -> None:
 
 
 def _kind_of(action: Action) -> str | None:
-    """Return what the values of an option are: one of `_KINDS`, DIR, FILE, or None for others."""
+    """Return what the values of an argument are: one of `_KINDS`, DIR, FILE, or None for others."""
     for name in action.option_strings:
         if name in _KIND_OF_OPTION:
             return _KIND_OF_OPTION[name]
+    if not action.option_strings and action.metavar in _KIND_OF_ARGUMENT:
+        return _KIND_OF_ARGUMENT[str(action.metavar)]
     return action.metavar if action.metavar in {"DIR", "FILE"} else None
 
 
-def _words(kind: str, line: Sequence[str]) -> list[str]:
-    """Return the words of a kind that can stand in a command line, sorted."""
-    names = list(all_contexts()[1]) if kind == "contexts" else _topics(line)
+def _words(arguments: Namespace, line: Sequence[str]) -> list[str]:
+    """Return the words of a kind that can stand at the end of a command line, sorted."""
+    kind = arguments.words
+    names: Sequence[str] = ()
+    if kind == "mqadmin":
+        before = line[-2] if len(line) > 1 else ""
+        kind = _KIND_OF_OPTION.get(before, "options" if before.startswith("-") else kind)
+    if kind == "contexts":
+        names = list(all_contexts()[1])
+    elif kind == "jobs":
+        names = [each.stem for each in jobs_directory().iterdir()]
+    elif kind == "mqadmin":
+        names = arguments.all_commands([kind]).parse_args([kind]).words_after(line[:-1])
+    elif kind in {"topics", "groups"}:
+        names = _names(kind, line)
     # A name that a shell would take for several words, or obey, is left out.
     return sorted(
         name
@@ -135,7 +167,8 @@ def _words(kind: str, line: Sequence[str]) -> list[str]:
     )
 
 
-def _topics(line: Sequence[str]) -> list[str]:
+def _names(kind: str, line: Sequence[str]) -> list[str]:
+    """Return the names of the topics or groups of the source that a command line names."""
     parser = ArgumentParser(exit_on_error=False)
     add_source(parser)
     given: list[str] = []
@@ -143,14 +176,13 @@ def _topics(line: Sequence[str]) -> list[str]:
         name, equals, _ = word.partition("=")
         if name in _SOURCE_OPTIONS:
             given += [word] if equals else [word, following]
-    arguments = parser.parse_args(given)
-    source = choose_source(arguments)
+    source = choose_source(parser.parse_args(given))
     access = source.cluster
     if access is None:
         from rocketlens.query.offline import open_store
 
         with open_store(source.directory) as store:
-            return [topic.name for topic in store.topics().topics]
+            return [each.name for each in getattr(getattr(store, kind)(), kind)]
     from asyncio import run, timeout
 
     from rocketlens.client.mq_admin import MQAdmin
@@ -160,6 +192,6 @@ def _topics(line: Sequence[str]) -> list[str]:
             timeout(_TIMEOUT_S),
             MQAdmin(access.name_servers, **access.client_options) as admin,
         ):
-            return [topic.name for topic in (await admin.topics()).topics]
+            return [each.name for each in getattr(await getattr(admin, kind)(), kind)]
 
     return run(ask())

@@ -3,6 +3,7 @@
 import os
 import sys
 from argparse import REMAINDER, ArgumentParser, Namespace
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Final
@@ -76,6 +77,17 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "words", metavar="COMMAND ...", nargs=REMAINDER, help="the command and its options"
     )
+    parser.set_defaults(words_after=_words_after)
+
+
+def _words_after(line: Sequence[str]) -> list[str]:
+    """Return what can follow a command line: the commands, or the options of the one in it."""
+    command = next((each for each in COMMANDS if each.name in line), None)
+    if command is None:
+        return [each.name for each in COMMANDS]
+    return [
+        f"-{each.short}" if each.short else f"--{each.long.strip()}" for each in command.options
+    ]
 
 
 def run(arguments: Namespace) -> ExitCode:

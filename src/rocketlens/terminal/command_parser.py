@@ -1,7 +1,7 @@
 """The parser of a command line: complaints are one line, with what was probably meant."""
 
 import re
-from argparse import Action, ArgumentParser, RawDescriptionHelpFormatter
+from argparse import PARSER, Action, ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, NoReturn
@@ -41,12 +41,23 @@ _SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
 """What other tools call an option; it means the first of those that the command has."""
 
 
+class _HelpFormatter(RawDescriptionHelpFormatter):
+    """Lists commands under their headings, without a line for all of them."""
+
+    def _format_action(self, action: Action) -> str:
+        text = super()._format_action(action)
+        heading = getattr(action, "heading", "")
+        if action.nargs == PARSER:
+            text = text.partition("\n")[2].removeprefix("\n")
+        return f"\n{' ' * (self._current_indent - 2)}{heading}:\n{text}" if heading else text
+
+
 class CommandParser(ArgumentParser):
     """An argument parser that takes no abbreviations, and suggests what may have been meant."""
 
     def __init__(self, **options: Any) -> None:
         options = {
-            "formatter_class": RawDescriptionHelpFormatter,
+            "formatter_class": _HelpFormatter,
             "allow_abbrev": False,
             **options,
         }
@@ -54,6 +65,15 @@ class CommandParser(ArgumentParser):
         self._negative_number_matcher = _NEGATIVE
         self._folded: list[Action] = []
         self._folded_as = ""
+
+    def add_commands(self) -> Any:
+        """Return what adds the parsers of commands to this one."""
+        self._commands = self.add_subparsers(title="commands", metavar="COMMAND", required=True)
+        return self._commands
+
+    def head(self, heading: str) -> None:
+        """Show a heading above the command that was added last."""
+        vars(self._commands._choices_actions[-1])["heading"] = heading  # noqa: SLF001
 
     def fold(self, actions: Iterable[Action], text: str) -> None:
         """Show some options in the usage line as ``text``: each is explained below it."""

@@ -1,5 +1,6 @@
 """Options that several commands have, and scripts that complete command lines."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from rocketlens import Message
 from rocketlens.cli.options import (
     add_source,
     add_store,
@@ -18,6 +20,7 @@ from rocketlens.cli.options import (
 from rocketlens.cli.source import ChosenSource, choose_source
 from rocketlens.errors import BadInput
 from rocketlens.testing import cluster
+from rocketlens.wire.bodies.tables import SubscriptionGroupConfig
 
 
 def completed(script, line, tmp_path):
@@ -50,6 +53,8 @@ def test_bash_completes_commands_options_choices_and_topics(run, golden, tmp_pat
     assert completed(script.out, "serve --log-l", tmp_path) == ["--log-level"]
     store = golden("5.5.0").store
     assert "PayTopic" in completed(script.out, f"find --store {store} -t Pay", tmp_path)
+    assert completed(script.out, "mqadmin queryMsgByK", tmp_path) == ["queryMsgByKey"]
+    assert completed(script.out, f"groups --store {store} golden", tmp_path) == ["golden_cg"]
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish", "tcsh"])
@@ -59,14 +64,32 @@ def test_other_shells_have_a_script(run, shell):
     assert "topics" in done.out
 
 
-def test_topics_of_a_cluster_are_words(run):
-    with cluster() as running, running.producer() as producer:
-        from rocketlens import Message
-
-        producer.send(Message("Orders", b"body"))
-        done = run("completion", "--words", "topics", "--", "find", "-n", running.name_server, "-t")
+def words_of(run, kind, *line):
+    done = run("completion", "--words", kind, "--", *line)
     assert (done.code, done.err) == (0, "")
-    assert "Orders" in done.out.split()
+    return done.out.split()
+
+
+def test_topics_and_groups_of_a_cluster_are_words(run):
+    with cluster() as running, running.producer() as producer, running.admin() as admin:
+        producer.send(Message("Orders", b"body"))
+        admin.create_and_update_subscription_group(SubscriptionGroupConfig(group_name="cg"))
+        host, port = running.name_server.split(":")
+        for address in ([running.name_server], [host, ":", port]):
+            line = ["-n", *address]
+            assert "Orders" in words_of(run, "topics", "find", *line, "-t", "")
+            assert "Orders" in words_of(run, "mqadmin", "topicStatus", *line, "-t", "Or")
+            assert "cg" in words_of(run, "groups", "groups", *line, "")
+            assert "cg" in words_of(run, "mqadmin", "consumerProgress", *line, "-g", "")
+
+
+def test_commands_of_mqadmin_their_options_and_jobs_are_words(run, monkeypatch, tmp_path):
+    assert "queryMsgByKey" in words_of(run, "mqadmin", "mqadmin", "-n", "a:1", "query")
+    assert {"-k", "-t"} <= {*words_of(run, "mqadmin", "mqadmin", "queryMsgByKey", "-")}
+    assert words_of(run, "mqadmin", "mqadmin", "queryMsgByKey", "-k", "") == []
+    monkeypatch.setattr("rocketlens.cli.completion.jobs_directory", lambda: tmp_path)
+    (tmp_path / "20261128-1.job").touch()
+    assert words_of(run, "jobs", "job", "show", "") == ["20261128-1"]
 
 
 def test_words_that_cannot_be_had_are_none_and_no_complaint(run, tmp_path):
@@ -113,7 +136,8 @@ def proposed(tmp_path_factory):
                 "set -x PATH $argv[1] $PATH; source $argv[1]/script.fish; complete -C $argv[2]",
                 *(str(home), line),
             ],
-            env={"HOME": str(home), "PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"},
+            env={"HOME": str(home), "PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
+            | {"PYTHONPATH": os.environ.get("PYTHONPATH", "")},
             capture_output=True,
             text=True,
             check=True,
@@ -139,6 +163,8 @@ def test_fish_completes_commands_options_choices_directories_and_topics(
     assert proposed(script, f"rocketlens find --store {tmp_path}/st") == [f"{tmp_path}/stores/"]
     store = golden("5.5.0").store
     assert proposed(script, f"rocketlens find --store {store} -t Pay") == ["PayTopic"]
+    assert proposed(script, f"rocketlens groups --store {store} golden") == ["golden_cg"]
+    assert proposed(script, "rocketlens mqadmin queryMsgByK") == ["queryMsgByKey"]
 
 
 @pytest.mark.parametrize(
