@@ -35,10 +35,7 @@ _COMMANDS: Final = {
     "show": ("cli.show", "show one message in full"),
     "story": ("cli.story", "tell what became of one message, and what groups did"),
     "tail": ("cli.tail", "show the newest messages of a topic, and those that arrive"),
-    "watch": (
-        "cli.jobs.watch",
-        "wait for a message with a key, and run a command when it is there",
-    ),
+    "watch": ("cli.jobs.watch", "wait for a message with a key, and run a command then"),
     "export": ("cli.export", "write messages to a Parquet, Arrow, CSV or JSON file"),
     "sql": ("cli.sql.sql", "run a SELECT over messages, with DuckDB"),
     "status": ("cli.status", "show the state of a store, or of a cluster's brokers"),
