@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -160,6 +161,15 @@ def test_files_that_an_image_is_made_of_are_there():
         for source in sources.split():
             assert (PACKAGING.parent / source).exists(), source
     assert "\nUSER rocketlens\n" in docker
+
+
+def test_an_image_has_each_extra_that_needs_no_jvm():
+    docker = (PACKAGING / "docker/Dockerfile").read_text()
+    project = tomllib.loads((PACKAGING.parent / "pyproject.toml").read_text())["project"]
+    (extras,) = re.findall(r'"\.\[(.*)\]"', docker)
+    # Tables for programs: an image has none.
+    left_out = {"all", "spark", "arrow", "pandas", "polars"}
+    assert set(extras.split(",")) == project["optional-dependencies"].keys() - left_out
 
 
 def test_the_chart_is_of_this_version():
