@@ -86,6 +86,18 @@ def replies_in(written):
     return replies
 
 
+def assert_same_replies(compiled, plain, is_closed, told):
+    """Replies are the same. Look-ups in the thread may have none when a frame ends the connection."""
+    if not is_closed:
+        assert sorted(compiled) == sorted(plain), told
+    for opaque in {decoded.opaque for decoded in commands_in(b"".join(plain))}:
+        one, other = (
+            {reply for reply in replies if commands_in(reply)[0].opaque == opaque}
+            for replies in (compiled, plain)
+        )
+        assert one <= other or other <= one, told
+
+
 def commands_in(content):
     """The commands of frames, responses too, which a connection takes only to its own requests."""
     return [decode_command(each) for each in FrameSplitter().feed(content)]
