@@ -139,9 +139,11 @@ def command_lines():
     compose = yaml.safe_load((PACKAGING / "docker/compose.yaml").read_text())
     for service in compose["services"].values():
         yield service["command"]
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
     for template in sorted((CHART / "templates").glob("*.yaml")):
         for line in re.findall(r"args: (\[.*?\])\n", template.read_text(), re.DOTALL):
-            yield yaml.safe_load(re.sub(r"{{.*?}}", "lens-namesrv:9876", line))
+            words = re.sub(r"{{ .Values.(\w+).(\w+) }}", lambda m: str(values[m[1]][m[2]]), line)
+            yield yaml.safe_load(re.sub(r"{{.*?}}", "lens-namesrv:9876", words))
 
 
 @pytest.mark.parametrize("words", list(command_lines()), ids=" ".join)
@@ -190,11 +192,17 @@ def test_helm_renders_a_name_server_and_a_store_for_each_broker(tmp_path):
     values = tmp_path / "values.yaml"
     values.write_text(
         "brokers:\n- name: broker-a\n  config: |\n    flushDiskType=SYNC_FLUSH\n- name: broker-b\n"
+        "console: {enabled: true, usersSecret: console-users}\ntap: {enabled: true}\n"
     )
     found = {(each["kind"], each["metadata"]["name"]): each for each in rendered("-f", values)}
     assert {name for kind, name in found if kind == "StatefulSet"} == {
         "lens-broker-a",
         "lens-broker-b",
+        "lens-tap",
+    }
+    assert {name for kind, name in found if kind == "Deployment"} == {
+        "lens-namesrv",
+        "lens-console",
     }
     config = found["ConfigMap", "lens-broker-a"]["data"]["broker.conf"]
     assert config.split() == ["brokerName=broker-a", "flushDiskType=SYNC_FLUSH"]

@@ -21,16 +21,17 @@ fsGroup: 10001
 seccompProfile: {type: RuntimeDefault}
 {{- end }}
 
+{{- /* Of the port that is given. A start ends when `started` answers. */}}
 {{- define "rocketlens.probes" -}}
 startupProbe:
-  httpGet: {path: /readyz, port: metrics}
+  httpGet: {path: {{ .started | default "/readyz" }}, port: {{ .port }}}
   periodSeconds: 5
   failureThreshold: 120
 readinessProbe:
-  httpGet: {path: /readyz, port: metrics}
+  httpGet: {path: /readyz, port: {{ .port }}}
   timeoutSeconds: 5
 livenessProbe:
-  httpGet: {path: /livez, port: metrics}
+  httpGet: {path: /livez, port: {{ .port }}}
   timeoutSeconds: 5
   failureThreshold: 6
 {{- end }}
