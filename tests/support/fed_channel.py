@@ -87,7 +87,7 @@ def replies_in(written):
 
 
 def assert_same_replies(compiled, plain, is_closed, told):
-    """Replies are the same; look-ups in the thread may lack some when a frame ends the connection."""
+    """Replies are the same; the look-up thread may lack some when a frame ends the connection."""
     if not is_closed:
         assert sorted(compiled) == sorted(plain), told
     for opaque in {decoded.opaque for decoded in commands_in(b"".join(plain))}:
