@@ -90,7 +90,7 @@ lock: .venv/ready ## Pin the newest allowed version of every dependency again
 	$$compile --group grpc -o requirements/grpc.lock; \
 	$$compile --extra spark pyproject.toml -o requirements/demo.lock; \
 	$$compile --group dev --group docs --extra spark --extra serve --extra decode --extra sql --extra archive \
-		--extra rocksdb --extra console --extra polars pyproject.toml \
+		--extra rocksdb --extra console --extra mcp --extra polars pyproject.toml \
 		-o requirements/dev.lock
 
 clean: ## Remove .venv and everything made while building and testing

@@ -52,6 +52,7 @@ _COMMANDS: Final = {
     "job list": ("cli.jobs.job", "list the jobs of this user"),
     "job show": ("cli.jobs.job", "show a job, and what became of each of its messages"),
     "console": ("console.run", "search stores and clusters in a browser"),
+    "mcp": ("console.mcp_server", "let an assistant ask, by the Model Context Protocol"),
     "serve": ("cli.servers.servers", "run a name server and a broker in one process"),
     "namesrv": ("cli.servers.servers", "run a name server"),
     "broker": ("cli.servers.servers", "run a broker"),

@@ -27,6 +27,7 @@ SAYS = {
     "all": "import pyspark, duckdb, deltalake, rocksdict, uvloop, re2, fastapi, polars",
     "console": "import fastapi, uvicorn, jinja2, tzdata, re2; "
     "from rocketlens.console.login import oidc_logins",
+    "mcp": "import mcp; from rocketlens.console import mcp_server, app",
 }
 
 

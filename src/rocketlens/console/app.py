@@ -21,6 +21,7 @@ from rocketlens.console.login.access import Access
 from rocketlens.console.login.audit import AuditLog
 from rocketlens.console.login.logins import Logins
 from rocketlens.console.login.users import LocalUsers
+from rocketlens.console.login.viewer import LOCAL, Viewer
 from rocketlens.console.message import message_pages
 from rocketlens.console.message.look_up import LookUps
 from rocketlens.console.pages import SEE_OTHER, Failure, Here, HereNow, failure_of, form_of
@@ -65,9 +66,10 @@ class Console:
         names: Iterable[str] = (),
         audit: AuditLog | None = None,
         users: LocalUsers | None = None,
+        viewer: Viewer | None = None,
     ) -> None:
         """Serve open sources, for a host of these names, and for these users; without any of
-        them, everything for everyone who reaches it.
+        them, everything for everyone who reaches it. ``viewer``: for this one without a login.
         """
         log = audit or AuditLog()
         oidc = None if users is None else users.oidc
@@ -82,7 +84,7 @@ class Console:
         )
         self._jobs: Final = Jobs(self.look_up)
         self.actions: Final = Actions(self.look_up, self._jobs)
-        self.logins: Final = None if users is None else Logins(users, log)
+        self.logins: Final = Logins(users, log) if users is not None and viewer is None else None
         self.oidc: OidcLogins | None = None
         self.api: Final = _Api(
             title="RocketLens",
@@ -112,7 +114,9 @@ class Console:
             "/preferences", _choose_preferences, methods=["POST"], include_in_schema=False
         )
         _add_failures(self.api)
-        self._requests: Final = CountedRequests(Access(InPieces(self.api, _answer_to), self.logins))
+        self._requests: Final = CountedRequests(
+            Access(InPieces(self.api, _answer_to), self.logins, viewer or LOCAL)
+        )
         public = None if oidc is None else oidc.public_host
         self._guarded: Final = Guard(self._requests, [*names, *filter(None, [public])])
 

@@ -37,7 +37,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "Prints one line when it is ready. SIGTERM or Ctrl-C stops it. Without "
         "--users\nit listens on the loopback interface only, and its readers may see everything."
     )
-    _add_sources(parser)
+    add_sources(parser)
     parser.add_argument(
         "--bind",
         "--port",
@@ -91,7 +91,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_connection_options(parser, several_contexts=True)
 
 
-def _add_sources(parser: ArgumentParser) -> None:
+def add_sources(parser: ArgumentParser) -> None:
+    """Add the options that name sources, each of several, for `named_contexts`."""
     parser.add_argument(
         "--store",
         metavar="DIR",
@@ -145,7 +146,7 @@ def run(arguments: Namespace) -> ExitCode:
     from ipaddress import ip_address
     from pathlib import Path
 
-    _check_packages("the console", ("fastapi", "jinja2", "uvicorn"))
+    check_packages("the console", ("fastapi", "jinja2", "uvicorn"))
     from rocketlens.decode.rules import BodyRules
     from rocketlens.model.message import Host
     from rocketlens.net.event_loop import run as run_loop
@@ -158,7 +159,7 @@ def run(arguments: Namespace) -> ExitCode:
             f"--bind {address}: without users the console listens on the loopback interface only, "
             "because all who reach it may see everything; give --users FILE"
         )
-    contexts = _contexts(arguments)
+    contexts = named_contexts(arguments)
     rules = BodyRules()
     if arguments.body_rules is not None:
         rules = BodyRules.from_file(Path(arguments.body_rules))
@@ -233,10 +234,14 @@ def _check_oidc(settings: "OidcSettings", bound: "Host") -> None:
             f"--bind {bound.address}: [oidc] of the file of users needs public_url, the address by "
             "which browsers reach the console, as https://rocketlens.example.com"
         )
-    _check_packages("the login by OpenID Connect", ("cryptography", "httpx", "jwt"))
+    check_packages("the login by OpenID Connect", ("cryptography", "httpx", "jwt"))
 
 
-def _check_packages(what: str, names: "Sequence[str]") -> None:
+def check_packages(what: str, names: "Sequence[str]", extra: str = "console") -> None:
+    """Check that packages are installed.
+
+    :raises PackageMissing: naming the first that is not, and the command that installs the extra.
+    """
     from importlib import import_module
 
     try:
@@ -244,7 +249,7 @@ def _check_packages(what: str, names: "Sequence[str]") -> None:
             import_module(each)
     except ImportError as error:
         name = error.name or "a package"
-        text = f"{what} needs {name}: {install_command('console')}"
+        text = f"{what} needs {name}: {install_command(extra)}"
         raise PackageMissing(text, name=name) from error
 
 
@@ -266,7 +271,7 @@ def _end_with_stdin(ending: "StopRequest") -> None:
     threading.Thread(target=wait, name="rocketlens-stdin", daemon=True).start()
 
 
-def _contexts(arguments: Namespace) -> "list[tuple[str | None, Context]]":
+def named_contexts(arguments: Namespace) -> "list[tuple[str | None, Context]]":
     """Return what the sources are, each with its name if it has one.
 
     :raises BadInput: if nothing names one.

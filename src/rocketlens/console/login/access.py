@@ -3,7 +3,7 @@
 =======================  ==========================================================
 request                  viewer
 =======================  ==========================================================
-console without users    the local one, who may do everything
+console without logins   its only one: the local one, who may do everything, or that of an option
 with a session's cookie  whose session it is
 to the API, /metrics     whose name and password the Authorization header has
 any other                none: sent to the login, but for `PUBLIC` paths
@@ -35,9 +35,10 @@ _STATIC: Final = "/static/"
 class Access:
     """Finds out whose request it is, and lets an application answer for that viewer alone."""
 
-    def __init__(self, app: "ASGIApp", logins: Logins | None) -> None:
-        """Protect an application; without logins, for the local viewer."""
+    def __init__(self, app: "ASGIApp", logins: Logins | None, viewer: Viewer = LOCAL) -> None:
+        """Protect an application; without logins, for one viewer."""
         self._app: Final = app
+        self._viewer: Final = viewer
         self._logins: Final = logins
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
@@ -62,7 +63,7 @@ class Access:
 
     async def _viewer_of(self, request: Request) -> Viewer:
         if self._logins is None:
-            return LOCAL
+            return self._viewer
         session = request.cookies.get(SESSION_COOKIE)
         viewer = self._logins.sessions.viewer_of(session) if session else None
         if viewer is not None:

@@ -191,6 +191,16 @@ class LocalUsers:
     def __len__(self) -> int:
         return len(self._by_name)
 
+    def viewer_named(self, name: str) -> Viewer:
+        """Return what a user may see, for a process that runs as it.
+
+        :raises BadInput: if there is no such user.
+        """
+        user = self._by_name.get(name)
+        if user is None:
+            raise BadInput(f"--user {name[:80]!r}: the file of users has no such user")
+        return user.viewer
+
     async def viewer_of(self, name: str, password: str) -> Viewer | None:
         """Return what a user may see; None for a wrong password, and for one that does not exist.
 
