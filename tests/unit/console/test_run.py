@@ -14,7 +14,7 @@ from urllib.error import HTTPError
 import pytest
 
 from rocketlens.console.login.users import PasswordHash
-from rocketlens.console.run import _contexts
+from rocketlens.console.run import named_contexts
 from rocketlens.main import build_parser, main
 from rocketlens.model.installation import install_command
 from rocketlens.terminal.contexts import CONFIG_VARIABLE
@@ -32,7 +32,7 @@ def test_all_kinds_of_sources_can_be_given_together(tmp_path, monkeypatch):
     config.chmod(0o600)
     monkeypatch.setenv(CONFIG_VARIABLE, str(config))
     words = ("--context", "a", "--context", "b", "--store", "/c", "--store", "/d", "-n", "e:1")
-    contexts = _contexts(parsed(*words))
+    contexts = named_contexts(parsed(*words))
     assert [(name, each.store or each.namesrv) for name, each in contexts] == [
         ("a", "a:1"),
         ("b", "/b"),
@@ -44,7 +44,7 @@ def test_all_kinds_of_sources_can_be_given_together(tmp_path, monkeypatch):
 
 def test_the_environment_names_the_source_where_no_option_does(monkeypatch):
     monkeypatch.setenv("ROCKETLENS_STORE", "/x")
-    ((_, context),) = _contexts(parsed())
+    ((_, context),) = named_contexts(parsed())
     assert context.store == "/x"
 
 
