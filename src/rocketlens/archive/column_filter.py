@@ -253,7 +253,7 @@ class _ColumnSubject:
         """
         if not is_plain(self.topic):
             raise _Unsure
-        return life_of_fields(self.topic, {}, None, self.number("sys_flag"))[:2]
+        return str(life_of_fields(self.topic, {}, None, self.number("sys_flag"))[0]), self.topic
 
     def number(self, name: str, /) -> int:
         """Return a field that is a number."""

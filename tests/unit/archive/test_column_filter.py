@@ -261,6 +261,8 @@ def test_tags_and_topics_rule_out_rows():
     ("text", "left"),
     [
         ("tag = 'A'", [0]),
+        ("state = 'stored' AND real_topic = 'T' AND tags = 'A'", [0]),
+        ("state IN ('retry', 'dead_letter')", []),
         ("amount > 4", [1]),
         ("amount > 4 AND amount < 6", []),
         ("queue_offset >= 2 AND amount IS NOT NULL", [2]),

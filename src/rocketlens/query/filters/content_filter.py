@@ -162,8 +162,9 @@ class RecordSubject:
 
     def life(self) -> tuple[str, str | None]:
         """Return the state, and the topic that the producer meant."""
-        given = self.properties
-        return life_of_fields(self.topic, given, given.get(props.TAGS), self.number("sys_flag"))[:2]
+        given, sys_flag = self.properties, self.number("sys_flag")
+        state, topic, _ = life_of_fields(self.topic, given, given.get(props.TAGS), sys_flag)
+        return str(state), topic
 
     def number(self, name: str, /) -> int:
         """Return a field that is a number."""

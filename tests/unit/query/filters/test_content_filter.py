@@ -80,6 +80,8 @@ def tags(answer):
         ({"where": "tag = 'text' OR key = 'K-0'"}, ["json", "text"]),
         ({"where": "key = 'K-2' AND body.$.amount = 130"}, ["gzip"]),
         ({"where": "key = 'K-2' AND body.$.amount = 131"}, []),
+        ({"where": "state = 'stored' AND real_topic = 'Orders' AND tags = 'gzip'"}, ["gzip"]),
+        ({"where": "state <> 'stored' OR keys = 'K-0'"}, ["json"]),
         ({"where": "time > 1000004 AND topic = 'Orders'"}, ["text", "empty"]),
         ({"where": "tag IN ('gzip', 'gbk')", "begin": 1_000_003}, ["gbk"]),
         ({"grep": "上海"}, ["json", "escaped", "gbk"]),
