@@ -8,10 +8,15 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from rocketlens.cli.find import exit_code
-from rocketlens.cli.options import add_list_output, add_source, positive_number, refuse_archive
+from rocketlens.cli.options import (
+    add_list_output,
+    add_source,
+    add_watch,
+    refuse_archive,
+    watch,
+)
 from rocketlens.cli.printing import Moment, print_csv, print_rows
 from rocketlens.cli.source import choose_source
-from rocketlens.errors import AnswerIncomplete, RemotingError
 from rocketlens.model.answer import Answer
 from rocketlens.model.group import FoundGroup, GroupsAnswer
 from rocketlens.model.text.counted import span_text
@@ -29,9 +34,6 @@ _TITLES: Final = (
     "dead_letters",
     "last_consumed",
 )
-_WATCH_SECONDS: Final = 5
-_CLEAR: Final = "\x1b[H\x1b[2J"
-"""Moves to the begin of a terminal, and clears it."""
 _MEMBER_TITLES: Final = ("client_id", "address", "language", "version")
 _QUEUE_TITLES: Final = (
     "topic",
@@ -64,15 +66,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "group", metavar="GROUP", nargs="?", help="show this group with its members and queues"
     )
-    parser.add_argument(
-        "--watch",
-        metavar="SECONDS",
-        nargs="?",
-        type=positive_number,
-        const=_WATCH_SECONDS,
-        help=f"print it again every so many seconds ({_WATCH_SECONDS} if none are given), until "
-        "Ctrl-C: exit code 130",
-    )
+    add_watch(parser)
     add_source(parser)
     refuse_archive(
         parser,
@@ -84,22 +78,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> ExitCode:
     """Print groups, once or again and again."""
-    if arguments.watch is None:
-        return _run_once(arguments)
-    rates = _Rates()
-    has_printed = False
-    while True:
-        if sys.stdout.isatty():
-            sys.stdout.write(_CLEAR)
-        try:
-            _run_once(arguments, rates)
-            has_printed = True
-        except (AnswerIncomplete, RemotingError) as error:
-            # What is watched may fail meanwhile, but not before it was ever there.
-            if not has_printed:
-                raise
-            note(f"{error}: tried again in {arguments.watch} s")
-        time.sleep(arguments.watch)
+    rates = None if arguments.watch is None else _Rates()
+    return watch(lambda: _run_once(arguments, rates), arguments.watch)
 
 
 class _Rates:

@@ -1,6 +1,8 @@
 """Options that several commands have, and the types of their values."""
 
 import os
+import sys
+import time
 from argparse import (
     SUPPRESS,
     ArgumentParser,
@@ -9,11 +11,12 @@ from argparse import (
     Namespace,
     _ArgumentGroup,
 )
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rocketlens import limits
-from rocketlens.errors import BadInput
+from rocketlens.errors import AnswerIncomplete, BadInput, RemotingError
 from rocketlens.model.config_keys import is_ip_address
 from rocketlens.model.text.escape import printable
 from rocketlens.terminal.contexts import (
@@ -23,7 +26,7 @@ from rocketlens.terminal.contexts import (
     default_context,
     named_context,
 )
-from rocketlens.terminal.output import parse_time
+from rocketlens.terminal.output import ExitCode, note, parse_time
 
 if TYPE_CHECKING:
     from rocketlens.query.options import ContentOptions
@@ -31,6 +34,9 @@ if TYPE_CHECKING:
 LOG_VARIABLE: Final = "ROCKETLENS_LOG"
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 LOG_FORMATS: Final = ("text", "json")
+_WATCH_SECONDS: Final = 5
+_CLEAR: Final = "\x1b[H\x1b[2J"
+"""Moves to the begin of a terminal, and clears it."""
 _MAX_SHOWN: Final = 60
 _MAX_DIGITS: Final = 20
 """Of a number: converting very many takes long."""
@@ -48,6 +54,40 @@ _READER_OPTIONS: Final = {
     "insecure": "insecure",
 }
 """Options of a connection, and what the data source ``rocketmq`` calls them."""
+
+
+def add_watch(parser: ArgumentParser) -> None:
+    """Add the option of `watch`."""
+    parser.add_argument(
+        "--watch",
+        metavar="SECONDS",
+        nargs="?",
+        type=positive_number,
+        const=_WATCH_SECONDS,
+        help=f"print it again every so many seconds ({_WATCH_SECONDS} if none are given), until "
+        "Ctrl-C: exit code 130",
+    )
+
+
+def watch(print_once: Callable[[], ExitCode], seconds: int | None) -> ExitCode:
+    """Print something once, or every so many seconds, each time on an empty terminal.
+
+    Errors as those of ``print_once``, but what was there once may be away meanwhile.
+    """
+    if seconds is None:
+        return print_once()
+    has_printed = False
+    while True:
+        if sys.stdout.isatty():
+            sys.stdout.write(_CLEAR)
+        try:
+            print_once()
+            has_printed = True
+        except (AnswerIncomplete, RemotingError) as error:
+            if not has_printed:
+                raise
+            note(f"{error}: tried again in {seconds} s")
+        time.sleep(seconds)
 
 
 def add_list_output(

@@ -133,7 +133,7 @@ def _column(title: str, column: Sequence[object]) -> list[str]:
 def _moment_text(moment: Moment, zone: str) -> str:
     """Return a time to the second; with its zone if that is not ``zone``."""
     text, dot, _ = time_text(moment.epoch_ms).partition(".")
-    return text if zone or not dot else f"{text} {zone_text(moment.epoch_ms)}"
+    return text if zone or not dot else f"{text}{zone_text(moment.epoch_ms)}"
 
 
 def _piped_cell(cell: object) -> str:
@@ -257,7 +257,7 @@ def _row(message: MessageExt, zone: str) -> list[str]:
     moment = message.store_timestamp_ms
     own_zone = zone_text(moment)
     return [
-        time_text(moment) if own_zone == zone else f"{time_text(moment)} {own_zone}",
+        time_text(moment) if own_zone == zone else f"{time_text(moment)}{own_zone}",
         printable(message.position),
         printable(message.tags or ""),
         printable(" ".join(message.keys)),

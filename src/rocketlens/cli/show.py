@@ -27,9 +27,8 @@ from rocketlens.terminal.output import (
     choose_colour,
     coloured,
     fitted_lines,
-    iso_text,
+    moment_text,
     say,
-    time_text,
 )
 
 if TYPE_CHECKING:
@@ -158,7 +157,7 @@ def other_lines(shown: MessageExt, others: Sequence[MessageExt]) -> Iterator[str
         )
         id_words = "" if each.msg_id == shown.msg_id else f", id {printable(each.msg_id)}"
         position = fit(printable(each.position), width)
-        yield f"  {position}  {time_text(each.store_timestamp_ms)}  {body}{id_words}"
+        yield f"  {position}  {moment_text(each.store_timestamp_ms)}  {body}{id_words}"
     if len(others) > _MAX_LISTED:
         yield f"  and {len(others) - _MAX_LISTED} more, which `rocketlens find` lists"
 
@@ -230,7 +229,7 @@ def _field(label: str, text: str, searched: str | None = None) -> str:
 
 
 def _when(epoch_ms: int, host: str) -> str:
-    return f"{iso_text(epoch_ms)} ({epoch_ms}) by {host}"
+    return f"{moment_text(epoch_ms)} ({epoch_ms}) by {host}"
 
 
 def _flags(message: MessageExt) -> str:

@@ -8,7 +8,13 @@ from typing import Any, Final
 
 from rocketlens.cli.find import exit_code
 from rocketlens.cli.groups import group_fields
-from rocketlens.cli.options import add_list_output, add_source, refuse_archive
+from rocketlens.cli.options import (
+    add_list_output,
+    add_source,
+    add_watch,
+    refuse_archive,
+    watch,
+)
 from rocketlens.cli.printing import NOT_KNOWN, Moment, print_csv, print_rows
 from rocketlens.cli.source import choose_source
 from rocketlens.model.answer import Answer
@@ -30,7 +36,7 @@ from rocketlens.terminal.output import (
     ExitCode,
     coloured,
     fitted_lines,
-    iso_text,
+    moment_text,
     size_text,
 )
 
@@ -50,6 +56,7 @@ _LABEL_WIDTH: Final = 11
 EXAMPLES: Final = (
     ("rocketlens status --store /data/rocketmq/store", "how was it closed, and what is in it?"),
     ("rocketlens status -n 127.0.0.1:9876", "brokers, rates, disks and groups of a cluster"),
+    ("rocketlens status --watch 10", "again every ten seconds"),
     ("rocketlens status -n 127.0.0.1:9876 -o json", "the same for programs"),
 )
 
@@ -60,6 +67,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         f"{SEARCH_EXIT_CODES}\n? is what could not be learnt. `rocketlens topics` lists topics, "
         "`rocketlens doctor`\nchecks a store."
     )
+    add_watch(parser)
     add_source(parser)
     refuse_archive(
         parser,
@@ -70,6 +78,11 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> ExitCode:
+    """Print the state, once or again and again."""
+    return watch(lambda: _run_once(arguments), arguments.watch)
+
+
+def _run_once(arguments: Namespace) -> ExitCode:
     """Print the state; the exit code says whether all files or brokers could be read."""
     source = choose_source(arguments)
     status = source.ask(lambda store: store.status(), lambda admin: admin.status())
@@ -121,7 +134,7 @@ def tap_words(tap: TapStatus) -> Iterator[str]:
         behind = f"{_bytes_text(tap.behind_bytes)} behind"
         if tap.behind_bytes:
             behind += f" and {tap.behind_ms / 1000:,.0f} s"
-        yield f"{behind} at {iso_text(tap.written_ms)}"
+        yield f"{behind} at {moment_text(tap.written_ms)}"
     if tap.gaps:
         start, stop = tap.gaps[-1]
         yield (
@@ -140,7 +153,7 @@ def _index_words(index: IndexStatus) -> Iterator[str]:
         yield f"{index.damaged_files} of them damaged"
     yield counted(index.entries, "entry", "entries")
     if index.newest_ms is not None:
-        yield f"up to {iso_text(index.newest_ms)}"
+        yield f"up to {moment_text(index.newest_ms)}"
     yield f"{_bytes_text(index.uncovered_bytes)} of log without entries"
     if index.builder is not None:
         behind = _bytes_text(index.builder.behind_bytes)
@@ -168,7 +181,7 @@ def _topics(status: StoreStatus | ClusterStatus, whose: str) -> str:
 def _times(status: StoreStatus) -> str:
     if status.oldest_ms is None or status.newest_ms is None:
         return "without times"
-    return f"{iso_text(status.oldest_ms)} to {iso_text(status.newest_ms)}"
+    return f"{moment_text(status.oldest_ms)} to {moment_text(status.newest_ms)}"
 
 
 def _print_cluster(status: ClusterStatus) -> None:

@@ -26,6 +26,7 @@ from rocketlens.terminal.output import (
     ExitCode,
     coloured,
     iso_text,
+    moment_text,
     note,
     time_text,
     zone_text,
@@ -196,7 +197,7 @@ def _group_lines(group: "GroupStory", columns: int) -> Iterator[str]:
         word = f"in retry {group.retries}{limit}"
     elif group.retries:
         word += f", after {group.retries} {'retry' if group.retries == 1 else 'retries'}"
-    since = f" since {time_text(group.since_ms)}" if group.since_ms is not None else ""
+    since = f" since {moment_text(group.since_ms)}" if group.since_ms is not None else ""
     name = printable(group.group)
     is_one_line = _INDENT + cells(name) + 2 + len(word) + len(since) <= columns
     head = f"{'':{_INDENT}}{name}: {coloured(word, colour, sys.stdout)}"

@@ -217,10 +217,18 @@ def iso_text(epoch_ms: int) -> str:
     return text.replace(" ", "T") + zone_text(epoch_ms)
 
 
+def moment_text(epoch_ms: int, stream: TextIO | None = None) -> str:
+    """Return local time with its zone for a line of text on stdout, or another stream: on a
+    terminal as in tables, else as ISO 8601.
+    """
+    text = iso_text(epoch_ms)
+    return text.replace("T", " ") if (stream or sys.stdout).isatty() else text
+
+
 def range_text(begin: int | None, end: int | None) -> str:
     """Return a range of store times as it was read: both ends to the millisecond, with zone."""
-    first = "" if begin is None else f"{time_text(begin)} {zone_text(begin)}"
-    last = "" if end is None else f"{time_text(end)} {zone_text(end)}"
+    first = "" if begin is None else f"{time_text(begin)}{zone_text(begin)}"
+    last = "" if end is None else f"{time_text(end)}{zone_text(end)}"
     if first and last:
         return f"stored from {first} to {last}"
     return f"stored at or after {first}" if first else f"stored at or before {last}"

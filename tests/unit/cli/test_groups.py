@@ -119,7 +119,11 @@ def test_a_broker_that_cannot_be_asked_is_named_then_its_store_has_the_same(run,
     assert newest[0].last_dead_letter_ms == newest[1].last_dead_letter_ms is not None
 
 
-def test_groups_are_printed_again_until_ctrl_c(run, golden, monkeypatch):
+@pytest.mark.parametrize(
+    ("command", "printed"),
+    [("groups", "group\tmembers\tmodel\tlag\tbehind"), ("status", "closed\tcleanly")],
+)
+def test_it_is_printed_again_until_ctrl_c(run, golden, monkeypatch, command, printed):
     waited = []
 
     def wait(seconds):
@@ -128,9 +132,9 @@ def test_groups_are_printed_again_until_ctrl_c(run, golden, monkeypatch):
             raise KeyboardInterrupt
 
     monkeypatch.setattr("rocketlens.cli.groups.time.sleep", wait)
-    done = run("groups", "--watch", "7", "--store", str(golden("5.5.0").store))
+    done = run(command, "--watch", "7", "--store", str(golden("5.5.0").store))
     assert (done.code, waited) == (130, [7, 7, 7])
-    assert done.out.count("group\tmembers\tmodel\tlag\tbehind") == 3
+    assert done.out.count(printed) == 3
 
 
 @pytest.mark.parametrize("output", ["table", "csv", "json"])

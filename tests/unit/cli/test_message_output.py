@@ -439,8 +439,8 @@ def test_times_of_several_zones_have_each_its_own(zone, monkeypatch):
     rows = [(table.Moment(1_700_000_000_123),), (table.Moment(1_690_000_000_000),)]
     assert printed_rows(monkeypatch, 80, ("oldest",), rows) == [
         "OLDEST",
-        "2023-11-14 23:13:20 +01:00",
-        "2023-07-22 06:26:40 +02:00",
+        "2023-11-14 23:13:20+01:00",
+        "2023-07-22 06:26:40+02:00",
     ]
 
 

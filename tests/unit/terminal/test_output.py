@@ -21,6 +21,7 @@ from rocketlens.terminal.output import (
     coloured,
     discard_stdout,
     iso_text,
+    moment_text,
     note,
     parse_time,
     prepare_streams,
@@ -193,7 +194,7 @@ def test_digits_that_are_no_time_of_any_form_are_refused(text):
 def test_a_range_is_told_as_it_was_read(zone):
     zone("UTC")
     begin, end = parsed("20261121024034"), parsed("2026-11-22", is_end=True)
-    first, last = "2026-11-21 02:40:34.000 +00:00", "2026-11-22 23:59:59.999 +00:00"
+    first, last = "2026-11-21 02:40:34.000+00:00", "2026-11-22 23:59:59.999+00:00"
     assert range_text(begin, end) == f"stored from {first} to {last}"
     assert range_text(begin, None) == f"stored at or after {first}"
     assert range_text(None, end) == f"stored at or before {last}"
@@ -256,3 +257,11 @@ def test_any_number_in_a_record_can_be_shown(epoch_ms):
     assert time_text(epoch_ms)
     assert zone_text(epoch_ms)
     assert iso_text(epoch_ms)
+
+
+def test_a_time_in_a_line_is_as_in_tables_on_a_terminal_and_iso_in_a_pipe(monkeypatch, zone):
+    zone("Asia/Shanghai")
+    assert moment_text(1_795_228_837_142) == "2026-11-21T10:40:37.142+08:00"
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert moment_text(1_795_228_837_142) == "2026-11-21 10:40:37.142+08:00"
+    assert parse_time(moment_text(1_795_228_837_142), "--since", is_end=False) == 1_795_228_837_142

@@ -13,7 +13,7 @@ from rocketlens.model.text.counted import counted
 from rocketlens.model.topic import TopicsAnswer
 from rocketlens.query.facts.examination import OffsetFault, offset_faults
 from rocketlens.terminal.cluster_access import ClusterAccess, ask_cluster
-from rocketlens.terminal.output import iso_text, size_text, time_text
+from rocketlens.terminal.output import moment_text, size_text
 
 if TYPE_CHECKING:
     from rocketlens.archive.files import DataFile
@@ -121,8 +121,9 @@ def clock_check(newest_ms: int, now_ms: int) -> Check:
     if newest_ms - now_ms <= _MAX_CLOCK_MS:
         return ok("clock", "no message was stored later than this machine's clock shows")
     detail = (
-        f"the newest message was stored at {iso_text(newest_ms)}, {(newest_ms - now_ms) // 1000} s "
-        "after now by this machine's clock: searches by time may miss it"
+        f"the newest message was stored at {moment_text(newest_ms)}, "
+        f"{(newest_ms - now_ms) // 1000} s after now by this machine's clock: searches by time may "
+        "miss it"
     )
     return warn("clock", detail, SET_CLOCK)
 
@@ -186,11 +187,11 @@ def _source(source: ArchivedSourceStatus) -> Check:
     if source.oldest_ms is not None and source.newest_ms is not None:
         held = (
             f"{counted(source.messages, 'message')} archived, kept from "
-            f"{time_text(source.oldest_ms)} to {time_text(source.newest_ms)}"
+            f"{moment_text(source.oldest_ms)} to {moment_text(source.newest_ms)}"
         )
     topics = f" ({', '.join(source.topics)})" if source.topics else ""
     text = (
-        f"{source.name}{topics}: {held}; the last batch was added {time_text(source.archived_ms)}"
+        f"{source.name}{topics}: {held}; the last batch was added {moment_text(source.archived_ms)}"
     )
     return about("source", text)
 

@@ -22,7 +22,7 @@ from rocketlens.cli.status import tap_words
 from rocketlens.errors import RocketLensError
 from rocketlens.model.status import StoreClosing
 from rocketlens.model.text.counted import counted
-from rocketlens.terminal.output import iso_text, size_text
+from rocketlens.terminal.output import moment_text, size_text
 
 if TYPE_CHECKING:
     from rocketlens.query.facts.examination import QueueFault, StoreExamination
@@ -242,7 +242,7 @@ def _name_taken(store: Path) -> Iterator[Check]:
         now = "; ".join(f"{server} leads to {other}" for server, other in note["takenBy"].items())
         detail = (
             f"another broker registered under the name {note['brokerName']}, last "
-            f"{note['lastBy']} at {iso_text(note['lastTimestampMs'])}; "
+            f"{note['lastBy']} at {moment_text(note['lastTimestampMs'])}; "
             f"{now or 'all name servers lead to this broker again'}"
         )
         yield warn("broker name", detail, "set brokerName to a name of its own in broker.conf")

@@ -398,6 +398,8 @@ def _json_value(value: Any) -> Any:
 def _cell(value: Any) -> Any:
     """Return a value as a cell of a table or of CSV."""
     shown = _json_value(value)
+    if isinstance(value, datetime) and sys.stdout.isatty():
+        return str(value)
     if isinstance(value, bytes) and not isinstance(shown, str):
         return f"0x{value.hex()}"
     is_plain = isinstance(shown, str | int | float | None)
