@@ -138,11 +138,15 @@ class FacetValue(ConsoleValue):
 
 
 class TimeCountsValue(ConsoleValue):
-    """How many messages of the page are of each time; times are epoch milliseconds."""
+    """How many messages are of each time; times are epoch milliseconds."""
 
     begin_ms: int = Field(description="when the first bar begins")
     step_ms: int = Field(description="the length of each bar")
     counts: list[int] = Field(description="the messages of each bar")
+    is_of_all: bool = Field(
+        default=False,
+        description="whether all that the search can find were counted, and not those of the page",
+    )
 
 
 class SearchAnswer(ConsoleValue):
@@ -158,7 +162,7 @@ class SearchAnswer(ConsoleValue):
         "with one value are left out"
     )
     time_counts: TimeCountsValue | None = Field(
-        description="of the messages of this page, too; null if they are of one time"
+        description="of all that match, if is_of_all, else of this page; null if of one time"
     )
     relies_on: list[SentenceText] = Field(
         description="what the answer relies on, where a source was looked at only in part"

@@ -24,9 +24,10 @@ how many messages came to it lately:
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from itertools import islice
 from typing import Final
 
 from rocketlens.client.connect import broker_calls
@@ -72,8 +73,8 @@ from rocketlens.wire.lite import (
 
 MAX_LITE_MESSAGES: Final = 10_000
 """Newest messages of a parent topic that are read for the names of its lite topics."""
-MAX_RATED_QUEUES: Final = 256
-"""Queues of a topic whose newest messages are counted, with one request each."""
+MAX_COUNT_REQUESTS: Final = 1_024
+"""Requests for the messages of a topic by time: one for each queue and time."""
 
 
 async def find_topics(
@@ -312,19 +313,19 @@ async def find_topic_settings(cluster: ClusterCalls, topic: str) -> tuple[TopicS
 
 
 async def stored_since(
-    cluster: ClusterCalls, topic: str, queues: tuple[TopicQueue, ...], since_ms: int
-) -> int | None:
-    """Return about how many messages of some queues were stored at a time or later.
+    cluster: ClusterCalls, topic: str, queues: tuple[TopicQueue, ...], times_ms: Sequence[int]
+) -> list[int] | None:
+    """Return about how many messages of some queues were stored at each time or later.
 
-    None if a broker does not say it, or there are more queues than `MAX_RATED_QUEUES`. The
-    time is compared with the brokers' clocks. O(queues) requests.
+    None if a broker does not say it, or that takes more than `MAX_COUNT_REQUESTS`. The times are
+    compared with the brokers' clocks. O(queues * times) requests.
     """
-    if len(queues) > MAX_RATED_QUEUES:
+    if len(queues) * len(times_ms) > MAX_COUNT_REQUESTS:
         return None
     try:
         brokers = _brokers(cluster, await _route(cluster, topic))
 
-        async def count(queue: TopicQueue) -> int:
+        async def count(queue: TopicQueue, since_ms: int) -> int:
             if queue.newest_ms is None or queue.newest_ms < since_ms:
                 # RocketMQ 4 answers with the last message where none is so new.
                 return 0
@@ -333,7 +334,9 @@ async def stored_since(
             begin = await broker_calls.offset_at_time(cluster, address, at, since_ms)
             return max(0, queue.max_offset - max(begin, queue.min_offset))
 
-        return sum(await asyncio.gather(*map(count, queues)))
+        asked = [count(queue, each) for each in times_ms for queue in queues]
+        counts = iter(await asyncio.gather(*asked))
+        return [sum(islice(counts, len(queues))) for _ in times_ms]
     except RocketLensError:
         return None
 

@@ -8,16 +8,20 @@ Facets are how many of the messages of a page have each topic and each tag, and 
 They are counted in the rows that are shown, so they tell no more than these, and what is masked
 there is masked here. A facet with one value is left out: it would narrow nothing.
 
-The bars above the rows count them by time. Bars are of equal lengths that begin at round times, as
-a clock has them in UTC. They go from the oldest to the newest message, or over all of the time that
+The bars above the rows count messages by time. Bars are of equal lengths that begin at round times,
+as a clock has them in UTC. Those of a topic, or of a range of its times, are of all its messages:
+its queues are asked where each bar begins. What else is asked for, a key or a tag, no queue can
+count: then the bars are of the rows, from the oldest to the newest, or over all of the time that
 was asked for if the page has all that was found in it, and they are of several bars there.
 """
 
 import asyncio
+import time
 from collections import Counter, deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing, contextmanager, suppress
 from dataclasses import replace
+from itertools import pairwise
 from threading import Lock
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -32,6 +36,7 @@ from rocketlens.console.search.question import MAX_CONSOLE_SKIPPED, Cursor, Ques
 from rocketlens.console.sources.masks import MASK, Masks
 from rocketlens.console.sources.sources import Sources
 from rocketlens.console.sources.visible import ConsoleSource
+from rocketlens.console.status.lists import stored_since
 from rocketlens.console.values import (
     CoverageValue,
     FacetCount,
@@ -42,7 +47,7 @@ from rocketlens.console.values import (
     TimeCountsValue,
 )
 from rocketlens.decode.rules import BodyRules
-from rocketlens.errors import BadInput
+from rocketlens.errors import BadInput, RocketLensError
 from rocketlens.model.answer import Answer, Coverage
 from rocketlens.model.message import MessageExt
 from rocketlens.net.pace import WorkThreads, in_thread
@@ -61,6 +66,10 @@ MAX_EXPORT_PAGE_BYTES: Final = 8 << 20
 """Memory that these take: as long as the reader of a file takes nothing, they are kept."""
 MAX_TIME_BARS: Final = 60
 """Bars of the plot above the messages of a page."""
+_FEW_TIME_BARS: Final = 20
+"""Bars that it has at least, and that it has of a topic with many queues."""
+_COUNTING_S: Final = 1.0
+"""Seconds after which the messages of a range of times are not counted any more."""
 MAX_FACET_VALUES: Final = 8
 """Topics, tags or hours that the console lists beside an answer; others are one number."""
 MAX_CONSOLE_SEARCH_S: Final = 600.0
@@ -341,6 +350,51 @@ class Searches:
             self.running -= 1
             self.seconds += self._clock() - since
 
+    async def with_counts(self, question: Question, answer: SearchAnswer) -> SearchAnswer:
+        """Return an answer with the bars of all that its question can find, if queues tell that."""
+        counts = None
+        with suppress(TimeoutError, RocketLensError, OSError):
+            async with asyncio.timeout(_COUNTING_S):
+                counts = await self._counts_of_all(question, answer.messages)
+        return answer if counts is None else answer.model_copy(update={"time_counts": counts})
+
+    async def _counts_of_all(
+        self, question: Question, rows: Sequence[MessageRow]
+    ) -> TimeCountsValue | None:
+        topic = question.topic
+        is_plain = not (question.text or question.tag or question.has_filter or not rows)
+        if not (topic and is_plain) or is_pattern(topic) or "," in topic:
+            return None
+        chosen = self.sources.chosen(question.sources)
+        names = await asyncio.gather(*(each.topic_names() for each in chosen))
+        # What two sources have, such as a cluster and its store, can be the same messages.
+        having = [each for each, known in zip(chosen, names, strict=True) if topic in known]
+        if len(having) != 1:
+            return None
+        (source,) = having
+        begin = await source.oldest_ms(topic) if question.begin is None else question.begin
+        own = [each for each in rows if source.plain(each.topic) == topic]
+        newest_ms = max((each.store_timestamp_ms for each in own), default=0)
+        if question.begin is not None or question.cursor is not None:
+            newest_ms = max(newest_ms, time.time_ns() // 1_000_000)
+        end = newest_ms if question.end is None else min(newest_ms, question.end)
+        if begin is None or begin >= end:
+            return None
+        for most in (MAX_TIME_BARS, _FEW_TIME_BARS):
+            step = _step_for(end - begin, most)
+            borders = range(begin // step * step, end + 1, step)
+            times = [begin, *borders[1:], end + 1]
+            since = await stored_since(source, topic, times)
+            if since is not None:
+                counts = [max(0, a - b) for a, b in pairwise(since)]
+                if sum(counts) < len(own):
+                    # Not all messages are in the queues.
+                    return None
+                return TimeCountsValue(
+                    begin_ms=borders[0], step_ms=step, counts=counts, is_of_all=True
+                )
+        return None
+
     def _since(self, since: float) -> int:
         return round((self._clock() - since) * 1000)
 
@@ -528,7 +582,9 @@ def time_counts(
 
 
 def _counts(times: Sequence[int], low: int, high: int) -> TimeCountsValue | None:
-    step = _step_for(high - low)
+    step = _step_for(high - low, MAX_TIME_BARS)
+    # Of few messages bars are as thin as of many.
+    high = max(high, low + (_FEW_TIME_BARS - 1) * step)
     first = low // step
     counted = Counter(each // step - first for each in times)
     if len(counted) < 2:
@@ -539,10 +595,10 @@ def _counts(times: Sequence[int], low: int, high: int) -> TimeCountsValue | None
     )
 
 
-def _step_for(span_ms: int) -> int:
+def _step_for(span_ms: int, most: int) -> int:
     """Return the shortest length of a bar of which not too many are needed."""
     # One more can be begun at either end.
-    shortest = span_ms // (MAX_TIME_BARS - 1) + 1
+    shortest = span_ms // (most - 1) + 1
     longest = _STEPS_MS[-1]
     return next((each for each in _STEPS_MS if each >= shortest), -(-shortest // longest) * longest)
 

@@ -174,7 +174,8 @@ pages = page_router()
 async def search(here: Here, question: Asked) -> SearchAnswer:
     """Return a page of the messages that match, the newest first, and what was searched."""
     _check_not_empty(question)
-    return await here.console.searches.search(question)
+    searches = here.console.searches
+    return await searches.with_counts(question, await searches.search(question))
 
 
 @api.get("/search/stream", response_class=StreamingResponse)
@@ -287,7 +288,7 @@ async def _saved_values(here: HereNow, question: Question) -> dict[str, Any]:
 async def _answer_values(here: HereNow, question: Question, answer: SearchAnswer) -> dict[str, Any]:
     """Return what the part of a page shows that has an answer."""
     return {
-        "answer": answer,
+        "answer": await here.console.searches.with_counts(question, answer),
         "reasons": await reasons_for(question, answer, here.sources),
         "notes": notes_of(question, answer.coverage),
         "choosable": _choosable(here, answer.messages),

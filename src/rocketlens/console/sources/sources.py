@@ -27,10 +27,11 @@ from rocketlens.errors import BadInput, RocketLensError
 from rocketlens.model.group import GroupsAnswer, ProducersAnswer
 from rocketlens.model.message import MessageExt
 from rocketlens.model.status import ArchiveStatus, BrokersAnswer, BrokerStatus, StoreStatus
-from rocketlens.model.topic import FoundTopic, TopicsAnswer, TopicSettings
+from rocketlens.model.topic import TopicQueue, TopicsAnswer, TopicSettings
 from rocketlens.query.answer_builder import Findings
 from rocketlens.query.facts.topic_list import settings_in_store, topics_in_file
 from rocketlens.query.facts.waiting import WaitingMessages
+from rocketlens.query.lookup.newest import stored_since as stored_in_queues
 from rocketlens.query.offline import Store
 from rocketlens.query.request import FindRequest, name_of
 from rocketlens.query.source import Source
@@ -118,10 +119,19 @@ class ClusterOfConsole(ConsoleSource):
         """Return what each broker says of its configuration; errors as `find_topic_settings`."""
         return await find_topic_settings(self._source.cluster, self._source.full_topic(topic))
 
-    async def stored_since(self, topic: FoundTopic, since_ms: int) -> int | None:
+    async def stored_since(self, topic: str, times_ms: Sequence[int]) -> list[int] | None:
         """Return what the brokers of a topic say; None if one does not."""
-        full_name = self._source.full_topic(topic.name)
-        return await stored_since(self._source.cluster, full_name, topic.queues or (), since_ms)
+        full_name = self._source.full_topic(topic)
+        queues = await self._queues(topic)
+        return await stored_since(self._source.cluster, full_name, queues, times_ms)
+
+    async def oldest_ms(self, topic: str) -> int | None:
+        """Return what the brokers of a topic say."""
+        times = [each.oldest_ms for each in await self._queues(topic) if each.oldest_ms]
+        return min(times, default=None)
+
+    async def _queues(self, topic: str) -> tuple[TopicQueue, ...]:
+        return tuple(q for each in (await self.topics([topic])).topics for q in each.queues or ())
 
     async def waiting(self, answer: TopicsAnswer) -> WaitingMessages | None:
         """Return how many messages wait for each topic, if all of them could be looked at."""
@@ -215,6 +225,11 @@ class StoreDirectory(_ReadInThreads[Store]):
         path = self._scanned.path
         settings = await self.scans.run(lambda: settings_in_store(path, topic))
         return [] if settings is None else [settings]
+
+    async def stored_since(self, topic: str, times_ms: Sequence[int]) -> list[int] | None:
+        """Return what the queues of a topic have."""
+        reader = self._scanned.source.reader
+        return await self.scans.run(lambda: stored_in_queues(reader, topic, times_ms))
 
     async def waiting(self, answer: TopicsAnswer) -> WaitingMessages | None:
         """Return how many messages wait for each topic, if all of them could be looked at."""

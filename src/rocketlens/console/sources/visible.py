@@ -40,7 +40,7 @@ from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import is_group_topic
 from rocketlens.model.status import ArchiveStatus, BrokersAnswer, BrokerStatus, StoreStatus
 from rocketlens.model.text.sentences import Sentence
-from rocketlens.model.topic import FoundTopic, TopicKind, TopicsAnswer, TopicSettings
+from rocketlens.model.topic import TopicKind, TopicsAnswer, TopicSettings
 from rocketlens.query.answer_builder import Findings
 from rocketlens.query.facts.waiting import WaitingMessages
 from rocketlens.query.filters.content_filter import ContentFilter, RecordSubject
@@ -106,8 +106,13 @@ class ConsoleSource:
         del topic
         return ()
 
-    async def stored_since(self, topic: FoundTopic, since_ms: int) -> int | None:
-        """Return about how many messages of a topic were stored since a time, if that is known."""
+    async def stored_since(self, topic: str, times_ms: Sequence[int]) -> list[int] | None:
+        """Return about how many messages of a topic were stored since each time, if that is known
+        at little cost.
+        """
+
+    async def oldest_ms(self, topic: str) -> int | None:
+        """Return the time of the oldest message of a topic, if that is known at little cost."""
 
     async def waiting(self, answer: TopicsAnswer) -> WaitingMessages | None:
         """Return how many messages wait for each topic, of a source whose topics are ``answer``."""
@@ -396,9 +401,13 @@ class VisibleSource(ConsoleSource):
             replace(each, error=None if each.error is None else _HIDDEN_ERROR) for each in settings
         ]
 
-    async def stored_since(self, topic: FoundTopic, since_ms: int) -> int | None:
-        """Return about how many messages of a topic were stored since a time, if that is known."""
-        return await self._opened.stored_since(topic, since_ms)
+    async def stored_since(self, topic: str, times_ms: Sequence[int]) -> list[int] | None:
+        """Return the counts of a topic that may be seen."""
+        return await self._opened.stored_since(topic, times_ms) if self._may_see(topic) else None
+
+    async def oldest_ms(self, topic: str) -> int | None:
+        """Return the oldest time of a topic that may be seen."""
+        return await self._opened.oldest_ms(topic) if self._may_see(topic) else None
 
     async def waiting(self, answer: TopicsAnswer) -> "WaitingMessages | None":
         """Return how many messages wait for each topic that may be seen."""

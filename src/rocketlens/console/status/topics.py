@@ -33,6 +33,7 @@ from rocketlens.console.status.lists import (
     ask_all,
     coverage_values,
     groups_of,
+    stored_since,
     topic_value,
     topics_of,
     waiting_in,
@@ -172,14 +173,14 @@ async def _in_source(source: ConsoleSource, name: str) -> TopicInSourceValue | T
     settings, groups, lately, waiting = await asyncio.gather(
         _settings(source, name),
         ask_all([source], lambda each: each.groups(), GroupsAnswer),
-        source.stored_since(topic, since_ms),
+        stored_since(source, name, [since_ms]),
         waiting_in(source, topics),
     )
     return TopicInSourceValue(
         source=source.name,
         complete=topics.complete and all(answer.complete for _, answer in groups),
         topic=topic_value(source, topic, waiting),
-        last_minute=lately,
+        last_minute=lately[0] if lately and source.kind == "cluster" else None,
         settings=settings,
         groups=_groups_of(source, name, groups[0][1]) if groups else None,
         coverage=coverage_values([(source, topics), *groups]),

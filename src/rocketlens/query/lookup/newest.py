@@ -30,7 +30,7 @@ that says so: an exhaustive search reads the whole log.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from heapq import heappop, heappush
 from itertools import pairwise
@@ -202,6 +202,24 @@ def _last_stored_by(log: CommitLog, queue: ConsumeQueue, end: int) -> int:
         return record.store_timestamp_ms > end
 
     return queue.first_where(is_later) - 1
+
+
+def stored_since(reader: StoreReader, topic: str, times_ms: Sequence[int]) -> list[int]:
+    """Return how many messages the queues of a topic have of each time or later, times taken to
+    rise. O(queues * times * log entries).
+
+    :raises OSError: if a queue cannot be read.
+    :raises RecordError: if what a queue leads to is damaged.
+    """
+    reader.refresh()
+    counts = [0] * len(times_ms)
+    for name in reader.queues.names():
+        queue = reader.queues.queue(*name) if name.topic == topic else None
+        if queue is not None:
+            for number, each in enumerate(times_ms):
+                last = _last_stored_by(reader.log, queue, each - 1)
+                counts[number] += queue.max_offset - 1 - last
+    return counts
 
 
 def _rely_on_queues(

@@ -25,7 +25,14 @@ from rocketlens.console.sources.masks import MaskRule, Masks
 from rocketlens.console.values import MessageRow
 from rocketlens.query.filters.pattern import TextPattern
 from rocketlens.terminal.contexts import Context
-from tests.support.console_client import answer, answers, console_client, log_in, store_at
+from tests.support.console_client import (
+    answer,
+    answers,
+    cluster_at,
+    console_client,
+    log_in,
+    store_at,
+)
 from tests.support.console_users import user
 from tests.support.made_stores import NOW_MS, Sent, make_store
 from tests.support.xss_payloads import PAYLOADS
@@ -214,7 +221,7 @@ def test_every_message_is_in_one_bar_and_there_are_not_too_many_bars(times):
     assert found.begin_ms <= min(times)
     assert max(times) < found.begin_ms + found.step_ms * len(found.counts)
     assert found.counts[0]
-    assert found.counts[-1]
+    assert len(found.counts) >= 20 or found.step_ms > 1
 
 
 def test_messages_of_one_time_have_no_bars():
@@ -256,7 +263,7 @@ def three_minutes(tmp_path):
     minutes = [0, 1, 1, 2, 2, 2, 2]
     begin_ms = NOW_MS // MINUTE_MS * MINUTE_MS
     sent = [
-        Sent(keys=f"all K-{n}", store_timestamp_ms=begin_ms + each * MINUTE_MS + n)
+        Sent(keys=f"all K-{n}", tags="TagA", store_timestamp_ms=begin_ms + each * MINUTE_MS + n)
         for n, each in enumerate(minutes)
     ]
     return store_at(make_store(tmp_path / "orders", sent).path, "s")
@@ -290,6 +297,54 @@ def test_the_bars_are_of_the_page_which_says_so_where_there_are_more(three_minut
     assert "Counted in the 5 messages of this page only" in part.text
     assert "of this page only" not in whole.text
     assert sum(api.json()["time_counts"]["counts"]) == 5
+
+
+def bars_of(query, *contexts):
+    """Give the bars of an answer of the API that are not empty, and whether they are of all."""
+    found = answer(f"/api/search?{query}&max=2", *contexts).json()["time_counts"]
+    assert found is None or len(found["counts"]) <= MAX_TIME_BARS
+    return found and ([each for each in found["counts"] if each], found["is_of_all"])
+
+
+SINCE = f"since={NOW_MS - 2 * MINUTE_MS}&until={NOW_MS + 5 * MINUTE_MS}"
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        (f"topic=Orders&{SINCE}", ([1, 2, 4], True)),
+        (f"topic=Orders&since={NOW_MS}&until={NOW_MS + MINUTE_MS}", ([2], True)),
+        # No queue counts these; of a store no queue says its oldest time.
+        ("topic=Orders", ([1, 1], False)),
+        (f"topic=Order*&{SINCE}", ([1, 1], False)),
+        (f"topic=Orders&tag=TagA&{SINCE}", ([1, 1], False)),
+        (f"q=all&topic=Orders&{SINCE}", ([1, 1], False)),
+        (f"topic=Orders&where=tag='TagA'&{SINCE}", ([1, 1], False)),
+    ],
+)
+def test_the_bars_of_a_time_of_a_topic_are_of_all_of_it(three_minutes, query, expected):
+    assert bars_of(query, three_minutes) == expected
+
+
+def test_what_two_sources_can_have_both_is_not_counted_twice(three_minutes):
+    other = ("copy", three_minutes[1])
+    query = f"topic=Orders&{SINCE}"
+    assert bars_of(query, three_minutes, other)[1] is False
+    assert bars_of(f"{query}&source=copy", three_minutes, other) == ([1, 2, 4], True)
+    page = answer(f"/search?{query}&max=2", three_minutes).text
+    assert "about 7 in all" in page
+    assert "of this page only" not in page
+
+
+def test_the_bars_of_a_topic_of_a_cluster_are_of_all_its_messages():
+    with testing.cluster() as running:
+        with running.producer() as producer:
+            for number in range(9):
+                producer.send(Message("order-paid", f"{number}"))
+        live = cluster_at(running.name_server, "live")
+        for query in ("topic=order-paid", "topic=order-paid&since=1h"):
+            counts, is_of_all = bars_of(query, live)
+            assert (sum(counts), is_of_all) == (9, True)
 
 
 def test_an_answer_that_streams_in_has_its_bars_too(three_minutes):

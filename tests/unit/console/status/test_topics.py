@@ -268,7 +268,7 @@ def test_hostile_names_and_attributes_add_no_element(monkeypatch):
             return [TopicSettings(hostile, 6, 1, 1, attributes={hostile: hostile}, error=hostile)]
 
         async def lately(*_):
-            return 3
+            return [3]
 
         for name, function in (
             ("topics", topics),
