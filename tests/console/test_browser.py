@@ -135,6 +135,7 @@ def acting_pages(console):
     with httpx.Client(base_url=console, timeout=PATIENCE_S) as client:
         (row,) = client.get("/api/search?q=ORDER-79&topic=order-paid").json()["messages"]
         path, source = row["path"], row["source"]
+        (other,) = client.get("/api/search?q=ORDER-80&topic=order-paid").json()["messages"]
         # Not to its topic, whose messages other tests count.
         to_group = f"{path}/resend?to=group&group=shipping"
         draft = {"cluster": source, "topic": "drafts", "body": "{}", "encoding": "text"}
@@ -152,6 +153,7 @@ def acting_pages(console):
         *(f"/redrive?group=shipping&source={source}", f"/redrive?group=none&source={source}"),
         *("/jobs", *done),
         *("/", "/saved", "/search?q=ORDER-79", "/resend/chosen"),
+        *(f"/compare?chosen={path}", f"/compare?chosen={path}&chosen={other['path']}"),
     )
 
 
@@ -164,6 +166,19 @@ def chosen_page(open_page, **options):
     page.locator("#chosen").get_by_role("button").first.click()
     page.wait_for_url("**/resend/chosen")
     return page
+
+
+def test_two_messages_that_were_chosen_are_compared_by_keyboard_alone(open_page):
+    page = open_page("/search?topic=order-paid&tag=PAY")
+    page.locator("tr[data-path]").first.wait_for()
+    for key in "jxjx":
+        page.keyboard.press(key)
+    page.locator("#chosen button[formaction]").focus()
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/compare?*")
+    # Its number differs in one line of the body, marked on both sides.
+    assert page.locator(".lines del").first.inner_text() != ""
+    assert page.locator(".lines ins").first.inner_text() != ""
 
 
 @every_look

@@ -66,7 +66,7 @@ def paths_to(number):
     """Give the pages that show the message at an offset."""
     message = f"/m/s/Orders/-/0/{number}"
     tabs = [f"{message}?tab={each}" for each in ("body", "properties", "ids")]
-    return [message, *tabs, f"{message}?form=text"]
+    return [message, *tabs, f"{message}?form=text", f"/compare?chosen={message}"]
 
 
 def paths_to_list(number):
@@ -133,7 +133,7 @@ def test_hostile_texts_add_no_element_attribute_or_link(tmp_path):
         spans = {names for tag, names in structure.elements if tag == "span"}
         assert spans <= {(), ("class",), ("aria-hidden", "class")}, (path, shown[path])
         pages = ("/search", "/m/", "/topics", "/groups", "/jobs", "/preferences")
-        pages += ("/clients", "/brokers", "/pipeline", "/saved", "/story?")
+        pages += ("/clients", "/brokers", "/pipeline", "/saved", "/story?", "/compare")
         ours = ("/static/", "#main", "/api/export?", *pages)
         assert all(link == "/" or link.startswith(ours) for link in structure.links), shown[path]
 

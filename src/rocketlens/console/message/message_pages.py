@@ -1,13 +1,18 @@
-"""The page and the API of one message."""
+"""The pages and the API of one message, and of two side by side."""
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Annotated, Any, Final, Literal
 
+from fastapi import Query
 from fastapi.responses import Response
 
+from rocketlens import limits
 from rocketlens.console.act.permission import may_send
+from rocketlens.console.message import compare
+from rocketlens.console.message.look_up import MessageAddress
 from rocketlens.console.message.message_view import BodyForm
 from rocketlens.console.pages import (
+    MAX_FORM_FIELDS,
     MESSAGE,
     Addressed,
     Asked,
@@ -19,7 +24,15 @@ from rocketlens.console.pages import (
     page_router,
 )
 from rocketlens.console.search import addresses
-from rocketlens.console.values import KeyStoryValue, MessageDetail, StoryValue
+from rocketlens.console.search.question import Question
+from rocketlens.console.search.search import ROW_THREADS
+from rocketlens.console.values import KeyStoryValue, MessageDetail, MessageRow, StoryValue
+from rocketlens.errors import BadInput
+from rocketlens.net.pace import in_thread
+from rocketlens.query.request import FindRequest
+
+_OTHERS: Final = 20
+"""Messages with the same key that one can be compared with by a click."""
 
 api = api_router()
 pages = page_router()
@@ -103,6 +116,52 @@ async def _message_page(
         may_act=may_send(here.sources, source, address.topic),
         commands=_commands(here, detail),
     )
+
+
+@pages.get("/compare")
+async def _compare_page(
+    here: Here,
+    chosen: Annotated[list[str], Query(default_factory=list, max_length=MAX_FORM_FIELDS)],
+    position: Annotated[str, Query(max_length=limits.MAX_CONSOLE_TEXT)] = "",
+) -> Response:
+    """Show two messages side by side; after one, what it can be compared with."""
+    addresses = [MessageAddress.of_path(each) for each in dict.fromkeys(chosen)]
+    other = FindRequest.parse(position, kind="queue-offset").queue_position if position else None
+    if len(addresses) == 1 and other is not None:
+        addresses.append(MessageAddress(source=addresses[0].source, **other._asdict()))
+    if not 1 <= len(addresses) <= 2:
+        raise BadInput(f"{len(addresses)} messages are chosen: choose two to compare them")
+    found = [await here.console.look_up.detail(each, "decoded") for each in addresses]
+    found.sort(key=lambda each: each.message.store_timestamp_ms)
+    if len(found) == 1:
+        key, others = await _others(here, found[0].message)
+        return here.page("compare.html", found=found, key=key, others=others)
+    return here.page("compare.html", found=found, **await _compared(here, *found))
+
+
+async def _others(here: HereNow, row: MessageRow) -> tuple[str, list[MessageRow]]:
+    """Return a key of a message, and other messages with it."""
+    key = next(iter(row.keys), row.msg_id)
+    question = Question.read(q=key, sources=[row.source], max_num=_OTHERS)
+    answer = await here.console.searches.search(question)
+    return key, [each for each in answer.messages if each.path != row.path]
+
+
+async def _compared(here: HereNow, left: MessageDetail, right: MessageDetail) -> dict[str, Any]:
+    one, other = (compare.fields_of(each, here.reader) for each in (left, right))
+    bodies = [compare.lines_of(each.body) for each in (left, right)]
+    most = compare.MAX_COMPARED_LINES
+
+    def lines() -> list[compare.LinePair]:
+        return list(compare.compared(bodies[0][:most], bodies[1][:most]))
+
+    return {
+        "fields": [(name, one.get(name), other.get(name)) for name in {**one, **other}],
+        "lines": await in_thread(lines, ROW_THREADS),
+        "is_same_body": bodies[0] == bodies[1] and left.body_crc == right.body_crc,
+        "is_cut": left.body.is_cut or right.body.is_cut or max(map(len, bodies)) > most,
+        "max_lines": most,
+    }
 
 
 def _commands(here: HereNow, detail: MessageDetail) -> Mapping[str, str]:

@@ -115,6 +115,11 @@ ASKED = {
     "/search/rows": [f"?{each}" for each in SEARCHES],
     "/search/more": [f"?{each}" for each in SEARCHES],
     "/story": [f"?{each}&source=s" for each in SEARCHES],
+    "/compare": [
+        *(f"?chosen=/m/{each}" for each in MESSAGES),
+        *(f"?chosen=/m/{PAID}&chosen=/m/{each}" for each in MESSAGES),
+        f"?chosen=/m/{PAID}&position=salary/0/0",
+    ],
     "/api/story": [f"?{each}&source=s" for each in SEARCHES],
     "/": [""],
     "/resend": [f"?{each}" for each in SEARCHES],

@@ -74,10 +74,10 @@ def test_a_cluster_without_trouble_is_fine(monkeypatch):
         (group("busy", 7, 66), None, ">2 h<"),
         (
             group("left", 7, 0, ()),
-            "<strong>7</strong> 2 h behind no member",
+            "<strong>7</strong> · 2 h behind · no member",
             'data-label="Lag" class="figure bad"',
         ),
-        (group("failing", 0, 66, dead_hours_ago=3), "<strong>66</strong> in the last", ">✖ <a"),
+        (group("failing", 0, 66, dead_hours_ago=3), "<strong>66</strong> · in the last", ">✖ <a"),
         # Its members are not known, as with a proxy.
         (group("proxy", 7, 0, None), None, ">2 h<"),
     ],
