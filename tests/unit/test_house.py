@@ -64,8 +64,8 @@ ROOM_LINES = {
     "store": 12_712,
     # With lite topics of a store, the offsets of broadcasts, and static topics, whose positions are
     # not those of the queues that are read; what stores and clusters did not have in common;
-    # messages that are waited for.
-    "query": 9_510,
+    # messages that are waited for; counts of a topic by time.
+    "query": 9_530,
     "net": 2_961,
     "decode": 3_145,
     "bulk": 3_971,
@@ -83,8 +83,8 @@ ROOM_LINES = {
     "cli": 9_530,
     # 21 more commands of RocketMQ 5.5.
     "mqadmin": 4_822,
-    # Tools of the Model Context Protocol.
-    "console": 12_780,
+    # Tools of the Model Context Protocol; two messages side by side, counts of a range of times.
+    "console": 13_000,
     # A name that the package does not have is answered with the nearest; headings of commands.
     "root": 1_125,
     "all": 123_200,

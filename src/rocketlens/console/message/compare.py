@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
-from itertools import zip_longest
+from itertools import starmap, zip_longest
 from typing import Final, NamedTuple
 
 from rocketlens.console.preferences import Reader
@@ -53,30 +53,18 @@ def lines_of(body: BodyValue) -> list[str]:
 
 def compared(left: Sequence[str], right: Sequence[str]) -> Iterator[LinePair]:
     """Yield lines in pairs; of many equal ones those next to lines that differ."""
-    matcher = SequenceMatcher(None, left, right, autojunk=False)
-    for kind, a, a_end, b, b_end in matcher.get_opcodes():
-        if kind == "equal":
-            yield from _equal(
-                left[a:a_end],
-                before=0 if a == b == 0 else _SHOWN_EQUAL,
-                after=0 if a_end == len(left) and b_end == len(right) else _SHOWN_EQUAL,
-            )
-        else:
-            for one, other in zip_longest(left[a:a_end], right[b:b_end]):
-                yield _differing(one, other)
+    matcher, end = SequenceMatcher(None, left, right, autojunk=False), 0
+    for group in matcher.get_grouped_opcodes(_SHOWN_EQUAL):
+        if group[0][1] > end:
+            yield LinePair(None, None, group[0][1] - end)
+        for _, a, a_end, b, b_end in group:
+            yield from starmap(_pair, zip_longest(left[a:a_end], right[b:b_end]))
+        end = group[-1][2]
+    if end < len(left):
+        yield LinePair(None, None, len(left) - end)
 
 
-def _equal(lines: Sequence[str], before: int, after: int) -> Iterator[LinePair]:
-    skipped = len(lines) - before - after
-    for number, line in enumerate(lines):
-        if skipped > 1 and before <= number < before + skipped:
-            if number == before:
-                yield LinePair(None, None, skipped)
-        else:
-            yield LinePair((line, "", ""), (line, "", ""))
-
-
-def _differing(left: str | None, right: str | None) -> LinePair:
+def _pair(left: str | None, right: str | None) -> LinePair:
     if left is None or right is None:
         one, other = (None if each is None else ("", each, "") for each in (left, right))
         return LinePair(one, other)

@@ -36,7 +36,6 @@ from rocketlens.console.search.question import MAX_CONSOLE_SKIPPED, Cursor, Ques
 from rocketlens.console.sources.masks import MASK, Masks
 from rocketlens.console.sources.sources import Sources
 from rocketlens.console.sources.visible import ConsoleSource
-from rocketlens.console.status.lists import stored_since
 from rocketlens.console.values import (
     CoverageValue,
     FacetCount,
@@ -372,7 +371,10 @@ class Searches:
         if len(having) != 1:
             return None
         (source,) = having
-        begin = await source.oldest_ms(topic) if question.begin is None else question.begin
+        begin = question.begin
+        if begin is None and source.kind == "cluster":
+            answer = await source.topics([topic])
+            begin = answer.topics[0].oldest_ms if answer and answer.topics else None
         own = [each for each in rows if source.plain(each.topic) == topic]
         newest_ms = max((each.store_timestamp_ms for each in own), default=0)
         if question.begin is not None or question.cursor is not None:
@@ -384,7 +386,7 @@ class Searches:
             step = _step_for(end - begin, most)
             borders = range(begin // step * step, end + 1, step)
             times = [begin, *borders[1:], end + 1]
-            since = await stored_since(source, topic, times)
+            since = await source.stored_since(topic, times)
             if since is not None:
                 counts = [max(0, a - b) for a, b in pairwise(since)]
                 if sum(counts) < len(own):

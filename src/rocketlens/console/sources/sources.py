@@ -27,7 +27,7 @@ from rocketlens.errors import BadInput, RocketLensError
 from rocketlens.model.group import GroupsAnswer, ProducersAnswer
 from rocketlens.model.message import MessageExt
 from rocketlens.model.status import ArchiveStatus, BrokersAnswer, BrokerStatus, StoreStatus
-from rocketlens.model.topic import TopicQueue, TopicsAnswer, TopicSettings
+from rocketlens.model.topic import TopicsAnswer, TopicSettings
 from rocketlens.query.answer_builder import Findings
 from rocketlens.query.facts.topic_list import settings_in_store, topics_in_file
 from rocketlens.query.facts.waiting import WaitingMessages
@@ -122,16 +122,12 @@ class ClusterOfConsole(ConsoleSource):
     async def stored_since(self, topic: str, times_ms: Sequence[int]) -> list[int] | None:
         """Return what the brokers of a topic say; None if one does not."""
         full_name = self._source.full_topic(topic)
-        queues = await self._queues(topic)
+        try:
+            found = (await self.topics([topic])).topics
+        except RocketLensError:
+            return None
+        queues = tuple(each for one in found for each in one.queues or ())
         return await stored_since(self._source.cluster, full_name, queues, times_ms)
-
-    async def oldest_ms(self, topic: str) -> int | None:
-        """Return what the brokers of a topic say."""
-        times = [each.oldest_ms for each in await self._queues(topic) if each.oldest_ms]
-        return min(times, default=None)
-
-    async def _queues(self, topic: str) -> tuple[TopicQueue, ...]:
-        return tuple(q for each in (await self.topics([topic])).topics for q in each.queues or ())
 
     async def waiting(self, answer: TopicsAnswer) -> WaitingMessages | None:
         """Return how many messages wait for each topic, if all of them could be looked at."""

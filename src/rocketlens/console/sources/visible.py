@@ -111,9 +111,6 @@ class ConsoleSource:
         at little cost.
         """
 
-    async def oldest_ms(self, topic: str) -> int | None:
-        """Return the time of the oldest message of a topic, if that is known at little cost."""
-
     async def waiting(self, answer: TopicsAnswer) -> WaitingMessages | None:
         """Return how many messages wait for each topic, of a source whose topics are ``answer``."""
 
@@ -404,10 +401,6 @@ class VisibleSource(ConsoleSource):
     async def stored_since(self, topic: str, times_ms: Sequence[int]) -> list[int] | None:
         """Return the counts of a topic that may be seen."""
         return await self._opened.stored_since(topic, times_ms) if self._may_see(topic) else None
-
-    async def oldest_ms(self, topic: str) -> int | None:
-        """Return the oldest time of a topic that may be seen."""
-        return await self._opened.oldest_ms(topic) if self._may_see(topic) else None
 
     async def waiting(self, answer: TopicsAnswer) -> "WaitingMessages | None":
         """Return how many messages wait for each topic that may be seen."""

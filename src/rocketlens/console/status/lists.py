@@ -123,16 +123,6 @@ async def waiting_in(source: ConsoleSource, answer: TopicsAnswer) -> WaitingMess
         return None
 
 
-async def stored_since(
-    source: ConsoleSource, topic: str, times_ms: Sequence[int]
-) -> list[int] | None:
-    """Return about how many messages of a topic were stored since each time; None if not known."""
-    try:
-        return await source.stored_since(topic, times_ms)
-    except (RocketLensError, OSError):
-        return None
-
-
 def topic_value(
     source: ConsoleSource, topic: FoundTopic, waiting: WaitingMessages | None
 ) -> TopicValue:

@@ -33,7 +33,6 @@ from rocketlens.console.status.lists import (
     ask_all,
     coverage_values,
     groups_of,
-    stored_since,
     topic_value,
     topics_of,
     waiting_in,
@@ -94,12 +93,16 @@ class TopicInSourceValue(ConsoleValue):
 
     source: str
     complete: bool
-    topic: TopicValue | None = Field(description="null if the source could not be asked")
-    last_minute: int | None = Field(
-        description="about how many messages were stored in the last minute, if brokers say it"
+    topic: TopicValue | None = Field(
+        default=None, description="null if the source could not be asked"
     )
-    settings: list[TopicSettingsValue]
-    groups: list[TopicGroupValue] | None = Field(description="null if no group could be learnt")
+    last_minute: int | None = Field(
+        default=None, description="about how many messages were stored then, if brokers say it"
+    )
+    settings: list[TopicSettingsValue] = Field(default=[])
+    groups: list[TopicGroupValue] | None = Field(
+        default=None, description="null if no group could be learnt"
+    )
     coverage: list[CoverageValue]
 
 
@@ -167,13 +170,16 @@ async def _in_source(source: ConsoleSource, name: str) -> TopicInSourceValue | T
     topics = answers[0][1]
     if not topics.topics:
         # Deleted since it was listed, or a broker that may have it did not answer.
-        return no_topic(name) if topics.complete else _unknown(source, topics)
+        if topics.complete:
+            return no_topic(name)
+        coverage = coverage_values([(source, topics)])
+        return TopicInSourceValue(source=source.name, complete=False, coverage=coverage)
     (topic,) = topics.topics
     since_ms = time.time_ns() // 1_000_000 - _LATELY_MS
     settings, groups, lately, waiting = await asyncio.gather(
         _settings(source, name),
         ask_all([source], lambda each: each.groups(), GroupsAnswer),
-        stored_since(source, name, [since_ms]),
+        source.stored_since(name, [since_ms]),
         waiting_in(source, topics),
     )
     return TopicInSourceValue(
@@ -184,18 +190,6 @@ async def _in_source(source: ConsoleSource, name: str) -> TopicInSourceValue | T
         settings=settings,
         groups=_groups_of(source, name, groups[0][1]) if groups else None,
         coverage=coverage_values([(source, topics), *groups]),
-    )
-
-
-def _unknown(source: ConsoleSource, answer: TopicsAnswer) -> TopicInSourceValue:
-    return TopicInSourceValue(
-        source=source.name,
-        complete=False,
-        topic=None,
-        last_minute=None,
-        settings=[],
-        groups=None,
-        coverage=coverage_values([(source, answer)]),
     )
 
 

@@ -66,7 +66,7 @@ class StoreGroupFiles:
         self._coverage: list[Coverage] = []
         self._counted: dict[tuple[str, int], tuple[int, int]] = {}
         """Bounds of queues that lack entries, from the log."""
-        self._last_dead_letter_ms: Final[dict[str, int]] = {}
+        self._dead_ms: Final[dict[str, int]] = defaultdict(int)
 
     @property
     def coverage(self) -> tuple[Coverage, ...]:
@@ -99,7 +99,7 @@ class StoreGroupFiles:
                     for (topic, queue_id), offset in sorted(offsets.get(name, {}).items())
                 ),
                 dead_letters=dead_letters[name],
-                last_dead_letter_ms=self._last_dead_letter_ms.get(name),
+                last_dead_letter_ms=self._dead_ms.get(name) or None,
             )
             for name in sorted(names)
         )
@@ -135,9 +135,7 @@ class StoreGroupFiles:
                     first, end = self.bounds(topic, queue_id)
                     dead_letters[group] += end - first
                     last_ms = self._time(topic, queue_id, end) or 0
-                    known_ms = self._last_dead_letter_ms.get(group, 0)
-                    if last_ms > known_ms:
-                        self._last_dead_letter_ms[group] = last_ms
+                    self._dead_ms[group] = max(self._dead_ms[group], last_ms)
         return dead_letters
 
     def _names_of_pop(self) -> set[str]:

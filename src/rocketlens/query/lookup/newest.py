@@ -204,22 +204,23 @@ def _last_stored_by(log: CommitLog, queue: ConsumeQueue, end: int) -> int:
     return queue.first_where(is_later) - 1
 
 
-def stored_since(reader: StoreReader, topic: str, times_ms: Sequence[int]) -> list[int]:
+def stored_since(reader: StoreReader, topic: str, times_ms: Sequence[int]) -> list[int] | None:
     """Return how many messages the queues of a topic have of each time or later, times taken to
-    rise. O(queues * times * log entries).
-
-    :raises OSError: if a queue cannot be read.
-    :raises RecordError: if what a queue leads to is damaged.
+    rise; None if one cannot be read. O(queues * times * log entries).
     """
     reader.refresh()
     counts = [0] * len(times_ms)
-    for name in reader.queues.names():
-        queue = reader.queues.queue(*name) if name.topic == topic else None
-        if queue is not None:
-            for number, each in enumerate(times_ms):
-                last = _last_stored_by(reader.log, queue, each - 1)
-                counts[number] += queue.max_offset - 1 - last
-    return counts
+    try:
+        for name in reader.queues.names():
+            queue = reader.queues.queue(*name) if name.topic == topic else None
+            if queue is not None:
+                lasts = (_last_stored_by(reader.log, queue, each - 1) for each in times_ms)
+                counts = [
+                    n + queue.max_offset - 1 - last for n, last in zip(counts, lasts, strict=True)
+                ]
+        return counts
+    except (OSError, RecordError):
+        return None
 
 
 def _rely_on_queues(

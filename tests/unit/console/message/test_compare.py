@@ -26,7 +26,7 @@ def shown(left, right):
 @pytest.mark.parametrize(
     ("left", "right", "expected"),
     [
-        ("a", "a", [("a", "a")]),
+        ("a", "a", [1]),
         ("x=1;", "x=22;", [("x=[1];", "x=[22];")]),
         ("aa", "aaa", [("aa", "aa[a]")]),
         ("a|b", "a|b|c", [("a", "a"), ("b", "b"), (None, "[c]")]),
