@@ -109,21 +109,20 @@ class SearchApi(ABC):
         topics: tuple[str, ...] = () if second is None else (check_text(first, "topic"),)
         msg_id = check_text(first if second is None else second, "msg_id")
         check_key(msg_id)
-        request = FindRequest(
+        by_id = FindRequest(
             msg_id,
             topics,
-            "unique-key",
+            "offset-id",
             max_num=1,
             oldest=True,
             all_topics=True,
             only_delivered=True,
         )
         findings = self._findings(1, oldest=True)
-        by_id = replace(request, kind="offset-id")
         if by_id.offset_msg_id is not None:
             self.source.find(by_id, findings)
         if not findings.messages:
-            self.source.find(request, findings)
+            self.source.find(replace(by_id, kind="unique-key"), findings)
         return one_message(findings.answer(msg_id), self._where)
 
     def query_message(
@@ -142,8 +141,8 @@ class SearchApi(ABC):
         :raises BadInput: if the key is empty or longer than one can be, or a number is negative.
         :raises WrongType: if an argument is of a type that cannot be used.
         """
-        key_filter = MessageFilter(key=check_text(key, "key"), unique_key=key)
-        return self._by_key(topic, key_filter, max_num, time_range(begin, end))
+        times = time_range(begin, end)
+        return self._by_key(topic, check_text(key, "key"), key, max_num, times)
 
     def query_message_by_unique_key(
         self,
@@ -154,26 +153,25 @@ class SearchApi(ABC):
         end: "int | datetime | str" = limits.MAX_TIMESTAMP_MS,
     ) -> Answer:
         """Return the messages with a unique key: several after a resend. As `query_message`."""
-        key_filter = MessageFilter(unique_key=check_text(unique_key, "unique_key"))
-        return self._by_key(topic, key_filter, max_num, time_range(begin, end))
+        times = time_range(begin, end)
+        return self._by_key(topic, None, check_text(unique_key, "unique_key"), max_num, times)
 
     def _by_key(
         self,
         topic: str | None,
-        key_filter: MessageFilter,
+        key: str | None,
+        unique_key: str,
         max_num: int | None,
         times: tuple[int | None, int],
     ) -> Answer:
         findings = self._findings(check_max_num(max_num))
         named = None if topic is None else check_text(topic, "topic")
-        check_key(key_filter.index_key)
-        low, high = times
-        self._look_up(
-            replace(key_filter, topic=named, begin=low, end=high, tally=findings.tally), findings
-        )
+        check_key(unique_key)
+        message_filter = MessageFilter(named, key, unique_key, *times, tally=findings.tally)
+        self._look_up(message_filter, findings)
         if named is not None and not findings.messages:
             findings.cover(tuple(self._unknown(named)))
-        return findings.answer(key_filter.index_key)
+        return findings.answer(unique_key)
 
     def query_by_queue_offset(self, topic: str, queue_id: int, queue_offset: int) -> MessageExt:
         """Return the message at one offset of one queue.
