@@ -8,7 +8,8 @@ viewed; a request that it refuses, or may refuse, is left to others, and so are 
 
 One call answers, with what a snapshot of memory, index files and segments knows of the log. The end
 of the log that it lacks is not read into memory if it is short: its records are compared with the
-request. Snapshots are taken by the thread that reads memory on, and here where that is late.
+request. Where it is longer, it is read here: in the thread that reads it every quarter of a second,
+each piece would hold up the event loop for longer, since the two take turns with the interpreter.
 """
 
 from array import array
@@ -235,18 +236,13 @@ class CompiledLookUps:
         """Return the reply to the request at ``position``, in the first ``length`` bytes; None if
         it is left to others.
         """
-        search, store = self._search, self._store
+        search = self._search
         snapshot = search.snapshot
         if snapshot is None or not snapshot.is_of(search.index):
             snapshot = self._snapshot_now(channel)
         state = self._ask(snapshot, position, length)
         if state == constants.BEHIND:
             state = self._ask(self._snapshot_now(channel), position, length)
-        elif (
-            snapshot is not None
-            and store.end_offset - snapshot.read_to > limits.MAX_LOOP_NEW_BYTES // 2
-        ):
-            search.read_soon()
         if state not in _WRITTEN or not self._is_let_through(channel, received):
             return None
         reply_bytes = self._numbers[constants.REPLY_LENGTH]

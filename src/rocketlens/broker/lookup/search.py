@@ -18,17 +18,15 @@ them. Look-ups of a closed connection are dropped.
 import asyncio
 import logging
 from collections.abc import Callable
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from rocketlens import limits
 from rocketlens.broker.lookup import look_up as look_ups
 from rocketlens.broker.lookup.live_index import LiveIndex
 from rocketlens.broker.lookup.look_up import FoundRecords, LookUp
-from rocketlens.broker.lookup.turns import Busy, LookUpLimits, Turns, Work
+from rocketlens.broker.lookup.turns import LookUpLimits, Turns, Work
 from rocketlens.formats.commitlog_record import Record
 from rocketlens.net.pace import Owner
-from rocketlens.store.read.index.tail import Tail
 from rocketlens.store.read.log.commitlog import CommitLog
 from rocketlens.store.write.message_store import MessageStore
 
@@ -85,7 +83,6 @@ class LiveSearch:
         self.turns: Final = Turns(THREAD_NAME, KEY_BOUNDS)
         self.tag_turns: Final = Turns(TAG_THREAD_NAME, TAG_BOUNDS)
         self._reader: asyncio.Task[None] | None = None
-        self._read: asyncio.Future[Tail] | None = None
 
     @property
     def waiting(self) -> int:
@@ -143,24 +140,6 @@ class LiveSearch:
         The future raises what ``work`` raises.
         """
         return self.turns.put(None, _once(work))
-
-    def read_soon(self) -> None:
-        """Let the thread read what was appended, so that no look-up has to wait for that."""
-        if self._read is not None and not self._read.done():
-            return
-        # Not where the broker is stopping.
-        with suppress(Busy):
-            self._read = self.between_look_ups(self._read_on)
-            # The next round of steps meets the same error, and reports it.
-            self._read.add_done_callback(lambda read: read.cancelled() or read.exception())
-
-    def _read_on(self) -> Tail:
-        tail = self.index.catch_up()
-        tail.pack()
-        if len(tail.packed_runs or ()) > limits.MAX_LOOP_RUNS:
-            tail.compact()
-        self.has_read()
-        return tail
 
     def _step(self) -> bool:
         is_more = self.index.step()

@@ -121,14 +121,6 @@ async def test_look_ups_by_key_and_id_never_wait_for_those_by_tag(tmp_path, monk
         assert (await by_tag).count == 0
 
 
-async def test_a_search_that_stops_refuses_nothing_to_those_who_let_it_read(tmp_path):
-    async with searching(tmp_path) as (store, search):
-        send_many(store, 3)
-        search.turns.close()
-        search.read_soon()
-        assert search.index.read_to == 0
-
-
 async def test_the_newest_of_a_key_are_found_with_no_look_at_the_others(tmp_path, monkeypatch):
     looked_at = []
     read_candidate = look_up.read_candidate
