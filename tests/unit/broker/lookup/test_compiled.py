@@ -386,7 +386,7 @@ async def test_an_error_releases_what_was_received(world, monkeypatch):
     world.core.load_kernels()
     frame = query("key")
     look_ups = world.core.network.runs._of(frame)
-    monkeypatch.setattr(look_ups, "_snapshot_now", fail)
+    monkeypatch.setattr(look_ups, "_ask", fail)
     received = bytearray(frame)
     with memoryview(received) as held, pytest.raises(ZeroDivisionError) as caught:
         look_ups.take(object(), held, 9)
@@ -442,25 +442,21 @@ def test_one_call_answers_while_the_thread_of_look_ups_works(tmp_path, monkeypat
     with_many(tmp_path, act, 10)
 
 
-def test_what_is_appended_is_read_by_the_thread_before_a_look_up_has_to(tmp_path, monkeypatch):
+def test_what_is_appended_is_read_by_a_look_up_once_it_is_too_long_to_compare(tmp_path):
 
     async def act(store, side, sent):
         await read_all(side.search)
         index, look_ups = side.search.index, side.look_ups
-        frame = query("k1")
-        answer = look_ups.answer(side.peer, frame)
+        assert body_of(look_ups.answer(side.peer, query("k1")))
         read_to = index.read_to
-        send_many(store, 440, first=5000)
-        assert store.end_offset - read_to > limits.MAX_LOOP_NEW_BYTES // 2
-        with monkeypatch.context() as patched:
-            patched.setattr(look_ups, "_snapshot_now", None)
-            assert body_of(look_ups.answer(side.peer, frame)) == body_of(answer)
-            await put_away(side.search)
-        assert side.search.snapshot.read_to == index.read_to == store.end_offset
-        send_many(store, 800, first=6000)
-        assert store.end_offset - read_to > limits.MAX_LOOP_NEW_BYTES
-        (found,) = records_of(body_of(look_ups.answer(side.peer, query("k6799"))))
-        assert found.queue_offset
+        for count, first, is_read in ((440, 5000, False), (800, 6000, True)):
+            send_many(store, count, first=first)
+            is_long = store.end_offset - read_to > limits.MAX_LOOP_NEW_BYTES
+            assert is_long == is_read
+            reply = look_ups.answer(side.peer, query(f"k{first + count - 1}"))
+            assert records_of(body_of(reply))[0].physical_offset > read_to
+            assert index.read_to == (store.end_offset if is_read else read_to)
+        assert not side.search.waiting
 
     with_many(tmp_path, act, 10)
 
