@@ -8,7 +8,7 @@ from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
 from rocketlens.model.message import MessageExt
 from rocketlens.model.text.counted import counted
 from rocketlens.model.text.escape import printable
-from rocketlens.terminal.output import GREEN, RED, YELLOW, coloured, moment_text, say
+from rocketlens.terminal.output import GREEN, RED, YELLOW, coloured, iso_text, say
 
 _MAX_LINES: Final = 20
 _NOT_SEARCHED: Final = frozenset({SourceKind.TOPICS, SourceKind.FILTER})
@@ -43,7 +43,7 @@ def lines_of(
     newest_ms = max((c.indexed_to_ms or 0 for c in answer.coverage), default=0)
     # If the newest that was searched is the message itself, its time is in the table already.
     is_new = newest_ms and newest_ms not in {m.store_timestamp_ms for m in answer.messages}
-    up_to = f", up to {moment_text(newest_ms, sys.stderr)}" if is_new else ""
+    up_to = f", up to {iso_text(newest_ms)}" if is_new else ""
     verdict = (
         coloured("COMPLETE", GREEN, sys.stderr)
         if answer.complete
@@ -83,13 +83,12 @@ def _held(searched: Iterable[Coverage]) -> Iterator[str]:
     archives = [each for each in dated if each.kind is SourceKind.ARCHIVE]
     others = [each for each in dated if each not in archives]
     for each in others:
-        yield f"{printable(each.source)}: from {moment_text(each.held_from_ms or 0, sys.stderr)} on"
+        yield f"{printable(each.source)}: from {iso_text(each.held_from_ms or 0)} on"
     archived_to = min((each.indexed_to_ms or 0 for each in archives), default=None)
     begin = max((each.held_from_ms or 0 for each in others), default=0)
     if archived_to is not None and archived_to < begin:
         gap = coloured("gap", YELLOW, sys.stderr)
-        first, last = (moment_text(each, sys.stderr) for each in (archived_to, begin))
-        yield f"{gap}: of {first} to {last} messages may be in none"
+        yield f"{gap}: of {iso_text(archived_to)} to {iso_text(begin)} messages may be in none"
 
 
 def _undecompressed(messages: Iterable[MessageExt]) -> Iterator[str]:

@@ -217,12 +217,12 @@ def iso_text(epoch_ms: int) -> str:
     return text.replace(" ", "T") + zone_text(epoch_ms)
 
 
-def moment_text(epoch_ms: int, stream: TextIO | None = None) -> str:
-    """Return local time with its zone for a line of text on stdout, or another stream: on a
-    terminal as in tables, else as ISO 8601.
+def moment_text(epoch_ms: int) -> str:
+    """Return local time with its zone for a line on stdout: on a terminal as in tables, else as
+    ISO 8601.
     """
     text = iso_text(epoch_ms)
-    return text.replace("T", " ") if (stream or sys.stdout).isatty() else text
+    return text.replace("T", " ") if sys.stdout.isatty() else text
 
 
 def range_text(begin: int | None, end: int | None) -> str:
