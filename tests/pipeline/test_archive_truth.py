@@ -123,7 +123,7 @@ async def test_a_broker_that_was_seen_before_the_archive_began_is_missing_too(fa
 
 def test_archive_run_and_doctor_name_what_a_cluster_has_besides(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setattr("rocketlens.pipeline.session.check_available", lambda: None)
+    monkeypatch.setattr("rocketlens.pipeline.session.check_available", lambda **_: None)
     monkeypatch.setattr("rocketlens.cli.jobs.archive.task_context", lambda _: None)
     monkeypatch.setattr(
         "rocketlens.pipeline.jobs.run", lambda _s, _p, tasks, work, _shown: list(map(work, tasks))

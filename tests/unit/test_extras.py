@@ -1,5 +1,7 @@
-"""Each extra, installed alone from a wheel into a clean environment, does what it is for."""
+"""Each extra, installed alone from a wheel into a clean environment, does what it is for, and each
+command without an extra that it needs says so."""
 
+import json
 import os
 import re
 import subprocess
@@ -8,6 +10,8 @@ import tomllib
 from pathlib import Path
 
 import pytest
+
+from rocketlens.main import _COMMANDS
 
 REPOSITORY = Path(__file__).parents[2]
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
@@ -71,3 +75,112 @@ def test_an_extra_alone_is_enough(extra, wheel, tmp_path):
     subprocess.run(code, env=environment, cwd=tmp_path, check=True, capture_output=True)
     page = tmp_path / "env/share/man/man1/rocketlens-find.1"
     assert page.is_file()
+
+
+ALL = (
+    *("pyspark", "pyarrow", "pandas", "polars", "deltalake", "obstore", "duckdb", "rocksdict"),
+    *("uvloop", "re2", "fastapi", "uvicorn", "jinja2", "httpx", "jwt", "cryptography", "tzdata"),
+)
+"""What the extras install."""
+
+ARCHIVE = {"deltalake": "archive", "pyarrow": "archive"}
+NEEDS = {
+    "archive run --table new --store STORE --once": {"pyspark": "spark", **ARCHIVE},
+    "archive run --table s3://bucket/new --store STORE --once": {"obstore": "archive"},
+    "console --store STORE": dict.fromkeys(("fastapi", "uvicorn", "jinja2"), "console"),
+    "demo": {"pyspark": "spark"},
+    "doctor --archive new": ARCHIVE,
+    "duplicates --archive new": {"pyspark": "spark", **ARCHIVE, "pyarrow": "spark"},
+    "duplicates --store STORE": {"pyspark": "spark", "pyarrow": "spark"},
+    "export new.parquet -t PayTopic --store STORE": {"pyarrow": "arrow"},
+    "find --grep a+b -t PayTopic --store STORE": {"re2": "decode"},
+    "find x --archive new": ARCHIVE,
+    "index build --store STORE --out new": {"pyspark": "spark"},
+    "index follow --store STORE": {"pyspark": "spark", "pyarrow": "spark"},
+    "index verify --store STORE": {"pyspark": "spark"},
+    "sql SELECT --store STORE": {"duckdb": "sql", "pyarrow": "sql"},
+    "story x --archive new": ARCHIVE,
+    "topics --archive new": ARCHIVE,
+}
+"""Command lines, and the extra that each names when a package is not there."""
+
+WORKS = (
+    *("completion bash", "context add x --store STORE", "context use x", "context list"),
+    *("context remove x", "dlq show golden_cg --store STORE", "doctor --store STORE"),
+    *("export ../x.csv -t PayTopic --store STORE", "find order-42 --store STORE"),
+    *("groups --store STORE", "index build --dry-run --store STORE --out new", "job list"),
+    *("mqadmin help", "show PayTopic/3/0 --store STORE", "status --store STORE"),
+    *("story order-42 --store STORE", "tail PayTopic --store STORE", "topics --store STORE"),
+    *(f"{name} --help" for name, (module, _) in _COMMANDS.items() if module),
+)
+"""Command lines that do without all of them."""
+
+RUN = """
+import contextlib, io, json, os, sys
+
+names, lines = json.load(sys.stdin)
+
+class Blocking:
+    def __init__(self, finder):
+        self.finder = finder
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] not in names:
+            return self.finder.find_spec(name, path, target)
+    def __getattr__(self, name):
+        return getattr(self.finder, name)
+
+sys.meta_path[:] = map(Blocking, sys.meta_path)
+from rocketlens.main import main
+
+results = []
+for line in lines:
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(out):
+        code = main(line)
+    results.append((code, out.getvalue(), os.listdir()))
+print(json.dumps(results))
+"""
+
+
+def results_of(names, lines, store, directory):
+    """Run command lines where some packages are missing; give code, output and files of each."""
+    lines = [line.replace("STORE", str(store)).split() for line in lines]
+    environment = {
+        **os.environ,
+        "ROCKETLENS_CONFIG": str(directory / "config.toml"),
+        "AWS_ACCESS_KEY_ID": "x",
+        "AWS_SECRET_ACCESS_KEY": "x",
+        "AWS_ENDPOINT_URL": "http://127.0.0.1:1",
+    }
+    (directory / "work").mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", RUN],
+        input=json.dumps([names, lines]),
+        cwd=directory / "work",
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("package", sorted({name for needs in NEEDS.values() for name in needs}))
+def test_a_missing_package_is_named_with_its_extra_before_anything_is_created(
+    package, golden, tmp_path
+):
+    lines = [line for line, needs in NEEDS.items() if package in needs]
+    results = results_of([package], lines, golden("5.5.0").store, tmp_path)
+    for line, (code, said, files) in zip(lines, results, strict=True):
+        expected = {"demo": 3, "doctor --archive new": 1}.get(line, 2)
+        assert (code, files) == (expected, []), (line, said)
+        last = next(each for each in reversed(said.splitlines()) if "pip install" in each)
+        assert package in last, line
+        assert f"[{NEEDS[line][package]}]" in last, line
+
+
+def test_without_any_extra_the_other_commands_do_all_that_they_are_for(golden, tmp_path):
+    results = results_of(ALL, WORKS, golden("5.5.0").store, tmp_path)
+    for line, (code, said, files) in zip(WORKS, results, strict=True):
+        assert (code in {0, 1}, files) == (True, []), (line, said)
+        assert "[" not in said.partition("pip install")[2], (line, said)

@@ -73,8 +73,9 @@ _MAX_REASON: Final = 300
 def delta() -> Any:
     """Return the package deltalake.
 
-    :raises PackageMissing: when it is not installed.
+    :raises PackageMissing: when it, or pyarrow, is not installed.
     """
+    package("pyarrow", "archive", "an archive")
     return package("deltalake", "archive", "an archive")
 
 

@@ -94,10 +94,8 @@ class ArchiveSource:
             bounds = {"physical_offset": (offset, offset), "store_host": (host, host)}
             self._find_within(identified, bounds, findings)
         position = None if findings.count else request.queue_position
-        is_there = position is not None and (
-            request.kind == "queue-offset" or position.topic in self.topics
-        )
-        if position is not None and is_there:
+        is_known = position is not None and position.topic in self.topics
+        if position is not None and (is_known or request.kind == "queue-offset"):
             exact = {name: (value, value) for name, value in position._asdict().items()}
             self._find_within(
                 request.filter_of(findings.tally, is_identified=True), exact, findings
@@ -105,7 +103,7 @@ class ArchiveSource:
         if request.is_key and not findings.count:
             self._look_up(request.filter_of(findings.tally, topics, with_key=True), findings)
         if position is not None and not findings.count:
-            if position.topic not in self.topics:
+            if not is_known:
                 findings.cover((no_topic_of_position(position.topic, self.topics),))
             for source, batches in self.reader.listing.sources:
                 findings.cover(tuple(_not_archived(source, batches[-1].chosen, [position.topic])))

@@ -1,7 +1,7 @@
 """``rocketlens dlq``: list the dead letters of consumer groups, show them, send them again."""
 
 from argparse import ArgumentParser, Namespace
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -25,6 +25,7 @@ from rocketlens.cli.source import choose_source
 from rocketlens.errors import BadInput, MessageNotFound, RocketLensError, TopicNotFound
 from rocketlens.model.life import dead_letter_topic
 from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX
+from rocketlens.query.topic_choice import suggestion
 from rocketlens.terminal.cluster_access import (
     ask_cluster,
     chosen_context,
@@ -128,7 +129,7 @@ async def _list(arguments: Namespace, admin: "MQAdmin", asked: "LetterFilter") -
         return ExitCode.INCOMPLETE
     if not groups:
         note(
-            str(no_dead_letters(arguments.group))
+            str(no_dead_letters(arguments.group, listed))
             if arguments.group
             else "no group has dead letters"
         )
@@ -275,7 +276,8 @@ def run_show(arguments: Namespace) -> ExitCode:
                 lambda admin: newest_letters(admin, topic, asked, arguments.max),
             )
     except TopicNotFound as error:
-        raise no_dead_letters(arguments.group) from error
+        listed = source.ask(lambda store: store.topics(), lambda admin: admin.topics())
+        raise no_dead_letters(arguments.group, [each.name for each in listed]) from error
     failures |= source.ask(
         lambda store: last_failures_in(store, answer.messages),
         lambda admin: last_failures(admin, answer.messages),
@@ -366,7 +368,8 @@ async def _plan(
             admin, arguments.group, target, earlier=earlier, max_num=arguments.max, asked=asked
         )
     except TopicNotFound as error:
-        raise no_dead_letters(arguments.group) from error
+        names = [each.name for each in await admin.topics()]
+        raise no_dead_letters(arguments.group, names) from error
     if plan.older:
         note(f"{plan.older} older records of the same messages are left out")
     if plan.again:
@@ -381,8 +384,14 @@ async def _plan(
     return plan.messages
 
 
-def no_dead_letters(group: str) -> MessageNotFound:
-    """Return the error of a group that has none, or that there is not."""
+def no_dead_letters(group: str, topics: Iterable[str]) -> MessageNotFound:
+    """Return the error of a group that has none, or that there is not.
+
+    It suggests groups that have some of ``topics``.
+    """
+    prefix = DEAD_LETTER_PREFIX
+    groups = (each.removeprefix(prefix) for each in topics if each.startswith(prefix))
     return MessageNotFound(
-        f"group {group[:100]} has no dead letters (rocketlens dlq list: the groups that have some)"
+        f"group {group[:100]} has no dead letters{suggestion(group, groups)} (rocketlens dlq list: "
+        "the groups that have some)"
     )

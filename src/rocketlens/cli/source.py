@@ -17,7 +17,7 @@ from rocketlens.cli.options import (
     store_path,
     time_range,
 )
-from rocketlens.errors import ArchiveError, BadInput
+from rocketlens.errors import ArchiveError, BadInput, TopicNotFound
 from rocketlens.model.answer import Answer
 from rocketlens.model.rocketmq import NAME_SERVER_VARIABLES
 from rocketlens.terminal.cluster_access import (
@@ -163,19 +163,28 @@ class ChosenSource(NamedTuple):
     def check_topics(self, topics: Sequence[str], count: int) -> None:
         """Check that a store or archive has the topics in which ``count`` messages were found.
 
-        :raises TopicNotFound: if none were: naming a topic that it does not have, and what was
-            probably meant.
+        Of one topic that has messages this is known; of several one that is not there is noted.
+
+        :raises TopicNotFound: if no message was found: naming a topic that it does not have, and
+            what was probably meant.
         """
-        if topics and not count and self.archive is not None:
-            from rocketlens.archive.archive import open_archive
+        if not topics or (count and len(topics) == 1):
+            return
+        try:
+            if self.archive is not None:
+                from rocketlens.archive.archive import open_archive
 
-            with open_archive(self.archive) as archive:
-                archive.topics(topics)
-        elif topics and not count and self.cluster is None:
-            from rocketlens.query.offline import open_store
+                with open_archive(self.archive) as archive:
+                    archive.topics(topics)
+            elif self.cluster is None:
+                from rocketlens.query.offline import open_store
 
-            with open_store(self.directory) as store:
-                store.topics(topics)
+                with open_store(self.directory) as store:
+                    store.topics(topics)
+        except TopicNotFound as error:
+            if not count:
+                raise
+            note(str(error))
 
     def story(
         self, text: str, topics: Sequence[str] | None, **options: "Unpack[StoryOptions]"

@@ -10,6 +10,7 @@ from pydantic import (
     Field,
     SkipValidation,
     ValidationError,
+    model_validator,
 )
 
 from rocketlens.errors import BadInput
@@ -77,12 +78,19 @@ class CoverageValue(ConsoleValue):
     state: str
     is_failure: bool
     error: SentenceText | None = None
+    note: SentenceText | None = Field(default=None, description="a hint of what was searched")
     indexed_to_ms: int | None = None
     begin_offset: int | None = None
     end_offset: int | None = None
     log_end_offset: int | None = None
     relies_on: SentenceText | None = None
     held_from_ms: int | None = None
+
+    @model_validator(mode="after")
+    def _tell_hints_and_errors_apart(self) -> Self:
+        if self.state != "searched" or self.error is None:
+            return self
+        return self.model_copy(update={"error": None, "note": self.error})
 
 
 class MessageRow(ConsoleValue):

@@ -115,7 +115,7 @@ class StoreStatus(Status):
     ``RocketMQ 5``, ``RocketMQ 5.5``."""
     log_files: int
     log_bytes: int
-    """Bytes of its files, of which the last one may be filled only in part."""
+    """Bytes of its files up to the log's end: a broker reserves the last one as a whole."""
     min_offset: int
     """The physical offset of the log's first byte."""
     end_offset: int

@@ -33,6 +33,9 @@ OLDEST_JDK: Final = 17
 WORKER_PYTHON: Final = "PYSPARK_PYTHON"
 """The environment variable that names the interpreter of Spark's workers."""
 
+OF_SQL: Final = ("pyspark", "pyarrow")
+"""The packages without which Spark's SQL reads no source in Python; tasks alone need the first."""
+
 INSTALL_JDK: Final = f"install a JDK >= {OLDEST_JDK} and set JAVA_HOME to it"
 
 _COMPILE_LATER: Final = (
@@ -136,7 +139,7 @@ def _start(
     master: str, chosen: Mapping[str, str], python: str, *, with_sql: bool
 ) -> "SparkContext":
     """Return the context of this process, which is started if there is none."""
-    java, java_version = check_available()
+    java, java_version = check_available(with_sql=with_sql)
     _check_master(master)
     os.environ[WORKER_PYTHON] = python
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -302,21 +305,23 @@ def settings(memory: str, *, is_local: bool, quick: bool = True) -> dict[str, st
     return chosen
 
 
-def check_available() -> tuple[Path, int]:
+def check_available(*, with_sql: bool = False) -> tuple[Path, int]:
     """Check that pyspark, a JDK and the kernels can be used, in milliseconds; start none of them.
 
-    Return what `find_java` does.
+    ``with_sql``: also what Spark's SQL needs to read the source rocketmq. Return what `find_java`
+    does.
 
     :raises SparkUnavailable: saying what to install.
     :raises PackageMissing: if a kernel is missing.
     """
     # An import error in a worker reaches the user as a lost connection to it.
     import_module("rocketlens.formats.compiled")
-    if find_spec("pyspark") is None:
-        raise SparkUnavailable(
-            f"PySpark is not installed for {sys.executable}: install it with: "
-            f"{install_command('spark')}"
-        )
+    for name in OF_SQL if with_sql else OF_SQL[:1]:
+        if find_spec(name) is None:
+            raise SparkUnavailable(
+                f"{name} is not installed for {sys.executable}: install it with: "
+                f"{install_command('spark')}"
+            )
     java, java_version = find_java()
     if java_version < OLDEST_JDK:
         raise SparkUnavailable(f"{java} is Java {java_version}, too old for Spark: {INSTALL_JDK}")

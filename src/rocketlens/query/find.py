@@ -280,8 +280,10 @@ def one_message(answer: Answer, searched: str) -> MessageExt:
             raise BadInput(f"{answer.query} is a message of each of {brokers}: find() returns all")
         return answer.messages[0]
     if answer.complete:
-        reasons = [c.error for c in answer.coverage if c.error]
-        detail = f": {reasons[0]}" if reasons else ""
+        # The topic or queue that is not there says more than where was looked for it.
+        by_weight = sorted(answer.coverage, key=lambda each: each.source != "position")
+        reason = next((each.error for each in by_weight if each.error), None)
+        detail = f": {reason}" if reason else ""
         raise MessageNotFound(f"{answer.query} is not in {searched}{detail}")
     failed = (f"{each.source}: {each.error}" for each in answer.failures[:3])
     errors = "; ".join(failed) or "nothing was searched"

@@ -82,12 +82,10 @@ class StoreSource:
             )
             find_by_offset_id(reader, offset_msg_id, message_filter, findings)
         position = None if findings.count else request.queue_position
-        is_there = position is not None and (
-            request.kind == "queue-offset"
-            or position.topic.startswith(LMQ_PREFIX)
-            or position.topic in reader.topics.known()
+        is_known = position is not None and (
+            position.topic.startswith(LMQ_PREFIX) or position.topic in reader.topics.known()
         )
-        if position is not None and is_there:
+        if position is not None and (is_known or request.kind == "queue-offset"):
             message_filter = request.filter_of(findings.tally, is_identified=True)
             stored, elsewhere = reader.static_topics.as_stored(position)
             if stored is not None:
@@ -98,7 +96,7 @@ class StoreSource:
                 findings.tally, topics, with_key=True, with_kept=with_kept
             )
             find_by_key(reader, key_filter, findings)
-        if position is not None and not is_there and not findings.count:
+        if position is not None and not is_known and not findings.count:
             findings.cover((no_topic_of_position(position.topic, reader.topics.known()),))
 
     def lacks(self, topics: Sequence[str]) -> bool:

@@ -222,11 +222,11 @@ class Disk:
             self.sync_directory(one.parent)
 
     def check_writable(self, directory: Path) -> None:
-        """Create a directory, or check that files can be created in an existing one.
+        """Check that a directory can be created, or that files can be in an existing one.
 
-        An existing directory is not changed.
+        Nothing is changed: a directory that this call creates is removed.
 
-        :raises OSError: if they cannot; a directory created by this call is removed.
+        :raises OSError: if they cannot.
         """
         if directory.is_dir():
             if not os.access(directory, os.W_OK | os.X_OK):
@@ -235,11 +235,10 @@ class Disk:
         missing = _missing(directory)
         try:
             self.make_directory(directory)
-        except OSError:
+        finally:
             for one in reversed(missing):
                 with suppress(OSError):
                     one.rmdir()
-            raise
 
     def write_durably(self, path: Path, content: bytes) -> None:
         """Write a small file beside ``path``, sync it, and rename it to ``path``.

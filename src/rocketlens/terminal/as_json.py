@@ -15,7 +15,7 @@ import orjson
 from rocketlens.formats.body_compression import COMPRESSED
 from rocketlens.formats.commitlog_record import RecordView, message_of
 from rocketlens.model import properties
-from rocketlens.model.answer import Answer, Coverage
+from rocketlens.model.answer import Answer, Coverage, SourceState
 from rocketlens.model.fields import LIFE_COLUMNS, NAMES
 from rocketlens.model.life import life_of_fields
 from rocketlens.model.message import MESSAGE_FIELDS, Host, MessageExt
@@ -179,8 +179,14 @@ def _other_fields(message: MessageExt) -> dict[str, Any]:
 
 
 def coverage_fields(coverage: Coverage) -> dict[str, Any]:
-    """Return one source of an answer as JSON values."""
-    return {each.name: getattr(coverage, each.name) for each in dataclasses.fields(coverage)}
+    """Return one source of an answer as JSON values; a hint of what was searched is ``note``."""
+    fields = {each.name: getattr(coverage, each.name) for each in dataclasses.fields(coverage)}
+    is_note = coverage.state is SourceState.SEARCHED
+    return {
+        **fields,
+        "error": None if is_note else coverage.error,
+        "note": coverage.error if is_note else None,
+    }
 
 
 def answer_fields(answer: Answer) -> dict[str, Any]:

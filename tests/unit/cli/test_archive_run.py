@@ -21,7 +21,7 @@ from tests.support.synthetic import record, write_log
 @pytest.fixture(autouse=True)
 def without_spark(monkeypatch):
     """Tasks run here, one after another."""
-    monkeypatch.setattr("rocketlens.pipeline.session.check_available", lambda: None)
+    monkeypatch.setattr("rocketlens.pipeline.session.check_available", lambda **_: None)
     monkeypatch.setattr("rocketlens.cli.jobs.archive.task_context", lambda _: None)
     monkeypatch.setattr(
         "rocketlens.pipeline.jobs.run", lambda _s, _p, tasks, work, _shown: list(map(work, tasks))

@@ -43,7 +43,8 @@ def test_unique_keys_that_are_stored_twice_are_listed(run, own_session, source):
     done = run("duplicates", *source, "-o", "json")
     assert done.code == 0, done.err
     report = json.loads(done.out)
-    assert report["unique_keys"] == 10
+    assert (report["unique_keys"], report["complete"]) == (10, True)
+    assert {each["state"] for each in report["coverage"]} == {"searched"}
     (group,) = report["groups"]
     assert (group["topic"], group["cause"], group["copies"]) == ("Orders", "retried", 10)
     assert [each["unique_key"] for each in report["duplicates"]] == sorted(
@@ -57,6 +58,7 @@ def test_unique_keys_that_are_stored_twice_are_listed(run, own_session, source):
 def test_without_duplicates_it_is_said_that_there_are_none(run, own_session, source):
     done = run("duplicates", *source, "--topic", "Pay*")
     assert (done.code, "no unique key is stored more than once" in done.err) == (1, True)
+    assert "nothing found, COMPLETE: searched " in done.err
 
 
 def test_rows_lead_to_the_first_copy_and_say_how_many_are_not_listed(run, running, own_session):
@@ -70,6 +72,7 @@ def test_rows_lead_to_the_first_copy_and_say_how_many_are_not_listed(run, runnin
     assert done.out.count("KEY") == 3
     assert "3 of 10 unique keys are listed (--max)" in done.err
     assert "Orders, producer 127.0.0.1, retried: 10 unique keys, 10 copies" in done.err
+    assert f"10 unique keys, COMPLETE: searched {running.store}\n" in done.err
 
 
 def test_a_search_of_a_damaged_store_is_incomplete(run, copy, own_session):
@@ -79,7 +82,8 @@ def test_a_search_of_a_damaged_store_is_incomplete(run, copy, own_session):
     path.write_bytes(content)
     done = run("duplicates", "--store", copy)
     assert done.code == 3, done.err
-    assert "incomplete: " in done.err
+    assert f"INCOMPLETE: searched {copy}" in done.err
+    assert f"failed: {copy}: " in done.err
 
 
 def test_a_search_of_a_store_that_lost_the_end_of_its_log_is_incomplete(run, copy, own_session):
@@ -101,7 +105,7 @@ def test_what_spark_says_of_an_error_of_the_source_is_shortened_to_it(run, golde
             "rocketlens.errors.TopicNotFound: the cluster has no topic 'Ordrs'\n SQLSTATE: 38000"
         )
 
-    monkeypatch.setattr("rocketlens.pipeline.session.check_available", lambda: None)
+    monkeypatch.setattr("rocketlens.pipeline.session.check_available", lambda **_: None)
     monkeypatch.setattr("rocketlens.cli.jobs.duplicates.sql_session", lambda _: nullcontext())
     monkeypatch.setattr("rocketlens.cli.jobs.duplicates._read", read)
     done = run("duplicates", "--store", golden("5.5.0").store)
@@ -125,7 +129,7 @@ def test_what_spark_says_of_an_error_of_the_source_is_shortened_to_it(run, golde
 def test_what_cannot_be_searched_is_refused_before_spark_starts(
     run, golden, monkeypatch, options, error
 ):
-    monkeypatch.setattr("rocketlens.pipeline.session.check_available", lambda: None)
+    monkeypatch.setattr("rocketlens.pipeline.session.check_available", lambda **_: None)
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
     done = run("duplicates", *(each.format(store=golden("5.5.0").store) for each in options))
     assert (done.code, error in done.err) == (2, True), done.err

@@ -110,6 +110,10 @@ def test_another_topic_must_be_there(run, rocketmq, sent):
     assert (done.code, "Otehr" in done.err, "did you mean Other?" in done.err) == (2, True, True)
     done = run(*command, *options, "--to-group", "nobody")
     assert (done.code, "nobody" in done.err) == (2, True)
+    with rocketmq.producer() as producer:
+        producer.send(Message("%RETRY%somebody", "x"))
+    done = run(*command, *options, "--to-group", "somebdy")
+    assert (done.code, "did you mean somebody?" in done.err) == (2, True)
     done = run(*command, *options, "--to-topic", "Other")
     assert done.code == 0
     assert [each.body for each in found(rocketmq, "Other")[1]] == [b"0"]

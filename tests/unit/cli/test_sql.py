@@ -124,8 +124,11 @@ def test_a_cluster_is_a_table(run):
         options = ("-n", running.name_server, "-o", "json")
         counted = run("sql", "SELECT count(*) n FROM messages WHERE topic = 'Orders'", *options)
         keyed = run("sql", "SELECT decode(body) b FROM messages WHERE 'K7' = ANY(keys)", *options)
+        absent = run("sql", "SELECT * FROM messages WHERE topic = 'Ordrs'", *options)
     assert json.loads(counted.out) == [{"n": 20}]
     assert json.loads(keyed.out) == [{"b": "7"}]
+    assert (absent.code, absent.out) == (2, "")
+    assert absent.err == "rocketlens: the cluster has no topic 'Ordrs'; did you mean Orders?\n"
 
 
 @pytest.mark.parametrize(
@@ -172,6 +175,10 @@ def test_a_topic_that_the_store_does_not_have_is_an_error(run, store, tmp_path):
     for output in ("csv", "table", "jsonl"):
         done = run("sql", count, "--store", store, "-o", output)
         assert (done.code, done.out, "did you mean PayTopic" in done.err) == (2, "", True)
+    # Of several topics one has messages.
+    count = "SELECT count(*) FROM messages WHERE topic IN ('PayTopc', 'PayTopic')"
+    done = run("sql", count, "--store", store)
+    assert (done.code, "no topic 'PayTopc'; did you mean PayTopic?" in done.err) == (0, True)
     done = run("export", tmp_path / "a.csv", "-t", "PayTopc", "--store", store)
     assert done.code == 2
     assert "did you mean PayTopic" in done.err

@@ -1,21 +1,29 @@
 """``rocketlens doctor``: checks of this machine, and of a store, a cluster or an archive."""
 
+import re
+import sys
+import time
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
 from rocketlens.cli.doctor.doctor_machine import Check, machine_checks, print_check
-from rocketlens.cli.options import add_source
+from rocketlens.cli.options import add_source, positive_number
 from rocketlens.cli.source import one_source
 from rocketlens.terminal.cluster_access import cluster_access
-from rocketlens.terminal.output import ExitCode
+from rocketlens.terminal.output import ExitCode, iso_text
+
+_WATCH_SECONDS: Final = 60
+_NUMBER: Final = re.compile(r"(?<![\w.:/-])\d[\d,.]*[%KMGT]?(?![\w.:/-])")
+"""A number that is no part of a name, an address or a time."""
 
 EXAMPLES: Final = (
     ("rocketlens doctor", "is all there that commands need?"),
     ("rocketlens doctor --store /data/rocketmq/store", "and is this store sound?"),
     ("rocketlens doctor -n 127.0.0.1:9876", "and this cluster?"),
     ("rocketlens doctor --archive /lake/rocketmq", "and this archive?"),
+    ("rocketlens doctor -n 127.0.0.1:9876 --watch -o json", "and from now on, for a log"),
 )
 
 
@@ -23,7 +31,25 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Add the command's options."""
     parser.epilog = (
         "exit codes: 0 healthy, 1 a check failed, 2 wrong usage or an error.\n"
-        "Each warning and failure ends with what mends it. A log of up to 4 GiB is read."
+        "Each warning and failure ends with what mends it. A log of up to 4 GiB is read.\n"
+        "With --watch a warning or failure is printed when it comes and when it goes, until\n"
+        "Ctrl-C: exit code 130."
+    )
+    parser.add_argument(
+        "--watch",
+        metavar="SECONDS",
+        nargs="?",
+        type=positive_number,
+        const=_WATCH_SECONDS,
+        help=f"check again every so many seconds ({_WATCH_SECONDS} if none are given), and print "
+        "only what changed",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        choices=("table", "json"),
+        default="table",
+        help="lines for people (default), or one JSON object; with --watch one for each change",
     )
     add_source(parser)
     parser.add_argument(
@@ -33,11 +59,49 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> ExitCode:
     """Print a line for each check; the exit code is NO if one failed."""
-    has_failed = False
+    problems = _print_checks(arguments)
+    while arguments.watch is not None:
+        time.sleep(arguments.watch)
+        problems = _print_checks(arguments, problems)
+    return ExitCode.OK if _is_healthy(problems) else ExitCode.NO
+
+
+def _print_checks(
+    arguments: Namespace, known: Mapping[Check, Check] | None = None
+) -> dict[Check, Check]:
+    """Print the checks, or how they differ from known problems; return the problems.
+
+    Problems are found by their check without numbers, which change from one time to the next.
+    """
+    problems: dict[Check, Check] = {}
+    checks: list[Check] = []
+    is_json = arguments.output == "json"
     for check in _checks(arguments):
-        print_check(check)
-        has_failed |= check.state == "fail"
-    return ExitCode.NO if has_failed else ExitCode.OK
+        checks.append(check)
+        if known is None and not is_json:
+            print_check(check)
+        if check.state in {"warn", "fail"}:
+            problems[check._replace(detail=_NUMBER.sub("#", check.detail))] = check
+    now_ms = time.time_ns() // 1_000_000
+    if known is not None:
+        checks = [problems[each] for each in problems if each not in known]
+        gone = (known[each] for each in known if each not in problems)
+        checks += [Check("ok", each.name, f"no longer: {each.detail}") for each in gone]
+        if checks and not is_json:
+            print(iso_text(now_ms))
+            for check in checks:
+                print_check(check)
+    if checks and is_json:
+        from rocketlens.terminal.as_json import json_line
+
+        healthy, each = _is_healthy(problems), [check._asdict() for check in checks]
+        print(json_line({"time_ms": now_ms, "healthy": healthy, "checks": each}))
+    sys.stdout.flush()
+    return problems
+
+
+def _is_healthy(problems: Mapping[Check, Check]) -> bool:
+    return all(each.state != "fail" for each in problems.values())
 
 
 def _checks(arguments: Namespace) -> Iterator[Check]:

@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -169,6 +170,8 @@ def _pyspark() -> Iterator[Check]:
 
 def _workers() -> Iterator[Check]:
     """Compare the Python of Spark's workers with the one that runs this."""
+    if find_spec("pyspark") is None:
+        return
     name, this = "PYSPARK_PYTHON", sys.executable
     mend = f"export {name}={this}"
     chosen = os.environ.get(name)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from rocketlens.cli.doctor.doctor_machine import Check, about, fail, listed, ok, warn
 from rocketlens.client.connect.topology import NAME_SERVERS
-from rocketlens.errors import RocketLensError
+from rocketlens.errors import PackageMissing, RocketLensError
+from rocketlens.model.installation import install_command
 from rocketlens.model.status import ArchivedSourceStatus, BrokerStatus, ClusterStatus
 from rocketlens.model.text.counted import counted
 from rocketlens.model.topic import TopicsAnswer
@@ -158,6 +159,9 @@ def archive_checks(root: str) -> Iterator[Check]:
 
     try:
         source = ArchiveSource(root)
+    except PackageMissing as error:
+        yield fail("archive", f"it needs {error.name}", install_command("archive"))
+        return
     except (RocketLensError, OSError) as error:
         yield fail("archive", str(error), "name its directory or address: --archive DIR")
         return

@@ -117,10 +117,12 @@ def run_run(arguments: Namespace) -> ExitCode:
     from rocketlens.archive.location import ArchiveLocation
     from rocketlens.archive.maintenance import maintain, vacuum, write_merged
     from rocketlens.pipeline import jobs
-    from rocketlens.pipeline.archive import write_share
     from rocketlens.pipeline.session import check_available
 
     check_available()
+    # It needs pyspark.
+    from rocketlens.pipeline.archive import write_share
+
     sources, body_rules = _sources(arguments), _body_rules(arguments)
     location = ArchiveLocation.of(arguments.table)
     if not check_conditional_put(location):

@@ -1,10 +1,11 @@
 """``rocketlens duplicates``: unique keys that are stored more than once."""
 
 from argparse import ArgumentParser, Namespace
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from rocketlens.cli.find import exit_code
 from rocketlens.cli.jobs.spark import sql_session
 from rocketlens.cli.options import (
     add_archive,
@@ -20,8 +21,10 @@ from rocketlens.cli.options import (
 from rocketlens.cli.printing import Moment, print_csv, print_rows
 from rocketlens.cli.source import one_source
 from rocketlens.errors import BadInput
+from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
 from rocketlens.model.text.counted import counted
 from rocketlens.terminal.contexts import Context
+from rocketlens.terminal.notes import print_notes
 from rocketlens.terminal.output import SEARCH_EXIT_CODES, ExitCode, note
 
 if TYPE_CHECKING:
@@ -67,9 +70,9 @@ def run(arguments: Namespace) -> ExitCode:
     from rocketlens.pipeline.jobs import shortened_errors
     from rocketlens.pipeline.session import check_available
 
-    check_available()
+    check_available(with_sql=True)
     begin, end = time_range(arguments)
-    source = _source(arguments)
+    source, searched = _source(arguments)
     spark = sql_session(arguments.master)
     with shortened_errors():
         topics = ",".join(arguments.topic or ())
@@ -78,16 +81,16 @@ def run(arguments: Namespace) -> ExitCode:
         else:
             table, problems = _read(spark, source, topics, begin, end)
         report = find_duplicates(table, arguments.max)
-    _print(report, arguments.output)
-    for problem in problems:
-        note(f"incomplete: {problem}")
-    if problems:
-        return ExitCode.INCOMPLETE
-    return ExitCode.OK if report.groups else ExitCode.NO
+    kind, failed = searched[0].kind, SourceState.FAILED
+    searched += tuple(Coverage(searched[0].source, kind, failed, None, each) for each in problems)
+    answer = Answer("duplicates", (), searched)
+    _print(report, arguments.output, answer)
+    print_notes(answer, report.unique_keys, "unique key")
+    return exit_code(answer, report.unique_keys)
 
 
-def _source(arguments: Namespace) -> Context:
-    """Return the store, the cluster or the archive to search.
+def _source(arguments: Namespace) -> tuple[Context, tuple[Coverage, ...]]:
+    """Return the store, the cluster or the archive to search, and what it has.
 
     A wrong source is an error before Spark starts, which takes seconds.
     """
@@ -97,18 +100,24 @@ def _source(arguments: Namespace) -> Context:
     if source.archive is not None:
         from rocketlens.archive.archive import open_archive
 
-        open_archive(source.archive).close()
+        with open_archive(source.archive) as archive:
+            covered = archive.status().coverage
     elif source.store is not None:
         from rocketlens.query.offline import open_store
 
         with open_store(source.store) as store:
-            if arguments.topic:
-                store.topics([name for each in arguments.topic for name in each.split(",")])
+            names = [name for each in arguments.topic or () for name in each.split(",")]
+            listed = store.topics(names or None).coverage
+            logs = (each for each in listed if each.kind is SourceKind.COMMIT_LOG)
+            # All of the log is read, whatever its queues lack.
+            covered = tuple(replace(each, source=source.store, relies_on=None) for each in logs)
     elif source.namesrv is None:
         raise BadInput("where to search? Give --store DIR, --namesrv ADDR or --archive DIR")
     elif not arguments.topic:
         raise BadInput("which topics? Give --topic, or --topic '*' for all of the cluster")
-    return source
+    else:
+        covered = (Coverage(source.namesrv, SourceKind.BROKER, SourceState.SEARCHED),)
+    return source, tuple(each for each in covered if not each.is_failure)
 
 
 def _read(
@@ -145,9 +154,9 @@ def _read(
     return reader.options(**store, **options).load(), problems
 
 
-def _print(report: "DuplicateReport", output: str) -> None:
+def _print(report: "DuplicateReport", output: str, answer: Answer) -> None:
     if output == "json":
-        from rocketlens.terminal.as_json import json_line
+        from rocketlens.terminal.as_json import answer_fields, json_line
 
         copies: list[dict[str, Any]] = [
             asdict(each) | {"copies": [copy._asdict() for copy in each.copies]}
@@ -155,7 +164,8 @@ def _print(report: "DuplicateReport", output: str) -> None:
         ]
         groups = [asdict(each) for each in report.groups]
         values = {"unique_keys": report.unique_keys, "groups": groups, "duplicates": copies}
-        print(json_line(values))
+        searched = answer_fields(answer)
+        print(json_line(values | {name: searched[name] for name in ("complete", "coverage")}))
         return
     from rocketlens.pipeline.duplicates import Duplicate
 

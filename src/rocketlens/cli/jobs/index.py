@@ -382,7 +382,7 @@ def run_follow(arguments: Namespace) -> ExitCode:
     # It logs each call.
     logging.getLogger("py4j").setLevel(logging.WARNING)
     store = store_directory(arguments)
-    check_available()
+    check_available(with_sql=True)
     # The broker on this machine comes first: unindexed messages are found all the same.
     os.nice(_NICE)
     stop = threading.Event()

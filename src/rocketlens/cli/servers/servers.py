@@ -211,7 +211,7 @@ def index_command(arguments: Namespace, settings: "BrokerSettings") -> tuple[str
         _logger().info("the broker itself builds index files")
         return ()
     try:
-        check_available()
+        check_available(with_sql=True)
     except SparkUnavailable as error:
         if arguments.index_builder == "spark":
             raise

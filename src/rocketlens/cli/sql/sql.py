@@ -185,29 +185,31 @@ def _answered(
             # Fewer are read than the options ask for, and a LIMIT may need the others.
             plan = plan._replace(limit=None)
         messages = None
-        with ExitStack() as opened:
-            if plan.describes:
-                connection.register(_READ, schema().empty_table())
-                connection.execute(_VIEW.format(kind="TABLE", table=TABLE, read=_READ)).fetchall()
-                connection.unregister(_READ)
-            elif plan.uses_table:
-                messages = _Messages(choose_source(arguments), selected(arguments, plan), plan)
-                opened.enter_context(messages.registered(connection, _READ))
-                connection.execute(_VIEW.format(kind="VIEW", table=TABLE, read=_READ))
-            connection.execute(f"SET {_NO_FILES} = false").fetchall()
-            try:
+        try:
+            with ExitStack() as opened:
+                if plan.describes:
+                    connection.register(_READ, schema().empty_table())
+                    view = _VIEW.format(kind="TABLE", table=TABLE, read=_READ)
+                    connection.execute(view).fetchall()
+                    connection.unregister(_READ)
+                elif plan.uses_table:
+                    messages = _Messages(choose_source(arguments), selected(arguments, plan), plan)
+                    opened.enter_context(messages.registered(connection, _READ))
+                    connection.execute(_VIEW.format(kind="VIEW", table=TABLE, read=_READ))
+                connection.execute(f"SET {_NO_FILES} = false").fetchall()
                 result = _with_first_batch(connection.sql(query).to_arrow_reader(16_384))
                 if messages is not None:
                     messages.check_topics()
                 count = _print(result, arguments) if path is None else _write(result, path)
-            except duckdb.OutOfMemoryException as error:
-                raise BadInput(
-                    f"the query needs more memory than --memory {arguments.memory}: give more, as "
-                    "8GB or 60%, or let it keep fewer rows"
-                ) from error
-            except duckdb.Error as error:
-                raise BadInput(_reason(str(error))) from error
-            return None if messages is None else messages.answer(), count
+                return None if messages is None else messages.answer(), count
+        except duckdb.OutOfMemoryException as error:
+            raise BadInput(
+                f"the query needs more memory than --memory {arguments.memory}: give more, as "
+                "8GB or 60%, or let it keep fewer rows"
+            ) from error
+        except duckdb.Error as error:
+            failure = None if messages is None else messages.failure
+            raise failure or BadInput(_reason(str(error))) from error
 
 
 def _with_first_batch(result: "pa.RecordBatchReader") -> "pa.RecordBatchReader":
@@ -250,6 +252,8 @@ class _Messages:
         self._count = 0
         self._answer: Answer | None = None
         self._scan: Any = None
+        self.failure: RocketLensError | None = None
+        """Why the source could not be read: DuckDB has only its text."""
 
     @contextmanager
     def registered(self, connection: Any, name: str) -> Iterator[None]:
@@ -314,9 +318,13 @@ class _Messages:
 
     def _batches(self) -> "Iterator[pa.RecordBatch]":
         found = self._scan if self._answer is None else self._answer.messages
-        for batch in batches_in(found, with_body=self._plan.with_body):
-            self._count += batch.num_rows
-            yield batch
+        try:
+            for batch in batches_in(found, with_body=self._plan.with_body):
+                self._count += batch.num_rows
+                yield batch
+        except RocketLensError as error:
+            self.failure = error
+            raise
         self._is_read = True
 
     def check_topics(self) -> None:

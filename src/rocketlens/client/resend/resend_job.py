@@ -201,8 +201,11 @@ async def check_targets(admin: "MQAdmin", messages: list[PlannedMessage]) -> Non
             if not target.startswith(RETRY_PREFIX):
                 raise
             group = target.removeprefix(RETRY_PREFIX)
+            # Its topic was compared with all topics, those of groups among them.
+            meant = str(error).partition(";")[2].replace(RETRY_PREFIX, "")
             raise TopicNotFound(
                 f"no broker has a retry topic of group {group}: no consumer of it was ever here"
+                f"{meant and f';{meant}'}"
             ) from error
 
 

@@ -197,7 +197,7 @@ class ClusterSource:
         if isinstance(findings, KeptFindings) and is_kept:
             route, doubts = await self._route_of_kept(topic, findings)
         else:
-            route, doubts = await self.topology.route(topic)
+            route, doubts = await self.topology.route_of_name(topic)
         brokers = route.brokers_in(cluster_name)
         dispatch = dispatch or Dispatch(self.cluster)
 
@@ -302,16 +302,16 @@ class ClusterSource:
             message_filter = request.filter_of(findings.tally, topics, is_identified=True)
             await self._find_by_offset_id(offset_id, message_filter, findings)
         named = None if findings.count else request.queue_position
-        is_there = False
+        is_known = False
         if named is not None:
             position = named._replace(topic=self.full_topic(named.topic))
-            is_there = request.kind == "queue-offset" or await self._has_topic(position.topic)
-            if is_there:
+            is_known = await self._has_topic(position.topic)
+            if is_known or request.kind == "queue-offset":
                 message_filter = request.filter_of(findings.tally, is_identified=True)
                 await self._find_by_queue_offset(position, message_filter, findings)
         if request.is_key and not findings.count:
             await self._find_by_key(request, topics, findings)
-        if named is not None and not is_there and not findings.count:
+        if named is not None and not is_known and not findings.count:
             names = [
                 without_namespace(self.namespace, each) for each in await self._topics(findings)
             ]

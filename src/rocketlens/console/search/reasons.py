@@ -35,7 +35,8 @@ _OF_PATTERN: Final = frozenset(
     {"pattern_empty", "pattern_too_long", "pattern_too_large", "pattern_wrong"}
 )
 _OF_TIME: Final = frozenset({"not_a_time", "not_of_calendar"})
-_NAMES: Final = ("left_out", "no_such_property", "no_topic_but")
+_OF_POSITION: Final = ("no_such_queue", "queue_begins", "queue_ends")
+_NAMES: Final = ("left_out", "no_such_property", "no_topic", "no_topic_but", *_OF_POSITION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +51,13 @@ class EmptyReason:
 async def reasons_for(
     question: Question, answer: SearchAnswer, sources: Sources
 ) -> list[EmptyReason]:
-    """Return likely reasons for an empty answer that is complete; none for any other answer."""
+    """Return likely reasons for an empty answer that is complete, unless a note has the reason;
+    none for any other answer.
+    """
     if answer.messages or not answer.complete or question.cursor is not None:
+        return []
+    if any(each.name in _OF_POSITION for each in notes_of(question, answer.coverage)):
+        # That is the reason.
         return []
     reasons = _mistaken_id(question)
     oldest_ms = await _oldest_ms(question, sources)
@@ -218,9 +224,9 @@ class AnswerNote(NamedTuple):
 def notes_of(question: Question, coverage: Sequence[CoverageValue]) -> list[AnswerNote]:
     """Return the notes that the coverage of an answer has."""
     notes = [
-        (each.source, each.error)
+        (each.source, each.note)
         for each in coverage
-        if isinstance(each.error, Sentence) and each.error.name in _NAMES
+        if isinstance(each.note, Sentence) and each.note.name in _NAMES
     ]
     several = len({source.partition(":")[0] for source, _ in notes}) > 1
     return [
@@ -241,6 +247,8 @@ def _suggested_search(question: Question, text: Sentence) -> str | None:
         meant = str(text.values["meant"]).partition(", ")[0]
         _, *rest = question.text.split("/")
         return question.address("/search", text="/".join((meant, *rest)), cursor=None)
+    if text.name != "no_such_property":
+        return None
     name, path = str(text.values["name"]), str(text.values["path"])
     where = _with_path(question.where, name, path)
     if where == question.where:

@@ -268,7 +268,10 @@ class StoreExamination:
             closing=self.closing,
             written_by=self.written_by,
             log_files=len(reader.log.segments),
-            log_bytes=self.log_bytes,
+            log_bytes=sum(
+                max(min(each.end_offset, end_offset) - each.base_offset, 0)
+                for each in reader.log.segments
+            ),
             min_offset=reader.log.min_offset,
             end_offset=end_offset,
             queue_bytes=_queue_bytes(reader),

@@ -44,6 +44,13 @@ def test_a_group_without_dead_letters_has_none(run, rocketmq):
     assert "group nobody has no dead letters" in done.err
 
 
+@pytest.mark.parametrize("command", ["list", "show", "redrive"])
+def test_a_misspelt_group_is_told_the_one_that_was_probably_meant(run, rocketmq, command):
+    done = run("dlq", command, "biling", "-n", rocketmq.name_server)
+    assert "group biling has no dead letters; did you mean billing?" in done.err
+    assert done.code == 1
+
+
 def trace(unique_key, group="billing", retry_times=0, **outcome):
     """Return the trace message of one call of a listener."""
     call = {"msg_id": unique_key, "request_id": f"{group}{retry_times}", "group": group}

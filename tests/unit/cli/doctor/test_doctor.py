@@ -1,11 +1,15 @@
 """``rocketlens doctor``: what it checks, and its exit codes. The checks have tests of their own."""
 
+import json
 import os
 import resource
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from rocketlens import __version__
 from rocketlens.cli.doctor import doctor_machine
 from rocketlens.cli.doctor.doctor_machine import (
     about,
@@ -175,3 +179,55 @@ def compiled_line(*options, **environment):
     assert done.stderr == ""
     (line,) = [each for each in done.stdout.splitlines() if each.split()[1] == "compiled"]
     return line
+
+
+def test_python_for_spark_is_no_matter_without_pyspark(run, monkeypatch):
+    monkeypatch.setattr(doctor_machine, "find_spec", lambda _: None)
+    assert "PYSPARK_PYTHON" not in run("doctor").out
+
+
+def test_one_run_as_json_is_an_object_with_all_checks(run, tmp_path):
+    done = run("doctor", "--store", tmp_path, "-o", "json")
+    (line,) = done.out.splitlines()
+    said = json.loads(line)
+    assert (done.code, said["healthy"]) == (1, False)
+    of_version = {"state": "ok", "name": "RocketLens", "detail": __version__, "mend": ""}
+    assert said["checks"][0] == of_version
+    assert {each["state"] for each in said["checks"] if each["name"] == "store"} == {"fail"}
+
+
+@pytest.mark.parametrize("output", ["table", "json"])
+def test_watching_prints_what_changed_and_no_numbers_that_did(run, monkeypatch, output):
+    rounds = [
+        [ok("disk", "9 free"), warn("disk", "b-1: 76% is used", "x")],
+        [ok("disk", "8 free"), warn("disk", "b-1: 77% is used", "x")],
+        [ok("disk", "8 free"), fail("broker", "b-2: no answer", "x")],
+        [ok("disk", "8 free")],
+    ]
+    waited = []
+
+    def wait(seconds):
+        waited.append(seconds)
+        if not rounds:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("rocketlens.cli.doctor.doctor.time.sleep", wait)
+    monkeypatch.setattr("rocketlens.cli.doctor.doctor._checks", lambda _: rounds.pop(0))
+    done = run("doctor", "--watch", "7", "-o", output)
+    assert (done.code, waited) == (130, [7, 7, 7, 7])
+    expected = [
+        [("ok", "9 free"), ("warn", "b-1: 76% is used")],
+        [("fail", "b-2: no answer"), ("ok", "no longer: b-1: 77% is used")],
+        [("ok", "no longer: b-2: no answer")],
+    ]
+    if output == "json":
+        said = [json.loads(line) for line in done.out.splitlines()]
+        assert [each["healthy"] for each in said] == [True, False, True]
+        assert [
+            [(check["state"], check["detail"]) for check in each["checks"]] for each in said
+        ] == expected
+    else:
+        lines = [line.split(maxsplit=2) for line in done.out.splitlines() if " " in line]
+        assert [(state, text.removesuffix("; to mend: x")) for state, _, text in lines] == [
+            check for each in expected for check in each
+        ]

@@ -69,7 +69,7 @@ def test_a_path_with_a_zero_character_is_refused():
 
 
 def test_the_index_builder_is_started_with_options_that_it_knows(tmp_path, monkeypatch):
-    monkeypatch.setattr("rocketlens.pipeline.session.check_available", lambda: None)
+    monkeypatch.setattr("rocketlens.pipeline.session.check_available", lambda **_: None)
     settings = parse_settings(f"storePathRootDir={tmp_path}\nmaxIndexNum=700\n")
     arguments = Namespace(index_builder="auto", master="local[1]")
     _, _, _, module, *words = index_command(arguments, settings)

@@ -27,7 +27,7 @@ def store(tmp_path):
 
 def told(question, *errors):
     coverage = [
-        CoverageValue(source=f"s{n}: x", kind="filter", state="searched", is_failure=False, error=e)
+        CoverageValue(source=f"s{n}: x", kind="filter", state="searched", is_failure=False, note=e)
         for n, e in enumerate(errors)
     ]
     return notes_of(question, coverage)
@@ -93,3 +93,19 @@ def test_each_of_several_sources_is_named_and_other_coverage_makes_no_note():
     assert [each.source for each in told(Question(text="k"), one, one)] == ["s0", "s1"]
     assert [each.source for each in told(Question(text="k"), one)] == [""]
     assert told(Question(text="k"), Sentence("not_in_files"), "left_out", None) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "note"),
+    [
+        ("Orders/0/99999", "Orders/0 ends at 1"),
+        ("Orders/9/0", "There is no queue Orders/9: its topic has queues 0 to 0"),
+    ],
+)
+def test_a_position_that_a_topic_does_not_have_is_the_reason_and_no_other_is_guessed(
+    store, text, note
+):
+    page = answer(f"/search?q={text}", store_at(store)).text
+    assert f">{note}." in page
+    assert "may not have set this text as a key" not in page
+    assert "reasons" not in page

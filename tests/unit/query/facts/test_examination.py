@@ -173,7 +173,9 @@ def test_facts_agree_with_the_listings_that_they_are_taken_from(store):
     assert status.oldest_ms == min(each.oldest_ms for each in topics.topics if each.oldest_ms)
     last = max(records, key=lambda each: each.physical_offset)
     assert status.end_offset == last.physical_offset + last.store_size
-    assert status.log_bytes == sum(each.stat().st_size for each in (store / "commitlog").iterdir())
+    # The last file is filled only in part.
+    assert status.log_bytes == status.end_offset - status.min_offset
+    assert status.log_bytes < sum(each.stat().st_size for each in (store / "commitlog").iterdir())
     files = (store / "consumequeue").rglob("0*")
     assert status.queue_bytes == sum(each.stat().st_size for each in files if each.is_file())
 
