@@ -47,8 +47,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "-o",
         "--output",
-        choices=("table", "json"),
-        default="table",
+        choices=("text", "json"),
+        default="text",
         help="lines for people (default), or one JSON object; with --watch one for each change",
     )
     add_source(parser)

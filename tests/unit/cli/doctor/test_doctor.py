@@ -196,7 +196,7 @@ def test_one_run_as_json_is_an_object_with_all_checks(run, tmp_path):
     assert {each["state"] for each in said["checks"] if each["name"] == "store"} == {"fail"}
 
 
-@pytest.mark.parametrize("output", ["table", "json"])
+@pytest.mark.parametrize("output", ["text", "json"])
 def test_watching_prints_what_changed_and_no_numbers_that_did(run, monkeypatch, output):
     rounds = [
         [ok("disk", "9 free"), warn("disk", "b-1: 76% is used", "x")],
