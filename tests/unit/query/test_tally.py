@@ -147,7 +147,7 @@ def test_find_and_show_say_how_many_are_left_out_and_all_includes_them(run, path
         assert TRACE in done.out
         assert "left out" not in done.err
     answer = json.loads(run("find", "ORDER-1", "--store", path, "-o", "json").out)
-    assert any("left out" in (each["error"] or "") for each in answer["coverage"])
+    assert any("left out" in (each["note"] or "") for each in answer["coverage"])
     done = run("show", "T-1", "--store", path)
     assert done.code == 1
     assert "1 message of RocketMQ's own topics" in done.err
