@@ -23,8 +23,13 @@ def load(spark, **options):
     return reader.load()
 
 
+ORIGIN = ("cluster", "broker")
+"""Columns of what the files of a store do not have."""
+
+
 def rows_of(table):
-    return [row.asDict() for row in table.orderBy("physical_offset").collect()]
+    table = table.drop(*ORIGIN).orderBy("physical_offset")
+    return [row.asDict() for row in table.collect()]
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +51,7 @@ def test_rows_equal_those_of_the_store_in_every_column(registered, busy):
         registered, namesrv=busy.name_server, subscribe="Orders", maxRecordsPerPartition=10
     )
     assert rows_of(table) == of_store
+    assert table.select(*ORIGIN).distinct().collect() == [("DefaultCluster", "broker-a")]
     assert len(of_store) == 67
     assert any(row["body"] == bytearray(BODY) and row["sys_flag"] & 1 for row in of_store)
     assert table.rdd.getNumPartitions() > 7

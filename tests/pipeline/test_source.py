@@ -4,7 +4,7 @@ import pytest
 from pyspark.sql.functions import broadcast
 
 from rocketlens.formats.commitlog_record import MAGIC_V2, encode, message_of
-from rocketlens.model.fields import LIFE_COLUMNS
+from rocketlens.model.fields import LIFE_COLUMNS, TEXT_COLUMNS
 from rocketlens.model.message import Host
 from rocketlens.store.read.log.commitlog import CommitLog
 from rocketlens.terminal.message_values import value_of
@@ -38,7 +38,7 @@ def as_row(message):
         # Spark gives timestamps in local time.
         "store_time": message.store_time.astimezone().replace(tzinfo=None),
         "born_time": message.born_time.astimezone().replace(tzinfo=None),
-        **{name: value_of(message, name) for name in LIFE_COLUMNS},
+        **{name: value_of(message, name) for name in (*LIFE_COLUMNS, *TEXT_COLUMNS)},
     }
 
 

@@ -112,6 +112,8 @@ def message_of_row(row: Mapping[str, Any]) -> MessageExt:
         properties=dict(row["properties"]),
         body=row["body"],
         body_error=row["body_error"],
+        cluster=row["cluster"],
+        broker=row["broker"],
     )
 
 

@@ -19,6 +19,7 @@ from rocketlens.model.arrow import (
     ArrowMessages,
     batches_of,
     schema,
+    text_columns,
     time_column,
 )
 from rocketlens.model.message import MessageExt
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 _LOOKED_UP_AT_ONCE: Final = 128
 _MAX_CURSOR: Final = 2_000
 _BODY: Final = ("body", "body_error")
+_ORIGIN: Final = ("cluster", "broker")
 
 
 class ArchiveCursor(NamedTuple):
@@ -214,15 +216,17 @@ class ArchiveScan(ArrowMessages):
             return None
         return encoded(ArchiveCursor(self._question, self._listing.version, *self._at))
 
-    def record_batches(self, *, with_body: bool = True) -> "Iterator[pa.RecordBatch]":
+    def record_batches(
+        self, *, with_body: bool = True, with_text: bool = True
+    ) -> "Iterator[pa.RecordBatch]":
         """Yield the messages as record batches of bounded size; as `Scan.record_batches`."""
         if self._filter.reads_records or self._filter.leaves_out:
-            yield from batches_of(self, with_body=with_body)
+            yield from batches_of(self, with_body=with_body, with_text=with_text)
             return
-        names = [each for each in schema().names if each not in DERIVED]
+        names = [each for each in schema().names if each not in DERIVED or each in _ORIGIN]
         read = tuple(each for each in names if with_body or each not in _BODY)
         for _, _, _, rows in self._rows(read):
-            yield from _as_batches(rows, with_body=with_body)
+            yield from _as_batches(rows, with_body=with_body, with_text=with_text)
 
     @property
     def complete(self) -> bool:
@@ -319,7 +323,9 @@ class _FindingsBehind(Findings):
         return True
 
 
-def _as_batches(rows: "pa.Table", *, with_body: bool) -> "Iterator[pa.RecordBatch]":
+def _as_batches(
+    rows: "pa.Table", *, with_body: bool, with_text: bool
+) -> "Iterator[pa.RecordBatch]":
     """Yield rows as messages' columns are, without making messages of them."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -337,6 +343,8 @@ def _as_batches(rows: "pa.Table", *, with_body: bool) -> "Iterator[pa.RecordBatc
         }
         if not with_body:
             made |= {name: pa.nulls(batch.num_rows, schema().field(name).type) for name in _BODY}
+        bodies = made["body"] if "body" in made else batch["body"]
+        made |= text_columns(bodies, with_text=with_text)
         columns = [made[name] if name in made else batch[name] for name in schema().names]
         yield pa.RecordBatch.from_arrays(columns, schema=schema())
 

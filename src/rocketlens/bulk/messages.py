@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rocketlens.bulk.options import (
+    BODY_VALUES,
     TopicSelection,
     check_topics,
     choice_option,
@@ -168,7 +169,9 @@ class BatchScan:
         self.losses: Final = Losses(fails=flag_option(options, "failOnDataLoss", default=False))
         self._lost_ends: Final = Losses(fails=flag_option(options, "failOnDataLoss", default=True))
         """The same for what is lost at the ends of the log."""
-        self.with_body = flag_option(options, "body", default=True)
+        form = choice_option(options, "body", BODY_VALUES)
+        self.with_body: Final = form != "false"
+        self.with_text = form == "true"
         self.check_crc = flag_option(options, "checkCrc", default=True)
         self.min_partitions = number_option(options, "minPartitions", 1)
         self.partition_bytes = number_option(options, "maxPartitionBytes", PARTITION_BYTES)
@@ -356,6 +359,7 @@ class BatchScan:
                         chosen,
                         with_body=self.with_body,
                         with_derived=self.with_derived,
+                        with_text=self.with_text,
                         physical_offsets=offsets,
                     )
 
@@ -369,7 +373,8 @@ class BatchScan:
         for piece, messages in batch_rows.messages_of(rows):
             chosen = compress(messages, self._choose(piece, share))
             records = map(outside_log, chosen) if share.is_of_queue else chosen
-            yield from batches_of(map(message_of, records), with_body=self.with_body)
+            messages_read = map(message_of, records)
+            yield from batches_of(messages_read, with_body=self.with_body, with_text=self.with_text)
 
     def _sound(self, rows: "Rows", damage: "list[Damage]") -> "Rows":
         """Return the rows whose records have their checksums; the others go to ``damage``."""

@@ -129,7 +129,12 @@ OPTIONS: Final = (
         "Messages in one micro-batch, about, as Spark's Kafka source names it.",
         _CLUSTER_STREAMS,
     ),
-    SourceOption("body", "true", "false: the columns body and body_error are null."),
+    SourceOption(
+        "body",
+        "true",
+        "false: the columns body, body_error, body_text and body_json are null; bytes: only "
+        "body_text and body_json are, which is faster.",
+    ),
     SourceOption("checkCrc", "true", "Whether records are compared with their checksums."),
     SourceOption(
         "failOnDataLoss",
@@ -407,6 +412,10 @@ def flag_option(options: Mapping[str, str], name: str, *, default: bool) -> bool
     if text.lower() not in ("true", "false"):
         raise BadInput(f"option {name} is true or false, not {text!r}")
     return text.lower() == "true"
+
+
+BODY_VALUES: Final = ("true", "false", "bytes")
+"""Values of the option ``body``."""
 
 
 def choice_option(options: Mapping[str, str], name: str, choices: Sequence[str]) -> str:

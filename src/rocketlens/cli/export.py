@@ -14,7 +14,7 @@ from rocketlens.cli.source import ChosenSource, add_selection, choose_source, se
 from rocketlens.errors import BadInput
 from rocketlens.model.answer import Answer
 from rocketlens.model.arrow import batches_of, package, schema
-from rocketlens.model.fields import NAMES
+from rocketlens.model.fields import NAMES, TEXT_COLUMNS
 from rocketlens.model.message import MessageExt
 from rocketlens.model.text.counted import counted
 from rocketlens.terminal.message_values import BODY_FORMS, BodyView
@@ -38,7 +38,7 @@ _SUFFIXES: Final = {
 }
 _GROUP_BYTES: Final = 64 << 20
 """Of messages that are written at once."""
-_BODIES: Final = frozenset({"body", "body_error"})
+_BODIES: Final = frozenset({"body", "body_error", *TEXT_COLUMNS})
 Write = Callable[[Iterable[MessageExt]], int]
 """Writes messages, and returns how many there were."""
 EXAMPLES: Final = (
@@ -134,14 +134,16 @@ def read_into(write: Write, request: "FindRequest", source: ChosenSource) -> tup
     return answer, count
 
 
-def batches_in(found: Iterable[MessageExt], *, with_body: bool) -> "Iterator[pa.RecordBatch]":
+def batches_in(
+    found: Iterable[MessageExt], *, with_body: bool, with_text: bool
+) -> "Iterator[pa.RecordBatch]":
     """Return messages as record batches; the scan of a store or an archive makes none of them."""
     from rocketlens.archive.scan import ArchiveScan
     from rocketlens.query.lookup.by_time import Scan
 
     if isinstance(found, Scan | ArchiveScan):
-        return found.record_batches(with_body=with_body)
-    return batches_of(found, with_body=with_body)
+        return found.record_batches(with_body=with_body, with_text=with_text)
+    return batches_of(found, with_body=with_body, with_text=with_text)
 
 
 def _table_writer(path: Path, form: str, arguments: Namespace) -> Write:
@@ -152,7 +154,10 @@ def _table_writer(path: Path, form: str, arguments: Namespace) -> Write:
     """
     package("pyarrow", "arrow", f"export as {form}")
     names = schema().names
-    asked = [name.strip() for name in arguments.fields.split(",")] if arguments.fields else names
+    # The body as text would only repeat it.
+    asked = [name for name in names if name not in TEXT_COLUMNS]
+    if arguments.fields:
+        asked = [name.strip() for name in arguments.fields.split(",")]
     columns = [NAMES.get(name, name) for name in asked]
     for column in columns:
         if column not in names:
@@ -174,7 +179,10 @@ def _table_writer(path: Path, form: str, arguments: Namespace) -> Write:
             if form == "parquet"
             else ipc.new_file(str(path), kept)
         ) as writer:
-            for batch in batches_in(found, with_body=not _BODIES.isdisjoint(columns)):
+            with_body, with_text = (
+                not names.isdisjoint(columns) for names in (_BODIES, set(TEXT_COLUMNS))
+            )
+            for batch in batches_in(found, with_body=with_body, with_text=with_text):
                 group.append(batch.select(columns))
                 size += group[-1].nbytes
                 count += batch.num_rows

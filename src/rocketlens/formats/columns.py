@@ -19,8 +19,8 @@ from rocketlens.formats.body_compression import COMPRESSED, decompress
 from rocketlens.formats.commitlog_record import HEADS, HOST_BYTES_V4, HOST_BYTES_V6, unpack_host
 from rocketlens.formats.compiled import text as kernels
 from rocketlens.formats.rows import Rows, check_rows
-from rocketlens.model.arrow import numbers, time_column
-from rocketlens.model.fields import COLUMNS, LIFE_COLUMNS, TIME_COLUMNS
+from rocketlens.model.arrow import numbers, text_columns, time_column
+from rocketlens.model.fields import COLUMNS, LIFE_COLUMNS, TEXT_COLUMNS, TIME_COLUMNS
 from rocketlens.model.life import LifeState, is_plain, life_of_fields
 from rocketlens.model.rocketmq import (
     SYS_FLAG_BORN_HOST_V6,
@@ -38,8 +38,15 @@ if TYPE_CHECKING:
     Slices = tuple[Numbers, npt.NDArray[np.int32]]
     """Starts in the content and lengths; -1 where there is none."""
 
-DERIVED: Final = frozenset({"msg_id", "offset_msg_id", *TIME_COLUMNS, *LIFE_COLUMNS})
-"""Columns that follow from others."""
+DERIVED: Final = frozenset(
+    {
+        *("msg_id", "offset_msg_id", "cluster", "broker"),
+        *TIME_COLUMNS,
+        *LIFE_COLUMNS,
+        *TEXT_COLUMNS,
+    }
+)
+"""Columns that follow from others, or are not of the record."""
 
 STORED_BYTES_PER_BATCH: Final = 32 << 20
 BODY_BYTES_PER_BATCH: Final = 64 << 20
@@ -67,17 +74,21 @@ def batches(
     *,
     with_body: bool,
     with_derived: bool = True,
+    with_text: bool = True,
+    origin: tuple[str | None, str | None] = (None, None),
     physical_offsets: "npt.NDArray[np.int64] | None" = None,
 ) -> Iterator[Any]:
     """Return the messages of ``rows`` as record batches of bounded size.
 
-    ``with_derived``: also the columns of :data:`DERIVED`.
+    ``with_derived``: also the columns of :data:`DERIVED`; ``with_text``: those of `TEXT_COLUMNS`
+    are not null.
+    ``origin``: the names of cluster and broker, where they are known.
     ``physical_offsets``: those that messages have, where the offsets in ``rows`` only say at which
     positions of ``content`` the records are (:mod:`rocketlens.formats.batch_rows`).
     """
     import numpy as np
 
-    batch = partial(_batch, with_derived=with_derived)
+    batch = partial(_batch, with_derived=with_derived, with_text=with_text, origin=origin)
     fields = rows.as_array
     offsets = fields["physical_offset"] if physical_offsets is None else physical_offsets
     sizes = np.cumsum(fields["store_size"], dtype=np.int64)
@@ -131,6 +142,8 @@ def _batch(
     body_error: Any = None,
     *,
     with_derived: bool,
+    with_text: bool,
+    origin: tuple[str | None, str | None],
 ) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -152,6 +165,9 @@ def _batch(
     if with_derived:
         ids = _offset_msg_ids(rows, offsets)
         made |= {"msg_id": pc.coalesce(unique_key, ids), "offset_msg_id": ids}
+        for name, value in zip(("cluster", "broker"), origin, strict=True):
+            made[name] = pa.repeat(pa.scalar(value, pa.string()), len(rows))
+        made |= text_columns(body, with_text=with_text)
         for name, milliseconds in TIME_COLUMNS.items():
             made[name] = time_column(fields[milliseconds])
         made |= life_columns(made["topic"], made["properties"], made["tags"], fields["sys_flag"])

@@ -11,7 +11,14 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens.errors import PackageMissing
-from rocketlens.model.fields import COLUMNS, TIME_COLUMNS, field_of
+from rocketlens.model.fields import (
+    COLUMNS,
+    TEXT_COLUMNS,
+    TIME_COLUMNS,
+    field_of,
+    is_json,
+    is_utf8,
+)
 from rocketlens.model.installation import install_command
 from rocketlens.model.message import MessageExt
 
@@ -91,33 +98,65 @@ def time_column(milliseconds: "npt.NDArray[np.int64]") -> "pa.Array":
     return pa.Array.from_buffers(kind, len(milliseconds), list(map(pa.py_buffer, buffers)))
 
 
+def text_columns(bodies: "pa.Array", *, with_text: bool) -> "dict[str, pa.Array]":
+    """Return the arrays of `TEXT_COLUMNS` for an array of bodies, whose memory they share.
+
+    All are null without ``with_text``, or where there are no bodies.
+    """
+    import pyarrow as pa
+
+    if not with_text or bodies.null_count:
+        return dict.fromkeys(TEXT_COLUMNS, pa.nulls(len(bodies), pa.string()))
+    values = bodies.to_pylist()
+    are_json = list(map(is_json, values))
+    are_text = are_json if all(are_json) else list(map(is_utf8, values))
+    return {
+        name: _texts_of(bodies, valid)
+        for name, valid in zip(TEXT_COLUMNS, (are_text, are_json), strict=True)
+    }
+
+
+def _texts_of(bodies: "pa.Array", valid: list[bool]) -> "pa.Array":
+    """Return bodies as texts, null where they are not valid."""
+    import numpy as np
+    import pyarrow as pa
+
+    bits = np.packbits([False] * bodies.offset + valid, bitorder="little")
+    _, offsets, values = bodies.buffers()
+    buffers = [pa.py_buffer(bits), offsets, values or pa.py_buffer(b"")]
+    return pa.Array.from_buffers(pa.string(), len(bodies), buffers, offset=bodies.offset)
+
+
 def batches_of(
-    messages: Iterable[MessageExt], *, with_body: bool = True
+    messages: Iterable[MessageExt], *, with_body: bool = True, with_text: bool = True
 ) -> "Iterator[pa.RecordBatch]":
     """Return messages as record batches of bounded size, as the messages come.
 
-    Without bodies, the columns ``body`` and ``body_error`` are null.
+    Without bodies, the columns ``body`` and ``body_error`` are null, and `TEXT_COLUMNS` are without
+    either.
 
     :raises PackageMissing: without pyarrow, at once.
     """
     package("pyarrow", "arrow", "record_batches")
-    return _batches(messages, with_body=with_body)
+    return _batches(messages, partial(_batch, with_body=with_body, with_text=with_text))
 
 
-def _batches(messages: Iterable[MessageExt], *, with_body: bool) -> "Iterator[pa.RecordBatch]":
+def _batches(
+    messages: Iterable[MessageExt], batch: "Callable[[list[MessageExt]], pa.RecordBatch]"
+) -> "Iterator[pa.RecordBatch]":
     kept: list[MessageExt] = []
     size = 0
     for message in messages:
         kept.append(message)
         size += len(message.body)
         if len(kept) == BATCH_ROWS or size >= BATCH_BYTES:
-            yield _batch(kept, with_body=with_body)
+            yield batch(kept)
             kept, size = [], 0
     if kept:
-        yield _batch(kept, with_body=with_body)
+        yield batch(kept)
 
 
-def _batch(messages: list[MessageExt], *, with_body: bool) -> "pa.RecordBatch":
+def _batch(messages: list[MessageExt], *, with_body: bool, with_text: bool) -> "pa.RecordBatch":
     import numpy as np
     import pyarrow as pa
 
@@ -127,9 +166,14 @@ def _batch(messages: list[MessageExt], *, with_body: bool) -> "pa.RecordBatch":
         "properties": lambda value: list(value.items()),
     }
     if not with_body:
-        to_arrow["body"] = to_arrow["body_error"] = lambda _: None
+        to_arrow["body_error"] = lambda _: None
+    bodies = pa.array([each.body if with_body else None for each in messages], pa.binary())
+    made = {"body": bodies, **text_columns(bodies, with_text=with_text)}
     arrays = []
     for column in schema():
+        if column.name in made:
+            arrays.append(made[column.name])
+            continue
         if column.name in TIME_COLUMNS:
             milliseconds = [getattr(each, TIME_COLUMNS[column.name]) for each in messages]
             arrays.append(time_column(np.array(milliseconds, np.int64)))
@@ -173,13 +217,13 @@ class ArrowMessages(ABC):
         return self.to_reader().read_all()
 
     def to_pandas(self) -> "pd.DataFrame":
-        """Return all messages as a pandas DataFrame.
+        """Return all messages as a pandas DataFrame; properties are dicts there.
 
         :raises PackageMissing: without pyarrow or pandas.
         """
         package("pandas", "pandas", "to_pandas")
         package("pyarrow", "pandas", "to_pandas")
-        frame: pd.DataFrame = self.to_reader().read_pandas()
+        frame: pd.DataFrame = self.to_arrow().to_pandas(maps_as_pydicts="lossy")
         return frame
 
     def to_polars(self) -> "pl.DataFrame":

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from rocketlens import limits
 from rocketlens.model.life import life_of
 from rocketlens.model.message import I32, I64, MESSAGE_FIELDS, Host, MessageExt
 
@@ -63,6 +64,11 @@ FIELDS: Final[Mapping[str, NamedField]] = {
         "string",
         is_filter=True,
     ),
+    "body_text": NamedField("the body, where it is UTF-8; else null", "string"),
+    "body_json": NamedField(
+        f"the body, where it is JSON of at most {limits.MAX_SHOWN_JSON_BYTES >> 20} MiB; else null",
+        "string",
+    ),
     "position": NamedField("where it is: TOPIC/QUEUE/OFFSET"),
     "size": NamedField("bytes of the body"),
 }
@@ -80,6 +86,7 @@ NAMES: Final[Mapping[str, str]] = {
 """The field of each name, aliases included."""
 FILTERS: Final = {name: field for name, field in NAMES.items() if FIELDS[field].is_filter}
 """The field of each name that expressions have."""
+TEXT_COLUMNS: Final = ("body_text", "body_json")
 _PROPERTY: Final = re.compile(r"(?:prop|properties)\.(.+)", re.DOTALL)
 
 
@@ -102,4 +109,30 @@ def field_of(message: MessageExt, name: str) -> Any:
     if field in LIFE_COLUMNS:
         state, topic, *_ = life_of(message)
         return str(state) if field == "state" else topic
+    if field in TEXT_COLUMNS:
+        is_text = is_utf8(message.body) if field == "body_text" else is_json(message.body)
+        return message.text if is_text else None
     return getattr(message, field)
+
+
+def is_utf8(body: bytes) -> bool:
+    """Return whether a body is UTF-8."""
+    try:
+        body.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def is_json(body: bytes) -> bool:
+    """Return whether a body is JSON (RFC 8259) of at most MAX_SHOWN_JSON_BYTES."""
+    # Late: it takes 20 ms, and tables of commands do without.
+    import orjson
+
+    if len(body) > limits.MAX_SHOWN_JSON_BYTES:
+        return False
+    try:
+        orjson.loads(body)
+    except ValueError:
+        return False
+    return True

@@ -5,7 +5,7 @@ type, which is the one in the layout tables, as the annotation's metadata.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 from rocketlens.model import properties as props
@@ -97,6 +97,12 @@ class MessageExt(HasBody):
     body_error: Annotated[
         str | None, "why the body could not be decompressed, in one line, or None"
     ] = None
+    cluster: Annotated[str | None, "the cluster that it was archived from; else None"] = field(
+        default=None, compare=False
+    )
+    broker: Annotated[str | None, "the broker that it was archived from; else None"] = field(
+        default=None, compare=False
+    )
 
     @property
     def sent_from(self) -> str:

@@ -120,7 +120,7 @@ class ArchivedStore(RocketMQStreamReader):
             "maxPartitionBytes": str(_SHARE_BYTES),
         }
         super().__init__(options | ({"topic": ",".join(topics)} if topics else {}))
-        self._messages.with_derived = False
+        self._messages.with_derived = self._messages.with_text = False
         self.cluster = cluster
         self.broker: Final = broker
         self.chosen = frozenset(asked_topics(",".join(topics)) if topics else ())

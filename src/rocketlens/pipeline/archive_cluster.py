@@ -98,6 +98,7 @@ class ArchivedCluster:
             checked, "maxOffsetsPerTrigger", limits.MAX_TRIGGER_OFFSETS
         )
         self._scan: Final = ClusterScan(checked, is_stream=True)
+        self._scan.with_text = False
         self._seen_brokers: Final = seen_brokers
         self._forgotten: Final = frozenset(forgotten)
         self.cluster = cluster

@@ -13,6 +13,7 @@ import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from itertools import compress
 from pathlib import Path
@@ -21,7 +22,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from rocketlens import limits
 from rocketlens.bulk.messages import INT64, Losses
 from rocketlens.bulk.options import (
+    BODY_VALUES,
     TopicSelection,
+    choice_option,
     flag_option,
     number_option,
     time_option,
@@ -151,7 +154,9 @@ class ClusterScan:
             raise BadInput('say which topics to read: .option("subscribe", "Orders,Pay*")')
         self.topics: Final[TopicSelection] = topics
         self.losses: Final = Losses(fails=flag_option(options, "failOnDataLoss", default=False))
-        self.with_body: Final = flag_option(options, "body", default=True)
+        form = choice_option(options, "body", BODY_VALUES)
+        self.with_body: Final = form != "false"
+        self.with_text = form == "true"
         self.check_crc: Final = flag_option(options, "checkCrc", default=True)
         self.min_partitions: Final = number_option(options, "minPartitions", 1)
         self.partition_records: Final = number_option(
@@ -315,9 +320,9 @@ class ClusterScan:
                 if chunk.warning is not None and not warned:
                     warned = True
                     _log.warning("%s", chunk.warning)
-                yield from self._batches(part, chunk.bodies)
+                yield from self._batches(part, chunk)
 
-    def _batches(self, part: QueueStretch, bodies: list[bytes]) -> Iterator[Any]:
+    def _batches(self, part: QueueStretch, chunk: PulledChunk) -> Iterator[Any]:
         import numpy as np
 
         from rocketlens.formats import batch_rows, columns
@@ -325,6 +330,7 @@ class ClusterScan:
         from rocketlens.formats.commitlog_record import message_of
         from rocketlens.model.arrow import batches_of
 
+        bodies, broker = chunk.bodies, part.queue.broker_name
         pulled = scan_pulled(bodies, len(bodies) * limits.MAX_PULL_MESSAGES)
         pulled = pulled.of(_belongs(pulled, part))
         if self.check_crc and len(pulled.rows):
@@ -341,12 +347,18 @@ class ClusterScan:
                 yield from columns.batches(
                     chosen.rows,
                     with_body=self.with_body,
+                    with_text=self.with_text,
+                    origin=(chunk.cluster, broker),
                     physical_offsets=chosen.physical_offsets,
                 )
                 continue
             for piece, records in batch_rows.messages_of(rows):
-                messages = map(message_of, compress(records, self._choose(piece, part)))
-                yield from batches_of(messages, with_body=self.with_body)
+                chosen_records = compress(records, self._choose(piece, part))
+                messages = (
+                    replace(message_of(each), cluster=chunk.cluster, broker=broker)
+                    for each in chosen_records
+                )
+                yield from batches_of(messages, with_body=self.with_body, with_text=self.with_text)
 
     def _choose(self, rows: "Rows", part: QueueStretch) -> "npt.NDArray[np.bool_]":
         """Return for each row whether it is of the part, and of the times."""
@@ -376,7 +388,8 @@ async def _pull(topology: Topology, reader: StretchReader, stretch: QueueStretch
     broker = route.value.brokers.get(name)
     if broker is None:
         raise RemotingError(name, f"not registered now, and has {stretch}")
-    return await reader.read(broker, stretch)
+    chunk = await reader.read(broker, stretch)
+    return chunk._replace(cluster=broker.cluster_name or None)
 
 
 def _belongs(pulled: "PulledRows", part: QueueStretch) -> Any:

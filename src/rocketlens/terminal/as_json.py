@@ -151,7 +151,7 @@ def _fields_of(view: RecordView, hosts: dict[tuple[bytes, int], str]) -> dict[st
         offset_msg_id,
         *(queue_id, queue_offset, physical_offset, view.total_size, sys_flag, flag, body_crc),
         *(born_ms, hosts[born_host], store_ms, hosts[store_host], reconsumed, prepared),
-        *(named, None),
+        *(named, None, None, None),
         *life_of_fields(view.topic, named, named.get(properties.TAGS), view.sys_flag)[:2],
         *(text, "text"),
     )

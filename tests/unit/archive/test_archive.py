@@ -20,6 +20,7 @@ from rocketlens.errors import (
     TopicNotFound,
     WrongUse,
 )
+from rocketlens.model.arrow import schema
 from rocketlens.query.answer_builder import order_in_time
 from tests.support.archives import BATCHES, DAY_MS, DAYS, archive_of_days, archive_store
 from tests.support.synthetic import START_MS, record, write_log
@@ -495,6 +496,10 @@ def test_columns_become_the_same_batches_as_messages(scanned_lake):
         for what in ({}, {"topic": ["OrderTopic", "PayTopic"]}, {"topic": "OrderTopic"}):
             whole = archive.scan(all_topics=True, **what)
             by_message = rocketlens.Answer("", tuple(whole), ()).to_arrow()
-            assert archive.scan(all_topics=True, **what).to_arrow().equals(by_message)
+            table = archive.scan(all_topics=True, **what).to_arrow()
+            assert table.equals(by_message)
+            assert table.schema == schema()
+            for name in ("cluster", "broker", "body_text"):
+                assert table[name].null_count == 0
         without = archive.scan(topic="OrderTopic", all_topics=True).record_batches(with_body=False)
         assert all(batch["body"].null_count == batch.num_rows > 0 for batch in without)

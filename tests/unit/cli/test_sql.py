@@ -15,6 +15,7 @@ from rocketlens.cli.sql import sql
 from rocketlens.cli.sql.sql_plan import SqlLimit, SqlPlan, plan_of
 from rocketlens.errors import BadInput
 from rocketlens.model import arrow
+from rocketlens.model.fields import COLUMNS
 from rocketlens.model.installation import install_command
 from rocketlens.testing import cluster
 
@@ -210,6 +211,23 @@ def test_texts_and_json_of_bodies_are_columns_that_binary_bodies_do_not_fail(run
     assert rows(run, found, "SELECT count(body_text) n FROM messages WHERE body_json IS NULL") == [
         {"n": 1}
     ]
+
+
+def test_the_columns_are_those_of_all_doors(run, store):
+    types = {
+        "string": "VARCHAR",
+        "array<string>": "VARCHAR[]",
+        "map<string,string>": "MAP(VARCHAR, VARCHAR)",
+        "int": "INTEGER",
+        "bigint": "BIGINT",
+        "binary": "BLOB",
+        "timestamp": "TIMESTAMP WITH TIME ZONE",
+    }
+    described = rows(run, store, "DESCRIBE messages")
+    expected = {name: types[kind] for name, kind in COLUMNS.items()} | {"body_json": "JSON"}
+    assert {each["column_name"]: each["column_type"] for each in described} == expected
+    (row,) = rows(run, store, "SELECT * FROM messages LIMIT 1")
+    assert list(row) == list(COLUMNS)
 
 
 def test_the_footer_counts_rows(run, store):

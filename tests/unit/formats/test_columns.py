@@ -130,7 +130,7 @@ def test_columns_that_follow_from_others_can_be_left_out(written, tmp_path):
     odd = replace(record(31, body=b"no zlib"), sys_flag=COMPRESSED)
     write_log(tmp_path, [*written, odd], 1 << 16)
     kept = [name for name in COLUMNS if name not in columns.DERIVED]
-    assert len(COLUMNS) - len(kept) == 6
+    assert len(COLUMNS) - len(kept) == 10
     expected = [batch.select(kept) for batch in batches_of(tmp_path)]
     assert batches_of(tmp_path, with_derived=False) == expected
 

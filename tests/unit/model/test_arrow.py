@@ -2,6 +2,8 @@
 
 import importlib
 import re
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -9,6 +11,7 @@ import pytest
 
 from rocketlens import PackageMissing, open_store
 from rocketlens.model import arrow
+from rocketlens.model.fields import field_of
 from rocketlens.model.installation import install_command
 
 
@@ -82,6 +85,7 @@ def test_other_libraries_take_it_as_it_is(store):
     assert "store_time" in columns
     assert list(frame.columns) == list(pandas_frame.columns) == columns
     assert pa.table(answer).column_names == columns
+    assert pandas_frame["properties"][0]["UNIQ_KEY"] == pandas_frame["unique_key"][0]
     assert str(pandas_frame["store_time"].dt.tz) == "UTC"
 
 
@@ -91,6 +95,48 @@ def test_a_reader_reads_as_it_is_read(store):
     assert not scan.complete
     assert sum(batch.num_rows for batch in reader) == len(list(store.scan()))
     assert scan.complete
+
+
+@pytest.mark.parametrize(
+    ("body", "text", "is_json"),
+    [
+        (b"plain", "plain", False),
+        ('{"城": 1}'.encode(), '{"城": 1}', True),
+        (b" [1, 2.5e3, null] ", " [1, 2.5e3, null] ", True),
+        (b'"text"', '"text"', True),
+        (b"", "", False),
+        (b"[1,]", "[1,]", False),
+        (b"NaN", "NaN", False),
+        (b"\xff", None, False),
+        (b'{"a": "\xff"}', None, False),
+        (b"[" * 100_000, "[" * 100_000, False),
+        (b'"' + b"x" * (4 << 20) + b'"', '"' + "x" * (4 << 20) + '"', False),
+    ],
+)
+def test_a_body_is_text_and_json_where_it_is(store, body, text, is_json):
+    message = replace(store.find("order-42").messages[0], body=body)
+    expected = {"body_text": text, "body_json": text if is_json else None}
+    assert {name: field_of(message, name) for name in expected} == expected
+    # Beside bodies of other kinds, and in a slice of an array.
+    bodies = pa.array([b"{}", b"\xfe", body, b"x"]).slice(1)
+    columns = {
+        name: each.to_pylist() for name, each in arrow.text_columns(bodies, with_text=True).items()
+    }
+    assert columns == {
+        "body_text": [None, text, "x"],
+        "body_json": [None, expected["body_json"], None],
+    }
+    (batch,) = arrow.batches_of([message])
+    assert {name: batch[name][0].as_py() for name in expected} == expected
+
+
+def test_without_texts_they_are_null_and_bodies_are_not(store):
+    for batches in (store.scan(), store.find("order-42").messages):
+        kwargs = {"with_body": True, "with_text": False}
+        made = getattr(batches, "record_batches", partial(arrow.batches_of, batches))(**kwargs)
+        for batch in made:
+            assert batch["body_text"].null_count == batch["body_json"].null_count == len(batch)
+            assert batch["body"].null_count == 0
 
 
 def test_a_time_that_no_calendar_has_is_null():

@@ -70,8 +70,8 @@ _MEMORY: Final = re.compile(r"[0-9]+(?:\.[0-9]+)? ?(?:%|[KMGT]i?B)", re.IGNORECA
 _READ: Final = "rocketlens_messages"
 _STREAM: Final = "rocketlens_stream"
 _VIEW: Final = (
-    "CREATE TEMP {kind} {table} AS SELECT *, TRY(decode(body)) AS body_text, "
-    "TRY_CAST(TRY(decode(body)) AS JSON) AS body_json FROM {read}"
+    "CREATE TEMP {kind} {table} AS SELECT * REPLACE (TRY(decode(body)) AS body_text, "
+    "TRY_CAST(TRY(decode(body)) AS JSON) AS body_json) FROM {read}"
 )
 _MICROSECONDS: Final = "SELECT epoch_us(TRY_CAST(? AS TIMESTAMPTZ))"
 """Of what DuckDB understands by a text where a timestamp is compared."""
@@ -91,8 +91,8 @@ _HELP: Final = "a SELECT from messages, which ends with ; (.quit or Ctrl-D ends)
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the command's options."""
     parser.epilog = (
-        "The table is messages, with the columns of `rocketlens export`, and body_text and\n"
-        "body_json: the body, NULL where it is not UTF-8 or JSON. Conditions on topic,\n"
+        "The table is messages, whose columns DESCRIBE messages lists; body_text and body_json\n"
+        "are the body, NULL where it is not UTF-8 or JSON. Conditions on topic,\n"
         "store_time, store_timestamp_ms and keys in the WHERE of a plain SELECT, and the options\n"
         "here, decide what is read; so does LIMIT, with ORDER BY store_time or without an order.\n"
         "DESCRIBE messages lists the columns, and reads nothing. A query reads no files of its\n"
@@ -319,7 +319,7 @@ class _Messages:
     def _batches(self) -> "Iterator[pa.RecordBatch]":
         found = self._scan if self._answer is None else self._answer.messages
         try:
-            for batch in batches_in(found, with_body=self._plan.with_body):
+            for batch in batches_in(found, with_body=self._plan.with_body, with_text=False):
                 self._count += batch.num_rows
                 yield batch
         except RocketLensError as error:

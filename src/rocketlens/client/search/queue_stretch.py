@@ -56,6 +56,8 @@ class PulledChunk(NamedTuple):
     next_offset: int
     warning: str | None = None
     """One line, if a slave answered for its master."""
+    cluster: str | None = None
+    """The name of the broker's cluster, where it is known."""
 
 
 class StretchReader:

@@ -176,24 +176,28 @@ class Scan(ArrowMessages):
         as_told = self._reader.static_topics.as_told
         return (message_of(as_told(record)) for record in self.records())
 
-    def record_batches(self, *, with_body: bool = True) -> "Iterator[pa.RecordBatch]":
+    def record_batches(
+        self, *, with_body: bool = True, with_text: bool = True
+    ) -> "Iterator[pa.RecordBatch]":
         """Yield the messages as record batches, in the order of the log.
 
-        Without bodies, the columns ``body`` and ``body_error`` are null. Over a million messages a
-        second.
+        Without bodies, the columns ``body`` and ``body_error`` are null, and ``body_text`` and
+        ``body_json`` are without either. Over a million messages a second without texts.
 
         :raises PackageMissing: without pyarrow.
         """
         package("pyarrow", "arrow", "record_batches")
         if self.has_static:
-            yield from batches_of(self, with_body=with_body)
+            yield from batches_of(self, with_body=with_body, with_text=with_text)
             return
         from rocketlens.formats import columns
 
         for rows, records in self.pieces():
-            yield from batches_of(map(message_of, records), with_body=with_body)
+            yield from batches_of(
+                map(message_of, records), with_body=with_body, with_text=with_text
+            )
             if rows is not None:
-                yield from columns.batches(rows, with_body=with_body)
+                yield from columns.batches(rows, with_body=with_body, with_text=with_text)
 
     def records(self) -> Iterator[Record]:
         """Yield the records of the messages, as `__iter__` does."""
