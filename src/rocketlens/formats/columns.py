@@ -145,6 +145,7 @@ def _batch(
     with_text: bool,
     origin: tuple[str | None, str | None],
 ) -> Any:
+    import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -166,7 +167,8 @@ def _batch(
         ids = _offset_msg_ids(rows, offsets)
         made |= {"msg_id": pc.coalesce(unique_key, ids), "offset_msg_id": ids}
         for name, value in zip(("cluster", "broker"), origin, strict=True):
-            made[name] = pa.repeat(pa.scalar(value, pa.string()), len(rows))
+            text = slices(pa.string(), [None if value is None else value.encode()])
+            made[name] = text.take(numbers(np.zeros(len(rows), np.int32)))
         made |= text_columns(body, with_text=with_text)
         for name, milliseconds in TIME_COLUMNS.items():
             made[name] = time_column(fields[milliseconds])

@@ -48,7 +48,7 @@ def test_read_batches_takes_values_of_python_and_names_in_any_case(busy_store):
         ({"path": "x"}, "no option 'path'"),
         ({"maxBytesPerTrigger": 1}, "option maxBytesPerTrigger is not for read_batches"),
         ({"table": "index_entries"}, "option table is one of messages, damage"),
-        ({"body": "maybe"}, "option body is true or false"),
+        ({"body": "maybe"}, "option body is one of true, false, bytes"),
     ],
 )
 def test_read_batches_refuses_options_at_once(busy_store, options, says):

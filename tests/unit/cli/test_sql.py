@@ -557,8 +557,8 @@ def test_a_limit_reads_no_more_of_a_cluster_than_it_needs(run, monkeypatch):
     read = []
     batches_in = sql.batches_in
 
-    def counted(found, *, with_body):
-        for batch in batches_in(found, with_body=with_body):
+    def counted(found, **what):
+        for batch in batches_in(found, **what):
             read.append(batch.num_rows)
             yield batch
 
