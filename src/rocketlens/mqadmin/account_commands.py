@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from rocketlens.errors import BadInput
-from rocketlens.mqadmin.printing.form import NULL, padded
+from rocketlens.mqadmin.printing.form import NULL, columns, flag_text
 from rocketlens.mqadmin.tool import Call
 from rocketlens.terminal.output import time_text
 from rocketlens.wire.bodies.auth import PlainAccessConfig, PlainAccessTable
@@ -35,23 +35,11 @@ _HEAD: Final = (
 )
 
 
-async def brokers_of(call: Call) -> list[str]:
-    """Return the broker of ``-b``, or all brokers of the cluster of ``-c``, masters and slaves.
+async def addresses_of(call: Call, *, masters_only: bool = False) -> list[str]:
+    """Return the broker of ``-b``, or all brokers of the cluster of ``-c``, or their masters.
 
     :raises BadInput: when the name servers know none.
     """
-    return await _addresses(call, masters_only=False)
-
-
-async def masters_of(call: Call) -> list[str]:
-    """Return the broker of ``-b``, or the masters of the cluster of ``-c``.
-
-    :raises BadInput: when the name servers know none.
-    """
-    return await _addresses(call, masters_only=True)
-
-
-async def _addresses(call: Call, *, masters_only: bool) -> list[str]:
     address, cluster = call.given.text("b"), call.given.text("c")
     brokers = (await call.tool.cluster.all_brokers(cluster)).values()
     if address is not None:
@@ -70,7 +58,6 @@ async def _addresses(call: Call, *, masters_only: bool) -> list[str]:
 async def update(call: Call) -> None:
     """Make an account, or change it."""
     given = call.given
-    topics, groups = given.text("t"), given.text("g")
     header = CreateAccessConfigRequest(
         access_key=given.required("a"),
         secret_key=given.required("s"),
@@ -78,10 +65,10 @@ async def update(call: Call) -> None:
         admin=given.flag("m"),
         default_topic_perm=given.text("i"),
         default_group_perm=given.text("u"),
-        topic_perms=topics,
-        group_perms=groups,
+        topic_perms=given.text("t"),
+        group_perms=given.text("g"),
     )
-    for address in await brokers_of(call):
+    for address in await addresses_of(call):
         await call.tool.cluster.ask(address, UPDATE_AND_CREATE_ACL_CONFIG, header)
         call.print(f"create or update plain access config to {address} success.\n")
     call.print(call.form.shown(_account_text(header)))
@@ -90,7 +77,7 @@ async def update(call: Call) -> None:
 async def delete(call: Call) -> None:
     """Remove an account."""
     header = DeleteAccessConfigRequest(access_key=call.given.required("a"))
-    for address in await brokers_of(call):
+    for address in await addresses_of(call):
         await call.tool.cluster.ask(address, DELETE_ACL_CONFIG, header)
         call.print(f"delete plain access config account from {address} success.\n")
     call.print(f"account's accesskey is:{call.form.shown(header.access_key)}")
@@ -101,7 +88,7 @@ async def update_white(call: Call) -> None:
     header = UpdateGlobalWhiteAddrsRequest(
         global_white_addrs=call.given.required("g"), acl_file_full_path=call.given.text("p")
     )
-    for address in await brokers_of(call):
+    for address in await addresses_of(call):
         await call.tool.cluster.ask(address, UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, header)
         call.print(f"update global white remote addresses to {address} success.\n")
 
@@ -111,7 +98,7 @@ async def versions(call: Call) -> None:
     is_one = call.given.text("b") is not None
     if not is_one:
         call.print(table_row(call, _HEAD, _WIDTHS))
-    for address in await masters_of(call):
+    for address in await addresses_of(call, masters_only=True):
         command = GET_BROKER_CLUSTER_ACL_INFO
         answer = await call.tool.cluster.ask(address, command, NoFields())
         header = command.response.decode(answer.ext_fields)
@@ -126,7 +113,7 @@ async def versions(call: Call) -> None:
 
 async def show(call: Call) -> None:
     """Print all accounts, with their secrets."""
-    for address in await masters_of(call):
+    for address in await addresses_of(call, masters_only=True):
         table = await call.tool.cluster.ask_for(
             PlainAccessTable, address, GET_BROKER_CLUSTER_ACL_CONFIG, NoFields()
         )
@@ -143,16 +130,17 @@ def _members(account: PlainAccessConfig) -> list[tuple[str, str]]:
         ("accessKey", account.access_key or ""),
         ("secretKey", account.secret_key or ""),
         ("whiteRemoteAddress", account.white_remote_address or ""),
-        ("admin", "true" if account.admin else "false"),
+        ("admin", flag_text(account.admin)),
         ("defaultTopicPerm", account.default_topic_perm or ""),
         ("defaultGroupPerm", account.default_group_perm or ""),
-        ("topicPerms", _list_text(account.topic_perms)),
-        ("groupPerms", _list_text(account.group_perms)),
+        ("topicPerms", list_text(account.topic_perms, "")),
+        ("groupPerms", list_text(account.group_perms, "")),
     ]
 
 
-def _list_text(values: tuple[str, ...] | None) -> str:
-    return "" if values is None else f"[{', '.join(values)}]"
+def list_text(values: Sequence[str] | None, absent: str) -> str:
+    """Return texts as Java prints a list of them."""
+    return absent if values is None else f"[{', '.join(values)}]"
 
 
 def _account_text(header: CreateAccessConfigRequest) -> str:
@@ -162,12 +150,12 @@ def _account_text(header: CreateAccessConfigRequest) -> str:
         return NULL if text is None else f"'{text}'"
 
     def listed(text: str | None) -> str:
-        return NULL if text is None else f"[{', '.join(text.split(','))}]"
+        return list_text(None if text is None else text.split(","), NULL)
 
     return (
         f"PlainAccessConfig{{accessKey={quoted(header.access_key)}, "
         f"whiteRemoteAddress={quoted(header.white_remote_address)}, "
-        f"admin={'true' if header.admin else 'false'}, "
+        f"admin={flag_text(header.admin)}, "
         f"defaultTopicPerm={quoted(header.default_topic_perm)}, "
         f"defaultGroupPerm={quoted(header.default_group_perm)}, "
         f"topicPerms={listed(header.topic_perms)}, groupPerms={listed(header.group_perms)}}}"
@@ -176,7 +164,4 @@ def _account_text(header: CreateAccessConfigRequest) -> str:
 
 def table_row(call: Call, cells: Sequence[str], widths: Sequence[int]) -> str:
     """Return a line of a table whose columns have these widths."""
-    shown = (
-        padded(call.form.shown(cell), width) for cell, width in zip(cells, widths, strict=True)
-    )
-    return f"{'  '.join(shown)}\n"
+    return columns(map(call.form.shown, cells), widths) + "\n"

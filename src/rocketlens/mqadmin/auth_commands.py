@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import Final
 
 from rocketlens.errors import BadInput
-from rocketlens.mqadmin.account_commands import brokers_of, masters_of, table_row
+from rocketlens.mqadmin.account_commands import addresses_of, list_text, table_row
 from rocketlens.mqadmin.printing.form import NULL
 from rocketlens.mqadmin.tool import Call
 from rocketlens.wire.bodies.auth import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
@@ -73,7 +73,7 @@ async def delete_user(call: Call) -> None:
 
 async def get_user(call: Call) -> None:
     """Print a user."""
-    for address in await masters_of(call):
+    for address in await addresses_of(call, masters_only=True):
         user = await _user(call, address, call.given.text("u"))
         if user is not None:
             call.print(_user_rows(call, [user]))
@@ -82,7 +82,7 @@ async def get_user(call: Call) -> None:
 
 async def list_users(call: Call) -> None:
     """Print the users whose names contain a text."""
-    for address in await masters_of(call):
+    for address in await addresses_of(call, masters_only=True):
         users = await _users(call, address, call.given.text("f"))
         if users:
             call.print(_user_rows(call, users))
@@ -131,7 +131,7 @@ async def delete_acl(call: Call) -> None:
 
 async def get_acl(call: Call) -> None:
     """Print the policies of a subject."""
-    for address in await masters_of(call):
+    for address in await addresses_of(call, masters_only=True):
         acl = await _acl(call, address, call.given.text("s"))
         if acl is not None:
             call.print(_acl_rows(call, [acl]))
@@ -139,7 +139,7 @@ async def get_acl(call: Call) -> None:
 
 async def list_acls(call: Call) -> None:
     """Print the policies of subjects whose names, and with resources whose names contain a text."""
-    for address in await masters_of(call):
+    for address in await addresses_of(call, masters_only=True):
         acls = await _acls(call, address, call.given.text("s"), call.given.text("r"))
         if acls:
             call.print(_acl_rows(call, acls))
@@ -163,7 +163,7 @@ async def copy_acls(call: Call) -> None:
 
 
 async def _change(call: Call, text: str, change: Callable[[str], Awaitable[object]]) -> None:
-    for address in await brokers_of(call):
+    for address in await addresses_of(call):
         await change(address)
         call.print(f"{text} {address} success.\n")
 
@@ -243,14 +243,10 @@ def _acl_rows(call: Call, acls: Iterable[AclInfo]) -> str:
                     subject,
                     policy.policy_type or NULL,
                     entry.resource or NULL,
-                    _list_text(entry.actions),
-                    _list_text(entry.source_ips),
+                    list_text(entry.actions, NULL),
+                    list_text(entry.source_ips, NULL),
                     entry.decision or NULL,
                 )
                 for entry in policy.entries or ()
             ]
     return "".join(table_row(call, row, _ACL_WIDTHS) for row in rows)
-
-
-def _list_text(values: tuple[str, ...] | None) -> str:
-    return NULL if values is None else f"[{', '.join(values)}]"

@@ -21,24 +21,14 @@ class Option(NamedTuple):
     short: str
     long: str
     description: str
-    takes_value: bool = True
-    required: bool = False
-    """Shown so in the help; missing, it is an error unless ``is_forgiven``."""
-    is_forgiven: bool = False
-    one_of: bool = False
-    """One of several, of which one is required."""
-    only_5: bool = False
-    """Only in the help of RocketMQ 5; accepted in any case."""
-    only_4: bool = False
-    """Only in the help of RocketMQ 4.9."""
-    grouped_in_4: bool = True
-    """Whether RocketMQ 4.9 requires one of them, too."""
+    flags: frozenset[str] = frozenset()
+    """As the table of `rocketlens.mqadmin.commands` has them."""
     description_4: str | None = None
-    is_ours: bool = False
-    """Unknown to RocketMQ's tool: only accepted in full and after two dashes, so that no command
-    line of that tool changes its meaning."""
-    writes: bool = False
-    """With it a read-only command sends a message, or has one consumed."""
+
+    @property
+    def takes_value(self) -> bool:
+        """Whether a value follows it."""
+        return "no_value" not in self.flags
 
     @property
     def name(self) -> str:
@@ -61,7 +51,7 @@ class SubCommand(NamedTuple):
 
 
 COMMON: Final = (
-    Option("h", "help", "Print help", takes_value=False),
+    Option("h", "help", "Print help", frozenset({"no_value"})),
     Option(
         "n",
         "namesrvAddr",
@@ -142,11 +132,11 @@ def check_required(options: Iterable[Option], given: Given) -> None:
     missing = [
         option.short
         for option in options
-        if option.required and not option.is_forgiven and option.short not in given
+        if {"required", "forgiven"} & option.flags == {"required"} and option.short not in given
     ]
     if missing:
         raise BadInput(f"Missing required option{'s' * (len(missing) > 1)}: {', '.join(missing)}")
-    group = [option.short for option in options if option.one_of]
+    group = [option.short for option in options if "one_of" in option.flags]
     present = [letter for letter in group if letter in given]
     if group and len(present) != 1:
         raise BadInput(f"give exactly one of {', '.join(f'-{letter}' for letter in group)}")
@@ -157,8 +147,10 @@ class _CommandLine:
 
     def __init__(self, options: Sequence[Option]) -> None:
         self.by_letter: Final = {option.short: option for option in options if option.short}
-        self.by_name: Final = {option.long: option for option in options if not option.is_ours}
-        self.ours: Final = {option.long: option for option in options if option.is_ours}
+        self.by_name: Final = {
+            option.long: option for option in options if "ours" not in option.flags
+        }
+        self.ours: Final = {option.long: option for option in options if "ours" in option.flags}
         self.values: Final[dict[str, str | None]] = {}
         self.waiting: Option | None = None
 
@@ -270,15 +262,11 @@ def _unquoted(value: str) -> str:
 
 def usage(command: str, options: Sequence[Option], *, is_5: bool) -> str:
     """Return the help of a command as RocketMQ prints it, with a line end at the end."""
-    shown = sorted(
-        [
-            option
-            for option in (*COMMON, *options)
-            if not (option.only_4 if is_5 else option.only_5)
-        ],
-        key=lambda option: option.name.lower(),
-    )
-    group = [option for option in shown if option.one_of and (is_5 or option.grouped_in_4)]
+    other = "only_4" if is_5 else "only_5"
+    known = [option for option in (*COMMON, *options) if other not in option.flags]
+    shown = sorted(known, key=lambda option: option.name.lower())
+    apart = frozenset() if is_5 else frozenset({"apart_in_4"})
+    group = [option for option in shown if "one_of" in option.flags and not apart & option.flags]
     parts = []
     for option in shown:
         if option in group:
@@ -286,7 +274,7 @@ def usage(command: str, options: Sequence[Option], *, is_5: bool) -> str:
             is_first = option is group[0]
             parts.append(" | ".join(map(_named, group)) if is_first else "")
         else:
-            parts.append(_named(option) if option.required else f"[{_named(option)}]")
+            parts.append(_named(option) if "required" in option.flags else f"[{_named(option)}]")
     lines = _wrapped(f"usage: mqadmin {command} {' '.join(parts)}", _INDENT)
     names = [
         f" {f'-{option.short},' if option.short else '   '}--{option.long}"

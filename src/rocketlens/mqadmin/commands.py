@@ -9,9 +9,18 @@ reads         a context that is read-only allows it
 no_names      -t and -g are not a topic and a group, which a namespace is put before
 ============  ======================================================================
 
-Flags of an option: ``no_value`` takes none; ``spaced`` has a name that ends in a space, as some of
-RocketMQ's do; ``forgiven``, ``apart_in_4``, ``ours`` and the others as `Option` has them. An
-underscore in a name is a space.
+Flags of an option; an underscore in its name is a space:
+
+===================  ===============================================================================
+no_value             takes none
+spaced               has a name that ends in a space, as some of RocketMQ's do
+required, forgiven   shown as required; missing, it is an error unless it is forgiven, too
+one_of, apart_in_4   one of several, of which one is required; not so in RocketMQ 4.9
+only_5, only_4       only in the help of one release; accepted in any case
+ours                 unknown to RocketMQ's tool: accepted only in full and after two dashes, so that
+                     no command line of that tool changes its meaning
+writes               with it a read-only command sends a message, or has one consumed
+===================  ===============================================================================
 """
 
 import re
@@ -478,16 +487,8 @@ def _option(line: str) -> Option:
         matched["short"].replace("-", ""),
         matched["name"].replace("_", " ") + " " * ("spaced" in flags),
         text,
-        takes_value="no_value" not in flags,
-        required="required" in flags,
-        is_forgiven="forgiven" in flags,
-        one_of="one_of" in flags,
-        only_5="only_5" in flags,
-        only_4="only_4" in flags,
-        grouped_in_4="apart_in_4" not in flags,
-        description_4=text_of_4 or None,
-        is_ours="ours" in flags,
-        writes="writes" in flags,
+        frozenset(flags),
+        text_of_4 or None,
     )
 
 

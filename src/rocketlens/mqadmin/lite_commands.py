@@ -12,7 +12,7 @@ from rocketlens.client.connect.route import Route
 from rocketlens.errors import AnswerIncomplete, RocketLensError
 from rocketlens.model.properties import java_order
 from rocketlens.model.rocketmq import lite_topic
-from rocketlens.mqadmin.printing.form import NULL, flag_text, padded, time_of
+from rocketlens.mqadmin.printing.form import NULL, columns, flag_text, padded, time_of
 from rocketlens.mqadmin.tool import Call, Failed, masters_of
 from rocketlens.wire.bodies.tables import OffsetWrapper
 from rocketlens.wire.declare import Command, NoFields
@@ -39,6 +39,10 @@ from rocketlens.wire.lite import (
 B = TypeVar("B")
 Q = TypeVar("Q")
 _BROKER_WIDTHS: Final = (30, 17, 10, 14, 20, 17, 15, 18, 15)
+_BROKER_NAMES: Final = (
+    *("#Broker", "#Store Type", "#Max LMQ", "#Current LMQ", "#SubscriptionCount"),
+    *("#OrderInfoCount", "#CQTableSize", "#OffsetTableSize", "#eventMapSize"),
+)
 _PARENT_WIDTHS: Final = (50, 8, 14, 14, 100)
 _TOPIC_WIDTHS: Final = (50, 14, 14, 30, 12, 18)
 _CLIENT_WIDTHS: Final = (30, 20, 30, 30)
@@ -49,8 +53,7 @@ _NAME_CHARACTERS: Final = 40
 
 def _print_row(call: Call, widths: tuple[int, ...], *cells: object, end: str = "\n") -> None:
     """Print a row; ``end`` is what stands behind the last column."""
-    shown = (padded(call.form.shown(str(cell)), w) for cell, w in zip(cells, widths, strict=True))
-    call.print(" ".join(shown) + end)
+    call.print(columns((call.form.shown(str(cell)) for cell in cells), widths, " ") + end)
 
 
 def _when(epoch_ms: int, absent: str) -> str:
@@ -67,19 +70,7 @@ async def broker_info(call: Call) -> None:
 
     :raises AnswerIncomplete: if a master of the cluster fails.
     """
-    _print_row(
-        call,
-        _BROKER_WIDTHS,
-        "#Broker",
-        "#Store Type",
-        "#Max LMQ",
-        "#Current LMQ",
-        "#SubscriptionCount",
-        "#OrderInfoCount",
-        "#CQTableSize",
-        "#OffsetTableSize",
-        "#eventMapSize",
-    )
+    _print_row(call, _BROKER_WIDTHS, *_BROKER_NAMES)
     failed = Failed()
     for address in (await masters_of(call)).values():
         try:
@@ -92,19 +83,10 @@ async def broker_info(call: Call) -> None:
             call.print(f"[{address}] error.\n")
             failed.append(str(error))
             continue
-        _print_row(
-            call,
-            _BROKER_WIDTHS,
-            address,
-            info.store_type or NULL,
-            info.max_lmq_num,
-            info.current_lmq_num,
-            info.lite_subscription_count,
-            info.order_info_count,
-            info.cq_table_size,
-            info.offset_table_size,
-            info.event_map_size,
-        )
+        cells = (info.max_lmq_num, info.current_lmq_num, info.lite_subscription_count)
+        sizes = (info.order_info_count, info.cq_table_size, info.offset_table_size)
+        kind = info.store_type or NULL
+        _print_row(call, _BROKER_WIDTHS, address, kind, *cells, *sizes, info.event_map_size)
         if "d" in call.given:
             groups = {name: list(topics) for name, topics in info.group_meta.items()}
             for what, meta in (("Topic", dict(info.topic_meta)), ("Group", groups)):
@@ -160,17 +142,10 @@ async def topic_info(call: Call) -> None:
     header = GetLiteTopicInfoRequest(parent_topic=parent, lite_topic=lite)
     async for name, info in _ask_brokers(call, route, LiteTopicInfo, GET_LITE_TOPIC_INFO, header):
         offset = info.topic_offset
-        _print_row(
-            call,
-            _TOPIC_WIDTHS,
-            name[:_NAME_CHARACTERS],
-            offset.min_offset,
-            offset.max_offset,
-            _when(offset.last_update_timestamp_ms, "-"),
-            flag_text(info.sharding_to_broker),
-            len(info.subscriber),
-            end=" \n",
-        )
+        when = _when(offset.last_update_timestamp_ms, "-")
+        cells = (offset.min_offset, offset.max_offset, when, flag_text(info.sharding_to_broker))
+        shown_name = name[:_NAME_CHARACTERS]
+        _print_row(call, _TOPIC_WIDTHS, shown_name, *cells, len(info.subscriber), end=" \n")
         if "s" in call.given:
             clients = ", ".join(f"{each.client_id}@{each.group}" for each in info.subscriber)
             call.print(f"[{shown(clients)}]\n")
@@ -242,12 +217,8 @@ def _offset_cells(offset: OffsetWrapper | None) -> tuple[object, ...]:
     if offset is None:
         return ("-",) * 4
     behind = offset.broker_offset - offset.consumer_offset
-    return (
-        offset.broker_offset,
-        offset.consumer_offset,
-        behind,
-        _when(offset.last_timestamp_ms, "-"),
-    )
+    when = _when(offset.last_timestamp_ms, "-")
+    return (offset.broker_offset, offset.consumer_offset, behind, when)
 
 
 def _print_lags(call: Call, lags: list[LiteLag]) -> None:

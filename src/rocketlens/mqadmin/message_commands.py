@@ -24,9 +24,9 @@ from rocketlens.mqadmin.printing.body_files import bodies_directory, write_body
 from rocketlens.mqadmin.printing.form import (
     NULL,
     body_pieces,
+    columns,
     flag_text,
     message_pieces,
-    padded,
     rounded,
     seconds_of,
 )
@@ -41,6 +41,7 @@ SHOWN_OF_UNIQUE_KEY: Final = 32
 DASHES: Final = "-" * 56
 _PULLED_AT_ONCE: Final = 32
 _NO_BODY: Final = ("NOT PRINT BODY",)
+_TRACE_WIDTHS: Final = (10, 20, 20, 20, 10, 10)
 Row = tuple[TraceRecord, str]
 """A record, and the address that its client had."""
 GROUP: Final = "rocketlens_mqadmin"
@@ -189,19 +190,16 @@ async def print_messages(call: Call) -> None:
     failed = Failed([gone] if gone else [])
     for queue in set_order(queues):
         try:
-            await _print_queue(call, route, queue)
+            offset, stop = await bounds_of_times(call, queue)
+            name = call.form.shown(str(queue))
+            call.print(f"minOffset={offset}, maxOffset={stop}, {name}\n")
+            await _print_range(call, route, queue, (offset, stop))
         except BadInput:
             raise
         except RocketLensError as error:
             failed.append(f"{queue}: {error}")
         call.print(f"{DASHES}\n")
     failed.check()
-
-
-async def _print_queue(call: Call, route: Route, queue: MessageQueue) -> None:
-    offset, stop = await bounds_of_times(call, queue)
-    call.print(f"minOffset={offset}, maxOffset={stop}, {call.form.shown(str(queue))}\n")
-    await _print_range(call, route, queue, (offset, stop))
 
 
 async def _print_range(
@@ -344,7 +342,8 @@ def trace_text(call: Call, rows: list[Row]) -> str:
 
 
 def _head(group: str, when: str) -> str:
-    return _cells("#Type", group, "#ClientHost", when, "#CostTimes", "#Status")
+    cells = ("#Type", group, "#ClientHost", when, "#CostTimes", "#Status")
+    return columns(cells, _TRACE_WIDTHS, " ") + "\n"
 
 
 def _row(call: Call, kind: str, row: Row) -> str:
@@ -354,12 +353,8 @@ def _row(call: Call, kind: str, row: Row) -> str:
     when_ms = time.time_ns() // 1_000_000 if record.timestamp_ms is None else record.timestamp_ms
     status = "success" if record.is_success else "failed"
     group, when = shown(record.group or ""), seconds_of(when_ms)
-    return _cells(kind, group, host, when, f"{record.cost_ms}ms", status)
-
-
-def _cells(*cells: str) -> str:
-    widths = (10, 20, 20, 20, 10, 10)
-    return " ".join(padded(cell, width) for cell, width in zip(cells, widths, strict=True)) + "\n"
+    cells = (kind, group, host, when, f"{record.cost_ms}ms", status)
+    return columns(cells, _TRACE_WIDTHS, " ") + "\n"
 
 
 def _producer(call: Call) -> Producer:

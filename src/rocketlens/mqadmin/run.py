@@ -43,12 +43,9 @@ LAYOUTS: Final = ("4.9", "5.5")
 _PURPOSE_COLUMN: Final = {"4.9": 20, "5.5": 35}
 _NO_NAME_SERVER: Final = ("decodeMessageId", "dumpCompactionLog")
 OURS: Final = (
-    Option("", "layout", "4.9 or 5.5", is_ours=True),
-    *(Option("", name, purpose, is_ours=True) for name, (_, purpose) in OPTIONS.items()),
-    *(
-        Option("", name, purpose, takes_value=False, is_ours=True)
-        for name, purpose in SWITCHES.items()
-    ),
+    Option("", "layout", "4.9 or 5.5", frozenset({"ours"})),
+    *(Option("", name, text, frozenset({"ours"})) for name, (_, text) in OPTIONS.items()),
+    *(Option("", name, text, frozenset({"ours", "no_value"})) for name, text in SWITCHES.items()),
 )
 """Options that may stand behind the command as well as before it."""
 EXAMPLES: Final = (
@@ -126,7 +123,7 @@ def _cluster_access(command: SubCommand, arguments: Namespace, given: Given) -> 
         return ClusterAccess("127.0.0.1:9876")
     options = _connection_options(arguments, given)
     context = chosen_context(options, takes_store=False, last=tools_file_context())
-    acts = any(each.writes and each.name in given for each in command.options)
+    acts = any("writes" in each.flags and each.name in given for each in command.options)
     if command.only_reads and not acts:
         return cluster_access(context)
     return writable_cluster_access(context)

@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
+from typing import Final
 
 from rocketlens import limits
 from rocketlens.client.admin.offset_reset import TO_THE_END, RollbackStats
@@ -14,7 +15,7 @@ from rocketlens.client.connect.route import MessageQueue, set_order
 from rocketlens.errors import BadInput, BrokerError, CommandBodyError
 from rocketlens.model.properties import java_order
 from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX, RETRY_PREFIX
-from rocketlens.mqadmin.printing.form import NULL, Form, flag_text, map_text, padded
+from rocketlens.mqadmin.printing.form import NULL, Form, columns, flag_text, map_text
 from rocketlens.mqadmin.tool import Call, Failed, masters_of
 from rocketlens.mqadmin.topic_commands import delete_everywhere
 from rocketlens.terminal.output import parse_time
@@ -31,6 +32,13 @@ from rocketlens.wire.commands.groups import (
 )
 from rocketlens.wire.declare import NoFields, read_body
 
+_ONLY_5: Final = frozenset(
+    {
+        *("consumeMessageOrderly", "groupRetryPolicy", "groupSysFlag", "consumeTimeoutMinute"),
+        *("subscriptionDataSet", "attributes"),
+    }
+)
+
 
 async def update_group(call: Call) -> None:
     """Make a group, or change it as a whole, on one broker or on all masters of a cluster.
@@ -39,22 +47,19 @@ async def update_group(call: Call) -> None:
     """
     given, admin = call.given, call.tool.admin
     config = _config(call)
-    if "b" in given:
-        address = given.required("b")
-        await admin.create_and_update_subscription_group(config, broker_addr=address)
-        call.print(f"create subscription group to {address} success.\n")
-        call.print(config_text(call.form, config))
-        return
     failed = Failed()
-    for address in await _masters(call):
-        with failed.noted():
+    for address in await _addresses(call):
+        with nullcontext() if "b" in given else failed.noted():
             await admin.create_and_update_subscription_group(config, broker_addr=address)
             call.print(f"create subscription group to {address} success.\n")
     call.print(config_text(call.form, config))
     failed.check()
 
 
-async def _masters(call: Call) -> list[str]:
+async def _addresses(call: Call) -> list[str]:
+    """Return the broker of ``-b``, or the masters of the cluster of ``-c``."""
+    if "b" in call.given:
+        return [call.given.required("b")]
     if "c" not in call.given:
         raise BadInput("give -b, the address of a broker, or -c, the name of a cluster")
     return list((await masters_of(call)).values())
@@ -117,17 +122,7 @@ def config_parts(form: Form, config: SubscriptionGroupConfig) -> dict[str, str]:
         "subscriptionDataSet": NULL,
         "attributes": form.shown(map_text(java_order(config.attributes, 16))),
     }
-    if not form.is_5:
-        for name in (
-            "consumeMessageOrderly",
-            "groupRetryPolicy",
-            "groupSysFlag",
-            "consumeTimeoutMinute",
-            "subscriptionDataSet",
-            "attributes",
-        ):
-            del parts[name]
-    return parts
+    return {name: text for name, text in parts.items() if form.is_5 or name not in _ONLY_5}
 
 
 def config_text(form: Form, config: SubscriptionGroupConfig) -> str:
@@ -163,7 +158,7 @@ async def delete_group(call: Call) -> None:
         call.print(f"delete subscription group [{shown(group)}] from broker [{address}] success.\n")
         return
     cluster_name = given.text("c") or ""
-    for address in await _masters(call):
+    for address in await _addresses(call):
         await admin.delete_subscription_group(group, clean_offset=clean_offset, broker_addr=address)
         call.print(
             f"delete subscription group [{shown(group)}] from broker [{address}] in cluster "
@@ -205,10 +200,11 @@ async def reset_offset(call: Call) -> None:
 
 
 def _print_offsets(call: Call, offsets: Mapping[MessageQueue, int]) -> None:
-    call.print(f"{'#brokerName':<40}  {'#queueId':<40}  {'#offset':<40}\n")
+    widths = (40,) * 3
+    call.print(columns(("#brokerName", "#queueId", "#offset"), widths) + "\n")
     for queue in set_order(list(offsets), is_copied=True):
-        name = padded(call.form.shown(queue.broker_name[:32]), 40)
-        call.print(f"{name}  {queue.queue_id:<40}  {offsets[queue]:<40}\n")
+        name = call.form.shown(queue.broker_name[:32])
+        call.print(columns((name, queue.queue_id, offsets[queue]), widths) + "\n")
 
 
 def _time_ms(text: str, *, is_5: bool) -> int:
@@ -220,25 +216,14 @@ def _time_ms(text: str, *, is_5: bool) -> int:
 
 
 def _print_table(call: Call, made: Iterable[RollbackStats], last_name: str) -> None:
-    names = (
-        "#brokerName",
-        "#queueId",
-        "#brokerOffset",
-        "#consumerOffset",
-        "#timestampOffset",
-        last_name,
-    )
-    call.print("  ".join(f"{name:<20}" for name in names) + "\n")
+    names = ("#brokerName", "#queueId", "#brokerOffset", "#consumerOffset", "#timestampOffset")
+    widths = (20,) * 6
+    call.print(columns((*names, last_name), widths) + "\n")
     for each in made:
-        numbers = (
-            each.queue_id,
-            each.broker_offset,
-            each.consumer_offset,
-            each.timestamp_offset,
-            each.rollback_offset,
-        )
-        cells = [padded(call.form.shown(each.broker_name[:32]), 20), *(f"{n:<20}" for n in numbers)]
-        call.print("  ".join(cells) + "\n")
+        name, queue_id = call.form.shown(each.broker_name[:32]), each.queue_id
+        offsets = (each.broker_offset, each.consumer_offset, each.timestamp_offset)
+        cells = (name, queue_id, *offsets, each.rollback_offset)
+        call.print(columns(cells, widths) + "\n")
 
 
 async def skip_accumulated(call: Call) -> None:
@@ -313,7 +298,7 @@ async def set_mode(call: Call) -> None:
     content = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
     failed = Failed()
     await call.tool.cluster.all_brokers()
-    for address in [given.required("b")] if "b" in given else await _masters(call):
+    for address in await _addresses(call):
         with nullcontext() if "b" in given else failed.noted():
             await call.tool.cluster.ask(address, SET_MESSAGE_REQUEST_MODE, NoFields(), content)
             call.print(f"set consume mode to {address} success.\n")

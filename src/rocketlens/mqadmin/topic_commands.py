@@ -22,7 +22,7 @@ from rocketlens.model.rocketmq import (
 )
 from rocketlens.model.text.java import concurrent_map_order
 from rocketlens.mqadmin.printing.blocks import route_json, route_table, status_table
-from rocketlens.mqadmin.printing.form import NULL, map_text, padded, rounded
+from rocketlens.mqadmin.printing.form import NULL, columns, map_text, padded, rounded
 from rocketlens.mqadmin.tool import Call, Failed, incomplete, masters_of
 from rocketlens.wire.bodies.tables import BrokerStatsData, MessageQueue, TopicOffset
 from rocketlens.wire.codes import ResponseCode
@@ -64,9 +64,8 @@ async def topic_list(call: Call) -> None:
             cluster = next((each for each, names in clusters.items() if name in names), "")
             groups = await groups_of_topic(call.tool.cluster, topic) or _NO_GROUP
         for group in groups:
-            cells = ((cluster, 20), (topic, 64), (group, 64))
-            row = "  ".join(padded(shown(text[:size]), size) for text, size in cells)
-            call.print(f"{row}\n")
+            cells = (cluster[:20], topic[:64], group[:64])
+            call.print(columns(map(shown, cells), (20, 64, 64)) + "\n")
     failed.check()
 
 
@@ -262,13 +261,6 @@ class _Counts:
     in_24_hours: int = 0
 
 
-@dataclass(slots=True)
-class _Topic:
-    name: str
-    masters: list[str]
-    failed: Failed
-
-
 async def stats_all(call: Call) -> None:
     """Print rate, count of a day and lag of each topic and group, but of retries.
 
@@ -293,13 +285,16 @@ async def _print_topic(call: Call, name: str, failed: Failed) -> None:
     """Print the rows of a topic."""
     route = await call.tool.cluster.route(name)
     masters = [each.master for each in route.brokers.values() if each.master is not None]
-    topic = _Topic(name, masters, failed)
     only_active = "a" in call.given
-    in_counts = await _count(call, topic, _TOPIC_PUTS, name)
+    in_counts = await _count(call, masters, failed, (_TOPIC_PUTS, name))
     groups = await groups_of_topic(call.tool.cluster, name)
     for group in java_order(dict.fromkeys(groups, ""), 16):
-        out_counts = await _count(call, topic, _GROUP_GETS, f"{name}@{group}")
-        lag = await _lag(call, topic, group)
+        out_counts = await _count(call, masters, failed, (_GROUP_GETS, f"{name}@{group}"))
+        lag = 0
+        with failed.noted(f"{name}, group {group}"):
+            stats = await call.tool.admin.examine_consume_stats(group, name)
+            offsets = stats.offset_table.values()
+            lag = max(sum(each.broker_offset - each.consumer_offset for each in offsets), 0)
         if not only_active or in_counts.in_24_hours > 0 or out_counts.in_24_hours > 0:
             cells = (rounded(out_counts.per_second, 2), str(out_counts.in_24_hours))
             call.print(_stats_row(call, (name, group), lag, in_counts, cells))
@@ -317,12 +312,12 @@ def _stats_row(
     )
 
 
-async def _count(call: Call, topic: _Topic, stats_name: str, stats_key: str) -> _Counts:
+async def _count(call: Call, masters: list[str], failed: Failed, stats: tuple[str, str]) -> _Counts:
     """Return what all masters count; a broker that counted nothing says that there is no count."""
     counts = _Counts()
-    header = ViewBrokerStatsDataRequest(stats_name=stats_name, stats_key=stats_key)
-    for address in topic.masters:
-        with topic.failed.noted(topic.name):
+    header = ViewBrokerStatsDataRequest(stats_name=stats[0], stats_key=stats[1])
+    for address in masters:
+        with failed.noted(stats[1].partition("@")[0]):
             try:
                 broker_counts = await call.tool.cluster.ask_for(
                     BrokerStatsData, address, VIEW_BROKER_STATS_DATA, header
@@ -337,11 +332,3 @@ async def _count(call: Call, topic: _Topic, stats_name: str, stats_key: str) -> 
                 broker_counts.day.sum or broker_counts.hour.sum or broker_counts.minute.sum
             )
     return counts
-
-
-async def _lag(call: Call, topic: _Topic, group: str) -> int:
-    with topic.failed.noted(f"{topic.name}, group {group}"):
-        stats = await call.tool.admin.examine_consume_stats(group, topic.name)
-        offsets = stats.offset_table.values()
-        return max(sum(each.broker_offset - each.consumer_offset for each in offsets), 0)
-    return 0

@@ -6,12 +6,13 @@ from typing import Final, NamedTuple
 from rocketlens.client.admin.track import MessageTrack
 from rocketlens.model.message import MessageExt
 from rocketlens.model.text.json_dialect import quote
-from rocketlens.mqadmin.printing.form import NULL, Form, host_of, padded, time_of
+from rocketlens.mqadmin.printing.form import NULL, Form, columns, host_of, padded, time_of
 from rocketlens.wire.bodies.tables import MessageQueue, TopicOffset, TopicRouteData
 
 NO_CONSUMER: Final = "\n\nWARN: No Consumer"
 _HOUR_MS: Final = 3_600_000
 _ROUTE_COLUMNS: Final = (45, 32, 50, 10, 11, 5)
+_STATUS_COLUMNS: Final = (32, 4, 20, 22, 0)
 
 
 class KeyRow(NamedTuple):
@@ -98,28 +99,20 @@ def key_table(
 
 def status_table(form: Form, offsets: Mapping[MessageQueue, TopicOffset]) -> str:
     """Return the rows of topicStatus."""
-    lines = [_status_row("#Broker Name", "#QID", "#Min Offset", "#Max Offset", "#Last Updated")]
+    names = ("#Broker Name", "#QID", "#Min Offset", "#Max Offset", "#Last Updated")
+    lines = [columns(names, _STATUS_COLUMNS)]
     in_order = sorted(offsets, key=lambda queue: (queue.topic, queue.broker_name, queue.queue_id))
     for queue in in_order:
         offset = offsets[queue]
         updated_ms = offset.last_update_timestamp_ms
-        lines.append(
-            _status_row(
-                form.shown(queue.broker_name[:32]),
-                str(queue.queue_id),
-                str(offset.min_offset),
-                str(offset.max_offset),
-                time_of(updated_ms) if updated_ms > 0 else "",
-            )
-        )
+        updated = time_of(updated_ms) if updated_ms > 0 else ""
+        name = form.shown(queue.broker_name[:32])
+        cells = (name, queue.queue_id, offset.min_offset, offset.max_offset, updated)
+        lines.append(columns(cells, _STATUS_COLUMNS))
     if form.is_5:
         # The tool adds up the offsets of all brokers, but not this figure.
         lines += ["", "Topic Put TPS: 0.0"]
     return "\n".join([*lines, ""])
-
-
-def _status_row(broker: str, queue: str, minimum: str, maximum: str, updated: str) -> str:
-    return f"{padded(broker, 32)}  {queue:<4}  {minimum:<20}  {maximum:<20}    {updated}"
 
 
 def route_json(form: Form, route: TopicRouteData) -> str:
@@ -193,7 +186,7 @@ def route_table(form: Form, route: TopicRouteData) -> str:
     """Return a route as ``topicRoute -l`` prints it."""
     queues = {queue.broker_name: queue for queue in route.queue_datas}
     names = ("#ClusterName", "#BrokerName", "#BrokerAddrs", "#ReadQueue", "#WriteQueue", "#Perm")
-    lines = [_route_row(names)]
+    lines = [columns(names, _ROUTE_COLUMNS, " ")]
     readable = writable = 0
     for broker in sorted(route.broker_datas, key=lambda each: each.broker_name):
         queue = queues.get(broker.broker_name)
@@ -202,22 +195,13 @@ def route_table(form: Form, route: TopicRouteData) -> str:
         readable += queue.read_queue_nums
         writable += queue.write_queue_nums
         addresses = ", ".join(f"{n}={broker.broker_addrs[n]}" for n in sorted(broker.broker_addrs))
-        row = (
-            broker.cluster or NULL,
-            broker.broker_name,
-            f"{{{addresses}}}",
-            str(queue.read_queue_nums),
-            str(queue.write_queue_nums),
-            str(queue.perm),
-        )
-        lines.append(_route_row([form.shown(cell) for cell in row]))
+        row = map(form.shown, (broker.cluster or NULL, broker.broker_name, f"{{{addresses}}}"))
+        numbers = (queue.read_queue_nums, queue.write_queue_nums, queue.perm)
+        lines.append(columns((*row, *numbers), _ROUTE_COLUMNS, " "))
     lines.append("-" * 158)
-    lines.append(_route_row(("Total:", str(len(queues)), "", str(readable), str(writable), "")))
+    total = ("Total:", len(queues), "", readable, writable, "")
+    lines.append(columns(total, _ROUTE_COLUMNS, " "))
     return "\n".join([*lines, ""])
-
-
-def _route_row(cells: Sequence[str]) -> str:
-    return " ".join(padded(cell, size) for cell, size in zip(cells, _ROUTE_COLUMNS, strict=True))
 
 
 def send_row(broker: str, queue: str, result: str, last: str) -> str:

@@ -2,7 +2,7 @@
 
 import codecs
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
 from ipaddress import IPv6Address
@@ -53,6 +53,11 @@ def map_text(values: Mapping[str, str]) -> str:
 def padded(text: str, width: int) -> str:
     """Pad on the right as Java does, which counts UTF-16 units."""
     return text + " " * (width - _units(text))
+
+
+def columns(cells: Iterable[object], widths: Sequence[int], gap: str = "  ") -> str:
+    """Return cells side by side, each padded to its width."""
+    return gap.join(padded(str(each), width) for each, width in zip(cells, widths, strict=True))
 
 
 def padded_left(text: str, width: int) -> str:
