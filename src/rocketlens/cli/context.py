@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rocketlens.cli.options import add_list_output, add_source
-from rocketlens.cli.printing import print_csv, print_rows
+from rocketlens.cli.printing import print_list
 from rocketlens.errors import BadInput
 from rocketlens.model.text.escape import safe_json
 from rocketlens.terminal.contexts import (
@@ -47,19 +47,17 @@ def run_list(arguments: Namespace) -> ExitCode:
     """Print a row for each context."""
     default, contexts = all_contexts()
     if arguments.output == "json":
-        rows = [
+        values = [
             {"name": name, "default": name == default, **_shown(context)}
             for name, context in contexts.items()
         ]
-        print(safe_json(json.dumps({"file": str(config_path()), "contexts": rows}, indent=2)))
+        print(safe_json(json.dumps({"file": str(config_path()), "contexts": values}, indent=2)))
     elif contexts:
-        (print_csv if arguments.output == "csv" else print_rows)(
-            ("", "NAME", "NAMES", "NOTES"),
-            (
-                ("*" if name == default else "", name, *_words(_shown(context)))
-                for name, context in contexts.items()
-            ),
+        rows = (
+            ("*" if name == default else "", name, *_words(_shown(context)))
+            for name, context in contexts.items()
         )
+        print_list(arguments.output, ("", "NAME", "NAMES", "NOTES"), rows)
     if not contexts:
         note(f"there are no contexts in {config_path()}")
     return ExitCode.OK if contexts else ExitCode.NO

@@ -19,7 +19,7 @@ from rocketlens.cli.options import (
     refuse_archive,
     time_range,
 )
-from rocketlens.cli.printing import MessageOutput, Moment, add_output, print_csv, print_rows
+from rocketlens.cli.printing import MessageOutput, Moment, add_output, print_list
 from rocketlens.cli.resend import JOB_EXIT_CODES, ResendOrigin, add_job_options, run_job
 from rocketlens.cli.source import choose_source
 from rocketlens.errors import BadInput, MessageNotFound, RocketLensError, TopicNotFound
@@ -212,10 +212,7 @@ def _print(arguments: Namespace, groups: Sequence[dict[str, Any]]) -> None:
                 fields["error"] or "",
             )
             rows.append(row[: len(titles)])
-    if arguments.output == "csv":
-        print_csv(titles, rows)
-    elif rows:
-        print_rows(titles, rows)
+    print_list(arguments.output, titles, rows)
 
 
 _DEFAULT_MAX: Final = 50

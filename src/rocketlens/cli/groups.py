@@ -15,7 +15,7 @@ from rocketlens.cli.options import (
     refuse_archive,
     watch,
 )
-from rocketlens.cli.printing import Moment, print_csv, print_rows
+from rocketlens.cli.printing import Moment, print_list, print_listing, print_rows
 from rocketlens.cli.source import choose_source
 from rocketlens.model.answer import Answer
 from rocketlens.model.group import FoundGroup, GroupsAnswer
@@ -133,11 +133,8 @@ def _run_once(arguments: Namespace, rates: _Rates | None = None) -> ExitCode:
     titles, rows = _table(listing.groups, rates)
     if arguments.output == "json":
         _print_json(listing, rates)
-    elif arguments.output == "csv":
-        print_csv(titles, rows)
-    elif arguments.group is None:
-        if listing.groups:
-            print_rows(titles, rows)
+    elif arguments.group is None or arguments.output == "csv":
+        print_list(arguments.output, titles, rows)
     else:
         for group in listing.groups:
             _print_group(group, rates)
@@ -187,9 +184,8 @@ def _print_group(group: FoundGroup, rates: _Rates | None) -> None:
     print_rows(*_table([group], rates))
     if group.members:
         print()
-        rows = (
-            (m.client_id, m.address, m.language, version_name(m.version)) for m in group.members
-        )
+        members = group.members
+        rows = ((m.client_id, m.address, m.language, version_name(m.version)) for m in members)
         print_rows(_MEMBER_TITLES, rows)
     for topic, expression in sorted((group.subscriptions or {}).items()):
         print(f"\nsubscribes to {printable(topic)}: {printable(expression)}", end="")
@@ -230,11 +226,8 @@ def group_fields(group: FoundGroup) -> dict[str, Any]:
 
 
 def _print_json(answer: GroupsAnswer, rates: _Rates | None) -> None:
-    from rocketlens.terminal.as_json import coverage_fields, json_line
-
     groups = [
         group_fields(each) | ({} if rates is None else {"consumed_per_second": rates.of(each)})
         for each in answer.groups
     ]
-    coverage = [coverage_fields(each) for each in answer.coverage]
-    print(json_line({"complete": answer.complete, "groups": groups, "coverage": coverage}))
+    print_listing("groups", groups, answer.coverage, complete=answer.complete)

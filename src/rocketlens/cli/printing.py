@@ -11,6 +11,7 @@ from itertools import chain, compress, islice
 from typing import Any, Final, NamedTuple, Self
 
 from rocketlens.errors import BadInput
+from rocketlens.model.answer import Coverage
 from rocketlens.model.message import MessageExt
 from rocketlens.model.text.escape import printable
 from rocketlens.terminal.message_values import (
@@ -117,6 +118,31 @@ def print_csv(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     for row in rows:
         values = (iso_text(each.epoch_ms) if isinstance(each, Moment) else each for each in row)
         sys.stdout.write(csv_row([defused(each) for each in values]))
+
+
+def print_list(output: str, titles: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print rows as the options of `add_list_output` say; ``json`` is a line for each."""
+    if output == "csv":
+        print_csv(titles, rows)
+    elif output == "json":
+        from rocketlens.terminal.as_json import json_line
+
+        for row in rows:
+            print(json_line(dict(zip(titles, row, strict=True))))
+    else:
+        values = list(rows)
+        if values:
+            print_rows(titles, values)
+
+
+def print_listing(
+    name: str, values: Sequence[object], coverage: Iterable[Coverage], **fields: object
+) -> None:
+    """Print an answer that is a list of things as one JSON object."""
+    from rocketlens.terminal.as_json import coverage_fields, json_line
+
+    covered = [coverage_fields(each) for each in coverage]
+    print(json_line({**fields, name: values, "coverage": covered}))
 
 
 def _column(title: str, column: Sequence[object]) -> list[str]:

@@ -107,17 +107,13 @@ class ResendOrigin:
             if self._archive is not None:
                 return self._archive.view_message(*named)
             return await self.admin.view_message(*named)
-        answer = await self._find(text, kind="queue-offset")
+        answer = await self.find(text, kind="queue-offset")
         if not answer.complete:
             failed = next(each for each in answer.coverage if each.is_failure)
             raise AnswerIncomplete(f"{text}: {failed.source}: {failed.error}", answer)
         if not answer.messages:
             raise MessageNotFound(f"there is no message {text}")
         return answer.messages[0]
-
-    async def with_key(self, key: str, topic: str) -> Answer:
-        """Return the messages of a topic that have a key."""
-        return await self._find(key, topic, kind="key")
 
     async def planned(self, message: "PlannedMessage") -> MessageExt:
         """Return the message of a plan.
@@ -127,13 +123,14 @@ class ResendOrigin:
         if self._archive is None:
             return await self.admin.view_message(message.offset_msg_id)
         position = f"{message.topic}/{message.queue_id}/{message.queue_offset}"
-        for each in await self._find(position, kind="queue-offset"):
+        for each in await self.find(position, kind="queue-offset"):
             # Each broker has such a queue.
             if each.offset_msg_id == message.offset_msg_id:
                 return each
         raise MessageNotFound(f"{position} is not in {self.name} any more")
 
-    async def _find(self, text: str, topic: str | None = None, *, kind: "Kind") -> Answer:
+    async def find(self, text: str, topic: str | None = None, *, kind: "Kind") -> Answer:
+        """Return the messages that a text is an id, a position or a key of."""
         if self._archive is not None:
             return self._archive.find(text, topic, kind=kind)
         return await self.admin.find(text, topic, kind=kind)
@@ -459,7 +456,7 @@ async def _chosen(arguments: Namespace, origin: ResendOrigin) -> list[MessageExt
     """
     messages = [await origin.message(arguments.topic, each) for each in arguments.ids]
     if arguments.key is not None:
-        answer = await origin.with_key(arguments.key, arguments.topic)
+        answer = await origin.find(arguments.key, arguments.topic, kind="key")
         if not answer.complete or answer.truncated:
             why = first_failure(answer.coverage) or "more than an answer can hold"
             raise AnswerIncomplete(f"not all messages with the key are known: {why}", answer)
@@ -558,9 +555,8 @@ def _print_row(
 
         print(json_line({"n": number, "state": state, **asdict(planned), "detail": detail}))
         return
+    cells = (state, *_where(planned), detail)
     if arguments.output == "csv":
-        cells = [str(number), *map(defused, (state, *_where(planned), detail))]
-        sys.stdout.write(csv_row(cells))
-        return
-    row = (str(number), state, *_where(planned), detail)
-    print("\t".join(map(printable, row)))
+        sys.stdout.write(csv_row([str(number), *map(defused, cells)]))
+    else:
+        print("\t".join((str(number), *map(printable, cells))))

@@ -4,7 +4,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from rocketlens.cli.options import (
     add_archive,
@@ -80,15 +80,11 @@ class ChosenSource(NamedTuple):
         if self.is_merged:
             raise BadInput("--archive stands alone here: give no --store, --namesrv or --context")
         if self.archive is not None and in_archive is not None:
-            from rocketlens.archive.archive import open_archive
-
-            with open_archive(self.archive) as archive:
+            with self._open_archive() as archive:
                 return in_archive(archive)
         if self.cluster is not None:
             return ask_cluster(self.cluster, in_cluster)
-        from rocketlens.query.offline import open_store
-
-        with open_store(self.directory) as store:
+        with self._open_store() as store:
             return in_store(store)
 
     def find(
@@ -118,15 +114,22 @@ class ChosenSource(NamedTuple):
                 self.cluster,
                 lambda admin: find(request, admin.source, on_cancelled=stop, on_read=report),
             )
-        from rocketlens.query.offline import open_store
-
-        with open_store(
-            self.directory,
+        with self._open_store(
             max_topic_scan_bytes=0 if is_quick else None,
             before_long_scan=_say_long_scan,
             on_progress=report if request.text is None else None,
         ) as store:
             return store.find_for(request)
+
+    def _open_store(self, **options: Any) -> "Store":
+        from rocketlens.query.offline import open_store
+
+        return open_store(self.directory, **options)
+
+    def _open_archive(self) -> "Archive":
+        from rocketlens.archive.archive import open_archive
+
+        return open_archive(self.archive or "")
 
     @contextmanager
     def scan(
@@ -143,9 +146,7 @@ class ChosenSource(NamedTuple):
         """
         report = None if progress is None else progress.report
         if self.archive is not None:
-            from rocketlens.archive.archive import open_archive
-
-            with open_archive(self.archive) as archive:
+            with self._open_archive() as archive:
                 archived = archive.scan_for(request, checks_topics=checks_topics)
                 archived.on_read = report
                 yield archived
@@ -155,9 +156,7 @@ class ChosenSource(NamedTuple):
                 scan.on_read = report
                 yield scan
         else:
-            from rocketlens.query.offline import open_store
-
-            with open_store(self.directory, on_progress=report) as store:
+            with self._open_store(on_progress=report) as store:
                 yield store.scan_for(request, checks_topics=checks_topics)
 
     def check_topics(self, topics: Sequence[str], count: int) -> None:
@@ -168,19 +167,14 @@ class ChosenSource(NamedTuple):
         :raises TopicNotFound: if no message was found: naming a topic that it does not have, and
             what was probably meant.
         """
-        if not topics or (count and len(topics) == 1):
+        if not topics or self.cluster is not None or (count and len(topics) == 1):
             return
         try:
-            if self.archive is not None:
-                from rocketlens.archive.archive import open_archive
-
-                with open_archive(self.archive) as archive:
-                    archive.topics(topics)
-            elif self.cluster is None:
-                from rocketlens.query.offline import open_store
-
-                with open_store(self.directory) as store:
-                    store.topics(topics)
+            self.ask(
+                lambda store: store.topics(topics),
+                lambda admin: admin.topics(topics),
+                lambda archive: archive.topics(topics),
+            )
         except TopicNotFound as error:
             if not count:
                 raise
@@ -200,11 +194,7 @@ class ChosenSource(NamedTuple):
             )
         if self.cluster is not None:
             return ask_cluster(self.cluster, lambda admin: admin.story(text, topic, **options))
-        from rocketlens.query.offline import open_store
-
-        with open_store(
-            self.directory, max_topic_scan_bytes=None, before_long_scan=_say_long_scan
-        ) as store:
+        with self._open_store(max_topic_scan_bytes=None, before_long_scan=_say_long_scan) as store:
             return store.story(text, topic, **options)
 
     @property
@@ -222,19 +212,16 @@ class ChosenSource(NamedTuple):
 
         What is beside it answers also where the archive cannot be opened; the answer is incomplete.
         """
-        from rocketlens.archive.archive import open_archive
-
-        root = self.archive or ""
         with ExitStack() as entered:
             if not self.is_merged:
-                return alone(entered.enter_context(open_archive(root)))
+                return alone(entered.enter_context(self._open_archive()))
             from rocketlens.client.all_sources import UnopenedSource
 
             archive: AnySource
             try:
-                archive = entered.enter_context(open_archive(root))
+                archive = entered.enter_context(self._open_archive())
             except ArchiveError as error:
-                archive = UnopenedSource(root, error)
+                archive = UnopenedSource(self.archive or "", error)
             if self.cluster is None:
                 return together([archive, self.directory])
             return together([archive, entered.enter_context(open_cluster(self.cluster))])

@@ -4,7 +4,7 @@ import shutil
 import sys
 import textwrap
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
@@ -34,12 +34,12 @@ from rocketlens.terminal.output import (
 
 if TYPE_CHECKING:
     from rocketlens.query.story.story import GroupStory, Story
-    from rocketlens.query.story.story_events import StoryEvent
 
 _PIPED_COLUMNS: Final = 100
 _MIN_COLUMNS: Final = 60
 _MAX_COLUMNS: Final = 120
-_TIME_COLUMNS: Final = 23
+_TIME_COLUMNS: Final = 25
+_LABEL_COLUMNS: Final = 12
 _INDENT: Final = 2
 _MAX_LISTED: Final = 10
 _STATES: Final = {
@@ -146,12 +146,15 @@ def story_lines(story: "Story", columns: int) -> Iterator[str]:
         ("keys", keys),
     ):
         if text:
-            yield from _labelled(label, text, columns)
+            lines = _wrapped(text, columns - _INDENT - _LABEL_COLUMNS)
+            yield from _labelled(label, _LABEL_COLUMNS, lines)
     yield ""
     zone = zone_text(message.store_timestamp_ms)
     yield coloured(f"What happened ({zone})", BOLD, sys.stdout)
     for event in story.events:
-        yield from _event_lines(event, columns)
+        when = "?" if event.time_ms is None else time_text(event.time_ms)
+        lines = _sourced(event.text, event.source, columns - _INDENT - _TIME_COLUMNS)
+        yield from _labelled(when, _TIME_COLUMNS, lines)
     yield ""
     yield from group_lines(story, columns)
     yield from _listed("Why it came twice", story.repeats, columns)
@@ -175,19 +178,11 @@ def unlearnt_lines(story: "Story", columns: int) -> Iterator[str]:
     yield from _listed("What was not searched, or is not recorded", others, columns)
 
 
-def _labelled(label: str, text: str, columns: int) -> Iterator[str]:
-    lines = _wrapped(text, columns - _INDENT - 12)
+def _labelled(label: str, width: int, lines: Sequence[str]) -> Iterator[str]:
+    """Yield lines behind a label, which takes so many columns."""
     for number, line in enumerate(lines):
-        head = label if number == 0 else ""
-        yield f"{'':{_INDENT}}{coloured(f'{head:<12}', DIM, sys.stdout)}{line}"
-
-
-def _event_lines(event: "StoryEvent", columns: int) -> Iterator[str]:
-    when = "?" if event.time_ms is None else time_text(event.time_ms)
-    room = columns - _INDENT - _TIME_COLUMNS - 2
-    for number, line in enumerate(_sourced(event.text, event.source, room)):
-        head = f"{when if number == 0 else '':<{_TIME_COLUMNS}}"
-        yield f"{'':{_INDENT}}{coloured(head, DIM, sys.stdout)}  {line}"
+        head = f"{'' if number else label:<{width}}"
+        yield f"{'':{_INDENT}}{coloured(head, DIM, sys.stdout)}{line}"
 
 
 def _group_lines(group: "GroupStory", columns: int) -> Iterator[str]:
@@ -244,13 +239,10 @@ def _print_json(story: "Story") -> None:
 def _fields(story: "Story") -> dict[str, Any]:
     from rocketlens.terminal.as_json import coverage_fields, message_fields
 
-    message: dict[str, Any] | None = None
-    if story.message is not None:
-        message = message_fields(story.message)
     return {
         "query": story.query,
         "complete": story.complete,
-        "message": message,
+        "message": None if story.message is None else message_fields(story.message),
         "others": list(story.others),
         "events": [{**asdict(each), "time": _iso(each.time_ms)} for each in story.events],
         "groups": [{**asdict(each), "since": _iso(each.since_ms)} for each in story.groups],

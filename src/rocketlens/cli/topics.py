@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens.cli.find import exit_code
 from rocketlens.cli.options import add_archive, add_list_output, add_source
-from rocketlens.cli.printing import Moment, print_csv, print_rows
+from rocketlens.cli.printing import Moment, print_list, print_listing, print_rows
 from rocketlens.cli.source import choose_source
 from rocketlens.errors import BadInput
 from rocketlens.model.answer import Answer
@@ -78,11 +78,10 @@ def run(arguments: Namespace) -> ExitCode:
     if arguments.output == "json":
         # With the parent, which has what lite topics have in common.
         _print_json(listing, listing.topics if arguments.lite else shown, waiting)
-    elif arguments.output == "csv":
-        print_csv(_TITLES, rows)
-    elif shown:
-        print_rows(_TITLES, rows)
-        if arguments.topic and len(shown) == 1 and shown[0].queues:
+    else:
+        print_list(arguments.output, _TITLES, rows)
+        is_one = bool(arguments.topic) and len(shown) == 1 and arguments.output == "table"
+        if is_one and shown[0].queues:
             print()
             print_rows(_QUEUE_TITLES, map(_queue_row, shown[0].queues))
     sys.stdout.flush()
@@ -198,8 +197,6 @@ def _time(epoch_ms: int | None, messages: int | None) -> Moment | str | None:
 def _print_json(
     answer: TopicsAnswer, shown: Sequence[FoundTopic], waiting: "WaitingMessages | None"
 ) -> None:
-    from rocketlens.terminal.as_json import coverage_fields, json_line
-
     topics: list[dict[str, Any]] = [
         {
             **asdict(topic),
@@ -212,7 +209,6 @@ def _print_json(
         }
         for topic in shown
     ]
-    coverage = [coverage_fields(each) for each in answer.coverage]
     is_exact = waiting is not None and waiting.is_exact
-    fields = {"complete": answer.complete, "waiting_is_exact": is_exact}
-    print(json_line({**fields, "topics": topics, "coverage": coverage}))
+    complete = answer.complete
+    print_listing("topics", topics, answer.coverage, complete=complete, waiting_is_exact=is_exact)

@@ -5,7 +5,7 @@ import threading
 import time
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from rocketlens.cli.jobs.spark import ProgressLine, task_context
 from rocketlens.cli.options import (
@@ -228,15 +228,15 @@ def _sources(arguments: Namespace) -> "list[ArchivedSource]":
         raise BadInput("what to archive? Give --store DIR, or --namesrv ADDR with --topic")
     named_stores = [_named_store(text, given) for text in arguments.store]
     for what, values in (
-        ("broker", [f"{each.cluster}/{each.broker}" for each in named_stores]),
-        ("directory", [str(Path(each.path).resolve()) for each in named_stores]),
+        ("broker", [f"{cluster}/{broker}" for cluster, broker, _ in named_stores]),
+        ("directory", [str(Path(path).resolve()) for _, _, path in named_stores]),
     ):
         twice = next((each for each in values if values.count(each) > 1), None)
         if twice is not None:
             raise BadInput(f"--store names the {what} {printable(twice)[:200]} twice")
     return [
-        ArchivedStore(each.path, each.broker, cluster=each.cluster, topics=topics)
-        for each in named_stores
+        ArchivedStore(path, broker, cluster=cluster, topics=topics)
+        for cluster, broker, path in named_stores
     ]
 
 
@@ -249,14 +249,8 @@ def _check_name(option: str, name: str) -> None:
         )
 
 
-class _NamedStore(NamedTuple):
-    cluster: str
-    broker: str
-    path: str
-
-
-def _named_store(text: str, cluster: str | None) -> _NamedStore:
-    """Return what an option ``--store`` names; the cluster unless that was given."""
+def _named_store(text: str, cluster: str | None) -> tuple[str, str, str]:
+    """Return the cluster, unless it was given, the broker and the path of an option ``--store``."""
     from rocketlens.pipeline.archive import DEFAULT_CLUSTER
     from rocketlens.query.facts.topic_list import writer_names
     from rocketlens.store.layout import StoreLayout
@@ -265,11 +259,11 @@ def _named_store(text: str, cluster: str | None) -> _NamedStore:
     broker, is_named, path = text.partition("=")
     if is_named and broker and "/" not in broker:
         _check_name("--store", broker)
-        return _NamedStore(cluster or DEFAULT_CLUSTER, broker, path)
+        return cluster or DEFAULT_CLUSTER, broker, path
     layout = StoreLayout.of(Path(text))
     tapped = read_tap_note(layout)
     if tapped is not None:
-        return _NamedStore(cluster or DEFAULT_CLUSTER, tapped.broker_name, text)
+        return cluster or DEFAULT_CLUSTER, tapped.broker_name, text
     names = writer_names(layout.root)
     cluster = cluster or names.cluster
     if names.broker is None or cluster is None:
@@ -279,4 +273,4 @@ def _named_store(text: str, cluster: str | None) -> _NamedStore:
         )
     for name in (names.broker, cluster):
         _check_name("--store", name)
-    return _NamedStore(cluster, names.broker, text)
+    return cluster, names.broker, text

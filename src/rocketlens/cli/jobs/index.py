@@ -91,7 +91,9 @@ def run_build(arguments: Namespace) -> ExitCode:
     layout = StoreLayout.of(store)
     # Refuse what can be refused before Spark takes seconds to start.
     open_store(store).close()
-    _refuse_queue_options(arguments)
+    for option in ("queue_file_size", "delay_levels"):
+        if getattr(arguments, option) is not None and not arguments.queues:
+            raise BadInput(f"--{option.replace('_', '-')} needs --queues")
     delays_ms = _delays_ms(arguments.delay_levels)
     out = Path(arguments.out) if arguments.out else None
     check_output(layout.root, out, force=arguments.force)
@@ -171,15 +173,6 @@ def _write_lines(arguments: Namespace, layout: "StoreLayout", out: Path | None) 
             yield f"would replace   {where}/{name}{kept}"
     free = size_text(Disk().space(root if root.is_dir() else root.parent).free)
     yield f"free            {free} on the disk of {where}"
-
-
-def _refuse_queue_options(arguments: Namespace) -> None:
-    for value, option in (
-        (arguments.queue_file_size, "--queue-file-size"),
-        (arguments.delay_levels, "--delay-levels"),
-    ):
-        if value is not None and not arguments.queues:
-            raise BadInput(f"{option} needs --queues")
 
 
 def _delays_ms(levels: str | None) -> tuple[int, ...] | None:

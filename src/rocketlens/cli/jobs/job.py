@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens.cli.options import add_cluster, add_list_output, seconds
-from rocketlens.cli.printing import print_csv, print_rows
+from rocketlens.cli.printing import print_list
 from rocketlens.cli.resend import follow_job
 from rocketlens.errors import BadInput, MessageNotFound, RocketLensError, StoreLocked
 from rocketlens.terminal.cluster_access import (
@@ -57,16 +57,9 @@ def run_list(arguments: Namespace) -> ExitCode:
                 "target": header.target,
             }
         )
-    if arguments.output == "json":
-        from rocketlens.terminal.as_json import json_line
-
-        for row in rows:
-            print(json_line(row))
-    elif rows:
-        (print_csv if arguments.output == "csv" else print_rows)(
-            list(rows[0]), [tuple(row.values()) for row in rows]
-        )
-    else:
+    if rows:
+        print_list(arguments.output, list(rows[0]), [tuple(row.values()) for row in rows])
+    elif arguments.output != "json":
         note(f"there are no jobs in {jobs_directory()}")
     return ExitCode.OK if rows else ExitCode.NO
 
@@ -166,15 +159,8 @@ def _print(arguments: Namespace, read: "JobContents") -> None:
                 "" if outcome is None else outcome.offset_msg_id or outcome.value,
             )
         )
-    if arguments.output == "json":
-        from rocketlens.terminal.as_json import json_line
-
-        for row in rows:
-            print(json_line(dict(zip(titles, row, strict=True))))
-    elif arguments.output == "csv":
-        print_csv(titles, rows)
-    else:
-        print_rows(titles, rows[:_SHOWN_ROWS])
-        if rows[_SHOWN_ROWS:]:
-            print(f"... and {len(rows) - _SHOWN_ROWS} more (-o csv and -o json show all)")
+    is_table = arguments.output == "table"
+    print_list(arguments.output, titles, rows[:_SHOWN_ROWS] if is_table else rows)
+    if is_table and rows[_SHOWN_ROWS:]:
+        print(f"... and {len(rows) - _SHOWN_ROWS} more (-o csv and -o json show all)")
     sys.stdout.flush()

@@ -17,9 +17,10 @@ import sys
 import threading
 import time
 from argparse import Namespace
-from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
+from queue import Full, Queue
 from typing import Any, Final, TextIO
 
 from rocketlens import limits
@@ -126,47 +127,35 @@ class LineWriter(logging.Handler):
     def __init__(self, stream: TextIO) -> None:
         super().__init__()
         self._stream: Final = stream
-        self._lines: Final[deque[str]] = deque()
-        self._changed: Final = threading.Condition(threading.Lock())
-        self._is_writing = False
+        self._lines: Final[Queue[str]] = Queue(limits.MAX_WAITING_LOG_LINES)
         self._dropped = 0
-        self._thread: Final = threading.Thread(
-            target=self._write, name="rocketlens-log", daemon=True
-        )
-        self._thread.start()
+        threading.Thread(target=self._write, name="rocketlens-log", daemon=True).start()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Queue the line of a record, or count it if too many wait."""
+        """Queue the line of a record, or count it if too many wait; the handler's lock is held."""
         line = self.format(record)
-        with self._changed:
-            if len(self._lines) >= limits.MAX_WAITING_LOG_LINES:
-                self._dropped += 1
-                return
-            if self._dropped:
-                line += f" ({self._dropped} lines before it are lost: they were not read in time)"
-                self._dropped = 0
-            self._lines.append(line)
-            self._changed.notify()
+        if self._dropped:
+            line += f" ({self._dropped} lines before it are lost: they were not read in time)"
+        try:
+            self._lines.put_nowait(line)
+            self._dropped = 0
+        except Full:
+            self._dropped += 1
 
     def flush(self) -> None:
         """Wait until all lines are written, some seconds at most."""
-        with self._changed:
-            self._changed.wait_for(lambda: not self._lines and not self._is_writing, _FLUSH_S)
+        with self._lines.all_tasks_done:
+            is_written = self._lines.all_tasks_done.wait_for
+            is_written(lambda: not self._lines.unfinished_tasks, _FLUSH_S)
 
     def _write(self) -> None:
         while True:
-            with self._changed:
-                self._is_writing = False
-                self._changed.notify_all()
-                self._changed.wait_for(lambda: self._lines)
-                line = self._lines.popleft()
-                self._is_writing = True
-            try:
+            line = self._lines.get()
+            # Where stderr is closed, there is no better place to say so.
+            with suppress(OSError, ValueError):
                 self._stream.write(f"{line}\n")
                 self._stream.flush()
-            except (OSError, ValueError):
-                # Closed: there is no better place to say so.
-                continue
+            self._lines.task_done()
 
 
 def log_to_stderr(arguments: Namespace) -> None:

@@ -345,12 +345,12 @@ def run_namesrv(arguments: Namespace) -> ExitCode:
         return ExitCode.OK
     log_start(arguments.config, values, NameServerConfig().properties_in_effect())
     with status_port(arguments) as status:
-        run_loop(run_name_server(config, ready=_print_name_server, status=status))
+        run_loop(
+            run_name_server(
+                config, ready=lambda bound: print_ready(f"name server {bound}"), status=status
+            )
+        )
     return ExitCode.OK
-
-
-def _print_name_server(bound: Host) -> None:
-    print_ready(f"name server {bound}")
 
 
 NAME_SERVER_SHARE: Final = 4
