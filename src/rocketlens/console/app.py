@@ -1,7 +1,7 @@
 """The application: pages and API over the sources of a console."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from http.client import NOT_FOUND
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -44,7 +44,7 @@ from rocketlens.net.status_port import exposition
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+    from starlette.types import Message, Receive, Scope, Send
 
     from rocketlens.console.login.oidc_logins import OidcLogins
 
@@ -114,16 +114,26 @@ class Console:
             "/preferences", _choose_preferences, methods=["POST"], include_in_schema=False
         )
         _add_failures(self.api)
-        self._requests: Final = CountedRequests(
-            Access(InPieces(self.api, _answer_to), self.logins, viewer or LOCAL)
-        )
+        self._app: Final = Access(InPieces(self.api, _answer_to), self.logins, viewer or LOCAL)
+        self._counts: Final[Counter[tuple[str, int]]] = Counter()
+        """Answers by route and status."""
         public = None if oidc is None else oidc.public_host
-        self._guarded: Final = Guard(self._requests, [*names, *filter(None, [public])])
+        self._guarded: Final = Guard(self._counted, [*names, *filter(None, [public])])
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         """Answer one request."""
         scope["app"] = self.api
         await self._guarded(scope, receive, send)
+
+    async def _counted(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        async def counting(message: "Message") -> None:
+            if message["type"] == "http.response.start":
+                # By the route's pattern: an address is chosen by others.
+                route = getattr(scope.get("route"), "path", "other")
+                self._counts[route, message["status"]] += 1
+            await send(message)
+
+        await self._app(scope, receive, counting)
 
     def start(self) -> None:
         """Start what runs beside requests, until `close`: samples of brokers."""
@@ -135,7 +145,7 @@ class Console:
         await self._jobs.close()
 
     async def _metrics(self) -> Response:
-        values = list(console_metrics(self._requests, self.searches))
+        values = list(console_metrics(self._counts, self.searches))
         text = await in_thread(lambda: exposition([values]), ROW_THREADS)
         return Response(text, media_type=_METRICS_TYPE)
 
@@ -151,34 +161,16 @@ async def _healthy() -> Response:
     return PlainTextResponse("ok\n")
 
 
-class CountedRequests:
-    """Counts the answers of an application, by route and status."""
-
-    def __init__(self, app: "ASGIApp") -> None:
-        self._app: Final = app
-        self.counts: Final[Counter[tuple[str, int]]] = Counter()
-
-    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
-        """Answer one request, and count it."""
-
-        async def counting(message: "Message") -> None:
-            if message["type"] == "http.response.start":
-                # By the route's pattern: an address is chosen by others.
-                route = getattr(scope.get("route"), "path", "other")
-                self.counts[route, message["status"]] += 1
-            await send(message)
-
-        await self._app(scope, receive, counting)
-
-
-def console_metrics(requests: CountedRequests, searches: Searches) -> Iterable["Metric"]:
+def console_metrics(
+    counts: Mapping[tuple[str, int], int], searches: Searches
+) -> Iterable["Metric"]:
     """Yield all values."""
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
     answered = CounterMetricFamily(
         "rocketlens_console_requests", "Answered requests.", labels=["route", "status"]
     )
-    for (route, status), count in requests.counts.items():
+    for (route, status), count in counts.items():
         answered.add_metric([route, str(status)], count)
     yield answered
     searched = CounterMetricFamily(

@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 from urllib.parse import parse_qsl, quote, urlencode
 
 from fastapi import APIRouter, Depends, Query, Request
-from fastapi import Path as PathPart
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.exceptions import HTTPException
@@ -63,7 +62,6 @@ if TYPE_CHECKING:
 
 MAX_FORM_FIELDS: Final = 1000
 """Fields of a form sent to the console: as many as a page has messages, and some."""
-MESSAGE: Final = "/{source}/{topic}/{broker}/{queue_id}/{queue_offset}"
 SEE_OTHER: Final = 303
 ERRORS: Final[dict[int | str, dict[str, Any]]] = {
     400: {"model": ErrorAnswer, "description": "a value that cannot be used"},
@@ -80,7 +78,6 @@ Sourced = Annotated[
     ),
 ]
 Name = Annotated[str | None, Query(max_length=limits.MAX_TOPIC_CHARACTERS)]
-_Part = Annotated[str, PathPart(max_length=limits.MAX_TOPIC_CHARACTERS)]
 
 
 def api_router(errors: dict[int | str, dict[str, Any]] = ERRORS) -> APIRouter:
@@ -101,21 +98,8 @@ def _question_of(request: Request, values: Annotated[QuestionValues, Query()]) -
     return values.question(Preferences.of(request).zone_name)
 
 
-def _address_of(
-    source: _Part,
-    topic: _Part,
-    broker: _Part,
-    queue_id: Annotated[int, PathPart(ge=0, le=limits.MAX_INT)],
-    queue_offset: Annotated[int, PathPart(ge=0, le=limits.MAX_LONG)],
-) -> MessageAddress:
-    """Return the address of a message that a path has."""
-    return MessageAddress(
-        source=source, topic=topic, broker=broker, queue_id=queue_id, queue_offset=queue_offset
-    )
-
-
 Asked = Annotated[Question, Depends(_question_of)]
-Addressed = Annotated[MessageAddress, Depends(_address_of)]
+Addressed = Annotated[MessageAddress, Depends()]
 
 
 _TEMPLATES: Final = Path(__file__).parent / "templates"

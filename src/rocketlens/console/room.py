@@ -73,7 +73,7 @@ class Work(Enum):
     LOOK_UP = "look_up"
 
 
-_MESSAGE: Final = "/{source}/{topic}/{broker}/{queue_id}/{queue_offset}"
+MESSAGE: Final = "/{source}/{topic}/{broker}/{queue_id}/{queue_offset}"
 WORK_OF: Final = {
     **dict.fromkeys(
         (
@@ -82,9 +82,7 @@ WORK_OF: Final = {
         ),
         Work.SEARCH,
     ),
-    **dict.fromkeys(
-        ("/api/export", f"/m{_MESSAGE}/body", f"/api/message{_MESSAGE}/body"), Work.FILE
-    ),
+    **dict.fromkeys(("/api/export", f"/m{MESSAGE}/body", f"/api/message{MESSAGE}/body"), Work.FILE),
 }
 """The work of routes; that of others is to look up something."""
 FREE: Final = frozenset(

@@ -5,6 +5,7 @@ The API takes JSON only, and never from a page of another site.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Annotated, Final, Literal, NamedTuple
 from urllib.parse import quote, urlencode
 
@@ -41,7 +42,6 @@ from rocketlens.console.act.plans import ResendOptions, ResendPlan
 from rocketlens.console.message.look_up import MessageAddress
 from rocketlens.console.pages import (
     ERRORS,
-    MESSAGE,
     SEE_OTHER,
     Addressed,
     Asked,
@@ -53,6 +53,7 @@ from rocketlens.console.pages import (
     page_router,
 )
 from rocketlens.console.preferences import local_path
+from rocketlens.console.room import MESSAGE
 from rocketlens.console.status.lists import groups_of
 from rocketlens.console.values import ErrorAnswer
 from rocketlens.errors import BadInput, RocketLensError
@@ -132,13 +133,16 @@ async def chosen(here: Here, request: ChosenRequest) -> JobValue:
 @api.post("/redrive/plan")
 async def redrive_plan(here: Here, request: RedrivePlanRequest) -> PlanValue:
     """Return what sending the dead letters of a group again would do; nothing is sent."""
-    return await here.console.actions.preview(await plan_of_letters(here, request))
+    actions = here.console.actions
+    return await actions.preview(await actions.plans.of_dead_letters(request))
 
 
 @api.post("/redrive")
 async def redrive(here: Here, request: RedriveRequest) -> JobValue:
     """Send the dead letters of a group again, as a job: to it alone, or to their topics."""
-    return await _start_job(here, await plan_of_letters(here, request), request)
+    return await _start_job(
+        here, await here.console.actions.plans.of_dead_letters(request), request
+    )
 
 
 @api.post("/resend/plan")
@@ -177,24 +181,12 @@ async def change(
     return await here.console.actions.job(name)
 
 
-async def plan_of_letters(here: HereNow, request: RedrivePlanRequest) -> ResendPlan:
-    """Return the plan of dead letters of a group; errors as `Plans.of_dead_letters`."""
-    return await here.console.actions.plans.of_dead_letters(
-        request.group,
-        request.cluster,
-        request.most,
-        original=request.original,
-        again=request.again,
-        only=request.only,
-        asked=request.asked,
-    )
-
-
 async def _start_job(here: HereNow, plan: ResendPlan, order: BatchOrder) -> JobValue:
     actions = here.console.actions
     return await actions.job(await actions.resend(plan, order))
 
 
+_BOTH: Final = ["GET", "POST"]
 _CHOSEN: Final = "chosen"
 """The field of a form that is there for each message that was chosen."""
 _OFFERED_GROUPS: Final = 12
@@ -205,14 +197,21 @@ _JobName = Annotated[str, Path(max_length=limits.MAX_CONSOLE_REASON)]
 pages = page_router()
 
 
-async def _done(
-    act: Awaitable[str], show: Callable[[Exception], Awaitable[HTMLResponse]]
+async def _form(
+    here: HereNow,
+    show: Callable[[Mapping[str, str], Exception | None], Awaitable[HTMLResponse]],
+    act: Callable[[Mapping[str, str]], Awaitable[str]],
 ) -> Response:
-    """Act and go to the page of the result; or show the form again, and why it was not done."""
+    """Show a form. If it was sent, act and go to the page of the result; or show it again, and why
+    it was not done.
+    """
+    if here.request.method == "GET":
+        return await show(here.request.query_params, None)
+    fields = await form_of(here.request)
     try:
-        name = await act
+        name = await act(fields)
     except (RocketLensError, OSError) as error:
-        return await show(error)
+        return await show(fields, error)
     return RedirectResponse(f"/jobs/{name}", SEE_OTHER)
 
 
@@ -222,21 +221,15 @@ def _message_path(request: Request) -> str:
     return path.decode("ascii").partition("?")[0].rpartition("/")[0]
 
 
-@pages.get("/m" + MESSAGE + "/resend")
-async def _resend_page(here: Here, address: Addressed) -> Response:
-    return await _resend_form(here, address, here.request.query_params)
-
-
-@pages.post("/m" + MESSAGE + "/resend")
+@pages.api_route("/m" + MESSAGE + "/resend", methods=_BOTH)
 async def _resend(here: Here, address: Addressed) -> Response:
-    form = await form_of(here.request)
     actions = here.console.actions
 
-    async def act() -> str:
+    async def act(form: Mapping[str, str]) -> str:
         plan, _ = await actions.plans.of_message(address, ResendOptions.of_form(form))
         return await actions.resend(plan, Order.of_form(form))
 
-    return await _done(act(), lambda error: _resend_form(here, address, form, error))
+    return await _form(here, partial(_resend_form, here, address), act)
 
 
 async def _resend_form(
@@ -296,20 +289,13 @@ async def _known_groups(here: HereNow, address: MessageAddress, cluster: str) ->
     return {**dict(own), **dict.fromkeys(others, "")}
 
 
-@pages.get("/m" + MESSAGE + "/consume")
-async def _consume_page(here: Here, address: Addressed) -> Response:
-    return await _consume_form(here, address, here.request.query_params)
-
-
-@pages.post("/m" + MESSAGE + "/consume")
+@pages.api_route("/m" + MESSAGE + "/consume", methods=_BOTH)
 async def _consume(here: Here, address: Addressed) -> Response:
-    form = await form_of(here.request)
-
-    async def act() -> str:
+    async def act(form: Mapping[str, str]) -> str:
         group, client_id = form.get("group", ""), form.get("client", "")
         return await here.console.actions.consume(address, group, client_id, Order.of_form(form))
 
-    return await _done(act(), lambda error: _consume_form(here, address, form, error))
+    return await _form(here, partial(_consume_form, here, address), act)
 
 
 async def _consume_form(
@@ -351,19 +337,12 @@ async def _edit(here: Here, address: Addressed) -> Response:
     return await _send_form(here, fields, back=_message_path(here.request))
 
 
-@pages.get("/send")
-async def _send_page(here: Here) -> Response:
-    return await _send_form(here, here.request.query_params)
-
-
-@pages.post("/send")
+@pages.api_route("/send", methods=_BOTH)
 async def _send(here: Here) -> Response:
-    form = await form_of(here.request)
-
-    async def act() -> str:
+    async def act(form: Mapping[str, str]) -> str:
         return await here.console.actions.send(NewMessage.of_form(form), Order.of_form(form))
 
-    return await _done(act(), lambda error: _send_form(here, form, error))
+    return await _form(here, partial(_send_form, here), act)
 
 
 async def _send_form(
@@ -393,29 +372,24 @@ class _Batch(NamedTuple):
     """What its page shows beside the plan."""
 
 
-@pages.get("/resend")
-async def _resend_search_page(here: Here, question: Asked) -> Response:
-    return await _batch_page(here, _of_search(here, question))
-
-
-@pages.post("/resend")
+@pages.api_route("/resend", methods=_BOTH)
 async def _resend_search(here: Here, question: Asked) -> Response:
-    return await _start(here, _of_search(here, question))
+    return await _page_or_start(here, _of_search(here, question))
 
 
-@pages.get("/redrive")
-async def _redrive_page(here: Here) -> Response:
-    return await _batch_page(here, _of_letters(here, here.request.query_params))
-
-
-@pages.post("/redrive")
+@pages.api_route("/redrive", methods=_BOTH)
 async def _redrive(here: Here) -> Response:
-    return await _start(here, _of_letters(here, here.request.query_params))
+    return await _page_or_start(here, _of_letters(here, here.request.query_params))
+
+
+async def _page_or_start(here: HereNow, batch: _Batch) -> Response:
+    is_sent = here.request.method == "POST"
+    return await (_start(here, batch) if is_sent else _batch_page(here, batch))
 
 
 # The first page of a choice is the answer to a form, too: an address of so many messages would be
 # too long for proxies.
-@pages.api_route("/resend/chosen", methods=["GET", "POST"])
+@pages.api_route("/resend/chosen", methods=_BOTH)
 async def _resend_chosen_page(here: Here) -> Response:
     return await _batch_page(here, await _of_chosen(here))
 
@@ -425,7 +399,7 @@ async def _resend_chosen(here: Here) -> Response:
     return await _start(here, await _of_chosen(here))
 
 
-@pages.api_route("/redrive/chosen", methods=["GET", "POST"])
+@pages.api_route("/redrive/chosen", methods=_BOTH)
 async def _redrive_chosen_page(here: Here) -> Response:
     fields, letters = await _chosen_in(here.request)
     return await _batch_page(here, _of_letters(here, fields, letters))
@@ -467,12 +441,14 @@ async def _batch_page(
 
 async def _start(here: HereNow, batch: _Batch) -> Response:
     """Make a job of a form and go to its page; or show the plan again, and why not."""
-    form = await form_of(here.request)
 
-    async def act() -> str:
+    async def show(form: Mapping[str, str], error: Exception | None) -> HTMLResponse:
+        return await _batch_page(here, batch, error, form.get("reason", ""))
+
+    async def act(form: Mapping[str, str]) -> str:
         return await here.console.actions.resend(await batch.plan(), Order.of_form(form))
 
-    return await _done(act(), lambda error: _batch_page(here, batch, error, form.get("reason", "")))
+    return await _form(here, show, act)
 
 
 def _of_search(here: HereNow, question: Asked) -> _Batch:
@@ -535,7 +511,8 @@ def _of_letters(
             raise BadInput(
                 f"{len(letters)} messages are chosen: at most {limits.MAX_CHOSEN_MESSAGES}"
             )
-        return await plan_of_letters(here, asked.model_copy(update={"only": letters or []}))
+        chosen = asked.model_copy(update={"only": letters or []})
+        return await here.console.actions.plans.of_dead_letters(chosen)
 
     shown: dict[str, object] = {
         "kind": "redrive",

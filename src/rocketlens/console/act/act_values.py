@@ -15,7 +15,7 @@ from rocketlens.client.resend.resend_journal import SENDING, UNKNOWN, Outcome, P
 from rocketlens.client.send.message import Message
 from rocketlens.client.send.unique_key import new_unique_key
 from rocketlens.console.act.jobs import DEFAULT_RATE, JobState, is_name
-from rocketlens.console.act.plans import ResendOptions
+from rocketlens.console.act.plans import ResendOptions, ShortName
 from rocketlens.console.message.look_up import MessageAddress
 from rocketlens.console.values import ConsoleRequest, ConsoleValue
 from rocketlens.errors import BadInput
@@ -29,9 +29,6 @@ JOB_ROWS: Final = 100
 LEFT: Final = "left"
 LETTER_FILTERS: Final = ("key", "cause", "since", "until", "where", "grep")
 """Fields of a form with conditions on dead letters."""
-_Name = Annotated[
-    str, StringConstraints(max_length=limits.MAX_TOPIC_CHARACTERS, strip_whitespace=True)
-]
 _Text = Annotated[str, StringConstraints(max_length=limits.MAX_CONSOLE_TEXT, strip_whitespace=True)]
 
 
@@ -120,8 +117,8 @@ class ChosenRequest(ChosenPlanRequest, BatchOrder):
 class RedrivePlanRequest(BatchPlanRequest):
     """The dead letters of a group, to be shown first."""
 
-    group: _Name = Field("", description="whose dead letters these are")
-    cluster: _Name = Field("", description="the source that has them")
+    group: ShortName = Field("", description="whose dead letters these are")
+    cluster: ShortName = Field("", description="the source that has them")
     original: bool = Field(
         default=False, description="send them to their original topics, and so to all groups"
     )
@@ -132,7 +129,7 @@ class RedrivePlanRequest(BatchPlanRequest):
     until: _Text = Field("", description="only those stored at or before this time")
     where: _Text = Field("", description="only those for which this expression is true")
     grep: _Text = Field("", description="only those whose decoded body has this pattern")
-    only: list[_Name] = Field(
+    only: list[ShortName] = Field(
         default=[],
         max_length=limits.MAX_CHOSEN_MESSAGES,
         description="only these, by offset message id; empty: all",
@@ -160,15 +157,15 @@ class ConsumeRequest(Order):
     """A stored message for a client to consume."""
 
     message: MessageAddress
-    group: _Name
-    client_id: _Name
+    group: ShortName
+    client_id: ShortName
 
 
 class NewMessage(ConsoleRequest):
     """A new message to send."""
 
-    cluster: _Name = Field(description="a source")
-    topic: _Name = Field(description="a topic that exists")
+    cluster: ShortName = Field(description="a source")
+    topic: ShortName = Field(description="a topic that exists")
     body: str = Field("", description="the body as text")
     body_base64: str = Field("", description="the body as base64, instead of text")
     tags: _Text = ""

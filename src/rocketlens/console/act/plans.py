@@ -7,18 +7,16 @@ or other messages now, and the new plan is shown first.
 import asyncio
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 from pydantic import Field, StringConstraints
 
 from rocketlens import limits
 from rocketlens.client.resend.dead_letters import (
-    ALL_LETTERS,
-    LetterFilter,
     dead_letter_selection,
     plan_dead_letters,
 )
@@ -39,6 +37,9 @@ from rocketlens.model.topic import TopicKind
 from rocketlens.net.pace import WorkThreads, in_thread
 from rocketlens.query.answer_builder import order_in_time
 
+if TYPE_CHECKING:
+    from rocketlens.console.act.act_values import RedrivePlanRequest
+
 FILE_THREADS: Final = WorkThreads(1, "console-jobs")
 """Reads and writes the files of jobs and of saved searches."""
 _PAGE_ROWS: Final = limits.MAX_EXPORT_ROWS
@@ -49,9 +50,7 @@ READ_AT_ONCE: Final = 16
 """Messages of a plan that are read at once."""
 SHOWN_MARKER: Final = "…"
 """In a preview, where the job's name and the message's number stand when it is sent."""
-
-
-_Name = Annotated[
+ShortName = Annotated[
     str, StringConstraints(max_length=limits.MAX_TOPIC_CHARACTERS, strip_whitespace=True)
 ]
 
@@ -63,8 +62,8 @@ class PlanChanged(RocketLensError):
 class ResendOptions(ConsoleRequest):
     """Where messages are sent again."""
 
-    group: _Name = Field("", description="only this consumer group; empty: their topics")
-    cluster: _Name = Field(
+    group: ShortName = Field("", description="only this consumer group; empty: their topics")
+    cluster: ShortName = Field(
         "", description="the source to send to; needed for messages of a store directory only"
     )
 
@@ -221,22 +220,8 @@ class Plans:
         _check_topics(cluster, plan.topics)
         return plan
 
-    async def of_dead_letters(
-        self,
-        group: str,
-        cluster_name: str,
-        most: int,
-        *,
-        original: bool,
-        again: bool,
-        only: Collection[str] = (),
-        asked: LetterFilter = ALL_LETTERS,
-    ) -> ResendPlan:
-        """Return the plan to send a group's dead letters; without ``again`` those not sent yet.
-
-        They go to the group, or with ``original`` to the topics that they came from: all that match
-        ``asked``, the newest ``most``. ``only`` has offset message ids of those that were chosen;
-        empty: all.
+    async def of_dead_letters(self, asked: "RedrivePlanRequest") -> ResendPlan:
+        """Return the plan to send a group's dead letters.
 
         :raises ActRefused: if the user may not.
         :raises BadInput: if an earlier job of them is not finished, earlier jobs have sent all, or
@@ -245,18 +230,23 @@ class Plans:
         :raises TopicNotFound: if the group has none.
         :raises AnswerIncomplete: if not all of them could be read.
         """
-        source = self._sources.named(cluster_name)
+        group, most, chosen = asked.group, asked.most, asked.asked
+        source = self._sources.named(asked.cluster)
         cluster = check_may_act(source, DEAD_LETTER_PREFIX + group)
-        target = Target(group=None if original else group, original=original)
-        if asked.cause or asked.options.keys() & {"where", "grep"}:
+        target = Target(group=None if asked.original else group, original=asked.original)
+        if chosen.cause or chosen.options.keys() & {"where", "grep"}:
             self._searches.check_unmasked([cluster])
-            options = {**asked.options, "body_rules": self._searches.rules}
-            asked = replace(asked, options=options)
-        sent = {} if again else await self._sent_before(cluster, group)
+            options = {**chosen.options, "body_rules": self._searches.rules}
+            chosen = replace(chosen, options=options)
+        sent = {} if asked.again else await self._sent_before(cluster, group)
         letters = await plan_dead_letters(
-            cluster.admin, group, target, earlier=sent, max_num=most, only=only, asked=asked
+            *(cluster.admin, group, target),
+            earlier=sent,
+            max_num=most,
+            only=asked.only,
+            asked=chosen,
         )
-        if only and len(letters.messages) + letters.older < len(set(only)):
+        if asked.only and len(letters.messages) + letters.older < len(set(asked.only)):
             raise PlanChanged(
                 "some of the chosen dead letters are not there any more, or were sent again: "
                 "choose them anew"
@@ -272,7 +262,7 @@ class Plans:
         return ResendPlan(
             origin=cluster,
             cluster=cluster,
-            selection=dead_letter_selection(group, asked)[:_SELECTION_CHARACTERS],
+            selection=dead_letter_selection(group, chosen)[:_SELECTION_CHARACTERS],
             target=target,
             messages=letters.messages,
             notes=tuple(each for each in notes if each[1]),

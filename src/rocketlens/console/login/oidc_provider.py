@@ -20,7 +20,7 @@ import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar
+from typing import Any, Final, Generic, Literal, TypeVar
 from urllib.parse import quote_plus, urlsplit
 
 import httpx
@@ -74,13 +74,6 @@ class UnknownKey(OidcFailed):
     """A token whose key is none of those that are known: the provider may have a new one."""
 
 
-class TokenHeader(NamedTuple):
-    """The header of a token, which names its signature; not verified."""
-
-    algorithm: str
-    key_id: str | None
-
-
 class KeySet:
     """The public keys of a provider."""
 
@@ -96,17 +89,15 @@ class KeySet:
             each for each in keys if isinstance(each, dict) and each.get("use", "sig") == "sig"
         ]
 
-    def fitting(self, header: TokenHeader) -> Iterator[jwt.PyJWK]:
-        """Yield the keys that may have made a signature."""
+    def fitting(self, algorithm: str, key_id: str | None) -> Iterator[jwt.PyJWK]:
+        """Yield the keys that may have made a signature; ``key_id`` None: of any name."""
         for each in self._keys:
-            is_named = header.key_id is None or each.get("kid") == header.key_id
-            is_kind = each.get("kty") == _KEY_TYPES[header.algorithm]
-            if not is_named or not is_kind or each.get("alg", header.algorithm) != header.algorithm:
+            is_named = key_id is None or each.get("kid") == key_id
+            is_kind = each.get("kty") == _KEY_TYPES[algorithm]
+            if not is_named or not is_kind or each.get("alg", algorithm) != algorithm:
                 continue
             try:
-                yield jwt.PyJWK(
-                    {name: each[name] for name in _PUBLIC if name in each}, header.algorithm
-                )
+                yield jwt.PyJWK({name: each[name] for name in _PUBLIC if name in each}, algorithm)
             except _FAILURES:
                 # A key that cannot be one: others can.
                 continue
@@ -120,14 +111,14 @@ def verified_claims(
     :raises UnknownKey: if none of the keys has signed it, and another one may have.
     :raises OidcFailed: if it is not a token for this client and login that is valid now.
     """
-    header = _header(token)
+    algorithm, key_id = _header(token)
     failure: Exception | None = None
-    for key in keys.fitting(header):
+    for key in keys.fitting(algorithm, key_id):
         try:
             claims = _VERIFIER.decode(
                 token,
                 key,
-                algorithms=[header.algorithm],
+                algorithms=[algorithm],
                 issuer=issuer,
                 audience=client_id,
                 leeway=MAX_OIDC_SKEW_S,
@@ -141,12 +132,13 @@ def verified_claims(
         else:
             _check_party(claims, client_id, nonce)
             return claims
-    if failure is not None and header.key_id is not None:
+    if failure is not None and key_id is not None:
         raise _refused(failure) from failure
     raise UnknownKey("token", "the id token is signed by none of the provider's keys")
 
 
-def _header(token: str) -> TokenHeader:
+def _header(token: str) -> tuple[str, str | None]:
+    """Return the algorithm and the id of the key that a token names; not verified."""
     if len(token) > MAX_OIDC_TOKEN_CHARACTERS:
         limit = MAX_OIDC_TOKEN_CHARACTERS
         raise OidcFailed("token", f"the id token has over {limit} characters")
@@ -158,7 +150,7 @@ def _header(token: str) -> TokenHeader:
     if not isinstance(algorithm, str) or algorithm not in _KEY_TYPES:
         name = printable(str(algorithm))[:40]
         raise OidcFailed("token", f"the id token has the algorithm {name}, which is not allowed")
-    return TokenHeader(algorithm, key_id)
+    return algorithm, key_id
 
 
 def _check_party(claims: Mapping[str, Any], client_id: str, nonce: str) -> None:

@@ -13,7 +13,6 @@ from rocketlens.console.message.look_up import MessageAddress
 from rocketlens.console.message.message_view import BodyForm
 from rocketlens.console.pages import (
     MAX_FORM_FIELDS,
-    MESSAGE,
     Addressed,
     Asked,
     Here,
@@ -23,6 +22,7 @@ from rocketlens.console.pages import (
     known_failure,
     page_router,
 )
+from rocketlens.console.room import MESSAGE
 from rocketlens.console.search import addresses
 from rocketlens.console.search.question import Question
 from rocketlens.console.search.search import ROW_THREADS

@@ -8,6 +8,7 @@ import asyncio
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack
+from functools import lru_cache
 from pathlib import Path
 from time import monotonic
 from typing import Final, Generic, TypeVar
@@ -20,6 +21,7 @@ from rocketlens.client.all_sources import AnySource, story_async
 from rocketlens.client.cluster_story import ClusterStorySource
 from rocketlens.client.connect.broker_history import seen_brokers_path
 from rocketlens.client.connect.namespace import is_in_namespace
+from rocketlens.client.connect.route import Recent
 from rocketlens.client.mq_admin import MQAdmin
 from rocketlens.console.login.viewer import LOCAL, Viewer, current_viewer
 from rocketlens.console.sources.visible import ConsoleSource, visible_source
@@ -43,8 +45,6 @@ from rocketlens.terminal.waiting_messages import waiting_in_cluster, waiting_in_
 
 R = TypeVar("R", bound=Store | Archive)
 
-_NAMES_FRESH_S: Final = 30.0
-"""Seconds for which the name of a broker is believed."""
 _SHOWN_SETTINGS: Final = frozenset({"namesrv", "namespace", "read_only"})
 """Settings of a context that a command line can have as options, which anyone may see."""
 _MAX_VIEWERS: Final = 1_000
@@ -83,24 +83,15 @@ class ClusterOfConsole(ConsoleSource):
         self.namespace = admin.source.namespace
         self.title = admin.source.name
         self.command_options = tuple(command_options) or ("--namesrv", self.title)
-        self._clock: Final = clock
-        self._broker_names: Final[dict[str, tuple[float, str]]] = {}
+        self._broker_names: Final = Recent[str, str](clock)
 
     async def broker_of(self, message: MessageExt) -> str:
         """Return the name of the broker that stored a message, or its address."""
-        host = str(message.store_host)
-        entry = self._broker_names.get(host)
-        if entry is not None and self._clock() - entry[0] < _NAMES_FRESH_S:
-            return entry[1]
+        host, story = str(message.store_host), ClusterStorySource(self.admin.source)
         try:
-            name = await ClusterStorySource(self.admin.source).said_by(message)
+            return await self._broker_names.get(host, lambda: story.said_by(message))
         except RocketLensError:
             return host
-        if len(self._broker_names) > limits.MAX_CONSOLE_ROWS:
-            # Store hosts stand in records, which anything can have written.
-            self._broker_names.clear()
-        self._broker_names[host] = self._clock(), name
-        return name
 
     async def story(self, message: MessageExt, group: str | None = None) -> Story:
         """Return what brokers and records tell of a message."""
@@ -275,8 +266,8 @@ class Sources:
 
     def __init__(self, sources: Iterable[ConsoleSource]) -> None:
         self._opened: Final = {each.name: each for each in sources}
-        self._seen: Final[dict[Viewer, dict[str, ConsoleSource]]] = {}
-        """What each user sees, of those who asked last."""
+        # A provider names users and their grants, which may be others at each login.
+        self._seen: Final = lru_cache(maxsize=_MAX_VIEWERS)(self._seen_by)
 
     @property
     def opened(self) -> list[ConsoleSource]:
@@ -286,18 +277,14 @@ class Sources:
     @property
     def _by_name(self) -> dict[str, ConsoleSource]:
         viewer = current_viewer()
-        if viewer is LOCAL:
-            return self._opened
-        if viewer not in self._seen:
-            # A provider names users and their grants, which may be others at each login.
-            while len(self._seen) >= _MAX_VIEWERS:
-                del self._seen[next(iter(self._seen))]
-            self._seen[viewer] = {
-                name: visible_source(each, viewer)
-                for name, each in self._opened.items()
-                if viewer.may_see_source(name)
-            }
-        return self._seen[viewer]
+        return self._opened if viewer is LOCAL else self._seen(viewer)
+
+    def _seen_by(self, viewer: Viewer) -> dict[str, ConsoleSource]:
+        return {
+            name: visible_source(each, viewer)
+            for name, each in self._opened.items()
+            if viewer.may_see_source(name)
+        }
 
     def __iter__(self) -> Iterator[ConsoleSource]:
         """Yield them in the order given."""

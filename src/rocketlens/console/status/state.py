@@ -42,7 +42,6 @@ from rocketlens.model.group import GroupClient, GroupsAnswer, ProducersAnswer
 from rocketlens.model.status import (
     ArchiveStatus,
     BrokersAnswer,
-    BrokerStatus,
     IndexBuilderStatus,
     StoreStatus,
 )
@@ -177,8 +176,15 @@ async def brokers_of(sources: Sources, names: Sequence[str] = ()) -> BrokersValu
     chosen = sources.chosen(names)
     answers: list[tuple[ConsoleSource, _Status]]
     answers = await ask_all(chosen, lambda each: each.status(), BrokersAnswer)
+    hidden = [each.name for each in chosen if not current_viewer().sees_all(each.name)]
     brokers = [
-        broker_value(source, each)
+        BrokerValue.of(
+            each,
+            source=source.name,
+            cluster=each.cluster_name,
+            role="master" if each.is_master else "slave",
+            is_hidden=source.name in hidden,
+        )
         for source, answer in answers
         if isinstance(answer, BrokersAnswer)
         for each in answer.brokers
@@ -193,19 +199,8 @@ async def brokers_of(sources: Sources, names: Sequence[str] = ()) -> BrokersValu
             for source, each in answers
             if isinstance(each, ArchiveStatus)
         ],
-        hidden=[each.name for each in chosen if not current_viewer().sees_all(each.name)],
+        hidden=hidden,
         coverage=coverage_values(answers),
-    )
-
-
-def broker_value(source: ConsoleSource, broker: BrokerStatus) -> BrokerValue:
-    """Return a broker of a source as its viewer may see it."""
-    return BrokerValue.of(
-        broker,
-        source=source.name,
-        cluster=broker.cluster_name,
-        role="master" if broker.is_master else "slave",
-        is_hidden=not current_viewer().sees_all(source.name),
     )
 
 
@@ -367,15 +362,6 @@ async def _state(sources: Sources, source: ConsoleSource) -> SourceStateValue:
     answers: list[BrokersValue | GroupsValue] = [brokers]
     if source.kind == "cluster":
         answers.append(groups)
-    return _state_of(source, brokers, groups, answers)
-
-
-def _state_of(
-    source: ConsoleSource,
-    brokers: BrokersValue,
-    groups: GroupsValue,
-    answers: Sequence[BrokersValue | GroupsValue],
-) -> SourceStateValue:
     disks = [each.disk_ratio for each in brokers.brokers if each.disk_ratio is not None]
     fullest = max(disks, default=0.0)
     lag, more_lag = _most(groups.groups, lambda each: (each.lag, each.is_left))
