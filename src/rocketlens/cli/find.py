@@ -5,7 +5,7 @@ Where nothing has a text, a note says what may have been meant.
 
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
 from itertools import islice
@@ -198,7 +198,9 @@ def run(arguments: Namespace) -> ExitCode:
     with progress if takes_interrupt else closing(progress):
         answer = source.find(request, progress)
     if answer.held_by:
-        output = MessageOutput.of(arguments, request.text, more=_sources_of(answer))
+        names = {id(m): ", ".join(held) for m, held in zip(answer, answer.held_by, strict=True)}
+        column = {"sources": lambda message: names.get(id(message))}
+        output = MessageOutput.of(arguments, request.text, more=column)
     print_answer(
         answer,
         output,
@@ -215,12 +217,6 @@ def run(arguments: Namespace) -> ExitCode:
         if typed not in (None, text):
             note(f"words such as topic: were read as options: --key {typed!r} is that text")
     return _code(progress, answer)
-
-
-def _sources_of(answer: Answer) -> dict[str, Callable[[MessageExt], str | None]]:
-    """Return the column ``sources``: the names of the sources that have a message."""
-    names = {id(each): ", ".join(held) for each, held in zip(answer, answer.held_by, strict=True)}
-    return {"sources": lambda message: names.get(id(message))}
 
 
 def _topics(arguments: Namespace) -> list[str] | None:

@@ -4,7 +4,7 @@ Commands import this when they run: their options must not cost what reads trace
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from rocketlens import limits
@@ -66,7 +66,10 @@ async def _last_failures(
             if not (has_traces and message.unique_key):
                 return
             try:
-                answer = await find(_traces_of(message.unique_key))
+                most = limits.MAX_STORY_RECORDS
+                answer = await find(
+                    FindRequest(message.unique_key, (TRACE_TOPIC,), kind="key", max_num=most)
+                )
             except TopicNotFound:
                 has_traces = False
                 return
@@ -75,30 +78,15 @@ async def _last_failures(
                 return
         group = message.topic.removeprefix(DEAD_LETTER_PREFIX)
         names = {group, without_namespace(namespace, group)}
-        failure = _last_failure(answer.messages, message.unique_key, names)
-        if failure is not None:
-            failures[message.offset_msg_id] = failure
+        # Copies have the same unique key.
+        entries = list(trace_entries(answer.messages, message.unique_key, TRACE_TOPIC, []))
+        failed = [
+            each.outcome
+            for each in deliveries_of(entries)
+            if each.group in names and each.is_success is False
+        ]
+        if failed and failed[-1] is not None:
+            failures[message.offset_msg_id] = failed[-1]
 
     await asyncio.gather(*map(look_up, messages))
     return failures
-
-
-def _traces_of(unique_key: str) -> FindRequest:
-    """Return the request for the traces of a message; its copies have the same unique key."""
-    return FindRequest(unique_key, (TRACE_TOPIC,), kind="key", max_num=limits.MAX_STORY_RECORDS)
-
-
-def _last_failure(
-    traces: Iterable[MessageExt], unique_key: str, group_names: Collection[str]
-) -> str | None:
-    """Return how a group failed with a message last, in a few words; None if no trace tells it.
-
-    ``group_names`` are those of the one group, with and without its namespace.
-    """
-    entries = list(trace_entries(traces, unique_key, TRACE_TOPIC, []))
-    failed = [
-        each
-        for each in deliveries_of(entries)
-        if each.group in group_names and each.is_success is False
-    ]
-    return failed[-1].outcome if failed else None

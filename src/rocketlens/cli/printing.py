@@ -467,7 +467,7 @@ class MessageOutput:
     def printer(self) -> Callable[[MessageExt], None] | None:
         """What prints messages one by one; None for a table on a terminal and one JSON object."""
         if self._template:
-            return self._print_template
+            return partial(self._print_template, self._template)
         if self._output == "jsonl":
             return partial(self._write_json, end="\n")
         if self._output == "csv":
@@ -521,9 +521,8 @@ class MessageOutput:
             line = cut(one_line(message, self._bodies), columns)
             print(highlighted(line, self._searched))
 
-    def _print_template(self, message: MessageExt) -> None:
-        assert self._template is not None  # noqa: S101 - what `printer` chose by
-        text = self._template.text(message, self._bodies)
+    def _print_template(self, template: Template, message: MessageExt) -> None:
+        text = template.text(message, self._bodies)
         sys.stdout.write(printable(text, keep="\n\t\0") if self._is_terminal else text)
 
     def _write_json(self, message: MessageExt, end: str) -> None:

@@ -85,7 +85,9 @@ def write_message(
             sys.stdout.write(message_line(fields) + end)
             return
     body, form = bodies.shown(message)
-    value = _json_of(body) if form == "json" else None
+    value = json_of(body) if form == "json" else None
+    if value is not None:
+        value = safe_json(compact(value, is_ascii=not _is_unicode()))
     text = None if value is not None or form == "base64" else utf8_text(body)
     if text is not None and len(text) <= _BODY_STEP:
         line = message_line({**fields, "body": text, "body_encoding": "text"})
@@ -161,12 +163,6 @@ def _fields_of(view: RecordView, hosts: dict[tuple[bytes, int], str]) -> dict[st
 def _json_value(message: MessageExt, name: str, bodies: BodyView) -> Any:
     value, to_json = value_of(message, name, bodies), _CONVERTED.get(NAMES.get(name, ""))
     return value if to_json is None else to_json(value)
-
-
-def _json_of(body: bytes) -> str | None:
-    """Return a body that is JSON as JSON on one line; None if it is not."""
-    value = json_of(body)
-    return None if value is None else safe_json(compact(value, is_ascii=not _is_unicode()))
 
 
 def _other_fields(message: MessageExt) -> dict[str, Any]:

@@ -182,11 +182,6 @@ _KINDS_OF_KEYS: Final = {
 }
 
 
-def is_address(archive: str) -> bool:
-    """Return whether an archive is named by an address, such as ``s3://BUCKET/PREFIX``."""
-    return "://" in archive
-
-
 def config_path() -> Path:
     """Return the path of the file, whether or not it exists."""
     given = os.environ.get(CONFIG_VARIABLE)
@@ -290,10 +285,10 @@ def _load(path: Path) -> dict[str, Any] | None:
     return config
 
 
-def _config_of(path: Path, content: bytes) -> dict[str, Any]:
-    """Return the content of a file of contexts.
+def toml_of(path: Path, content: bytes) -> dict[str, Any]:
+    """Return what a file has; errors quote nothing of it, which may be a secret.
 
-    :raises BadInput: when it is not TOML, or not of the form above.
+    :raises BadInput: when it is too long, or not TOML.
     """
     import tomllib
 
@@ -302,13 +297,21 @@ def _config_of(path: Path, content: bytes) -> dict[str, Any]:
             f"{path} is not a configuration file: it has over {limits.MAX_CONTEXTS_BYTES} bytes"
         )
     try:
-        config = tomllib.loads(content.decode("utf-8"))
+        return tomllib.loads(content.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         # Without the rest of the error, which may quote the content.
         is_toml = isinstance(error, tomllib.TOMLDecodeError)
         line = _LINE.search(str(error)) if is_toml else None
         where = f" ({line[0]})" if line else ""
         raise BadInput(f"{path} is not {'TOML' if is_toml else 'UTF-8'}{where}") from None
+
+
+def _config_of(path: Path, content: bytes) -> dict[str, Any]:
+    """Return the content of a file of contexts.
+
+    :raises BadInput: when it is not TOML, or not of the form above.
+    """
+    config = toml_of(path, content)
     _check_names(f"{path}", config, {DEFAULT: str, "contexts": dict})
     contexts = config.setdefault("contexts", {})
     for number, values in enumerate(contexts.values(), 1):
@@ -339,7 +342,7 @@ def _chosen(path: Path, config: Mapping[str, Any], name: str) -> Context:
     paths = {
         key: str(directory / Path(values[key]).expanduser())
         for key in _PATHS
-        if key in values and not (key == "archive" and is_address(values[key]))
+        if key in values and not (key == "archive" and "://" in values[key])
     }
     return Context(**{**values, **paths})
 

@@ -223,7 +223,7 @@ class Template:
 
         :raises BadInput: when it is not well-formed, or names a value that messages do not have.
         """
-        text = _unescaped(template)
+        text = re.sub(r"\\[nt0\\]", lambda match: _ESCAPES[match[0]], template)
         # A line each, unless it says how a message ends.
         self._parts: Final[Sequence[tuple[str, str]]] = list(
             _parts(text if text.endswith(("\n", "\0")) else f"{text}\n")
@@ -248,7 +248,3 @@ def _parts(text: str) -> Iterable[tuple[str, str]]:
         if name is not None:
             check_value_name(name, "--format")
         yield literal, name or ""
-
-
-def _unescaped(template: str) -> str:
-    return re.sub(r"\\[nt0\\]", lambda match: _ESCAPES[match[0]], template)

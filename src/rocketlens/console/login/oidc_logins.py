@@ -226,7 +226,8 @@ class OidcLogins:
         """
         settings = self.settings
         name = claim_of(claims, settings.name_claim)
-        if not _is_name(name):
+        is_name = isinstance(name, str) and 0 < len(name) <= MAX_OIDC_NAME_CHARACTERS
+        if not (is_name and name.isprintable() and name == name.strip()):
             text = f"the claim {settings.name_claim} is no name: {printable(repr(name))[:_SHOWN]}"
             raise OidcFailed("token", text)
         if settings.name_claim == "email" and claims.get("email_verified") in (False, "false"):
@@ -282,12 +283,6 @@ class OidcLogins:
             why=f"{error.word}: {error}",
             provider=self.settings.issuer,
         )
-
-
-def _is_name(name: Any) -> bool:
-    if not isinstance(name, str) or not 0 < len(name) <= MAX_OIDC_NAME_CHARACTERS:
-        return False
-    return name.isprintable() and name == name.strip()
 
 
 def _groups(value: Any, claim: str) -> list[str]:

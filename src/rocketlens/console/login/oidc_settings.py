@@ -134,12 +134,15 @@ def oidc_settings(where: str, table: Any, directory: Path) -> OidcSettings:
     if not isinstance(provider_logout, bool):
         raise BadInput(f"{where}: provider_logout must be true or false")
     optional = {key: texts[key] for key in ("name_claim", "groups_claim") if key in texts}
+    public_url = texts.get("public_url")
+    if public_url and _url(f"{where}: public_url", public_url).path not in {"", "/"}:
+        raise BadInput(f"{where}: public_url has a path: the console is not served below one")
     ca = texts.get("ca")
     return OidcSettings(
         issuer=texts["issuer"],
         client_id=texts["client_id"],
         client_secret=_secret(where, texts, directory),
-        public_url=_public_url(f"{where}: public_url", texts.get("public_url")),
+        public_url=None if public_url is None else public_url.removesuffix("/"),
         label=texts.get("label") or issuer.hostname or "",
         scopes=_scopes(where, table.get("scopes", list(_SCOPES))),
         provider_logout=provider_logout,
@@ -189,14 +192,6 @@ def _url(where: str, text: str) -> SplitResult:
         # Brackets or a port that cannot be.
         pass
     raise BadInput(f"{where} must be an address, as https://login.example.com/realms/shop")
-
-
-def _public_url(where: str, text: str | None) -> str | None:
-    if text is None:
-        return None
-    if _url(where, text).path not in {"", "/"}:
-        raise BadInput(f"{where} has a path: the console is not served below one")
-    return text.removesuffix("/")
 
 
 def _secret(where: str, texts: Mapping[str, str], directory: Path) -> str | None:

@@ -34,7 +34,6 @@ import hmac
 import os
 import re
 import secrets
-import tomllib
 import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -49,7 +48,7 @@ from rocketlens.errors import BadInput
 from rocketlens.net.pace import WorkThreads, in_thread
 from rocketlens.net.secret_file import opened_regular
 from rocketlens.query.filters.pattern import TextPattern
-from rocketlens.terminal.contexts import check_owner, warn_of_readers
+from rocketlens.terminal.contexts import check_owner, toml_of, warn_of_readers
 
 MAX_PASSWORD_CHARACTERS: Final = 1024
 """Of a password of the console."""
@@ -251,16 +250,7 @@ def _load(path: Path) -> dict[str, Any]:
             content = file.read(limits.MAX_CONTEXTS_BYTES + 1)
     except OSError as error:
         raise BadInput(f"the file of users {path}: {error.strerror or error}") from error
-    if len(content) > limits.MAX_CONTEXTS_BYTES:
-        raise BadInput(f"{path} has over {limits.MAX_CONTEXTS_BYTES} bytes")
-    try:
-        return tomllib.loads(content.decode("utf-8"))
-    except tomllib.TOMLDecodeError as error:
-        # Its place alone: the rest can quote the file.
-        where = re.search(r"at line \d+, column \d+", str(error))
-        raise BadInput(f"{path} is not TOML{f' ({where[0]})' if where else ''}") from None
-    except (ValueError, RecursionError):
-        raise BadInput(f"{path} is not UTF-8") from None
+    return toml_of(path, content)
 
 
 def _user(where: str, name: str, table: Any) -> LocalUser:

@@ -1,5 +1,6 @@
 """The pages and the API of one message, and of two side by side."""
 
+import shlex
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal
 
@@ -171,7 +172,7 @@ def _commands(here: HereNow, detail: MessageDetail) -> Mapping[str, str]:
     path = f"/api/message{row.path.removeprefix('/m')}"
     return {
         "link": here.origin + row.path,
-        "command": addresses.show_command(position, source),
+        "command": shlex.join(["rocketlens", "show", position, *source.command_options]),
         "sql": addresses.sql_of_message(
             row.unique_key, row.topic, row.queue_id, row.queue_offset, source
         ),

@@ -136,11 +136,6 @@ def _literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def show_command(position: str, source: ConsoleSource) -> str:
-    """Return the command line that shows a message."""
-    return shlex.join(["rocketlens", "show", position, *source.command_options])
-
-
 def curl_command(url: str) -> str:
     """Return the command line that asks the API."""
     return shlex.join(["curl", "-sS", url])

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rocketlens import limits
 from rocketlens.console.login.audit import AuditLog
-from rocketlens.console.login.viewer import Viewer, current_viewer
+from rocketlens.console.login.viewer import current_viewer
 from rocketlens.console.message.message_view import row_of
 from rocketlens.console.preferences import time_text, zone_named
 from rocketlens.console.room import hold
@@ -426,7 +426,8 @@ class Searches:
         viewer = current_viewer()
 
         def row(source: ConsoleSource, each: MessageExt) -> MessageRow:
-            shown = self._masked(each, viewer, source, limits.MAX_PREVIEW_BYTES)
+            most = limits.MAX_PREVIEW_BYTES
+            shown = self._masks.masked(each, viewer, source, self.rules, most)
             broker = brokers[source.name, each.store_host]
             made = row_of(shown, source.name, broker, self.rules, columns)
             return made if shown is each else made.model_copy(update={"is_masked": True})
@@ -442,15 +443,11 @@ class Searches:
         self, messages: Sequence[tuple[ConsoleSource, MessageExt]]
     ) -> list[MessageExt]:
         viewer, bound = current_viewer(), limits.MAX_SHOWN_JSON_BYTES
-        return await in_thread(
-            lambda: [self._masked(each, viewer, source, bound) for source, each in messages],
-            ROW_THREADS,
-        )
 
-    def _masked(
-        self, message: MessageExt, viewer: Viewer, source: ConsoleSource, max_body: int
-    ) -> MessageExt:
-        return self._masks.masked(message, viewer, source, self.rules, max_body)
+        def masked(source: ConsoleSource, each: MessageExt) -> MessageExt:
+            return self._masks.masked(each, viewer, source, self.rules, bound)
+
+        return await in_thread(lambda: [masked(*each) for each in messages], ROW_THREADS)
 
     async def _page(
         self,

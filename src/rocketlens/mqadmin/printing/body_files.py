@@ -48,7 +48,11 @@ def write_body(directory: Path, msg_id: str, body: bytes, number: int = 0) -> Pa
     except NotADirectoryError as error:
         raise BadInput(f"{directory} is not a directory, or is a link: remove it") from error
     try:
-        _make_private(opened, directory)
+        status = os.fstat(opened)
+        if status.st_uid != os.geteuid():
+            raise BadInput(f"{directory} belongs to another user: remove it")
+        if stat.S_IMODE(status.st_mode) != 0o700:
+            os.fchmod(opened, 0o700)
         with suppress(FileNotFoundError):
             os.unlink(name, dir_fd=opened)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -57,11 +61,3 @@ def write_body(directory: Path, msg_id: str, body: bytes, number: int = 0) -> Pa
     finally:
         os.close(opened)
     return directory / name
-
-
-def _make_private(opened: int, directory: Path) -> None:
-    status = os.fstat(opened)
-    if status.st_uid != os.geteuid():
-        raise BadInput(f"{directory} belongs to another user: remove it")
-    if stat.S_IMODE(status.st_mode) != 0o700:
-        os.fchmod(opened, 0o700)
