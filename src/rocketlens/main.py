@@ -1,8 +1,8 @@
 """The ``rocketlens`` program: finds the command, runs it, and words what went wrong.
 
 A command is a module with two functions: ``add_arguments(parser)`` and ``run(arguments)``, which
-returns an `ExitCode`, and with ``EXAMPLES``: command lines, and what each is for. Data
-goes to stdout, notes and progress to stderr.
+returns an `ExitCode`, and with ``EXAMPLES``: lines with a command, and behind it or above it a
+comment that says what it is for. Data goes to stdout, notes and progress to stderr.
 
 Starting must stay cheap: only the module of the command that was asked for is imported, and that
 imports what it needs when it runs.
@@ -234,7 +234,7 @@ def build_parser(argv: Sequence[str] | None = None) -> CommandParser:
             is_alone = "add_arguments" in imported
             imported["add_arguments" if is_alone else f"{word}_options"](command)
             examples = "EXAMPLES" if is_alone else f"{word.upper()}_EXAMPLES"
-            command.add_examples(imported.get(examples, ()))
+            command.add_examples(imported.get(examples, ""))
             run = imported["run" if is_alone else f"run_{word}"]
             command.set_defaults(run=run, parser=command, all_commands=build_parser)
     return parser

@@ -327,6 +327,16 @@ def test_a_documentation_of_a_value_follows_the_value(path):
     ]
 
 
+@every_file
+def test_examples_of_a_command_are_lines_of_a_text(path):
+    return [
+        node.target.id
+        for node in tree_of(path).body
+        if isinstance(node, ast.AnnAssign) and getattr(node.target, "id", "").endswith("EXAMPLES")
+        if not (isinstance(node.value, ast.Constant) and isinstance(node.value.value, str))
+    ]
+
+
 def test_no_folder_has_more_files_than_one_looks_through():
     folders = Counter(path.parent.relative_to(SOURCE).as_posix() for path in FILES)
     assert {

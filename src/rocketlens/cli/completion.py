@@ -62,15 +62,12 @@ function _rocketlens_words
   rocketlens completion --words $argv -- $line[2..] 2>/dev/null
 end
 """
-EXAMPLES: Final = (
-    (
-        "rocketlens completion bash",
-        "for bash: into ~/.local/share/bash-completion/completions/rocketlens",
-    ),
-    ("rocketlens completion zsh", "for zsh: into ~/.zfunc/_rocketlens, with ~/.zfunc in fpath"),
-    ("rocketlens completion fish", "for fish: into ~/.config/fish/completions/rocketlens.fish"),
-    ("rocketlens completion tcsh", "for tcsh: into a file that ~/.tcshrc reads"),
-)
+EXAMPLES: Final = """
+rocketlens completion bash  # for bash: into ~/.local/share/bash-completion/completions/rocketlens
+rocketlens completion zsh  # for zsh: into ~/.zfunc/_rocketlens, with ~/.zfunc in fpath
+rocketlens completion fish  # for fish: into ~/.config/fish/completions/rocketlens.fish
+rocketlens completion tcsh  # for tcsh: into a file that ~/.tcshrc reads
+"""
 
 
 def add_arguments(parser: ArgumentParser) -> None:

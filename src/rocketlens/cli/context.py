@@ -27,10 +27,10 @@ from rocketlens.terminal.output import ExitCode, note
 if TYPE_CHECKING:
     from tomlkit import TOMLDocument
 
-LIST_EXAMPLES: Final = (
-    ("rocketlens context list", "which clusters and stores have a name"),
-    ("rocketlens context list -o json", "for a program"),
-)
+LIST_EXAMPLES: Final = """
+rocketlens context list  # which clusters and stores have a name
+rocketlens context list -o json  # for a program
+"""
 
 
 def list_options(parser: ArgumentParser) -> None:
@@ -88,18 +88,13 @@ def _words(shown: dict[str, object]) -> tuple[str, str]:
 
 
 _FILES: Final = frozenset({"secret_key_file", "ca", "cert", "cert_key"})
-ADD_EXAMPLES: Final = (
-    ("rocketlens context add test -n 127.0.0.1:9876 --use", "a cluster, as the default"),
-    (
-        (
-            "rocketlens context add prod -n 10.0.0.1:9876 --access-key reader --secret-key-file "
-            "key --read-only"
-        ),
-        "one that checks access, and that no command may change",
-    ),
-    ("rocketlens context add backup --store /backup/rocketmq/store", "a store directory"),
-    ("rocketlens context add lake --archive s3://lake/rocketmq", "an archive"),
-)
+ADD_EXAMPLES: Final = """
+rocketlens context add test -n 127.0.0.1:9876 --use  # a cluster, as the default
+# one that checks access, and that no command may change
+rocketlens context add prod -n 10.0.0.1:9876 --access-key reader --secret-key-file key --read-only
+rocketlens context add backup --store /backup/rocketmq/store  # a store directory
+rocketlens context add lake --archive s3://lake/rocketmq  # an archive
+"""
 
 
 def add_options(parser: ArgumentParser) -> None:
@@ -170,10 +165,10 @@ def _values(arguments: Namespace) -> dict[str, str | bool]:
     return values
 
 
-USE_EXAMPLES: Final = (
-    ("rocketlens context use prod", "what commands use if nothing else is said"),
-    ("rocketlens context use backup", "that is a store, if the context names one"),
-)
+USE_EXAMPLES: Final = """
+rocketlens context use prod  # what commands use if nothing else is said
+rocketlens context use backup  # that is a store, if the context names one
+"""
 
 
 def use_options(parser: ArgumentParser) -> None:
@@ -195,10 +190,10 @@ def run_use(arguments: Namespace) -> ExitCode:
     return ExitCode.OK
 
 
-REMOVE_EXAMPLES: Final = (
-    ("rocketlens context remove test", "neither the cluster nor the store changes"),
-    ("rocketlens context remove prod", "the default one: then there is no default"),
-)
+REMOVE_EXAMPLES: Final = """
+rocketlens context remove test  # neither the cluster nor the store changes
+rocketlens context remove prod  # the default one: then there is no default
+"""
 
 
 def remove_options(parser: ArgumentParser) -> None:

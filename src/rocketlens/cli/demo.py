@@ -30,11 +30,11 @@ _TOPIC: Final = "PayTopic"
 # How the broker that wrote the store was configured. Usually read from the index files, which the
 # demo deletes.
 _GEOMETRY: Final = ("--slots", "500", "--entries", "1000")
-EXAMPLES: Final = (
-    ("rocketlens demo", "watch it; nothing of yours is touched"),
-    ("rocketlens demo | less -R", "page by page"),
-    ("rocketlens demo && rocketlens doctor", "and is this machine ready?"),
-)
+EXAMPLES: Final = """
+rocketlens demo  # watch it; nothing of yours is touched
+rocketlens demo | less -R  # page by page
+rocketlens demo && rocketlens doctor  # and is this machine ready?
+"""
 
 
 def add_arguments(_parser: ArgumentParser) -> None:

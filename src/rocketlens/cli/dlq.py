@@ -41,11 +41,11 @@ if TYPE_CHECKING:
     from rocketlens.client.resend.resend_job import Target
     from rocketlens.client.resend.resend_journal import PlannedMessage
 
-LIST_EXAMPLES: Final = (
-    ("rocketlens dlq list", "the groups that have dead letters, and the causes of these"),
-    ("rocketlens dlq list billing --since 1h", "those of one group, of the last hour"),
-    ("rocketlens dlq list -n 127.0.0.1:9876 -o json", "of a cluster, for programs"),
-)
+LIST_EXAMPLES: Final = """
+rocketlens dlq list  # the groups that have dead letters, and the causes of these
+rocketlens dlq list billing --since 1h  # those of one group, of the last hour
+rocketlens dlq list -n 127.0.0.1:9876 -o json  # of a cluster, for programs
+"""
 
 
 def _add_filter(parser: ArgumentParser) -> None:
@@ -216,17 +216,12 @@ def _print(arguments: Namespace, groups: Sequence[dict[str, Any]]) -> None:
 
 
 _DEFAULT_MAX: Final = 50
-SHOW_EXAMPLES: Final = (
-    ("rocketlens dlq show billing", "its newest dead letters: times, keys, start of bodies"),
-    (
-        "rocketlens dlq show billing --max 500 -o jsonl --body decoded",
-        "for programs, bodies as values",
-    ),
-    (
-        "rocketlens dlq show billing --fields time,keys,properties.RETRY_TOPIC,body",
-        "with the topic that each came from",
-    ),
-)
+SHOW_EXAMPLES: Final = """
+rocketlens dlq show billing  # its newest dead letters: times, keys, start of bodies
+rocketlens dlq show billing --max 500 -o jsonl --body decoded  # for programs, bodies as values
+# with the topic that each came from
+rocketlens dlq show billing --fields time,keys,properties.RETRY_TOPIC,body
+"""
 
 
 def show_options(parser: ArgumentParser) -> None:
@@ -282,21 +277,14 @@ def run_show(arguments: Namespace) -> ExitCode:
     return exit_code(answer)
 
 
-REDRIVE_EXAMPLES: Final = (
-    ("rocketlens dlq redrive billing", "what would be sent: nothing is"),
-    (
-        "rocketlens dlq redrive billing --send --reason 'ticket 7' --rate 50",
-        "send it, 50 messages a second",
-    ),
-    (
-        "rocketlens dlq redrive billing --to original --max 10",
-        "to every group of the original topic, the newest ten of them",
-    ),
-    (
-        "rocketlens dlq redrive billing --cause TimeoutError --since yesterday",
-        "those of one cause, as dlq list prints it",
-    ),
-)
+REDRIVE_EXAMPLES: Final = """
+rocketlens dlq redrive billing  # what would be sent: nothing is
+rocketlens dlq redrive billing --send --reason 'ticket 7' --rate 50  # send it, 50 messages a second
+# to every group of the original topic, the newest ten of them
+rocketlens dlq redrive billing --to original --max 10
+# those of one cause, as dlq list prints it
+rocketlens dlq redrive billing --cause TimeoutError --since yesterday
+"""
 
 
 def redrive_options(parser: ArgumentParser) -> None:

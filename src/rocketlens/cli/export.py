@@ -41,18 +41,14 @@ _GROUP_BYTES: Final = 64 << 20
 _BODIES: Final = frozenset({"body", "body_error", *TEXT_COLUMNS})
 Write = Callable[[Iterable[MessageExt]], int]
 """Writes messages, and returns how many there were."""
-EXAMPLES: Final = (
-    ("rocketlens export shop.parquet -t Shop --since 1d", "a day of a topic, for pandas or DuckDB"),
-    (
-        "rocketlens export paid.jsonl -t 'order-*' --where 'body.$.amount > 100' --body decoded",
-        "messages by what is in their bodies, whatever their format",
-    ),
-    ("rocketlens export all.arrow --store /data/rocketmq/store", "a whole store"),
-    (
-        "rocketlens export pay.csv -t 'order-*' --fields time,keys,body -n 127.0.0.1:9876",
-        "for a spreadsheet program, from a running cluster",
-    ),
-)
+EXAMPLES: Final = """
+rocketlens export shop.parquet -t Shop --since 1d  # a day of a topic, for pandas or DuckDB
+# messages by what is in their bodies, whatever their format
+rocketlens export paid.jsonl -t 'order-*' --where 'body.$.amount > 100' --body decoded
+rocketlens export all.arrow --store /data/rocketmq/store  # a whole store
+# for a spreadsheet program, from a running cluster
+rocketlens export pay.csv -t 'order-*' --fields time,keys,body -n 127.0.0.1:9876
+"""
 
 
 def add_arguments(parser: ArgumentParser) -> None:

@@ -25,11 +25,7 @@ from rocketlens.cli.options import (
     time_range,
 )
 from rocketlens.cli.printing import MessageOutput, add_output
-from rocketlens.cli.source import (
-    ChosenSource,
-    choose_source,
-    forget_broker,
-)
+from rocketlens.cli.source import ChosenSource, choose_source, forget_broker
 from rocketlens.errors import BadInput, RocketLensError
 from rocketlens.model.answer import Answer
 from rocketlens.model.message import MessageExt
@@ -53,28 +49,17 @@ if TYPE_CHECKING:
     from rocketlens.query.request import FindRequest
 
 _KINDS: Final = ("auto", "key", "unique-key", "offset-id", "queue-offset")
-EXAMPLES: Final = (
-    (
-        "rocketlens find ORDER-42 --store /data/rocketmq/store",
-        "everything with this key, in any topic",
-    ),
-    (
-        "rocketlens find -t order-paid --since 2h -n 127.0.0.1:9876",
-        "the last two hours of a topic, in a running cluster",
-    ),
-    (
-        "rocketlens find --where \"body.$.amount > 100 AND tag = 'paid' AND time > '2h'\"",
-        "by values in decoded bodies, tags and times",
-    ),
-    (
-        "rocketlens find -t 'order-*' --grep 'timeout|refused' -o jsonl --body decoded",
-        "by a regular expression in bodies; one JSON object a line, bodies as values",
-    ),
-    (
-        "rocketlens find ORDER-42 --archive /lake/rocketmq -n 127.0.0.1:9876",
-        "in an archive and in a running cluster, as one answer",
-    ),
-)
+EXAMPLES: Final = """
+rocketlens find ORDER-42 --store /data/rocketmq/store  # everything with this key, in any topic
+# the last two hours of a topic, in a running cluster
+rocketlens find -t order-paid --since 2h -n 127.0.0.1:9876
+# by values in decoded bodies, tags and times
+rocketlens find --where "body.$.amount > 100 AND tag = 'paid' AND time > '2h'"
+# by a regular expression in bodies; one JSON object a line, bodies as values
+rocketlens find -t 'order-*' --grep 'timeout|refused' -o jsonl --body decoded
+# in an archive and in a running cluster, as one answer
+rocketlens find ORDER-42 --archive /lake/rocketmq -n 127.0.0.1:9876
+"""
 _MAX_KEYS_SHOWN: Final = 5
 _MAX_MESSAGES_COUNTED: Final = 100
 """Messages of a key in another case that are counted."""

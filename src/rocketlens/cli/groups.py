@@ -45,15 +45,13 @@ _QUEUE_TITLES: Final = (
     "last_consumed",
 )
 
-EXAMPLES: Final = (
-    ("rocketlens groups -n 127.0.0.1:9876", "all groups, and how far each came"),
-    ("rocketlens groups --watch 10", "again every ten seconds"),
-    ("rocketlens groups billing", "one group: its members and queues"),
-    (
-        "rocketlens groups billing --store /data/rocketmq/store -o json",
-        "what the files of a store say of it",
-    ),
-)
+EXAMPLES: Final = """
+rocketlens groups -n 127.0.0.1:9876  # all groups, and how far each came
+rocketlens groups --watch 10  # again every ten seconds
+rocketlens groups billing  # one group: its members and queues
+# what the files of a store say of it
+rocketlens groups billing --store /data/rocketmq/store -o json
+"""
 
 
 def add_arguments(parser: ArgumentParser) -> None:

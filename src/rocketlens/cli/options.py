@@ -100,6 +100,11 @@ def add_list_output(
     )
 
 
+def add_text_output(parser: ArgumentParser, help_text: str) -> None:
+    """Add ``-o``, for commands whose answer is one thing."""
+    parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help=help_text)
+
+
 def add_log_options(parser: ArgumentParser) -> None:
     """Add the options that `rocketlens.cli.servers.log_lines` reads."""
     parser.add_argument(

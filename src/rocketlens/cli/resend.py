@@ -12,12 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rocketlens import limits
 from rocketlens.cli.options import add_cluster, add_list_output, positive_number, seconds
 from rocketlens.cli.printing import NO_VALUE, Moment, print_rows
-from rocketlens.errors import (
-    AnswerIncomplete,
-    BadInput,
-    MessageNotFound,
-    RocketLensError,
-)
+from rocketlens.errors import AnswerIncomplete, BadInput, MessageNotFound, RocketLensError
 from rocketlens.model.answer import Answer, first_failure
 from rocketlens.model.life import life_of
 from rocketlens.model.message import MessageExt
@@ -63,22 +58,15 @@ _MAX_TOLD: Final = 20
 _COLUMNS: Final = ("n", "state", "id", "from", "to", "detail")
 _PREVIEW_COLUMNS: Final = ("n", "state", "id", "from", "to", "time", "keys", "body", "last_failure")
 """The last one is of dead letters."""
-EXAMPLES: Final = (
-    ("rocketlens resend order-paid/3/881204", "what would be sent: nothing is"),
-    (
-        "rocketlens resend -t order-paid AC1400020001A3B4C5D6123456780000",
-        "the same, by its message id",
-    ),
-    (
-        "rocketlens resend -t order-paid --key ORDER-42 --send --reason 'ticket 7'",
-        "send it, and write down why",
-    ),
-    ("rocketlens resend order-paid/3/881204 --to-group", "to the group that failed with it"),
-    (
-        "rocketlens resend -t order-paid --key ORDER-42 --archive /lake/rocketmq",
-        "messages that the cluster has deleted since",
-    ),
-)
+EXAMPLES: Final = """
+rocketlens resend order-paid/3/881204  # what would be sent: nothing is
+rocketlens resend -t order-paid AC1400020001A3B4C5D6123456780000  # the same, by its message id
+# send it, and write down why
+rocketlens resend -t order-paid --key ORDER-42 --send --reason 'ticket 7'
+rocketlens resend order-paid/3/881204 --to-group  # to the group that failed with it
+# messages that the cluster has deleted since
+rocketlens resend -t order-paid --key ORDER-42 --archive /lake/rocketmq
+"""
 
 
 class ResendOrigin:

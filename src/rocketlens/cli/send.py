@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens import limits
-from rocketlens.cli.options import add_cluster, positive_number
+from rocketlens.cli.options import add_cluster, add_text_output, positive_number
 from rocketlens.errors import BadInput
 from rocketlens.model.text.counted import counted
 from rocketlens.model.text.escape import printable
@@ -24,15 +24,13 @@ if TYPE_CHECKING:
     from rocketlens.client.send.send_result import SendResult
 
 _QUEUE: Final = re.compile(r"(?:(?P<broker>.{1,255})/)?(?P<queue_id>\d{1,9})\Z", re.ASCII)
-EXAMPLES: Final = (
-    (
-        "rocketlens send order-paid '{\"order\": 42}' --keys ORDER-42 -n 127.0.0.1:9876",
-        "one message with a key",
-    ),
-    ("rocketlens send order-paid - --tags paid < body.json", "the body from standard input"),
-    ("rocketlens send order-paid again --delay-level 3", "to be delivered ten seconds later"),
-    ("rocketlens send order-paid --jsonl paid.jsonl", "a message for each line, as find prints it"),
-)
+EXAMPLES: Final = """
+# one message with a key
+rocketlens send order-paid '{"order": 42}' --keys ORDER-42 -n 127.0.0.1:9876
+rocketlens send order-paid - --tags paid < body.json  # the body from standard input
+rocketlens send order-paid again --delay-level 3  # to be delivered ten seconds later
+rocketlens send order-paid --jsonl paid.jsonl  # a message for each line, as find prints it
+"""
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -83,12 +81,8 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="T",
         help="when consumers get it, such as 2026-11-20T10:31:02; needs brokers of RocketMQ 5",
     )
-    parser.add_argument(
-        "-o",
-        "--output",
-        choices=("text", "json"),
-        default="text",
-        help="text (default), as RocketMQ's own clients print it, or one JSON object",
+    add_text_output(
+        parser, "text (default), as RocketMQ's own clients print it, or one JSON object"
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from rocketlens.cli.find import exit_code, print_answer, print_how_understood
-from rocketlens.cli.options import add_all_topics, add_body_rules, add_message
+from rocketlens.cli.options import add_all_topics, add_body_rules, add_message, add_text_output
 from rocketlens.cli.printing import MessageOutput, add_colour, cells, fit, highlighted
 from rocketlens.cli.source import ChosenSource, choose_source
 from rocketlens.cli.story import columns_of_output, group_lines, unlearnt_lines
@@ -42,19 +42,14 @@ _MAX_LISTED: Final = 10
 _STEP: Final = 1 << 16
 _SHOWN_ONLY: Final = frozenset({"hex", "raw"})
 """Forms of a body that JSON does not have."""
-EXAMPLES: Final = (
-    ("rocketlens show order-paid/3/881204", "all about one message: its position copied from find"),
-    (
-        "rocketlens show AC1400020001A3B4C5D6123456780000 -n 127.0.0.1:9876",
-        "by its message id of either kind, in a cluster",
-    ),
-    ("rocketlens show ORDER-42 -t order-paid --body raw", "nothing but the bytes of its body"),
-    ("rocketlens show ORDER-42 -o json --body json", "all that match, for programs"),
-    (
-        "rocketlens show ORDER-42 --body-rules bodies.toml",
-        "its body decoded as the file says for its topic",
-    ),
-)
+EXAMPLES: Final = """
+rocketlens show order-paid/3/881204  # all about one message: its position copied from find
+# by its message id of either kind, in a cluster
+rocketlens show AC1400020001A3B4C5D6123456780000 -n 127.0.0.1:9876
+rocketlens show ORDER-42 -t order-paid --body raw  # nothing but the bytes of its body
+rocketlens show ORDER-42 -o json --body json  # all that match, for programs
+rocketlens show ORDER-42 --body-rules bodies.toml  # its body decoded as the file says for its topic
+"""
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -62,12 +57,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.epilog = SEARCH_EXIT_CODES
     add_message(parser)
     add_all_topics(parser)
-    parser.add_argument(
-        "-o",
-        "--output",
-        choices=("text", "json"),
-        default="text",
-        help="text (default), or everything that matches as the JSON object that find prints",
+    add_text_output(
+        parser, "text (default), or everything that matches as the JSON object that find prints"
     )
     parser.add_argument(
         "--body",

@@ -53,12 +53,12 @@ _BROKER_TITLES: Final = (
 )
 _GROUP_TITLES: Final = ("group", "members", "lag", "to_retry", "dead_letters")
 _LABEL_WIDTH: Final = 11
-EXAMPLES: Final = (
-    ("rocketlens status --store /data/rocketmq/store", "how was it closed, and what is in it?"),
-    ("rocketlens status -n 127.0.0.1:9876", "brokers, rates, disks and groups of a cluster"),
-    ("rocketlens status --watch 10", "again every ten seconds"),
-    ("rocketlens status -n 127.0.0.1:9876 -o json", "the same for programs"),
-)
+EXAMPLES: Final = """
+rocketlens status --store /data/rocketmq/store  # how was it closed, and what is in it?
+rocketlens status -n 127.0.0.1:9876  # brokers, rates, disks and groups of a cluster
+rocketlens status --watch 10  # again every ten seconds
+rocketlens status -n 127.0.0.1:9876 -o json  # the same for programs
+"""
 
 
 def add_arguments(parser: ArgumentParser) -> None:

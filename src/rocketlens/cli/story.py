@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens.cli.find import exit_code, print_how_understood
-from rocketlens.cli.options import add_message
+from rocketlens.cli.options import add_message, add_text_output
 from rocketlens.cli.printing import cells
 from rocketlens.cli.source import choose_source
 from rocketlens.model.answer import Answer
@@ -55,11 +55,11 @@ _STATES: Final = {
     "broadcasting": ("broadcasting", DIM),
     "unknown": ("not known", RED),
 }
-EXAMPLES: Final = (
-    ("rocketlens story order-paid/3/881204", "who consumed it, and what became of it"),
-    ("rocketlens story ORDER-42 -t order-paid -n 127.0.0.1:9876", "by a key, in a cluster"),
-    ("rocketlens story AC1400020001A3B4C5D6123456780000 -g billing", "one consumer group alone"),
-)
+EXAMPLES: Final = """
+rocketlens story order-paid/3/881204  # who consumed it, and what became of it
+rocketlens story ORDER-42 -t order-paid -n 127.0.0.1:9876  # by a key, in a cluster
+rocketlens story AC1400020001A3B4C5D6123456780000 -g billing  # one consumer group alone
+"""
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -77,13 +77,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="T",
         help="where clients write their traces (default: RMQ_SYS_TRACE_TOPIC)",
     )
-    parser.add_argument(
-        "-o",
-        "--output",
-        choices=("text", "json"),
-        default="text",
-        help="text (default), or one JSON object",
-    )
+    add_text_output(parser, "text (default), or one JSON object")
 
 
 def run(arguments: Namespace) -> ExitCode:

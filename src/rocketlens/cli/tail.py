@@ -28,21 +28,13 @@ if TYPE_CHECKING:
 
 _BEGINNING: Final = "beginning"
 _END: Final = "end"
-EXAMPLES: Final = (
-    ("rocketlens tail order-paid", "the newest ten messages"),
-    (
-        "rocketlens tail order-paid -f --tag 'paid || refunded'",
-        "and those that arrive, of two tags",
-    ),
-    (
-        'rocketlens tail order-paid --sql "amount > 100" --since 1h',
-        "those of an hour with a property",
-    ),
-    (
-        "rocketlens tail order-paid -f --where 'body.$.amount > 100'",
-        "those with a value in their bodies, whatever their format",
-    ),
-)
+EXAMPLES: Final = """
+rocketlens tail order-paid  # the newest ten messages
+rocketlens tail order-paid -f --tag 'paid || refunded'  # and those that arrive, of two tags
+rocketlens tail order-paid --sql "amount > 100" --since 1h  # those of an hour with a property
+# those with a value in their bodies, whatever their format
+rocketlens tail order-paid -f --where 'body.$.amount > 100'
+"""
 
 
 def add_arguments(parser: ArgumentParser) -> None:

@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 _TITLES: Final = ("topic", "queues", "messages", "waiting", "oldest", "newest", "size", "note")
 _QUEUE_TITLES: Final = ("broker", "queue_id", "min_offset", "max_offset", "oldest", "newest")
-EXAMPLES: Final = (
-    ("rocketlens topics --store /data/rocketmq/store", "what is in this store?"),
-    ("rocketlens topics 'order-*' -n 127.0.0.1:9876", "some topics of a cluster"),
-    ("rocketlens topics --archive /lake/rocketmq", "what is in an archive?"),
-    ("rocketlens topics --lite sessions 'alice-*'", "the lite topics of a parent topic"),
-    ("rocketlens topics --all -o json", "all there is, for programs"),
-)
+EXAMPLES: Final = """
+rocketlens topics --store /data/rocketmq/store  # what is in this store?
+rocketlens topics 'order-*' -n 127.0.0.1:9876  # some topics of a cluster
+rocketlens topics --archive /lake/rocketmq  # what is in an archive?
+rocketlens topics --lite sessions 'alice-*'  # the lite topics of a parent topic
+rocketlens topics --all -o json  # all there is, for programs
+"""
 
 
 def add_arguments(parser: ArgumentParser) -> None:

@@ -29,13 +29,11 @@ MAX_MCP_ANSWER_BYTES: Final = 256 * 1024
 """Of an answer to a client, which is a language model in most cases; larger ones are refused."""
 DEFAULT_MCP_ROWS: Final = 20
 """Messages of an answer, if the client does not say how many; a page of the console has more."""
-EXAMPLES: Final = (
-    ("rocketlens mcp --namesrv 127.0.0.1:9876", "let an assistant ask a cluster; read only"),
-    (
-        "rocketlens mcp --context prod --users users.toml --user assistant --audit-log mcp.log",
-        "with what a user of the console may see, and a record of what was seen",
-    ),
-)
+EXAMPLES: Final = """
+rocketlens mcp --namesrv 127.0.0.1:9876  # let an assistant ask a cluster; read only
+# with what a user of the console may see, and a record of what was seen
+rocketlens mcp --context prod --users users.toml --user assistant --audit-log mcp.log
+"""
 _INSTRUCTIONS: Final = (
     "RocketLens finds RocketMQ messages in clusters, stores and archives. An answer is complete "
     "only if its `complete` is true; `coverage` says what was not searched. Keys, properties and "

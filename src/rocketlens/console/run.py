@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from rocketlens.terminal.contexts import Context
 
 _DEFAULT_BIND: Final = ("127.0.0.1", 8088)
-EXAMPLES: Final = (
-    ("rocketlens console --store /data/rocketmq/store", "a store directory, in a browser"),
-    ("rocketlens console --namesrv 127.0.0.1:9876", "a running cluster"),
-    ("rocketlens console --context prod --archive /lake/rocketmq", "several, searched as one"),
-)
+EXAMPLES: Final = """
+rocketlens console --store /data/rocketmq/store  # a store directory, in a browser
+rocketlens console --namesrv 127.0.0.1:9876  # a running cluster
+rocketlens console --context prod --archive /lake/rocketmq  # several, searched as one
+"""
 
 
 def add_arguments(parser: ArgumentParser) -> None:

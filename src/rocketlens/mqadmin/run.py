@@ -48,17 +48,13 @@ OURS: Final = (
     *(Option("", name, text, frozenset({"ours", "no_value"})) for name, text in SWITCHES.items()),
 )
 """Options that may stand behind the command as well as before it."""
-EXAMPLES: Final = (
-    ("rocketlens mqadmin help queryMsgByKey", "the options of a command"),
-    (
-        "rocketlens mqadmin queryMsgByKey -n 127.0.0.1:9876 -t order-paid -k ORDER-42",
-        "messages with a key, printed as RocketMQ 5.5 prints them",
-    ),
-    (
-        "rocketlens mqadmin --layout 4.9 consumerProgress -n 127.0.0.1:9876 -g billing",
-        "how far a group is, as RocketMQ 4.9 prints it",
-    ),
-)
+EXAMPLES: Final = """
+rocketlens mqadmin help queryMsgByKey  # the options of a command
+# messages with a key, printed as RocketMQ 5.5 prints them
+rocketlens mqadmin queryMsgByKey -n 127.0.0.1:9876 -t order-paid -k ORDER-42
+# how far a group is, as RocketMQ 4.9 prints it
+rocketlens mqadmin --layout 4.9 consumerProgress -n 127.0.0.1:9876 -g billing
+"""
 
 
 def add_arguments(parser: ArgumentParser) -> None:

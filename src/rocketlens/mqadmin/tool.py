@@ -12,13 +12,7 @@ from rocketlens.client.connect.queue_puller import QueuePuller, records_in, tool
 from rocketlens.client.connect.route import Broker, MessageQueue, Route
 from rocketlens.client.mq_admin import MQAdmin
 from rocketlens.client.search.key_search import query_limit
-from rocketlens.errors import (
-    AnswerIncomplete,
-    BadInput,
-    BodyError,
-    RocketLensError,
-    TopicNotFound,
-)
+from rocketlens.errors import AnswerIncomplete, BadInput, BodyError, RocketLensError, TopicNotFound
 from rocketlens.formats.commitlog_record import Record, message_of
 from rocketlens.model.answer import Answer
 from rocketlens.model.message import MessageExt

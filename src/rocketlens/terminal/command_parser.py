@@ -80,9 +80,15 @@ class CommandParser(ArgumentParser):
         self._folded += actions
         self._folded_as = text
 
-    def add_examples(self, examples: Iterable[tuple[str, str]]) -> None:
-        """Add command lines, and what each is for, to the help, behind the options."""
-        lines = [f"  # {purpose}\n  {command}" for command, purpose in examples]
+    def add_examples(self, examples: str) -> None:
+        """Add command lines to the help, behind the options.
+
+        Each has a comment with what it is for, behind it or in the line before.
+        """
+        lines: list[str] = []
+        for line in filter(None, examples.split("\n")):
+            command, mark, purpose = line.partition("  # ")
+            lines += [f"  # {purpose}", f"  {command}"] if mark else [f"  {line}"]
         if lines:
             parts = ("examples:\n" + "\n".join(lines), self.epilog)
             self.epilog = "\n\n".join(filter(None, parts))

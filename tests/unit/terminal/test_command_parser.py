@@ -13,7 +13,7 @@ def parser():
 
 
 def test_examples_stand_before_the_end_of_the_help(parser):
-    parser.add_examples([("tool --store x", "look at x")])
+    parser.add_examples("\ntool --store x  # look at x\n")
     assert parser.format_help().endswith(
         "\n\nexamples:\n  # look at x\n  tool --store x\n\nexit codes: 0\n"
     )
@@ -21,7 +21,7 @@ def test_examples_stand_before_the_end_of_the_help(parser):
 
 def test_no_examples_leave_the_help_as_it_is(parser):
     before = parser.format_help()
-    parser.add_examples([])
+    parser.add_examples("")
     assert parser.format_help() == before
 
 

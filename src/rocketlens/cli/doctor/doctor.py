@@ -18,13 +18,13 @@ _WATCH_SECONDS: Final = 60
 _NUMBER: Final = re.compile(r"(?<![\w.:/-])\d[\d,.]*[%KMGT]?(?![\w.:/-])")
 """A number that is no part of a name, an address or a time."""
 
-EXAMPLES: Final = (
-    ("rocketlens doctor", "is all there that commands need?"),
-    ("rocketlens doctor --store /data/rocketmq/store", "and is this store sound?"),
-    ("rocketlens doctor -n 127.0.0.1:9876", "and this cluster?"),
-    ("rocketlens doctor --archive /lake/rocketmq", "and this archive?"),
-    ("rocketlens doctor -n 127.0.0.1:9876 --watch -o json", "and from now on, for a log"),
-)
+EXAMPLES: Final = """
+rocketlens doctor  # is all there that commands need?
+rocketlens doctor --store /data/rocketmq/store  # and is this store sound?
+rocketlens doctor -n 127.0.0.1:9876  # and this cluster?
+rocketlens doctor --archive /lake/rocketmq  # and this archive?
+rocketlens doctor -n 127.0.0.1:9876 --watch -o json  # and from now on, for a log
+"""
 
 
 def add_arguments(parser: ArgumentParser) -> None:

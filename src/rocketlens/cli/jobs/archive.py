@@ -30,20 +30,14 @@ if TYPE_CHECKING:
     from rocketlens.decode.rules import BodyRules
     from rocketlens.pipeline.archive import ArchivedSource, RunTasks, ShareTask, WrittenShare
 
-RUN_EXAMPLES: Final = (
-    (
-        "rocketlens archive run --table /lake/rocketmq --store /data/store --once",
-        "archive what a store has now, and end",
-    ),
-    (
-        "rocketlens archive run --table /lake/rocketmq -n 127.0.0.1:9876 --topic 'order-*'",
-        "archive topics of a running cluster, and what is sent to them",
-    ),
-    (
-        "rocketlens archive run --table /lake/rocketmq --store /data/tap/broker-a",
-        "archive the store of a tap as it grows",
-    ),
-)
+RUN_EXAMPLES: Final = """
+# archive what a store has now, and end
+rocketlens archive run --table /lake/rocketmq --store /data/store --once
+# archive topics of a running cluster, and what is sent to them
+rocketlens archive run --table /lake/rocketmq -n 127.0.0.1:9876 --topic 'order-*'
+# archive the store of a tap as it grows
+rocketlens archive run --table /lake/rocketmq --store /data/tap/broker-a
+"""
 _SECONDS: Final = 10
 _MAINTENANCE_S: Final = 3600.0
 

@@ -32,14 +32,12 @@ if TYPE_CHECKING:
 
     from rocketlens.pipeline.duplicates import DuplicateReport
 
-EXAMPLES: Final = (
-    ("rocketlens duplicates --store /data/rocketmq/store", "in a whole store, by topic"),
-    (
-        "rocketlens duplicates -n 127.0.0.1:9876 -t 'order-*' --since 1d",
-        "of topics of a running cluster, today and yesterday",
-    ),
-    ("rocketlens duplicates --archive /lake/rocketmq -o json", "in an archive, for programs"),
-)
+EXAMPLES: Final = """
+rocketlens duplicates --store /data/rocketmq/store  # in a whole store, by topic
+# of topics of a running cluster, today and yesterday
+rocketlens duplicates -n 127.0.0.1:9876 -t 'order-*' --since 1d
+rocketlens duplicates --archive /lake/rocketmq -o json  # in an archive, for programs
+"""
 _MAX_NUM: Final = 1_000
 
 

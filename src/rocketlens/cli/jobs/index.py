@@ -44,12 +44,12 @@ if TYPE_CHECKING:
     from rocketlens.store.layout import StoreLayout
 
 _MAX_DAMAGE_LINES: Final = 20
-BUILD_EXAMPLES: Final = (
-    ("rocketlens index build --store /data/rocketmq/store", "index files, as a broker writes them"),
-    ("rocketlens index build --queues", "consume queues, too"),
-    ("rocketlens index build --dry-run", "what would be read, written and replaced"),
-    ("rocketlens index build --out /tmp/index", "somewhere else: the store is only read"),
-)
+BUILD_EXAMPLES: Final = """
+rocketlens index build --store /data/rocketmq/store  # index files, as a broker writes them
+rocketlens index build --queues  # consume queues, too
+rocketlens index build --dry-run  # what would be read, written and replaced
+rocketlens index build --out /tmp/index  # somewhere else: the store is only read
+"""
 
 
 def build_options(parser: ArgumentParser) -> None:
@@ -229,11 +229,11 @@ def print_notes(result: "DispatchResult") -> None:
 
 
 _MAX_LISTED_OF_A_KIND: Final = 5
-VERIFY_EXAMPLES: Final = (
-    ("rocketlens index verify --store /data/rocketmq/store", "do log, queues and index agree?"),
-    ("rocketlens index verify -o json", "each finding, for programs"),
-    ("rocketlens index verify --master 'spark://host:7077'", "on a Spark cluster"),
-)
+VERIFY_EXAMPLES: Final = """
+rocketlens index verify --store /data/rocketmq/store  # do log, queues and index agree?
+rocketlens index verify -o json  # each finding, for programs
+rocketlens index verify --master 'spark://host:7077'  # on a Spark cluster
+"""
 
 
 def verify_options(parser: ArgumentParser) -> None:
@@ -334,14 +334,12 @@ _NICE: Final = 5
 _MEMORY: Final = "512m"
 """The JVM sees offsets and entries of one micro-batch, never messages."""
 
-FOLLOW_EXAMPLES: Final = (
-    (
-        "rocketlens index follow --store /data/rocketlens/store",
-        "build index files while a broker of ours runs",
-    ),
-    ("rocketlens index follow --master 'local[1]'", "with one thread"),
-    ("rocketlens index follow --tag-index", "with entries for tags"),
-)
+FOLLOW_EXAMPLES: Final = """
+# build index files while a broker of ours runs
+rocketlens index follow --store /data/rocketlens/store
+rocketlens index follow --master 'local[1]'  # with one thread
+rocketlens index follow --tag-index  # with entries for tags
+"""
 
 
 def follow_options(parser: ArgumentParser) -> None:

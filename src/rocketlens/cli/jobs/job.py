@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 _SHOWN_ROWS: Final = 100
 _EXIT_CODES: Final = "exit codes: 0 done, 1 there is no such job, 2 wrong usage or an error."
-LIST_EXAMPLES: Final = (("rocketlens job list", "the jobs of this user, the newest first"),)
+LIST_EXAMPLES: Final = """
+rocketlens job list  # the jobs of this user, the newest first
+"""
 
 
 def list_options(parser: ArgumentParser) -> None:
@@ -64,10 +66,10 @@ def run_list(arguments: Namespace) -> ExitCode:
     return ExitCode.OK if rows else ExitCode.NO
 
 
-SHOW_EXAMPLES: Final = (
-    ("rocketlens job show 20261120T101500-0a1b2c3d4e5f", "what it sent, and what became of it"),
-    ("rocketlens job show 20261120T101500-0a1b2c3d4e5f --follow 60", "look for a minute"),
-)
+SHOW_EXAMPLES: Final = """
+rocketlens job show 20261120T101500-0a1b2c3d4e5f  # what it sent, and what became of it
+rocketlens job show 20261120T101500-0a1b2c3d4e5f --follow 60  # look for a minute
+"""
 
 
 def show_options(parser: ArgumentParser) -> None:

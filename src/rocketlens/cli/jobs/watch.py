@@ -8,17 +8,13 @@ from rocketlens.cli.source import choose_source
 from rocketlens.model.text.escape import printable
 from rocketlens.terminal.output import TIMES_HELP, ExitCode, iso_text, note, parse_time
 
-EXAMPLES: Final = (
-    ("rocketlens watch SETTLED-2026-11-20 --by 09:00", "exit code 1 if it is not stored by nine"),
-    (
-        "rocketlens watch ORDER-42 -t order-paid --by 'in 10m' --consumed-by billing",
-        "wait until a consumer group has consumed it",
-    ),
-    (
-        "rocketlens watch SETTLED-2026-11-20 --by 09:00 --exec './report.sh \"$ROCKETLENS_ID\"'",
-        "run a command with it",
-    ),
-)
+EXAMPLES: Final = """
+rocketlens watch SETTLED-2026-11-20 --by 09:00  # exit code 1 if it is not stored by nine
+# wait until a consumer group has consumed it
+rocketlens watch ORDER-42 -t order-paid --by 'in 10m' --consumed-by billing
+# run a command with it
+rocketlens watch SETTLED-2026-11-20 --by 09:00 --exec './report.sh "$ROCKETLENS_ID"'
+"""
 
 
 def add_arguments(parser: ArgumentParser) -> None:

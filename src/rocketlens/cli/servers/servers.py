@@ -227,14 +227,11 @@ def index_command(arguments: Namespace, settings: "BrokerSettings") -> tuple[str
     )
 
 
-BROKER_EXAMPLES: Final = (
-    ("rocketlens broker -n 127.0.0.1:9876", "register at a name server"),
-    ("rocketlens broker -c broker.conf", "with RocketMQ's keys"),
-    (
-        "rocketlens broker -n 'ns1:9876;ns2:9876' --index-builder inline",
-        "at two, and without Spark",
-    ),
-)
+BROKER_EXAMPLES: Final = """
+rocketlens broker -n 127.0.0.1:9876  # register at a name server
+rocketlens broker -c broker.conf  # with RocketMQ's keys
+rocketlens broker -n 'ns1:9876;ns2:9876' --index-builder inline  # at two, and without Spark
+"""
 
 
 def broker_options(parser: ArgumentParser) -> None:
@@ -309,11 +306,11 @@ def _refuse_default_store_of_others(arguments: Namespace, settings: "BrokerSetti
         )
 
 
-NAMESRV_EXAMPLES: Final = (
-    ("rocketlens namesrv", "on port 9876"),
-    ("rocketlens namesrv -p 19876", "on another port"),
-    ("rocketlens namesrv -c namesrv.conf", "with RocketMQ's keys"),
-)
+NAMESRV_EXAMPLES: Final = """
+rocketlens namesrv  # on port 9876
+rocketlens namesrv -p 19876  # on another port
+rocketlens namesrv -c namesrv.conf  # with RocketMQ's keys
+"""
 
 
 def namesrv_options(parser: ArgumentParser) -> None:
@@ -357,16 +354,13 @@ NAME_SERVER_SHARE: Final = 4
 """The name server may have a quarter of the connections that the process may have."""
 _CONSOLE_PORT: Final = "8088"
 _KV_CONFIG: Final = "namesrv/kvConfig.json"
-SERVE_EXAMPLES: Final = (
-    ("rocketlens serve", "a name server on port 9876 and a broker on port 10911"),
-    (
-        "rocketlens serve --home /data/rocketlens --index-builder inline",
-        "elsewhere, and without Spark",
-    ),
-    ("rocketlens serve --console", "with the web console on port 8088"),
-    ("rocketlens serve -c broker.conf", "with RocketMQ's keys"),
-    ("rocketlens serve --bind 0.0.0.0 --advertise 10.0.0.5", "for clients of other machines"),
-)
+SERVE_EXAMPLES: Final = """
+rocketlens serve  # a name server on port 9876 and a broker on port 10911
+rocketlens serve --home /data/rocketlens --index-builder inline  # elsewhere, and without Spark
+rocketlens serve --console  # with the web console on port 8088
+rocketlens serve -c broker.conf  # with RocketMQ's keys
+rocketlens serve --bind 0.0.0.0 --advertise 10.0.0.5  # for clients of other machines
+"""
 
 
 def serve_options(parser: ArgumentParser) -> None:

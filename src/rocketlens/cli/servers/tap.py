@@ -17,17 +17,12 @@ if TYPE_CHECKING:
 
 _MAX_HOURS: Final = 876_000
 
-EXAMPLES: Final = (
-    ("rocketlens tap -n 10.0.0.1:9876 --home /data/tap", "follow every broker of the cluster"),
-    (
-        "rocketlens tap -n 10.0.0.1:9876 --broker broker-a --home /data/tap --from latest",
-        "one broker, from its last log file on",
-    ),
-    (
-        "rocketlens tap -n 10.0.0.1:9876 --home /data/tap --retention-hours 2160",
-        "keep messages for 90 days",
-    ),
-)
+EXAMPLES: Final = """
+rocketlens tap -n 10.0.0.1:9876 --home /data/tap  # follow every broker of the cluster
+# one broker, from its last log file on
+rocketlens tap -n 10.0.0.1:9876 --broker broker-a --home /data/tap --from latest
+rocketlens tap -n 10.0.0.1:9876 --home /data/tap --retention-hours 2160  # keep messages for 90 days
+"""
 
 
 def add_arguments(parser: ArgumentParser) -> None:

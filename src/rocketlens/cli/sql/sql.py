@@ -34,27 +34,15 @@ if TYPE_CHECKING:
 
     from rocketlens.query.request import FindRequest
 
-EXAMPLES: Final = (
-    (
-        'rocketlens sql "select topic, count(*) from messages group by 1"',
-        "how many messages each topic has",
-    ),
-    (
-        (
-            "rocketlens sql \"select body_json->>'city' city, count(*) n from messages "
-            "where topic = 'Shop' group by 1\""
-        ),
-        "by a value in JSON bodies",
-    ),
-    ("rocketlens sql --store /data/rocketmq/store", "a prompt for queries, which end with ;"),
-    (
-        (
-            "rocketlens sql \"select * from messages where 'ORDER-42' = any(keys)\" -o json "
-            "-n 127.0.0.1:9876"
-        ),
-        "by a key, in a running cluster",
-    ),
-)
+EXAMPLES: Final = """
+rocketlens sql "select topic, count(*) from messages group by 1"  # how many messages each topic has
+# by a value in JSON bodies
+rocketlens sql "select body_json->>'city' city, count(*) n from messages where topic = 'Shop' \
+group by 1"
+rocketlens sql --store /data/rocketmq/store  # a prompt for queries, which end with ;
+# by a key, in a running cluster
+rocketlens sql "select * from messages where 'ORDER-42' = any(keys)" -o json -n 127.0.0.1:9876
+"""
 _SETTINGS: Final = {
     "TimeZone": "'UTC'",
     # Only what the query names: no variables of this program, nothing from the network.

@@ -16,10 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 from pydantic import Field, StringConstraints
 
 from rocketlens import limits
-from rocketlens.client.resend.dead_letters import (
-    dead_letter_selection,
-    plan_dead_letters,
-)
+from rocketlens.client.resend.dead_letters import dead_letter_selection, plan_dead_letters
 from rocketlens.client.resend.resend_job import Target, check_targets, planned
 from rocketlens.client.resend.resend_journal import EarlierSend, PlannedMessage, earlier_jobs
 from rocketlens.console.act.permission import ActRefused, check_cluster, check_may_act

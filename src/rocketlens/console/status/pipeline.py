@@ -37,13 +37,7 @@ from fastapi.responses import Response
 from pydantic import Field
 
 from rocketlens.console.login.viewer import current_viewer
-from rocketlens.console.pages import (
-    Here,
-    Name,
-    Sourced,
-    api_router,
-    page_router,
-)
+from rocketlens.console.pages import Here, Name, Sourced, api_router, page_router
 from rocketlens.console.sources.sources import ClusterOfConsole, Sources
 from rocketlens.console.values import ConsoleValue
 from rocketlens.errors import RocketLensError

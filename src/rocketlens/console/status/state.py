@@ -20,12 +20,7 @@ from pydantic import Field
 
 from rocketlens import __version__
 from rocketlens.console.login.viewer import current_viewer
-from rocketlens.console.pages import (
-    Here,
-    Sourced,
-    api_router,
-    page_router,
-)
+from rocketlens.console.pages import Here, Sourced, api_router, page_router
 from rocketlens.console.sources.sources import Sources
 from rocketlens.console.sources.visible import ConsoleSource
 from rocketlens.console.status.lists import ask_all, coverage_values, groups_of
@@ -39,12 +34,7 @@ from rocketlens.console.values import (
     SourceValue,
 )
 from rocketlens.model.group import GroupClient, GroupsAnswer, ProducersAnswer
-from rocketlens.model.status import (
-    ArchiveStatus,
-    BrokersAnswer,
-    IndexBuilderStatus,
-    StoreStatus,
-)
+from rocketlens.model.status import ArchiveStatus, BrokersAnswer, IndexBuilderStatus, StoreStatus
 from rocketlens.wire.codes import version_name
 
 MAX_CONSOLE_BROKERS: Final = 1_000
