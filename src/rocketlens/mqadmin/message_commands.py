@@ -279,12 +279,20 @@ async def decode_id(call: Call) -> None:
 
     :raises BadInput: when the id is not a unique key.
     """
-    key = UniqueKey.decode(call.given.required("i"))
+    call.print(decoded_id(call.given.required("i"), time.time_ns() // 1_000_000))
+
+
+def decoded_id(msg_id: str, now_ms: int) -> str:
+    """Return the text for an id at a time.
+
+    :raises BadInput: when it is not a unique key.
+    """
+    key = UniqueKey.decode(msg_id)
     address = key.address
     if ":" in address:
         address = pack_address(address).hex(":", 2)
-    made = time_text(key.nearly_time_ms(time.time_ns() // 1_000_000, None))
-    call.print(f"ip={address}date={made.replace(' ', '#').replace('.', ':')}")
+    made = time_text(key.nearly_time_ms(now_ms, None))
+    return f"ip={address}date={made.replace(' ', '#').replace('.', ':')}"
 
 
 async def trace_by_id(call: Call) -> None:

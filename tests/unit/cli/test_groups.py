@@ -2,6 +2,8 @@
 
 import json
 import re
+import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -156,8 +158,9 @@ def test_watched_groups_have_the_rate_between_two_samples(run, tmp_path, monkeyp
 
         with consumer:
             consume(consumer, 0)
-            monkeypatch.setattr("rocketlens.cli.groups.time.monotonic", lambda: now_s[0])
-            monkeypatch.setattr("rocketlens.cli.groups.time.sleep", wait)
+            # Of this module alone: clients in other threads sleep, too.
+            fake = SimpleNamespace(monotonic=lambda: now_s[0], sleep=wait, time_ns=time.time_ns)
+            monkeypatch.setattr("rocketlens.cli.groups.time", fake)
             done = run("groups", "--watch", "2", "-n", running.name_server, "-o", output)
     if output == "json":
         rates = [json.loads(line)["groups"] for line in done.out.splitlines()]
@@ -177,7 +180,7 @@ def test_offsets_that_were_reset_have_no_rate():
         queue = GroupQueue("T", "b", 0, 100, offset, None)
         group = FoundGroup(GROUP, (), None, None, (queue,), None)
         with monkeypatch.context() as patch:
-            patch.setattr("rocketlens.cli.groups.time.monotonic", lambda: at[0])
+            patch.setattr(groups, "time", SimpleNamespace(monotonic=lambda: at[0]))
             rates.add([group])
         at[0] += 4.0
         return rates.of(group)
