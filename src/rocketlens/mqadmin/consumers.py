@@ -14,7 +14,7 @@ from rocketlens.model.properties import java_order
 from rocketlens.model.rocketmq import RETRY_PREFIX
 from rocketlens.model.text.java import concurrent_map_order
 from rocketlens.mqadmin.printing.body_files import safe_name
-from rocketlens.mqadmin.printing.form import NULL, padded, rounded, seconds_of
+from rocketlens.mqadmin.printing.form import NULL, columns, padded, rounded, seconds_of
 from rocketlens.mqadmin.printing.running_info import (
     is_subscribed_alike,
     queue_order,
@@ -67,12 +67,9 @@ async def consumer_connection(call: Call) -> None:
 
 
 def _connection_row(call: Call, each: ClientConnection, widths: tuple[int, int, int]) -> str:
-    shown = call.form.shown
-    client_id, address, language = widths
-    return (
-        f"{padded(shown(each.client_id), client_id)} {padded(shown(each.client_addr), address)} "
-        f"{padded(shown(each.language or NULL), language)} {version_name(each.version)}\n"
-    )
+    cells = (each.client_id, each.client_addr, each.language or NULL)
+    shown = columns(map(call.form.shown, cells), widths, " ")
+    return f"{shown} {version_name(each.version)}\n"
 
 
 async def producer_connection(call: Call) -> None:
@@ -336,19 +333,18 @@ async def broker_consume_stats(call: Call) -> None:
         f"{'#Topic':<64}  {'#Group':<64}  {'#Broker Name':<32}  {'#QID':<4}  "
         f"{'#Broker Offset':<20}  {'#Consumer Offset':<20}  {'#Diff':<20}  #LastTime\n"
     )
-    for of_group in answer.consume_stats_list:
-        for group, parts in of_group.items():
-            for queue, offset in (
-                (queue, part.offset_table[queue])
-                for part in parts
-                for queue in sorted(part.offset_table, key=queue_order)
-            ):
-                diff = offset.broker_offset - offset.consumer_offset
-                if diff >= least and offset.last_timestamp_ms > 0:
-                    call.print(
-                        f"{padded(shown(queue.topic[:64]), 64)}  {padded(shown(group), 64)}  "
-                        f"{padded(shown(queue.broker_name[:32]), 32)}  {queue.queue_id:<4}  "
-                        f"{offset.broker_offset:<20}  {offset.consumer_offset:<20}  {diff:<20}  "
-                        f"{seconds_of(offset.last_timestamp_ms)}\n"
-                    )
+    rows = (
+        (group, queue, part.offset_table[queue])
+        for of_group in answer.consume_stats_list
+        for group, parts in of_group.items()
+        for part in parts
+        for queue in sorted(part.offset_table, key=queue_order)
+    )
+    for group, queue, offset in rows:
+        diff = offset.broker_offset - offset.consumer_offset
+        if diff >= least and offset.last_timestamp_ms > 0:
+            names = map(shown, (queue.topic[:64], group, queue.broker_name[:32]))
+            offsets = (queue.queue_id, offset.broker_offset, offset.consumer_offset, diff)
+            last = seconds_of(offset.last_timestamp_ms)
+            call.print(columns((*names, *offsets, last), (64, 64, 32, 4, 20, 20, 20, 0)) + "\n")
     call.print(f"\nDiff Total: {answer.total_diff}\n")

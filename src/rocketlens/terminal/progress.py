@@ -116,8 +116,10 @@ def paged(*, is_allowed: bool) -> Iterator[None]:
     The pager is started by the first text. Where none is installed text is printed as it is. When
     the user ends the pager, printing raises BrokenPipeError, as for any reader that has had enough.
     """
-    command = _command() if is_allowed and sys.stdout.isatty() and sys.stdin.isatty() else ()
-    if command in _NO_PAGERS:
+    chosen = os.environ.get(PAGER_VARIABLE)
+    command = _DEFAULT if chosen is None else tuple(shlex.split(chosen))
+    is_terminal = sys.stdout.isatty() and sys.stdin.isatty()
+    if not (is_allowed and is_terminal) or command in _NO_PAGERS:
         yield
         return
     stream = _PagerStream(sys.stdout, command)
@@ -126,13 +128,6 @@ def paged(*, is_allowed: bool) -> Iterator[None]:
             yield
     finally:
         stream.close()
-
-
-def _command() -> tuple[str, ...]:
-    # Imported late, as below: the usual search prints to a terminal or a pipe without a pager.
-
-    chosen = os.environ.get(PAGER_VARIABLE)
-    return _DEFAULT if chosen is None else tuple(shlex.split(chosen))
 
 
 class _PagerStream:
