@@ -97,8 +97,7 @@ class ResendOrigin:
             return await self.admin.view_message(*named)
         answer = await self.find(text, kind="queue-offset")
         if not answer.complete:
-            failed = next(each for each in answer.coverage if each.is_failure)
-            raise AnswerIncomplete(f"{text}: {failed.source}: {failed.error}", answer)
+            raise AnswerIncomplete(f"{text}: {first_failure(answer.coverage)}", answer)
         if not answer.messages:
             raise MessageNotFound(f"there is no message {text}")
         return answer.messages[0]

@@ -18,7 +18,7 @@ from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import is_system_topic
 from rocketlens.model.text.escape import printable
 from rocketlens.terminal.json_text import checked_json, indented, json_of
-from rocketlens.terminal.message_values import BodyView, utf8_text
+from rocketlens.terminal.message_values import BodyView, hex_lines, utf8_text
 from rocketlens.terminal.notes import body_note, print_notes
 from rocketlens.terminal.output import (
     BOLD,
@@ -270,11 +270,7 @@ def _text(text: str) -> Iterator[str]:
 
 
 def _hex(body: bytes) -> Iterator[str]:
-    """Return lines of offset, 16 bytes in hex, and their ASCII, for the first MiB."""
-    for start in range(0, min(len(body), _MAX_HEX_BYTES), 16):
-        row = body[start : start + 16]
-        text = "".join(chr(byte) if 0x20 <= byte < 0x7F else "." for byte in row)
-        before = "\n" if start else ""
-        yield f"{before}{start:08x}  {row.hex(' '):<47}  {text}"
+    for number, line in enumerate(hex_lines(body, _MAX_HEX_BYTES)):
+        yield f"\n{line}" if number else line
     if len(body) > _MAX_HEX_BYTES:
         yield f"\n... {len(body) - _MAX_HEX_BYTES} more bytes: --body raw writes all of them"

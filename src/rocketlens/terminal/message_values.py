@@ -6,7 +6,7 @@ import json
 import re
 from argparse import Namespace
 from base64 import b64encode
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from string import Formatter
 from typing import TYPE_CHECKING, Final
@@ -123,6 +123,14 @@ def body_text(body: bytes, form: str | None) -> str:
     if text is None:
         return f"0x{body.hex()}"
     return json.dumps(text, ensure_ascii=False) if form == "json" else text
+
+
+def hex_lines(body: bytes, most: int) -> Iterator[str]:
+    """Yield lines of offset, 16 bytes in hex, and their ASCII, for the first ``most`` bytes."""
+    for start in range(0, min(len(body), most), 16):
+        row = body[start : start + 16]
+        text = "".join(chr(byte) if 0x20 <= byte < 0x7F else "." for byte in row)
+        yield f"{start:08x}  {row.hex(' '):<47}  {text}"
 
 
 def text_start(body: bytes) -> str | None:

@@ -26,7 +26,7 @@ from rocketlens.console.sources.sources import ClusterOfConsole, Sources
 from rocketlens.console.sources.visible import ConsoleSource
 from rocketlens.console.values import ConsoleRequest
 from rocketlens.errors import AnswerIncomplete, BadInput, RocketLensError
-from rocketlens.model.answer import Answer
+from rocketlens.model.answer import Answer, first_failure
 from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX
 from rocketlens.model.text.sentences import Sentence
@@ -194,8 +194,7 @@ class Plans:
         async with aclosing(found) as pages:
             async for page in pages:
                 if not page.answer.complete:
-                    failed = next(iter(page.answer.failures), None)
-                    why = f"{failed.source}: {failed.error}" if failed else "not all was searched"
+                    why = first_failure(page.answer.coverage) or "not all was searched"
                     raise AnswerIncomplete(f"not all messages are known: {why}", Answer("", (), ()))
                 await self._check_unmasked(origin, cluster, page.messages)
                 for message in page.messages:

@@ -20,6 +20,7 @@ from rocketlens.model.message_id import OffsetMessageId, UniqueKey
 from rocketlens.model.properties import SYSTEM_PROPERTIES
 from rocketlens.model.text.escape import printable
 from rocketlens.model.topic import TopicKind
+from rocketlens.terminal.message_values import hex_lines
 
 MAX_PAGE_BODY_CHARACTERS: Final = 256 << 10
 """Of a body on its page; the whole of it can be downloaded."""
@@ -27,7 +28,6 @@ MAX_PAGE_HEX_BYTES: Final = 16 << 10
 """Of a body that its page shows in hexadecimal, four characters for each."""
 BodyForm = Literal["decoded", "text", "json", "hex", "base64"]
 BODY_FORMS: Final[tuple[BodyForm, ...]] = get_args(BodyForm)
-_HEX_COLUMNS: Final = 16
 _LAYOUT: Final = "\n\t\r"
 
 
@@ -145,21 +145,11 @@ def _content_of(
     if form == "base64":
         return base64.b64encode(message.body).decode("ascii"), False, False
     if form == "hex" or (form == "decoded" and decoded.text is None):
-        return hex_lines(message.body), False, True
+        return "\n".join(hex_lines(message.body, MAX_PAGE_HEX_BYTES)), False, True
     text = decoded.text
     if text is None:
         text = message.body[: MAX_PAGE_BODY_CHARACTERS + 1].decode("utf-8", "replace")
     return printable(text, _LAYOUT), False, False
-
-
-def hex_lines(body: bytes) -> str:
-    """Return the beginning of a body as lines: offset, bytes in hexadecimal, and as ASCII."""
-    lines = []
-    for start in range(0, min(len(body), MAX_PAGE_HEX_BYTES), _HEX_COLUMNS):
-        piece = body[start : start + _HEX_COLUMNS]
-        shown = "".join(chr(each) if 32 <= each < 127 else "." for each in piece)
-        lines.append(f"{start:08x}  {piece.hex(' '):<{_HEX_COLUMNS * 3}} {shown}")
-    return "\n".join(lines)
 
 
 def decoded_ids(message: MessageExt, clock_ns: Callable[[], int] = time.time_ns) -> list[DecodedId]:
