@@ -33,14 +33,14 @@ FULL = BrokerStatus("C", "broker-b", 0, "10.0.0.2:1", disk_ratio=0.91, index_beh
 SILENT = BrokerStatus("C", "broker-b", 0, "10.0.0.2:1", error="connection refused")
 
 
-NOW_MS = time.time_ns() // 1_000_000
 HOUR_MS = 3_600_000
 MEMBER = GroupClient("c@1", "10.0.0.9:5", "JAVA", 407)
 
 
 def group(name, lag, dead, members=(MEMBER,), dead_hours_ago=48):
-    queue = GroupQueue("T", "broker-a", 0, lag, 0, NOW_MS - 2 * HOUR_MS)
-    newest_ms = NOW_MS - dead_hours_ago * HOUR_MS
+    now_ms = time.time_ns() // 1_000_000
+    queue = GroupQueue("T", "broker-a", 0, lag, 0, now_ms - 2 * HOUR_MS)
+    newest_ms = now_ms - dead_hours_ago * HOUR_MS
     return FoundGroup(name, members, None, {"T": "*"}, (queue,), dead, newest_ms)
 
 
@@ -71,22 +71,22 @@ def test_a_cluster_without_trouble_is_fine(monkeypatch):
     ("found", "on_home", "in_list"),
     [
         # Old dead letters, and lag that members work at, are shown and are no alarm.
-        (group("busy", 7, 66), None, ">2 h<"),
+        (("busy", 7, 66), None, ">2 h<"),
         (
-            group("left", 7, 0, ()),
+            ("left", 7, 0, ()),
             "<strong>7</strong> · 2 h behind · no member",
             'data-label="Lag" class="figure bad"',
         ),
-        (group("failing", 0, 66, dead_hours_ago=3), "<strong>66</strong> · in the last", ">✖ <a"),
+        (("failing", 0, 66, (MEMBER,), 3), "<strong>66</strong> · in the last", ">✖ <a"),
         # Its members are not known, as with a proxy.
-        (group("proxy", 7, 0, None), None, ">2 h<"),
+        (("proxy", 7, 0, None), None, ">2 h<"),
     ],
-    ids=lambda each: getattr(each, "name", None),
+    ids=["busy", "left", "failing", "proxy"],
 )
 def test_groups_without_members_and_with_new_dead_letters_are_alarms(
     monkeypatch, found, on_home, in_list
 ):
-    state, page, listed = state_of(monkeypatch, [WELL], [group("quiet", 0, 0, ()), found])
+    state, page, listed = state_of(monkeypatch, [WELL], [group("quiet", 0, 0, ()), group(*found)])
     assert state["needs_help"] is (on_home is not None)
     assert ("✓ fine" in page, "✖ needs help" in page) == (on_home is None, on_home is not None)
     if on_home is not None:
