@@ -104,7 +104,7 @@ def write_message(
         if text is None:
             sys.stdout.write(b64encode(message.body[part]).decode("ascii"))
         else:
-            sys.stdout.write(_escaped(text[part]))
+            sys.stdout.write(json_line(text[part])[1:-1])
     sys.stdout.write(f'","body_encoding":"{encoding}"}}{end}')
 
 
@@ -195,7 +195,7 @@ def answer_fields(answer: Answer) -> dict[str, Any]:
     }
 
 
-def json_line(fields: Mapping[str, Any]) -> str:
+def json_line(fields: object) -> str:
     """Return one line of JSON, with the characters that stdout can show unescaped."""
     return safe_json(_encoder(ensure_ascii=not _is_unicode()).encode(fields))
 
@@ -211,11 +211,6 @@ def message_line(fields: Mapping[str, Any]) -> str:
         except TypeError:
             pass  # a lone surrogate, or a number that is too long
     return json_line(fields)
-
-
-def _escaped(text: str) -> str:
-    """Return text as it stands between the quotes of a line of JSON."""
-    return safe_json(_encoder(ensure_ascii=not _is_unicode()).encode(text))[1:-1]
 
 
 @cache
