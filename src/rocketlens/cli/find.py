@@ -33,6 +33,7 @@ from rocketlens.model.message_id import NearlyMessageId, nearly_message_id
 from rocketlens.model.rocketmq import lite_topic
 from rocketlens.model.text.counted import counted
 from rocketlens.model.text.escape import printable
+from rocketlens.terminal.cluster_access import ClusterAccess
 from rocketlens.terminal.notes import print_notes
 from rocketlens.terminal.output import (
     SEARCH_EXIT_CODES,
@@ -136,13 +137,7 @@ def run(arguments: Namespace) -> ExitCode:
     if text is None and arguments.kind != "auto":
         raise BadInput(f"--kind {arguments.kind} describes TEXT, but there is no TEXT")
     if arguments.forget_broker:
-        access, name = choose_source(arguments).cluster, arguments.forget_broker
-        if access is None:
-            raise BadInput("--forget-broker needs a cluster: give --namesrv or --context")
-        if not forget_broker(access, name):
-            raise BadInput(
-                f"--forget-broker {name[:80]}: no broker of that name was seen in this cluster"
-            )
+        _forget_broker(choose_source(arguments).cluster, arguments.forget_broker)
         if text is None and not topic:
             return ExitCode.OK
     content = content_of(arguments)
@@ -263,6 +258,15 @@ def _say_range(begin: int | None, end: int | None) -> None:
     """Print the time range that was searched: a time can be read in several ways."""
     if begin is not None or end is not None:
         say(f"only messages {range_text(begin, end)}")
+
+
+def _forget_broker(source: ClusterAccess | None, name: str) -> None:
+    if source is None:
+        raise BadInput("--forget-broker needs a cluster: give --namesrv or --context")
+    if not forget_broker(source, name):
+        raise BadInput(
+            f"--forget-broker {name[:80]}: no broker of that name was seen in this cluster"
+        )
 
 
 def print_how_understood(answer: Answer) -> None:

@@ -15,6 +15,7 @@ from pydantic import (
 
 from rocketlens.errors import BadInput
 from rocketlens.model.life import LifeState
+from rocketlens.model.topic import LiteTopics
 from rocketlens.wire.codes import version_name
 
 SentenceText = Annotated[str, SkipValidation]
@@ -307,14 +308,6 @@ class QueueValue(ConsoleValue):
     newest_ms: int | None
 
 
-class LiteTopicsValue(ConsoleValue):
-    """The lite topics of one parent topic, since RocketMQ 5.5."""
-
-    count: int | None
-    ttl_minutes: int = Field(description="how long one stays after its last message; -1 for ever")
-    groups: list[str]
-
-
 class TopicValue(ConsoleValue):
     """A topic; None is what could not be learnt."""
 
@@ -328,7 +321,7 @@ class TopicValue(ConsoleValue):
         description="messages that are kept for it until they are due: delays and timers"
     )
     waiting_is_exact: bool = Field(description="whether all that wait were counted")
-    lite: LiteTopicsValue | None
+    lite: LiteTopics | None
     size_bytes: int | None
     oldest_ms: int | None
     newest_ms: int | None

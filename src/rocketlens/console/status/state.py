@@ -34,7 +34,13 @@ from rocketlens.console.values import (
     SourceValue,
 )
 from rocketlens.model.group import GroupClient, GroupsAnswer, ProducersAnswer
-from rocketlens.model.status import ArchiveStatus, BrokersAnswer, IndexBuilderStatus, StoreStatus
+from rocketlens.model.status import (
+    ArchiveStatus,
+    BrokersAnswer,
+    IndexBuilderStatus,
+    StoreStatus,
+    TapStatus,
+)
 from rocketlens.wire.codes import version_name
 
 MAX_CONSOLE_BROKERS: Final = 1_000
@@ -77,21 +83,6 @@ class BrokerValue(ConsoleValue):
     index_builder: str | None = Field(description="what builds index files, and how it is")
 
 
-class TapValue(ConsoleValue):
-    """Of which broker's log a store is the copy, and how far it came."""
-
-    broker_name: str
-    address: str
-    behind_bytes: int = Field(description="bytes of the broker's log that were not copied")
-    behind_ms: int = Field(description="how old the last copied message was, if some were not")
-    written_ms: int = Field(description="when this was noted; 0 if nothing was copied yet")
-    gaps: list[tuple[int, int]] = Field(
-        description="physical offsets that the broker deleted before they were copied"
-    )
-    replaced: list[str] = Field(description="directories with copies of earlier logs of the broker")
-    problem: SentenceText = Field(description="why nothing was copied then; empty if it was")
-
-
 class StoreStateValue(ConsoleValue):
     """A store directory."""
 
@@ -113,7 +104,7 @@ class StoreStateValue(ConsoleValue):
     builder: IndexBuilderStatus | None = Field(
         description="None if no broker of RocketLens wrote it"
     )
-    tap: TapValue | None = Field(description="None if it is no copy that a tap wrote")
+    tap: TapStatus | None = Field(description="None if it is no copy that a tap wrote")
     disk_total_bytes: int
     disk_free_bytes: int
     topics: int
