@@ -158,9 +158,10 @@ def test_watched_groups_have_the_rate_between_two_samples(run, tmp_path, monkeyp
 
         with consumer:
             consume(consumer, 0)
-            # Of this module alone: clients in other threads sleep, too.
-            fake = SimpleNamespace(monotonic=lambda: now_s[0], sleep=wait, time_ns=time.time_ns)
-            monkeypatch.setattr("rocketlens.cli.groups.time", fake)
+            # Of these modules alone: clients in other threads sleep, too.
+            clock = SimpleNamespace(monotonic=lambda: now_s[0], time_ns=time.time_ns)
+            monkeypatch.setattr("rocketlens.cli.groups.time", clock)
+            monkeypatch.setattr("rocketlens.cli.options.time", SimpleNamespace(sleep=wait))
             done = run("groups", "--watch", "2", "-n", running.name_server, "-o", output)
     if output == "json":
         rates = [json.loads(line)["groups"] for line in done.out.splitlines()]
