@@ -184,7 +184,8 @@ def table_of(language: str) -> Mapping[str, str]:
     """Return the texts of a language by name."""
     groups = tomllib.loads((_DIRECTORY / f"{language}.toml").read_text("utf-8"))
     if language == "en":
-        groups["sentence"] = SENTENCES
+        # What advises options of a command is said otherwise on pages.
+        groups["sentence"] = {**SENTENCES, **groups["sentence"]}
     return {
         f"{group}.{name}": text for group, texts in groups.items() for name, text in texts.items()
     }

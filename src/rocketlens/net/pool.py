@@ -166,7 +166,7 @@ class ClientPool:
             loop = asyncio.get_running_loop()
             if peer.failures and peer.next_dial_s > loop.time():
                 # The same text each time: coverage has it once for all topics of a broker.
-                raise ConnectFailed(address, f"{peer.last_failure}; not tried again yet")
+                raise ConnectFailed(address, peer.last_failure)
             peer.dialling = loop.create_task(self._dial(address, host, peer))
         # Shielded: other callers may wait for the same connection when one is cancelled.
         return await asyncio.shield(peer.dialling)

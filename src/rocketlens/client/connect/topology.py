@@ -51,6 +51,7 @@ from rocketlens.errors import BrokerError, RemotingError, RocketLensError, Topic
 from rocketlens.formats.commitlog_record import Record
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.model.rocketmq import BATCH_QUEUE, LMQ_PREFIX, PERM_WRITE, QUEUE_TYPE
+from rocketlens.model.text.sentences import Sentence, TimeText
 from rocketlens.net.pace import in_thread
 from rocketlens.query.answer_builder import placed
 from rocketlens.query.topic_choice import suggestion
@@ -431,10 +432,9 @@ class CoverageByReason:
 def _missing_coverage(broker: SeenBroker) -> Coverage:
     """Return the coverage of a broker that was registered before and cannot be asked."""
     moment = datetime.fromtimestamp(broker.seen_ms / 1000, UTC)
-    error = (
-        f"it was last seen {moment:%Y-%m-%dT%H:%M:%SZ} at {', '.join(broker.addresses)} and is not "
-        f"registered now (if it is gone for good: --forget-broker {broker.name})"
-    )
+    seen, addresses = f"{moment:%Y-%m-%dT%H:%M:%SZ}", ", ".join(broker.addresses)
+    time = TimeText(seen, broker.seen_ms)
+    error = Sentence("broker_missing", time=time, addresses=addresses, name=broker.name)
     return failed_broker(broker.name, error)
 
 

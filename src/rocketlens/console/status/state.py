@@ -10,17 +10,18 @@ large cluster take seconds.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from operator import attrgetter
 from typing import Final, Literal
 
-from fastapi.responses import Response
+from fastapi.responses import RedirectResponse, Response
 from pydantic import Field
 
 from rocketlens import __version__
+from rocketlens.console.act.permission import ActRefused
 from rocketlens.console.login.viewer import current_viewer
-from rocketlens.console.pages import Here, Sourced, api_router, page_router
+from rocketlens.console.pages import SEE_OTHER, Here, Sourced, api_router, form_of, page_router
 from rocketlens.console.sources.sources import Sources
 from rocketlens.console.sources.visible import ConsoleSource
 from rocketlens.console.status.lists import ask_all, coverage_values, groups_of
@@ -375,8 +376,14 @@ async def _state(sources: Sources, source: ConsoleSource) -> SourceStateValue:
         dead_letters=dead,
         more_lag=more_lag,
         more_dead_letters=more_dead,
-        coverage=[part for each in answers for part in each.coverage if part.is_failure],
+        coverage=_once(part for each in answers for part in each.coverage if part.is_failure),
     )
+
+
+def _once(failures: Iterable[CoverageValue]) -> list[CoverageValue]:
+    """Return the first failure of each broker: every question to it fails alike."""
+    by_name = {each.source.partition(" (")[0]: each for each in reversed(list(failures))}
+    return list(reversed(by_name.values()))
 
 
 def _most(
@@ -447,6 +454,21 @@ async def _brokers_page(here: Here, source: Sourced) -> Response:
         disk_deletes=DISK_DELETES,
         disk_full=DISK_FULL,
     )
+
+
+@pages.post("/brokers/forget")
+async def _forget_broker(here: Here) -> Response:
+    """Forget a broker that is gone for good: answers do without it until it is seen again."""
+    form = await form_of(here.request)
+    source, name = here.sources.named(form.get("source", "")), form.get("broker", "")
+    viewer = current_viewer()
+    if source.cluster is None or not (viewer.is_operator and viewer.sees_all(source.name)):
+        raise ActRefused(
+            f"only an operator of all of a cluster can forget a broker of {source.name}"
+        )
+    here.console.searches.audit.record("forget-broker", source=source.name, broker=name)
+    source.cluster.admin.forget_broker(name)
+    return RedirectResponse("/brokers", SEE_OTHER)
 
 
 def by_cluster(brokers: list[BrokerValue]) -> list[tuple[tuple[str, str], list[BrokerValue]]]:

@@ -165,6 +165,8 @@ SENTENCES: Final[Mapping[str, str]] = {
     "not_in_files": "no file of a store says that",
     "not_in_archive": "an archive has messages alone: ask a store or a cluster, too",
     "part_of_story": "a part of its story",
+    "broker_missing": "it was last seen {time} at {addresses} and is not registered now (if it is "
+    "gone for good: --forget-broker {name})",
     "not_shown": "why is shown to users who may see every topic",
     # What is wrong in a filter.
     "language_sql92": "SQL92 expression",

@@ -169,6 +169,8 @@ OF_A_JOB = ("/jobs/{name}", "/api/jobs/{name}", "/api/acts/{name}")
 ACTS = {
     # What these do is checked by permission: test_act_pages, test_actions.
     "/api/consume",
+    # Of users who see all of a source: test_overview.
+    "/brokers/forget",
     "/api/jobs/{name}/{verb}",
     "/api/redrive",
     "/api/redrive/plan",

@@ -3,10 +3,12 @@
 import asyncio
 import json
 import time
+from dataclasses import replace
 
 import pytest
 
 from rocketlens import testing
+from rocketlens.client.mq_admin import MQAdmin
 from rocketlens.client.send.message import Message
 from rocketlens.console.login.viewer import Grant, Role
 from rocketlens.console.sources.sources import ClusterOfConsole
@@ -14,12 +16,14 @@ from rocketlens.console.status.state import MAX_OVERVIEW_GROUPS
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.model.group import FoundGroup, GroupClient, GroupQueue, GroupsAnswer
 from rocketlens.model.status import BrokersAnswer, BrokerStatus
+from rocketlens.model.text.sentences import Sentence
 from tests.support.console_client import (
     answer,
     answers,
     cluster_at,
     console_client,
     log_in,
+    post_form,
     store_at,
 )
 from tests.support.console_users import user, users
@@ -108,6 +112,37 @@ def test_a_broker_that_does_not_answer_is_named_and_nothing_is_fine(monkeypatch)
     assert "broker-b does not answer" in page
     assert "connection refused" in page
     assert "✓ fine" not in page
+
+
+def test_a_broker_that_is_gone_is_named_once_and_an_operator_forgets_it(monkeypatch):
+    missing = Sentence("broker_missing", time="T", addresses="10.0.0.2:1", name="broker-b")
+    failed = Coverage("broker-b", SourceKind.BROKER, SourceState.FAILED, None, missing)
+    again = replace(FAILED, source="broker-b (10.0.0.2:1)")
+    forgotten = []
+    monkeypatch.setattr(MQAdmin, "forget_broker", lambda _, name: forgotten.append(name))
+    _, page, _ = state_of(monkeypatch, [WELL], failed=[failed, again])
+    assert page.count("broker-b") == 2
+    assert "forget it on the page of brokers" in page
+    assert "--forget-broker" not in page
+
+    async def forget(client, viewer):
+        await log_in(client, viewer)
+        action, fields = post_form((await client.get("/brokers")).text)
+        return await client.post(action, data={**fields, "broker": "broker-b"})
+
+    async def ask():
+        several = users(user("op", Grant(Role.OPERATOR)), user("li", Grant(Role.VIEWER)))
+        async with console_client(GONE, users=several) as client:
+            allowed = await forget(client, "op")
+            await log_in(client, "li")
+            seen = await client.get("/brokers")
+            refused = await client.post(
+                "/brokers/forget", data={"source": "live", "broker": "broker-b"}
+            )
+            return allowed.status_code, "/brokers/forget" in seen.text, refused.status_code
+
+    assert asyncio.run(ask()) == (303, False, 403)
+    assert forgotten == ["broker-b"]
 
 
 def test_the_groups_with_the_most_lag_and_dead_letters_are_named_and_the_others_counted(
