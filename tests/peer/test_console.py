@@ -340,7 +340,7 @@ def test_dead_letters_are_listed_and_go_to_their_group_again(shop):
         buried.refused |= bodies
         send_orders(shop.name_server, topic, range(3))
         listed, plans, job, page, again = asked(shop, steps)
-    assert cells(listed["en"], group)[5] == "3"
+    assert cells(listed["en"], group)[6] == "✖ 3"
     assert all("/redrive?group=" in each for each in listed.values())
     assert "Messages: 3." in plans["en"]
     assert "消息数：3。" in plans["zh"]
@@ -372,7 +372,8 @@ def test_groups_have_their_lag_and_members(shop):
     for page in listed.values():
         for group, (lag, members) in expected.items():
             row = cells(page, group)
-            assert (row[1], row[3]) == (str(members), str(lag))
+            left = "" if members else "✖ "
+            assert (row[1], row[3]) == (f"{left}{members}", str(lag))
     assert not any(INCOMPLETE[each] in listed[each] for each in LANGUAGES)
     assert ">JAVA<" in java["en"]
     assert "集群" in cells(java["zh"], JAVA)

@@ -18,7 +18,7 @@ from rocketmq import (
     PushConsumer,
 )
 
-DELAY_S = 1
+DELAY_S = 30
 lock = threading.Lock()
 
 
