@@ -58,7 +58,7 @@ KEPT_IN_ROCKETMQ = re.compile(r"%RETRY%|SCHEDULE_TOPIC|rmq_sys_wheel_timer|HALF_
 ROOM_LINES = {
     # Answers as tables in notebooks; the names of fields, for all rooms above; bodies as text in
     # tables.
-    "model": 5_085,
+    "model": 5_090,
     "formats": 9_145,
     # Requests about lite topics and replication, for mqadmin; the mapping of static topics.
     "wire": 4_060,

@@ -87,6 +87,7 @@ NAMES: Final[Mapping[str, str]] = {
 FILTERS: Final = {name: field for name, field in NAMES.items() if FIELDS[field].is_filter}
 """The field of each name that expressions have."""
 TEXT_COLUMNS: Final = ("body_text", "body_json")
+_JSON_BEGINS: Final = re.compile(rb'[ \t\n\r]*[{\["\-0-9tfn]')
 _PROPERTY: Final = re.compile(r"(?:prop|properties)\.(.+)", re.DOTALL)
 
 
@@ -129,7 +130,8 @@ def is_json(body: bytes) -> bool:
     # Late: it takes 20 ms, and tables of commands do without.
     import orjson
 
-    if len(body) > limits.MAX_SHOWN_JSON_BYTES:
+    # Most bodies that are no JSON are seen by their first byte: an exception takes longer.
+    if len(body) > limits.MAX_SHOWN_JSON_BYTES or not _JSON_BEGINS.match(body):
         return False
     try:
         orjson.loads(body)
