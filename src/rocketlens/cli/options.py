@@ -35,6 +35,9 @@ LOG_VARIABLE: Final = "ROCKETLENS_LOG"
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 LOG_FORMATS: Final = ("text", "json")
 _WATCH_SECONDS: Final = 5
+_WATCH_HELP: Final = (
+    "print it again every so many seconds ({} if none are given), until Ctrl-C: exit code 130"
+)
 _CLEAR: Final = "\x1b[H\x1b[2J"
 """Moves to the begin of a terminal, and clears it."""
 _MAX_SHOWN: Final = 60
@@ -56,16 +59,17 @@ _READER_OPTIONS: Final = {
 """Options of a connection, and what the data source ``rocketmq`` calls them."""
 
 
-def add_watch(parser: ArgumentParser) -> None:
-    """Add the option of `watch`."""
+def add_watch(
+    parser: ArgumentParser, seconds: int = _WATCH_SECONDS, help_text: str = _WATCH_HELP
+) -> None:
+    """Add ``--watch``, with the seconds between two times where none are given."""
     parser.add_argument(
         "--watch",
         metavar="SECONDS",
         nargs="?",
         type=positive_number,
-        const=_WATCH_SECONDS,
-        help=f"print it again every so many seconds ({_WATCH_SECONDS} if none are given), until "
-        "Ctrl-C: exit code 130",
+        const=seconds,
+        help=help_text.format(seconds),
     )
 
 

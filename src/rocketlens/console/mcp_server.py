@@ -10,7 +10,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rocketlens import __version__
-from rocketlens.console.run import add_sources, check_packages, named_contexts
+from rocketlens.console.run import (
+    add_sources,
+    body_rules,
+    check_packages,
+    named_contexts,
+    open_audit,
+)
 from rocketlens.errors import BadInput
 from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX
 from rocketlens.terminal.contexts import add_connection_options
@@ -86,11 +92,6 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     add_sources(parser)
     parser.add_argument(
-        "--body-rules",
-        metavar="FILE",
-        help="TOML file that says how the bodies of topics are decoded, as `show` has it",
-    )
-    parser.add_argument(
         "--users", metavar="FILE", help="the file of users of a console, for --user and its masks"
     )
     parser.add_argument(
@@ -114,19 +115,12 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> ExitCode:
     """Serve until standard input ends."""
-    from pathlib import Path
-
     check_packages("`rocketlens mcp`", ("mcp", "fastapi", "httpx", "jinja2"), "mcp")
-    from rocketlens.decode.rules import BodyRules
     from rocketlens.net.event_loop import run as run_loop
 
     if (arguments.user is None) != (arguments.users is None):
         raise BadInput("--users FILE and --user NAME go together: give both or none")
-    contexts = named_contexts(arguments)
-    rules = BodyRules()
-    if arguments.body_rules is not None:
-        rules = BodyRules.from_file(Path(arguments.body_rules))
-    run_loop(_serve(contexts, rules, arguments))
+    run_loop(_serve(named_contexts(arguments), body_rules(arguments), arguments))
     return ExitCode.OK
 
 
@@ -139,16 +133,13 @@ async def _serve(
     from mcp.server.stdio import stdio_server
 
     from rocketlens.console.app import Console
-    from rocketlens.console.login.audit import AuditLog, open_log
     from rocketlens.console.login.users import read_users
     from rocketlens.console.sources.sources import open_sources
 
     users = None if arguments.users is None else read_users(Path(arguments.users))
     viewer = None if users is None else users.viewer_named(arguments.user)
     async with AsyncExitStack() as opened:
-        audit = AuditLog()
-        if arguments.audit_log is not None:
-            audit = AuditLog(opened.enter_context(open_log(Path(arguments.audit_log))))
+        audit = open_audit(arguments, opened)
         sources = await open_sources(contexts, opened)
         console = Console(sources, rules=rules, audit=audit, users=users, viewer=viewer)
         opened.push_async_callback(console.close)

@@ -14,8 +14,10 @@ from rocketlens.terminal.output import ExitCode, print_ready
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from contextlib import AsyncExitStack
 
     # Late: `--help` must not pay for what a server needs.
+    from rocketlens.console.login.audit import AuditLog
     from rocketlens.console.login.oidc_settings import OidcSettings
     from rocketlens.console.server import ProxyNetwork
     from rocketlens.decode.rules import BodyRules
@@ -64,11 +66,6 @@ def add_arguments(parser: ArgumentParser) -> None:
         "believed; repeat it for several (default: none)",
     )
     parser.add_argument(
-        "--body-rules",
-        metavar="FILE",
-        help="TOML file that says how the bodies of topics are decoded, as `show` has it",
-    )
-    parser.add_argument(
         "--users",
         metavar="FILE",
         help="TOML file with the users who may log in, or their OpenID Connect provider, and what "
@@ -92,7 +89,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def add_sources(parser: ArgumentParser) -> None:
-    """Add the options that name sources, each of several, for `named_contexts`."""
+    """Add the options of `named_contexts` and `body_rules`: sources, and how bodies are decoded."""
     parser.add_argument(
         "--store",
         metavar="DIR",
@@ -118,6 +115,36 @@ def add_sources(parser: ArgumentParser) -> None:
         metavar="ADDR",
         help="a running cluster: host:port of its name server, several separated by semicolons",
     )
+    parser.add_argument(
+        "--body-rules",
+        metavar="FILE",
+        help="TOML file that says how the bodies of topics are decoded, as `show` has it",
+    )
+
+
+def body_rules(arguments: Namespace) -> "BodyRules":
+    """Return the rules of the file that is named, or none.
+
+    :raises BadInput: if the file cannot be used.
+    """
+    from pathlib import Path
+
+    from rocketlens.decode.rules import BodyRules
+
+    if arguments.body_rules is None:
+        return BodyRules()
+    return BodyRules.from_file(Path(arguments.body_rules))
+
+
+def open_audit(arguments: Namespace, opened: "AsyncExitStack") -> "AuditLog":
+    """Return the audit log, which appends to the file that is named, if any."""
+    from pathlib import Path
+
+    from rocketlens.console.login.audit import AuditLog, open_log
+
+    if arguments.audit_log is None:
+        return AuditLog()
+    return AuditLog(opened.enter_context(open_log(Path(arguments.audit_log))))
 
 
 def _bind_address(text: str) -> tuple[str, int]:
@@ -144,10 +171,8 @@ def _proxy(text: str) -> "ProxyNetwork":
 def run(arguments: Namespace) -> ExitCode:
     """Serve until a signal comes."""
     from ipaddress import ip_address
-    from pathlib import Path
 
     check_packages("the console", ("fastapi", "jinja2", "uvicorn"))
-    from rocketlens.decode.rules import BodyRules
     from rocketlens.model.message import Host
     from rocketlens.net.event_loop import run as run_loop
 
@@ -160,10 +185,7 @@ def run(arguments: Namespace) -> ExitCode:
             "because all who reach it may see everything; give --users FILE"
         )
     contexts = named_contexts(arguments)
-    rules = BodyRules()
-    if arguments.body_rules is not None:
-        rules = BodyRules.from_file(Path(arguments.body_rules))
-    run_loop(_serve(Host(address, port), contexts, rules, arguments))
+    run_loop(_serve(Host(address, port), contexts, body_rules(arguments), arguments))
     return ExitCode.OK
 
 
@@ -193,7 +215,6 @@ async def _serve(
     from pathlib import Path
 
     from rocketlens.console.app import Console
-    from rocketlens.console.login.audit import AuditLog, open_log
     from rocketlens.console.login.users import read_users
     from rocketlens.console.server import listening, serve
     from rocketlens.console.sources.sources import open_sources
@@ -208,9 +229,7 @@ async def _serve(
         _end_with_stdin(ending)
     with listening(bound) as listener:
         async with AsyncExitStack() as opened:
-            audit = AuditLog()
-            if arguments.audit_log is not None:
-                audit = AuditLog(opened.enter_context(open_log(Path(arguments.audit_log))))
+            audit = open_audit(arguments, opened)
             sources = await open_sources(contexts, opened)
             shown = Host(*listener.getsockname()[:2])
             titles = ", ".join(printable(each.title) for each in sources.opened)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from rocketlens.cli.doctor.doctor_machine import Check, machine_checks, print_check
-from rocketlens.cli.options import add_source, positive_number
+from rocketlens.cli.options import add_source, add_text_output, add_watch
 from rocketlens.cli.source import one_source
 from rocketlens.terminal.cluster_access import cluster_access
 from rocketlens.terminal.output import ExitCode, iso_text
@@ -35,21 +35,13 @@ def add_arguments(parser: ArgumentParser) -> None:
         "With --watch a warning or failure is printed when it comes and when it goes, until\n"
         "Ctrl-C: exit code 130."
     )
-    parser.add_argument(
-        "--watch",
-        metavar="SECONDS",
-        nargs="?",
-        type=positive_number,
-        const=_WATCH_SECONDS,
-        help=f"check again every so many seconds ({_WATCH_SECONDS} if none are given), and print "
-        "only what changed",
+    add_watch(
+        parser,
+        _WATCH_SECONDS,
+        "check again every so many seconds ({} if none are given), and print only what changed",
     )
-    parser.add_argument(
-        "-o",
-        "--output",
-        choices=("text", "json"),
-        default="text",
-        help="lines for people (default), or one JSON object; with --watch one for each change",
+    add_text_output(
+        parser, "lines for people (default), or one JSON object; with --watch one for each change"
     )
     add_source(parser)
     parser.add_argument(
