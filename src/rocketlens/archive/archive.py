@@ -97,8 +97,8 @@ class Archive(SearchApi):
 
         Arguments and errors as `Store.scan`; every scan is ``exhaustive``. They come file by file,
         the oldest first, and memory stays bounded however many there are. A scan with the same
-        arguments and the ``cursor`` of an earlier one goes on behind the message that came last
-        there, in the archive as it was then.
+        arguments and the ``cursor`` of an earlier one continues after the last message of that
+        scan, in the archive as it was then.
 
         :raises BadInput: if it is not the cursor of such a scan.
         :raises ArchiveError: if the archive does not have any more what there was then.
@@ -148,7 +148,7 @@ class Archive(SearchApi):
 
         Arguments and errors as `find`. A key may have any number of messages: memory stays bounded,
         and what is not taken is not read. A look-up with the same arguments and the ``cursor`` of
-        an earlier one goes on behind the message that came last there.
+        an earlier one continues after the last message of that look-up.
 
         :raises BadInput: if it is not the cursor of such a look-up.
         """

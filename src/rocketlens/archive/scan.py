@@ -208,7 +208,7 @@ class ArchiveScan(ArrowMessages):
 
     @property
     def cursor(self) -> str | None:
-        """The token with which a later scan goes on behind the message that came last.
+        """The token with which a later scan continues after the last message.
 
         None at the end, and before the first message.
         """
@@ -291,7 +291,7 @@ class ArchiveLookUp:
 
     @property
     def cursor(self) -> str | None:
-        """The token with which a later look-up goes on behind the message that came last.
+        """The token with which a later look-up continues after the last message.
 
         None at the end, and before the first message.
         """

@@ -313,8 +313,10 @@ def known_options(options: Mapping[str, str], reader: Reader) -> dict[str, str]:
 
 
 def _place(options: dict[str, str], name: str, words: Sequence[str], reader: Reader) -> None:
-    """Check where to begin or end: a position in the log, or ``latest`` of a stream, goes on as
-    ``startingOffset``, JSON under its name; the defaults are left out.
+    """Check and normalize where to begin or end.
+
+    A position in the log, or ``latest`` of a stream, is kept as ``startingOffset`` or
+    ``endingOffset``, JSON under its own name. Defaults are removed.
 
     :raises BadInput: when it has no meaning for the reader.
     """

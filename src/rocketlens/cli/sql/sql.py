@@ -274,8 +274,9 @@ class _Messages:
     def _limited(self) -> Answer | None:
         """Return the messages that a LIMIT needs, or None, with less to read if that is known.
 
-        The first and the newest of a store are those in its log: of times that a clock which was
-        set back gave, others can come before them, and none is beyond the last of those found.
+        A store finds the first or the newest messages by their place in the log. If a clock was
+        set back, others can have times between theirs. So an order by time takes from them only
+        the bound of what is read.
         """
         limit, source = self._plan.limit, self._source
         is_store = source.is_local and source.archive is None

@@ -1,5 +1,5 @@
-"""What a query asks of ``messages``, so that only that is read: topics, times, a key, bodies, and
-with a LIMIT the first or newest messages.
+"""Finds which messages a query needs: topics, times, a key, bodies, and with a LIMIT the first or
+newest. Only these are read.
 
 DuckDB evaluates the whole query again on what was read. So a condition may be missed here, and
 never be made up: only conditions of the outermost ``WHERE``, joined by ``AND``, count.
