@@ -50,7 +50,7 @@ _STATES: Final = {
     "passed_offline": ("offline, its offset passed", YELLOW),
     "passed_by_reset": ("offset passed by a reset", YELLOW),
     "never_subscribed": ("never subscribed", DIM),
-    "retrying": ("in retry", YELLOW),
+    "retrying": ("sent again", YELLOW),
     "dead_letter": ("dead letter", RED),
     "broadcasting": ("broadcasting", DIM),
     "unknown": ("not known", RED),
@@ -181,18 +181,18 @@ def _labelled(label: str, width: int, lines: Sequence[str]) -> Iterator[str]:
 
 def _group_lines(group: "GroupStory", columns: int) -> Iterator[str]:
     word, colour = _STATES[group.state]
-    if group.state == "retrying":
+    since = f" since {moment_text(group.since_ms)}" if group.since_ms is not None else ""
+    if group.state == "retrying" and group.retries:
         limit = f" of {group.max_retries}" if group.max_retries is not None else ""
         word = f"in retry {group.retries}{limit}"
     elif group.retries:
-        word += f", after {group.retries} {'retry' if group.retries == 1 else 'retries'}"
-    since = f" since {moment_text(group.since_ms)}" if group.since_ms is not None else ""
+        since += f", after {group.retries} {'retry' if group.retries == 1 else 'retries'}"
     name = printable(group.group)
     is_one_line = _INDENT + cells(name) + 2 + len(word) + len(since) <= columns
     head = f"{'':{_INDENT}}{name}: {coloured(word, colour, sys.stdout)}"
     yield head + (since if is_one_line else "")
     if since and not is_one_line:
-        yield " " * 2 * _INDENT + since.strip()
+        yield " " * 2 * _INDENT + since.removeprefix(", ").strip()
     room = columns - 2 * _INDENT
     for line in _sourced(group.rests_on, group.source, room):
         yield " " * 2 * _INDENT + line

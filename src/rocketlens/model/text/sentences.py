@@ -68,10 +68,11 @@ SENTENCES: Final[Mapping[str, str]] = {
     "dead_letter_is": "its dead letter is {at}",
     "reported": "its client {client} reported it",
     "reported_at_retry": "its client {client} reported it, at retry {number}",
-    "retry_waits": "retry {number} is {at}: {due}",
-    "retry_unknown": "retry {number} is {at}; whether it had it is not known",
-    "retry_done": "retry {number} is {at}; it goes on there at {offset}, and gave it back no more",
-    "retry_not_yet": "retry {number} is {at}, and was not consumed yet",
+    "retry_waits": "{copy} is {at}: {due}",
+    "retry_unknown": "{copy} is {at}; whether the group had it is not known",
+    "retry_done": "{copy} is {at}; the group's offset there is {offset}, and it was not given back",
+    "retry_not_yet": "{copy} is {at}, and was not consumed yet",
+    "sent_again": "the copy that was sent again",
     "with_outcome": "{rests_on}; {outcome}",
     # What a state of a group rests on: offsets and clients.
     "offsets_unknown": "its offsets are not known",
@@ -143,9 +144,9 @@ SENTENCES: Final[Mapping[str, str]] = {
     "all_records": "all records of the message",
     "too_many_matches": "more than {count} messages match {query}: the oldest were left out",
     "too_many_records": "more than {count} records have its unique key: the oldest were left out",
-    "copies_elsewhere": "copies that were sent to one of {count} other topics",
-    "some_topics": "only {count} topics were searched: its own, those of retries and dead letters "
-    "of groups of its topic, and those of delays and transactions{more}",
+    "copies_elsewhere": "copies in {count} other topics",
+    "some_topics": "{count} topics were searched: its own, retries and dead letters of its groups, "
+    "delays and transactions{more}",
     "find_searches_all": "; find {unique_key} searches all",
     "how_ended": "how its transaction ended",
     "too_many_marks": "more than {count} marks of ended transactions follow it",

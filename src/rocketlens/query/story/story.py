@@ -338,7 +338,7 @@ def _group_story(
     own = [each for each in copies if life_of(each, topics).group == facts.group]
     of_group = [each for each in deliveries if each.group == facts.group]
     last = own[-1] if own else None
-    retries = max((_retry_number(each) for each in own), default=0)
+    retries = 0 if last is None else _retry_number(last)
     verdict, source, since_ms = _proved(evidence, facts, last, of_group)
     failure = None if last is None else failure_of(last)
     return GroupStory(
@@ -395,7 +395,9 @@ def _proved(
 
 
 def _retried(evidence: StoryEvidence, facts: GroupFacts, last: MessageExt) -> GroupVerdict:
-    copy: dict[str, object] = {"number": last.reconsume_times, "at": last.position}
+    number = last.reconsume_times
+    which = Sentence("one_retry", number=number) if number else Sentence("sent_again")
+    copy: dict[str, object] = {"copy": which, "at": last.position}
     if life_of(last).state is not LifeState.RETRY:
         due = due_text(last, (), evidence.now_ms, evidence.end_ms) or ""
         rests_on = Sentence("retry_waits", due=due, **copy)

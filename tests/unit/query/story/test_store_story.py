@@ -123,7 +123,7 @@ def test_retries_of_pop_are_those_of_their_group(write_store, retry_topic, given
         groups = store.groups().groups
     [group] = story.groups
     assert (group.group, group.state, group.retries) == ("a_b", "consumed", 2)
-    assert "it goes on there at 2" in group.rests_on
+    assert "the group's offset there is 2" in group.rests_on
     assert [each.text for each in story.events if each.kind == "retry"] == [
         f"retry {n} of group a_b stored as {retry_topic}/0/{n - 1}" for n in (1, 2)
     ]

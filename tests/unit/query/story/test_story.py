@@ -86,7 +86,7 @@ def state_of(*copies, traces=(), **facts):
             {"retry_offsets": {("%RETRY%g", None, 0): 2}},
             "consumed",
             1,
-            "retry 1 is %RETRY%g/0/1; it goes on there at 2, and gave it back no more",
+            "retry 1 is %RETRY%g/0/1; the group's offset there is 2, and it was not given back",
         ),
         (
             (waiting(1, 10), retried(1, 20), waiting(2, 30)),
@@ -100,7 +100,7 @@ def state_of(*copies, traces=(), **facts):
             {"retry_offsets": None},
             "retrying",
             1,
-            "retry 1 is %RETRY%g/0/1; whether it had it is not known",
+            "retry 1 is %RETRY%g/0/1; whether the group had it is not known",
         ),
         (
             (retried(16, 10), dead(17, 20)),
@@ -113,8 +113,8 @@ def state_of(*copies, traces=(), **facts):
             (dead(17, 20), retried(0, 30)),
             {},
             "retrying",
-            16,
-            "retry 0 is %RETRY%g/0/0, and was not consumed yet",
+            0,
+            "the copy that was sent again is %RETRY%g/0/0, and was not consumed yet",
         ),
     ],
 )
