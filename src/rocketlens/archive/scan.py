@@ -13,15 +13,9 @@ from rocketlens.archive.reader import ArchiveRows
 from rocketlens.archive.rows import host_of
 from rocketlens.archive.source import ArchiveSource, bounds_of, matching
 from rocketlens.errors import ArchiveError, BadInput
-from rocketlens.formats.columns import DERIVED, life_columns
+from rocketlens.formats.columns import DERIVED, life_columns, text_columns
 from rocketlens.model.answer import Coverage, is_complete
-from rocketlens.model.arrow import (
-    ArrowMessages,
-    batches_of,
-    schema,
-    text_columns,
-    time_column,
-)
+from rocketlens.model.arrow import ArrowMessages, batches_of, schema, time_column
 from rocketlens.model.message import MessageExt
 from rocketlens.model.message_id import OffsetMessageId
 from rocketlens.query.answer_builder import AnswerMessages, Findings, order_in_time

@@ -19,8 +19,8 @@ from rocketlens.formats.body_compression import COMPRESSED, decompress
 from rocketlens.formats.commitlog_record import HEADS, HOST_BYTES_V4, HOST_BYTES_V6, unpack_host
 from rocketlens.formats.compiled import text as kernels
 from rocketlens.formats.rows import Rows, check_rows
-from rocketlens.model.arrow import numbers, text_columns, time_column
-from rocketlens.model.fields import COLUMNS, LIFE_COLUMNS, TEXT_COLUMNS, TIME_COLUMNS
+from rocketlens.model.arrow import numbers, time_column
+from rocketlens.model.fields import COLUMNS, LIFE_COLUMNS, TEXT_COLUMNS, TIME_COLUMNS, is_json
 from rocketlens.model.life import LifeState, is_plain, life_of_fields
 from rocketlens.model.rocketmq import (
     SYS_FLAG_BORN_HOST_V6,
@@ -52,6 +52,7 @@ STORED_BYTES_PER_BATCH: Final = 32 << 20
 BODY_BYTES_PER_BATCH: Final = 64 << 20
 """A batch ends with the message that exceeds this, so one huge body has a batch of its own."""
 
+_UNDECIDED: Final = 2
 _STATES: Final = {each: number for number, each in enumerate(LifeState)}
 _BORN_HOST: Final = HEADS[0].offsets["born_host"]
 _HOST_BITS: Final = {"born": SYS_FLAG_BORN_HOST_V6, "store": SYS_FLAG_STORE_HOST_V6}
@@ -87,6 +88,7 @@ def batches(
     positions of ``content`` the records are (:mod:`rocketlens.formats.batch_rows`).
     """
     import numpy as np
+    import pyarrow as pa
 
     batch = partial(_batch, with_derived=with_derived, with_text=with_text, origin=origin)
     fields = rows.as_array
@@ -100,7 +102,7 @@ def batches(
         placed = offsets[start : start + len(part)]
         start += len(part)
         if not with_body:
-            yield batch(part, placed, _nulls(len(part)))
+            yield batch(part, placed, pa.nulls(len(part), pa.binary()))
         elif not part.sys_flags & COMPRESSED:
             yield batch(part, placed, _bytes(part))
         else:
@@ -178,12 +180,6 @@ def _batch(
     return pa.RecordBatch.from_arrays(arrays, names)
 
 
-def _nulls(count: int) -> Any:
-    import pyarrow as pa
-
-    return pa.nulls(count, pa.binary())
-
-
 def _bytes(rows: Rows) -> Any:
     """Return the stored bodies."""
     import pyarrow as pa
@@ -191,6 +187,33 @@ def _bytes(rows: Rows) -> Any:
     offsets, values = gather(rows.content, *part_slices(rows, "body"), as_text=False)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(values)]
     return pa.Array.from_buffers(pa.binary(), len(rows), buffers)
+
+
+def text_columns(bodies: Any, *, with_text: bool) -> dict[str, Any]:
+    """Return the arrays of `TEXT_COLUMNS` for an array of bodies, whose memory they share.
+
+    All are null without ``with_text``, or where there are no bodies.
+    """
+    import numpy as np
+    import pyarrow as pa
+
+    count = len(bodies)
+    if not with_text or bodies.null_count:
+        return dict.fromkeys(TEXT_COLUMNS, pa.nulls(count, pa.string()))
+    _, bounds, values = bodies.buffers()
+    offsets = np.frombuffer(bounds, np.int32)[bodies.offset : bodies.offset + count + 1]
+    content = np.frombuffer(values or b"", np.uint8)
+    checked = np.empty((2, count), np.uint8)
+    kernels.check_texts(content, offsets, limits.MAX_SHOWN_JSON_BYTES, *checked)
+    for row in np.flatnonzero(checked[1] == _UNDECIDED).tolist():
+        checked[1, row] = is_json(bodies[row].as_py())
+    shared = list(map(pa.py_buffer, (offsets, content)))
+    return {
+        name: pa.Array.from_buffers(
+            pa.string(), count, [pa.py_buffer(np.packbits(valid, bitorder="little")), *shared]
+        )
+        for name, valid in zip(TEXT_COLUMNS, checked, strict=True)
+    }
 
 
 def life_columns(

@@ -11,14 +11,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens.errors import PackageMissing
-from rocketlens.model.fields import (
-    COLUMNS,
-    TEXT_COLUMNS,
-    TIME_COLUMNS,
-    field_of,
-    is_json,
-    is_utf8,
-)
+from rocketlens.model.fields import COLUMNS, TEXT_COLUMNS, TIME_COLUMNS, field_of
 from rocketlens.model.installation import install_command
 from rocketlens.model.message import MessageExt
 
@@ -98,35 +91,6 @@ def time_column(milliseconds: "npt.NDArray[np.int64]") -> "pa.Array":
     return pa.Array.from_buffers(kind, len(milliseconds), list(map(pa.py_buffer, buffers)))
 
 
-def text_columns(bodies: "pa.Array", *, with_text: bool) -> "dict[str, pa.Array]":
-    """Return the arrays of `TEXT_COLUMNS` for an array of bodies, whose memory they share.
-
-    All are null without ``with_text``, or where there are no bodies.
-    """
-    import pyarrow as pa
-
-    if not with_text or bodies.null_count:
-        return dict.fromkeys(TEXT_COLUMNS, pa.nulls(len(bodies), pa.string()))
-    values = bodies.to_pylist()
-    try:
-        # Checks all at once, and shares their memory.
-        texts = bodies.cast(pa.string())
-    except pa.ArrowInvalid:
-        texts = _texts_of(bodies, list(map(is_utf8, values)))
-    return {"body_text": texts, "body_json": _texts_of(bodies, list(map(is_json, values)))}
-
-
-def _texts_of(bodies: "pa.Array", valid: list[bool]) -> "pa.Array":
-    """Return bodies as texts, null where they are not valid."""
-    import numpy as np
-    import pyarrow as pa
-
-    bits = np.packbits([False] * bodies.offset + valid, bitorder="little")
-    _, offsets, values = bodies.buffers()
-    buffers = [pa.py_buffer(bits), offsets, values or pa.py_buffer(b"")]
-    return pa.Array.from_buffers(pa.string(), len(bodies), buffers, offset=bodies.offset)
-
-
 def batches_of(
     messages: Iterable[MessageExt], *, with_body: bool = True, with_text: bool = True
 ) -> "Iterator[pa.RecordBatch]":
@@ -168,7 +132,9 @@ def _batch(messages: list[MessageExt], *, with_body: bool, with_text: bool) -> "
     if not with_body:
         to_arrow["body_error"] = lambda _: None
     bodies = pa.array([each.body if with_body else None for each in messages], pa.binary())
-    made = {"body": bodies, **text_columns(bodies, with_text=with_text)}
+    made = {"body": bodies}
+    if not (with_body and with_text):
+        made |= dict.fromkeys(TEXT_COLUMNS, pa.nulls(len(messages), pa.string()))
     arrays = []
     for column in schema():
         if column.name in made:

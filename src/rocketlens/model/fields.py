@@ -110,19 +110,14 @@ def field_of(message: MessageExt, name: str) -> Any:
     if field in LIFE_COLUMNS:
         state, topic, *_ = life_of(message)
         return str(state) if field == "state" else topic
+    if field == "body_json" and not is_json(message.body):
+        return None
     if field in TEXT_COLUMNS:
-        is_text = is_utf8(message.body) if field == "body_text" else is_json(message.body)
-        return message.text if is_text else None
+        try:
+            return message.text
+        except UnicodeDecodeError:
+            return None
     return getattr(message, field)
-
-
-def is_utf8(body: bytes) -> bool:
-    """Return whether a body is UTF-8."""
-    try:
-        body.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def is_json(body: bytes) -> bool:

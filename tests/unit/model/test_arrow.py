@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from rocketlens import PackageMissing, open_store
+from rocketlens.formats import columns
 from rocketlens.model import arrow
 from rocketlens.model.fields import field_of
 from rocketlens.model.installation import install_command
@@ -119,10 +120,11 @@ def test_a_body_is_text_and_json_where_it_is(store, body, text, is_json):
     assert {name: field_of(message, name) for name in expected} == expected
     # Beside bodies of other kinds, and in a slice of an array.
     bodies = pa.array([b"{}", b"\xfe", body, b"x"]).slice(1)
-    columns = {
-        name: each.to_pylist() for name, each in arrow.text_columns(bodies, with_text=True).items()
+    made = {
+        name: each.to_pylist()
+        for name, each in columns.text_columns(bodies, with_text=True).items()
     }
-    assert columns == {
+    assert made == {
         "body_text": [None, text, "x"],
         "body_json": [None, expected["body_json"], None],
     }

@@ -188,6 +188,20 @@ cdef inline Step utf8_step(Bytes buffer, long long position, long long stop) noe
     return step_of((code_point & 0x7FFF) << 6 | buffer[position + 3] & 0x3F, position + 4)
 
 
+cdef inline bint is_utf8(Bytes buffer, long long start, long long stop) noexcept nogil:
+    """Return whether a slice is well-formed UTF-8."""
+    cdef Step step
+    if is_ascii(buffer, start, stop):
+        return True
+    while start < stop:
+        step = utf8_step(buffer, start, stop)
+        # U+FFFD itself is well-formed, and has three bytes from 0xEF on.
+        if step.code_point == REPLACEMENT and (step.after != start + 3 or buffer[start] != 0xEF):
+            return False
+        start = step.after
+    return True
+
+
 cdef inline long long utf8_string_hash(
     Bytes buffer, long long start, long long stop, long long seed
 ) noexcept nogil:

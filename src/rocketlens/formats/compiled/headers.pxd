@@ -1,4 +1,4 @@
-"""The reading of a request's header, JSON or binary: where its fields are.
+"""The reading of a request's header, JSON or binary: where its fields are; and of any JSON.
 
 Nothing here trusts its input. JSON is read as the libraries of any language write it; what is not
 plain (a nested value, an escape in a name, a fraction) is left to :mod:`rocketlens.wire`, which is
@@ -272,6 +272,12 @@ cdef inline long long first_name_of(long long code, Settings settings) noexcept 
     return LONG_NAMES if code == settings[LONG_CODE] else NONE
 
 
+cdef inline long long digits_end(Bytes buffer, long long position, long long stop) noexcept nogil:
+    while position < stop and ZERO_DIGIT <= buffer[position] <= NINE_DIGIT:
+        position += 1
+    return position
+
+
 cdef inline long long word_end(Bytes buffer, long long position, long long stop) noexcept nogil:
     """Return the position behind a number or a word that is no text, or -1.
 
@@ -279,17 +285,14 @@ cdef inline long long word_end(Bytes buffer, long long position, long long stop)
     """
     cdef long long start = position
     cdef long long word
-    if position + 5 <= stop:
+    if position + 4 <= stop:
         word = load_i32(buffer, position)
         if word == TRUE or word == NULL_WORD:
             return position + 4
-        if word == FALSE_WORD and buffer[position + 4] == LOWER_E:
+        if word == FALSE_WORD and position + 4 < stop and buffer[position + 4] == LOWER_E:
             return position + 5
-    if position < stop and buffer[position] == MINUS:
-        position += 1
-    start = position
-    while position < stop and ZERO_DIGIT <= buffer[position] <= NINE_DIGIT:
-        position += 1
+    start = position + (position < stop and buffer[position] == MINUS)
+    position = digits_end(buffer, start, stop)
     if position == start or position - start > MAX_PLAIN_DIGITS:
         return NONE
     if buffer[start] == ZERO_DIGIT and (position > start + 1 or buffer[start - 1] == MINUS):
@@ -304,6 +307,72 @@ cdef inline long long scalar_end(Bytes buffer, long long position, long long sto
         return word_end(buffer, position, stop)
     end = text_end(buffer, position + 1, stop, True)
     return end + 1 if end >= 0 else NONE
+
+
+cdef inline long long number_end(Bytes buffer, long long start, long long stop) noexcept nogil:
+    """Return the position behind a JSON number, or -1; `NOT_KNOWN` if a float may be too small."""
+    cdef long long digits = start + (buffer[start] == MINUS)
+    cdef long long end = digits_end(buffer, digits, stop)
+    cdef long long exponent_digits = 0
+    if end == digits or (buffer[digits] == ZERO_DIGIT and end > digits + 1):
+        return NONE
+    if end < stop and buffer[end] == POINT:
+        digits = end + 1
+        end = digits_end(buffer, digits, stop)
+        if end == digits:
+            return NONE
+    if end < stop and buffer[end] | SPACE == LOWER_E:
+        digits = end + 1
+        digits += digits < stop and (buffer[digits] == PLUS or buffer[digits] == MINUS)
+        end = digits_end(buffer, digits, stop)
+        exponent_digits = end - digits
+        if end == digits:
+            return NONE
+    # Below 10**299, a third of the largest float.
+    return end if exponent_digits <= 2 and end - start <= 200 else NOT_KNOWN
+
+
+cdef inline long long json_end(
+    Bytes buffer, long long position, long long stop, int depth
+) noexcept nogil:
+    """Return the position behind a JSON value in UTF-8 and blanks around it, or -1.
+
+    `NOT_KNOWN` where the definition must decide: of large numbers, and of values so deep.
+    """
+    cdef unsigned char first
+    cdef bint is_open
+    position = after_blanks(buffer, position, stop)
+    if position == stop:
+        return NONE
+    first = buffer[position]
+    if first == MINUS or ZERO_DIGIT <= first <= NINE_DIGIT:
+        position = number_end(buffer, position, stop)
+    elif first != OPEN and first != OPEN_LIST:
+        position = scalar_end(buffer, position, stop)
+    elif depth == MAX_JSON_DEPTH:
+        return NOT_KNOWN
+    else:
+        position = after_blanks(buffer, position + 1, stop)
+        # Both brackets close by the second character behind them.
+        is_open = position == stop or buffer[position] != first + 2
+        while is_open:
+            if first == OPEN:
+                position = after_blanks(buffer, position, stop)
+                if position == stop or buffer[position] != QUOTE:
+                    return NONE
+                position = json_end(buffer, position, stop, depth)
+                if position < 0 or position == stop or buffer[position] != COLON:
+                    return NONE
+                position += 1
+            position = json_end(buffer, position, stop, depth + 1)
+            if position < 0:
+                return position
+            if position == stop or (buffer[position] != COMMA and buffer[position] != first + 2):
+                return NONE
+            is_open = buffer[position] == COMMA
+            position += is_open
+        position += 1
+    return after_blanks(buffer, position, stop) if position >= 0 else position
 
 
 cdef inline bint is_new(

@@ -1,4 +1,4 @@
-"""Compiled copies of text from records: columns, key lists, property maps; and body checksums.
+"""Compiled copies of text from records: columns, key lists, property maps; and checks of bodies.
 
 Slices are positions in the buffer and lengths; every kernel checks each slice against the buffer
 before it reads.
@@ -12,6 +12,7 @@ from cython.cimports.rocketlens.formats.compiled.device import (
     Step,
     copy_bytes,
     is_ascii,
+    is_utf8,
     mix,
     mix_bytes,
     need,
@@ -25,6 +26,7 @@ from cython.cimports.rocketlens.formats.compiled.device import (
     write_int32s,
     write_int64s,
 )
+from cython.cimports.rocketlens.formats.compiled.headers import json_end
 from cython.cimports.rocketlens.formats.compiled.record_constants import (
     NAME_BYTE,
     NAME_SLOTS,
@@ -38,6 +40,7 @@ from cython.cimports.rocketlens.formats.compiled.records import (
     open_rows,
     row_position,
 )
+from cython.cimports.rocketlens.formats.compiled.request_constants import NONE, NOT_KNOWN
 
 Rows = cython.struct(
     buffer=Bytes,
@@ -572,3 +575,34 @@ def check_records(buffer: object, base_offset: cython.longlong, rows: object, ou
             )
             different += not is_good[index]
     return different
+
+
+def check_texts(
+    content: object, offsets: object, max_json_bytes: cython.longlong, texts: object, json: object
+) -> None:
+    """Write whether each text of an Arrow array is UTF-8, and whether it is JSON.
+
+    2 where only :func:`rocketlens.model.fields.is_json`, the definition, can decide.
+    """
+    limit: cython.longlong = 0
+    offset_count: cython.longlong = 0
+    room: cython.longlong = 0
+    index: cython.longlong = 0
+    end: cython.longlong
+    held: HeldArrays = HeldArrays()
+    memory: Bytes = read_bytes(held, content, cython.address(limit))
+    ends = read_int32s(held, offsets, cython.address(offset_count))
+    are_texts: cython.p_uchar = write_bytes(held, texts, cython.address(room))
+    need(room, offset_count - 1)
+    are_json: cython.p_uchar = write_bytes(held, json, cython.address(room))
+    need(room, offset_count - 1)
+    with cython.nogil:
+        while index < offset_count - 1 and 0 <= ends[index] <= ends[index + 1] <= limit:
+            end = NONE
+            are_texts[index] = is_utf8(memory, ends[index], ends[index + 1])
+            if are_texts[index] and ends[index + 1] - ends[index] <= max_json_bytes:
+                end = json_end(memory, ends[index], ends[index + 1], 0)
+            are_json[index] = 2 if end == NOT_KNOWN else end == ends[index + 1]
+            index += 1
+    if index < offset_count - 1:
+        raise ValueError(f"text {index} lies outside the buffer")
