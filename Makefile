@@ -23,8 +23,8 @@ mkdocs := mkdocs build --strict --quiet
 export PYTHONDONTWRITEBYTECODE :=
 # The theme prints an advertisement for its successor otherwise.
 export NO_MKDOCS_2_WARNING := 1
-# Which tests stay together: tests/support/sharing.py.
-shared := --numprocesses $(PYTEST_WORKERS) --dist loadfile
+# Processes get scopes one by one, each with many tests, so there is no percentage: tests/support/sharing.py.
+shared := --numprocesses $(PYTEST_WORKERS) --dist load --maxschedchunk 1 --override-ini console_output_style=classic
 pytest := $(bin)/python -m pytest $(shared)
 # Tests that failed on a busy machine must pass alone.
 once_more = echo "== once more, alone; a test that passes now should not have failed, so report it:" >&2 && \

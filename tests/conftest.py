@@ -33,7 +33,7 @@ from tests.peer.rocketmq_peer import (
 )
 from tests.support.effort import SHORT
 from tests.support.patience import PATIENCE_S
-from tests.support.sharing import scope_of, start_order
+from tests.support.sharing import CollectingLate
 from tests.support.sparse_files import digest
 
 if TYPE_CHECKING:
@@ -92,28 +92,17 @@ class GoldenStore:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Name markers; have each process begin with another directory."""
+    """Name markers; have each of several processes import only what it runs."""
     config.addinivalue_line("markers", "broker(**settings): settings of the broker in `world`")
     config.addinivalue_line(
         "markers", "cluster(**options): options of `cluster`, and of the client that asks it"
     )
-    worker: dict[str, Any] | None = getattr(config, "workerinput", None)
-    if worker is None or config.args != config.getini("testpaths"):
-        return
-    tests = Path(__file__).parent
-    rooms = [*tests.glob("*/"), *(tests / "unit").iterdir()]
-    paths = sorted(str(each) for each in rooms if each.name != "unit" and holds_tests(each))
-    at = len(paths) * int(worker["workerid"].removeprefix("gw")) // worker["workercount"]
-    config.args = paths[at:] + paths[:at]
-
-
-def holds_tests(path: Path) -> bool:
-    """Return whether a path is a test file, or a directory with some."""
-    return path.match("test_*.py") or (path.is_dir() and any(path.rglob("test_*.py")))
+    if hasattr(config, "workerinput") and not any("::" in each for each in config.args):
+        config.pluginmanager.register(CollectingLate())
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark tests by the costly fixtures they use; order them where processes share them."""
+    """Mark tests by the costly fixtures they use."""
     for item in items:
         for name in MARKED_BY_FIXTURE:
             if name in getattr(item, "fixturenames", ()):
@@ -122,9 +111,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             callspec = getattr(item, "callspec", None)
             if callspec and VERSIONS[0] in callspec.params.values():
                 item.add_marker("slow")
-    if hasattr(config, "workerinput"):
-        # Processes collect in different orders, and must agree on one.
-        items.sort(key=lambda item: (start_order(scope_of(item.nodeid)), item.path))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -183,18 +169,6 @@ def pytest_fixture_setup(
         request.addfinalizer(lambda: runner.run(step()))
     fixturedef.cached_result = (value, fixturedef.cache_key(request), None)
     return value
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Have ``--dist loadfile`` keep together what shares more than a file, as `make test` does."""
-    if config.getoption("dist") != "loadfile":
-        return None
-    from tests.support.scheduler import SharingByCost
-
-    # The order is that of start_order, not by the number of tests.
-    config.option.loadscopereorder = False
-    return SharingByCost(config, log)
 
 
 def fingerprint(root: Path) -> dict[str, tuple[int, int, str]]:

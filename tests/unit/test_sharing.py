@@ -4,15 +4,16 @@ import os
 import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
-
-import pytest
 
 from tests.support.patience import PATIENCE_S
 from tests.support.sharing import (
     SHARED_BROKERS,
     STARTS_SPARK,
+    USES_SPARK,
     scope_of,
+    scopes_in,
     spark_tests,
     start_order,
 )
@@ -41,7 +42,7 @@ def test_a_test_uses_spark_if_a_fixture_of_its_file_does():
         "stream_of",
         "test_a_stream_gives_each_message_once_as_the_log_grows",
     } <= spark_tests("tests/pipeline/test_stream.py")
-    assert spark_tests("tests/pipeline/test_archive_truth.py") == {"spark"}
+    assert spark_tests("tests/pipeline/test_archive_truth.py") == USES_SPARK
 
 
 def test_tests_of_one_broker_and_of_spark_stay_together_others_by_file():
@@ -55,6 +56,7 @@ def test_tests_of_one_broker_and_of_spark_stay_together_others_by_file():
         "tests/unit/test_docs.py::test_f[a::b]": "tests/unit/test_docs.py",
     }
     assert {test: scope_of(test) for test in scopes} == scopes
+    assert [test for test in scopes if scope_of(test) not in scopes_in(test.split("::")[0])] == []
 
 
 def test_spark_starts_first_and_unit_tests_last():
@@ -67,32 +69,49 @@ def test_spark_starts_first_and_unit_tests_last():
     ]
 
 
-@pytest.mark.parametrize(
-    "last", ["", "def test_d(): pass", "def test_d(): pass\ndef test_e(): pass"]
-)
-def test_one_that_ends_its_process_fails_and_the_others_are_run(tmp_path, last):
-    (tmp_path / "conftest.py").write_text(
-        "def pytest_xdist_make_scheduler(config, log):\n"
-        "    from tests.support.scheduler import SharingByCost\n"
-        "    return SharingByCost(config, log)\n"
-    )
-    (tmp_path / "test_ends.py").write_text(
-        "import os, pathlib\n"
-        "def test_a(): pass\n"
-        "def test_b(): pass\n"
-        "def test_c():\n"
-        f"    with open({str(tmp_path / 'runs')!r}, 'a') as file: file.write('x')\n"
-        f"    os._exit(1)\n{last}\n"
-    )
+PROCESSES = ("-n", "2", "--dist", "load", "--maxschedchunk", "1")
+FILES = {
+    "conftest.py": """
+        from tests.support.sharing import CollectingLate
+        def pytest_configure(config):
+            if hasattr(config, "workerinput"):
+                config.pluginmanager.register(CollectingLate())
+    """,
+    "test_cannot_be_imported.py": "import nothing_of_this_name",
+    "test_ends.py": """
+        import os
+        def test_a(): pass
+        def test_b(): os._exit(1)
+        def test_c(): pass
+    """,
+    "test_fails.py": """
+        def test_d(tmp_path): assert not tmp_path
+        def test_left_out(): assert False
+    """,
+    "test_passes.py": """
+        import pytest
+        @pytest.mark.parametrize("n", range(5))
+        def test_f(n): pass
+    """,
+}
+
+
+def test_each_test_is_reported_and_one_that_ends_its_process_ends_no_other_file(tmp_path):
+    for name, content in FILES.items():
+        (tmp_path / name).write_text(textwrap.dedent(content))
     run = subprocess.run(
-        [*(sys.executable, "-m", "pytest", "-n", "1", "--dist", "loadfile"), "-p", "no:asyncio"],
+        [*(sys.executable, "-m", "pytest", "-p", "no:asyncio", "-k", "not left_out"), *PROCESSES],
         cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
+        env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
         capture_output=True,
         text=True,
         timeout=PATIENCE_S,
         check=False,
     )
-    passed = 2 + last.count("def")
-    assert f"1 failed, {passed} passed" in run.stdout
-    assert (tmp_path / "runs").read_text() == "x"
+    assert run.returncode == 1
+    assert set(re.findall(r"^(?:FAILED|ERROR) \S+", run.stdout, re.MULTILINE)) == {
+        "ERROR test_cannot_be_imported.py",
+        "FAILED test_ends.py",
+        "FAILED test_fails.py::test_d",
+    }
+    assert "2 failed, 6 passed, 1 error" in run.stdout
