@@ -36,7 +36,7 @@ from rocketlens.pipeline.archive_cluster import (
 from rocketlens.query.lookup.message_filter import MessageFilter
 from tests.support.effort import sized
 
-HISTORIES = sized(200, 2000)
+HISTORIES = sized(100, 2000)
 TOPICS = ("T", "U")
 QUEUES = 2
 START_MS = 1_790_000_000_000

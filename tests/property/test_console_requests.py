@@ -31,7 +31,7 @@ REQUESTS = st.lists(st.tuples(LISTS | MESSAGES, QUERY), min_size=20, max_size=20
 def test_no_request_makes_the_console_fail(tmp_path):
     made = make_store(tmp_path / "s", [Sent(keys="k", body=b"%d" % n) for n in range(3)])
 
-    @settings(max_examples=sized(15, 300))
+    @settings(max_examples=sized(7, 300))
     @given(REQUESTS)
     def ask(requests):
         async def run():

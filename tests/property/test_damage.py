@@ -67,7 +67,7 @@ DAMAGES = [
 ]
 
 
-@settings(max_examples=sized(40, 150))
+@settings(max_examples=sized(20, 150))
 @given(st.integers(0, 2**32), st.lists(st.sampled_from(DAMAGES), min_size=1, max_size=4))
 def test_any_damage_gives_true_messages_and_says_what_it_could_not_read(seed, damages):
     """Each message given out is one that was stored, byte for byte in its body."""

@@ -86,7 +86,7 @@ def test_every_answer_of_the_api_is_one_that_its_description_has(tmp_path):
             producer.send(Message("Orders", "body", keys="k"))
 
         @settings(
-            max_examples=sized(10, 100),
+            max_examples=sized(5, 100),
             phases=[Phase.explicit, Phase.reuse, Phase.generate],
             suppress_health_check=list(HealthCheck),
         )

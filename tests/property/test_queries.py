@@ -36,7 +36,7 @@ messages = st.builds(
 geometries = st.sampled_from([None, (500, 1000), (4, 9), (16, 40), (1, 300)])
 
 quick = settings(
-    max_examples=sized(30, 120),
+    max_examples=sized(15, 120),
     suppress_health_check=[HealthCheck.data_too_large, HealthCheck.too_slow],
 )
 

@@ -211,7 +211,7 @@ def state_machine(examples, steps):
     return case
 
 
-class TestAStoreThatLivesThroughAnythingAnswersRight(state_machine(25, 25)):
+class TestAStoreThatLivesThroughAnythingAnswersRight(state_machine(10, 25)):
     """Some hundred steps; ``test_...`` comes from Hypothesis."""
 
 

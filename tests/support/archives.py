@@ -1,7 +1,12 @@
 """Archives for tests, written in this process: what Spark's tasks do, without Spark."""
 
+import atexit
+import functools
 import os
+import shutil
+import tempfile
 import time
+from pathlib import Path
 
 import rocketlens
 from rocketlens.archive.journal import ArchiveTables
@@ -28,6 +33,15 @@ def archive_store(root, store, broker="broker-a", run_tasks=run_here, body_rules
 
 def archive_of_days(directory):
     """Archive several days, each batch of which has messages of all of them; return its root."""
+    shutil.copytree(_store_and_lake(), directory, dirs_exist_ok=True)
+    return directory / "lake"
+
+
+@functools.cache
+def _store_and_lake():
+    """Return a directory with the archive and its store, which all tests of a process copy."""
+    directory = Path(tempfile.mkdtemp(prefix="rocketlens-days-"))
+    atexit.register(shutil.rmtree, directory)
     records = [
         record(number, store_timestamp_ms=START_MS + DAY_MS * (number % DAYS))
         for number in range(BATCHES * DAYS * EACH)
@@ -35,7 +49,7 @@ def archive_of_days(directory):
     for batch in range(BATCHES):
         write_log(directory / "store", records[: (batch + 1) * DAYS * EACH], 1 << 16)
         archive_store(directory / "lake", directory / "store")
-    return directory / "lake"
+    return directory
 
 
 def check_days(root, days=range(DAYS)):

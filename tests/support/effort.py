@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 # A machine that is busy with other work is slow, and no test is wrong for it.
 _ON_ANY_MACHINE = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile(SHORT, _ON_ANY_MACHINE, max_examples=40)
+settings.register_profile(SHORT, _ON_ANY_MACHINE, max_examples=20)
 settings.register_profile(FULL, _ON_ANY_MACHINE, max_examples=200)
 
 

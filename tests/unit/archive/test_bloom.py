@@ -40,12 +40,12 @@ def test_values_that_are_there_are_never_missed_and_few_others_are_read(tmp_path
     chosen = np.random.default_rng(1).integers(-(2**63), 2**63 - 1, 40_000)
     opened = written(tmp_path, chosen)
     there = 0
-    for number in map(int, chosen[:3000]):
+    for number in map(int, chosen[:600]):
         (group,) = opened.groups({"key_hash": (number, number)})
         assert opened.read_hash(group, number, xxh64(number)).num_rows == 1
         other = number ^ 1
         there += opened._can_have(group, xxh64(other))
-    assert there < 60
+    assert there < 18
 
 
 def test_every_filter_that_pyarrow_writes_has_its_checksum(tmp_path):

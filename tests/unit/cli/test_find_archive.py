@@ -110,7 +110,7 @@ def test_pages_go_on_behind_the_last_message(run, lake, sent):
     whole = run(*what).out.splitlines()
     printed, cursor = [], "begin"
     while cursor:
-        done = run(*what, "--max", "7", "--cursor", cursor)
+        done = run(*what, "--max", "29", "--cursor", cursor)
         assert done.code == 0 or not done.out, done.err
         printed += done.out.splitlines()
         _, _, cursor = done.err.strip().partition("to go on: --cursor ")

@@ -21,6 +21,7 @@ from rocketlens.net.pool import ClientPool
 from rocketlens.testing import cluster
 from rocketlens.wire.codes import RequestCode
 from tests.support.broker_world import properties_of, send_fields, text_of
+from tests.support.effort import sized
 from tests.support.json_messages import body_of
 
 SLOTS, ENTRIES = 500, 1000
@@ -43,8 +44,8 @@ def stored(real):
     return [one for one in real.sent if one["kind"] != "tx-ROLLBACK_MESSAGE"]
 
 
-def sample(real, count=25):
-    return random.Random(3).sample(stored(real), count)
+def sample(real):
+    return random.Random(3).sample(stored(real), sized(8, 25))
 
 
 def answer_of(run, store, *arguments):
@@ -121,7 +122,7 @@ def test_a_cycle_in_an_index_chain_ends_and_answers_stay_right(run, real, copy):
     for number in range(20):
         code, answer = answer_of(run, copy, absent.format(number), "--topic", "PayTopic")
         assert (code, answer["messages"]) == (1, [])
-    for one in sample(real, 10):
+    for one in sample(real):
         assert_found(run, copy, one)
 
 

@@ -10,6 +10,7 @@ from rocketlens.broker.delivery.pull_reader import Budget, PullRecords
 from rocketlens.formats.consumequeue_entry import ENTRY, ENTRY_BYTES, FILLER_SIZE
 from tests.support.async_tests import within
 from tests.support.broker_world import in_broker, properties_of
+from tests.support.effort import sized
 
 MANY = 1 << 40
 WIDE = Budget(MANY, MANY, MANY, MANY, MANY, 0)
@@ -56,7 +57,7 @@ def damage(world, rng):
         content[position] ^= 1 << rng.randrange(8)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(sized(4, 12)))
 @pytest.mark.broker(mappedFileSizeCommitLog=20_000)
 async def test_what_is_taken_does_not_depend_on_the_kernel(world, seed):
     rng = random.Random(seed)

@@ -6,6 +6,7 @@ import pytest
 
 from rocketlens.wire.codes import RequestCode
 from tests.support.broker_world import bodies
+from tests.support.effort import sized
 from tests.support.fed_channel import feed
 from tests.unit.broker.access.acl_world import (
     SECRET,
@@ -89,7 +90,7 @@ async def assert_same(world, admin, seed, change_rights):
     return both.answered
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(sized(1, 3)))
 async def test_pulls_of_accounts_are_what_they_are_one_by_one(tmp_path, seed):
     async with with_accounts(tmp_path, ACCOUNTS) as (world, admin, _):
 
@@ -106,7 +107,7 @@ async def test_pulls_of_accounts_are_what_they_are_one_by_one(tmp_path, seed):
         assert await assert_same(world, admin, seed, change_rights) > 10
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(sized(1, 3)))
 @pytest.mark.parametrize(
     "settings", [{}, {"authorizationEnabled": False}, {"authenticationWhitelist": "361"}]
 )

@@ -7,6 +7,7 @@ import pytest
 
 from rocketlens.wire import header_json
 from tests.support.broker_world import create_topic, in_broker
+from tests.support.effort import sized
 from tests.support.fed_channel import feed
 from tests.unit.broker.sends.test_send_runs import assert_same, plain_frame
 
@@ -211,7 +212,7 @@ class FromNowhere:
     address = "10.0.0.9:4711"
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(sized(1, 2)))
 def test_they_are_stored_as_they_are_one_by_one(tmp_path, seed):
     rng = random.Random(seed)
     streams = []

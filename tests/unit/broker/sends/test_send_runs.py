@@ -17,6 +17,7 @@ from rocketlens.wire.commands.messages import SEND_MESSAGE, SEND_MESSAGE_V2
 from tests.support.async_tests import within
 from tests.support.binary_header import encode_command
 from tests.support.broker_world import create_topic, in_broker, send_fields, text_of
+from tests.support.effort import sized
 from tests.support.fed_channel import commands_in, feed
 from tests.support.patience import PATIENCE_S
 
@@ -240,7 +241,7 @@ def assert_same(directory, streams, *, is_ordered=True, **more):
     return together[2:]
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(sized(1, 2)))
 def test_a_run_does_what_single_sends_do_however_the_bytes_are_cut(tmp_path, seed):
     messages, batches = assert_same(tmp_path, list(streams_of(seed, 40)))
     assert messages > 500

@@ -139,7 +139,7 @@ def test_jobs_of_another_namespace_are_not_counted(run, rocketmq):
         producer.send(Message("%DLQ%audit", "of no namespace"))
     done = run(
         *("dlq", "redrive", "audit", "-n", rocketmq.name_server, "--namespace", "ns"),
-        *("--send", "--reason", "mended"),
+        *("--send", "--reason", "mended", "--follow", "0"),
     )
     assert done.code == 0, done.err
     assert [each["sent_again"] for each in listed(run, rocketmq, "audit")[1]] == [0]

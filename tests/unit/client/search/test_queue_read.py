@@ -18,6 +18,7 @@ from rocketlens.query.answer_builder import AnswerMessages, Findings
 from rocketlens.query.lookup.message_filter import MessageFilter
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from tests.support.async_tests import within
+from tests.support.effort import sized
 from tests.support.fake_cluster import T0, ask, bodies
 from tests.support.patience import PATIENCE_S
 
@@ -176,7 +177,7 @@ CLOCKS = {
 
 @both_ways
 @pytest.mark.parametrize("clock", CLOCKS)
-@pytest.mark.parametrize("part", [0.02, 0.15, 0.3, 0.5, 0.7, 0.85, 0.98])
+@pytest.mark.parametrize("part", sized([0.02, 0.3, 0.85], [0.02, 0.15, 0.3, 0.5, 0.7, 0.85, 0.98]))
 def test_a_clock_that_was_set_back_by_minutes_hides_no_message(clock, part, how):
     """A second for each message: from 33 to several hundred of them are out of order."""
     times = [T0 + 1000 * each for each in CLOCKS[clock]]
