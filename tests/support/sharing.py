@@ -117,6 +117,9 @@ class Part(pytest.Item):
     def runtest(self, following: pytest.Item | None = None) -> None:
         """Run the tests; each is reported as one of its own."""
         tests = self.tests()
+        if not tests:
+            # What the last test left set up is what this part could have used.
+            self.session._setupstate.teardown_exact(following)
         for test, next_test in zip(tests, [*tests[1:], following], strict=False):
             self.running = test
             test.ihook.pytest_runtest_protocol(item=test, nextitem=next_test)

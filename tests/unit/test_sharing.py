@@ -69,7 +69,7 @@ def test_spark_starts_first_and_unit_tests_last():
     ]
 
 
-PROCESSES = ("-n", "2", "--dist", "load", "--maxschedchunk", "1")
+PROCESSES = ("-n", "1", "--dist", "load", "--maxschedchunk", "1")
 FILES = {
     "conftest.py": """
         from tests.support.sharing import CollectingLate
@@ -77,6 +77,9 @@ FILES = {
             if hasattr(config, "workerinput"):
                 config.pluginmanager.register(CollectingLate())
     """,
+    "a/test_1.py": "def test_first(): pass",
+    "a/test_2.py": "def test_left_out(): assert False",
+    "b/test_3.py": "def test_after_a_file_without_tests(): pass",
     "test_cannot_be_imported.py": "import nothing_of_this_name",
     "test_ends.py": """
         import os
@@ -98,6 +101,7 @@ FILES = {
 
 def test_each_test_is_reported_and_one_that_ends_its_process_ends_no_other_file(tmp_path):
     for name, content in FILES.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(textwrap.dedent(content))
     run = subprocess.run(
         [*(sys.executable, "-m", "pytest", "-p", "no:asyncio", "-k", "not left_out"), *PROCESSES],
@@ -114,4 +118,4 @@ def test_each_test_is_reported_and_one_that_ends_its_process_ends_no_other_file(
         "FAILED test_ends.py",
         "FAILED test_fails.py::test_d",
     }
-    assert "2 failed, 6 passed, 1 error" in run.stdout
+    assert "2 failed, 8 passed, 1 error" in run.stdout
