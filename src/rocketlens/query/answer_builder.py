@@ -132,7 +132,7 @@ class AnswerMessages:
             messages = dict(self._messages)
         if self._sign > 0:
             return tuple(map(messages.__getitem__, sorted(messages)))
-        return tuple(sorted(messages.values(), key=lambda each: self._order(each, 1)))
+        return tuple(sorted(messages.values(), key=self._order))
 
     def holders_of(
         self, messages: Sequence[MessageExt], sources: Sequence[str]
@@ -382,15 +382,12 @@ def memory_bytes(message: MessageExt) -> int:
 
     Properties of 32 KB can be 8,000 texts, and those take ten times as much.
     """
-    size = limits.MESSAGE_OVERHEAD_BYTES + len(message.body)
-    for name, value in message.properties.items():
-        size += TEXT_OVERHEAD_BYTES + sys.getsizeof(name) + sys.getsizeof(value)
-    for key in message.keys:
-        size += sys.getsizeof(key)
-    return size
+    texts = (*message.properties, *message.properties.values(), *message.keys)
+    overhead = limits.MESSAGE_OVERHEAD_BYTES + TEXT_OVERHEAD_BYTES * len(message.properties)
+    return overhead + len(message.body) + sum(map(sys.getsizeof, texts))
 
 
-def _order_in_log(stored: Record | MessageExt, sign: int) -> _Rank:
+def _order_in_log(stored: Record | MessageExt, sign: int = 1) -> _Rank:
     # Messages of a batch have one place in the log.
     return sign * stored.physical_offset, sign * stored.queue_offset
 

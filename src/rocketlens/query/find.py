@@ -274,9 +274,9 @@ def one_message(answer: Answer, searched: str) -> MessageExt:
     :raises BadInput: if there are several, of several brokers.
     """
     if answer.messages:
-        hosts = sorted({str(each.store_host) for each in answer.messages})
+        hosts = {each.store_host for each in answer.messages}
         if len(hosts) > 1:
-            brokers = ", ".join(hosts)
+            brokers = ", ".join(sorted(map(str, hosts)))
             raise BadInput(f"{answer.query} is a message of each of {brokers}: find() returns all")
         return answer.messages[0]
     if answer.complete:

@@ -302,7 +302,7 @@ class FindRequest:
             self.tags,
             several,
             content=self.content,
-            leaves_out=self.leaves_out and not is_identified,
+            leaves_out=not is_identified and self.leaves_out,
             kept=kept,
             tally=tally,
         )

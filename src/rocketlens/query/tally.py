@@ -60,8 +60,8 @@ class SearchTally:
         self._seen: Final[set[int]] = set()
         self._uncounted: Final[set[str]] = set()
         self._batches: Final[dict[tuple[object, int], str]] = {}
-        self._unread: Final = _Counted()
-        self._not_comparable: Final = _Counted()
+        self._counted: Final[defaultdict[str, _Counted]] = defaultdict(_Counted)
+        """By the sentence that says it, messages that a filter could not decide on."""
         self.properties: Final[set[str]] = set()
         """Names of properties that a filter asked for, and some message has."""
         self.body_fields: Final[set[str]] = set()
@@ -104,12 +104,12 @@ class SearchTally:
     def add_unread(self, record: "Record | RecordView", reason: str) -> None:
         """Count a message whose body could not be looked at."""
         with self._lock:
-            self._unread.add(record, reason)
+            self._counted["filter_unread"].add(record, reason)
 
     def add_not_comparable(self, record: "Record | RecordView", reason: str) -> None:
         """Count a message with values that cannot be compared."""
         with self._lock:
-            self._not_comparable.add(record, reason)
+            self._counted["filter_not_comparable"].add(record, reason)
 
     def use_hint_budget(self, name: str) -> bool:
         """Return whether to look at the body of a message that lacks a property for it."""
@@ -127,12 +127,10 @@ class SearchTally:
         """Return what was counted; nothing if all was searched and decided on."""
         kind, searched, failed = SourceKind.FILTER, SourceState.SEARCHED, SourceState.FAILED
         parts: list[Coverage] = []
-        if self._unread.count:
-            sentence: str = self._unread.described("filter_unread")
-            parts.append(Coverage("filter", kind, failed, None, sentence))
-        if self._not_comparable.count:
-            sentence = self._not_comparable.described("filter_not_comparable")
-            parts.append(Coverage("filter", kind, searched, None, sentence))
+        for name, state in (("filter_unread", failed), ("filter_not_comparable", searched)):
+            if name in self._counted:
+                sentence = self._counted[name].described(name)
+                parts.append(Coverage("filter", kind, state, None, sentence))
         for name in sorted(self.body_fields - self.properties):
             # Late: where it is needed, it is loaded.
             from rocketlens.query.filters.where import body_path
