@@ -103,10 +103,9 @@ class AuthConfig(Configuration):
             )
         if self.migrateAuthFromV1Enabled and not self.authenticationEnabled:
             raise BadInput("migrateAuthFromV1Enabled=true: set authenticationEnabled=true, too")
-        for name in (each.strip() for each in self.authenticationWhitelist.split(",")):
-            _check_code("authenticationWhitelist", name)
-        for name in (each.strip() for each in self.authorizationWhitelist.split(",")):
-            _check_code("authorizationWhitelist", name)
+        for name in ("authenticationWhitelist", "authorizationWhitelist"):
+            for word in getattr(self, name).split(","):
+                _check_code(name, word.strip())
         self.first_users()
 
     @property

@@ -16,14 +16,7 @@ from rocketlens import limits
 from rocketlens.broker.access_config import NO_AUTH, AuthConfig
 from rocketlens.errors import BadInput
 from rocketlens.formats import java_properties
-from rocketlens.model.config_keys import (
-    DAY_MS,
-    IP_ADDRESS,
-    SINCE_5,
-    Configuration,
-    KeyForm,
-    key,
-)
+from rocketlens.model.config_keys import DAY_MS, IP_ADDRESS, SINCE_5, Configuration, KeyForm, key
 from rocketlens.model.rocketmq import (
     DEFAULT_CLUSTER,
     DEFAULT_REGION,
@@ -120,9 +113,7 @@ class BrokerConfig(Configuration):
         True, "Store replies to requests of producers in <cluster>_REPLY_TOPIC."
     )
     recallMessageEnable: bool = key(
-        False,
-        "Let producers take back messages with a delivery time of their own.",
-        since=SINCE_5,
+        False, "Let producers take back messages with a delivery time of their own.", since=SINCE_5
     )
     regionId: str = key(DEFAULT_REGION, "Property MSG_REGION of its messages.", allowed=_NAME)
     traceOn: bool = key(True, "Property TRACE_ON of its messages.")
@@ -185,11 +176,7 @@ class BrokerConfig(Configuration):
         unit="ms",
         allowed=_INTERVALS_MS,
     )
-    transactionCheckMax: int = key(
-        15,
-        "How often they are asked, at most.",
-        allowed=range(1, 255),
-    )
+    transactionCheckMax: int = key(15, "How often they are asked, at most.", allowed=range(1, 255))
     transactionCheckInterval: int = key(
         30_000,
         "Time between two checks of open transactions. RocketMQ 4.9: 60000.",

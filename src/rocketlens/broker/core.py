@@ -148,7 +148,7 @@ class BrokerCore:
             look_ups.CODES: look_ups.CompiledLookUps(
                 self.store, self.search, self.config, self.access
             ),
-            pulls.CODES: pulls.CompiledPulls(self.store, self.pull_reader, self.access),
+            pulls.CODES: pulls.CompiledPulls(self.pull_reader, self.access),
         }
         self.network.runs = RunsByCode(runs, send_runs)
 

@@ -98,12 +98,7 @@ class AccessControl:
         return guarded(handlers, lambda asked, host: self._rules.decide(asked, host), self._audit)  # noqa: PLW0108
 
     def secret_for(
-        self,
-        code: int,
-        user: bytes | None,
-        host: str,
-        topic: str | None,
-        group: str | None = None,
+        self, code: int, user: bytes | None, host: str, topic: str | None, group: str | None = None
     ) -> str | None:
         """Return the secret that a user's send to a topic, look-up, or pull for a group must be
         signed with, if that is all that is left to check; empty if it need not be signed, else

@@ -123,8 +123,7 @@ class PlainAcl:
     def table(self) -> PlainAccessTable:
         """Return all accounts, with their secrets."""
         return PlainAccessTable(
-            global_white_addrs=self.loaded.white_addresses,
-            plain_access_configs=self.loaded.configs,
+            global_white_addrs=self.loaded.white_addresses, plain_access_configs=self.loaded.configs
         )
 
 

@@ -227,34 +227,21 @@ class Acl:
     def without(self, policy_type: PolicyType, resource: Resource) -> "Acl":
         """Return this without the entry of a resource, and without a policy that is empty then."""
         policies = dict(self.policies)
-        kept = tuple(each for each in policies.pop(policy_type, ()) if each.resource != resource)
+        kept = tuple(each for each in policies.get(policy_type, ()) if each.resource != resource)
         if kept:
-            policies = {
-                each: kept if each is policy_type else self.policies[each] for each in self.policies
-            }
+            policies[policy_type] = kept
+        else:
+            policies.pop(policy_type, None)
         return replace(self, policies=policies)
 
-    def info(self, resource_filter: str | None = None) -> AclInfo:
+    def info(self, resource_filter: str = "") -> AclInfo:
         """Return it as it is on the wire, or its entries whose resources contain a text."""
-        chosen = (
-            (
-                each,
-                [
-                    e.info
-                    for e in entries
-                    if not resource_filter or resource_filter in e.resource.key
-                ],
-            )
-            for each, entries in self.policies.items()
-        )
-        return AclInfo(
-            subject=self.subject,
-            policies=tuple(
-                PolicyInfo(policy_type=each.value, entries=tuple(entries))
-                for each, entries in chosen
-                if entries
-            ),
-        )
+        policies = []
+        for policy_type, entries in self.policies.items():
+            chosen = [each.info for each in entries if resource_filter in each.resource.key]
+            if chosen:
+                policies.append(PolicyInfo(policy_type=policy_type.value, entries=tuple(chosen)))
+        return AclInfo(subject=self.subject, policies=tuple(policies))
 
 
 def acl_of(acl: AclInfo, subject: str) -> Acl:

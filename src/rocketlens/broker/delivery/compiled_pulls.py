@@ -4,9 +4,8 @@ What is usual is answered: codes 11 and 361 in either header, with texts of prin
 :mod:`rocketlens.broker.delivery.pull_reader` has something to say at once. All else (a refusal, a
 pull that may have to be held, an offset that was reset, an error) is left to
 ``broker.requests.query``, which defines what is answered: this gives the same bytes and changes
-the same tables, or nothing. The records of a pull of all messages are mostly taken by one call of a
-kernel; others are taken as always. Where access control is on, it is asked for each pull; one that
-it refuses, or may refuse, is left to others, and so are topics of copies.
+the same tables, or nothing. Where access control is on, it is asked for each pull; one that it
+refuses, or may refuse, is left to others, and so are topics of copies.
 """
 
 import logging
@@ -19,17 +18,14 @@ import numpy as np
 from rocketlens import limits
 from rocketlens.broker.delivery.held_pulls import PullFields
 from rocketlens.broker.delivery.pull_filter import PullRefused
-from rocketlens.broker.delivery.pull_reader import FOUND, PullReader, PullResult, answered_fields
+from rocketlens.broker.delivery.pull_reader import FOUND, PullReader, answered_fields
 from rocketlens.formats.compiled import pull_constants as constants
-from rocketlens.formats.compiled.pull import read_request, take
+from rocketlens.formats.compiled.pull import read_request
 from rocketlens.formats.compiled.request_constants import CODE, F_SIGNATURE, F_USER, NUMBERS
 from rocketlens.formats.compiled.request_names import name_cells, settings_without_body
-from rocketlens.formats.consumequeue_entry import ENTRY_BYTES
-from rocketlens.formats.consumequeue_entry import decode as decode_entry
-from rocketlens.model.rocketmq import LMQ_PREFIX, has_copies
+from rocketlens.model.rocketmq import has_copies
 from rocketlens.net.channel import Channel
 from rocketlens.net.server import host_of
-from rocketlens.store.write.message_store import MessageStore
 from rocketlens.wire import acl, frame, header_json
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RESPONSE_FLAG, RemotingCommand
@@ -46,20 +42,15 @@ CODES: Final = RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE
 _REQUEST_BYTES: Final = 4096
 _MAX_TOGETHER_BYTES: Final = 64 * 1024
 """Replies to pulls that came together are sent when they have so many bytes."""
-_MAX_ENTRIES: Final = 1_024
-_NO_CODES: Final = np.zeros(0, np.int32)
 _MARK: Final = limits.MAX_INT
 
 
 class CompiledPulls:
     """Answers usual pulls; see `net.Runs`."""
 
-    def __init__(
-        self, store: MessageStore, reader: PullReader, rights: "AccessControl | None" = None
-    ) -> None:
+    def __init__(self, reader: PullReader, rights: "AccessControl | None" = None) -> None:
         """Load the kernel; in any thread. Without ``rights`` each pull is let through."""
         self._has_failed = False
-        self._store: Final = store
         self._reader: Final = reader
         self._rights: Final = rights
         names = _field_names(is_signed=rights is not None)
@@ -71,7 +62,6 @@ class CompiledPulls:
         inbox = bytearray(_REQUEST_BYTES)
         self._inbox_view: Final = memoryview(inbox)
         self._inbox: Final = np.frombuffer(inbox, np.uint8)
-        self._bounds: Final = np.zeros(2 * _MAX_ENTRIES, np.int64)
 
     def take(
         self, channel: Channel, received: memoryview, max_count: int
@@ -111,7 +101,6 @@ class CompiledPulls:
         return read_request(frames, position, length, self._names, self._settings, self._request)
 
     def _reply(self, channel: Channel, received: bytes | memoryview) -> bytes | None:
-        """Return the reply to the pull that was read."""
         try:
             request = self._fields(received)
             if not self._is_let_through(request, channel, received):
@@ -153,13 +142,12 @@ class CompiledPulls:
             return None
         if reader.is_reset(request):
             return None
-        result = self._all_of(request) if pull_filter.is_all else None
-        if result is None:
-            result = reader.get(request, pull_filter, request.queue_offset)
+        found = reader.queue_of(request)
+        result = reader.get(request, pull_filter, request.queue_offset, found)
         size = sum(map(len, result.slices))
         if result.code == ResponseCode.PULL_NOT_FOUND or size > limits.MAX_ANSWER_FRAME_BYTES:
             return None
-        _, low, high = reader.queue_of(request)
+        _, low, high = found
         opaque = self._numbers[constants.OPAQUE]
         if result.code == ResponseCode.SUCCESS:
             header = _FOUND % (result.next_offset, low, high, opaque)
@@ -172,49 +160,7 @@ class CompiledPulls:
         reader.count(result)
         return reply
 
-    def _all_of(self, request: PullFields) -> PullResult | None:
-        """Do `PullReader.get` for a pull of all messages that the kernel takes in one call.
-
-        They are of one file of the queue and of one segment. None if there is anything else.
-        """
-        queue, low, high = self._reader.queue_of(request)
-        first, topic = request.queue_offset, request.topic
-        if queue is None or not low <= first < high or topic.startswith(LMQ_PREFIX):
-            return None
-        budget = self._reader.budget(request)
-        count = min(budget.message_count, high - first)
-        entries = queue.read_bytes(first, count)
-        if count > _MAX_ENTRIES or len(entries) != count * ENTRY_BYTES:
-            return None
-        physical_offset = decode_entry(entries).physical_offset
-        segment = self._store.log_from(physical_offset)
-        if segment is None or physical_offset < budget.in_memory_from:
-            return None
-        view, base_offset = segment
-        done, taken, _, slice_count, is_full = take(
-            np.frombuffer(entries, np.uint8),
-            request.queue_id,
-            first,
-            np.frombuffer(topic.encode(), np.uint8),
-            _NO_CODES,
-            False,  # noqa: FBT003 - kernels take positional arguments only
-            np.frombuffer(view, np.uint8),
-            base_offset,
-            max(base_offset, budget.in_memory_from),
-            base_offset + len(view),
-            0,
-            0,
-            *budget.room_at(physical_offset),
-            self._bounds,
-        )
-        if done < count and not is_full:
-            return None
-        bounds = self._bounds[: 2 * slice_count].tolist()
-        slices = [view[start:stop] for start, stop in zip(bounds[::2], bounds[1::2], strict=True)]
-        return PullResult(FOUND, ResponseCode.SUCCESS, first + done, tuple(slices), taken)
-
     def _fields(self, received: bytes | memoryview) -> PullFields:
-        """Return the fields of the pull that was read."""
         numbers = self._numbers[constants.VALUES : constants.REQUEST_NUMBERS]
         queue_id, queue_offset, max_nums, flag, commit, suspend_ms = numbers[:6]
         version, max_bytes, group, group_bytes, topic, topic_bytes = numbers[6:12]

@@ -43,7 +43,6 @@ class EndedHalves:
     """The ended half messages of a store; belongs to the running event loop."""
 
     def __init__(self, store: MessageStore, search: LiveSearch) -> None:
-        """Create an empty set; marks are read when they are needed."""
         self._store: Final = store
         self._search: Final = search
         self._pages: Final[dict[int, int]] = {}
@@ -120,7 +119,6 @@ class EndedHalves:
             self._pages[number] = self._pages.get(number, 0) | bits
 
     def _drop_deleted(self) -> None:
-        """Drop half messages that the log has no more."""
         min_page = self._store.queues.min_offset(HALF_MESSAGE_TOPIC, 0) >> _PAGE_BITS
         for number in [number for number in self._pages if number < min_page]:
             del self._pages[number]

@@ -77,38 +77,25 @@ class PullFields(NamedTuple):
 _pick: Final = PULL_MESSAGE.request.picker(*PullFields._fields)
 
 
+@dataclass(slots=True, eq=False)
 class HeldPull:
-    """A pull that waits."""
+    """A pull that waits; the fields of ``command`` are in ``request``."""
 
-    __slots__ = (
-        "alike",
-        "channel",
-        "command",
-        "is_held",
-        "pull_filter",
-        "request",
-        "size_bytes",
-        "tick",
-    )
+    command: RemotingCommand
+    channel: Channel
+    request: PullFields
+    pull_filter: PullFilter
+    is_held: bool = False
+    tick: int = 0
+    size_bytes: int = 0
+    alike: "_Alike | None" = None
 
-    def __init__(
-        self,
-        command: RemotingCommand,
-        channel: Channel,
-        request: PullFields,
-        pull_filter: PullFilter,
-    ) -> None:
-        # Its fields are in `request`.
-        self.command: Final = command._replace(ext_fields={}, body=b"")
-        self.channel: Final = channel
-        self.request: Final = request
-        self.pull_filter: Final = pull_filter
-        self.is_held = False
-        self.tick = 0
-        texts = (request.consumer_group, request.topic, request.subscription or "")
-        codes = len(pull_filter.tag_codes or ())
-        self.size_bytes: Final = _PULL_BYTES + codes * _CODE_BYTES + 4 * sum(map(len, texts))
-        self.alike: _Alike | None = None
+    def __post_init__(self) -> None:
+        """Keep nothing twice, and estimate what is kept."""
+        self.command = self.command._replace(ext_fields={}, body=b"")
+        texts = (self.request.consumer_group, self.request.topic, self.request.subscription or "")
+        codes = len(self.pull_filter.tag_codes or ())
+        self.size_bytes = _PULL_BYTES + codes * _CODE_BYTES + 4 * sum(map(len, texts))
 
 
 @dataclass(slots=True, eq=False)

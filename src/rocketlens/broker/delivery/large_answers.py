@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from rocketlens import limits
+from rocketlens.broker.lookup.turns import Busy
 from rocketlens.errors import RocketLensError
 from rocketlens.net.channel import Channel
 from rocketlens.wire.codes import ResponseCode
@@ -29,13 +30,6 @@ class AnswerTooLarge(RocketLensError):
     """A response does not fit a frame; the text has its bytes."""
 
     code = ResponseCode.SYSTEM_ERROR
-
-
-class TooManyLarge(RocketLensError):
-    """A large response is refused because too many are waiting."""
-
-    code = ResponseCode.SYSTEM_BUSY
-    retriable = True
 
 
 def row_bytes(of_one: Any, of_none: Any) -> int:
@@ -57,7 +51,7 @@ class LargeAnswers:
         :param least_bytes: Its size, as far as that is known before it is built.
         :param advice: Which smaller request to send instead.
         :raises AnswerTooLarge: if it cannot fit a frame.
-        :raises TooManyLarge: if too many are waiting already.
+        :raises Busy: if too many are waiting already.
         """
         if least_bytes > limits.MAX_ANSWER_FRAME_BYTES:
             raise AnswerTooLarge(
@@ -70,12 +64,12 @@ class LargeAnswers:
         most = MAX_LARGE_ANSWERS_OF_CONNECTION, MAX_LARGE_ANSWERS
         if self._waiting[channel] >= most[0] or self._waiting.total() >= most[1]:
             problem = f"large answers wait already, {most[0]} of a connection and {most[1]} at most"
-            raise TooManyLarge(f"{problem}: ask later")
+            raise Busy(f"{problem}: ask later")
         self._waiting[channel] += 1
         try:
             async with self._building:
                 if not channel.is_open:
-                    raise TooManyLarge("the connection is gone")
+                    raise Busy("the connection is gone")
                 yield
         finally:
             self._waiting[channel] -= 1

@@ -80,7 +80,6 @@ class PullRefused(Exception):
     """A pull that is not allowed, or whose subscription cannot be used: code and remark."""
 
     def __init__(self, code: ResponseCode, remark: str) -> None:
-        """Keep both."""
         super().__init__(remark)
         self.code: Final = code
         self.remark: Final = remark

@@ -81,7 +81,6 @@ class PullRecords:
         budget: Budget,
         queue_offset: int,
     ) -> None:
-        """Collect from an offset of a queue on."""
         self.slices: Final[list[memoryview]] = []
         """The records in their order; some that follow one another in the log are one slice."""
         self.count = self.size_bytes = 0
@@ -223,6 +222,8 @@ def _array(tag_codes: frozenset[int]) -> "array[int]":
 _kept_array = lru_cache(1_000)(_array)
 
 
+FoundQueue = tuple[QueueWriter | None, int, int]
+"""The queue of a pull, if it has or had messages, with its first and next offset."""
 FOUND: Final = "FOUND"
 """The remark of a response with messages."""
 
@@ -305,7 +306,7 @@ class PullReader:
         if question == read.question:
             last: PullResult = read.result
             return last
-        result = self.get(request, pull_filter, offset)
+        result = self.get(request, pull_filter, offset, self.queue_of(request))
         if result.code == ResponseCode.SUCCESS:
             # Only messages stay what they are; copied, they hold no segment.
             result = result._replace(slices=(b"".join(result.slices),))
@@ -399,9 +400,11 @@ class PullReader:
             problem = "The broker's consumer filter data is not exist!Your expression may be wrong!"
             raise PullRefused(ResponseCode.FILTER_DATA_NOT_EXIST, problem) from refusal
 
-    def get(self, request: PullFields, pull_filter: PullFilter, offset: int) -> PullResult:
-        """Return the messages at an offset; see the table above."""
-        queue, low, high = self.queue_of(request)
+    def get(
+        self, request: PullFields, pull_filter: PullFilter, offset: int, found: FoundQueue
+    ) -> PullResult:
+        """Return the messages at an offset; see the table above. ``found``: by `queue_of`."""
+        queue, low, high = found
         if queue is None or high == 0:
             code = ResponseCode.PULL_OFFSET_MOVED if offset else ResponseCode.PULL_NOT_FOUND
             return PullResult("NO_MESSAGE_IN_QUEUE", code, 0)
@@ -459,8 +462,8 @@ class PullReader:
         fields = answered_fields(str(result.next_offset), str(low), str(high))
         return Response(result.code, fields, b"".join(result.slices), result.status)
 
-    def queue_of(self, request: PullFields) -> tuple[QueueWriter | None, int, int]:
-        """Return the queue of a pull, if it has or had messages, with its first and next offset."""
+    def queue_of(self, request: PullFields) -> FoundQueue:
+        """Look up the queue that a pull names."""
         queues = self._store.queues
         queue = queues.get(request.topic, request.queue_id)
         if queue is None:

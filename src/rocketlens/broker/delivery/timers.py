@@ -26,6 +26,7 @@ import heapq
 import logging
 from array import array
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from rocketlens.broker.delivery.schedule import CopyWriter, real_queue, waiting_record
@@ -51,57 +52,30 @@ ROLL_WINDOW_MS: Final = 172_800 * SECOND_MS
 after some days. RocketMQ: ``timerRollWindowSlot``."""
 
 
-class TimersDisabled(MessageIllegal):
-    """A message has a delivery time of its own, and the broker is configured to refuse that."""
+class TimerRefused(MessageIllegal):
+    """The broker stores no message with a delivery time of its own now; in RocketMQ's words."""
 
     code = ResponseCode.SYSTEM_ERROR
-
-    def __init__(self) -> None:
-        """Build the message in RocketMQ's words."""
-        super().__init__("accurate timer message is not enabled, timerWheelEnable is false")
-
-
-class TimerIllegal(MessageIllegal):
-    """A delivery time that is not a number or too far off, or a deletion that is due already."""
-
-    def __init__(self, max_delay_ms: int) -> None:
-        """Build the message in RocketMQ's words."""
-        super().__init__(
-            "timer message illegal, the delay time should not be bigger than the max delay "
-            f"{max_delay_ms}ms; or if set del msg, the delay time should be bigger than the "
-            "current time"
-        )
-
-
-class TooManyTimers(MessageIllegal):
-    """As many messages wait for their time as a broker keeps."""
-
-    code = ResponseCode.SYSTEM_ERROR
-
-    def __init__(self, max_count: int) -> None:
-        """Build the message in RocketMQ's words."""
-        super().__init__(
-            f"timer message is under flow control, max num limit is {max_count} or the current "
-            f"value is greater than {max_count} and less than {2 * max_count}, trigger random "
-            "flow control"
-        )
 
 
 def out_time_ms(properties: Mapping[str, str], now_ms: int, max_delay_ms: int) -> int | None:
     """Return the ``TIMER_OUT_MS`` of a message; None if it is due already.
 
-    :raises TimerIllegal: if it may not be stored.
+    :raises MessageIllegal: if that is not a number or too far off, or a deletion is due already.
     """
+    illegal = MessageIllegal(
+        "timer message illegal, the delay time should not be bigger than the max delay "
+        f"{max_delay_ms}ms; or if set del msg, the delay time should be bigger than the "
+        "current time"
+    )
     try:
         deliver_ms = _deliver_ms(properties, now_ms)
     except ProtocolError:
-        raise TimerIllegal(max_delay_ms) from None
-    if deliver_ms <= now_ms:
-        if props.TIMER_DELETED_KEY in properties:
-            raise TimerIllegal(max_delay_ms)
+        raise illegal from None
+    if deliver_ms <= now_ms and props.TIMER_DELETED_KEY not in properties:
         return None
-    if deliver_ms - now_ms > max_delay_ms:
-        raise TimerIllegal(max_delay_ms)
+    if not now_ms < deliver_ms <= now_ms + max_delay_ms:
+        raise illegal
     return (deliver_ms - 1) // SECOND_MS * SECOND_MS
 
 
@@ -150,19 +124,17 @@ _DeletedKey = tuple[str, str]
 """A topic, empty where it does not count, and the unique key of messages."""
 
 
+@dataclass(slots=True)
 class _Slot:
     """The messages of one second."""
 
-    __slots__ = ("deleted_keys", "deletions", "index", "queue_offsets")
-
-    def __init__(self) -> None:
-        self.queue_offsets: Final = array("q")
-        self.deletions: array[int] | None = None
-        """The queue offsets of those that delete others; they are in ``queue_offsets``, too."""
-        self.deleted_keys: frozenset[_DeletedKey] | None = None
-        """Keys of messages that are not delivered; None until the first is delivered."""
-        self.index = 0
-        """How many are delivered."""
+    queue_offsets: "array[int]" = field(default_factory=lambda: array("q"))
+    deletions: "array[int] | None" = None
+    """The queue offsets of those that delete others; they are in ``queue_offsets``, too."""
+    deleted_keys: frozenset[_DeletedKey] | None = None
+    """Keys of messages that are not delivered; None until the first is delivered."""
+    index: int = 0
+    """How many are delivered."""
 
 
 class Timers:
@@ -234,10 +206,14 @@ class Timers:
         if props.TIMER_OUT_MS in properties or props.TIMER_NAMES.isdisjoint(properties):
             return None
         if not self._is_enabled:
-            raise TimersDisabled
+            raise TimerRefused("accurate timer message is not enabled, timerWheelEnable is false")
         out_ms = out_time_ms(properties, self._clock(), self._max_delay_ms)
         if out_ms is not None and self.waiting + self.unread >= MAX_WAITING_TIMERS:
-            raise TooManyTimers(MAX_WAITING_TIMERS)
+            most = MAX_WAITING_TIMERS
+            raise TimerRefused(
+                f"timer message is under flow control, max num limit is {most} or the current value"
+                f" is greater than {most} and less than {2 * most}, trigger random flow control"
+            )
         return out_ms
 
     @property
@@ -274,7 +250,6 @@ class Timers:
         return queues.min_offset(TIMER_TOPIC, 0), queues.max_offset(TIMER_TOPIC, 0)
 
     def _read(self, queue: QueueWriter) -> int:
-        """Read the next messages of the queue."""
         low, high = self._span()
         self._next_offset = max(self._next_offset, low)
         if self._next_offset >= high:
@@ -293,7 +268,6 @@ class Timers:
         return max(len(entries), 1)
 
     def _add(self, entry: QueueEntry) -> None:
-        """Add the message of an entry to its second."""
         if entry.store_size <= 0 or entry.store_size == FILLER_SIZE:
             return
         content = self._store.record(entry.physical_offset, entry.store_size)
@@ -308,11 +282,8 @@ class Timers:
         properties = view.properties
         out_ms = _number_after(properties, _OUT_START)
         if out_ms is None:
-            _log.error(
-                "a message of %s at %d is skipped: it has no TIMER_OUT_MS",
-                TIMER_TOPIC,
-                entry.physical_offset,
-            )
+            line = "a message of %s at %d is skipped: it has no TIMER_OUT_MS"
+            _log.error(line, TIMER_TOPIC, entry.physical_offset)
             return
         time_ms = slot_ms(out_ms, view.store_timestamp_ms)
         queue_offset = self._next_offset

@@ -45,11 +45,7 @@ from rocketlens.broker.config import HA_DISTANCE
 from rocketlens.broker.core import BrokerCore
 from rocketlens.broker.tables.name_servers import NameServerState
 from rocketlens.broker.tables.table_saver import Table
-from rocketlens.broker.tables.topics import (
-    StoredTopic,
-    is_registrable,
-    wire_topic,
-)
+from rocketlens.broker.tables.topics import StoredTopic, is_registrable, wire_topic
 from rocketlens.errors import BrokerError, CommandBodyError, ProtocolError, RocketLensError
 from rocketlens.model.rocketmq import CRC_MASK
 from rocketlens.net.channel import Channel
@@ -63,16 +59,7 @@ from rocketlens.wire.bodies.tables import (
 )
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
-from rocketlens.wire.commands.brokers import (
-    GET_ROUTEINFO_BY_TOPIC,
-    QUERY_DATA_VERSION,
-    REGISTER_BROKER,
-    UNREGISTER_BROKER,
-    GetRouteInfoRequest,
-    QueryDataVersionRequest,
-    RegisterBrokerRequest,
-    UnregisterBrokerRequest,
-)
+from rocketlens.wire.commands import brokers as commands
 from rocketlens.wire.declare import read_body, write_body
 
 _log: Final = logging.getLogger("rocketlens.broker")
@@ -154,7 +141,9 @@ class Registrar:
             await asyncio.wait(tasks)
         for state in self._servers.states.values():
             _end(state.next)
-        fields = UNREGISTER_BROKER.request.encode(UnregisterBrokerRequest(**self._own_fields()))
+        fields = commands.UNREGISTER_BROKER.request.encode(
+            commands.UnregisterBrokerRequest(**self._own_fields())
+        )
         try:
             await asyncio.gather(*(self._leave(address, fields) for address in self._namesrvs))
         finally:
@@ -258,11 +247,13 @@ class Registrar:
         """Return whether the name server knows another version of the topics; asking keeps it
         alive.
         """
-        fields = QUERY_DATA_VERSION.request.encode(QueryDataVersionRequest(**self._own_fields()))
+        fields = commands.QUERY_DATA_VERSION.request.encode(
+            commands.QueryDataVersionRequest(**self._own_fields())
+        )
         body = write_body(version)
         try:
             answer = await self._ask(channel, RequestCode.QUERY_DATA_VERSION, fields, body)
-            return QUERY_DATA_VERSION.response.decode(answer.ext_fields).changed
+            return commands.QUERY_DATA_VERSION.response.decode(answer.ext_fields).changed
         except (BrokerError, ProtocolError):
             return True
 
@@ -279,12 +270,12 @@ class Registrar:
     def _registration(self, body: bytes) -> tuple[int, dict[str, str], bytes]:
         host = self.core.store.store_host
         ha_port = self.core.settings.ha_port(host.port)
-        request = RegisterBrokerRequest(
+        request = commands.RegisterBrokerRequest(
             **self._own_fields(),
             ha_server_addr=str(host._replace(port=ha_port or host.port + HA_DISTANCE)),
             body_crc32=zlib.crc32(body) & CRC_MASK,
         )
-        return RequestCode.REGISTER_BROKER, REGISTER_BROKER.request.encode(request), body
+        return RequestCode.REGISTER_BROKER, commands.REGISTER_BROKER.request.encode(request), body
 
     async def _ask(
         self, channel: Channel, code: int, fields: dict[str, str], body: bytes = b""
@@ -321,10 +312,12 @@ class NameWatch(Table):
 
     def question(self) -> tuple[int, dict[str, str]]:
         """Return the code and the fields of the request for the route of the broker's name."""
-        request = GetRouteInfoRequest(
+        request = commands.GetRouteInfoRequest(
             topic=self.core.config.brokerName, accept_standard_json_only=True
         )
-        return RequestCode.GET_ROUTEINFO_BY_TOPIC, GET_ROUTEINFO_BY_TOPIC.request.encode(request)
+        return RequestCode.GET_ROUTEINFO_BY_TOPIC, commands.GET_ROUTEINFO_BY_TOPIC.request.encode(
+            request
+        )
 
     def note(self, name_server: str, body: bytes) -> bool:
         """Compare a route with this broker's address; return False if it leads elsewhere."""

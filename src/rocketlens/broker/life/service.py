@@ -247,7 +247,6 @@ class BrokerService:
             self._close_store(max(began_s + limits.MAX_STOP_S - time.monotonic(), MIN_STOP_INDEX_S))
 
     def _cancel_timers(self) -> None:
-        """End the periodic work."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
@@ -325,11 +324,7 @@ class BrokerService:
         """Open the store and create the processors."""
         options = StoreOptions(store_host=host, build_index=self._build_index)
         store = MessageStore(
-            self.settings.layout,
-            self.settings.store,
-            options,
-            disk=self._disk,
-            clock=self._clock,
+            self.settings.layout, self.settings.store, options, disk=self._disk, clock=self._clock
         )
         try:
             core = BrokerCore(
@@ -413,12 +408,10 @@ class BrokerService:
         self._timers[name] = loop.call_later(interval_s, run)
 
     async def __aenter__(self) -> Self:
-        """Start."""
         await self.start()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Stop."""
         await self.stop()
 
 
@@ -437,11 +430,7 @@ async def run(
     Raises what :meth:`BrokerService.start` does.
     """
     shutdown = end_on_signals(stop)
-    service = BrokerService(
-        settings,
-        build_index=build_index,
-        index_command=index_command,
-    )
+    service = BrokerService(settings, build_index=build_index, index_command=index_command)
     if status is not None:
         status.add(service.status_source())
     try:

@@ -149,7 +149,6 @@ class LiveIndex:
         self.reader.close()
 
     def _evict_indexed(self) -> None:
-        """Evict from memory what index files cover by now."""
         tail, store = self.tail, self.store
         if tail is None:
             return

@@ -14,11 +14,12 @@ set back.
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from heapq import merge
+from time import perf_counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rocketlens import limits
 from rocketlens.broker.lookup.live_index import LiveIndex
-from rocketlens.broker.lookup.turns import Busy, Piece, Work
+from rocketlens.broker.lookup.turns import Busy, Work, piece_end_s
 from rocketlens.errors import RecordError
 from rocketlens.formats.columns import store_timestamps
 from rocketlens.formats.commitlog_record import MIN_RECORD_BYTES, Record
@@ -256,17 +257,17 @@ def verified(
     view, begin, end = memoryview(b""), 0, 0
     min_offset = max(store.min_offset, first_offset)
     compared_from = -1
-    piece = Piece()
+    ends_s = piece_end_s()
     may_read = look_up.may_read
     for offset, hit in candidates:
         if offset >= 0 and (len(records) == look_up.max_num or room <= 0 or offset < min_offset):
             break
-        if piece.is_over:
+        if perf_counter() > ends_s:
             if (yield):
                 before = "" if compared_from < 0 else f" before {compared_from}"
                 failures.append(_late(f"the log{before} was not searched"))
                 break
-            piece.begin()
+            ends_s = piece_end_s()
         if offset < 0:
             continue
         compared_from = offset

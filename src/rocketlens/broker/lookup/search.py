@@ -53,10 +53,7 @@ READ_INTERVAL_S: Final = 0.25
 THREAD_NAME: Final = "rocketlens-search"
 TAG_THREAD_NAME: Final = "rocketlens-search-tags"
 KEY_BOUNDS: Final = LookUpLimits(
-    MAX_LOOK_UPS_OF_CONNECTION,
-    limits.MAX_LOOK_UPS,
-    MAX_LOOK_UP_S,
-    MAX_LOOK_UP_WAIT_S,
+    MAX_LOOK_UPS_OF_CONNECTION, limits.MAX_LOOK_UPS, MAX_LOOK_UP_S, MAX_LOOK_UP_WAIT_S
 )
 TAG_BOUNDS: Final = KEY_BOUNDS._replace(
     of_one=MAX_TAG_LOOK_UPS_OF_CONNECTION, of_all=MAX_TAG_LOOK_UPS
@@ -71,7 +68,6 @@ class LiveSearch:
     """
 
     def __init__(self, store: MessageStore) -> None:
-        """Look up in ``store``."""
         self._store: Final = store
         self.index: Final = LiveIndex(store)
         self.snapshot: LogSnapshot | None = None

@@ -10,9 +10,10 @@ connection run one after another.
 """
 
 import asyncio
+import itertools
 import threading
 import time
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Generator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -53,22 +54,9 @@ class Busy(RocketLensError):
     retriable = True
 
 
-class Piece:
-    """Measures the time of a piece; starts when it is created."""
-
-    __slots__ = ("_until",)
-
-    def __init__(self) -> None:
-        self._until = time.perf_counter() + MAX_LOOK_UP_TURN_S
-
-    @property
-    def is_over(self) -> bool:
-        """Return whether it is time to yield."""
-        return time.perf_counter() > self._until
-
-    def begin(self) -> None:
-        """Start the next piece."""
-        self._until = time.perf_counter() + MAX_LOOK_UP_TURN_S
+def piece_end_s() -> float:
+    """Return when a piece that begins now ends, by `time.perf_counter`."""
+    return time.perf_counter() + MAX_LOOK_UP_TURN_S
 
 
 @dataclass(slots=True, eq=False)
@@ -82,11 +70,11 @@ class _Job:
     worked_until_s: float
     pieces: int = 0
     """Number of pieces done."""
+    is_dropped: bool = False
 
-    @property
-    def has_begun(self) -> bool:
-        """Whether a piece was done."""
-        return self.pieces > 0
+
+_Ring = OrderedDict[Owner | None, deque[_Job]]
+"""Look-ups by their owners; the first owner is the next."""
 
 
 class Turns:
@@ -113,12 +101,10 @@ class Turns:
         """Held during each piece, and by the event loop while it reads the end of the log."""
         self._changed: Final = threading.Condition()
         """Guards the attributes below."""
-        self._jobs: Final[dict[Owner | None, deque[_Job]]] = {}
-        self._new_owners: Final[OrderedDict[Owner | None, None]] = OrderedDict()
-        self._started_owners: Final[OrderedDict[Owner | None, None]] = OrderedDict()
-        """Owners whose first look-up has not begun, and owners whose has, each in the order of
-        turns.
-        """
+        self._waiting: Final[Counter[Owner | None]] = Counter()
+        """Look-ups of each owner that wait or run."""
+        self._fresh: Final[_Ring] = OrderedDict()
+        self._begun: Final[_Ring] = OrderedDict()
         self._current: _Job | None = None
         self._abandoned: Final[list[_Job]] = []
         """Jobs that were begun, then dropped."""
@@ -136,7 +122,7 @@ class Turns:
 
         For work of some milliseconds at most, on the event loop.
         """
-        return owner not in self._jobs and self._working.acquire(blocking=False)
+        return owner not in self._waiting and self._working.acquire(blocking=False)
 
     def end(self) -> None:
         """Let the thread work again."""
@@ -152,20 +138,16 @@ class Turns:
         deadline_s = self._clock() + bounds.wait_s
         job = _Job(owner, work, future, deadline_s, self._worked_s + bounds.work_s)
         with self._changed:
-            jobs = self._jobs.get(owner)
             if self._is_closed:
                 raise Busy("the broker is stopping")
-            if owner is not None and jobs is not None and len(jobs) >= bounds.of_one:
+            if owner is not None and self._waiting[owner] >= bounds.of_one:
                 raise Busy(f"{bounds.of_one} look-ups of this connection wait already: ask later")
             if owner is not None and self._count >= bounds.of_all:
                 raise Busy(f"{bounds.of_all} look-ups wait already: ask later")
+            self._waiting[owner] += 1
             self._count += 1
-            if jobs is not None:
-                _add_new(jobs, job)
-            else:
-                self._jobs[owner] = deque((job,))
-                self._new_owners[owner] = None
-                self._changed.notify()
+            self._fresh.setdefault(owner, deque()).append(job)
+            self._changed.notify()
             if not self._thread.ident:
                 self._thread.start()
         return future
@@ -173,14 +155,16 @@ class Turns:
     def drop(self, owner: Owner) -> None:
         """Drop the look-ups of a closed connection; their futures are cancelled."""
         with self._changed:
-            jobs = self._jobs.pop(owner, None)
-            if jobs is None:
+            if owner not in self._waiting:
                 return
-            self._new_owners.pop(owner, None)
-            self._started_owners.pop(owner, None)
-            self._count -= len(jobs)
-            jobs_begun = (job for job in jobs if job.has_begun and job is not self._current)
-            self._abandoned.extend(jobs_begun)
+            begun = self._begun.pop(owner, ())
+            jobs = [*begun, *self._fresh.pop(owner, ())]
+            if self._current is not None and self._current.owner is owner:
+                jobs.append(self._current)
+            self._abandoned.extend(begun)
+            self._count -= self._waiting.pop(owner)
+            for job in jobs:
+                job.is_dropped = True
             self._changed.notify()
         for job in jobs:
             job.future.cancel()
@@ -189,19 +173,18 @@ class Turns:
         """Wait for the current piece; all remaining futures are cancelled."""
         with self._changed:
             self._is_closed = True
-            jobs = [job for each in self._jobs.values() for job in each]
             self._changed.notify()
         if self._thread.ident:
             self._thread.join()
-        for job in jobs:
-            job.work.close()
-            job.future.cancel()
+        for ring in (self._fresh, self._begun):
+            for job in itertools.chain.from_iterable(ring.values()):
+                job.work.close()
+                job.future.cancel()
 
     def _run(self) -> None:
-        """Run pieces, in the thread, until closed."""
         while True:
             with self._changed:
-                while not self._jobs and not self._abandoned and not self._is_closed:
+                while not (self._fresh or self._begun or self._abandoned or self._is_closed):
                     self._changed.wait()
                 if self._is_closed:
                     return
@@ -222,12 +205,18 @@ class Turns:
                     self._loop.call_soon_threadsafe(_give, job.future, *outcome)
 
     def _next(self) -> _Job | None:
-        """Return the job whose turn it is."""
+        """Take the job whose turn it is."""
         self._turn += 1
-        ring = self._new_owners
-        if not ring or (self._started_owners and self._turn % (FRESH_TURNS + 1) == 0):
-            ring = self._started_owners
-        return self._jobs[next(iter(ring))][0] if ring else None
+        ring = self._fresh
+        if not ring or (self._begun and self._turn % (FRESH_TURNS + 1) == 0):
+            ring = self._begun
+        if not ring:
+            return None
+        owner, jobs = ring.popitem(last=False)
+        job = jobs.popleft()
+        if jobs:
+            ring[owner] = jobs
+        return job
 
     def _run_piece(self, job: _Job) -> tuple[Any, Exception | None] | None:
         """Run a piece of a look-up; return its result or its error if that was the last."""
@@ -240,11 +229,11 @@ class Turns:
             if owner is not None and not owner.is_open:
                 work.close()
                 return None, Busy("the connection is gone")
-            if not job.has_begun and is_late:
+            if not job.pieces and is_late:
                 work.close()
                 problem = "too many look-ups wait: this one could not begin in time: ask later"
                 return None, Busy(problem)
-            work.send(is_late if job.has_begun else None)
+            work.send(is_late if job.pieces else None)
             job.pieces += 1
         except StopIteration as end:
             return end.value, None
@@ -256,33 +245,19 @@ class Turns:
         return None
 
     def _on_done(self, job: _Job, *, is_done: bool) -> None:
-        """Queue the owner again, behind the others, if it has more work."""
+        """Queue a look-up again that has more work, behind those of other owners."""
         with self._changed:
             self._current = None
-            jobs = self._jobs.get(job.owner)
-            if jobs is None or jobs[0] is not job:
-                # Dropped meanwhile.
+            if job.is_dropped:
                 self._abandoned.append(job)
-                return
-            self._new_owners.pop(job.owner, None)
-            self._started_owners.pop(job.owner, None)
-            if is_done:
-                jobs.popleft()
+            elif is_done:
                 self._count -= 1
-            elif len(jobs) > 1 and (job.pieces == 1 or not jobs[1].has_begun):
-                jobs.rotate(-1)
-            if jobs:
-                (self._started_owners if jobs[0].has_begun else self._new_owners)[job.owner] = None
+                self._waiting[job.owner] -= 1
+                if not self._waiting[job.owner]:
+                    del self._waiting[job.owner]
             else:
-                del self._jobs[job.owner]
-
-
-def _add_new(jobs: deque[_Job], job: _Job) -> None:
-    """Queue a look-up behind the first, which may be running, and before all that have begun."""
-    index = len(jobs)
-    while index > 1 and jobs[index - 1].has_begun:
-        index -= 1
-    jobs.insert(index, job)
+                jobs = self._begun.setdefault(job.owner, deque())
+                (jobs.append if job.pieces == 1 else jobs.appendleft)(job)
 
 
 def _give(future: asyncio.Future[Any], result: Any, error: Exception | None) -> None:

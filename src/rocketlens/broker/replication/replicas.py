@@ -74,7 +74,6 @@ class SlaveConnection(asyncio.Protocol):
     """The connection of one slave."""
 
     def __init__(self, replicas: "Replicas") -> None:
-        """Create it for ``loop.create_server``."""
         self._replicas: Final = replicas
         self._reports: Final = ReportReader()
         self._transport: asyncio.Transport | None = None
@@ -416,7 +415,6 @@ class SafeReplies:
 
 
 async def _both(durable: asyncio.Future[Response | None], at_slave: Pending) -> Response | None:
-    """Wait for both."""
     here = await durable
     there = at_slave if isinstance(at_slave, Response) else await at_slave
     return here if there is None or there.code == ResponseCode.SUCCESS else there

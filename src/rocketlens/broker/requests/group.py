@@ -22,12 +22,7 @@ from rocketlens.wire.bodies.clients import SubscriptionAnswer
 from rocketlens.wire.bodies.tables import TopicList
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
-from rocketlens.wire.commands.groups import (
-    DELETE_SUBSCRIPTIONGROUP,
-    GET_SUBSCRIPTIONGROUP_CONFIG,
-    QUERY_SUBSCRIPTION_BY_CONSUMER,
-    QUERY_TOPICS_BY_CONSUMER,
-)
+from rocketlens.wire.commands import groups as commands
 from rocketlens.wire.declare import write_body
 
 _BY_GROUP: Final = frozenset({GroupTable.MEMBER, "forbiddenTable"})
@@ -93,7 +88,7 @@ async def all_groups(
 
 def configuration(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response:
     """Return a group; it is created now if groups are created automatically."""
-    request = GET_SUBSCRIPTIONGROUP_CONFIG.request.decode(command.ext_fields)
+    request = commands.GET_SUBSCRIPTIONGROUP_CONFIG.request.decode(command.ext_fields)
     group = core.groups.find(request.group)
     if group is None:
         return Response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark="No group in this broker")
@@ -102,7 +97,7 @@ def configuration(core: BrokerCore, command: RemotingCommand, _: Channel) -> Res
 
 async def delete(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response:
     """Delete a group, and its offsets if that is requested."""
-    request = DELETE_SUBSCRIPTIONGROUP.request.decode(command.ext_fields)
+    request = commands.DELETE_SUBSCRIPTIONGROUP.request.decode(command.ext_fields)
     problem = _system_problem(request.group_name, "it cannot be deleted")
     if problem is not None:
         return Response(ResponseCode.INVALID_PARAMETER, remark=problem)
@@ -117,14 +112,14 @@ async def delete(core: BrokerCore, command: RemotingCommand, _: Channel) -> Resp
 
 def topics(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response:
     """Return the topics in which a group has offsets."""
-    request = QUERY_TOPICS_BY_CONSUMER.request.decode(command.ext_fields)
+    request = commands.QUERY_TOPICS_BY_CONSUMER.request.decode(command.ext_fields)
     topics = tuple(core.offsets.topics_of(request.group))
     return Response(body=write_body(TopicList(topic_list=topics, broker_addr=core.address)))
 
 
 def subscription(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response:
     """Return the subscription of a group's connected consumers to a topic."""
-    request = QUERY_SUBSCRIPTION_BY_CONSUMER.request.decode(command.ext_fields)
+    request = commands.QUERY_SUBSCRIPTION_BY_CONSUMER.request.decode(command.ext_fields)
     group = core.clients.consumers.get(request.group)
     subscription = group.subscriptions.get(request.topic) if group else None
     answer = SubscriptionAnswer(subscription=subscription, group=request.group, topic=request.topic)

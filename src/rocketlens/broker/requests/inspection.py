@@ -37,12 +37,7 @@ from rocketlens.wire.bodies.clients import ConsumeQueueAnswer, ConsumeQueueData
 from rocketlens.wire.bodies.tables import DataVersion, TopicList
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
-from rocketlens.wire.commands.groups import (
-    GET_BROKER_CONFIG,
-    QUERY_CONSUME_QUEUE,
-    VIEW_BROKER_STATS_DATA,
-    GetBrokerConfigResponse,
-)
+from rocketlens.wire.commands import groups as commands
 from rocketlens.wire.declare import members_of, write_body, write_object
 
 MAX_QUEUE_ENTRIES_ANSWERED: Final = 10_000
@@ -77,11 +72,11 @@ def system_topics(core: BrokerCore, _: RemotingCommand, __: Channel) -> Response
 def configuration(core: BrokerCore, _: RemotingCommand, __: Channel) -> Response:
     """Return the configuration in effect, a line for each key."""
     values = core.settings.properties_in_effect(core.store.store_host.port)
-    version = GetBrokerConfigResponse(
+    version = commands.GetBrokerConfigResponse(
         version=write_object(DataVersion(timestamp_ms=core.stats.started_ms))
     )
     return Response(
-        ext_fields=GET_BROKER_CONFIG.response.encode(version),
+        ext_fields=commands.GET_BROKER_CONFIG.response.encode(version),
         body=java_properties.dumps_unescaped(values).encode(),
     )
 
@@ -94,7 +89,7 @@ def update_configuration(_: BrokerCore, __: RemotingCommand, ___: Channel) -> Re
 
 def count(_: BrokerCore, command: RemotingCommand, __: Channel) -> Response:
     """Return RocketMQ's error for a count that is not kept."""
-    request = VIEW_BROKER_STATS_DATA.request.decode(command.ext_fields)
+    request = commands.VIEW_BROKER_STATS_DATA.request.decode(command.ext_fields)
     return failed(f"The stats <{request.stats_name[:300]}> <{request.stats_key[:300]}> not exist")
 
 
@@ -112,7 +107,7 @@ async def clean(core: BrokerCore, _: RemotingCommand, __: Channel) -> Response |
 
 async def queue(core: BrokerCore, command: RemotingCommand, channel: Channel) -> Response | None:
     """Return entries of a queue, and the subscription of a group to its topic."""
-    request = QUERY_CONSUME_QUEUE.request.decode(command.ext_fields)
+    request = commands.QUERY_CONSUME_QUEUE.request.decode(command.ext_fields)
     store, name = core.store, f"{request.queue_id}@{request.topic[:300]}"
     queue = store.queues.get(request.topic, request.queue_id)
     if queue is None:

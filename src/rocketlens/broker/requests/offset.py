@@ -11,17 +11,7 @@ from rocketlens.net.pace import Pace, in_thread
 from rocketlens.wire.bodies.tables import MessageQueue, ResetOffsets
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
-from rocketlens.wire.commands.groups import (
-    CLONE_GROUP_OFFSET,
-    GET_EARLIEST_MSG_STORETIME,
-    GET_MAX_OFFSET,
-    GET_MIN_OFFSET,
-    INVOKE_BROKER_TO_RESET_OFFSET,
-    QUERY_CONSUMER_OFFSET,
-    SEARCH_OFFSET_BY_TIMESTAMP,
-    UPDATE_CONSUMER_OFFSET,
-    ResetOffsetRequest,
-)
+from rocketlens.wire.commands import groups as commands
 from rocketlens.wire.declare import write_body
 
 UPPER: Final = "UPPER"
@@ -31,7 +21,7 @@ NO_ZERO: Final = "Not found, do not set to zero, maybe this group boot first"
 
 def search(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response:
     """Return the offset of the first message at or after a time, or UPPER: the last before."""
-    request = SEARCH_OFFSET_BY_TIMESTAMP.request.decode(command.ext_fields)
+    request = commands.SEARCH_OFFSET_BY_TIMESTAMP.request.decode(command.ext_fields)
     is_upper = (request.boundary_type or "").upper() == UPPER
     return _offset(
         core.store.queues.offset_by_time(
@@ -42,19 +32,19 @@ def search(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response:
 
 def max_offset(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response:
     """Return the offset of a queue's next message."""
-    request = GET_MAX_OFFSET.request.decode(command.ext_fields)
+    request = commands.GET_MAX_OFFSET.request.decode(command.ext_fields)
     return _offset(core.store.queues.max_offset(request.topic, request.queue_id))
 
 
 def min_offset(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response:
     """Return the offset of the first message of a queue that is not deleted."""
-    request = GET_MIN_OFFSET.request.decode(command.ext_fields)
+    request = commands.GET_MIN_OFFSET.request.decode(command.ext_fields)
     return _offset(core.store.queues.min_offset(request.topic, request.queue_id))
 
 
 def earliest_time(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response:
     """Return the store time of a queue's first message; -1 if it has none."""
-    request = GET_EARLIEST_MSG_STORETIME.request.decode(command.ext_fields)
+    request = commands.GET_EARLIEST_MSG_STORETIME.request.decode(command.ext_fields)
     first = core.store.queues.min_offset(request.topic, request.queue_id)
     timestamp_ms = store_time(core, request.topic, request.queue_id, first)
     return Response(ext_fields={"timestamp": str(timestamp_ms)})
@@ -62,7 +52,7 @@ def earliest_time(core: BrokerCore, command: RemotingCommand, _: Channel) -> Res
 
 def query(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response:
     """Return a group's offset: 0 if it has none and the first message is still in memory."""
-    request = QUERY_CONSUMER_OFFSET.request.decode(command.ext_fields)
+    request = commands.QUERY_CONSUMER_OFFSET.request.decode(command.ext_fields)
     group, topic, queue_id = request.consumer_group, request.topic, request.queue_id
     offset = core.offsets.get(group, topic, queue_id)
     if offset is not None and offset >= 0:
@@ -83,7 +73,7 @@ def _is_in_memory(core: BrokerCore, topic: str, queue_id: int) -> bool:
 
 def update(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response:
     """Store a group's offset."""
-    request = UPDATE_CONSUMER_OFFSET.request.decode(command.ext_fields)
+    request = commands.UPDATE_CONSUMER_OFFSET.request.decode(command.ext_fields)
     if core.topics.get(request.topic) is None:
         remark = f"Topic {request.topic[:300]} not exist!"
         return Response(ResponseCode.TOPIC_NOT_EXIST, remark=remark)
@@ -103,7 +93,7 @@ async def reset(core: BrokerCore, command: RemotingCommand, _: Channel) -> Respo
 
     Its consumers, of any version, get the new offset in the answer to their next pull.
     """
-    request = INVOKE_BROKER_TO_RESET_OFFSET.request.decode(command.ext_fields)
+    request = commands.INVOKE_BROKER_TO_RESET_OFFSET.request.decode(command.ext_fields)
     topic, group = request.topic, request.group
     config = core.topics.get(topic)
     if config is None:
@@ -140,7 +130,9 @@ async def reset(core: BrokerCore, command: RemotingCommand, _: Channel) -> Respo
     return Response(body=await in_thread(lambda: write_body(ResetOffsets(offset_table=table))))
 
 
-def _reset_offset(core: BrokerCore, request: ResetOffsetRequest, queue_id: int) -> int | str:
+def _reset_offset(
+    core: BrokerCore, request: commands.ResetOffsetRequest, queue_id: int
+) -> int | str:
     """Return where a queue is reset to, or why it is not."""
     queues, topic = core.store.queues, request.topic
     low, high = queues.min_offset(topic, queue_id), queues.max_offset(topic, queue_id)
@@ -157,7 +149,7 @@ def _reset_offset(core: BrokerCore, request: ResetOffsetRequest, queue_id: int) 
 
 async def clone(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response | None:
     """Copy the offsets of one group to another: in one topic, or in all."""
-    request = CLONE_GROUP_OFFSET.request.decode(command.ext_fields)
+    request = commands.CLONE_GROUP_OFFSET.request.decode(command.ext_fields)
     source = request.source_group
     problem = group_problem(request.target_group)
     if problem is not None:

@@ -26,12 +26,7 @@ from rocketlens.net.channel import Channel, Response
 from rocketlens.query.lookup.message_filter import MessageFilter
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
-from rocketlens.wire.commands.messages import (
-    NOT_SEARCHED,
-    QUERY_MESSAGE,
-    SUSPEND_FLAG,
-    VIEW_MESSAGE_BY_ID,
-)
+from rocketlens.wire.commands import messages as commands
 
 
 def pull(core: BrokerCore, command: RemotingCommand, channel: Channel) -> Response | None:
@@ -51,11 +46,12 @@ def pull(core: BrokerCore, command: RemotingCommand, channel: Channel) -> Respon
     moved = core.pull_reader.moved(request)
     if moved is not None:
         return core.pull_reader.response(request, moved)
-    result = core.pull_reader.get(request, pull_filter, request.queue_offset)
+    found = core.pull_reader.queue_of(request)
+    result = core.pull_reader.get(request, pull_filter, request.queue_offset, found)
     core.pull_reader.commit(request)
     if (
         result.code == ResponseCode.PULL_NOT_FOUND
-        and request.sys_flag & SUSPEND_FLAG
+        and request.sys_flag & commands.SUSPEND_FLAG
         and not command.is_one_way
         and _hold(core, HeldPull(command, channel, request, pull_filter))
     ):
@@ -74,11 +70,11 @@ def _hold(core: BrokerCore, pull: HeldPull) -> bool:
 TAG_TYPE: Final = "T"
 UNIQUE_TYPE: Final = "U"
 NOT_FOUND: Final = "can not find message, maybe time range not correct"
-_PICK: Final = QUERY_MESSAGE.request.picker(
+_PICK: Final = commands.QUERY_MESSAGE.request.picker(
     *("topic", "key", "max_num", "begin_timestamp_ms", "end_timestamp_ms"),
     *("is_unique_key", "index_type"),
 )
-_PICK_OFFSET: Final = VIEW_MESSAGE_BY_ID.request.picker("physical_offset")
+_PICK_OFFSET: Final = commands.VIEW_MESSAGE_BY_ID.request.picker("physical_offset")
 
 
 async def query(core: BrokerCore, command: RemotingCommand, channel: Channel) -> Response:
@@ -116,7 +112,7 @@ def _answer(core: BrokerCore, records: FoundRecords) -> Response:
             "indexLastUpdatePhyoffset": str(last.physical_offset),
         }
         if records.failures:
-            fields[NOT_SEARCHED] = records.failures[0][: limits.MAX_REMARK_CHARACTERS]
+            fields[commands.NOT_SEARCHED] = records.failures[0][: limits.MAX_REMARK_CHARACTERS]
         return Response(ext_fields=fields, body=records.body)
     nothing = {"indexLastUpdateTimestamp": "0", "indexLastUpdatePhyoffset": "0"}
     if records.failures:

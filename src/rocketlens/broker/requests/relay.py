@@ -46,11 +46,7 @@ from rocketlens.wire.codes import (
     version_name,
 )
 from rocketlens.wire.command import RemotingCommand
-from rocketlens.wire.commands.groups import (
-    CONSUME_MESSAGE_DIRECTLY,
-    GET_CONSUMER_RUNNING_INFO,
-    INVOKE_BROKER_TO_GET_CONSUMER_STATUS,
-)
+from rocketlens.wire.commands import groups as commands
 from rocketlens.wire.declare import read_body, write_body
 
 _SIGNING_FIELDS: Final = frozenset({acl.ACCESS_KEY, acl.SECURITY_TOKEN, acl.SIGNATURE})
@@ -65,7 +61,7 @@ Status = tuple[str, bytes]
 
 def running_info(core: BrokerCore, command: RemotingCommand, channel: Channel) -> Response | None:
     """Return the running information of a consumer."""
-    request = GET_CONSUMER_RUNNING_INFO.request.decode(command.ext_fields)
+    request = commands.GET_CONSUMER_RUNNING_INFO.request.decode(command.ext_fields)
     return _relay(core, command, channel, (request.consumer_group, request.client_id))
 
 
@@ -73,7 +69,7 @@ async def consume_directly(
     core: BrokerCore, command: RemotingCommand, channel: Channel
 ) -> Response | None:
     """Let a consumer handle the message at an offset of the log."""
-    request = CONSUME_MESSAGE_DIRECTLY.request.decode(command.ext_fields)
+    request = commands.CONSUME_MESSAGE_DIRECTLY.request.decode(command.ext_fields)
     target = request.consumer_group, request.client_id or ""
     try:
         offset = OffsetMessageId.decode(request.msg_id or "").physical_offset
@@ -132,7 +128,7 @@ def _passed_back(names: str, answer: RemotingCommand | RocketLensError) -> Respo
 
 async def consumer_status(core: BrokerCore, command: RemotingCommand, channel: Channel) -> Response:
     """Return the offsets of the members of a group in a topic."""
-    request = INVOKE_BROKER_TO_GET_CONSUMER_STATUS.request.decode(command.ext_fields)
+    request = commands.INVOKE_BROKER_TO_GET_CONSUMER_STATUS.request.decode(command.ext_fields)
     group = core.clients.consumers.get(request.group)
     members = list(group.members.items()) if group else []
     if not members:

@@ -185,7 +185,6 @@ def _bounded_tables(core: BrokerCore) -> dict[str, str]:
 
 
 def _network(core: BrokerCore) -> dict[str, str]:
-    """Return the number of connections, of those refused, and of those closed."""
     network = core.network
     return {
         "connections": str(len(network.channels)),

@@ -279,11 +279,7 @@ class SendProcessor:
         return (*wait_for_level(self.core, topic, queue_id, properties, level), sys_flag)
 
     def _store_batch(
-        self,
-        command: RemotingCommand,
-        channel: Channel,
-        queue_id: int,
-        fields: Fields,
+        self, command: RemotingCommand, channel: Channel, queue_id: int, fields: Fields
     ) -> Pending:
         topic, text = fields[0], fields[5]
         if topic.startswith(RETRY_PREFIX):

@@ -25,12 +25,7 @@ from rocketlens.broker.requests.send import max_retries, wait_for_level
 from rocketlens.broker.tables.registry import SubscriptionGroupMissing
 from rocketlens.formats import commitlog_record
 from rocketlens.model import properties as props
-from rocketlens.model.rocketmq import (
-    DEAD_LETTER_PREFIX,
-    PERM_WRITE,
-    RETRY_PREFIX,
-    UNIT_SUB_FLAG,
-)
+from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX, PERM_WRITE, RETRY_PREFIX, UNIT_SUB_FLAG
 from rocketlens.model.text.java import decode_utf8
 from rocketlens.net.channel import Channel, Response
 from rocketlens.wire.codes import RequestCode, ResponseCode

@@ -41,13 +41,7 @@ from rocketlens.wire.bodies.tables import (
 )
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
-from rocketlens.wire.commands.brokers import (
-    DELETE_TOPIC_IN_BROKER,
-    GET_TOPIC_CONFIG,
-    GET_TOPIC_STATS_INFO,
-    UPDATE_AND_CREATE_TOPIC,
-    CreateTopicRequest,
-)
+from rocketlens.wire.commands import brokers as commands
 from rocketlens.wire.declare import read_i64, write_body
 
 _REMOVAL_THREAD: Final = WorkThreads(1, "queue-removal")
@@ -56,7 +50,7 @@ _REMOVAL_THREAD: Final = WorkThreads(1, "queue-removal")
 
 def create(core: BrokerCore, command: RemotingCommand, _: Channel) -> Pending:
     """Create a topic, or change it."""
-    request = UPDATE_AND_CREATE_TOPIC.request.decode(command.ext_fields)
+    request = commands.UPDATE_AND_CREATE_TOPIC.request.decode(command.ext_fields)
     problem = _problem(request)
     if problem is not None:
         return Response(ResponseCode.INVALID_PARAMETER, remark=problem)
@@ -85,7 +79,7 @@ def delete(core: BrokerCore, command: RemotingCommand, _: Channel) -> Pending:
 
     As in RocketMQ, queries by key and id find its messages as long as the log has them.
     """
-    topic = DELETE_TOPIC_IN_BROKER.request.decode(command.ext_fields).topic
+    topic = commands.DELETE_TOPIC_IN_BROKER.request.decode(command.ext_fields).topic
     if not topic.strip():
         return Response(ResponseCode.INVALID_PARAMETER, remark="The specified topic is blank.")
     if is_system_topic(topic):
@@ -120,7 +114,7 @@ async def statistics(
     core: BrokerCore, command: RemotingCommand, channel: Channel
 ) -> Response | None:
     """Return the offsets of all queues of a topic, and the time of each one's last message."""
-    request = GET_TOPIC_STATS_INFO.request.decode(command.ext_fields)
+    request = commands.GET_TOPIC_STATS_INFO.request.decode(command.ext_fields)
     config = core.topics.get(request.topic)
     if config is None:
         remark = f"topic[{request.topic[:300]}] not exist"
@@ -154,7 +148,7 @@ def _offsets(core: BrokerCore, topic: str, queue_id: int) -> TopicOffset:
 
 def configuration(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response:
     """Return a topic's configuration."""
-    request = GET_TOPIC_CONFIG.request.decode(command.ext_fields)
+    request = commands.GET_TOPIC_CONFIG.request.decode(command.ext_fields)
     config = core.topics.get(request.topic)
     if config is None:
         remark = f"No topic in this broker. topic: {request.topic[:300]}"
@@ -162,7 +156,7 @@ def configuration(core: BrokerCore, command: RemotingCommand, _: Channel) -> Res
     return Response(body=write_body(wire_topic(config)))
 
 
-def _problem(request: CreateTopicRequest) -> str | None:
+def _problem(request: commands.CreateTopicRequest) -> str | None:
     """Return why a topic cannot be created so; None if it can."""
     problem = topic_problem(request.topic)
     if problem is not None:

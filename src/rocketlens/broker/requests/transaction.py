@@ -27,12 +27,7 @@ from rocketlens.model.rocketmq import (
 from rocketlens.model.text.java import decode_utf8
 from rocketlens.net.channel import Channel, Response
 from rocketlens.wire.command import RemotingCommand
-from rocketlens.wire.commands.messages import (
-    COMMIT,
-    END_TRANSACTION,
-    ROLLBACK,
-    EndTransactionRequest,
-)
+from rocketlens.wire.commands import messages as commands
 from rocketlens.wire.declare import read_i32
 
 _MARK_PROPERTIES: Final = b"WAIT\x01true\x02TAGS\x01d\x02"
@@ -48,8 +43,8 @@ class TransactionProcessor:
 
     async def end(self, command: RemotingCommand, channel: Channel) -> Response:
         """Commit or roll back a transaction; it stays open if the request says neither."""
-        request = END_TRANSACTION.request.decode(command.ext_fields)
-        if request.commit_or_rollback not in (COMMIT, ROLLBACK):
+        request = commands.END_TRANSACTION.request.decode(command.ext_fields)
+        if request.commit_or_rollback not in (commands.COMMIT, commands.ROLLBACK):
             return Response()
         half = self._half(request.commit_log_offset)
         refusal = _refusal(half, request)
@@ -64,7 +59,7 @@ class TransactionProcessor:
         await self._halves.read_back(half.physical_offset)
         # Ignored if it was ended before.
         if not self._halves.is_ended(half.queue_offset):
-            if request.commit_or_rollback == COMMIT:
+            if request.commit_or_rollback == commands.COMMIT:
                 self._commit(half)
             self._mark(half)
         return Response()
@@ -118,7 +113,7 @@ class TransactionProcessor:
         self._halves.add(half.queue_offset)
 
 
-def _refusal(half: Record | None, request: EndTransactionRequest) -> str | None:
+def _refusal(half: Record | None, request: commands.EndTransactionRequest) -> str | None:
     """Return in RocketMQ's words why a transaction cannot be ended; None if it can."""
     if half is None:
         return "Find prepared transaction message failed"

@@ -46,10 +46,7 @@ from rocketlens.net.channel import Channel
 from rocketlens.net.pace import Pace
 from rocketlens.store.read.log.commitlog import SegmentLost
 from rocketlens.wire.codes import RequestCode
-from rocketlens.wire.commands.messages import (
-    CHECK_TRANSACTION_STATE,
-    CheckTransactionStateRequest,
-)
+from rocketlens.wire.commands.messages import CHECK_TRANSACTION_STATE, CheckTransactionStateRequest
 from rocketlens.wire.declare import read_i32
 
 _log: Final = logging.getLogger("rocketlens.broker")
@@ -82,7 +79,6 @@ class TransactionChecks:
     """Checks of open transactions; belongs to the running event loop."""
 
     def __init__(self, core: BrokerCore, halves: EndedHalves) -> None:
-        """Prepare; :meth:`tick` begins a round."""
         self._core: Final = core
         self._halves: Final = halves
         self._config: Final = core.config

@@ -18,10 +18,7 @@ from rocketlens.broker.requests.answers import Handlers, failed
 from rocketlens.errors import CommandBodyError
 from rocketlens.net.channel import Channel, Response
 from rocketlens.net.pace import in_thread
-from rocketlens.wire.bodies.auth import (
-    AclInfo,
-    UserInfo,
-)
+from rocketlens.wire.bodies.auth import AclInfo, UserInfo
 from rocketlens.wire.bodies.tables import DataVersion
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
@@ -144,7 +141,7 @@ async def list_acls(core: BrokerCore, command: RemotingCommand, channel: Channel
         if _contains(subject, request.subject_filter or ""):
             of_resource = request.resource_filter or ""
             # As in RocketMQ, a filter that is in the subject chooses all of its resources.
-            info = acls[subject].info(None if of_resource in subject else of_resource)
+            info = acls[subject].info("" if of_resource in subject else of_resource)
             if info.policies:
                 rows += sum(max(len(each.entries or ()), 1) for each in info.policies)
                 chosen.append(info)

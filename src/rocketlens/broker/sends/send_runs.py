@@ -96,7 +96,6 @@ class SendRuns:
     """Handles plain sends together; made once for each broker, in any thread."""
 
     def __init__(self, core: "BrokerCore") -> None:
-        """Prepare the arrays that kernels write."""
         self._core: Final = core
         own = props.format_properties(own_properties(core.config)).encode()
         self._settings: Final = np.zeros(constants.SETTING_COUNT, np.int64)
@@ -356,7 +355,6 @@ class SendRuns:
         fill_slots(self._queues[0], self._queues[1], len(self._writers), self._queues[2])
 
     def _forget(self) -> None:
-        """Forget all queues; those that are sent to are known again soon."""
         self._writers.clear()
         self._topics_end = _TOPICS_START
         fill_slots(self._queues[0], self._queues[1], 0, self._queues[2])
@@ -445,7 +443,6 @@ class Batches:
     """Stores the members of plain batches; made once for each broker, in any thread."""
 
     def __init__(self, core: "BrokerCore") -> None:
-        """Prepare the arrays that kernels write."""
         self._core: Final = core
         prefix, max_members = core.id_prefix.encode(), limits.MAX_TURN_MEMBERS
         self._columns: Final = array("q", bytes(8 * constants.COLUMN_COUNT * _NUMBER))

@@ -15,15 +15,7 @@ from typing import Final, NamedTuple
 from rocketlens import limits
 from rocketlens.errors import BadInput, RocketLensError
 from rocketlens.net.channel import Channel
-from rocketlens.wire.bodies.clients import (
-    ConsumeFromWhere,
-    ConsumerData,
-    ConsumeType,
-    HeartbeatData,
-    MessageModel,
-    ProducerData,
-    SubscriptionData,
-)
+from rocketlens.wire.bodies import clients as bodies
 from rocketlens.wire.codes import LanguageCode, RequestCode, ResponseCode
 
 MAX_CONNECTION_GROUPS_BYTES: Final = 8 * 1024 * 1024
@@ -63,11 +55,11 @@ class Client(NamedTuple):
 class ConsumerGroup:
     """Connected consumers of a group, and their subscriptions."""
 
-    consume_type: ConsumeType | None = None
-    message_model: MessageModel | None = None
-    consume_from_where: ConsumeFromWhere | None = None
+    consume_type: bodies.ConsumeType | None = None
+    message_model: bodies.MessageModel | None = None
+    consume_from_where: bodies.ConsumeFromWhere | None = None
     members: dict[Channel, Client] = field(default_factory=dict)
-    subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
+    subscriptions: dict[str, bodies.SubscriptionData] = field(default_factory=dict)
     fingerprint: int = 0
     """Of the last heartbeat, as its client computed it; 0 if it did not."""
 
@@ -95,7 +87,7 @@ class ClientTable:
         self.closed_largest = 0
         """Number of connections closed because they were the largest."""
 
-    def admit(self, heartbeat: HeartbeatData, channel: Channel) -> None:
+    def admit(self, heartbeat: bodies.HeartbeatData, channel: Channel) -> None:
         """Reserve memory for the groups of a heartbeat, before any of them is added.
 
         :raises HeartbeatRefused: if it is too much for one connection, or a name is too long.
@@ -150,7 +142,7 @@ class ClientTable:
 
     def add_consumer(
         self,
-        consumer: ConsumerData,
+        consumer: bodies.ConsumerData,
         channel: Channel,
         client: Client,
         *,
@@ -249,7 +241,7 @@ class ClientTable:
                 continue
 
 
-def _subscribe(group: ConsumerGroup, subscriptions: Iterable[SubscriptionData]) -> bool:
+def _subscribe(group: ConsumerGroup, subscriptions: Iterable[bodies.SubscriptionData]) -> bool:
     """Replace subscriptions by newer ones; return whether any wants other messages now."""
     by_topic = {each.topic: each for each in subscriptions}
     is_changed = by_topic.keys() != group.subscriptions.keys()
@@ -266,7 +258,7 @@ def _subscribe(group: ConsumerGroup, subscriptions: Iterable[SubscriptionData]) 
     return is_changed
 
 
-def _group_bytes(heartbeat: HeartbeatData) -> dict[GroupKey, int]:
+def _group_bytes(heartbeat: bodies.HeartbeatData) -> dict[GroupKey, int]:
     """Return an estimate of the memory that each group of a heartbeat takes.
 
     :raises HeartbeatRefused: if a name is too long.
@@ -277,7 +269,7 @@ def _group_bytes(heartbeat: HeartbeatData) -> dict[GroupKey, int]:
             f"{limits.MAX_CLIENT_ID_CHARACTERS} are allowed"
         )
     sizes: dict[GroupKey, int] = {}
-    datas: list[ProducerData | ConsumerData] = [
+    datas: list[bodies.ProducerData | bodies.ConsumerData] = [
         *heartbeat.producer_datas,
         *heartbeat.consumer_datas,
     ]
@@ -289,8 +281,8 @@ def _group_bytes(heartbeat: HeartbeatData) -> dict[GroupKey, int]:
                 f"{limits.MAX_GROUP_CHARACTERS} are allowed"
             )
         size = _MEMBER_BYTES + 2 * (len(group) + len(heartbeat.client_id))
-        is_consumer = isinstance(data, ConsumerData)
-        if isinstance(data, ConsumerData):
+        is_consumer = isinstance(data, bodies.ConsumerData)
+        if isinstance(data, bodies.ConsumerData):
             size += sum(map(_subscription_bytes, data.subscription_datas))
         sizes[is_consumer, group] = size
     return sizes
@@ -304,7 +296,7 @@ def _check_bytes(total: int) -> None:
         )
 
 
-def _subscription_bytes(each: SubscriptionData) -> int:
+def _subscription_bytes(each: bodies.SubscriptionData) -> int:
     texts = (each.topic, each.sub_string or "", each.expression_type or "", *each.tags)
     tags = len(each.tags) + len(each.codes)
     # A character takes up to four bytes.

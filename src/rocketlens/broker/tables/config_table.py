@@ -24,12 +24,7 @@ from rocketlens.store.read.table_changes import TableMark, changes_path, mark_of
 from rocketlens.wire.bodies.tables import DataVersion
 from rocketlens.wire.declare import read_member
 
-TABLES: Final = (
-    "topics.json",
-    "subscriptionGroup.json",
-    "consumerOffset.json",
-    "delayOffset.json",
-)
+TABLES: Final = ("topics.json", "subscriptionGroup.json", "consumerOffset.json", "delayOffset.json")
 """The tables that a broker needs."""
 _log: Final = logging.getLogger(__name__)
 _KEPT_BYTES: Final = 1024 * 1024
@@ -46,7 +41,6 @@ class ConfigFile:
     """One file of a store's ``config`` directory."""
 
     def __init__(self, path: Path, disk: Disk) -> None:
-        """Name the file; it is not read yet."""
         self.path = path
         self._disk = disk
         self._written: bytes | None = None
@@ -120,7 +114,6 @@ class ConfigFile:
         return True
 
     def _remember(self, content: bytes) -> None:
-        """Remember the content of the file and its identity."""
         self.mark = mark_of(content)
         self._written = content if len(content) <= _KEPT_BYTES else None
 

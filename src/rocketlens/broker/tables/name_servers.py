@@ -47,7 +47,6 @@ class NameServers:
     """The name servers of a broker, and their failures."""
 
     def __init__(self, addresses: Iterable[str]) -> None:
-        """Create name servers that know nothing of this broker."""
         self.states: Final = {address: NameServerState() for address in addresses}
         self.are_served = False
         """Whether this broker is being registered with them now."""

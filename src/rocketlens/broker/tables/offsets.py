@@ -62,7 +62,6 @@ class LogIdentity:
     """Caches the checksums of the log in one directory. Use it in one thread at a time."""
 
     def __init__(self, directory: Path) -> None:
-        """Create an empty cache."""
         self._directory: Final = directory
         self._cache: dict[int, int] = {}
 

@@ -183,12 +183,7 @@ class TopicRegistry:
             return None
         count = max(min(queue_count, default.write_queue_count), 0)
         new_topic = StoredTopic(
-            topic,
-            count,
-            count,
-            default.perm & ~PERM_INHERIT,
-            default.filter_type,
-            sys_flag,
+            topic, count, count, default.perm & ~PERM_INHERIT, default.filter_type, sys_flag
         )
         self.put(new_topic)
         return new_topic
@@ -223,7 +218,6 @@ async def _saved_and_announced(saved: asyncio.Future[Any], announced: asyncio.Fu
 
 
 def _first_topics(config: BrokerConfig) -> list[StoredTopic]:
-    """Return the topics that a new broker has."""
     count = config.defaultTopicQueueNums
     topics = [
         StoredTopic(SELF_TEST_TOPIC, 1, 1),
@@ -316,5 +310,4 @@ class SubscriptionGroupMissing(MessageIllegal):
     code = ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
 
     def __init__(self, group: str) -> None:
-        """Build the message in RocketMQ's words."""
         super().__init__(f"subscription group not exist, {group} {FAQ}")

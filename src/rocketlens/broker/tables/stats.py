@@ -48,7 +48,6 @@ class BrokerStats:
     _samples: deque[_Sample] = field(default_factory=lambda: deque(maxlen=SPANS_S[-1] + 1))
 
     def __post_init__(self) -> None:
-        """Take the first sample."""
         self.started_ms = self.clock()
         self._day = _day_of(self.started_ms)
         self.sample()

@@ -43,7 +43,6 @@ class TableSaver:
     """Saves tables; belongs to the running event loop."""
 
     def __init__(self) -> None:
-        """Create a saver with an empty queue."""
         self._loop: Final = asyncio.get_running_loop()
         self._threads: Final = ThreadPoolExecutor(WRITER_COUNT, TABLE_THREAD)
         self._queue: Final[dict[Table, asyncio.Future[bool]]] = {}
@@ -99,7 +98,6 @@ def _end(result: asyncio.Future[bool], *, is_written: bool) -> None:
 
 
 def _try_write(table: Table, write: Callable[[], None]) -> bool:
-    """Write, and return whether that succeeded."""
     try:
         write()
     except Exception as error:  # noqa: BLE001 - whatever it is, the other tables are written

@@ -10,11 +10,7 @@ from typing import Any, Final, Self
 from rocketlens import limits
 from rocketlens.broker.tables.entry_table import EntryTable
 from rocketlens.model.rocketmq import PERM_READ_WRITE
-from rocketlens.wire.bodies.tables import (
-    TopicConfig,
-    TopicConfigTable,
-    TopicFilterType,
-)
+from rocketlens.wire.bodies.tables import TopicConfig, TopicConfigTable, TopicFilterType
 
 _TOPIC_FIELDS: Final = {
     "attributes": "attributes",

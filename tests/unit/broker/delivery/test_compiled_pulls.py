@@ -7,6 +7,7 @@ import random
 import pytest
 
 from rocketlens.broker.delivery.compiled_pulls import CompiledPulls
+from rocketlens.broker.delivery.pull_reader import PullRecords
 from rocketlens.formats.consumequeue_entry import ENTRY, ENTRY_BYTES
 from rocketlens.wire.codes import RequestCode
 from rocketlens.wire.command import ONE_WAY_FLAG, RemotingCommand
@@ -237,7 +238,7 @@ def test_compiled_pulls_answer_and_change_what_the_others_do(tmp_path, seed):
 async def test_a_usual_pull_is_one_call_of_the_kernel(world, /, monkeypatch):
     await fill(world)
     both = Both(world)
-    monkeypatch.setattr(both.pulls._reader, "get", None)
+    monkeypatch.setattr(PullRecords, "_take_one", None)
     for queue_id in range(3):
         pulled = await world.pull(5, queue_id, maxMsgNums=9)
         assert pulled.ext_fields["nextBeginOffset"] == "14"

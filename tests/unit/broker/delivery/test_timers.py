@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from rocketlens.broker.delivery import timers as timers_module
-from rocketlens.broker.delivery.timers import ROLL_WINDOW_MS, TimerIllegal, out_time_ms, slot_ms
-from rocketlens.errors import StoreFailed, StoreFull
+from rocketlens.broker.delivery.timers import ROLL_WINDOW_MS, out_time_ms, slot_ms
+from rocketlens.errors import MessageIllegal, StoreFailed, StoreFull
 from rocketlens.formats import timer_checkpoint
 from rocketlens.formats.commitlog_record import decode
 from rocketlens.formats.timer_checkpoint import TimerCheckpoint
@@ -513,7 +513,7 @@ def test_a_delivery_time_is_rounded_down_to_the_second_before(properties, expect
     ],
 )
 def test_what_is_no_time_or_too_far_off_is_refused_in_rocketmqs_words(properties):
-    with pytest.raises(TimerIllegal) as refused:
+    with pytest.raises(MessageIllegal) as refused:
         out_time_ms(properties, AT_MS, DAYS_MS)
     assert refused.value.code == 13
     assert str(refused.value) == (
