@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from rocketlens.client.connect.route import MessageQueue
-from rocketlens.client.consume.group_offsets import decode_local_offsets, encode_local_offsets
+from rocketlens.wire.bodies.clients import LocalOffsets
+from rocketlens.wire.declare import read_body, write_body
 from tests.peer.rocketmq_peer import RocketMQPeer
 from tests.unit.client.consume import consumer_vectors
 
@@ -29,7 +30,7 @@ def asked(peer, version, lines, directory):
 def all_questions():
     return [
         *consumer_vectors.questions(),
-        f"offsets\t{encode_local_offsets(OFFSETS).hex()}",
+        f"offsets\t{write_body(LocalOffsets(offset_table=OFFSETS)).hex()}",
     ]
 
 
@@ -40,7 +41,7 @@ def test_the_vectors_are_what_rocketmq_answers(peer, version, tmp_path):
     allocations = [line for line in answers if line.startswith("allocate")]
     assert allocations == [line for line in kept if line.startswith("allocate")]
     [offsets] = [line.split("\t") for line in answers if line.startswith("offsets")]
-    assert decode_local_offsets(bytes.fromhex(offsets[2])) == OFFSETS
+    assert read_body(LocalOffsets, bytes.fromhex(offsets[2])).offset_table == OFFSETS
 
 
 def write_vectors(directory):

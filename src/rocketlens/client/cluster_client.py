@@ -124,10 +124,7 @@ class ClusterClient:
 
     @takes(StoryOptions, StoryRequest.parse)
     async def story(
-        self,
-        text: str,
-        topic: str | Iterable[str] | None = None,
-        **options: "Unpack[StoryOptions]",
+        self, text: str, topic: str | Iterable[str] | None = None, **options: "Unpack[StoryOptions]"
     ) -> "Story":
         """Return the story of one message: sent, stored, each copy, what each group did with it.
 
@@ -324,7 +321,6 @@ class ClusterClient:
     # Implementation.
 
     def _full_topic(self, topic: str) -> str:
-        """Return the topic's name on brokers."""
         return self.source.full_topic(topic)
 
     async def _masters(self, cluster_name: str | None, broker_addr: str | None) -> list[str]:

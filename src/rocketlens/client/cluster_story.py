@@ -8,7 +8,6 @@
 | subscription groups (201) | after how many retries a message is a dead letter |
 """
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -33,6 +32,7 @@ from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import is_system_group
 from rocketlens.model.text.sentences import Sentence
 from rocketlens.model.topic import TopicKind
+from rocketlens.net.pace import at_once
 from rocketlens.query.facts.group_state import GroupFacts, GroupState
 from rocketlens.query.story.story import Unlearnt
 from rocketlens.query.story.story_search import CopyTopics, SourceFacts, StorySource
@@ -65,13 +65,11 @@ class ClusterStorySource(StorySource):
             names = {each for each in listed if not is_system_group(each)} | groups
         else:
             names, coverage = {self.source.full_topic(asked)}, ()
-        turns = asyncio.Semaphore(MAX_MESSAGE_ANSWERS)
-
-        async def track(name: str) -> MessageTrack:
-            async with turns:
-                return await track_of_group(self._cluster, message, self._holder, name)
-
-        tracks = await asyncio.gather(*map(track, sorted(names)))
+        tracks = await at_once(
+            lambda name: track_of_group(self._cluster, message, self._holder, name),
+            sorted(names),
+            MAX_MESSAGE_ANSWERS,
+        )
         max_times = await self._retry_max_times(names & groups)
         unlearnt = [
             Unlearnt(

@@ -44,11 +44,7 @@ from rocketlens.wire.bodies.clients import (
     ProducerConnection,
 )
 from rocketlens.wire.bodies.tables import ConsumeStats, SubscriptionGroupConfig
-from rocketlens.wire.commands.groups import (
-    DELETE_SUBSCRIPTIONGROUP,
-    UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
-    DeleteSubscriptionGroupRequest,
-)
+from rocketlens.wire.commands import groups as commands
 from rocketlens.wire.declare import NoFields, write_body
 
 if TYPE_CHECKING:
@@ -273,10 +269,7 @@ class MQAdmin(ClusterClient):
         :raises RemotingError: if a broker does not answer, or the answer cannot be read.
         """
         return await running_info(
-            self._cluster,
-            self._group(group),
-            check_text(client_id, "client_id"),
-            jstack=jstack,
+            self._cluster, self._group(group), check_text(client_id, "client_id"), jstack=jstack
         )
 
     async def examine_consume_stats(self, group: str, topic: str | None = None) -> ConsumeStats:
@@ -404,7 +397,7 @@ class MQAdmin(ClusterClient):
             raise BadInput(problem)
         addresses = await self._masters(cluster_name, broker_addr)
         await self._cluster.ask_all(
-            addresses, UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, NoFields(), write_body(config)
+            addresses, commands.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, NoFields(), write_body(config)
         )
         return tuple(addresses)
 
@@ -422,20 +415,18 @@ class MQAdmin(ClusterClient):
         letters stay.
         """
         addresses = await self._masters(cluster_name, broker_addr)
-        header = DeleteSubscriptionGroupRequest(
+        header = commands.DeleteSubscriptionGroupRequest(
             group_name=self._group(group), clean_offset=clean_offset
         )
-        await self._cluster.ask_all(addresses, DELETE_SUBSCRIPTIONGROUP, header)
+        await self._cluster.ask_all(addresses, commands.DELETE_SUBSCRIPTIONGROUP, header)
         return tuple(addresses)
 
     # How it is done.
 
     def _group(self, group: str) -> str:
-        """Return the group's name on brokers."""
         return self._full_topic(check_text(group, "group"))
 
     def _topic(self, topic: str) -> str:
-        """Return the topic's name on brokers."""
         return self._full_topic(check_text(topic, "topic"))
 
     async def _message(self, topic: str, msg_id: str) -> MessageExt:

@@ -8,7 +8,7 @@ there is much of it.
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import Future
 from contextlib import suppress
 from time import perf_counter
@@ -18,6 +18,7 @@ from rocketlens import limits
 from rocketlens.errors import ConnectionLost
 
 T = TypeVar("T")
+X = TypeVar("X")
 
 LARGE_BODY_BYTES: Final = 16 * 1024
 """From this size on, a JSON body is parsed in a thread: 5 ms of the slowest plain JSON."""
@@ -138,6 +139,17 @@ _Waiting = deque[tuple[Future[Any], Callable[[], Any]]]
 _PARSE_THREADS: Final = WorkThreads(2, "bodies")
 ANSWER_THREAD: Final = WorkThreads(1, "answers")
 """Encodes large answers, so that these do not wait for the parsing of large bodies."""
+
+
+async def at_once(ask: Callable[[X], Awaitable[T]], items: Iterable[X], most: int) -> list[T]:
+    """Return what ``ask`` returns of each item; ``most`` are asked at once, the others wait."""
+    turns = asyncio.Semaphore(most)
+
+    async def ask_in_turn(item: X) -> T:
+        async with turns:
+            return await ask(item)
+
+    return await asyncio.gather(*map(ask_in_turn, items))
 
 
 async def wait_at_most(seconds: float, event: asyncio.Event) -> None:

@@ -14,7 +14,8 @@ that every broker has from the start are left out unless one is asked for.
 """
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Mapping
+import itertools
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, TypeVar
@@ -37,6 +38,7 @@ from rocketlens.model.group import (
 from rocketlens.model.life import copy_topics_of
 from rocketlens.model.rocketmq import HEARTBEAT_TOPIC, is_system_group
 from rocketlens.model.topic import TopicKind
+from rocketlens.net.pace import at_once
 from rocketlens.query.topic_choice import no_such_group
 from rocketlens.wire.bodies.clients import ConsumerConnection
 from rocketlens.wire.bodies.tables import ConsumeStats, MessageQueue, TopicOffset
@@ -95,15 +97,13 @@ class _Groups:
         self._topology: Final = topology
         self._group: Final = group
         self._coverage: Final = CoverageByReason()
-        self._turns: Final = asyncio.Semaphore(MAX_MESSAGE_ANSWERS)
         self._by_name: Final[dict[str, _Facts]] = {}
         self._has_proxy = False
 
     async def find(self) -> GroupsAnswer:
         topology = await self._topology.brokers()
         topics = await self._topology.topics()
-        for each in (*topology.coverage, *topics.coverage):
-            self._coverage.add(each)
+        self._coverage.add(*topology.coverage, *topics.coverage)
         self._has_proxy = HEARTBEAT_TOPIC in topics.value
         if self._has_proxy:
             said = Coverage("proxies", SourceKind.TOPICS, SourceState.SEARCHED, None, OF_PROXIES)
@@ -124,12 +124,12 @@ class _Groups:
             self._coverage.add(no_such_group(self._group, names))
             names = set()
         self._by_name.update((name, _Facts(name)) for name in sorted(names))
-        await self._all(
-            self._ask_about(broker, facts) for broker in brokers for facts in self._by_name.values()
-        )
-        await self._all(
-            self._look_at_topics(facts, copies.by_group.get(name, set()))
-            for name, facts in self._by_name.items()
+        asked = itertools.product(brokers, self._by_name.values())
+        await at_once(lambda each: self._ask_about(*each), asked, MAX_MESSAGE_ANSWERS)
+        await at_once(
+            lambda facts: self._look_at_topics(facts, copies.by_group.get(facts.name, set())),
+            self._by_name.values(),
+            MAX_MESSAGE_ANSWERS,
         )
         for facts in self._by_name.values():
             if self._has_proxy and not facts.members:
@@ -217,18 +217,8 @@ class _Groups:
             # Deleted since the topics were listed.
             return []
         answers = await self._cluster.ask_brokers(route.brokers.values(), stats)
-        for answer in answers:
-            self._coverage.add(answer.coverage)
+        self._coverage.add(*(answer.coverage for answer in answers))
         return [answer.value for answer in answers]
-
-    async def _all(self, work: Iterable[Awaitable[None]]) -> None:
-        """Do all of the work, a bounded part of it at once."""
-
-        async def one(each: Awaitable[None]) -> None:
-            async with self._turns:
-                await each
-
-        await asyncio.gather(*map(one, work))
 
 
 def _add_queues(facts: _Facts, table: Mapping[MessageQueue, TopicOffset] | None) -> None:
@@ -260,8 +250,7 @@ async def find_producers(cluster: ClusterCalls, topology: Topology) -> Producers
     """
     coverage = CoverageByReason()
     brokers = await topology.brokers()
-    for each in brokers.coverage:
-        coverage.add(each)
+    coverage.add(*brokers.coverage)
     groups: dict[str, dict[str, GroupClient]] = {}
     answers = await cluster.ask_brokers(
         brokers.value.values(), lambda _, address: broker_calls.producers(cluster, address)

@@ -11,7 +11,6 @@ error, and makes it incomplete.
 | groups (`rocketlens.client.admin.cluster_groups`) | members, lag |
 """
 
-import asyncio
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -27,6 +26,7 @@ from rocketlens.errors import BrokerError, RocketLensError
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.model.status import BrokersAnswer, BrokerStatus, ClusterStatus
 from rocketlens.model.topic import TopicKind
+from rocketlens.net.pace import at_once
 
 MAX_BROKERS_ASKED: Final = 256
 """Brokers that a client asks for their state at once; the others wait their turn. RocketMQ's tools
@@ -46,8 +46,7 @@ async def find_status(cluster: ClusterCalls, topology: Topology) -> ClusterStatu
     listed = await topology.topics()
     brokers = await find_brokers(cluster, topology, counts_producers=True)
     groups = await find_groups(cluster, topology, None)
-    for each in (*listed.coverage, *brokers.coverage, *groups.coverage):
-        coverage.add(each)
+    coverage.add(*listed.coverage, *brokers.coverage, *groups.coverage)
     registered = (await topology.brokers()).value.values()
     normal = {topic for topic in listed.value if TopicKind.of(topic) is TopicKind.NORMAL}
     return ClusterStatus(
@@ -76,26 +75,22 @@ async def find_brokers(
     """
     coverage = CoverageByReason()
     brokers = await topology.brokers()
-    for each in brokers.coverage:
-        coverage.add(each)
-    turns = asyncio.Semaphore(MAX_BROKERS_ASKED)
+    coverage.add(*brokers.coverage)
 
-    async def ask(broker: Broker, number: int, address: str) -> BrokerStatus:
-        async with turns:
-            status = await _ask(cluster, coverage, broker, number, address)
-            if counts_producers and status.is_master and status.error is None:
-                status = replace(status, producers=await _producers(cluster, address))
+    async def ask(asked: tuple[Broker, int, str]) -> BrokerStatus:
+        status = await _ask(cluster, coverage, *asked)
+        if counts_producers and status.is_master and status.error is None:
+            status = replace(status, producers=await _producers(cluster, asked[2]))
         if on_answer is not None:
             on_answer(status)
         return status
 
-    statuses = await asyncio.gather(
-        *(
-            ask(broker, number, address)
-            for broker in brokers.value.values()
-            for number, address in sorted(broker.addresses.items())
-        )
-    )
+    addresses = [
+        (broker, number, address)
+        for broker in brokers.value.values()
+        for number, address in sorted(broker.addresses.items())
+    ]
+    statuses = await at_once(ask, addresses, MAX_BROKERS_ASKED)
     by_name = sorted(statuses, key=lambda each: (each.cluster_name, each.name, each.broker_id))
     return BrokersAnswer(tuple(by_name), coverage.all())
 
@@ -119,8 +114,7 @@ async def _ask(
     except RocketLensError as error:
         coverage.add(failed_broker(source, str(error)))
         return BrokerStatus(*where, error=str(error))
-    searched = SourceState.SEARCHED
-    coverage.add(Coverage(source, SourceKind.BROKER, searched, None, None))
+    coverage.add(Coverage(source, SourceKind.BROKER, SourceState.SEARCHED))
     rate = next((table[name] for name in _GET_RATES if name in table), None)
     return BrokerStatus(
         *where,

@@ -37,11 +37,7 @@ from rocketlens.client.connect.cluster import (
     ClusterCalls,
     failed_broker,
 )
-from rocketlens.client.connect.namespace import (
-    is_in_namespace,
-    with_namespace,
-    without_namespace,
-)
+from rocketlens.client.connect.namespace import is_in_namespace, with_namespace, without_namespace
 from rocketlens.client.connect.route import Broker, MessageQueue, brokers_of
 from rocketlens.client.connect.topology import CoverageByReason, Topology
 from rocketlens.client.search.queue_offsets import former_messages
@@ -52,16 +48,12 @@ from rocketlens.model.properties import LITE_TOPIC
 from rocketlens.model.rocketmq import LITE_PREFIX, lite_parent, lite_topic, reply_topic
 from rocketlens.model.text.sentences import Sentence
 from rocketlens.model.topic import FoundTopic, LiteTopics, TopicQueue, TopicsAnswer, TopicSettings
+from rocketlens.net.pace import at_once
 from rocketlens.query.lookup.message_filter import MessageFilter
 from rocketlens.query.topic_choice import is_pattern, matching_topics, unknown_topic
 from rocketlens.wire.bodies.tables import QueueData, TopicConfig, TopicRouteData
 from rocketlens.wire.codes import ResponseCode
-from rocketlens.wire.commands.brokers import (
-    GET_ROUTEINFO_BY_TOPIC,
-    GET_TOPIC_CONFIG,
-    GetRouteInfoRequest,
-    TopicRequest,
-)
+from rocketlens.wire.commands import brokers as commands
 from rocketlens.wire.declare import NoFields
 from rocketlens.wire.lite import (
     GET_BROKER_LITE_INFO,
@@ -101,15 +93,13 @@ class _Topics:
         self._topology: Final = topology
         self._namespace: Final = namespace
         self._coverage: Final = CoverageByReason()
-        self._turns: Final = asyncio.Semaphore(MAX_MESSAGE_ANSWERS)
         self._unread: Final[set[str]] = set()
         """Parents of lite topics with more messages than were read for names."""
 
     async def find(self, patterns: Collection[str]) -> TopicsAnswer:
         brokers = await self._topology.brokers()
         listed = await self._topology.topics()
-        for each in (*brokers.coverage, *listed.coverage):
-            self._coverage.add(each)
+        self._coverage.add(*brokers.coverage, *listed.coverage)
         full_names = {
             without_namespace(self._namespace, name): name
             for name in listed.value
@@ -124,7 +114,9 @@ class _Topics:
             full_names |= {without_namespace(self._namespace, each): each for each in more}
             names += [each for each in full_names if full_names[each] in more]
         own = topics_of_brokers(brokers.value.values())
-        topics = await asyncio.gather(*(self._find(name, full_names[name], own) for name in names))
+        topics = await at_once(
+            lambda name: self._find(name, full_names[name], own), names, MAX_MESSAGE_ANSWERS
+        )
         found = [each for each in topics if each is not None]
         chosen = {*(full_names[name] for name in names), *self._unread}
         parents = await self._parents(brokers.value.values(), chosen)
@@ -164,8 +156,7 @@ class _Topics:
         async for message in tail:
             count += 1
             names.add(lite_topic(parent, message.properties.get(LITE_TOPIC, "")))
-        for each in tail.coverage:
-            self._coverage.add(each)
+        self._coverage.add(*tail.coverage)
         if count == MAX_LITE_MESSAGES:
             self._unread.add(parent)
         return sorted(name for name in names if lite_parent(name) and fnmatchcase(name, pattern))
@@ -226,22 +217,20 @@ class _Topics:
         self, name: str, full_name: str, of_brokers: Collection[str]
     ) -> FoundTopic | None:
         """Return a topic; None if it was deleted since the topics were listed."""
-        async with self._turns:
-            try:
-                route = await self._topology.route(full_name)
-            except TopicNotFound:
-                return None
-            for each in route.coverage:
-                self._coverage.add(each)
+        try:
+            route = await self._topology.route(full_name)
+        except TopicNotFound:
+            return None
+        self._coverage.add(*route.coverage)
 
-            async def ask(broker: Broker, address: str) -> list[TopicQueue]:
-                for problem in await former_messages(
-                    self._cluster, address, broker.name, route.value, None
-                ):
-                    self._coverage.add(failed_broker(broker.name, problem))
-                return await self._queues(full_name, address)
+        async def ask(broker: Broker, address: str) -> list[TopicQueue]:
+            for problem in await former_messages(
+                self._cluster, address, broker.name, route.value, None
+            ):
+                self._coverage.add(failed_broker(broker.name, problem))
+            return await self._queues(full_name, address)
 
-            answers = await self._cluster.ask_brokers(route.value.brokers.values(), ask)
+        answers = await self._cluster.ask_brokers(route.value.brokers.values(), ask)
         queues = self._merged(answers)
         if lite_parent(full_name) and queues is not None:
             queues = tuple(each for each in queues if each.max_offset)
@@ -252,8 +241,7 @@ class _Topics:
     def _merged(
         self, answers: list[BrokerAnswer[list[TopicQueue]]]
     ) -> tuple[TopicQueue, ...] | None:
-        for answer in answers:
-            self._coverage.add(answer.coverage)
+        self._coverage.add(*(answer.coverage for answer in answers))
         if any(answer.value is None for answer in answers):
             return None
         queues = [queue for answer in answers for queue in answer.value or ()]
@@ -292,13 +280,13 @@ async def find_topic_settings(cluster: ClusterCalls, topic: str) -> tuple[TopicS
     async def settings(queues: QueueData) -> TopicSettings:
         name = queues.broker_name
         routed = TopicSettings(name, queues.perm, queues.read_queue_nums, queues.write_queue_nums)
+        header = commands.TopicRequest(topic=topic)
         try:
-            config = await _config(cluster, topic, brokers.get(name))
-        except BrokerError as error:
+            address = _master(brokers.get(name))
+            config = await cluster.ask_for(TopicConfig, address, commands.GET_TOPIC_CONFIG, header)
+        except RocketLensError as error:
             is_old = error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
             return routed if is_old else replace(routed, error=str(error))
-        except RocketLensError as error:
-            return replace(routed, error=str(error))
         return TopicSettings(
             name,
             config.perm,
@@ -342,9 +330,11 @@ async def stored_since(
 
 
 async def _route(cluster: ClusterCalls, topic: str) -> TopicRouteData:
-    header = GetRouteInfoRequest(topic=topic)
+    header = commands.GetRouteInfoRequest(topic=topic)
     try:
-        return await cluster.ask_name_servers_for(TopicRouteData, GET_ROUTEINFO_BY_TOPIC, header)
+        return await cluster.ask_name_servers_for(
+            TopicRouteData, commands.GET_ROUTEINFO_BY_TOPIC, header
+        )
     except BrokerError as error:
         if error.code == ResponseCode.TOPIC_NOT_EXIST:
             raise TopicNotFound(f"there is no topic {topic!r}") from error
@@ -356,11 +346,6 @@ def _brokers(cluster: ClusterCalls, route: TopicRouteData) -> dict[str, Broker]:
     brokers = brokers_of(route.broker_datas)
     cluster.allow(brokers)
     return brokers
-
-
-async def _config(cluster: ClusterCalls, topic: str, broker: Broker | None) -> TopicConfig:
-    header = TopicRequest(topic=topic)
-    return await cluster.ask_for(TopicConfig, _master(broker), GET_TOPIC_CONFIG, header)
 
 
 def _master(broker: Broker | None) -> str:

@@ -25,7 +25,6 @@ from rocketlens.client.admin.group_calls import (
     proxies_named,
 )
 from rocketlens.client.connect.cluster import ClusterCalls, failures
-from rocketlens.client.connect.route import Broker
 from rocketlens.client.search.view import offset_id_of, view_on
 from rocketlens.errors import (
     AnswerIncomplete,
@@ -33,16 +32,10 @@ from rocketlens.errors import (
     BrokerError,
     MessageNotFound,
     RocketLensError,
-    TopicNotFound,
 )
 from rocketlens.model.answer import Answer
 from rocketlens.model.message import MessageExt
-from rocketlens.wire.bodies.clients import (
-    ConsumeMessageDirectlyResult,
-    ConsumerConnection,
-    ConsumeResult,
-    ConsumeType,
-)
+from rocketlens.wire.bodies import clients as bodies
 from rocketlens.wire.commands.groups import CONSUME_MESSAGE_DIRECTLY, ConsumeMessageDirectlyRequest
 
 _MAY_BE_CONSUMED: Final = "it may have consumed the message; look at its log before trying again"
@@ -58,7 +51,7 @@ class ConsumedDirectly:
 
     consumer_group: str
     client_id: str
-    consume_result: ConsumeResult | None
+    consume_result: bodies.ConsumeResult | None
     remark: str | None
     spent_time_ms: int
     order: bool
@@ -68,7 +61,10 @@ class ConsumedDirectly:
     @property
     def is_consumed(self) -> bool:
         """Whether the listener returned success, or commit where it commits by itself."""
-        return self.consume_result in {ConsumeResult.CR_SUCCESS, ConsumeResult.CR_COMMIT}
+        return self.consume_result in {
+            bodies.ConsumeResult.CR_SUCCESS,
+            bodies.ConsumeResult.CR_COMMIT,
+        }
 
 
 async def consume_directly(
@@ -114,14 +110,11 @@ async def hand_over(
     :raises RocketLensError: as the table above says.
     """
     header = ConsumeMessageDirectlyRequest(
-        consumer_group=group,
-        client_id=client_id,
-        msg_id=message.offset_msg_id,
-        topic=message.topic,
+        consumer_group=group, client_id=client_id, msg_id=message.offset_msg_id, topic=message.topic
     )
     with passed_on_to(client_id, _MAY_BE_CONSUMED):
         result = await cluster.ask_for(
-            ConsumeMessageDirectlyResult,
+            bodies.ConsumeMessageDirectlyResult,
             address,
             CONSUME_MESSAGE_DIRECTLY,
             header,
@@ -150,12 +143,12 @@ async def online_clients(cluster: ClusterCalls, address: str, group: str) -> lis
     return sorted(each.client_id for each in connections.connections)
 
 
-def check_push(connections: ConsumerConnection, group: str) -> None:
+def check_push(connections: bodies.ConsumerConnection, group: str) -> None:
     """Check that a group's clients have a listener to hand a message to.
 
     :raises BadInput: if they do not.
     """
-    if connections.consume_type is not ConsumeType.CONSUME_PASSIVELY:
+    if connections.consume_type is not bodies.ConsumeType.CONSUME_PASSIVELY:
         kind = connections.consume_type.name if connections.consume_type else "nothing known"
         raise BadInput(
             f"group {group} has no push consumers ({kind}): a message cannot be handed to it"
@@ -177,15 +170,9 @@ async def address_of(cluster: ClusterCalls, message: MessageExt) -> str:
     for answer in answers:
         for record in answer.value or ():
             if record.store_timestamp_ms == message.store_timestamp_ms:
-                return _first(answer.broker)
+                return answer.broker.in_order[0]
     failed = failures([answer.coverage for answer in answers])
     if failed:
         problem = f"which broker has {message.offset_msg_id} now cannot be learnt: {failed}"
         raise AnswerIncomplete(problem, Answer("", (), ()))
     raise MessageNotFound(f"no broker has {message.offset_msg_id} any more")
-
-
-def _first(broker: Broker) -> str:
-    for address in broker.in_order:
-        return address
-    raise TopicNotFound(f"the name servers know no address of broker {broker.name}")

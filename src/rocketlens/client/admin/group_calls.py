@@ -29,12 +29,7 @@ from rocketlens.wire.bodies.clients import (
 )
 from rocketlens.wire.bodies.tables import ConsumeStats, MessageQueue, OffsetWrapper
 from rocketlens.wire.codes import ResponseCode
-from rocketlens.wire.commands.groups import (
-    GET_CONSUMER_RUNNING_INFO,
-    GET_PRODUCER_CONNECTION_LIST,
-    GetConsumerRunningInfoRequest,
-    GetProducerConnectionListRequest,
-)
+from rocketlens.wire.commands import groups as commands
 
 RELAYED_TIMEOUT_S: Final = 15.0
 """Seconds to wait for an answer that a broker gets from a consumer, for which it waits 10 itself:
@@ -138,7 +133,7 @@ async def running_info(
     cluster: ClusterCalls, group: str, client_id: str, *, jstack: bool = False
 ) -> ConsumerRunningInfo:
     """Do `MQAdmin.get_consumer_running_info`: a broker that the client is connected to asks it."""
-    header = GetConsumerRunningInfoRequest(
+    header = commands.GetConsumerRunningInfoRequest(
         consumer_group=group, client_id=client_id, jstack_enable=jstack
     )
     refused: BrokerError | None = None
@@ -148,7 +143,7 @@ async def running_info(
                 return await cluster.ask_for(
                     ConsumerRunningInfo,
                     broker.in_order[0],
-                    GET_CONSUMER_RUNNING_INFO,
+                    commands.GET_CONSUMER_RUNNING_INFO,
                     header,
                     timeout_s=RELAYED_TIMEOUT_S,
                 )
@@ -240,12 +235,15 @@ async def _topic_brokers(cluster: ClusterCalls, topic: str) -> list[Broker]:
 
 async def producers_of(cluster: ClusterCalls, group: str, topic: str) -> ProducerConnection:
     """Do `MQAdmin.examine_producer_connection_info`: ask brokers until one knows a producer."""
-    header = GetProducerConnectionListRequest(producer_group=group)
+    header = commands.GetProducerConnectionListRequest(producer_group=group)
     errors: list[RocketLensError] = []
     for broker in await _topic_brokers(cluster, topic):
         try:
             return await cluster.ask_for(
-                ProducerConnection, broker.in_order[0], GET_PRODUCER_CONNECTION_LIST, header
+                ProducerConnection,
+                broker.in_order[0],
+                commands.GET_PRODUCER_CONNECTION_LIST,
+                header,
             )
         except RocketLensError as error:
             errors.append(error)

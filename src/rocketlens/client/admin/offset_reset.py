@@ -10,12 +10,7 @@ from rocketlens.client.connect import broker_calls
 from rocketlens.client.connect.cluster import ClusterCalls
 from rocketlens.client.connect.route import MessageQueue, set_order
 from rocketlens.wire.bodies.tables import OffsetWrapper, ResetOffsets
-from rocketlens.wire.commands.groups import (
-    INVOKE_BROKER_TO_RESET_OFFSET,
-    UPDATE_CONSUMER_OFFSET,
-    ResetOffsetRequest,
-    UpdateConsumerOffsetRequest,
-)
+from rocketlens.wire.commands.groups import INVOKE_BROKER_TO_RESET_OFFSET, ResetOffsetRequest
 
 TO_THE_END: Final = -1
 """In place of a time: behind the last message."""
@@ -48,9 +43,8 @@ async def reset_running(
     offsets: dict[MessageQueue, int] = {}
     for broker in route.brokers.values():
         for address in broker.in_order[:1]:
-            read = await cluster.ask_for(
-                ResetOffsets, address, INVOKE_BROKER_TO_RESET_OFFSET, header
-            )
+            command = INVOKE_BROKER_TO_RESET_OFFSET
+            read = await cluster.ask_for(ResetOffsets, address, command, header)
             offsets.update(read.offset_table)
     return offsets
 
@@ -66,16 +60,27 @@ async def reset_table(
     made: list[RollbackStats] = []
     for broker in route.brokers.values():
         for address in broker.in_order[:1]:
-            queues = [each for each in route.read_queues if each.broker_name == broker.name]
-            table = await _offsets(cluster, address, group, queues)
-            for queue, offset in table.items():
-                reset = await _reset(
-                    *(cluster, address, group, queue),
-                    offset=offset,
-                    timestamp_ms=timestamp_ms,
-                    is_force=is_force,
+            table = await _offsets(cluster, address, group, route.queues_of(broker.name))
+            for queue, before in table.items():
+                if timestamp_ms == TO_THE_END:
+                    target = await broker_calls.max_offset(cluster, address, queue)
+                else:
+                    target = await broker_calls.offset_at_time(
+                        cluster, address, queue, timestamp_ms
+                    )
+                is_moved = is_force or target <= before.consumer_offset
+                if is_moved:
+                    await broker_calls.commit_offset(cluster, address, group, queue, target)
+                made.append(
+                    RollbackStats(
+                        broker_name=queue.broker_name,
+                        queue_id=queue.queue_id,
+                        broker_offset=before.broker_offset,
+                        consumer_offset=before.consumer_offset,
+                        timestamp_offset=target,
+                        rollback_offset=target if is_moved else before.consumer_offset,
+                    )
                 )
-                made.append(reset)
     return tuple(made)
 
 
@@ -93,47 +98,8 @@ async def _offsets(
     if committed:
         return committed
     table = await broker_calls.topic_stats(cluster, address, topic)
-    offsets: dict[MessageQueue, OffsetWrapper] = {}
-    for each in queues:
-        bounds = table.get(each)
-        if bounds is not None:
-            offsets[each] = OffsetWrapper(
-                broker_offset=bounds.max_offset, consumer_offset=bounds.min_offset
-            )
-    return offsets
-
-
-async def _reset(
-    cluster: ClusterCalls,
-    address: str,
-    group: str,
-    queue: MessageQueue,
-    *,
-    offset: OffsetWrapper,
-    timestamp_ms: int,
-    is_force: bool,
-) -> RollbackStats:
-    """Reset a group in one queue."""
-    if timestamp_ms == TO_THE_END:
-        target = await broker_calls.max_offset(cluster, address, queue)
-    else:
-        target = await broker_calls.offset_at_time(cluster, address, queue, timestamp_ms)
-    is_moved = is_force or target <= offset.consumer_offset
-    if is_moved:
-        header = UpdateConsumerOffsetRequest(
-            consumer_group=group,
-            topic=queue.topic,
-            queue_id=queue.queue_id,
-            commit_offset=target,
-            broker_name=queue.broker_name,
-            lo=False,
-        )
-        await cluster.ask(address, UPDATE_CONSUMER_OFFSET, header)
-    return RollbackStats(
-        broker_name=queue.broker_name,
-        queue_id=queue.queue_id,
-        broker_offset=offset.broker_offset,
-        consumer_offset=offset.consumer_offset,
-        timestamp_offset=target,
-        rollback_offset=target if is_moved else offset.consumer_offset,
-    )
+    return {
+        each: OffsetWrapper(broker_offset=ends.max_offset, consumer_offset=ends.min_offset)
+        for each in queues
+        if (ends := table.get(each)) is not None
+    }

@@ -45,12 +45,7 @@ from rocketlens.query.facts.group_state import (
     Subscribed,
     judge,
 )
-from rocketlens.wire.bodies.clients import (
-    ConsumerConnection,
-    ConsumeType,
-    MessageModel,
-    SubscriptionData,
-)
+from rocketlens.wire.bodies import clients as bodies
 from rocketlens.wire.codes import ResponseCode
 
 if TYPE_CHECKING:
@@ -83,7 +78,7 @@ class MessageTrack:
     track_type: TrackType
     exception_desc: str | None = None
     """Why a type is NOT_ONLINE or UNKNOWN, as RocketMQ words it."""
-    connections: ConsumerConnection | None = None
+    connections: bodies.ConsumerConnection | None = None
     """The group's clients; None if none is online, or it could not be learnt."""
     consumer_offset: int | None = None
     """Where the group goes on in the message's queue; None if it has no offset there, or it
@@ -111,7 +106,7 @@ class MessageTrack:
         is_offline = self.track_type is TrackType.NOT_ONLINE and not self.may_be_at_proxy
         return False if is_offline else None
 
-    def subscription(self, topic: str) -> SubscriptionData | None:
+    def subscription(self, topic: str) -> bodies.SubscriptionData | None:
         """Return what the group's clients subscribe to of a topic, None for nothing."""
         if self.connections is None:
             return None
@@ -136,10 +131,7 @@ class MessageTrack:
 
     def as_4_9(self) -> "MessageTrack":
         """Return what the tool of RocketMQ 4.9 infers: broadcasting means nothing to it."""
-        is_inferred = self.track_type in {
-            TrackType.NOT_CONSUME_YET,
-            TrackType.CONSUME_BROADCASTING,
-        }
+        is_inferred = self.track_type in {TrackType.NOT_CONSUME_YET, TrackType.CONSUME_BROADCASTING}
         if is_inferred and self.has_offsets is False:
             remark = f"CODE:{int(ResponseCode.CONSUMER_NOT_ONLINE)} DESC:{NO_STATS}"
             return replace(self, track_type=TrackType.NOT_ONLINE, exception_desc=remark)
@@ -185,7 +177,7 @@ async def track_of_group(
     return replace(track, state=verdict.state, rests_on=verdict.rests_on)
 
 
-def subscribed_of(subscription: SubscriptionData) -> Subscribed:
+def subscribed_of(subscription: bodies.SubscriptionData) -> Subscribed:
     """Return a subscription of the wire as a value."""
     return Subscribed(
         subscription.expression_type or TAG_TYPE, subscription.sub_string or "", subscription.tags
@@ -206,13 +198,13 @@ async def _track(
     except RocketLensError as error:
         return MessageTrack(group, TrackType.UNKNOWN, str(error), error=error)
     track = MessageTrack(group, TrackType.UNKNOWN, connections=connections)
-    if connections.consume_type is ConsumeType.CONSUME_ACTIVELY:
+    if connections.consume_type is bodies.ConsumeType.CONSUME_ACTIVELY:
         track = replace(track, track_type=TrackType.PULL)
     try:
         track = await _with_offsets(cluster, message, holder, track)
     except RocketLensError as error:
         return _failed(track, error)
-    if connections.consume_type is not ConsumeType.CONSUME_PASSIVELY:
+    if connections.consume_type is not bodies.ConsumeType.CONSUME_PASSIVELY:
         return track
     return replace(track, track_type=_inferred(message, track, connections))
 
@@ -283,10 +275,10 @@ async def _with_offsets(
 
 
 def _inferred(
-    message: MessageExt, track: MessageTrack, connections: ConsumerConnection
+    message: MessageExt, track: MessageTrack, connections: bodies.ConsumerConnection
 ) -> TrackType:
     if track.consumer_offset is None or track.consumer_offset <= message.queue_offset:
-        is_broadcasting = connections.message_model is MessageModel.BROADCASTING
+        is_broadcasting = connections.message_model is bodies.MessageModel.BROADCASTING
         if is_broadcasting and not track.has_offsets:
             return TrackType.CONSUME_BROADCASTING
         return TrackType.NOT_CONSUME_YET

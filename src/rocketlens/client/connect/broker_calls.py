@@ -7,10 +7,15 @@ it does not answer, or its answer cannot be read.
 from collections.abc import Mapping
 from typing import Any
 
-from rocketlens.client.connect.cluster import ClusterCalls, fields_of
-from rocketlens.errors import BrokerError
+from rocketlens.client.connect.cluster import ClusterCalls, fields_of, request_name
+from rocketlens.errors import BadAnswer, BrokerError, ProtocolError
 from rocketlens.formats.java_properties import loads
-from rocketlens.wire.bodies.clients import ConsumerConnection, GroupList, ProducerTable
+from rocketlens.wire.bodies.clients import (
+    ConsumeQueueAnswer,
+    ConsumerConnection,
+    GroupList,
+    ProducerTable,
+)
 from rocketlens.wire.bodies.tables import (
     ConsumeStats,
     MessageQueue,
@@ -20,25 +25,9 @@ from rocketlens.wire.bodies.tables import (
     TopicStatsTable,
 )
 from rocketlens.wire.codes import ResponseCode
+from rocketlens.wire.commands import groups as commands
 from rocketlens.wire.commands.brokers import GET_TOPIC_STATS_INFO, TopicRequest
-from rocketlens.wire.commands.groups import (
-    GET_ALL_PRODUCER_INFO,
-    GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
-    GET_BROKER_CONFIG,
-    GET_CONSUME_STATS,
-    GET_CONSUMER_CONNECTION_LIST,
-    GET_EARLIEST_MSG_STORETIME,
-    GET_MAX_OFFSET,
-    GET_MIN_OFFSET,
-    QUERY_TOPIC_CONSUME_BY_WHO,
-    SEARCH_OFFSET_BY_TIMESTAMP,
-    ConsumerGroupRequest,
-    GetConsumeStatsRequest,
-    GetMaxOffsetRequest,
-    QueueRequest,
-    SearchOffsetRequest,
-)
-from rocketlens.wire.declare import NoFields
+from rocketlens.wire.declare import NoFields, read_body
 
 
 def _fields(queue: MessageQueue) -> dict[str, Any]:
@@ -52,16 +41,16 @@ def _fields(queue: MessageQueue) -> dict[str, Any]:
 
 async def min_offset(cluster: ClusterCalls, address: str, queue: MessageQueue) -> int:
     """Return the offset of the oldest message of a queue."""
-    header = QueueRequest(**_fields(queue))
-    answer = await cluster.ask(address, GET_MIN_OFFSET, header)
-    return fields_of(address, GET_MIN_OFFSET, answer).queue_offset
+    header = commands.QueueRequest(**_fields(queue))
+    answer = await cluster.ask(address, commands.GET_MIN_OFFSET, header)
+    return fields_of(address, commands.GET_MIN_OFFSET, answer).queue_offset
 
 
 async def max_offset(cluster: ClusterCalls, address: str, queue: MessageQueue) -> int:
     """Return the offset of the next message of a queue."""
-    header = GetMaxOffsetRequest(**_fields(queue))
-    answer = await cluster.ask(address, GET_MAX_OFFSET, header)
-    return fields_of(address, GET_MAX_OFFSET, answer).queue_offset
+    header = commands.GetMaxOffsetRequest(**_fields(queue))
+    answer = await cluster.ask(address, commands.GET_MAX_OFFSET, header)
+    return fields_of(address, commands.GET_MAX_OFFSET, answer).queue_offset
 
 
 async def offset_at_time(
@@ -71,16 +60,48 @@ async def offset_at_time(
 
     A broker may return any of several of one millisecond.
     """
-    header = SearchOffsetRequest(timestamp_ms=timestamp_ms, **_fields(queue))
-    answer = await cluster.ask(address, SEARCH_OFFSET_BY_TIMESTAMP, header)
-    return fields_of(address, SEARCH_OFFSET_BY_TIMESTAMP, answer).queue_offset
+    header = commands.SearchOffsetRequest(timestamp_ms=timestamp_ms, **_fields(queue))
+    answer = await cluster.ask(address, commands.SEARCH_OFFSET_BY_TIMESTAMP, header)
+    return fields_of(address, commands.SEARCH_OFFSET_BY_TIMESTAMP, answer).queue_offset
 
 
 async def oldest_ms(cluster: ClusterCalls, address: str, queue: MessageQueue) -> int:
     """Return the store time of a queue's oldest message, in epoch milliseconds; -1 without one."""
-    header = QueueRequest(**_fields(queue))
-    answer = await cluster.ask(address, GET_EARLIEST_MSG_STORETIME, header)
-    return fields_of(address, GET_EARLIEST_MSG_STORETIME, answer).timestamp_ms
+    header = commands.QueueRequest(**_fields(queue))
+    answer = await cluster.ask(address, commands.GET_EARLIEST_MSG_STORETIME, header)
+    return fields_of(address, commands.GET_EARLIEST_MSG_STORETIME, answer).timestamp_ms
+
+
+async def commit_offset(
+    cluster: ClusterCalls, address: str, group: str, queue: MessageQueue, queue_offset: int
+) -> None:
+    """Store the offset of a group in a queue."""
+    header = commands.UpdateConsumerOffsetRequest(
+        consumer_group=group, commit_offset=queue_offset, **_fields(queue)
+    )
+    await cluster.ask(address, commands.UPDATE_CONSUMER_OFFSET, header)
+
+
+async def consume_queue(
+    cluster: ClusterCalls, address: str, queue: MessageQueue, first: int, count: int
+) -> ConsumeQueueAnswer | None:
+    """Return entries of a consume queue from an offset on, with the queue's ends.
+
+    None if the broker refuses; it has no entries and no ends if there is none at the first offset.
+
+    :raises BadAnswer: if the answer cannot be read.
+    :raises RemotingError: if there is no response.
+    """
+    header = commands.QueryConsumeQueueRequest(
+        topic=queue.topic, queue_id=queue.queue_id, index=first, count=count, consumer_group=None
+    )
+    answer = await cluster.call(address, commands.QUERY_CONSUME_QUEUE, header)
+    if answer.code != ResponseCode.SUCCESS:
+        return None
+    try:
+        return read_body(ConsumeQueueAnswer, answer.body or b"{}")
+    except ProtocolError as error:
+        raise BadAnswer(address, request_name(commands.QUERY_CONSUME_QUEUE), str(error)) from None
 
 
 async def topic_stats(
@@ -103,7 +124,7 @@ async def topic_stats(
 async def groups_of_topic(cluster: ClusterCalls, address: str, topic: str) -> tuple[str, ...]:
     """Return the groups that a broker has offsets of in a topic."""
     header = TopicRequest(topic=topic)
-    command = QUERY_TOPIC_CONSUME_BY_WHO
+    command = commands.QUERY_TOPIC_CONSUME_BY_WHO
     return (await cluster.ask_for(GroupList, address, command, header)).groups
 
 
@@ -111,15 +132,15 @@ async def group_configs(
     cluster: ClusterCalls, address: str
 ) -> Mapping[str, SubscriptionGroupConfig]:
     """Return the configurations of all groups that a broker has, by name."""
-    command = GET_ALL_SUBSCRIPTIONGROUP_CONFIG
+    command = commands.GET_ALL_SUBSCRIPTIONGROUP_CONFIG
     read = await cluster.ask_for(SubscriptionGroupTable, address, command, NoFields())
     return read.subscription_group_table
 
 
 async def connections(cluster: ClusterCalls, address: str, group: str) -> ConsumerConnection:
     """Return the clients of a group that are connected to a broker, and what they subscribe to."""
-    header = ConsumerGroupRequest(consumer_group=group)
-    command = GET_CONSUMER_CONNECTION_LIST
+    header = commands.ConsumerGroupRequest(consumer_group=group)
+    command = commands.GET_CONSUMER_CONNECTION_LIST
     return await cluster.ask_for(ConsumerConnection, address, command, header)
 
 
@@ -131,18 +152,18 @@ async def consume_stats(
     timeout_s: float | None = None,
 ) -> ConsumeStats:
     """Return the offsets of a group in a broker's queues, or in those of one topic."""
-    header = GetConsumeStatsRequest(consumer_group=group, topic=topic)
-    command = GET_CONSUME_STATS
+    header = commands.GetConsumeStatsRequest(consumer_group=group, topic=topic)
+    command = commands.GET_CONSUME_STATS
     return await cluster.ask_for(ConsumeStats, address, command, header, timeout_s=timeout_s)
 
 
 async def configuration(cluster: ClusterCalls, address: str) -> dict[str, str]:
     """Return the configuration of a broker, in its order."""
-    answer = await cluster.ask(address, GET_BROKER_CONFIG, NoFields())
+    answer = await cluster.ask(address, commands.GET_BROKER_CONFIG, NoFields())
     return loads(answer.body.decode("utf-8", "replace"))
 
 
 async def producers(cluster: ClusterCalls, address: str) -> ProducerTable:
     """Return the producers that are connected to a broker, by group."""
-    command = GET_ALL_PRODUCER_INFO
+    command = commands.GET_ALL_PRODUCER_INFO
     return await cluster.ask_for(ProducerTable, address, command, NoFields())

@@ -52,11 +52,7 @@ from rocketlens.wire.acl import UNSIGNED_FLAG, signed_fields
 from rocketlens.wire.bodies.tables import ClusterInfo, KvTable, TopicConfig, TopicRouteData
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.command import RemotingCommand
-from rocketlens.wire.commands.brokers import (
-    GET_BROKER_CLUSTER_INFO,
-    GET_ROUTEINFO_BY_TOPIC,
-    GetRouteInfoRequest,
-)
+from rocketlens.wire.commands import brokers as commands
 from rocketlens.wire.commands.groups import GET_BROKER_RUNTIME_INFO
 from rocketlens.wire.declare import Command, NoFields, read_body
 
@@ -298,7 +294,6 @@ class ClusterCalls:
             is_over = True
 
     def _expected(self, address: str) -> str:
-        """Return what is expected at an address to which there is no connection."""
         return NAME_SERVER_EXPECTED if address in self.name_servers else _BROKER_EXPECTED
 
     async def channel(self, address: str) -> Channel:
@@ -436,9 +431,9 @@ class ClusterCalls:
         """
         if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
             return error
-        header = GetRouteInfoRequest(topic=DEFAULT_TOPIC)
+        header = commands.GetRouteInfoRequest(topic=DEFAULT_TOPIC)
         try:
-            answer = await self.call(error.address, GET_ROUTEINFO_BY_TOPIC, header)
+            answer = await self.call(error.address, commands.GET_ROUTEINFO_BY_TOPIC, header)
         except RemotingError:
             return error
         is_broker = answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
@@ -488,7 +483,7 @@ class ClusterCalls:
         :raises RemotingError: if no name server responds.
         """
         info = await self.ask_name_servers_for(
-            ClusterInfo, GET_BROKER_CLUSTER_INFO, NoFields(), check=_brokers_in
+            ClusterInfo, commands.GET_BROKER_CLUSTER_INFO, NoFields(), check=_brokers_in
         )
         brokers = _brokers_in(info)
         self.allow(brokers)
@@ -527,10 +522,13 @@ class ClusterCalls:
         return task
 
     async def _fetch_route(self, topic: str) -> Route:
-        header = GetRouteInfoRequest(topic=topic, accept_standard_json_only=True)
+        header = commands.GetRouteInfoRequest(topic=topic, accept_standard_json_only=True)
         try:
             received = await self.ask_name_servers_for(
-                TopicRouteData, GET_ROUTEINFO_BY_TOPIC, header, check=partial(Route.of, topic)
+                TopicRouteData,
+                commands.GET_ROUTEINFO_BY_TOPIC,
+                header,
+                check=partial(Route.of, topic),
             )
         except BrokerError as error:
             if error.code != ResponseCode.TOPIC_NOT_EXIST:

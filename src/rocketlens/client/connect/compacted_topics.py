@@ -13,21 +13,16 @@ from rocketlens import limits
 from rocketlens.client.connect import broker_calls
 from rocketlens.client.connect.cluster import ClusterCalls
 from rocketlens.client.connect.route import MessageQueue, Route
-from rocketlens.errors import BadAnswer, BrokerError, ProtocolError
+from rocketlens.errors import BrokerError
 from rocketlens.formats.commitlog_record import HEADS, TOTAL_SIZE
 from rocketlens.model.answer import Coverage
 from rocketlens.model.message_id import NOT_IN_LOG
 from rocketlens.model.rocketmq import CLEANUP_POLICY, COMPACTION
-from rocketlens.wire.bodies.clients import ConsumeQueueAnswer, ConsumeQueueData
+from rocketlens.wire.bodies.clients import ConsumeQueueData
 from rocketlens.wire.bodies.static_topics import StaticTopic
 from rocketlens.wire.bodies.tables import TopicConfig
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.commands.brokers import GET_TOPIC_CONFIG, TopicRequest
-from rocketlens.wire.commands.groups import (
-    QUERY_CONSUME_QUEUE,
-    QueryConsumeQueueRequest,
-)
-from rocketlens.wire.declare import read_body
 
 _NO_CONFIG: Final = frozenset(
     {ResponseCode.REQUEST_CODE_NOT_SUPPORTED, ResponseCode.TOPIC_NOT_EXIST}
@@ -104,7 +99,6 @@ async def broker_config(cluster: ClusterCalls, address: str) -> Mapping[str, str
 
 
 async def _has_other_logs(cluster: ClusterCalls, topic: str, address: str) -> bool:
-    """Return whether a broker pulls messages of a topic from other logs than the commit log."""
     if await is_compacted(cluster, topic, address):
         return True
     config = await broker_config(cluster, address)
@@ -157,22 +151,7 @@ async def queue_entries(
     while rest:
         first = rest[0]
         count = min(rest[-1] + 1 - first, limits.MAX_PULL_MESSAGES)
-        for number, entry in enumerate(await _entries(cluster, address, queue, first, count)):
-            entries[first + number] = entry
+        answer = await broker_calls.consume_queue(cluster, address, queue, first, count)
+        entries.update(enumerate(answer.entries or () if answer else (), first))
         rest = [each for each in rest if each >= first + count]
     return entries
-
-
-async def _entries(
-    cluster: ClusterCalls, address: str, queue: MessageQueue, first: int, count: int
-) -> tuple[ConsumeQueueData, ...]:
-    header = QueryConsumeQueueRequest(
-        topic=queue.topic, queue_id=queue.queue_id, index=first, count=count, consumer_group=None
-    )
-    answer = await cluster.call(address, QUERY_CONSUME_QUEUE, header)
-    if answer.code != ResponseCode.SUCCESS or not answer.body:
-        return ()
-    try:
-        return read_body(ConsumeQueueAnswer, answer.body).entries or ()
-    except ProtocolError as error:
-        raise BadAnswer(address, "QUERY_CONSUME_QUEUE", str(error)) from None

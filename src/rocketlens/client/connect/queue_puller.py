@@ -54,16 +54,7 @@ from rocketlens.model.rocketmq import ALL_TAGS, MASTER_ID, SQL92_TYPE, TAG_TYPE,
 from rocketlens.wire.bodies.clients import SubscriptionData
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.command import RemotingCommand
-from rocketlens.wire.commands.messages import (
-    COMMIT_OFFSET_FLAG,
-    LITE_PULL_FLAG,
-    LITE_PULL_MESSAGE,
-    PULL_MESSAGE,
-    SUBSCRIPTION_FLAG,
-    SUSPEND_FLAG,
-    PullMessageRequest,
-    PullMessageResponse,
-)
+from rocketlens.wire.commands import messages as commands
 from rocketlens.wire.declare import Command
 
 MAX_AROUND_MESSAGES: Final = 512
@@ -181,13 +172,15 @@ class QueuePuller:
         :raises BadAnswer: if the answer cannot be right.
         :raises RemotingError: if there is no answer.
         """
-        sys_flag = (SUSPEND_FLAG if hold_s else 0) | (COMMIT_OFFSET_FLAG if commit_offset else 0)
+        sys_flag = (commands.SUSPEND_FLAG if hold_s else 0) | (
+            commands.COMMIT_OFFSET_FLAG if commit_offset else 0
+        )
         text: str | None = None
         if self._mode is not PullMode.PUSH:
             # A broker knows what push consumers subscribe to from their heartbeats.
             text = ALL_TAGS if subscription is None else subscription.sub_string
-            sys_flag |= SUBSCRIPTION_FLAG
-        header = PullMessageRequest(
+            sys_flag |= commands.SUBSCRIPTION_FLAG
+        header = commands.PullMessageRequest(
             consumer_group=self._group,
             topic=queue.topic,
             queue_id=queue.queue_id,
@@ -220,7 +213,7 @@ class QueuePuller:
     def _pulled(
         self,
         address: str,
-        command: Command[PullMessageRequest, PullMessageResponse],
+        command: Command[commands.PullMessageRequest, commands.PullMessageResponse],
         answer: RemotingCommand,
         offset: int,
     ) -> Pulled:
@@ -249,14 +242,14 @@ class QueuePuller:
         )
 
     async def _answer(
-        self, address: str, header: PullMessageRequest, timeout_s: float
-    ) -> tuple[Command[PullMessageRequest, PullMessageResponse], RemotingCommand]:
+        self, address: str, header: commands.PullMessageRequest, timeout_s: float
+    ) -> tuple[Command[commands.PullMessageRequest, commands.PullMessageResponse], RemotingCommand]:
         """Return the answer to the form of a request that the broker understands."""
         while True:
             command, form = self._form(address, header)
             answer = await self._cluster.call(address, command, form, timeout_s=timeout_s)
             if (
-                command is LITE_PULL_MESSAGE
+                command is commands.LITE_PULL_MESSAGE
                 and answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
             ):
                 self._without_lite_pull.add(address)
@@ -277,23 +270,34 @@ class QueuePuller:
                 return command, answer
 
     def _form(
-        self, address: str, header: PullMessageRequest
-    ) -> tuple[Command[PullMessageRequest, PullMessageResponse], PullMessageRequest]:
+        self, address: str, header: commands.PullMessageRequest
+    ) -> tuple[
+        Command[commands.PullMessageRequest, commands.PullMessageResponse],
+        commands.PullMessageRequest,
+    ]:
         """Return a request in the form for one broker."""
         if self._mode is PullMode.LITE and address not in self._without_lite_pull:
-            return LITE_PULL_MESSAGE, replace(header, sys_flag=header.sys_flag | LITE_PULL_FLAG)
+            return commands.LITE_PULL_MESSAGE, replace(
+                header, sys_flag=header.sys_flag | commands.LITE_PULL_FLAG
+            )
         if address in self._without_sql92:
             header = replace(header, expression_type=TAG_TYPE, subscription=ALL_TAGS)
         if self._spare_group is not None and address in self._cluster.brokers_refusing_tools:
             header = replace(header, consumer_group=self._spare_group)
-        return PULL_MESSAGE, header
+        return commands.PULL_MESSAGE, header
 
     async def _as_spare_group(
-        self, address: str, header: PullMessageRequest, refusal: RemotingCommand, timeout_s: float
+        self,
+        address: str,
+        header: commands.PullMessageRequest,
+        refusal: RemotingCommand,
+        timeout_s: float,
     ) -> RemotingCommand:
         group = header.consumer_group
         _logger.warning("%s: %s; asking as %s instead", address, refusal.remark, group)
-        answer = await self._cluster.call(address, PULL_MESSAGE, header, timeout_s=timeout_s)
+        answer = await self._cluster.call(
+            address, commands.PULL_MESSAGE, header, timeout_s=timeout_s
+        )
         if answer.code not in _STATUS_OF_CODE:
             remark = f"{refusal.remark}; nor as {group}: {answer.remark}"
             raise broker_error(address, refusal._replace(remark=remark))
@@ -315,7 +319,6 @@ def _gap_of(queue: MessageQueue) -> str:
 
 
 def _is_group_refused(answer: RemotingCommand) -> bool:
-    """Return whether a broker refuses because of the group."""
     if answer.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
         return True
     return answer.code == ResponseCode.NO_PERMISSION and _NO_GROUP in (answer.remark or "")

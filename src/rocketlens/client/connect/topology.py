@@ -63,12 +63,7 @@ from rocketlens.wire.bodies.tables import (
     TopicRouteData,
 )
 from rocketlens.wire.codes import ResponseCode
-from rocketlens.wire.commands.brokers import (
-    GET_ALL_TOPIC_LIST_FROM_NAMESERVER,
-    GET_BROKER_CLUSTER_INFO,
-    GET_ROUTEINFO_BY_TOPIC,
-    GetRouteInfoRequest,
-)
+from rocketlens.wire.commands import brokers as commands
 from rocketlens.wire.declare import Command, NoFields
 
 B = TypeVar("B")
@@ -135,7 +130,8 @@ class Topology:
             return await self._light_route(topic)
         cached = self._routes.get(topic)
         if cached is None or self._clock() - cached[0] >= ROUTE_REFRESH_S:
-            self._forget_old_routes()
+            if len(self._routes) > MAX_TOPOLOGY_ROUTES:
+                self._routes.clear()
             cached = await self._fetch_route(topic, None if cached is None else cached[1].value)
         route, coverage = cached[1]
         if self._seen_brokers is not None:
@@ -208,7 +204,7 @@ class Topology:
 
         :raises RemotingError: if no name server responds.
         """
-        command = GET_ALL_TOPIC_LIST_FROM_NAMESERVER
+        command = commands.GET_ALL_TOPIC_LIST_FROM_NAMESERVER
         try:
             answers, failed = await self._ask(TopicList, command, NoFields())
         except BrokerError as error:
@@ -268,11 +264,11 @@ class Topology:
         self, topic: str, cached: Route | None
     ) -> tuple[float, TopologyResult[Route]]:
         now_s = self._clock()
-        header = GetRouteInfoRequest(topic=topic, accept_standard_json_only=True)
+        header = commands.GetRouteInfoRequest(topic=topic, accept_standard_json_only=True)
         try:
             routes, failed = await self._ask(
                 TopicRouteData,
-                GET_ROUTEINFO_BY_TOPIC,
+                commands.GET_ROUTEINFO_BY_TOPIC,
                 header,
                 unknown=ResponseCode.TOPIC_NOT_EXIST,
                 check=partial(Route.of, topic),
@@ -280,15 +276,9 @@ class Topology:
         except RemotingError as error:
             if cached is None:
                 raise
-            stale = Coverage(
-                NAME_SERVERS,
-                SourceKind.BROKER,
-                SourceState.FAILED,
-                None,
-                f"topic {topic} may be on other brokers than it was: {error}",
-            )
+            problem = f"topic {topic} may be on other brokers than it was: {error}"
             # The next question asks for it again.
-            return now_s, TopologyResult(cached, (stale,))
+            return now_s, TopologyResult(cached, (failed_broker(NAME_SERVERS, problem),))
         self._listed_s = self._clock()
         if not routes:
             self._routes.pop(topic, None)
@@ -299,7 +289,8 @@ class Topology:
             route, missing = await self._with_logical_queues(route)
             failed = (*failed, *missing)
         queues = {each.broker_name for body in routes for each in body.queue_datas}
-        unknown = map(_unknown_coverage, sorted(queues - set(route.brokers)))
+        no_address = "the topic has queues on it, and no name server knows an address of it"
+        unknown = (failed_broker(each, no_address) for each in sorted(queues - set(route.brokers)))
         no_broker = () if queues or route.brokers else (_NO_BROKER,)
         self._routes[topic] = now_s, TopologyResult(route, (*failed, *unknown, *no_broker))
         return self._routes[topic]
@@ -327,12 +318,13 @@ class Topology:
 
     async def _fetch_brokers(self) -> TopologyResult[dict[str, Broker]]:
         try:
-            infos, failed = await self._ask(ClusterInfo, GET_BROKER_CLUSTER_INFO, NoFields())
+            infos, failed = await self._ask(
+                ClusterInfo, commands.GET_BROKER_CLUSTER_INFO, NoFields()
+            )
         except BrokerError:
-            behind_proxy = self._behind_proxy()
-            if not behind_proxy:
-                raise
-            return TopologyResult(behind_proxy, ())
+            if behind_proxy := self._behind_proxy():
+                return TopologyResult(behind_proxy, ())
+            raise
         datas: dict[str, BrokerData] = {}
         for info in infos:
             for each in info.broker_addr_table.values():
@@ -344,7 +336,10 @@ class Topology:
         if seen is not None:
             missing = await in_thread(lambda: seen.missing(brokers))
             coverage += map(_missing_coverage, missing)
-        coverage += [_slaves_coverage(each) for each in brokers.values() if each.master is None]
+        no_master = "its master is not registered: its slaves may not have heard of all topics"
+        coverage += [
+            failed_broker(each.name, no_master) for each in brokers.values() if each.master is None
+        ]
         if not brokers:
             coverage.append(_NO_BROKER)
         return TopologyResult(brokers, tuple(coverage))
@@ -375,11 +370,8 @@ class Topology:
 
         :raises RocketLensError: the first failure, if there is no body and one failed.
         """
-        addresses = self._cluster.name_servers
-        calls = [
-            self._cluster.ask_for(body, address, command, header, check=check)
-            for address in addresses
-        ]
+        ask, addresses = self._cluster.ask_for, self._cluster.name_servers
+        calls = [ask(body, each, command, header, check=check) for each in addresses]
         answers = await asyncio.gather(*calls, return_exceptions=True)
         bodies: list[B] = []
         failed: list[Coverage] = []
@@ -391,22 +383,15 @@ class Topology:
                 raise answer
             elif not (isinstance(answer, BrokerError) and answer.code == unknown):
                 errors.append(answer)
-                source = f"name server {address}"
+                what = f"name server {address}", SourceKind.TOPICS, SourceState.FAILED, None
                 problem = f"{answer}; brokers and topics that only it knows are not searched"
-                failed.append(
-                    Coverage(source, SourceKind.TOPICS, SourceState.FAILED, None, problem)
-                )
+                failed.append(Coverage(*what, problem))
         if errors and not bodies:
             error = errors[0]
             if isinstance(error, BrokerError):
                 error = await self._cluster.refusal_of_name_server(error)
             raise error
         return bodies, tuple(failed)
-
-    def _forget_old_routes(self) -> None:
-        """Bound the cache: a tool can ask for any number of topics."""
-        if len(self._routes) > MAX_TOPOLOGY_ROUTES:
-            self._routes.clear()
 
 
 class CoverageByReason:
@@ -415,10 +400,11 @@ class CoverageByReason:
     def __init__(self) -> None:
         self._by_reason: Final[dict[tuple[str, str | None], Coverage]] = {}
 
-    def add(self, coverage: Coverage) -> None:
-        """Add a coverage, unless it is there, or a failure beyond the many that are."""
-        if len(self._by_reason) < limits.MAX_DAMAGE_REPORTS or not coverage.is_failure:
-            self._by_reason.setdefault((coverage.source, coverage.error), coverage)
+    def add(self, *coverage: Coverage) -> None:
+        """Add what is not there, and of failures no more than a bound."""
+        for each in coverage:
+            if len(self._by_reason) < limits.MAX_DAMAGE_REPORTS or not each.is_failure:
+                self._by_reason.setdefault((each.source, each.error), each)
 
     def replace(self, coverage: Coverage) -> None:
         """Add a coverage in place of the one with its source and error."""
@@ -430,7 +416,6 @@ class CoverageByReason:
 
 
 def _missing_coverage(broker: SeenBroker) -> Coverage:
-    """Return the coverage of a broker that was registered before and cannot be asked."""
     moment = datetime.fromtimestamp(broker.seen_ms / 1000, UTC)
     seen, addresses = f"{moment:%Y-%m-%dT%H:%M:%SZ}", ", ".join(broker.addresses)
     time = TimeText(seen, broker.seen_ms)
@@ -438,22 +423,11 @@ def _missing_coverage(broker: SeenBroker) -> Coverage:
     return failed_broker(broker.name, error)
 
 
-def _slaves_coverage(broker: Broker) -> Coverage:
-    error = "its master is not registered: its slaves may not have heard of all topics"
-    return failed_broker(broker.name, error)
-
-
-def _unknown_coverage(broker_name: str) -> Coverage:
-    error = "the topic has queues on it, and no name server knows an address of it"
-    return failed_broker(broker_name, error)
-
-
 def _with_addresses(broker: BrokerData, more: BrokerData | None) -> BrokerData:
     if more is None:
         return broker
     addresses = {**broker.broker_addrs, **more.broker_addrs}
-    cluster = more.cluster or broker.cluster
-    return BrokerData(broker_name=broker.broker_name, broker_addrs=addresses, cluster=cluster)
+    return replace(broker, broker_addrs=addresses, cluster=more.cluster or broker.cluster)
 
 
 def _may_have_acting_master(routes: Iterable[TopicRouteData]) -> set[str]:

@@ -18,7 +18,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Final
 
 from rocketlens.client.connect.route import MessageQueue
 from rocketlens.client.consume import timing
@@ -44,10 +44,7 @@ _EXPIRED_AT_ONCE: Final = 16
 """As RocketMQ: of each queue, so many messages are given back in one look."""
 
 
-class _Batch(NamedTuple):
-    owned: OwnedQueue
-    pq: ProcessQueue
-    messages: Sequence[MessageExt]
+_Batch = tuple[ProcessQueue, Sequence[MessageExt]]
 
 
 class ConcurrentService(ListenerService):
@@ -73,7 +70,7 @@ class ConcurrentService(ListenerService):
         """Consume messages, in batches."""
         size = self._batch
         for start in range(0, len(messages), size):
-            self._waiting.put_nowait(_Batch(owned, owned.pq, messages[start : start + size]))
+            self._waiting.put_nowait((owned.pq, messages[start : start + size]))
 
     async def stop(self, wait_s: float) -> None:
         """Start no further messages, and wait so long for those that listeners have."""
@@ -100,7 +97,7 @@ class ConcurrentService(ListenerService):
             )
             late = ListenerHung(f"no end after {timeout_s:g} s")
             if await self._give_back(message, pq.queue, _EXPIRED_DELAY_LEVEL, late):
-                self._done(owned, pq, [message])
+                self._done(pq, [message])
 
     # How it is done.
 
@@ -121,10 +118,10 @@ class ConcurrentService(ListenerService):
                     self._idle.set()
 
     async def _consume(self, batch: _Batch) -> None:
-        owned, pq, _ = batch
+        pq, waiting = batch
         if pq.is_dropped:
             return
-        messages = pq.begin(batch.messages, self._clock())
+        messages = pq.begin(waiting, self._clock())
         if not messages:
             return
         context = ConsumeContext(self._session.shown_queue(pq.queue))
@@ -136,31 +133,31 @@ class ConcurrentService(ListenerService):
         count = self._succeeded(called, context, len(messages))
         self._session.rates(pq.queue.topic).consumed(count, len(messages) - count, called.took_s)
         if not pq.is_dropped:
-            await self._settle(owned, pq, messages, count, context.delay_level, called.raised)
+            await self._settle(pq, messages, count, context, called)
 
-    async def _settle(  # noqa: PLR0917 - what came of one call
+    async def _settle(
         self,
-        owned: OwnedQueue,
         pq: ProcessQueue,
         messages: list[MessageExt],
         count: int,
-        delay_level: int,
-        raised: Exception | None,
+        context: ConsumeContext,
+        called: Called,
     ) -> None:
         failed = [each for each in messages[count:] if pq.holds(each)]
         if self._settings.broadcasting:
             for each in failed:
                 logger.warning("%s: %s failed, and broadcasting has no retry", pq.queue, each)
-            self._done(owned, pq, messages)
+            self._done(pq, messages)
             return
+        level, raised = context.delay_level, called.raised
         given_back = await asyncio.gather(
-            *[self._give_back(each, pq.queue, delay_level, raised) for each in failed]
+            *[self._give_back(each, pq.queue, level, raised) for each in failed]
         )
         kept = [each for each, done in zip(failed, given_back, strict=True) if not done]
-        self._done(owned, pq, [each for each in messages if each not in kept])
+        self._done(pq, [each for each in messages if each not in kept])
         if kept:
             again = [replace(each, reconsume_times=each.reconsume_times + 1) for each in kept]
-            self._tasks.run(self._deliver_later(owned, pq, again))
+            self._tasks.run(self._deliver_later(pq, again))
 
     async def _give_back(
         self, message: MessageExt, queue: MessageQueue, delay_level: int, raised: Exception | None
@@ -168,18 +165,16 @@ class ConcurrentService(ListenerService):
         shown, failure = self._session.shown(message), self._failure(message, raised)
         return await self._send_back.send_back(shown, queue, delay_level, failure)
 
-    async def _deliver_later(
-        self, owned: OwnedQueue, pq: ProcessQueue, messages: list[MessageExt]
-    ) -> None:
+    async def _deliver_later(self, pq: ProcessQueue, messages: list[MessageExt]) -> None:
         await asyncio.sleep(timing.LOCAL_RETRY_S)
         if not pq.is_dropped:
-            self._waiting.put_nowait(_Batch(owned, pq, messages))
+            self._waiting.put_nowait((pq, messages))
 
-    def _done(self, owned: OwnedQueue, pq: ProcessQueue, messages: list[MessageExt]) -> None:
+    def _done(self, pq: ProcessQueue, messages: list[MessageExt]) -> None:
         queue_offset = pq.remove(messages)
         if not pq.is_dropped:
-            self._session.offsets.update(pq.queue, queue_offset, increase_only=True)
-            owned.changed.set()
+            self._session.offsets.put(pq.queue, queue_offset, increase_only=True)
+            pq.owned.changed.set()
 
     def _succeeded(self, called: Called, context: ConsumeContext, count: int) -> int:
         """Return how many of the messages, from the first on, were consumed."""

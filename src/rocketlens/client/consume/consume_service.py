@@ -27,6 +27,7 @@ import inspect
 import logging
 import socket
 import traceback
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -134,16 +135,10 @@ class ListenerCalls:
             raise
 
 
-_TRACEBACK_PAUSE_S: Final = 60.0
-"""The least time between two tracebacks of listeners."""
 _NOT_THE_USERS: Final = tuple(
     str(Path(module.__file__ or "").parent) for module in (rocketlens, asyncio, concurrent.futures)
 )
 """Where the code is that calls listeners."""
-
-
-_FailureKind = tuple[str, str, int]
-"""The type of an error, and the file and the line that raised it."""
 
 
 class ListenerFailures:
@@ -153,14 +148,10 @@ class ListenerFailures:
     traceback, from the listener's own code on. Those that follow are one line with their number.
     """
 
-    def __init__(self, group: str, clock: Callable[[], float]) -> None:
-        """Log for ``group``; ``clock`` returns seconds."""
+    def __init__(self, group: str) -> None:
         self._group: Final = group
-        self._clock: Final = clock
-        self._counts: Final[dict[_FailureKind, int]] = {}
-        self._logged_kinds: set[_FailureKind] = set()
-        """Kinds whose traceback was logged."""
-        self._logged_at_s: float | None = None
+        self._counts: Final[Counter[tuple[str, str, int]]] = Counter()
+        """By kind: the type of the error, and the file and the line that raised it."""
 
     def add(self, error: Exception, ids: str) -> None:
         """Log a failure of a listener with some messages."""
@@ -171,21 +162,17 @@ class ListenerFailures:
         file, line = (frames[-1].filename, frames[-1].lineno or 0) if frames else ("", 0)
         kind = type(error).__name__, file, line
         if kind not in self._counts and len(self._counts) >= MAX_FAILURE_KINDS:
-            del self._counts[next(iter(self._counts))]
-        count = self._counts[kind] = self._counts.get(kind, 0) + 1
-        now_s = self._clock()
-        is_time = self._logged_at_s is None or now_s - self._logged_at_s >= _TRACEBACK_PAUSE_S
-        if trace is not None and is_time and kind not in self._logged_kinds:
-            self._logged_kinds = {*self._logged_kinds & self._counts.keys(), kind}
-            self._logged_at_s = now_s
+            self._counts.clear()
+        self._counts[kind] += 1
+        if trace is not None and self._counts[kind] == 1:
             exc_info = (type(error), error, trace)
             logger.warning("group %s: a listener failed at %s", self._group, ids, exc_info=exc_info)
             return
         where = f" ({file}:{line})" if file else ""
         text = " ".join(f"{kind[0]}: {error}".split())[: limits.MAX_SHOWN_CHARACTERS]
-        times = "the first time" if count == 1 else f"{count} times now"
         logger.warning(
-            "group %s: a listener failed at %s: %s%s, %s", self._group, ids, text, where, times
+            "group %s: a listener failed at %s: %s%s, %d times now",
+            *(self._group, ids, text, where, self._counts[kind]),
         )
 
 
@@ -247,7 +234,7 @@ class ListenerService(ConsumeService):
             most = _NEVER if self.is_orderly else MAX_RECONSUMES
         self._send_back: Final = SendBack(session.cluster, session.group, settings.namespace, most)
         self._clock: Final = settings.clock
-        self._failures: Final = ListenerFailures(session.group, settings.clock)
+        self._failures: Final = ListenerFailures(session.group)
         self._host: Final = socket.gethostname()
 
     async def consume_directly(

@@ -24,20 +24,13 @@ from rocketlens.client.consume.pulling import OwnedQueue, Puller, PullStyle
 from rocketlens.client.consume.serving import Serving
 from rocketlens.client.consume.session import GroupSession, TaskSet
 from rocketlens.client.send.producer import Producer
-from rocketlens.client.send.trace import trace_writer
+from rocketlens.client.send.trace import TRACE_GROUP, trace_writer
 from rocketlens.client.send.unique_key import own_address
 from rocketlens.errors import TopicNotFound, WrongUse
 from rocketlens.model.arguments import check_text
 from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import RETRY_PREFIX, check_topic
-from rocketlens.wire.bodies.clients import (
-    ConsumeFromWhere,
-    ConsumeMessageDirectlyResult,
-    ConsumerData,
-    ConsumerRunningInfo,
-    ConsumeType,
-    MessageModel,
-)
+from rocketlens.wire.bodies import clients as bodies
 from rocketlens.wire.codes import version_name
 from rocketlens.wire.command import OUR_VERSION
 
@@ -50,7 +43,7 @@ BROADCASTING_INSTANCE: Final = "DEFAULT"
 class ConsumerClient(ClusterClient):
     """A member of a consumer group: what `PushConsumer` and `LitePullConsumer` are made of."""
 
-    _consume_type: ConsumeType
+    _consume_type: bodies.ConsumeType
 
     def __init__(self, settings: ConsumerSettings) -> None:
         handlers = Serving(self).handlers()
@@ -75,12 +68,10 @@ class ConsumerClient(ClusterClient):
                 else RemoteOffsets(self._cluster, self.group)
             ),
             trace=trace_writer(
-                Producer,
-                self._cluster.name_servers,
                 self.group,
+                lambda: Producer(self._cluster.name_servers, group=TRACE_GROUP, **self._connection),
                 trace=settings.trace,
                 namespace=self.namespace,
-                connection=self._connection,
             ),
         )
         self._trace: Final = self._session.trace
@@ -97,10 +88,12 @@ class ConsumerClient(ClusterClient):
     # What users call.
 
     @property
-    def message_model(self) -> MessageModel:
+    def message_model(self) -> bodies.MessageModel:
         """Whether members share the messages, or each gets all of them."""
         is_broadcasting = self._common.broadcasting
-        return MessageModel.BROADCASTING if is_broadcasting else MessageModel.CLUSTERING
+        return (
+            bodies.MessageModel.BROADCASTING if is_broadcasting else bodies.MessageModel.CLUSTERING
+        )
 
     @property
     def assignment(self) -> tuple[MessageQueue, ...]:
@@ -151,10 +144,10 @@ class ConsumerClient(ClusterClient):
         """Return the consumed offset of each queue of a topic."""
         return self._offsets.of_topic(topic)
 
-    async def running_info(self) -> ConsumerRunningInfo:
+    async def running_info(self) -> bodies.ConsumerRunningInfo:
         """Return how this consumer does, as RocketMQ's tools show it."""
         queues = sorted(self._owned.items())
-        return ConsumerRunningInfo(
+        return bodies.ConsumerRunningInfo(
             properties=self._properties(),
             subscriptions=tuple(self._subscriptions.values()),
             queue_table={
@@ -167,7 +160,7 @@ class ConsumerClient(ClusterClient):
 
     async def consume_directly(
         self, message: MessageExt, broker_name: str
-    ) -> ConsumeMessageDirectlyResult | None:
+    ) -> bodies.ConsumeMessageDirectlyResult | None:
         """Let the listener consume one message; None if there is no listener."""
         del message, broker_name
         return None
@@ -176,7 +169,6 @@ class ConsumerClient(ClusterClient):
 
     @property
     def _owned(self) -> Mapping[MessageQueue, OwnedQueue]:
-        """The queues that are pulled."""
         return {} if self._queues is None else self._queues.puller.owned
 
     @property
@@ -197,11 +189,11 @@ class ConsumerClient(ClusterClient):
         if stored is not None and stored >= 0:
             return stored
         is_retry = queue.topic.startswith(RETRY_PREFIX)
-        if self.begin is ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET:
+        if self.begin is bodies.ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET:
             return 0
-        if self.begin is ConsumeFromWhere.CONSUME_FROM_TIMESTAMP and not is_retry:
+        if self.begin is bodies.ConsumeFromWhere.CONSUME_FROM_TIMESTAMP and not is_retry:
             return await self.search_offset(queue, self.begin_timestamp_ms)
-        if self.begin is not ConsumeFromWhere.CONSUME_FROM_TIMESTAMP and is_retry:
+        if self.begin is not bodies.ConsumeFromWhere.CONSUME_FROM_TIMESTAMP and is_retry:
             return 0
         return await self.max_offset(queue)
 
@@ -282,8 +274,8 @@ class ConsumerClient(ClusterClient):
         if self._is_closing:
             raise WrongUse("this consumer is closed")
 
-    def _described(self) -> ConsumerData:
-        return ConsumerData(
+    def _described(self) -> bodies.ConsumerData:
+        return bodies.ConsumerData(
             group_name=self.group,
             consume_type=self._consume_type,
             message_model=self.message_model,

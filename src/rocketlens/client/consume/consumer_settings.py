@@ -24,7 +24,7 @@ from rocketlens.client.consume.process_queue import (
 )
 from rocketlens.errors import BadInput
 from rocketlens.model.arguments import check_int, check_text
-from rocketlens.model.rocketmq import group_problem
+from rocketlens.model.rocketmq import ALL_TAGS, SQL92_TYPE, TAG_TYPE, group_problem
 from rocketlens.model.text.java import string_hash
 from rocketlens.wire.bodies.clients import ConsumeFromWhere, SubscriptionData
 
@@ -114,7 +114,6 @@ class PushSettings(ConsumerSettings):
     """How long ``close`` waits for listeners."""
 
     def __post_init__(self) -> None:
-        """Check the settings; errors as `ConsumerSettings`."""
         ConsumerSettings.__post_init__(self)
         check_range("concurrency", self.concurrency, MAX_CONSUME_CONCURRENCY)
         check_range("batch", self.batch, MAX_CONSUME_BATCH)
@@ -181,9 +180,6 @@ def allocate_by_circle(
     return list(queues[client_ids.index(client_id) :: len(client_ids)])
 
 
-ALL: Final = "*"
-TAG: Final = "TAG"
-SQL92: Final = "SQL92"
 _OR: Final = "||"
 
 
@@ -209,7 +205,7 @@ class MessageSelector:
     @classmethod
     def by_tag(cls, tags: str) -> Self:
         """Return a selector of tags, such as ``"TagA || TagB"``; ``"*"`` for all."""
-        return cls(TAG, tags)
+        return cls(TAG_TYPE, tags)
 
     @classmethod
     def by_sql(cls, expression: str) -> Self:
@@ -217,7 +213,7 @@ class MessageSelector:
 
         A broker of RocketMQ evaluates it only with ``enablePropertyFilter=true``.
         """
-        return cls(SQL92, expression)
+        return cls(SQL92_TYPE, expression)
 
 
 def subscription_of(
@@ -228,21 +224,19 @@ def subscription_of(
     :raises BadInput: when the expression is empty where it may not be, or has nothing but ``||``.
     """
     if selector is None or isinstance(selector, str):
-        selector = MessageSelector(TAG, selector or ALL)
+        selector = MessageSelector(TAG_TYPE, selector or ALL_TAGS)
     if not isinstance(selector, MessageSelector):
         check_text(selector, "expression")
     text = selector.expression
-    if selector.expression_type != TAG:
+    if selector.expression_type != TAG_TYPE:
         if not text:
             raise BadInput(f"topic {topic}: the {selector.expression_type} expression is empty")
+        kind = selector.expression_type
         return SubscriptionData(
-            topic=topic,
-            sub_string=text,
-            sub_version=version,
-            expression_type=selector.expression_type,
+            topic=topic, sub_string=text, sub_version=version, expression_type=kind
         )
-    if text in {"", ALL}:
-        return SubscriptionData(topic=topic, sub_string=ALL, sub_version=version)
+    if text in {"", ALL_TAGS}:
+        return SubscriptionData(topic=topic, sub_string=ALL_TAGS, sub_version=version)
     # Java's trim() removes all control characters, and Java's sets keep each tag once.
     blanks = "".join(map(chr, range(0x21)))
     tags = tuple(dict.fromkeys(filter(None, (part.strip(blanks) for part in text.split(_OR)))))

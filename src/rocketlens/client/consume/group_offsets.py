@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Final
 
 from rocketlens import limits
+from rocketlens.client.connect.broker_calls import commit_offset
 from rocketlens.client.connect.cluster import ClusterCalls, fields_of
 from rocketlens.client.connect.route import Broker, MessageQueue
 from rocketlens.errors import BrokerError, CommandBodyError, RocketLensError, TopicNotFound
@@ -36,12 +37,7 @@ from rocketlens.net.pace import in_thread
 from rocketlens.store.disk import Disk
 from rocketlens.wire.bodies.clients import LocalOffsets
 from rocketlens.wire.codes import ResponseCode
-from rocketlens.wire.commands.groups import (
-    QUERY_CONSUMER_OFFSET,
-    UPDATE_CONSUMER_OFFSET,
-    QueryConsumerOffsetRequest,
-    UpdateConsumerOffsetRequest,
-)
+from rocketlens.wire.commands.groups import QUERY_CONSUMER_OFFSET, QueryConsumerOffsetRequest
 from rocketlens.wire.declare import read_body, write_body
 
 logger: Final = logging.getLogger("rocketlens.client")
@@ -50,33 +46,16 @@ LOCAL_DIRECTORY: Final = ".rocketmq_offsets"
 _FILE: Final = "offsets.json"
 
 
-class OffsetTable:
+class OffsetTable(dict[MessageQueue, int]):
     """The offsets up to which a consumer is done with each of its queues."""
 
-    def __init__(self) -> None:
-        self._offsets: dict[MessageQueue, int] = {}
-
-    def update(self, queue: MessageQueue, queue_offset: int, *, increase_only: bool) -> None:
+    def put(self, queue: MessageQueue, queue_offset: int, *, increase_only: bool) -> None:
         """Record the consumed offset of a queue; with ``increase_only`` never less than before."""
-        current = self._offsets.get(queue)
-        if current is None or not increase_only or queue_offset > current:
-            self._offsets[queue] = queue_offset
-
-    def get(self, queue: MessageQueue) -> int | None:
-        """Return the consumed offset of a queue; None if this consumer consumed none of it."""
-        return self._offsets.get(queue)
-
-    def forget(self, queue: MessageQueue) -> None:
-        """Forget a queue: it is another's now."""
-        self._offsets.pop(queue, None)
+        self[queue] = max(queue_offset, self.get(queue, 0)) if increase_only else queue_offset
 
     def of_topic(self, topic: str) -> dict[MessageQueue, int]:
         """Return the offsets of a topic's queues."""
-        return {queue: offset for queue, offset in self._offsets.items() if queue.topic == topic}
-
-    def items(self) -> list[tuple[MessageQueue, int]]:
-        """Return all queues and their offsets."""
-        return list(self._offsets.items())
+        return {queue: offset for queue, offset in self.items() if queue.topic == topic}
 
 
 class RemoteOffsets:
@@ -124,17 +103,9 @@ class RemoteOffsets:
         await asyncio.gather(*itertools.starmap(self._write, share[1:]))
 
     async def _write(self, queue: MessageQueue, queue_offset: int) -> None:
-        header = UpdateConsumerOffsetRequest(
-            consumer_group=self._group,
-            topic=queue.topic,
-            queue_id=queue.queue_id,
-            commit_offset=queue_offset,
-            broker_name=queue.broker_name,
-            lo=False,
-        )
         try:
-            broker = await broker_of(self._cluster, queue)
-            await self._cluster.ask(broker.in_order[0], UPDATE_CONSUMER_OFFSET, header)
+            address = (await broker_of(self._cluster, queue)).in_order[0]
+            await commit_offset(self._cluster, address, self._group, queue, queue_offset)
         except RocketLensError as error:
             logger.warning("offset %d of %s is not committed yet: %s", queue_offset, queue, error)
 
@@ -209,7 +180,8 @@ class LocalOffsetFile:
                 continue
             try:
                 if content.strip():
-                    return decode_local_offsets(content)
+                    body = read_body(LocalOffsets, content, limits.MAX_CLIENT_JSON_BODY_BYTES)
+                    return dict(body.offset_table)
             except CommandBodyError as error:
                 logger.warning("%s: %s", path, error)
                 damage = CommandBodyError(f"{path}: {error}; mend or delete it")
@@ -226,18 +198,4 @@ class LocalOffsetFile:
             before = b""
         if before:
             self._disk.write_durably(self._backup, before)
-        self._disk.write_durably(self.path, encode_local_offsets(offsets))
-
-
-def decode_local_offsets(content: bytes) -> dict[MessageQueue, int]:
-    """Read RocketMQ's file.
-
-    :raises CommandBodyError: when it is not one.
-    """
-    body = read_body(LocalOffsets, content, limits.MAX_CLIENT_JSON_BODY_BYTES)
-    return dict(body.offset_table)
-
-
-def encode_local_offsets(offsets: Mapping[MessageQueue, int]) -> bytes:
-    """Write RocketMQ's file, without its blanks."""
-    return write_body(LocalOffsets(offset_table=offsets))
+        self._disk.write_durably(self.path, write_body(LocalOffsets(offset_table=offsets)))

@@ -240,7 +240,7 @@ class LitePullConsumer(ConsumerClient):
     def _note_consumed(self) -> None:
         """Count as consumed what was polled: what is not is still held."""
         for queue, owned in self._owned.items():
-            self._offsets.update(queue, owned.pq.offset_to_commit, increase_only=False)
+            self._offsets.put(queue, owned.pq.offset_to_commit, increase_only=False)
 
     def _take(self, max_messages: int) -> list[MessageExt]:
         """Return messages that are held, of one queue after another."""
@@ -267,7 +267,7 @@ class LitePullConsumer(ConsumerClient):
         owned = self._owned_queue(queue)
         if self._queues is not None:
             self._queues.puller.restart(owned, queue_offset)
-        self._offsets.update(owned.queue, queue_offset, increase_only=False)
+        self._offsets.put(owned.queue, queue_offset, increase_only=False)
 
     def _owned_queue(self, queue: MessageQueue) -> OwnedQueue:
         owned = self._owned.get(self._full_queue(queue))

@@ -24,13 +24,7 @@ from rocketlens.client.consume.session import GroupSession, TaskSet
 from rocketlens.errors import BrokerError, RemotingError, RocketLensError, TopicNotFound
 from rocketlens.net.pace import wait_at_most
 from rocketlens.wire.bodies.clients import ConsumerData, ConsumerIdList, HeartbeatData
-from rocketlens.wire.commands.groups import (
-    GET_CONSUMER_LIST_BY_GROUP,
-    HEART_BEAT,
-    UNREGISTER_CLIENT,
-    ConsumerGroupRequest,
-    UnregisterClientRequest,
-)
+from rocketlens.wire.commands import groups as commands
 from rocketlens.wire.declare import NoFields, write_body
 
 logger: Final = logging.getLogger("rocketlens.client")
@@ -57,7 +51,7 @@ class GroupMember:
             client_id=self._session.client_id, consumer_datas=(self._described(),)
         )
         try:
-            await self._cluster.ask(address, HEART_BEAT, NoFields(), write_body(content))
+            await self._cluster.ask(address, commands.HEART_BEAT, NoFields(), write_body(content))
         except RocketLensError as error:
             logger.warning(
                 "group %s: no heartbeat reached %s: %s", self._session.group, address, error
@@ -97,20 +91,20 @@ class GroupMember:
 
     async def leave(self) -> None:
         """Unregister from all brokers that know of this member, in a second at most."""
-        header = UnregisterClientRequest(
+        header = commands.UnregisterClientRequest(
             client_id=self._session.client_id, consumer_group=self._session.group
         )
         goodbyes = [
             self._cluster.call(
-                address, UNREGISTER_CLIENT, header, timeout_s=limits.MAX_UNREGISTER_S
+                address, commands.UNREGISTER_CLIENT, header, timeout_s=limits.MAX_UNREGISTER_S
             )
             for address in self._greeted
         ]
         await asyncio.gather(*goodbyes, return_exceptions=True)
 
     async def _ids(self, address: str) -> tuple[str, ...]:
-        header = ConsumerGroupRequest(consumer_group=self._session.group)
-        command = GET_CONSUMER_LIST_BY_GROUP
+        header = commands.ConsumerGroupRequest(consumer_group=self._session.group)
+        command = commands.GET_CONSUMER_LIST_BY_GROUP
         try:
             answer = await self._cluster.ask_for(ConsumerIdList, address, command, header)
         except BrokerError as error:
@@ -157,8 +151,7 @@ class QueueShare:
         owned = self.puller.drop(queue)
         if owned is None:
             return
-        offset = self._session.offsets.get(queue)
-        self._session.offsets.forget(queue)
+        offset = self._session.offsets.pop(queue, None)
         self._leaving.add(queue)
         task = self._tasks.run(self._leave(owned, offset))
         task.add_done_callback(lambda _: self._leaving.discard(queue))
@@ -175,7 +168,7 @@ class QueueShare:
                     "group %s: %s is reset to offset %d", self._session.group, queue, offset
                 )
                 self.puller.restart(owned, offset)
-                self._session.offsets.update(queue, offset, increase_only=False)
+                self._session.offsets.put(queue, offset, increase_only=False)
                 changed.append((queue, offset))
         await self._session.store.write(changed)
 
@@ -240,7 +233,7 @@ class QueueShare:
         return all(begun) and len(ours) == len(new)
 
     async def _begin(self, queue: MessageQueue) -> bool:
-        self._session.offsets.forget(queue)
+        self._session.offsets.pop(queue, None)
         try:
             offset = await self._first_offset(queue)
         except (RocketLensError, OSError) as error:

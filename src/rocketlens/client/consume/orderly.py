@@ -72,10 +72,7 @@ class LockCalls:
         await self._ask_each(queues, "unlocks", unlock)
 
     async def _ask_each(
-        self,
-        queues: Iterable[MessageQueue],
-        what: str,
-        ask: Callable[[str, bytes], Awaitable[T]],
+        self, queues: Iterable[MessageQueue], what: str, ask: Callable[[str, bytes], Awaitable[T]]
     ) -> dict[str, T | None]:
         """Return the answer of the broker of each queue, None of one that failed, by name."""
         by_broker: defaultdict[str, list[MessageQueue]] = defaultdict(list)
@@ -111,7 +108,7 @@ class OrderlyService(ListenerService):
         super().__init__(session, settings, calls, batch)
         self._locks: Final = LockCalls(session)
         self._turns: Final = asyncio.Semaphore(settings.concurrency)
-        self._tasks: Final[dict[ProcessQueue, tuple[asyncio.Task[None], OwnedQueue]]] = {}
+        self._tasks: Final[dict[ProcessQueue, asyncio.Task[None]]] = {}
         self._is_stopping = False
 
     def deliver(self, owned: OwnedQueue, messages: Sequence[MessageExt]) -> None:
@@ -121,8 +118,7 @@ class OrderlyService(ListenerService):
         if self._is_stopping:
             return
         if pq not in self._tasks:
-            task = asyncio.get_running_loop().create_task(self._work(owned, pq))
-            self._tasks[pq] = task, owned
+            task = self._tasks[pq] = asyncio.get_running_loop().create_task(self._work(pq))
             task.add_done_callback(lambda _: self._tasks.pop(pq, None))
         owned.work.set()
 
@@ -163,16 +159,16 @@ class OrderlyService(ListenerService):
         if pq in self._tasks:
             owned.work.set()
             pq.unlock_attempts += 1
-            await asyncio.wait([self._tasks[pq][0]])
+            await asyncio.wait([self._tasks[pq]])
         if not self._settings.broadcasting:
             await self._locks.unlock([pq.queue])
 
     async def stop(self, wait_s: float) -> None:
         """Start no further messages, and wait so long for those that the listener has."""
         self._is_stopping = True
-        tasks = [task for task, _ in self._tasks.values()]
-        for _, owned in self._tasks.values():
-            owned.work.set()
+        tasks = list(self._tasks.values())
+        for pq in self._tasks:
+            pq.owned.work.set()
         if tasks:
             _, late = await asyncio.wait(tasks, timeout=wait_s)
             if late:
@@ -197,35 +193,35 @@ class OrderlyService(ListenerService):
             return True
         return pq.is_locked and self._clock() - pq.locked_at_s < timing.LOCK_LIVE_S
 
-    async def _work(self, owned: OwnedQueue, pq: ProcessQueue) -> None:
-        """Consume one queue until it is dropped."""
+    async def _work(self, pq: ProcessQueue) -> None:
+        owned = pq.owned
         while not self._is_over(pq):
             owned.work.clear()
             rest_s = 0.0
             try:
                 # What was dropped and begun anew may still be in a listener.
                 async with owned.consuming, self._turns:
-                    rest_s = await self._turn(owned, pq)
+                    rest_s = await self._turn(pq)
             except Exception:
                 logger.exception("%s: messages stay unsettled", pq.queue)
                 rest_s = timing.ORDERLY_PAUSES_S[1]
             if rest_s:
-                await self._rest(owned, pq, rest_s)
+                await self._rest(pq, rest_s)
             elif not pq.has_waiting and not self._is_over(pq):
                 await owned.work.wait()
 
     def _is_over(self, pq: ProcessQueue) -> bool:
         return pq.is_dropped or self._is_stopping
 
-    async def _rest(self, owned: OwnedQueue, pq: ProcessQueue, rest_s: float) -> None:
+    async def _rest(self, pq: ProcessQueue, rest_s: float) -> None:
         """Rest; a queue that is dropped meanwhile, or a consumer that ends, does not."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(rest_s):
                 while not self._is_over(pq):
-                    owned.work.clear()
-                    await owned.work.wait()
+                    pq.owned.work.clear()
+                    await pq.owned.work.wait()
 
-    async def _turn(self, owned: OwnedQueue, pq: ProcessQueue) -> float:
+    async def _turn(self, pq: ProcessQueue) -> float:
         """Consume for a minute at most; return for how long the queue is to rest."""
         ends_s = self._clock() + timing.ORDERLY_TURN_S
         while not self._is_over(pq):
@@ -240,18 +236,13 @@ class OrderlyService(ListenerService):
             pq.consumed_at_ms = now_ms()
             if pq.is_dropped:
                 return 0.0
-            rest_s = await self._settle(owned, pq, messages, called, context)
+            rest_s = await self._settle(pq, messages, called, context)
             if rest_s or self._clock() >= ends_s:
                 return rest_s
         return 0.0
 
     async def _settle(
-        self,
-        owned: OwnedQueue,
-        pq: ProcessQueue,
-        messages: list[MessageExt],
-        called: Called,
-        context: ConsumeContext,
+        self, pq: ProcessQueue, messages: list[MessageExt], called: Called, context: ConsumeContext
     ) -> float:
         """Remove messages, or put them back; return for how long the queue is to rest."""
         is_success = called.raised is None and self._is_success(called.returned)
@@ -273,8 +264,8 @@ class OrderlyService(ListenerService):
                 rest_s = usual_s if context.suspend_s is None else context.suspend_s
                 return min(max(rest_s, least_s), longest_s)
         queue_offset = pq.commit_taken()
-        self._session.offsets.update(pq.queue, queue_offset, increase_only=False)
-        owned.changed.set()
+        self._session.offsets.put(pq.queue, queue_offset, increase_only=False)
+        pq.owned.changed.set()
         return 0.0
 
     async def _not_given_up(

@@ -17,6 +17,7 @@ from rocketlens.wire.bodies.clients import ProcessQueueInfo
 
 if TYPE_CHECKING:
     from rocketlens.client.consume.consumer_settings import ConsumerSettings
+    from rocketlens.client.consume.pulling import OwnedQueue
 
 MAX_QUEUE_CACHED_MESSAGES: Final = 1_000
 """Messages of one queue that a consumer holds before it pulls on. RocketMQ: 1,000."""
@@ -39,6 +40,9 @@ class ProcessQueue:
 
     Times in milliseconds are by the wall clock, and for people only.
     """
+
+    owned: "OwnedQueue"
+    """Its queue, which has another one of these once its offset is reset."""
 
     def __init__(self, queue: MessageQueue, next_offset: int, now_ms: int) -> None:
         self.queue = queue

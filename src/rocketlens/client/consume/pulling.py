@@ -35,7 +35,7 @@ from rocketlens.client.connect.queue_puller import (
 )
 from rocketlens.client.connect.route import MessageQueue
 from rocketlens.client.consume import timing
-from rocketlens.client.consume.consumer_settings import TAG, takes_tag
+from rocketlens.client.consume.consumer_settings import takes_tag
 from rocketlens.client.consume.group_offsets import broker_of
 from rocketlens.client.consume.process_queue import ProcessQueue
 from rocketlens.client.consume.session import GroupSession, TaskSet
@@ -43,7 +43,7 @@ from rocketlens.errors import BadAnswer, RecordError, RemotingError, RocketLensE
 from rocketlens.formats.batch_body import records_in
 from rocketlens.formats.commitlog_record import Record, decode, message_of
 from rocketlens.model.message import MessageExt
-from rocketlens.model.rocketmq import MASTER_ID, RETRY_PREFIX, SYS_FLAG_NEED_UNWRAP
+from rocketlens.model.rocketmq import MASTER_ID, RETRY_PREFIX, SYS_FLAG_NEED_UNWRAP, TAG_TYPE
 from rocketlens.net.pace import in_thread
 
 if TYPE_CHECKING:
@@ -59,8 +59,8 @@ LARGE_ANSWER_BYTES: Final = 64 * 1024
 class OwnedQueue:
     """A queue of this consumer: what it holds of it, and the task that pulls more."""
 
-    def __init__(self, pq: ProcessQueue) -> None:
-        self.pq = pq
+    def __init__(self, queue: MessageQueue, next_offset: int) -> None:
+        self.pq = self._new(queue, next_offset)
         self.broker_id = MASTER_ID
         """Which of its brokers to pull from next: brokers suggest it."""
         self.is_paused = False
@@ -77,17 +77,21 @@ class OwnedQueue:
         """The queue."""
         return self.pq.queue
 
-    def replace(self, next_offset: int) -> ProcessQueue:
+    def replace(self, next_offset: int) -> None:
         """Drop what is held, and go on from another offset."""
         before = self.pq
         before.is_dropped = True
-        self.pq = ProcessQueue(before.queue, next_offset, now_ms())
+        self.pq = self._new(before.queue, next_offset)
         self.pq.is_locked = before.is_locked
         self.pq.locked_at_s = before.locked_at_s
         self.pq.locked_at_ms = before.locked_at_ms
         self.changed.set()
         self.work.set()
-        return self.pq
+
+    def _new(self, queue: MessageQueue, next_offset: int) -> ProcessQueue:
+        pq = ProcessQueue(queue, next_offset, now_ms())
+        pq.owned = self
+        return pq
 
 
 class PullStyle(NamedTuple):
@@ -125,8 +129,7 @@ class Puller:
 
     def add(self, queue: MessageQueue, next_offset: int) -> OwnedQueue:
         """Start to pull a queue."""
-        owned = OwnedQueue(ProcessQueue(queue, next_offset, now_ms()))
-        self.owned[queue] = owned
+        owned = self.owned[queue] = OwnedQueue(queue, next_offset)
         self._start(owned)
         return owned
 
@@ -236,14 +239,14 @@ class Puller:
             messages, next_offset = await self._read(address, pulled)
             if pq.is_dropped:
                 return True
-            if subscription is not None and subscription.expression_type == TAG:
+            if subscription is not None and subscription.expression_type == TAG_TYPE:
                 messages = [each for each in messages if takes_tag(subscription, each.tags)]
-            self._hold(owned, pq, messages, next_offset, took_s)
+            self._hold(pq, messages, next_offset, took_s)
             return True
         if pulled.status is PullStatus.OFFSET_ILLEGAL:
-            await self._move(owned, pq, pulled)
+            await self._move(pq, pulled)
             return False
-        has_progress = self._skip_unmatched(owned, pq, pulled.next_offset, took_s)
+        has_progress = self._skip_unmatched(pq, pulled.next_offset, took_s)
         # A slave that has nothing more sends its consumers back to the master.
         return has_progress or broker_id != owned.broker_id == MASTER_ID
 
@@ -262,26 +265,19 @@ class Puller:
         return messages, messages[-1].queue_offset + 1
 
     def _hold(
-        self,
-        owned: OwnedQueue,
-        pq: ProcessQueue,
-        messages: list[MessageExt],
-        next_offset: int,
-        took_s: float,
+        self, pq: ProcessQueue, messages: list[MessageExt], next_offset: int, took_s: float
     ) -> None:
         fresh = pq.put(messages, next_offset)
         self._session.rates(pq.queue.topic).pulled(len(fresh), took_s)
         if fresh:
-            self._service.deliver(owned, fresh)
+            self._service.deliver(pq.owned, fresh)
         self._note_passed(pq)
 
-    def _skip_unmatched(
-        self, owned: OwnedQueue, pq: ProcessQueue, next_offset: int, took_s: float
-    ) -> bool:
+    def _skip_unmatched(self, pq: ProcessQueue, next_offset: int, took_s: float) -> bool:
         """Move past messages that do not match; False if the broker answered at once and did not
         move on.
         """
-        if pq.is_dropped or owned.pq is not pq:
+        if pq.is_dropped:
             return True
         goes_on = next_offset > pq.next_offset
         pq.next_offset = max(pq.next_offset, next_offset)
@@ -292,9 +288,9 @@ class Puller:
         """Count as consumed what was passed over, so that it is not passed over again."""
         is_counted = self._style.mode is PullMode.PUSH
         if is_counted and not len(pq) and not pq.is_dropped:
-            self._session.offsets.update(pq.queue, pq.next_offset, increase_only=True)
+            self._session.offsets.put(pq.queue, pq.next_offset, increase_only=True)
 
-    async def _move(self, owned: OwnedQueue, pq: ProcessQueue, pulled: Pulled) -> None:
+    async def _move(self, pq: ProcessQueue, pulled: Pulled) -> None:
         if pq.is_dropped:
             return
         next_offset = pulled.next_offset
@@ -302,9 +298,9 @@ class Puller:
             "%s has offsets %d to %d: its broker moves this consumer from %d to %d",
             *(pq.queue, pulled.min_offset, pulled.max_offset, pq.next_offset, next_offset),
         )
-        owned.replace(next_offset)
+        pq.owned.replace(next_offset)
         if self._style.stores_moves:
-            self._session.offsets.update(pq.queue, next_offset, increase_only=False)
+            self._session.offsets.put(pq.queue, next_offset, increase_only=False)
             await self._session.store.write([(pq.queue, next_offset)])
 
     async def _address(self, owned: OwnedQueue) -> tuple[str, bool]:

@@ -38,12 +38,7 @@ from rocketlens.model.rocketmq import (
     RETRY_PREFIX,
     SYS_FLAG_NEED_UNWRAP,
 )
-from rocketlens.wire.commands.messages import (
-    CONSUMER_SEND_MSG_BACK,
-    SEND_MESSAGE_V2,
-    ConsumerSendMessageBackRequest,
-    SendMessageRequest,
-)
+from rocketlens.wire.commands import messages as commands
 
 logger: Final = logging.getLogger("rocketlens.client")
 
@@ -79,7 +74,7 @@ class SendBack:
             if problem is None:
                 return True
             logger.info("the retry of %s does not say why: %s", message.msg_id, problem)
-        header = ConsumerSendMessageBackRequest(
+        header = commands.ConsumerSendMessageBackRequest(
             physical_offset=message.physical_offset,
             consumer_group=self._group,
             delay_level=delay_level,
@@ -92,7 +87,7 @@ class SendBack:
             route = await self._cluster.route(queue.topic, wait=False)
             broker = route.brokers.get(queue.broker_name)
             if broker is not None and broker.master is not None:
-                await self._cluster.ask(broker.master, CONSUMER_SEND_MSG_BACK, header)
+                await self._cluster.ask(broker.master, commands.CONSUMER_SEND_MSG_BACK, header)
                 return True
             reason = "its broker has no master now"
         except RocketLensError as error:
@@ -126,7 +121,9 @@ class SendBack:
                     continue
                 header = self._retry_header(message, queue, sys_flag, failure, delay_level)
                 try:
-                    answer = await self._cluster.call(address, SEND_MESSAGE_V2, header, body)
+                    answer = await self._cluster.call(
+                        address, commands.SEND_MESSAGE_V2, header, body
+                    )
                     if answer.code in STATUS_OF_CODE:
                         return None
                     problem = broker_error(address, answer)
@@ -143,7 +140,7 @@ class SendBack:
         sys_flag: int,
         failure: str,
         delay_level: int,
-    ) -> SendMessageRequest:
+    ) -> commands.SendMessageRequest:
         is_dead = delay_level < 0 or message.reconsume_times >= self.max_reconsume_times
         level = min(delay_level or 3 + message.reconsume_times, DELAY_LEVEL_COUNT)
         named = {
@@ -164,7 +161,7 @@ class SendBack:
             del named[props.ORIGIN_MESSAGE_ID]
             named.pop(props.CONSUME_FAILURE, None)
             properties = encoded_properties(named)
-        return SendMessageRequest(
+        return commands.SendMessageRequest(
             producer_group=INNER_PRODUCER_GROUP,
             topic=queue.topic,
             default_topic=DEFAULT_TOPIC,

@@ -29,13 +29,7 @@ from rocketlens.wire.bodies.clients import ConsumerRunningInfo, ConsumerStatusAn
 from rocketlens.wire.bodies.tables import ResetOffsets
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
-from rocketlens.wire.commands.groups import (
-    CONSUME_MESSAGE_DIRECTLY,
-    GET_CONSUMER_RUNNING_INFO,
-    GET_CONSUMER_STATUS_FROM_CLIENT,
-    NOTIFY_CONSUMER_IDS_CHANGED,
-    RESET_CONSUMER_CLIENT_OFFSET,
-)
+from rocketlens.wire.commands import groups as commands
 from rocketlens.wire.declare import read_body, write_body
 
 if TYPE_CHECKING:
@@ -65,27 +59,27 @@ class Serving:
         }
 
     def _changed(self, command: RemotingCommand, _: Channel) -> Response:
-        header = NOTIFY_CONSUMER_IDS_CHANGED.request.decode(command.ext_fields)
+        header = commands.NOTIFY_CONSUMER_IDS_CHANGED.request.decode(command.ext_fields)
         if header.consumer_group == self._consumer.group:
             self._consumer.members_changed()
         return Response()
 
     async def _reset(self, command: RemotingCommand, _: Channel) -> Response:
-        header = RESET_CONSUMER_CLIENT_OFFSET.request.decode(command.ext_fields)
+        header = commands.RESET_CONSUMER_CLIENT_OFFSET.request.decode(command.ext_fields)
         body = read_body(ResetOffsets, command.body)
         if header.group == self._consumer.group:
             await self._consumer.reset_offsets(header.topic, body.offset_table)
         return Response()
 
     def _status(self, command: RemotingCommand, _: Channel) -> Response:
-        header = GET_CONSUMER_STATUS_FROM_CLIENT.request.decode(command.ext_fields)
+        header = commands.GET_CONSUMER_STATUS_FROM_CLIENT.request.decode(command.ext_fields)
         offsets: Mapping[MessageQueue, int] = {}
         if header.group == self._consumer.group:
             offsets = self._consumer.offsets_of(header.topic)
         return Response(body=write_body(ConsumerStatusAnswer(queue_table=offsets)))
 
     async def _running_info(self, command: RemotingCommand, _: Channel) -> Response:
-        header = GET_CONSUMER_RUNNING_INFO.request.decode(command.ext_fields)
+        header = commands.GET_CONSUMER_RUNNING_INFO.request.decode(command.ext_fields)
         if header.consumer_group != self._consumer.group:
             return self._not_here(header.consumer_group)
         content = await self._consumer.running_info()
@@ -94,7 +88,7 @@ class Serving:
         return Response(body=write_body(content))
 
     def _consume(self, command: RemotingCommand, _: Channel) -> Response | Awaitable[Response]:
-        header = CONSUME_MESSAGE_DIRECTLY.request.decode(command.ext_fields)
+        header = commands.CONSUME_MESSAGE_DIRECTLY.request.decode(command.ext_fields)
         if header.consumer_group != self._consumer.group:
             return self._not_here(header.consumer_group)
         if self._direct >= MAX_DIRECT_CONSUMES:

@@ -29,12 +29,8 @@ from rocketlens.errors import BrokerError, RocketLensError, TopicNotFound
 from rocketlens.model.answer import first_failure
 from rocketlens.model.life import LifeState, dead_letter_topic, group_topics, life_of, retry_topics
 from rocketlens.model.message import MessageExt
-from rocketlens.model.rocketmq import (
-    DEAD_LETTER_PREFIX,
-    DELAY_TOPIC,
-    TIMER_TOPIC,
-    is_system_group,
-)
+from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX, DELAY_TOPIC, TIMER_TOPIC, is_system_group
+from rocketlens.net.pace import at_once
 from rocketlens.query.facts.group_state import GroupState
 from rocketlens.query.find import find
 from rocketlens.query.request import FindRequest
@@ -61,7 +57,6 @@ class CopyFollower:
     """Asks a cluster what became of the messages of a job."""
 
     def __init__(self, admin: "MQAdmin", contents: JobContents) -> None:
-        """Ask nothing yet."""
         self._admin: Final = admin
         self._cluster: Final = admin.source.cluster
         self._contents: Final = contents
@@ -92,7 +87,6 @@ class CopyFollower:
         await self._learn({messages[number - 1].target for number in sent})
         offsets = {each: await self._offsets(each) for each in set().union(*self._groups.values())}
         changed: dict[str, dict[int, str]] = {}
-        turns = asyncio.Semaphore(_AT_ONCE)
 
         async def look_for(number: int) -> None:
             target = messages[number - 1].target
@@ -100,18 +94,16 @@ class CopyFollower:
             asked = {group for group, states in before.items() if states.get(number) not in _ENDS}
             if not asked:
                 return
-            async with turns:
-                copies = await self._copies(number, target, asked)
+            copies = await self._copies(number, target, asked)
             for group in asked:
                 state = self._state(target, group, copies, offsets[group])
                 if state != before[group].get(number):
                     changed.setdefault(group, {})[number] = state
 
-        await asyncio.gather(*map(look_for, sent))
+        await at_once(look_for, sent, _AT_ONCE)
         return changed
 
     async def _learn(self, targets: Collection[str]) -> None:
-        """Ask which groups get the messages of topics, and which brokers there are."""
         source = self._admin.source
         brokers = (await source.topology.brokers()).value
         self._names = {
@@ -150,7 +142,6 @@ class CopyFollower:
         }
 
     async def _copies(self, number: int, target: str, groups: Collection[str]) -> list[MessageExt]:
-        """Return the records of a copy, the oldest first."""
         topics = {target, DELAY_TOPIC, TIMER_TOPIC}
         for group in groups:
             topics |= {dead_letter_topic(group)} | retry_topics(group, {target})

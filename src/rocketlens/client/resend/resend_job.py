@@ -71,19 +71,9 @@ _OF_DELIVERY: Final = frozenset(
         *(props.CLUSTER, props.MSG_REGION, props.TRACE_ON, props.POP_CHECKPOINT),
         props.CONSUME_FAILURE,
         *("MIN_OFFSET", "MAX_OFFSET", "CONSUME_START_TIME", "POP_CK_OFFSET", props.FIRST_POP_TIME),
-        *(
-            props.DLQ_ORIGIN_TOPIC,
-            "DLQ_ORIGIN_MESSAGE_ID",
-            props.TIMER_OUT_MS,
-            props.TIMER_ENQUEUE_MS,
-        ),
-        *(
-            props.TIMER_DEQUEUE_MS,
-            props.TIMER_ROLL_TIMES,
-            "TIMER_DELAY_LEVEL",
-            props.TIMER_DELETED_KEY,
-        ),
-        *props.TIMER_NAMES,
+        *(props.DLQ_ORIGIN_TOPIC, "DLQ_ORIGIN_MESSAGE_ID", props.TIMER_OUT_MS, "TIMER_DELAY_LEVEL"),
+        *(props.TIMER_ENQUEUE_MS, props.TIMER_DEQUEUE_MS, props.TIMER_ROLL_TIMES),
+        *(props.TIMER_DELETED_KEY, *props.TIMER_NAMES),
     }
 )
 
@@ -341,12 +331,8 @@ class ResendJob:
             stored = await self._read(message)
         else:
             stored = await self._admin.view_message(message.offset_msg_id)
-        if (stored.topic, stored.queue_id, stored.queue_offset, stored.unique_key) != (
-            message.topic,
-            message.queue_id,
-            message.queue_offset,
-            message.unique_key,
-        ):
+        same = "topic", "queue_id", "queue_offset", "unique_key"
+        if any(getattr(stored, each) != getattr(message, each) for each in same):
             raise TopicNotFound(f"{message.offset_msg_id} is another message now than was planned")
         header = self._journal.header
         why = f"{header.user}: {header.reason}"[:_SHOWN_WHY]
@@ -354,7 +340,6 @@ class ResendJob:
         return copy_of(stored, message.target, self._journal.header.marker(number), why)
 
     async def _pause(self) -> None:
-        """Wait as the rate asks for."""
         wait_s = self._next_s - self._clock()
         if wait_s > 0:
             await self._sleep(wait_s)

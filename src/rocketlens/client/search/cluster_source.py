@@ -42,6 +42,7 @@ from rocketlens.model.message_id import OffsetMessageId
 from rocketlens.model.rocketmq import LMQ_PREFIX, is_internal_topic
 from rocketlens.model.text.counted import counted
 from rocketlens.model.text.sentences import both
+from rocketlens.net.pace import at_once
 from rocketlens.query.answer_builder import AnswerMessages, Findings, PlacedFindings
 from rocketlens.query.find import one_message
 from rocketlens.query.kept import KeptFindings
@@ -131,7 +132,9 @@ class ClusterSource:
             return
         if request.text is None:
             searched, left_out = await self._searched(request, topics, findings)
-            await _at_once(searched, lambda topic: self._find_in_time(request, topic, findings))
+            await at_once(
+                lambda topic: self._find_in_time(request, topic, findings), searched, TOPICS_AT_ONCE
+            )
             await count_left_out(self, request, left_out, findings.tally)
         else:
             await self._find_text(request, topics, findings)
@@ -153,10 +156,8 @@ class ClusterSource:
         listed, failed = await self.topology.topics()
         brokers, surveyed = await self.topology.brokers()
         is_told = brokers and not failed and not any(each.is_failure for each in surveyed)
-        names = [without_namespace(self.namespace, each) for each in listed]
-        for name in request.topics if is_told else ():
-            if _is_listed(name) and self.full_topic(name) not in listed:
-                raise unknown_topic(name, names, "the cluster")
+        if is_told:
+            unknown = self._unlisted(request.topics, listed) | unknown
         for error in unknown.values():
             raise error
         return await self._searched(request, topics, findings)
@@ -167,12 +168,20 @@ class ClusterSource:
         Topics are not reported as missing if a broker or name server could not be asked.
         """
         listed = await self._topics(findings)
-        if not findings.is_complete:
-            return
-        listed_names = [without_namespace(self.namespace, each) for each in listed]
-        for name in names:
-            if _is_listed(name) and self.full_topic(name) not in listed:
-                findings.unknown[name] = unknown_topic(name, listed_names, "the cluster")
+        if findings.is_complete:
+            findings.unknown.update(self._unlisted(names, listed))
+
+    def _unlisted(self, names: Sequence[str], listed: Sequence[str]) -> dict[str, TopicNotFound]:
+        """Return the errors of those topics that are not among all of the cluster, by name."""
+        shown = self._shown(listed)
+        return {
+            name: unknown_topic(name, shown, "the cluster")
+            for name in names
+            if _is_listed(name) and self.full_topic(name) not in listed
+        }
+
+    def _shown(self, topics: Iterable[str]) -> list[str]:
+        return [without_namespace(self.namespace, each) for each in topics]
 
     async def find_by_key(
         self,
@@ -312,9 +321,7 @@ class ClusterSource:
         if request.is_key and not findings.count:
             await self._find_by_key(request, topics, findings)
         if named is not None and not is_known and not findings.count:
-            names = [
-                without_namespace(self.namespace, each) for each in await self._topics(findings)
-            ]
+            names = self._shown(await self._topics(findings))
             findings.cover((no_topic_of_position(named.topic, names),))
 
     async def _choose_topics(
@@ -326,8 +333,7 @@ class ClusterSource:
         """
         if not any(map(is_pattern, patterns)):
             return [self.full_topic(name) for name in patterns], {}
-        listed = await self._topics(findings)
-        names = [without_namespace(self.namespace, each) for each in listed]
+        names = self._shown(await self._topics(findings))
         topics, unknown = matching_topics(patterns, names)
         return [self.full_topic(name) for name in topics], unknown
 
@@ -348,9 +354,10 @@ class ClusterSource:
         topic, queue_id, queue_offset = there = stored or position
         bounds: dict[str, tuple[int, int]] = {}
 
-        async def ask(queue: MessageQueue, search: _BrokerSearch) -> None:
-            address = search.address
-            if only_broker is not None and queue.broker_name != only_broker:
+        async def ask(queues: Sequence[MessageQueue], search: _BrokerSearch) -> None:
+            # One number is asked for, so a broker has one such queue at most.
+            queue, address = next(iter(queues), None), search.address
+            if queue is None or only_broker not in {None, queue.broker_name}:
                 return
             async with self.cluster.turn(address):
                 puller = tools_puller(self.cluster)
@@ -371,12 +378,7 @@ class ClusterSource:
 
         # A queue cannot have an offset that does not fit its field.
         queue_ids = {queue_id} if stored is not None and queue_offset <= _MAX_OFFSET else set()
-
-        async def ask_each(queues: Sequence[MessageQueue], search: _BrokerSearch) -> None:
-            for queue in queues:
-                await ask(queue, search)
-
-        await self._ask_queues(topic, queue_ids, ask_each, findings)
+        await self._ask_queues(topic, queue_ids, ask, findings)
         if not findings.count and only_broker is None:
             await self._say_outside(position, bounds, findings)
 
@@ -513,7 +515,7 @@ class ClusterSource:
                 findings.cover(await self.coverage_of_missing_topic(error) if topics else ())
 
         counting = count_left_out(self, request, left_out, findings.tally)
-        await asyncio.gather(_at_once(searched, ask), counting)
+        await asyncio.gather(at_once(ask, searched, TOPICS_AT_ONCE), counting)
 
     async def _searched(
         self, request: FindRequest, chosen: list[str], findings: Findings
@@ -555,17 +557,6 @@ class ClusterSource:
         if not brokers:
             return doubts
         return (_brokers_coverage(brokers, str(error)), *doubts)
-
-
-async def _at_once(topics: Iterable[str], ask: Callable[[str], Awaitable[None]]) -> None:
-    """Ask for several topics at a time."""
-    turn = asyncio.Semaphore(TOPICS_AT_ONCE)
-
-    async def ask_in_turn(topic: str) -> None:
-        async with turn:
-            await ask(topic)
-
-    await asyncio.gather(*map(ask_in_turn, topics))
 
 
 def _at_broker(findings: Findings, route: Route, broker: Broker) -> Findings:

@@ -5,15 +5,16 @@ from collections.abc import Collection
 from typing import Final, NamedTuple
 
 from rocketlens import limits
-from rocketlens.client.connect.broker_calls import max_offset, min_offset, topic_stats
+from rocketlens.client.connect.broker_calls import (
+    consume_queue,
+    max_offset,
+    min_offset,
+    topic_stats,
+)
 from rocketlens.client.connect.cluster import ClusterCalls
 from rocketlens.client.connect.route import Broker, MessageQueue, Route
-from rocketlens.errors import BadAnswer, BrokerError, ProtocolError
+from rocketlens.errors import BadAnswer, BrokerError
 from rocketlens.model.text.counted import counted
-from rocketlens.wire.bodies.clients import ConsumeQueueAnswer
-from rocketlens.wire.codes import ResponseCode
-from rocketlens.wire.commands.groups import QUERY_CONSUME_QUEUE, QueryConsumeQueueRequest
-from rocketlens.wire.declare import read_body
 
 FORMER_QUEUES_ASKED_FOR: Final = 16
 """Queues behind those of a topic's route that a broker is asked for: it had them before the topic
@@ -109,8 +110,7 @@ async def former_messages(
     ]
 
     async def counts() -> list[int]:
-        asked = (_former_count(cluster, address, queue) for queue in former)
-        return await asyncio.gather(*asked)
+        return await asyncio.gather(*(_former_count(cluster, address, each) for each in former))
 
     async def has_messages() -> bool:
         return any(count > 0 for count in await counts())
@@ -138,17 +138,10 @@ async def _former_count(cluster: ClusterCalls, address: str, queue: MessageQueue
     """
     if queue.queue_id > limits.MAX_INT:
         return 0
-    header = QueryConsumeQueueRequest(
-        topic=queue.topic, queue_id=queue.queue_id, index=0, count=1, consumer_group=None
-    )
-    answer = await cluster.call(address, QUERY_CONSUME_QUEUE, header)
-    if answer.code != ResponseCode.SUCCESS:
+    answer = await consume_queue(cluster, address, queue, 0, 1)
+    if answer is None:
         return 0
-    if not answer.body:
+    if answer.entries is None:
         # It is there, and its first message is not.
         return await max_offset(cluster, address, queue) - await min_offset(cluster, address, queue)
-    try:
-        offsets = read_body(ConsumeQueueAnswer, answer.body)
-    except ProtocolError as error:
-        raise BadAnswer(address, "QUERY_CONSUME_QUEUE", str(error)) from None
-    return offsets.max_offset - offsets.min_offset
+    return answer.max_offset - answer.min_offset

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rocketlens import limits
 from rocketlens.client.connect.cluster import failed_broker
 from rocketlens.client.connect.route import Broker, MessageQueue, Route
-from rocketlens.client.search.cluster_source import count_left_out
+from rocketlens.client.search.cluster_source import TOPICS_AT_ONCE, count_left_out
 from rocketlens.client.search.key_search import Dispatch
 from rocketlens.client.search.queue_offsets import unreadable_messages
 from rocketlens.client.search.queue_read import (
@@ -48,7 +48,7 @@ from rocketlens.model.arrow import BATCH_BYTES, BATCH_ROWS, batches_of, package
 from rocketlens.model.arrow import schema as arrow_schema
 from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import LMQ_PREFIX
-from rocketlens.net.pace import wait_at_most
+from rocketlens.net.pace import at_once, wait_at_most
 from rocketlens.query.answer_builder import AnswerMessages, Findings, order_in_time, placed
 from rocketlens.query.lookup.message_filter import MessageFilter
 from rocketlens.query.request import FindRequest
@@ -65,7 +65,6 @@ MAX_MERGED_BYTES: Final = 64 * 1024 * 1024
 """Bytes of all queues together that wait to be merged by store time: pulls get smaller. One message
 of each queue waits in any case.
 """
-_ROUTES_AT_ONCE: Final = 16
 _FIRST_BYTES: Final = 4096
 """What a record of a queue is taken to have before one was read."""
 _LOOK_S: Final = 0.2
@@ -330,20 +329,18 @@ class TimeOrder:
                 await task
 
     async def _routes(self, topics: Iterable[str]) -> list[Route]:
-        turn = asyncio.Semaphore(_ROUTES_AT_ONCE)
-
         async def route(topic: str) -> Route | None:
-            async with turn:
-                try:
-                    topic_route, doubts = await self._source.topology.route(topic)
-                except TopicNotFound as error:
-                    # Deleted since the name server listed it, or never there.
-                    self._findings.cover(await self._source.coverage_of_missing_topic(error))
-                    return None
-                self._findings.cover(doubts)
-                return topic_route
+            try:
+                topic_route, doubts = await self._source.topology.route(topic)
+            except TopicNotFound as error:
+                # Deleted since the name server listed it, or never there.
+                self._findings.cover(await self._source.coverage_of_missing_topic(error))
+                return None
+            self._findings.cover(doubts)
+            return topic_route
 
-        return [each for each in await asyncio.gather(*map(route, topics)) if each is not None]
+        routes = await at_once(route, topics, TOPICS_AT_ONCE)
+        return [each for each in routes if each is not None]
 
     def _add_lanes(self, routes: Iterable[Route]) -> None:
         for route in routes:

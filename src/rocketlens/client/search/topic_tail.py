@@ -369,7 +369,6 @@ class TopicTail:
         return reading.next_offset != before or was_held
 
     def _advance(self, reading: _Queue, pulled: Pulled, *, is_master: bool) -> None:
-        """Store the offset up to which a queue was read."""
         before, after = reading.next_offset or 0, pulled.next_offset
         is_moved = pulled.status is PullStatus.OFFSET_ILLEGAL
         where = f"{reading.queue.broker_name}, queue {reading.queue.queue_id}"

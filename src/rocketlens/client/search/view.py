@@ -79,8 +79,7 @@ async def view_on(
                 return []
             if not _is_stored_by(record, offset_id.store_host):
                 return []
-            is_forged = await _is_forged(cluster, broker, address, record)
-            if is_forged:
+            if await _is_forged(cluster, broker, address, record):
                 return []
             if topology is not None:
                 record = await topology.placed(record, broker.name, address)

@@ -44,7 +44,7 @@ from rocketlens.client.send.send_request import (
     result_of,
 )
 from rocketlens.client.send.send_result import STATUS_OF_CODE, SendResult, SendStatus
-from rocketlens.client.send.trace import trace_writer
+from rocketlens.client.send.trace import TRACE_GROUP, trace_writer
 from rocketlens.client.send.unique_key import own_address
 from rocketlens.errors import (
     BadAnswer,
@@ -77,13 +77,7 @@ from rocketlens.wire.recall_handle import RecallHandle
 
 SEND_TIMEOUT_S: Final = 3.0
 """Seconds that a send may take, all its attempts together. RocketMQ: 3 (sendMsgTimeout)."""
-LEFT_ALONE_S: Final = (
-    (15.0, 30.0),
-    (5.0, 10.0),
-    (3.0, 6.0),
-    (1.8, 5.0),
-    (0.55, 2.0),
-)
+LEFT_ALONE_S: Final = ((15.0, 30.0), (5.0, 10.0), (3.0, 6.0), (1.8, 5.0), (0.55, 2.0))
 """Latency, and for how long a broker is then avoided, the longest first."""
 FAILED_S: Final = 10.0
 
@@ -131,11 +125,8 @@ class QueueChooser:
 
         def reluctance(queue: MessageQueue) -> tuple[bool, bool, float]:
             name = queue.broker_name
-            return (
-                name in tried[-1:],
-                name in tried,
-                max(0.0, self._back_at_s.get(name, now_s) - now_s),
-            )
+            away_s = max(0.0, self._back_at_s.get(name, now_s) - now_s)
+            return name in tried[-1:], name in tried, away_s
 
         # Of equal ones min() returns the first, which is the next in turn.
         return min([*queues[start:], *queues[:start]], key=reluctance)
@@ -266,12 +257,10 @@ class Producer(ClusterClient):
         self.hooks: Final = tuple(settings.hooks)
         self._sending: Final = Sending(self.group, self._full_topic, settings)
         self._trace: Final = trace_writer(
-            Producer,
-            self._cluster.name_servers,
             self.group,
+            lambda: Producer(self._cluster.name_servers, group=TRACE_GROUP, **self._connection),
             trace=settings.trace,
             namespace=self.namespace,
-            connection=self._connection,
         )
         self._now_s: Final = settings.clock
         self._chooser: Final = QueueChooser(
@@ -492,16 +481,15 @@ class Producer(ClusterClient):
         self, request: SendRequest, route: Route, queue: MessageQueue, left_s: float
     ) -> SendResult:
         context = await self._context(request, route, queue, "sync")
-        timeout_s = (
-            left_s if self.attempt_timeout_s is None else min(left_s, self.attempt_timeout_s)
-        )
+        if self.attempt_timeout_s is not None:
+            left_s = min(left_s, self.attempt_timeout_s)
         with self._with_hooks(context), self._record_latency(context):
             answer = await self._cluster.call(
                 context.broker_address,
                 request.command,
                 request.header(queue),
                 request.body,
-                timeout_s=timeout_s,
+                timeout_s=left_s,
             )
             if answer.code not in STATUS_OF_CODE:
                 raise broker_error(context.broker_address, answer)
@@ -514,7 +502,6 @@ class Producer(ClusterClient):
 
     @contextlib.contextmanager
     def _with_hooks(self, context: SendContext) -> Iterator[None]:
-        """Call the hooks before and after an attempt."""
         _tell([hook.before for hook in self.hooks], context)
         begin_ms = time.time_ns() // 1_000_000
         try:
@@ -535,7 +522,6 @@ class Producer(ClusterClient):
 
     @contextlib.contextmanager
     def _record_latency(self, context: SendContext) -> Iterator[None]:
-        """Record how long a broker took, and whether it failed."""
         begun_s = self._now_s()
         try:
             yield
@@ -616,32 +602,31 @@ class Producer(ClusterClient):
     async def _introduce(self, address: str) -> None:
         try:
             channel = await self._cluster.channel(address)
-            if self._introduced.get(address) is channel:
-                return
-            self._greeted.add(address)
-            await self._cluster.ask(address, HEART_BEAT, NoFields(), self._heartbeat())
-            self._introduced[address] = channel
+            if self._introduced.get(address) is not channel:
+                await self._greet(address)
+                self._introduced[address] = channel
         except RocketLensError as error:
             logger.warning("replies cannot come through broker %s: %s", address, error)
 
     def _short_topic(self, topic: str) -> str:
         return without_namespace(self.namespace, topic)
 
-    def _heartbeat(self) -> bytes:
+    async def _greet(self, address: str) -> None:
+        self._greeted.add(address)
         groups = (ProducerData(group_name=self.group),)
-        return write_body(HeartbeatData(client_id=self._client_id, producer_datas=groups))
+        body = write_body(HeartbeatData(client_id=self._client_id, producer_datas=groups))
+        await self._cluster.ask(address, HEART_BEAT, NoFields(), body)
 
     async def _beat(self) -> None:
-        body = self._heartbeat()
-
-        async def greet(address: str) -> None:
-            self._greeted.add(address)
-            with contextlib.suppress(RocketLensError):
-                await self._cluster.ask(address, HEART_BEAT, NoFields(), body)
+        async def beat(address: str) -> None:
+            try:
+                await self._greet(address)
+            except RocketLensError as error:
+                logger.warning("group %s: no heartbeat reached %s: %s", self.group, address, error)
 
         while True:
             self._new_route.clear()
-            await asyncio.gather(*map(greet, self._cluster.known_masters()))
+            await asyncio.gather(*map(beat, self._cluster.known_masters()))
             await wait_at_most(limits.HEARTBEAT_S, self._new_route)
 
 

@@ -28,13 +28,7 @@ from rocketlens.model.rocketmq import (
 )
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.command import RemotingCommand
-from rocketlens.wire.commands.messages import (
-    SEND_BATCH_MESSAGE,
-    SEND_MESSAGE_V2,
-    SEND_REPLY_MESSAGE_V2,
-    SendMessageRequest,
-    SendMessageResponse,
-)
+from rocketlens.wire.commands import messages as commands
 from rocketlens.wire.declare import Command
 
 if TYPE_CHECKING:
@@ -72,7 +66,7 @@ def cut_batches(rows: Iterable[T], message_of: Callable[[T], Message]) -> Iterat
         yield batch
 
 
-SendCommand = Command[SendMessageRequest, SendMessageResponse]
+SendCommand = Command[commands.SendMessageRequest, commands.SendMessageResponse]
 
 
 class Compression(Enum):
@@ -97,9 +91,9 @@ class SendRequest:
     sent: Message | Sequence[Message]
     msg_id: str
 
-    def header(self, queue: MessageQueue) -> SendMessageRequest:
+    def header(self, queue: MessageQueue) -> commands.SendMessageRequest:
         """Return the header for a queue."""
-        return SendMessageRequest(
+        return commands.SendMessageRequest(
             queue_id=queue.queue_id, broker_name=queue.broker_name, **self.fields
         )
 
@@ -139,7 +133,7 @@ class Sending:
                 fields["max_reconsume_times"] = int(most)
         fields["properties"] = encoded_properties(sent)
         key = message.properties[props.UNIQUE_KEY]
-        command = SEND_REPLY_MESSAGE_V2 if is_reply else SEND_MESSAGE_V2
+        command = commands.SEND_REPLY_MESSAGE_V2 if is_reply else commands.SEND_MESSAGE_V2
         return SendRequest(command, topic, body, fields, message, key)
 
     def batch_request(self, messages: tuple[Message, ...]) -> SendRequest:
@@ -181,7 +175,7 @@ class Sending:
         fields["properties"] = encoded_properties({props.WAIT: first.properties[props.WAIT]})
         fields["batch"] = True
         keys = ",".join(each.properties[props.UNIQUE_KEY] for each in messages)
-        return SendRequest(SEND_BATCH_MESSAGE, topic, body, fields, messages, keys)
+        return SendRequest(commands.SEND_BATCH_MESSAGE, topic, body, fields, messages, keys)
 
     def _complete(self, message: Message) -> None:
         if props.UNIQUE_KEY not in message.properties:

@@ -20,7 +20,7 @@ import contextlib
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -118,11 +118,7 @@ class TraceWriter:
     # What clients did.
 
     def sent(
-        self,
-        messages: Sequence[Message],
-        result: SendResult,
-        broker_address: str,
-        begin_ms: int,
+        self, messages: Sequence[Message], result: SendResult, broker_address: str, begin_ms: int
     ) -> None:
         """Record that a broker answered a send; ``begin_ms`` is when it began."""
         with self._harmless():
@@ -317,13 +313,7 @@ class TraceWriter:
 
 
 def trace_writer(
-    producer_class: "type[Producer]",
-    name_servers: Sequence[str],
-    group: str,
-    *,
-    trace: bool | str,
-    namespace: str,
-    connection: Mapping[str, Any],
+    group: str, make_producer: "Callable[[], Producer]", *, trace: bool | str, namespace: str
 ) -> TraceWriter | None:
     """Return what writes the trace of a group's client, None if ``trace`` switches it off.
 
@@ -332,10 +322,6 @@ def trace_writer(
     topic = trace_topic_of(trace=trace)
     if topic is None:
         return None
-
-    def make_producer() -> "Producer":
-        return producer_class(name_servers, group=TRACE_GROUP, **connection)
-
     return TraceWriter(topic, make_producer, group=group, namespace=namespace)
 
 

@@ -36,15 +36,7 @@ from rocketlens.net.channel import Channel, Handler
 from rocketlens.net.pace import WorkThreads
 from rocketlens.wire.codes import RequestCode
 from rocketlens.wire.command import RemotingCommand
-from rocketlens.wire.commands.messages import (
-    CHECK_TRANSACTION_STATE,
-    COMMIT,
-    END_TRANSACTION,
-    ROLLBACK,
-    UNKNOWN,
-    CheckTransactionStateRequest,
-    EndTransactionRequest,
-)
+from rocketlens.wire.commands import messages as commands
 
 logger: Final = logging.getLogger("rocketlens.client")
 
@@ -70,9 +62,9 @@ class LocalTransactionState(Enum):
 
 
 _ENDS: Final = {
-    LocalTransactionState.COMMIT: COMMIT,
-    LocalTransactionState.ROLLBACK: ROLLBACK,
-    LocalTransactionState.UNKNOWN: UNKNOWN,
+    LocalTransactionState.COMMIT: commands.COMMIT,
+    LocalTransactionState.ROLLBACK: commands.ROLLBACK,
+    LocalTransactionState.UNKNOWN: commands.UNKNOWN,
 }
 
 Execute = Callable[[Message], LocalTransactionState | Awaitable[LocalTransactionState]]
@@ -101,7 +93,6 @@ class TransactionSettings(SendingSettings):
     """How many plain ``check`` functions run at once."""
 
     def __post_init__(self) -> None:
-        """Check the settings; errors as `SendingSettings`."""
         SendingSettings.__post_init__(self)
         if self.check_threads < 1:
             raise BadInput(f"check_threads is {self.check_threads}: give 1 or more")
@@ -193,7 +184,7 @@ class TransactionProducer(Producer):
         self, message: Message, result: SendResult, state: LocalTransactionState
     ) -> None:
         """End a half message; a failure is logged: the broker asks later."""
-        request = EndTransactionRequest(
+        request = commands.EndTransactionRequest(
             producer_group=self.group,
             tran_state_table_offset=result.queue_offset,
             commit_log_offset=OffsetMessageId.decode(result.offset_msg_id).physical_offset,
@@ -221,11 +212,11 @@ class TransactionProducer(Producer):
     async def _tell_end(
         self,
         message: Message | MessageExt,
-        request: EndTransactionRequest,
+        request: commands.EndTransactionRequest,
         state: LocalTransactionState,
         address: str,
     ) -> None:
-        await self._cluster.tell(address, END_TRANSACTION, request)
+        await self._cluster.tell(address, commands.END_TRANSACTION, request)
         if self._trace is not None:
             self._trace.transaction_ended(
                 message,
@@ -239,7 +230,7 @@ class TransactionProducer(Producer):
     def _asked(self, command: RemotingCommand, channel: Channel) -> None:
         """Hold a check of a broker until ``check`` is called."""
         try:
-            request = CHECK_TRANSACTION_STATE.request.decode(command.ext_fields)
+            request = commands.CHECK_TRANSACTION_STATE.request.decode(command.ext_fields)
             message = message_of(decode(command.body, check_crc=False))
         except (FieldError, RecordError) as error:
             logger.warning("a check of %s cannot be read: %s", channel.address, error)
@@ -271,7 +262,7 @@ class TransactionProducer(Producer):
             state = _state_of(await self._called(self._calls, self._check, held.message))
         except Exception:
             logger.exception("transaction %s: its check failed; it stays open", key)
-        request = EndTransactionRequest(
+        request = commands.EndTransactionRequest(
             producer_group=self.group,
             tran_state_table_offset=held.request.tran_state_table_offset,
             commit_log_offset=held.request.commit_log_offset,
@@ -297,7 +288,7 @@ class TransactionProducer(Producer):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _HeldCheck:
-    request: CheckTransactionStateRequest
+    request: commands.CheckTransactionStateRequest
     message: MessageExt
     address: str
 

@@ -5,11 +5,12 @@ import asyncio
 import pytest
 
 from rocketlens.client.connect.route import Broker, MessageQueue, Route
-from rocketlens.client.consume import group_offsets
 from rocketlens.client.consume.group_offsets import LocalOffsetFile, OffsetTable, RemoteOffsets
 from rocketlens.client.consume.push import PushConsumer
 from rocketlens.errors import CommandBodyError
 from rocketlens.wire.bodies.clients import ConsumeFromWhere as From
+from rocketlens.wire.bodies.clients import LocalOffsets
+from rocketlens.wire.declare import read_body
 from tests.unit.client.consume import consumer_vectors
 
 QUEUE = MessageQueue("T", "broker-a", 0)
@@ -24,7 +25,7 @@ def file(tmp_path):
 @pytest.mark.parametrize("version", consumer_vectors.VERSIONS)
 def test_a_file_that_java_wrote_is_read(version, file):
     [[ours, theirs]] = consumer_vectors.vectors_of(version, "offsets")
-    expected = group_offsets.decode_local_offsets(bytes.fromhex(ours))
+    expected = read_body(LocalOffsets, bytes.fromhex(ours)).offset_table
     assert len(expected) == 3
     file.path.parent.mkdir(parents=True)
     file.path.write_bytes(bytes.fromhex(theirs))
@@ -82,13 +83,13 @@ def test_a_disk_that_fails_is_logged_and_tried_again(file, caplog, monkeypatch):
 def test_offsets_only_grow_unless_they_are_reset():
     table = OffsetTable()
     assert table.get(QUEUE) is None
-    table.update(QUEUE, 5, increase_only=True)
-    table.update(QUEUE, 3, increase_only=True)
+    table.put(QUEUE, 5, increase_only=True)
+    table.put(QUEUE, 3, increase_only=True)
     assert table.get(QUEUE) == 5
-    table.update(QUEUE, 3, increase_only=False)
-    table.update(MessageQueue("U", "b", 0), 1, increase_only=True)
+    table.put(QUEUE, 3, increase_only=False)
+    table.put(MessageQueue("U", "b", 0), 1, increase_only=True)
     assert table.of_topic("T") == {QUEUE: 3}
-    table.forget(QUEUE)
+    del table[QUEUE]
     assert [queue.topic for queue, _ in table.items()] == ["U"]
 
 

@@ -191,4 +191,4 @@ def test_all_topics_are_one_stream():
         assert await numbers(admin.scan("T1?")) == [n for n in range(200) if n % 20 > 9]
 
     ask(scenario)
-    assert topic_scan._ROUTES_AT_ONCE < 20
+    assert topic_scan.TOPICS_AT_ONCE < 20
