@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import WITHOUT_TIMERS
 from tests.console.conftest import browser, chromium, open_page  # noqa: F401 - fixtures
 from tests.peer.rocketmq_peer import VERSIONS, RocketMQPeer, RunningBroker
 
@@ -16,6 +17,7 @@ SETTINGS = {
     "mappedFileSizeCommitLog": 1 << 18,
     "mappedFileSizeConsumeQueue": 6_000,
     "enablePropertyFilter": True,
+    **WITHOUT_TIMERS,
 }
 OLDER, NEWER = VERSIONS
 SHORT_WITH_OLDER = {

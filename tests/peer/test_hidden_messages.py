@@ -5,6 +5,7 @@ import pytest
 from rocketlens import Message, SyncMQAdmin
 from rocketlens.client.blocking.sync_producer import SyncProducer
 from rocketlens.errors import StoreError
+from tests.conftest import WITHOUT_TIMERS
 from tests.support.effort import sized
 from tests.support.layouts import SentMessage, ids
 from tests.support.patience import PATIENCE_S
@@ -25,7 +26,7 @@ def broker_of(peer, tmp_path_factory):
 
     def of_version(version):
         if version not in started:
-            start = peer.start(version, tmp_path_factory.mktemp("hidden"))
+            start = peer.start(version, tmp_path_factory.mktemp("hidden"), **WITHOUT_TIMERS)
             broker = start.__enter__()
             started[version] = start, broker, fill(peer, broker, version)
         return started[version][1:]

@@ -11,6 +11,7 @@ from rocketlens.bulk.options import known_options
 from rocketlens.client.blocking.sync_producer import SyncProducer
 from rocketlens.formats.checkpoint import decode
 from rocketlens.pipeline.cluster_scan import ClusterScan
+from tests.conftest import WITHOUT_TIMERS
 from tests.peer.rocketmq_peer import free_ports
 from tests.support.layouts import copied, ids
 from tests.support.patience import PATIENCE_S
@@ -91,7 +92,7 @@ def test_a_store_is_searched_while_a_real_broker_writes_it(peer, layouts, tmp_pa
     layout = copied(layouts, name, tmp_path / "broker")
     # It is cut behind what is written, and made again.
     shutil.rmtree(layout.store / "dledger-n0" / "index", ignore_errors=True)
-    settings = SIZES | settings_of(name, layout.path)
+    settings = SIZES | WITHOUT_TIMERS | settings_of(name, layout.path)
     version = name.rpartition("-")[2]
     with (
         peer.start(version, layout.path, **settings) as broker,

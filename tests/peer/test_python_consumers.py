@@ -12,6 +12,7 @@ import pytest
 from rocketlens import LitePullConsumer, Message, MQAdmin, Producer, PushConsumer
 from rocketlens.client.resend.resend_job import MARKER
 from rocketlens.errors import RocketLensError, TopicNotFound
+from tests.conftest import WITHOUT_TIMERS
 from tests.peer.java_member import JavaMember
 from tests.peer.our_servers import OurBroker, OurNameServer
 from tests.peer.rocketmq_peer import (
@@ -225,7 +226,7 @@ def test_a_broker_that_is_killed_and_comes_back_loses_no_message(version, peer, 
             await sending
             await until(lambda: set(sent) <= set(listener.bodies))
 
-    with ExitStack() as running, peer.start(version, tmp_path) as broker:
+    with ExitStack() as running, peer.start(version, tmp_path, **WITHOUT_TIMERS) as broker:
         asyncio.run(scenario(broker, running))
 
 
