@@ -24,7 +24,7 @@ from rocketlens.wire.connection import Connection, RequestReceived
 from tests.support.binary_header import encode_command
 from tests.support.broker_world import create_topic, in_broker, records_of, text_of
 from tests.support.effort import sized
-from tests.support.fed_channel import assert_same_replies, commands_in, feed, replies_in
+from tests.support.fed_channel import commands_in, feed, replies_in
 from tests.support.made_stores import flip
 from tests.support.written_stores import SMALL, open_small, send, send_many
 from tests.unit.broker.searches import LARGE, Peer, put_away, read_all, searching
@@ -367,10 +367,8 @@ def test_a_broker_answers_the_same_however_requests_come(tmp_path):
                 network.runs = each
                 await put_away(world.core.search)
                 written, is_closed = await feed(world, chunks)
-                outcomes.append((replies_in(written), is_closed))
-            (compiled, is_closed), (plain, is_plain_closed) = outcomes
-            assert is_closed == is_plain_closed
-            assert_same_replies(compiled, plain, is_closed, number)
+                outcomes.append((sorted(replies_in(written)), is_closed))
+            assert outcomes[0] == outcomes[1], number
         assert min(counts) > 15, counts
         network.runs = runs
         before = store.end_offset
