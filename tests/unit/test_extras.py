@@ -27,7 +27,7 @@ SAYS = {
     "rocksdb": "import rocksdict; from rocketlens.store.read.rocks import is_readable; "
     "assert is_readable()",
     "serve": "import uvloop; from rocketlens.broker.life import service",
-    "decode": "import re2",
+    "decode": "import re2, jsonschema; from google.protobuf import json_format",
     "all": "import pyspark, duckdb, deltalake, rocksdict, uvloop, re2, fastapi, polars",
     "console": "import fastapi, uvicorn, jinja2, tzdata, re2; "
     "from rocketlens.console.login import oidc_logins",
@@ -80,6 +80,7 @@ def test_an_extra_alone_is_enough(extra, wheel, tmp_path):
 ALL = (
     *("pyspark", "pyarrow", "pandas", "polars", "deltalake", "obstore", "duckdb", "rocksdict"),
     *("uvloop", "re2", "fastapi", "uvicorn", "jinja2", "httpx", "jwt", "cryptography", "tzdata"),
+    *("google", "jsonschema", "referencing"),
 )
 """What the extras install."""
 

@@ -18,7 +18,7 @@ process where values are nested deeply. Source: the Avro 1.12 specification.
 import json
 import struct
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final
@@ -59,13 +59,16 @@ class AvroSchema:
     scale: int = 0
 
 
-def parse_schema(text: str | bytes) -> AvroSchema:
-    """Return the schema of a JSON text.
+def parse_schema(text: str | bytes, references: Iterable[str] = ()) -> AvroSchema:
+    """Return the schema of a JSON text; ``references`` are those that it names, in their order.
 
     :raises BodyError: when it is not one.
     """
     try:
-        return _Parser().schema(json.loads(text), "", limits.MAX_DECODED_LEVELS)
+        parser, levels = _Parser(), limits.MAX_DECODED_LEVELS
+        for each in references:
+            parser.schema(json.loads(each), "", levels)
+        return parser.schema(json.loads(text), "", levels)
     except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
         raise BodyError(f"its Avro schema cannot be read: {error!r:.200}") from error
 

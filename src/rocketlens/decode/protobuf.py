@@ -13,15 +13,13 @@ Fields have their numbers as names, in the order stored; one that comes several 
 Groups (3, 4) are read as messages. With names for the numbers (`Schema`), which also say what is
 text and what a message, the same reader decodes messages of a known kind.
 
-Schemas come from a descriptor set, which ``protoc --descriptor_set_out --include_imports`` writes.
-It is itself a message, read with a schema that stands here (`_SET`). By a schema only fields that
+Schemas come from descriptors (:mod:`rocketlens.decode.descriptors`). By a schema only fields that
 are stored are shown, not those that have their default.
 """
 
 import math
 import re
 import struct
-import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -40,7 +38,8 @@ _FLOAT: Final = struct.Struct("<f")
 
 class ProtobufField(NamedTuple):
     """A field of a known message; ``kind`` is the `Schema` of the message that it holds, "text",
-    "bytes", or one of `_NUMBERS`. ``values`` are the names of an enum's numbers.
+    "bytes", or one of `_NUMBERS`. ``values`` are the names of an enum's numbers. ``as_json``
+    returns the JSON form of the message that it holds, from its bytes and its fields.
     """
 
     name: str
@@ -48,6 +47,7 @@ class ProtobufField(NamedTuple):
     is_list: bool = False
     values: Mapping[int, str] | None = None
     is_map: bool = False
+    as_json: Callable[[bytes, Tree], Tree] | None = None
 
 
 Schema = Mapping[int, ProtobufField]
@@ -141,7 +141,8 @@ class _Message(ByteReader):
         """Return what a field of so many bytes holds."""
         start, end = self.position, self.position + length
         if field is not None and not isinstance(field.kind, str):
-            return self.message(end, field.kind)
+            held = self.message(end, field.kind)
+            return held if field.as_json is None else field.as_json(self.body[start:end], held)
         if field is not None and field.kind in _NUMBERS:
             return self._packed(end, field)
         data = self.take(length)
@@ -248,97 +249,3 @@ def schemas_of(declared: str) -> dict[str, dict[int, ProtobufField]]:
             held = messages.get(kind, "int" if kind in enums else kind)
             fields[int(number)] = ProtobufField(name, held, bool(repeated), enums.get(kind))
     return messages
-
-
-_SET: Final[Schema] = schemas_of("""
-    message EnumValue { text name = 1; int number = 2; }
-    message Enum { text name = 1; repeated EnumValue value = 2; }
-    message Field { text name = 1; int number = 3; int label = 4; int type = 5;
-        text type_name = 6; }
-    message Options { bool map_entry = 7; }
-    message Message { text name = 1; repeated Field field = 2; repeated Message nested_type = 3;
-        repeated Enum enum_type = 4; Options options = 7; }
-    message File { text name = 1; text package = 2; repeated Message message_type = 4;
-        repeated Enum enum_type = 5; }
-    message Set { repeated File file = 1; }
-""")["Set"]
-"""The schema of a descriptor set. Source: descriptor.proto."""
-
-_REPEATED: Final = 3
-_KINDS: Final = {
-    1: "double",
-    2: "float",
-    3: "int",
-    4: "uint",
-    5: "int",
-    6: "fixed64",
-    7: "fixed32",
-    8: "bool",
-    9: "text",
-    12: "bytes",
-    13: "uint",
-    15: "sfixed32",
-    16: "sfixed64",
-    17: "zigzag",
-    18: "zigzag",
-}
-_TYPE_GROUP, _TYPE_MESSAGE, _TYPE_ENUM = 10, 11, 14
-
-
-def message_schema(descriptor_set: bytes, name: str) -> Schema:
-    """Return the schema of a message; ``name`` has its package, as in ``shop.v2.Order``.
-
-    :raises BodyError: when the set cannot be read, or does not have it.
-    """
-    try:
-        return _message_schema(descriptor_set, name)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise BodyError(f"it is no descriptor set: {error!r}") from error
-
-
-def _message_schema(descriptor_set: bytes, name: str) -> Schema:
-    messages: dict[str, Tree] = {}
-    enums: dict[str, dict[int, str]] = {}
-    work = DecodingWork()
-    # The file is the reader's own, and not a producer's.
-    work.values = sys.maxsize
-    for file in read_protobuf(descriptor_set, work, schema=_SET).get("file", []):
-        _collect(file, f".{file['package']}" if file.get("package") else "", messages, enums)
-    wanted = f".{name.lstrip('.')}"
-    if wanted not in messages:
-        names = ", ".join(sorted(each[1:] for each in messages)[:10])
-        raise BodyError(f"the descriptor set has no message {name}; it has {names or 'none'}")
-    schemas: dict[str, dict[int, ProtobufField]] = {each: {} for each in messages}
-    for each, declared in messages.items():
-        for field in declared.get("field", []):
-            schemas[each][field["number"]] = _field(field, messages, schemas, enums)
-    return schemas[wanted]
-
-
-def _collect(
-    holder: Tree, prefix: str, messages: dict[str, Tree], enums: dict[str, dict[int, str]]
-) -> None:
-    for each in holder.get("enum_type", []):
-        values = {value.get("number", 0): value["name"] for value in each.get("value", [])}
-        enums[f"{prefix}.{each['name']}"] = values
-    for each in [*holder.get("message_type", []), *holder.get("nested_type", [])]:
-        name = f"{prefix}.{each['name']}"
-        messages[name] = each
-        _collect(each, name, messages, enums)
-
-
-def _field(
-    declared: Tree,
-    messages: dict[str, Tree],
-    schemas: dict[str, dict[int, ProtobufField]],
-    enums: dict[str, dict[int, str]],
-) -> ProtobufField:
-    number, type_name = declared["type"], declared.get("type_name", "")
-    is_list = declared.get("label") == _REPEATED
-    if number in (_TYPE_MESSAGE, _TYPE_GROUP):
-        options = messages.get(type_name, {}).get("options", {})
-        is_map = is_list and options.get("map_entry", False)
-        return ProtobufField(declared["name"], schemas.get(type_name, {}), is_list, is_map=is_map)
-    if number == _TYPE_ENUM:
-        return ProtobufField(declared["name"], "int", is_list, values=enums.get(type_name, {}))
-    return ProtobufField(declared["name"], _KINDS.get(number, "int"), is_list)

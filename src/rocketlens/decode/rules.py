@@ -2,7 +2,13 @@
 
 ::
 
-    registry = "http://registry:8081"      # for rules with format "avro" and no schema
+    registry = "https://user@registry:8081"
+    registry_password_file = "registry.secret"  # or $ROCKETLENS_REGISTRY_PASSWORD
+    registry_ca = "ca.pem"                 # who signed its certificate, if that is not public
+
+    [[body]]
+    topic = "events-*"
+    format = "registry"                    # bodies name a schema: Avro, Protocol Buffers or JSON
 
     [[body]]
     topic = "order-*"                      # a pattern with * and ?; the first that fits counts
@@ -13,7 +19,7 @@
     [[body]]
     topic = "clicks"
     format = "avro"
-    schema = "click.avsc"                  # without it, bodies name a schema of the registry
+    schema = "click.avsc"                  # without it, as "registry", if there is one
 
     [[body]]
     topic = "legacy-*"
@@ -37,7 +43,7 @@ from rocketlens.decode import avro, bodies
 from rocketlens.decode.bodies import DecodedBody, decode_body, read_text
 from rocketlens.decode.byte_reader import DecodingWork
 from rocketlens.decode.layers import unwrap
-from rocketlens.decode.protobuf import message_schema, read_protobuf
+from rocketlens.decode.protobuf import read_protobuf
 from rocketlens.decode.tree import Tree, tree_of
 from rocketlens.errors import BadInput, BodyError, BodyTooLarge
 from rocketlens.model.life import origin_topics
@@ -47,9 +53,10 @@ from rocketlens.model.text.sentences import Sentence
 if TYPE_CHECKING:
     from rocketlens.decode.schema_registry import SchemaRegistry
 
-_Reader = Callable[[bytes, DecodingWork], Tree]
+_Reader = Callable[[bytes, DecodingWork], Tree | DecodedBody]
 
-FORMATS: Final = tuple(sorted({*bodies.FORMATS, "binary", "text"} - {"trace"}))
+REGISTRY: Final = "registry"
+FORMATS: Final = tuple(sorted({*bodies.FORMATS, "binary", "text", REGISTRY} - {"trace"}))
 """What a rule can name as a format."""
 _KEYS: Final = frozenset({"topic", "format", "charset", "schema", "descriptor_set", "message"})
 
@@ -82,7 +89,10 @@ class BodyRule:
             raise BodyTooLarge(f"it has over {bound} bytes")
         if self.read is None:
             return read_text(inner.decode(self.charset), self.charset)
-        return DecodedBody(format=str(self.format), value=tree_of(self.read(inner, work)))
+        value = self.read(inner, work)
+        if isinstance(value, DecodedBody):
+            return value
+        return DecodedBody(format=str(self.format), value=tree_of(value))
 
 
 class BodyRules:
@@ -107,14 +117,13 @@ class BodyRules:
             declared = tomllib.loads(path.read_text("utf-8"))
         except (OSError, ValueError) as error:
             raise BadInput(f"rules for bodies, {path}: {error}") from error
-        unknown = declared.keys() - {"registry", "body"}
-        if unknown:
-            raise BadInput(f"{path}: unknown {', '.join(sorted(unknown))}: give registry or body")
         registry = None
-        if "registry" in declared:
-            from rocketlens.decode.schema_registry import SchemaRegistry
+        if others := declared.keys() - {"body"}:
+            from rocketlens.decode.schema_registry import KEYS, SchemaRegistry
 
-            registry = SchemaRegistry(str(declared["registry"]))
+            if unknown := ", ".join(sorted(others - set(KEYS))):
+                raise BadInput(f"{path}: unknown {unknown}: give body, {', '.join(KEYS)}")
+            registry = SchemaRegistry(declared, path)
         reader = _RuleReader(path, registry)
         return cls([reader.rule(each) for each in declared.get("body", [])])
 
@@ -172,15 +181,17 @@ class _RuleReader:
                 return read_protobuf
             if "message" not in declared:
                 raise self._error(f"{declared['topic']}: a descriptor set needs message, a name")
+            from rocketlens.decode.descriptors import message_schema
+
             schema = message_schema(self._file(declared["descriptor_set"]), declared["message"])
             return partial(read_protobuf, schema=schema)
-        if name == "avro":
-            if "schema" in declared:
-                text = self._file(declared["schema"])
-                return partial(avro.read_body, schema=avro.parse_schema(text))
-            if self._registry is not None:
-                return partial(_read_registered, registry=self._registry)
-            return avro.read_container
+        if name == "avro" and "schema" in declared:
+            text = self._file(declared["schema"])
+            return partial(avro.read_body, schema=avro.parse_schema(text))
+        if name in ("avro", REGISTRY) and self._registry is not None:
+            return self._registry.decode
+        if name == REGISTRY:
+            raise self._error(f"{declared['topic']}: format registry needs the address registry")
         return None if name in (None, "text", "binary") else bodies.FORMATS[name].read
 
     def _file(self, name: str) -> bytes:
@@ -192,16 +203,3 @@ class _RuleReader:
 
     def _error(self, what: str) -> BadInput:
         return BadInput(f"rules for bodies, {self._path}: {what}")
-
-
-def _read_registered(
-    body: bytes, work: DecodingWork | None = None, *, registry: "SchemaRegistry"
-) -> Tree:
-    """Return a body that names a schema of a registry."""
-    if body.startswith(avro.CONTAINER):
-        return avro.read_container(body, work)
-    if len(body) < avro.REGISTERED_BYTES or body[0] != 0:
-        raise BodyError("it names no schema: a byte 0 and its number in 4 bytes")
-    number = int.from_bytes(body[1 : avro.REGISTERED_BYTES], "big")
-    schema = avro.parse_schema(registry.schema(number))
-    return avro.read_avro(body[avro.REGISTERED_BYTES :], schema, work)

@@ -38,9 +38,9 @@ def package(name: str, extra: str, what: str) -> Any:
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
-        if error.name != name.partition(".")[0]:
+        if not f"{name}.".startswith(f"{error.name}."):
             raise
-        needed = name.partition(".")[0]
+        needed = name.rpartition(".")[0] or name
         raise PackageMissing(
             f"{what} needs {needed}: {install_command(extra)}", name=needed
         ) from None

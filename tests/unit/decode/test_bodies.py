@@ -15,7 +15,7 @@ from rocketlens.decode.layers import unwrap
 from rocketlens.decode.rules import BodyRules
 from rocketlens.errors import BadInput
 from tests.support.written_bodies import DIRECTORY, NAMES, body, message
-from tests.unit.decode.test_avro import registry as _registry
+from tests.unit.decode.test_schema_registry import registry as _registry
 
 FORMATS = {
     "classes.java-object": "java",
@@ -226,17 +226,8 @@ def test_protobuf_is_read_by_a_descriptor_set(tmp_path):
     assert made.decode(message(topic="raw", body=pair)).value == {"1": "a", "2": "b"}
 
 
-def test_avro_bodies_name_their_schema_in_a_registry(tmp_path, registry):
-    registry.answers["/schemas/ids/258"] = (200, b'{"schema": "\\"int\\""}')
-    made = rules(tmp_path, f'registry = "{registry.url}"\n[[body]]\ntopic = "T"\nformat = "avro"')
-    assert made.decode(message(topic="T", body=bytes.fromhex("00 00000102 0e"))).value == 7
-    assert "names no schema" in made.decode(message(topic="T", body=b"\x01" * 6)).error
-    assert "cannot be fetched" in made.decode(message(topic="T", body=bytes(6))).error
-    assert len(made.decode(message(topic="T", body=body("container-null.avro"))).value) == 2
-
-
 def test_rules_go_to_other_processes_with_what_they_read_by(tmp_path, registry):
-    registry.answers["/schemas/ids/258"] = (200, b'{"schema": "\\"int\\""}')
+    registry.answers["/schemas/ids/258"] = {"schema": '"int"'}
     made = rules(
         tmp_path,
         f"""
@@ -278,7 +269,8 @@ def test_a_body_that_could_not_be_unpacked_is_binary_with_the_reason():
     [
         ("[[body", "bodies.toml"),
         ("bodies = 1", "unknown bodies"),
-        ('registry = "here"', "schema registry"),
+        ('registry = "here"', "registry: give an address"),
+        ('[[body]]\ntopic = "T"\nformat = "registry"', "needs the address registry"),
         ('[[body]]\nformat = "json"', "a rule without topic"),
         ('[[body]]\ntopic = "T"\nformat = "jsno"', "format 'jsno': give one of avro"),
         ('[[body]]\ntopic = "T"\nfromat = "x"', "unknown fromat"),
