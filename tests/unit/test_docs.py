@@ -32,8 +32,9 @@ from rocketlens.mqadmin.run import COMMON, OURS, command_named
 from rocketlens.namesrv.config import NameServerConfig
 from rocketlens.net.tls import TlsConfig
 from rocketlens.store.write.config import StoreConfig
-from rocketlens.terminal.as_json import answer_fields, message_fields
+from rocketlens.terminal.as_json import message_fields
 from rocketlens.terminal.contexts import Context
+from rocketlens.terminal.json_text import answer_fields
 from rocketlens.terminal.output import ExitCode
 from rocketlens.testing import cluster
 from tests.support.archives import archive_store

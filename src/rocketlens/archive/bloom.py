@@ -8,12 +8,11 @@ Parquet has no checksum of them, and a filter that lost a bit would hide a key. 
 of its filters in its own metadata, `CHECKSUMS`.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from zlib import crc32
 
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
+import numpy as np
+import numpy.typing as npt
 
 CHECKSUMS: Final = "rocketlens.filters"
 """A list with an object for each row group: CRC-32 of its filter, without the header, by the size
@@ -71,10 +70,8 @@ def filter_bytes(length: int) -> int:
     return 1 << length.bit_length() - 1
 
 
-def checksums(values: "npt.NDArray[np.int64]") -> dict[str, int]:
+def checksums(values: npt.NDArray[np.int64]) -> dict[str, int]:
     """Return the checksum of the filter that a row group of sorted values gets, by its size."""
-    import numpy as np
-
     from rocketlens.formats.compiled import archive
 
     primes = np.array((_PRIME_1, _PRIME_2, _PRIME_3, _PRIME_4), np.uint64)

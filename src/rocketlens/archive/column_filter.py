@@ -26,6 +26,9 @@ from collections.abc import Callable, Collection, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from rocketlens import limits
 from rocketlens.model import properties as props
 from rocketlens.model.life import is_plain, life_of_fields
@@ -36,8 +39,6 @@ from rocketlens.query.lookup.message_filter import MessageFilter
 from rocketlens.query.tally import SearchTally
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
     import pyarrow as pa
 
     from rocketlens.decode.tree import Tree
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from rocketlens.query.filters.content_filter import ContentFilter
     from rocketlens.query.filters.pattern import TextPattern
 
-    Mask = npt.NDArray[np.bool_]
+Mask = npt.NDArray[np.bool_]
 
 ReadColumns = Callable[[Sequence[str]], "pa.Table"]
 """Returns columns of all rows of a row group."""
@@ -77,7 +78,7 @@ class ColumnFilter:
         """Whether anything can be ruled out."""
         return any(each is not None for each in (self._content, self._tags, self._topics))
 
-    def may_match(self, read: ReadColumns, within: "Mask") -> "Mask":
+    def may_match(self, read: ReadColumns, within: Mask) -> Mask:
         """Return which rows of those ``within`` may match."""
         import pyarrow.compute as pc
 
@@ -109,8 +110,8 @@ class _RowsOfContent:
         self,
         read: ReadColumns,
         content: "ContentFilter",
-        left: "Mask",
-        kept: "Mask",
+        left: Mask,
+        kept: Mask,
         tally: SearchTally,
     ) -> None:
         self._read: Final = read
@@ -136,8 +137,6 @@ class _RowsOfContent:
             self._search(grep, self._content.grep_in)
 
     def _apply(self, condition: "Operand", subject: "_ColumnSubject") -> None:
-        import numpy as np
-
         rows = np.flatnonzero(self._left & subject.may_hold(condition))
         self._left[:] = False
         if len(rows):
@@ -147,8 +146,6 @@ class _RowsOfContent:
 
     def _search(self, pattern: "TextPattern", parts: Collection[str]) -> None:
         """Leave the rows that have, or may have, a pattern in one of some parts."""
-        import numpy as np
-
         if not self._left.any() or (self._content.rules and "body" in parts):
             return
         may_have = np.zeros(len(self._left), np.bool_)
@@ -172,7 +169,7 @@ class _Bodies:
         return self._read(["body"]).column(0).combine_chunks()
 
     @cached_property
-    def _is_plain(self) -> "Mask":
+    def _is_plain(self) -> Mask:
         return _is_plain(self._array)
 
     @cached_property
@@ -194,7 +191,7 @@ class _Bodies:
             raise _Unsure
         return text
 
-    def may_have(self, pattern: "TextPattern") -> "Mask":
+    def may_have(self, pattern: "TextPattern") -> Mask:
         """Return which bodies have a pattern in their text, or may have it."""
         import pyarrow as pa
 
@@ -216,7 +213,7 @@ _UNSURE: Final = 2
 class _Values(NamedTuple):
     """The values of a column, each once, and which of them a row has."""
 
-    codes: "npt.NDArray[np.int32]"
+    codes: npt.NDArray[np.int32]
     values: list[Any]
 
 
@@ -303,7 +300,7 @@ class _ColumnSubject:
         self._looked_at.append(column)
         return column.values[column.codes[self._row]]
 
-    def may_hold(self, condition: "Operand") -> "Mask | bool":
+    def may_hold(self, condition: "Operand") -> Mask | bool:
         """Return for which rows a condition on keys may hold: there are as many as rows."""
         from rocketlens.query.filters.where import KEY
 
@@ -316,16 +313,12 @@ class _ColumnSubject:
                     may_hold = may_hold | ~_lists_with(keys, _all)
         return may_hold
 
-    def evaluate(
-        self, condition: "Operand", rows: "npt.NDArray[np.int64]"
-    ) -> "npt.NDArray[np.int8]":
+    def evaluate(self, condition: "Operand", rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int8]:
         """Return for rows whether a condition is `_TRUE`, `_UNSURE`, or neither.
 
         Whatever the row, it looks at the same column first. Where it looks at no other, all rows
         with the same value there have the same outcome.
         """
-        import numpy as np
-
         self._outcome(condition, int(rows[0]))
         first = self._looked_at[0] if self._looked_at else None
         if first is None:
@@ -342,11 +335,7 @@ class _ColumnSubject:
         of_rows[others] = self._of_rows(condition, rows[others])
         return of_rows
 
-    def _of_rows(
-        self, condition: "Operand", rows: "npt.NDArray[np.int64]"
-    ) -> "npt.NDArray[np.int8]":
-        import numpy as np
-
+    def _of_rows(self, condition: "Operand", rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int8]:
         return np.array([self._outcome(condition, row) for row in rows.tolist()], np.int8)
 
     def _outcome(self, condition: "Operand", row: int) -> int:
@@ -358,9 +347,8 @@ class _ColumnSubject:
             return _UNSURE
 
 
-def _lists_with(lists: "pa.Array", matches: "Callable[[pa.Array], pa.BooleanArray]") -> "Mask":
+def _lists_with(lists: "pa.Array", matches: "Callable[[pa.Array], pa.BooleanArray]") -> Mask:
     """Return which lists, or maps by their values, have an element that matches."""
-    import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -388,7 +376,7 @@ def _are_in(texts: "pa.Array", chosen: frozenset[str]) -> "pa.BooleanArray":
     return pc.is_in(texts.cast(pa.binary()), pa.array(encoded, pa.binary()))
 
 
-def _is_in(column: "pa.Table", texts: frozenset[str]) -> "Mask":
+def _is_in(column: "pa.Table", texts: frozenset[str]) -> Mask:
     """Return which rows of a table of one column have one of some texts."""
     is_in: Mask = _are_in(column.column(0), texts).to_numpy()
     return is_in
@@ -410,9 +398,8 @@ def _may_have(texts: "pa.Array", pattern: "TextPattern") -> "pa.BooleanArray":
     return pc.or_(found, pc.greater(pc.binary_length(texts), pattern.max_bytes))
 
 
-def _is_plain(bodies: "pa.Array") -> "Mask":
+def _is_plain(bodies: "pa.Array") -> Mask:
     """Return which bodies are surely plain text."""
-    import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
 

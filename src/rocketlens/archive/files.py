@@ -11,6 +11,8 @@ import uuid
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
+import numpy as np
+
 from rocketlens.archive.bloom import CHECKSUMS, FILTER_OPTIONS, checksums
 from rocketlens.archive.copied import LastRecord, QueueRange, joined
 from rocketlens.archive.location import ArchiveLocation
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 
     from rocketlens.decode.bodies import DecodedBody
     from rocketlens.decode.rules import BodyRules
+
 
 _UUID: Final = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 FILE_NAME: Final = re.compile(rf"{DAY}=\d{{4}}-\d{{2}}-\d{{2}}/{_UUID}(?:\.sealed)?\.parquet")
@@ -137,7 +140,6 @@ class ShareFiles:
 
     def add(self, batches: "Iterable[pa.RecordBatch]") -> None:
         """Write messages; the columns are those of `rocketlens.formats.columns`."""
-        import numpy as np
         import pyarrow as pa
 
         is_decoded = self._body_rules is not None

@@ -23,6 +23,8 @@ from itertools import groupby, pairwise
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from rocketlens.archive.files import DataFile, TableFile
 from rocketlens.archive.journal import RETENTION, ArchiveTables
 from rocketlens.archive.location import ArchiveLocation
@@ -40,6 +42,7 @@ from rocketlens.errors import ArchiveError
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet
+
 
 GRACE_HOURS: Final = 168
 _log = logging.getLogger(__name__)
@@ -305,8 +308,6 @@ def _sorted_keys(files: Sequence["pyarrow.parquet.ParquetFile"]) -> "Iterator[pa
 
 
 def _between(rows: "pa.Table", low: int, high: int) -> "pa.Table":
-    import numpy as np
-
     hashes = rows.column("key_hash").to_numpy()
     first = np.searchsorted(hashes, low, side="left")
     last = np.searchsorted(hashes, high - 1, side="right")

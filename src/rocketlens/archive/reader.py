@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet
 
+
 MAX_ARCHIVE_READS: Final = 16
 """Files of an archive in an object store that one look-up reads at once: a request takes tens of
 milliseconds, most of them waiting. pyarrow has 25 connections to a store at most."""
@@ -312,7 +313,6 @@ class _OpenFile:
         self, group: int, bounds: Bounds, columns: ColumnFilter, names: Sequence[str]
     ) -> "pa.Table":
         """Return the rows of a row group of messages within bounds that columns do not rule out."""
-        import numpy as np
         import pyarrow as pa
         import pyarrow.compute as pc
 

@@ -24,15 +24,17 @@ from datetime import date, timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+import numpy.typing as npt
+
 from rocketlens.archive.seal import SEALED
 from rocketlens.formats.columns import DERIVED
 from rocketlens.model.arrow import schema
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
     import pyarrow as pa
     import pyarrow.parquet
+
 
 MESSAGES: Final = "messages"
 KEYS: Final = "message_keys"
@@ -153,7 +155,6 @@ def widened(rows: "pa.Table", columns: "pa.Schema", names: Sequence[str]) -> "pa
 
 def key_rows(messages: "pa.Table") -> "pa.Table":
     """Return a row for each key and unique key of messages, not hashed; `dictionary_encoded`."""
-    import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -194,10 +195,8 @@ def sorted_by_hash(rows: "pa.Table") -> "pa.Table":
     return named.select(key_schema().names).take(pa.array(hashes.argsort(kind="stable")))
 
 
-def key_hashes(keys: "pa.Array") -> "npt.NDArray[np.int64]":
+def key_hashes(keys: "pa.Array") -> npt.NDArray[np.int64]:
     """Return the hash of each text of a string array without nulls."""
-    import numpy as np
-
     from rocketlens.formats.compiled import archive
 
     count = len(keys)
@@ -219,10 +218,8 @@ def key_hash(key: str) -> int:
     return hashed - (hashed >> 63 << 64)
 
 
-def days_of(store_timestamps_ms: "npt.NDArray[np.int64]") -> "npt.NDArray[np.int64]":
+def days_of(store_timestamps_ms: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Return the day of each time, counted from 1970; a time no date can show has the nearest."""
-    import numpy as np
-
     days: npt.NDArray[np.int64] = np.clip(store_timestamps_ms // DAY_MS, _FIRST_DAY, _LAST_DAY)
     return days
 

@@ -1,9 +1,13 @@
 """Check index files: each by itself, and its entries against the records of a range of the log."""
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from rocketlens import limits
 from rocketlens.bulk.report import Finding, FindingKind, StoreFindings
@@ -14,11 +18,7 @@ from rocketlens.store import fs
 from rocketlens.store.read.index.index import IndexFile
 from rocketlens.store.read.index.index_check import compiled_chain_check
 
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    Numbers = npt.NDArray[np.int64]
+Numbers = npt.NDArray[np.int64]
 
 
 class IndexFileTask(NamedTuple):
@@ -104,12 +104,8 @@ def check_file(task: IndexFileTask) -> IndexFileChecked:
     return checked
 
 
-def column(
-    mapped: fs.MappedFile, geometry: Geometry, name: str, start: int, stop: int
-) -> "Numbers":
+def column(mapped: fs.MappedFile, geometry: Geometry, name: str, start: int, stop: int) -> Numbers:
     """Return one field of entries ``start .. stop - 1``."""
-    import numpy as np
-
     start_at = geometry.entry_position(start)
     entries: Any = np.ndarray(stop - start, ENTRY_LAYOUT.dtype, mapped.view, start_at)
     return np.asarray(entries[name].astype(np.int64))
@@ -121,10 +117,10 @@ class Expected(NamedTuple):
     ``is_tag``: the entry is the one for the record's tags, which only RocketMQ 5.5 writes.
     """
 
-    hashes: "Numbers"
-    offsets: "Numbers"
-    timestamps: "Numbers"
-    is_tag: "npt.NDArray[np.bool_]"
+    hashes: Numbers
+    offsets: Numbers
+    timestamps: Numbers
+    is_tag: npt.NDArray[np.bool_]
 
 
 @dataclass(slots=True)
@@ -149,21 +145,18 @@ def compare(
     expected: Expected, low_offset: int, high_offset: int, files: Sequence[IndexFileFacts]
 ) -> IndexCompared:
     """Compare the entries for ``low_offset .. high_offset - 1`` in all files with the expected."""
-    import numpy as np
-
     compared = IndexCompared()
-    unmatched = _Multiset(expected)
-    for number, facts in enumerate(files):
-        if facts.highest_offset < low_offset or facts.lowest_offset >= high_offset:
-            continue
-        before = files[number - 1] if number else None
-        with fs.MappedFile(Path(facts.path)) as mapped:
-            numbers = _entries_between(mapped, facts, low_offset, high_offset)
-            if len(numbers):
-                since_ms = before.end_timestamp_ms if before else 0
-                _compare_file(compared, unmatched, _EntrySlice(facts, mapped, numbers, since_ms))
+    slices = list(_slices(files, low_offset, high_offset))
+    nothing = np.empty((2, 0), np.int64)
+    pairs = np.concatenate([nothing, *((each.offsets, each.hashes) for each in slices)], axis=1)
+    is_expected, is_surplus, times, missing = _matched(expected, pairs)
+    compared.duplicates = int(np.count_nonzero(is_surplus))
+    start = 0
+    for each in slices:
+        own = slice(start, start + len(each.numbers))
+        _compare_file(compared, each, is_expected[own], times[own])
+        start = own.stop
     newest = max((facts.highest_offset for facts in files), default=-1)
-    missing = unmatched.missing()
     found_tags = expected.offsets[expected.is_tag & ~missing]
     if len(found_tags):
         compared.first_tag_offset = int(found_tags[0])
@@ -185,98 +178,78 @@ def compare(
     return compared
 
 
-class _Multiset:
-    """The expected entries by offset and hash, crossed off one by one."""
+def _matched(expected: Expected, pairs: Numbers) -> tuple[Any, Any, Any, Any]:
+    """Pair entries with the expected ones of the same offset and hash, in their order.
 
-    def __init__(self, expected: Expected) -> None:
-        import numpy as np
+    ``pairs``: the offsets, and the hashes. Return for each of these entries whether it is expected,
+    whether it is surplus, and its store time; and for each expected one whether it is missing.
+    """
+    both = np.concatenate(((expected.offsets, expected.hashes), pairs), axis=1)
+    order = np.lexsort(both[::-1])
+    steps = np.diff(both[:, order], prepend=both[:, order[:1]])
+    groups = np.empty(len(order), np.int64)
+    groups[order] = np.cumsum(steps.any(axis=0))
+    own, found = np.split(groups, [len(expected.offsets)])
+    room, used = (np.bincount(each, minlength=len(order)) for each in (own, found))
+    is_expected = room[found] > 0
+    times = np.zeros(len(order), np.int64)
+    times[own[::-1]] = expected.timestamps[::-1]
+    is_surplus = is_expected & (_nth(found) >= room[found])
+    return is_expected, is_surplus, times[found], _nth(own) >= used[own]
 
-        self._expected = expected
-        self._order = np.lexsort((expected.hashes, expected.offsets))
-        pair = np.dtype([("offset", np.int64), ("hash", np.int64)])
-        pairs = np.empty(len(self._order), pair)
-        pairs["offset"] = expected.offsets[self._order]
-        pairs["hash"] = expected.hashes[self._order]
-        self._pairs = pairs
-        is_new = np.ones(len(pairs), np.bool_)
-        is_new[1:] = pairs[1:] != pairs[:-1]
-        self._starts = np.flatnonzero(is_new)
-        self._room = np.diff(np.append(self._starts, len(pairs)))
-        self._used = np.zeros(len(self._starts), np.int64)
 
-    def cross_off(self, offsets: "Numbers", hashes: "Numbers") -> "tuple[Any, Any, Any]":
-        """Return for each actual entry whether it is expected, whether it is surplus, and its store
-        time.
-        """
-        import numpy as np
-
-        own = self._pairs[self._starts]
-        count = len(offsets)
-        if not len(own):
-            none = np.zeros(count, np.bool_)
-            return none, none, np.zeros(count, np.int64)
-        # One number for each pair: the rank of its offset among the expected, then its hash.
-        ranks = np.searchsorted(own["offset"], offsets)
-        has_record = np.zeros(count, np.bool_)
-        inside = ranks < len(own)
-        has_record[inside] = own["offset"][ranks[inside]] == offsets[inside]
-        keys = np.searchsorted(own["offset"], own["offset"]) * (limits.MAX_INT + 1) + own["hash"]
-        wanted = ranks * (limits.MAX_INT + 1) + hashes
-        index = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-        is_expected = has_record & (keys[index] == wanted)
-        chosen = index[is_expected]
-        # The n-th entry of a pair is surplus if fewer are expected.
-        order = np.argsort(chosen, kind="stable")
-        ordered = chosen[order]
-        first = np.searchsorted(ordered, ordered)
-        nth = np.empty(len(chosen), np.int64)
-        nth[order] = np.arange(len(chosen)) - first
-        too_many = np.zeros(count, np.bool_)
-        too_many[is_expected] = nth + self._used[chosen] >= self._room[chosen]
-        np.add.at(self._used, chosen, 1)
-        times = np.zeros(count, np.int64)
-        times[is_expected] = self._expected.timestamps[self._order[self._starts[chosen]]]
-        return is_expected, too_many, times
-
-    def missing(self) -> "npt.NDArray[np.bool_]":
-        """Return for each expected entry whether it was not crossed off."""
-        import numpy as np
-
-        result = np.zeros(len(self._pairs), np.bool_)
-        lacking = np.flatnonzero(self._used < self._room)
-        for group in lacking.tolist():
-            start = self._starts[group] + self._used[group]
-            result[self._order[start : self._starts[group] + self._room[group]]] = True
-        return result
+def _nth(groups: Numbers) -> Numbers:
+    """Return for each number how many equal ones are before it."""
+    order = np.argsort(groups, kind="stable")
+    ordered = groups[order]
+    nth = np.empty(len(groups), np.int64)
+    nth[order] = np.arange(len(groups)) - np.searchsorted(ordered, ordered)
+    return nth
 
 
 class _EntrySlice(NamedTuple):
     """Some entries of a file, by number. ``since_ms``: the end of the file before it, or 0."""
 
     facts: IndexFileFacts
-    mapped: fs.MappedFile
-    numbers: "Numbers"
     since_ms: int
+    numbers: Numbers
+    offsets: Numbers
+    hashes: Numbers
+    seconds: Numbers
 
-    def column(self, name: str) -> "Numbers":
-        """Return one field of these entries."""
-        low, high = int(self.numbers[0]), int(self.numbers[-1]) + 1
-        return column(self.mapped, self.facts.geometry, name, low, high)[self.numbers - low]
+
+def _slices(
+    files: Sequence[IndexFileFacts], low_offset: int, high_offset: int
+) -> Iterator[_EntrySlice]:
+    """Yield the entries of files for ``low_offset .. high_offset - 1``."""
+    for number, facts in enumerate(files):
+        if facts.highest_offset < low_offset or facts.lowest_offset >= high_offset:
+            continue
+        since_ms = files[number - 1].end_timestamp_ms if number else 0
+        with fs.MappedFile(Path(facts.path)) as mapped:
+            numbers = _entries_between(mapped, facts, low_offset, high_offset)
+            if len(numbers):
+                first, last = int(numbers[0]), int(numbers[-1])
+                columns = (
+                    column(mapped, facts.geometry, name, first, last + 1)[numbers - first]
+                    for name in ("physical_offset", "key_hash", "seconds")
+                )
+                yield _EntrySlice(facts, since_ms, numbers, *columns)
 
 
-def _compare_file(compared: IndexCompared, unmatched: _Multiset, taken: _EntrySlice) -> None:
-    """Cross off one file's entries for a range, and report surplus ones."""
-    import numpy as np
-
-    facts, numbers = taken.facts, taken.numbers
-    offsets, hashes, seconds = map(taken.column, ("physical_offset", "key_hash", "seconds"))
-    is_expected, too_many, times = unmatched.cross_off(offsets, hashes)
+def _compare_file(
+    compared: IndexCompared,
+    taken: _EntrySlice,
+    is_expected: npt.NDArray[np.bool_],
+    times: Numbers,
+) -> None:
+    """Report the entries of a file for a range that no record has, or that have another time."""
+    facts, _, numbers, offsets, hashes, seconds = taken
     due = _seconds(times, facts.begin_timestamp_ms)
     wrong_time = is_expected & (due != seconds)
     if numbers[0] == 1 and wrong_time[0]:
         # A file's first entry counts from the end time of the file before it, or from its own.
         wrong_time[0] = seconds[0] not in (0, _seconds(times[:1], taken.since_ms)[0])
-    compared.duplicates += int(np.count_nonzero(too_many))
     compared.seen[facts.path] = len(numbers)
     compared.sound[facts.path] = int(np.count_nonzero(is_expected))
     for flags, kind, detail in (
@@ -289,9 +262,7 @@ def _compare_file(compared: IndexCompared, unmatched: _Multiset, taken: _EntrySl
             compared.findings.add(Finding(kind, text, file=facts.path, physical_offset=offset))
 
 
-def _seconds(times: "Numbers", begin_timestamp_ms: int) -> "Numbers":
-    import numpy as np
-
+def _seconds(times: Numbers, begin_timestamp_ms: int) -> Numbers:
     if begin_timestamp_ms <= 0:
         return np.zeros(len(times), np.int64)
     return np.clip(times - begin_timestamp_ms, 0, limits.MAX_INT * 1000 + 999) // 1000
@@ -299,25 +270,15 @@ def _seconds(times: "Numbers", begin_timestamp_ms: int) -> "Numbers":
 
 def _entries_between(
     mapped: fs.MappedFile, facts: IndexFileFacts, low_offset: int, high_offset: int
-) -> "Numbers":
+) -> Numbers:
     """Return the numbers of the entries for offsets ``low_offset .. high_offset - 1``, rising."""
-    import numpy as np
-
     if facts.is_sorted:
-        start = _first_at(mapped, facts, low_offset)
-        return np.arange(start, _first_at(mapped, facts, high_offset))
+
+        def offset_of(number: int) -> int:
+            return index_file.decode_entry(mapped.view, facts.geometry, number).physical_offset
+
+        entries = range(1, facts.last_entry + 1)
+        bounds = (bisect_left(entries, each, key=offset_of) for each in (low_offset, high_offset))
+        return 1 + np.arange(*bounds)
     offsets = column(mapped, facts.geometry, "physical_offset", 1, facts.last_entry + 1)
     return 1 + np.flatnonzero((offsets >= low_offset) & (offsets < high_offset))
-
-
-def _first_at(mapped: fs.MappedFile, facts: IndexFileFacts, offset: int) -> int:
-    """Return the first entry of a sorted file whose offset is ``offset`` or more."""
-    low, high = 1, facts.last_entry + 1
-    while low < high:
-        middle = (low + high) // 2
-        entry = index_file.decode_entry(mapped.view, facts.geometry, middle)
-        if entry.physical_offset < offset:
-            low = middle + 1
-        else:
-            high = middle
-    return low

@@ -3,7 +3,10 @@
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from rocketlens.bulk.report import Finding, FindingKind, StoreFindings
 from rocketlens.errors import RecordError
@@ -15,11 +18,7 @@ from rocketlens.store.read.consumequeue import ConsumeQueue, QueueFile
 from rocketlens.store.read.former_topics import Run
 from rocketlens.store.read.log.commitlog import CommitLog
 
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    Numbers = npt.NDArray[np.int64]
+Numbers = npt.NDArray[np.int64]
 
 
 class QueueRecords(NamedTuple):
@@ -27,11 +26,11 @@ class QueueRecords(NamedTuple):
 
     topic: str
     queue_id: int
-    queue_offsets: "Numbers"
-    offsets: "Numbers"
-    sizes: "Numbers"
-    tags: "Numbers"
-    is_delayed: "npt.NDArray[np.bool_]"
+    queue_offsets: Numbers
+    offsets: Numbers
+    sizes: Numbers
+    tags: Numbers
+    is_delayed: npt.NDArray[np.bool_]
 
 
 @dataclass(slots=True)
@@ -49,7 +48,7 @@ class QueueCompared:
     """Records whose topic is deleted only according to missing queue files."""
     runs: dict[tuple[str, int], list[Run]] = field(default_factory=dict)
     """For the rule of deleted topics, all records of each queue."""
-    repeated: dict[tuple[str, int], list["Numbers"]] = field(default_factory=dict)
+    repeated: dict[tuple[str, int], list[Numbers]] = field(default_factory=dict)
     """Physical offsets of records whose entry is that of an earlier record."""
 
 
@@ -58,8 +57,6 @@ def compare(compared: QueueCompared, consumequeue: Path, records: QueueRecords, 
 
     ``log``: to look at the record that an entry names instead.
     """
-    import numpy as np
-
     if not is_topic_name(records.topic):
         return
     queue = ConsumeQueue(consumequeue / records.topic / str(records.queue_id))
@@ -106,10 +103,8 @@ def compare(compared: QueueCompared, consumequeue: Path, records: QueueRecords, 
     queue.close()
 
 
-def _tags_agree(tags: "Numbers", records: QueueRecords, inside: "Numbers") -> Any:
+def _tags_agree(tags: Numbers, records: QueueRecords, inside: Numbers) -> Any:
     """Return whether the tags codes match; the durations of delay levels are not certain."""
-    import numpy as np
-
     wanted = records.tags[inside]
     return np.where(records.is_delayed[inside], tags >= wanted, tags == wanted)
 
@@ -142,8 +137,6 @@ def _finding(
 
 
 def _entries(mapped: fs.MappedFile, count: int) -> Any:
-    import numpy as np
-
     return np.frombuffer(mapped.view, ENTRY_LAYOUT.dtype, count).copy()
 
 
@@ -196,8 +189,6 @@ def check_queue(task: QueueCheckTask) -> QueueChecked:
 
 def _live(file: QueueFile, min_offset: int) -> Any:
     """Return queue offset, physical offset and size of entries whose segment exists."""
-    import numpy as np
-
     with fs.MappedFile(file.path) as mapped:
         entries = _entries(mapped, file.entry_count)
     is_live = (entries["store_size"] > 0) & (entries["store_size"] != FILLER_SIZE)

@@ -6,6 +6,8 @@ from itertools import compress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from rocketlens.bulk import check_index, check_queue, store_settings
 from rocketlens.bulk.check_index import Expected, IndexCompared, IndexFileFacts
 from rocketlens.bulk.check_queue import QueueCompared, QueueRecords
@@ -82,8 +84,6 @@ def _check_records(checked: RangeChecked, rows: Rows) -> None:
 
 def _expected(rows: Rows) -> tuple[Any, ...]:
     """Return the entries of some rows, and mark those of tags: the last of each row with tags."""
-    import numpy as np
-
     fields = rows.as_array
     tagged = fields["physical_offset"][(fields["tags_length"] > 0) & is_indexed(fields["sys_flag"])]
     hashes, offsets, timestamps = map(np.asarray, rows.index_entries(with_tags=True))
@@ -93,8 +93,6 @@ def _expected(rows: Rows) -> tuple[Any, ...]:
 
 
 def _join(pieces: Sequence[tuple[Any, ...]]) -> Expected:
-    import numpy as np
-
     if not pieces:
         nothing = np.empty(0, np.int64)
         return Expected(nothing, nothing, nothing, nothing.astype(np.bool_))
@@ -104,8 +102,6 @@ def _join(pieces: Sequence[tuple[Any, ...]]) -> Expected:
 def _compare_queues(
     compared: QueueCompared, layout: StoreLayout, queue_rows: QueueRows, evidence: TopicEvidence
 ) -> None:
-    import numpy as np
-
     grouped = queue_rows.grouped()
     entries = grouped.entries.view(ENTRY_LAYOUT.dtype)
     log = CommitLog.of(layout)

@@ -32,6 +32,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import numpy as np
+
 from rocketlens.bulk.ranges import LogRange, RangeReader, Walked, open_range
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES, ENTRY_LAYOUT
 from rocketlens.formats.rows import IndexEntries, Rows
@@ -138,8 +140,6 @@ def extract(task: ExtractTask) -> Extracted:
 
 def _records(new: IndexEntries) -> Any:
     """Return the records of entries, each with how many it has of them."""
-    import numpy as np
-
     offsets = np.asarray(new.offsets)
     starts = np.flatnonzero(np.diff(offsets, prepend=-1))
     records = np.empty(len(starts), RECORD_FIELDS)
@@ -168,8 +168,6 @@ class QueueRows:
 
     def add(self, rows: Rows) -> None:
         """Keep the columns of the records that have an entry."""
-        import numpy as np
-
         rows = rows.queued()
         names, number_of_row = rows.queue_names()
         own = [self._groups.setdefault(name, len(self._groups)) for name in names]
@@ -192,8 +190,6 @@ class QueueRows:
 
     def grouped(self) -> "Grouped":
         """Return all rows by queue, in log order within each."""
-        import numpy as np
-
         if not self._groups:
             nothing = np.empty(0, np.int64)
             return Grouped([], np.empty(0, f"V{ENTRY_BYTES}"), nothing, nothing.astype(np.int32))
@@ -215,7 +211,6 @@ class QueueRows:
 
     def _delay(self, chosen: Any, entries: Any, levels: Any) -> None:
         """Set store time and delay level of the chosen rows that have a level."""
-        import numpy as np
 
         def column(name: str, kind: Any) -> Any:
             pieces = [getattr(chunk, name) for chunk in self._chunks]
@@ -265,8 +260,6 @@ class Grouped(NamedTuple):
 
     def runs(self, own: slice) -> "Iterator[Run]":
         """Return the runs of one queue, in log order."""
-        import numpy as np
-
         queue_offsets = self.queue_offsets[own]
         zeros = np.flatnonzero(queue_offsets == 0).tolist()
         return runs_of(
@@ -277,8 +270,6 @@ class Grouped(NamedTuple):
 
     def physical_offsets(self, own: slice) -> Any:
         """Return the physical offsets of one queue's records."""
-        import numpy as np
-
         entries = self.entries[own].view(ENTRY_LAYOUT.dtype)
         return np.ascontiguousarray(entries["physical_offset"])
 

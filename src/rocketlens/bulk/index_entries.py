@@ -15,12 +15,12 @@ of a batch's stretches sees that none is missing.
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+import numpy as np
+
+from rocketlens.bulk.ranges import LogRange, RangeReader
 from rocketlens.formats.rows import IndexEntries
-
-if TYPE_CHECKING:
-    from rocketlens.bulk.ranges import LogRange
 
 INDEX_ENTRY_COLUMNS: Final = (
     "physical_offset bigint, key_hash int, store_timestamp_ms bigint, next_offset bigint"
@@ -28,16 +28,13 @@ INDEX_ENTRY_COLUMNS: Final = (
 
 
 def batches(
-    stretch: "LogRange", first: "LogRange | None", content: memoryview, *, with_tags: bool
+    stretch: LogRange, first: LogRange | None, content: memoryview, *, with_tags: bool
 ) -> Iterator[Any]:
     """Return the entries of a stretch of one segment, whose bytes are ``content``.
 
     ``first`` is the stretch from its first record on; None when no record begins in it.
     """
-    import numpy as np
     import pyarrow as pa
-
-    from rocketlens.bulk.ranges import RangeReader
 
     if first is not None:
         for rows in RangeReader(first, content):
@@ -72,8 +69,6 @@ def collected(table: Any, begin: int) -> tuple[IndexEntries, int]:
 
     :raises Gap: when the stretches do not reach from ``begin`` or before it to one end.
     """
-    import numpy as np
-
     is_end = table["key_hash"].is_null().to_numpy(zero_copy_only=False)
     ends = table.filter(is_end)
     reached = begin

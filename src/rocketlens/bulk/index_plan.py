@@ -6,7 +6,10 @@ Slots are empty in every new file, so files are independent.
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from rocketlens.bulk.extract import HASHES, RECORD_FIELDS, RECORDS, IndexPart
 from rocketlens.formats.compiled import index
@@ -14,10 +17,6 @@ from rocketlens.formats.index_file import HEADER_BYTES, SLOT_BYTES, Geometry, In
 from rocketlens.formats.rows import IndexEntries
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import index_file_name
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 _TASKS_PER_CORE: Final = 4
 
@@ -103,7 +102,7 @@ def build(task: IndexTask) -> None:
             file.content[:HEADER_BYTES] = plan.header._replace(used_slot_count=used).encode()
 
 
-def _fill(plan: IndexPlan, content: "npt.NDArray[np.uint8]", slot_count: int) -> int:
+def _fill(plan: IndexPlan, content: npt.NDArray[np.uint8], slot_count: int) -> int:
     """Put the entries of a plan into an empty file; return how many slots they use."""
     entries_start = HEADER_BYTES + slot_count * SLOT_BYTES
     used, first_entry, begin_ms = 0, 1, plan.since_timestamp_ms
@@ -117,8 +116,6 @@ def _fill(plan: IndexPlan, content: "npt.NDArray[np.uint8]", slot_count: int) ->
 
 def _read(piece: IndexSlice) -> IndexEntries:
     """Return the entries of a slice."""
-    import numpy as np
-
     start, stop = piece.start, piece.start + piece.entry_count
     hashes = np.fromfile(
         piece.part.stem + HASHES, np.int32, piece.entry_count, offset=start * np.int32().itemsize
@@ -136,8 +133,6 @@ def _entry(piece: IndexSlice, number: int) -> tuple[int, int]:
 
     The driver asks for them, which does not load the kernels.
     """
-    import numpy as np
-
     records = np.fromfile(piece.part.stem + RECORDS, RECORD_FIELDS)
     ends = np.cumsum(records["entry_count"])
     record = records[np.searchsorted(ends, piece.start + number, side="right")]

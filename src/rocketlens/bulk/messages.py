@@ -14,6 +14,9 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from rocketlens.bulk.options import (
     BODY_VALUES,
     TopicSelection,
@@ -35,20 +38,33 @@ from rocketlens.bulk.positions import (
     check_range,
     positions_option,
 )
+from rocketlens.bulk.ranges import (
+    NOTHING_WRITTEN,
+    LogRange,
+    RangeEnding,
+    RangeReader,
+    Walked,
+    cut,
+    is_unwritten,
+    open_range,
+    true_start,
+)
 from rocketlens.errors import BadInput, StoreError
+from rocketlens.formats import batch_rows, columns
+from rocketlens.formats.batch_body import records_in
+from rocketlens.formats.commitlog_record import message_of
+from rocketlens.formats.rows import Rows
+from rocketlens.model.arrow import batches_of
 from rocketlens.model.message_id import NOT_IN_LOG
+from rocketlens.query.store_reader import StoreReader
+from rocketlens.query.tiered import outside_log
+from rocketlens.store.layout import StoreLayout
+from rocketlens.store.read.log.commitlog import CommitLog
+from rocketlens.store.read.log.log_evidence import LostEnd, lost_begin_of, lost_end_of
+from rocketlens.store.read.log.scan import Damage, first_copies
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
     import pyarrow as pa
-
-    from rocketlens.bulk.ranges import LogRange, RangeReader, Walked
-    from rocketlens.formats.rows import Rows
-    from rocketlens.store.layout import StoreLayout
-    from rocketlens.store.read.log.commitlog import CommitLog
-    from rocketlens.store.read.log.log_evidence import LostEnd
-    from rocketlens.store.read.log.scan import Damage
 
 _log = logging.getLogger(__name__)
 
@@ -131,9 +147,9 @@ class Share(NamedTuple):
     ``is_of_queue``: it is of the log of one queue, in tiered storage.
     """
 
-    log_range: "LogRange | None"
+    log_range: LogRange | None
     zeros_end_log: bool = True
-    damage: "tuple[Damage, ...]" = ()
+    damage: tuple[Damage, ...] = ()
     known_start: int = 0
     placed_end: int = INT64[1]
     is_of_queue: bool = False
@@ -207,11 +223,6 @@ class BatchScan:
         :raises StoreError: when messages at either end of the log are lost, as other files of the
             store show, unless ``failOnDataLoss`` is ``false``.
         """
-        from rocketlens.bulk.ranges import cut
-        from rocketlens.store.layout import StoreLayout
-        from rocketlens.store.read.log.commitlog import CommitLog
-        from rocketlens.store.read.log.log_evidence import lost_end_of
-
         layout = StoreLayout.of(Path(self.store))
         log = CommitLog.of(layout)
         self.check_topics()
@@ -231,14 +242,11 @@ class BatchScan:
         ]
         return of_log if self.is_part_of_log else [*self._tiered(layout), *of_log]
 
-    def _tiered(self, layout: "StoreLayout") -> Iterator[Share]:
+    def _tiered(self, layout: StoreLayout) -> Iterator[Share]:
         """Yield the files of what only tiered storage has.
 
         :raises StoreError: if one is lost, unless ``failOnDataLoss`` is ``false``.
         """
-        from rocketlens.bulk.ranges import cut
-        from rocketlens.query.store_reader import StoreReader
-
         with closing(StoreReader(layout)) as reader:
             begin, _ = self.bounds["store_timestamp_ms"]
             if not reader.tiered.is_needed(begin):
@@ -250,10 +258,8 @@ class BatchScan:
                 whole = log.log.max_offset
                 yield from (Share(one, is_of_queue=True) for one in cut(log.log, whole))
 
-    def _lost_begin(self, layout: "StoreLayout", log: "CommitLog") -> str | None:
+    def _lost_begin(self, layout: StoreLayout, log: CommitLog) -> str | None:
         """Return what is known of messages before the log that are lost and could be rows."""
-        from rocketlens.store.read.log.log_evidence import lost_begin_of
-
         bounds = self.bounds
         if bounds["physical_offset"][0] >= log.min_offset:
             return None
@@ -296,8 +302,6 @@ class BatchScan:
         :raises StoreError: when the broker deleted its segment, if ``failOnDataLoss`` is set.
         :raises OSError: when the segment cannot be opened for another reason.
         """
-        from rocketlens.store.read.log.scan import Damage
-
         if share.log_range is None:
             return
         try:
@@ -310,13 +314,11 @@ class BatchScan:
             if self.is_damage:
                 yield from _damage_batches([*share.damage, Damage(low, high, _DELETED)])
 
-    def _read(self, share: Share, planned: "LogRange") -> Iterator[Any]:
-        from rocketlens.bulk import ranges
-
-        with ranges.open_range(planned) as mapped:
-            log_range = ranges.true_start(planned, mapped.view, share.known_start)
+    def _read(self, share: Share, planned: LogRange) -> Iterator[Any]:
+        with open_range(planned) as mapped:
+            log_range = true_start(planned, mapped.view, share.known_start)
             if log_range is not None:
-                reader = ranges.RangeReader(log_range, mapped.view)
+                reader = RangeReader(log_range, mapped.view)
                 damage = list(share.damage)
                 yield from self._messages(reader, damage, share)
                 if self.losses.lines is not None:
@@ -327,15 +329,8 @@ class BatchScan:
                     damage += _unreadable(reader.walked, zeros_end_log=share.zeros_end_log)
                     yield from _damage_batches(damage)
 
-    def _messages(
-        self, reader: "RangeReader", damage: "list[Damage]", share: Share
-    ) -> Iterator[Any]:
+    def _messages(self, reader: RangeReader, damage: list[Damage], share: Share) -> Iterator[Any]:
         """Return the batches of a range; none if damage is asked for, which goes to ``damage``."""
-        import numpy as np
-
-        from rocketlens.formats import batch_rows, columns
-        from rocketlens.store.read.log.scan import first_copies
-
         last, offsets = -1, None
         for read in reader:
             rows = read
@@ -363,23 +358,16 @@ class BatchScan:
                         physical_offsets=offsets,
                     )
 
-    def _of_batches(self, rows: "Rows", share: Share) -> Iterator[Any]:
+    def _of_batches(self, rows: Rows, share: Share) -> Iterator[Any]:
         """Return the batches of the messages of records that are batches themselves."""
-        from rocketlens.formats import batch_rows
-        from rocketlens.formats.commitlog_record import message_of
-        from rocketlens.model.arrow import batches_of
-        from rocketlens.query.tiered import outside_log
-
         for piece, messages in batch_rows.messages_of(rows):
             chosen = compress(messages, self._choose(piece, share))
             records = map(outside_log, chosen) if share.is_of_queue else chosen
             messages_read = map(message_of, records)
             yield from batches_of(messages_read, with_body=self.with_body, with_text=self.with_text)
 
-    def _sound(self, rows: "Rows", damage: "list[Damage]") -> "Rows":
+    def _sound(self, rows: Rows, damage: list[Damage]) -> Rows:
         """Return the rows whose records have their checksums; the others go to ``damage``."""
-        from rocketlens.store.read.log.scan import Damage
-
         if not self.check_crc or not len(rows):
             return rows
         mask = rows.sound()
@@ -390,10 +378,8 @@ class BatchScan:
                 damage.append(Damage(start, start + sizes[number], _CRC))
         return rows.compress(mask)
 
-    def _choose(self, rows: "Rows", share: Share) -> "npt.NDArray[np.bool_]":
+    def _choose(self, rows: Rows, share: Share) -> npt.NDArray[np.bool_]:
         """Return for each row whether the filter takes it, before any column is built."""
-        import numpy as np
-
         fields = rows.as_array
         is_chosen = np.ones(len(rows), np.bool_)
         for column, (low, high) in self.bounds.items():
@@ -432,14 +418,11 @@ def _placed(starts: Positions, ends: Positions) -> dict[tuple[str, int], tuple[i
     return placed
 
 
-def _whole_segments(log: "CommitLog", before: str | None, behind: "LostEnd | None") -> list[Share]:
+def _whole_segments(log: CommitLog, before: str | None, behind: LostEnd | None) -> list[Share]:
     """Return a share for each segment, so that its damage is reported as a whole.
 
     The first one has what is lost before it, the last one what is lost behind it.
     """
-    from rocketlens.bulk.ranges import LogRange, is_unwritten
-    from rocketlens.store.read.log.scan import Damage
-
     shares: list[Share] = []
     zeros_end_log = True
     following: int | None = None
@@ -464,22 +447,16 @@ def _whole_segments(log: "CommitLog", before: str | None, behind: "LostEnd | Non
     return shares[::-1]
 
 
-def _unread_batches(rows: "Rows") -> "Iterator[Damage]":
+def _unread_batches(rows: Rows) -> Iterator[Damage]:
     """Yield the records that are batches and cannot be taken apart."""
-    from rocketlens.formats.batch_body import records_in
-    from rocketlens.store.read.log.scan import Damage
-
     for record in rows.records():
         start = record.physical_offset
         if not records_in(record):
             yield Damage(start, start + record.total_size, _BATCH)
 
 
-def _unreadable(walked: "Walked", *, zeros_end_log: bool) -> "list[Damage]":
+def _unreadable(walked: Walked, *, zeros_end_log: bool) -> list[Damage]:
     """Return the damage of a whole segment."""
-    from rocketlens.bulk.ranges import NOTHING_WRITTEN, RangeEnding
-    from rocketlens.store.read.log.scan import Damage
-
     damage = list(walked.damage)
     base, rest = walked.log_range.base_offset, walked.log_range.stop - walked.next_position
     is_end = zeros_end_log and walked.reason == NOTHING_WRITTEN
@@ -490,7 +467,7 @@ def _unreadable(walked: "Walked", *, zeros_end_log: bool) -> "list[Damage]":
     return damage
 
 
-def _damage_batches(damage: "Sequence[Damage]") -> Iterator[Any]:
+def _damage_batches(damage: Sequence[Damage]) -> Iterator[Any]:
     import pyarrow as pa
 
     if damage:

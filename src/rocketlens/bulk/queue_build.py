@@ -11,7 +11,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
+from typing import Any, BinaryIO, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from rocketlens import limits
 from rocketlens.bulk.extract import QueuePart
@@ -21,12 +24,8 @@ from rocketlens.model.rocketmq import is_topic_name
 from rocketlens.store.disk import Disk
 from rocketlens.store.read.former_topics import Run, TopicEvidence, ends_of_former
 
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    Entries = npt.NDArray[np.uint8]
-    Numbers = npt.NDArray[np.int64]
+Entries = npt.NDArray[np.uint8]
+Numbers = npt.NDArray[np.int64]
 
 ENTRIES_PER_TASK: Final = 1_000_000
 _SINGLE_CORRECTIONS: Final = 1_000
@@ -107,8 +106,6 @@ def parts_to_build(parts: Sequence[QueuePart], evidence: TopicEvidence) -> Parts
 
 def _from(part: QueuePart, end: int) -> QueuePart:
     """Return the rows of a part whose records are at or behind physical offset ``end``."""
-    import numpy as np
-
     if part.first_offset >= end:
         return part
     if part.last_offset < end:
@@ -242,8 +239,6 @@ def _build_file(unit: QueueUnit, queue_offset: int, task: QueueBuildTask) -> Que
 
 def _build_irregular(unit: QueueUnit, task: QueueBuildTask) -> QueueResult:
     """Write all files of a queue with holes or repetitions, which are filled and left out."""
-    import numpy as np
-
     entries = np.concatenate([read_entries(part, task.delays_ms) for part in unit.parts])
     queue_offsets = np.concatenate([read_queue_offsets(part) for part in unit.parts])
     offsets = np.ascontiguousarray(entries[:, :8]).view(">i8").ravel().astype(np.int64)
@@ -267,15 +262,13 @@ def _build_irregular(unit: QueueUnit, task: QueueBuildTask) -> QueueResult:
     return QueueResult(files, len(kept), len(queue_offsets) - len(kept) - impossible, impossible)
 
 
-def resolve_repeated(queue_offsets: "Numbers", offsets: "Numbers") -> "tuple[Any, Any]":
+def resolve_repeated(queue_offsets: Numbers, offsets: Numbers) -> "tuple[Any, Any]":
     """Return which records get the queue offset that they claim, and whose claim is impossible.
 
     Both arguments in log order. As in RocketMQ the first record that claims an offset has it, and a
     claim below the end of the queue is a repetition. Between two records of a queue there can't
     be more others than fit between them in the log; a claim further up is damage.
     """
-    import numpy as np
-
     is_impossible = (queue_offsets < 0) | (queue_offsets > limits.MAX_QUEUE_OFFSET)
     kept = np.flatnonzero(~is_impossible)
     for correction in range(_SINGLE_CORRECTIONS + 1):
@@ -297,7 +290,7 @@ def resolve_repeated(queue_offsets: "Numbers", offsets: "Numbers") -> "tuple[Any
     return is_kept, is_impossible
 
 
-def _is_first_odd(claims: "Numbers") -> bool:
+def _is_first_odd(claims: Numbers) -> bool:
     """Return whether the first claim contradicts those after it.
 
     If the first offset is too high, all later ones would count as repeated.
@@ -308,10 +301,8 @@ def _is_first_odd(claims: "Numbers") -> bool:
     return bool(claims[0] > after[0] and (after[1:] == after[:-1] + 1).all())
 
 
-def read_entries(part: QueuePart, delays_ms: Sequence[int]) -> "Entries":
+def read_entries(part: QueuePart, delays_ms: Sequence[int]) -> Entries:
     """Return the entries of a part, 20 bytes each, those of delayed messages completed."""
-    import numpy as np
-
     with Path(part.path).open("rb") as file:
         file.seek(part.start * ENTRY_BYTES)
         entries = np.fromfile(file, np.uint8, part.row_count * ENTRY_BYTES).reshape(-1, ENTRY_BYTES)
@@ -326,10 +317,8 @@ def read_entries(part: QueuePart, delays_ms: Sequence[int]) -> "Entries":
     return entries
 
 
-def read_queue_offsets(part: QueuePart) -> "Numbers":
+def read_queue_offsets(part: QueuePart) -> Numbers:
     """Return the queue offsets of a part."""
-    import numpy as np
-
     if part.is_consecutive:
         first = part.first_queue_offset
         return np.arange(first, first + part.row_count, dtype=np.int64)

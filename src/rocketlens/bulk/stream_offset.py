@@ -23,17 +23,14 @@ are few. An offset without anchors, as version 0.1.0 wrote it, is taken as it is
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 from rocketlens import limits
+from rocketlens.bulk.ranges import nearest_start, walk_log
 from rocketlens.errors import RecordError
-from rocketlens.formats.commitlog_record import SIZE_AND_MAGIC
-from rocketlens.store.read.log.commitlog import SegmentLost
+from rocketlens.formats.commitlog_record import SIZE_AND_MAGIC, Record
+from rocketlens.store.read.log.commitlog import CommitLog, SegmentLost
 from rocketlens.store.read.log.scan import LogWalk
-
-if TYPE_CHECKING:
-    from rocketlens.formats.commitlog_record import Record
-    from rocketlens.store.read.log.commitlog import CommitLog
 
 _OFFSET: Final = "physical_offset"
 _ANCHORS: Final = "anchors"
@@ -50,7 +47,7 @@ class Anchor(NamedTuple):
     last_crc: int
     last_timestamp_ms: int
 
-    def is_in(self, log: "CommitLog") -> bool | None:
+    def is_in(self, log: CommitLog) -> bool | None:
         """Return whether its record is in a log; None if the log no longer has that part.
 
         :raises OSError: when the segment cannot be read.
@@ -91,7 +88,7 @@ class StreamOffset(NamedTuple):
             | ({_PLACED_END: self.placed_end} if self.placed_end else {})
         )
 
-    def moved_to(self, physical_offset: int, last: "Record | None", log: "CommitLog") -> Self:
+    def moved_to(self, physical_offset: int, last: Record | None, log: CommitLog) -> Self:
         """Return the offset behind ``last``, the last record before ``physical_offset``."""
         if last is None:
             return self._replace(physical_offset=physical_offset)
@@ -113,7 +110,7 @@ def _thinned(anchors: list[Anchor]) -> Iterator[Anchor]:
             reach = max(distance, 1)
 
 
-def _crc_at(log: "CommitLog", physical_offset: int) -> int | None:
+def _crc_at(log: CommitLog, physical_offset: int) -> int | None:
     """Return the CRC-32 of the record at an offset; None if there is none.
 
     :raises SegmentLost: when its segment cannot be opened.
@@ -131,16 +128,12 @@ def _crc_at(log: "CommitLog", physical_offset: int) -> int | None:
     return zlib.crc32(log.map(segment).view[start : start + record.total_size])
 
 
-def last_record(
-    log: "CommitLog", begin: int, end: int, starts: Sequence[int] = ()
-) -> "Record | None":
+def last_record(log: CommitLog, begin: int, end: int, starts: Sequence[int] = ()) -> Record | None:
     """Return the last record before ``end``, walking from ``begin``, where a record begins.
 
     Costs a walk over headers, from the nearest of ``starts`` that a walk from ``begin`` passed, and
     the decoding of a few records.
     """
-    from rocketlens.bulk.ranges import nearest_start, walk_log
-
     for reach in (_NEAR_BYTES, _FAR_BYTES, end):
         near = max(begin, end - reach)
         start = walk_log(log, nearest_start(starts, near, begin), near)
@@ -153,7 +146,7 @@ def last_record(
     return None
 
 
-def is_whole(log: "CommitLog", record: "Record", *, is_closed: bool) -> bool:
+def is_whole(log: CommitLog, record: Record, *, is_closed: bool) -> bool:
     """Return whether the last record of a log was written to its end.
 
     A broker copies a record front to back, and no checksum covers its properties. It is whole
@@ -175,7 +168,7 @@ def is_whole(log: "CommitLog", record: "Record", *, is_closed: bool) -> bool:
     return is_closed or not record.properties.endswith(b"\0")
 
 
-def is_replaced(log: "CommitLog", offset: StreamOffset) -> bool:
+def is_replaced(log: CommitLog, offset: StreamOffset) -> bool:
     """Return whether a log is not the one in which a stream came to ``offset``.
 
     :raises OSError: when a segment cannot be read.
@@ -185,7 +178,7 @@ def is_replaced(log: "CommitLog", offset: StreamOffset) -> bool:
     return offset.physical_offset > log.max_offset
 
 
-def last_common(log: "CommitLog", offset: StreamOffset) -> StreamOffset:
+def last_common(log: CommitLog, offset: StreamOffset) -> StreamOffset:
     """Return the newest offset of a stream up to which the log is the one that was read."""
     for number, anchor in enumerate(offset.anchors):
         if anchor.is_in(log):
@@ -193,7 +186,7 @@ def last_common(log: "CommitLog", offset: StreamOffset) -> StreamOffset:
     return StreamOffset(log.min_offset)
 
 
-def missing(log: "CommitLog", begin: int, end: int) -> Iterator[tuple[int, int]]:
+def missing(log: CommitLog, begin: int, end: int) -> Iterator[tuple[int, int]]:
     """Return the ranges between two physical offsets that no segment has."""
     for segment in log.segments:
         if begin < min(segment.base_offset, end):
@@ -203,7 +196,7 @@ def missing(log: "CommitLog", begin: int, end: int) -> Iterator[tuple[int, int]]
         yield begin, end
 
 
-def deletion(log: "CommitLog", begin: int, end: int, offset: StreamOffset) -> str:
+def deletion(log: CommitLog, begin: int, end: int, offset: StreamOffset) -> str:
     """Return a description of the part of the log that was deleted before it was read."""
     times = []
     if offset.anchors:
@@ -220,7 +213,7 @@ def deletion(log: "CommitLog", begin: int, end: int, offset: StreamOffset) -> st
     )
 
 
-def replacement(log: "CommitLog", offset: StreamOffset) -> str:
+def replacement(log: CommitLog, offset: StreamOffset) -> str:
     """Return a description of how the log differs, and where reading would continue."""
     if not offset.anchors:
         detail = f"it ends before {log.max_offset}"

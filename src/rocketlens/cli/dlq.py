@@ -31,6 +31,7 @@ from rocketlens.terminal.cluster_access import (
     cluster_access,
     jobs_directory,
 )
+from rocketlens.terminal.json_text import json_line
 from rocketlens.terminal.output import SEARCH_EXIT_CODES, ExitCode, note
 
 if TYPE_CHECKING:
@@ -189,8 +190,6 @@ def _sent_again(admin: "MQAdmin", topic: str) -> "Collection[str] | None":
 
 def _print(arguments: Namespace, groups: Sequence[dict[str, Any]]) -> None:
     if arguments.output == "json":
-        from rocketlens.terminal.as_json import json_line
-
         for fields in groups:
             print(json_line(fields))
         return

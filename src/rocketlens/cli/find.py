@@ -34,6 +34,7 @@ from rocketlens.model.rocketmq import lite_topic
 from rocketlens.model.text.counted import counted
 from rocketlens.model.text.escape import printable
 from rocketlens.terminal.cluster_access import ClusterAccess
+from rocketlens.terminal.json_text import answer_fields
 from rocketlens.terminal.notes import print_notes
 from rocketlens.terminal.output import (
     SEARCH_EXIT_CODES,
@@ -295,8 +296,6 @@ def print_answer(
 ) -> None:
     """Print an answer, and the notes on it; ``is_object``: as one JSON object."""
     if is_object:
-        from rocketlens.terminal.as_json import answer_fields
-
         output.print_object(answer_fields(answer), answer.messages)
     else:
         with paged(is_allowed=is_paged), suppress(BrokenPipeError):
@@ -460,7 +459,6 @@ def print_page(
     :raises BadInput: without an archive, or beside another source.
     """
     from rocketlens.archive.archive import open_archive
-    from rocketlens.terminal.as_json import answer_fields
 
     if source.archive is None or source.is_merged:
         raise BadInput("--cursor is for an archive alone: give --archive DIR and no other source")

@@ -14,6 +14,7 @@ from rocketlens.errors import BadInput
 from rocketlens.model.answer import Coverage
 from rocketlens.model.message import MessageExt
 from rocketlens.model.text.escape import printable
+from rocketlens.terminal.json_text import coverage_fields, json_line
 from rocketlens.terminal.message_values import (
     AS_IT_IS,
     BODY_FORMS,
@@ -125,8 +126,6 @@ def print_list(output: str, titles: Sequence[str], rows: Iterable[Sequence[objec
     if output == "csv":
         print_csv(titles, rows)
     elif output == "json":
-        from rocketlens.terminal.as_json import json_line
-
         for row in rows:
             print(json_line(dict(zip(titles, row, strict=True))))
     else:
@@ -139,8 +138,6 @@ def print_listing(
     name: str, values: Sequence[object], coverage: Iterable[Coverage], **fields: object
 ) -> None:
     """Print an answer that is a list of things as one JSON object."""
-    from rocketlens.terminal.as_json import coverage_fields, json_line
-
     covered = [coverage_fields(each) for each in coverage]
     print(json_line({**fields, name: values, "coverage": covered}))
 
@@ -504,8 +501,6 @@ class MessageOutput:
 
     def print_object(self, fields: Mapping[str, object], messages: Iterable[MessageExt]) -> None:
         """Print one JSON object: some fields, and messages as its last member."""
-        from rocketlens.terminal.as_json import json_line
-
         sys.stdout.write(f'{json_line(fields)[:-1]},"messages":[')
         for number, message in enumerate(messages):
             if number:

@@ -28,6 +28,7 @@ from rocketlens.terminal.cluster_access import (
     user_name,
     writable_cluster_access,
 )
+from rocketlens.terminal.json_text import json_line
 from rocketlens.terminal.message_values import BodyView, csv_row, defused
 from rocketlens.terminal.output import ExitCode, note
 
@@ -538,8 +539,6 @@ def _print_row(
 ) -> None:
     """Print one message; ``detail`` is its new offset message id, or why it is not sent."""
     if arguments.output == "json":
-        from rocketlens.terminal.as_json import json_line
-
         print(json_line({"n": number, "state": state, **asdict(planned), "detail": detail}))
         return
     cells = (state, *_where(planned), detail)

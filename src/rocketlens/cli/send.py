@@ -16,6 +16,7 @@ from rocketlens.terminal.cluster_access import (
     chosen_context,
     writable_cluster_access,
 )
+from rocketlens.terminal.json_text import json_line
 from rocketlens.terminal.output import ExitCode, note, parse_time
 
 if TYPE_CHECKING:
@@ -102,8 +103,6 @@ def run(arguments: Namespace) -> ExitCode:
     access = writable_cluster_access(chosen_context(arguments, takes_store=False))
     result = run_loop(_send(arguments, access, message))
     if arguments.output == "json":
-        from rocketlens.terminal.as_json import json_line
-
         print(json_line(_result_fields(result)))
     else:
         print(printable(str(result)))
@@ -152,7 +151,6 @@ def _send_many(arguments: Namespace) -> ExitCode:
     )
     from rocketlens.client.send.producer import Producer
     from rocketlens.net.event_loop import run as run_loop
-    from rocketlens.terminal.as_json import json_line
 
     if arguments.body is not None or arguments.sharding_key is not None:
         raise BadInput("--lines and --jsonl go without BODY and --sharding-key")

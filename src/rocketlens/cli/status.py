@@ -29,6 +29,7 @@ from rocketlens.model.status import (
 )
 from rocketlens.model.text.counted import counted
 from rocketlens.model.text.escape import printable
+from rocketlens.terminal.json_text import coverage_fields, json_line
 from rocketlens.terminal.notes import print_notes
 from rocketlens.terminal.output import (
     BOLD,
@@ -250,8 +251,6 @@ def _print_csv(status: StoreStatus | ClusterStatus) -> None:
 
 
 def _print_json(status: StoreStatus | ClusterStatus) -> None:
-    from rocketlens.terminal.as_json import coverage_fields, json_line
-
     fields: dict[str, Any] = {
         **asdict(status),
         "complete": status.complete,

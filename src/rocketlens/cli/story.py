@@ -15,6 +15,7 @@ from rocketlens.cli.source import choose_source
 from rocketlens.model.answer import Answer
 from rocketlens.model.text.counted import counted
 from rocketlens.model.text.escape import printable
+from rocketlens.terminal.json_text import coverage_fields, json_line
 from rocketlens.terminal.notes import print_notes
 from rocketlens.terminal.output import (
     BOLD,
@@ -224,14 +225,12 @@ def _wrapped(text: str, room: int) -> list[str]:
 
 
 def _print_json(story: "Story") -> None:
-    from rocketlens.terminal.as_json import json_line
-
     more = {"summary": story.summary, "more": [_fields(each) for each in story.more]}
     print(json_line(_fields(story) | (more if story.more else {})))
 
 
 def _fields(story: "Story") -> dict[str, Any]:
-    from rocketlens.terminal.as_json import coverage_fields, message_fields
+    from rocketlens.terminal.as_json import message_fields
 
     return {
         "query": story.query,

@@ -17,7 +17,10 @@ from dataclasses import replace
 from functools import partial
 from itertools import compress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from rocketlens import limits
 from rocketlens.bulk.messages import INT64, Losses
@@ -38,19 +41,18 @@ from rocketlens.client.connect.topology import Topology
 from rocketlens.client.search.queue_offsets import unreadable_of_topic
 from rocketlens.client.search.queue_stretch import PulledChunk, QueueStretch, StretchReader, cut
 from rocketlens.errors import BadInput, RemotingError, TopicNotFound
+from rocketlens.formats import batch_rows, columns
+from rocketlens.formats.batch_body import message_count
+from rocketlens.formats.batch_rows import PulledRows, scan_pulled
+from rocketlens.formats.commitlog_record import decode, message_of
+from rocketlens.formats.rows import Rows
 from rocketlens.model.answer import Coverage
+from rocketlens.model.arrow import batches_of
 from rocketlens.model.rocketmq import SYS_FLAG_INNER_BATCH
 from rocketlens.net.secret_file import read_secret_file
 from rocketlens.net.sync import LoopThread
 from rocketlens.net.tls import client_context
 from rocketlens.query.topic_choice import matching_topics, unknown_topic
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    from rocketlens.formats.batch_rows import PulledRows
-    from rocketlens.formats.rows import Rows
 
 MAX_RECORDS_PER_PARTITION: Final = 100_000
 """Messages of a queue in one partition of a read of a cluster, unless ``maxRecordsPerPartition``
@@ -323,13 +325,6 @@ class ClusterScan:
                 yield from self._batches(part, chunk)
 
     def _batches(self, part: QueueStretch, chunk: PulledChunk) -> Iterator[Any]:
-        import numpy as np
-
-        from rocketlens.formats import batch_rows, columns
-        from rocketlens.formats.batch_rows import PulledRows, scan_pulled
-        from rocketlens.formats.commitlog_record import message_of
-        from rocketlens.model.arrow import batches_of
-
         bodies, broker = chunk.bodies, part.queue.broker_name
         pulled = scan_pulled(bodies, len(bodies) * limits.MAX_PULL_MESSAGES)
         pulled = pulled.of(_belongs(pulled, part))
@@ -360,7 +355,7 @@ class ClusterScan:
                 )
                 yield from batches_of(messages, with_body=self.with_body, with_text=self.with_text)
 
-    def _choose(self, rows: "Rows", part: QueueStretch) -> "npt.NDArray[np.bool_]":
+    def _choose(self, rows: Rows, part: QueueStretch) -> npt.NDArray[np.bool_]:
         """Return for each row whether it is of the part, and of the times."""
         # A batch has messages of several parts, and comes in each.
         fields = rows.as_array
@@ -392,10 +387,8 @@ async def _pull(topology: Topology, reader: StretchReader, stretch: QueueStretch
     return chunk._replace(cluster=broker.cluster_name or None)
 
 
-def _belongs(pulled: "PulledRows", part: QueueStretch) -> Any:
+def _belongs(pulled: PulledRows, part: QueueStretch) -> Any:
     """Return for each row whether it is of the part's queue, and behind all rows before it."""
-    import numpy as np
-
     names, number_of_row = pulled.rows.queue_names()
     is_queue = np.array([name == (part.queue.topic, part.queue.queue_id) for name in names], bool)
     offsets = pulled.rows.as_array["queue_offset"]
@@ -405,10 +398,8 @@ def _belongs(pulled: "PulledRows", part: QueueStretch) -> Any:
     return belongs
 
 
-def _missing(pulled: "PulledRows", part: QueueStretch) -> list[tuple[int, int]]:
+def _missing(pulled: PulledRows, part: QueueStretch) -> list[tuple[int, int]]:
     """Return the offsets of a part without a row, as (first, end) ranges."""
-    import numpy as np
-
     fields = pulled.rows.as_array
     offsets = fields["queue_offset"]
     after = offsets + 1
@@ -420,12 +411,9 @@ def _missing(pulled: "PulledRows", part: QueueStretch) -> list[tuple[int, int]]:
     return [(int(end), int(begin)) for end, begin in zip(ends[is_gap], begins[is_gap], strict=True)]
 
 
-def _batch_size(rows: "Rows", number: int) -> int:
+def _batch_size(rows: Rows, number: int) -> int:
     """Return how many messages, and offsets, a batch of RocketMQ 5 has that is one record; 1 if it
     cannot be taken apart: the others cannot be read.
     """
-    from rocketlens.formats.batch_body import message_count
-    from rocketlens.formats.commitlog_record import decode
-
     start = rows.column("physical_offset")[number]
     return message_count(decode(rows.content, start, check_crc=False))

@@ -40,6 +40,7 @@ from rocketlens.bulk.options import (
     known_options,
     number_option,
 )
+from rocketlens.bulk.ranges import open_range, stretches, true_start, walk_log
 from rocketlens.bulk.stream_offset import (
     StreamOffset,
     deletion,
@@ -53,11 +54,11 @@ from rocketlens.bulk.stream_offset import (
 from rocketlens.errors import BadInput, NotAStore, StoreError
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
+from rocketlens.store.read.log.commitlog import CommitLog
 from rocketlens.store.read.state import read_state, read_synced_offset
 
 if TYPE_CHECKING:
     from rocketlens.client.search.queue_stretch import QueueStretch
-    from rocketlens.store.read.log.commitlog import CommitLog
 
 MAX_STREAM_TRIGGER_BYTES: Final = 256 << 20
 """Log in one batch of a stream, in bytes, unless ``maxBytesPerTrigger`` says otherwise."""
@@ -115,8 +116,6 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         :raises StoreError: when a queue does not have the position that is asked for, unless
             ``failOnDataLoss`` is false.
         """
-        from rocketlens.bulk.ranges import walk_log
-
         log = self._log()
         try:
             self._messages.check_topics()
@@ -144,8 +143,6 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Record the current end of the log."""
-        from rocketlens.bulk.ranges import walk_log
-
         log = self._log()
         self._target = walk_log(log, log.min_offset, LATEST)
         log.close()
@@ -175,8 +172,6 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         :raises StoreError: when messages were lost, unless ``failOnDataLoss`` is false.
         """
-        from rocketlens.bulk.ranges import stretches
-
         log = self._log()
         try:
             begin, last = StreamOffset.from_json(start), StreamOffset.from_json(end)
@@ -202,7 +197,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         finally:
             log.close()
 
-    def _resumed(self, log: "CommitLog", offset: StreamOffset) -> StreamOffset:
+    def _resumed(self, log: CommitLog, offset: StreamOffset) -> StreamOffset:
         """Return the offset to continue from: the same one, if the log is still the same."""
         if self._is_replaced(log, offset):
             offset = last_common(log, offset)
@@ -211,7 +206,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._lost(deletion(log, offset.physical_offset, begin, offset))
         return offset._replace(physical_offset=begin)
 
-    def _is_replaced(self, log: "CommitLog", offset: StreamOffset) -> bool:
+    def _is_replaced(self, log: CommitLog, offset: StreamOffset) -> bool:
         """Return whether the log is not the one of an offset, according to an earlier check."""
         if not is_replaced(log, offset):
             return False
@@ -224,12 +219,10 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         where = str(self._store)
         self._messages.losses.add(what, "goes on with what is there", where=where)
 
-    def _moved(self, log: "CommitLog", begin: StreamOffset, stop: int) -> StreamOffset:
+    def _moved(self, log: CommitLog, begin: StreamOffset, stop: int) -> StreamOffset:
         """Return the offset that can be read up to from ``begin``, about ``stop``: whole and
         synced.
         """
-        from rocketlens.bulk.ranges import walk_log
-
         first = begin.physical_offset
         if self._target is not None:
             stop = min(stop, self._target)
@@ -255,26 +248,22 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not self._of_entries:
             yield from self._messages.read(partition.value)
             return
-        from rocketlens.bulk import ranges
-
         share: Share = partition.value
         assert share.log_range is not None  # noqa: S101 - see partitions
         try:
-            mapped = ranges.open_range(share.log_range)
+            mapped = open_range(share.log_range)
         except FileNotFoundError:
             # Deleted since it was planned: its records need no index any more.
             nothing = memoryview(b"")
             yield from index_entries.batches(share.log_range, None, nothing, with_tags=False)
             return
         with mapped:
-            first = ranges.true_start(share.log_range, mapped.view, share.known_start)
+            first = true_start(share.log_range, mapped.view, share.known_start)
             yield from index_entries.batches(
                 share.log_range, first, mapped.view, with_tags=self._with_tags
             )
 
-    def _log(self) -> "CommitLog":
-        from rocketlens.store.read.log.commitlog import CommitLog
-
+    def _log(self) -> CommitLog:
         return CommitLog.of(self._layout)
 
     def _synced(self) -> int | None:

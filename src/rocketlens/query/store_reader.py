@@ -1,6 +1,7 @@
 """State that look-ups in a store directory share: its files, and findings about them."""
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -213,19 +214,12 @@ class StoreReader:
         O(queues). Queues that cannot be read now lead nowhere.
         """
         end = self.log.min_offset
-        try:
-            names = list(self.queues.names())
-        except OSError:
-            return end
-        for name in names:
-            try:
-                queue = self.queues.queue(*name)
-                entry = queue.last_entry() if queue is not None else None
+        for _, queue in self.queues.readable():
+            with suppress(OSError, RecordError):
+                entry = queue.last_entry()
                 if entry is not None and entry.physical_offset >= end:
                     record = self.log.record_at(entry.physical_offset, check_crc=False)
                     end = entry.physical_offset + record.total_size
-            except (OSError, RecordError):
-                continue
         return end
 
     def _is_unwritten(self, physical_offset: int) -> bool:

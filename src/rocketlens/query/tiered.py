@@ -163,23 +163,18 @@ def outside_log(record: Record) -> Record:
     return replace(record, physical_offset=NOT_IN_LOG)
 
 
-class FindingsOutsideLog(Findings):
-    """What is found in the log of a queue, for `Findings.add_part`.
+def findings_outside_log(findings: Findings) -> Findings:
+    """Return findings for the log of a queue, for `Findings.add_part`.
 
     Its offsets are not those of the store's log, so its messages have none, and no offset message
     id.
     """
-
-    def __init__(self, findings: Findings) -> None:
-        """Add to the messages of other findings."""
-        super().__init__(
-            findings.messages, findings.on_added, findings.report_read, tally=findings.tally
-        )
-        self.as_told = findings.as_told
-
-    def take(self, record: Record) -> bool:
-        """Add the message in a record; as `Findings.take`."""
-        return super().take(outside_log(record))
+    part = Findings(
+        findings.messages, findings.on_added, findings.report_read, tally=findings.tally
+    )
+    told = findings.as_told or (lambda record: record)
+    part.as_told = lambda record: told(outside_log(record))
+    return part
 
 
 def find_in_tiers(
@@ -199,7 +194,7 @@ def find_in_tiers(
         of_queue = message_filter
         if not message_filter.light:
             of_queue = replace(message_filter, topic=queue.topic, topics=None)
-        part = FindingsOutsideLog(findings)
+        part = findings_outside_log(findings)
         find(log, of_queue, part)
         findings.add_part(part)
     findings.cover(lost)

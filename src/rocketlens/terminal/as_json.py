@@ -1,11 +1,8 @@
-"""Answers as JSON, with the field names of the Python API."""
+"""Messages as JSON, with the field names of the Python API."""
 
-import dataclasses
-import json
 import sys
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 from operator import attrgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -15,14 +12,13 @@ import orjson
 from rocketlens.formats.body_compression import COMPRESSED
 from rocketlens.formats.commitlog_record import RecordView, message_of
 from rocketlens.model import properties
-from rocketlens.model.answer import Answer, Coverage, SourceState
 from rocketlens.model.fields import LIFE_COLUMNS, NAMES
 from rocketlens.model.life import life_of_fields
 from rocketlens.model.message import MESSAGE_FIELDS, Host, MessageExt
 from rocketlens.model.message_id import address_text
 from rocketlens.model.text.escape import safe_json
 from rocketlens.model.text.java import decode_utf8
-from rocketlens.terminal.json_text import compact, json_of
+from rocketlens.terminal.json_text import compact, is_unicode, json_line, json_of
 from rocketlens.terminal.message_values import AS_IT_IS, BodyView, utf8_text, value_of
 
 if TYPE_CHECKING:
@@ -87,7 +83,7 @@ def write_message(
     body, form = bodies.shown(message)
     value = json_of(body) if form == "json" else None
     if value is not None:
-        value = safe_json(compact(value, is_ascii=not _is_unicode()))
+        value = safe_json(compact(value, is_ascii=not is_unicode()))
     text = None if value is not None or form == "base64" else utf8_text(body)
     if text is not None and len(text) <= _BODY_STEP:
         line = message_line({**fields, "body": text, "body_encoding": "text"})
@@ -174,50 +170,14 @@ def _other_fields(message: MessageExt) -> dict[str, Any]:
     return {**fields, **dict(zip(LIFE_COLUMNS, life[:2], strict=True))}
 
 
-def coverage_fields(coverage: Coverage) -> dict[str, Any]:
-    """Return one source of an answer as JSON values; a hint of what was searched is ``note``."""
-    fields = {each.name: getattr(coverage, each.name) for each in dataclasses.fields(coverage)}
-    is_note = coverage.state is SourceState.SEARCHED
-    return {
-        **fields,
-        "error": None if is_note else coverage.error,
-        "note": coverage.error if is_note else None,
-    }
-
-
-def answer_fields(answer: Answer) -> dict[str, Any]:
-    """Return all of an answer except its messages, as JSON values."""
-    return {
-        "query": answer.query,
-        "complete": answer.complete,
-        "truncated": answer.truncated,
-        "coverage": [coverage_fields(coverage) for coverage in answer.coverage],
-    }
-
-
-def json_line(fields: object) -> str:
-    """Return one line of JSON, with the characters that stdout can show unescaped."""
-    return safe_json(_encoder(ensure_ascii=not _is_unicode()).encode(fields))
-
-
 def message_line(fields: Mapping[str, Any]) -> str:
     """Return the fields of a message as `json_line` does, in a fifth of its time.
 
     orjson writes texts and numbers of 64 bits as `json` does; `json` writes what it refuses.
     """
-    if _is_unicode():
+    if is_unicode():
         try:
             return safe_json(orjson.dumps(fields).decode())
         except TypeError:
             pass  # a lone surrogate, or a number that is too long
     return json_line(fields)
-
-
-@cache
-def _encoder(*, ensure_ascii: bool) -> json.JSONEncoder:
-    return json.JSONEncoder(ensure_ascii=ensure_ascii, separators=(",", ":"))
-
-
-def _is_unicode() -> bool:
-    """Return whether stdout takes any character."""
-    return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"

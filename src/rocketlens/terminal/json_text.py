@@ -1,19 +1,22 @@
 """JSON bodies, laid out for people or on one line, with each number and name as it was sent.
 
 The text is laid out again token by token, not parsed and written: numbers keep their digits, and
-names that are repeated stay.
+names that are repeated stay. Lines of what commands print are JSON, too: `json_line`.
 """
 
+import dataclasses
 import json
 import re
 import sys
 from collections.abc import Iterator
 from enum import StrEnum
-from typing import Final
+from functools import cache
+from typing import Any, Final
 
 from rocketlens import limits
 from rocketlens.errors import BadInput
-from rocketlens.model.text.escape import printable
+from rocketlens.model.answer import Answer, Coverage, SourceState
+from rocketlens.model.text.escape import printable, safe_json
 from rocketlens.terminal.output import CYAN, GREEN, YELLOW, coloured
 
 TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[-+.\w]+|[{}\[\],:]')
@@ -129,3 +132,39 @@ def laid_out(text: str) -> Iterator[tuple[JsonPart, str]]:
             yield JsonPart.NAME if following == ":" else JsonPart.STRING, piece
         else:
             yield JsonPart.OTHER, piece
+
+
+def coverage_fields(coverage: Coverage) -> dict[str, Any]:
+    """Return one source of an answer as JSON values; a hint of what was searched is ``note``."""
+    fields = {each.name: getattr(coverage, each.name) for each in dataclasses.fields(coverage)}
+    is_note = coverage.state is SourceState.SEARCHED
+    return {
+        **fields,
+        "error": None if is_note else coverage.error,
+        "note": coverage.error if is_note else None,
+    }
+
+
+def answer_fields(answer: Answer) -> dict[str, Any]:
+    """Return all of an answer except its messages, as JSON values."""
+    return {
+        "query": answer.query,
+        "complete": answer.complete,
+        "truncated": answer.truncated,
+        "coverage": [coverage_fields(coverage) for coverage in answer.coverage],
+    }
+
+
+def json_line(fields: object) -> str:
+    """Return one line of JSON, with the characters that stdout can show unescaped."""
+    return safe_json(_encoder(ensure_ascii=not is_unicode()).encode(fields))
+
+
+@cache
+def _encoder(*, ensure_ascii: bool) -> json.JSONEncoder:
+    return json.JSONEncoder(ensure_ascii=ensure_ascii, separators=(",", ":"))
+
+
+def is_unicode() -> bool:
+    """Return whether stdout takes any character."""
+    return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"

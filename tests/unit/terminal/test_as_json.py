@@ -8,13 +8,8 @@ import pytest
 
 import rocketlens
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
-from rocketlens.terminal.as_json import (
-    answer_fields,
-    coverage_fields,
-    json_line,
-    message_fields,
-    write_message,
-)
+from rocketlens.terminal.as_json import message_fields, write_message
+from rocketlens.terminal.json_text import answer_fields, coverage_fields, json_line
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from rocketlens.cli.doctor.doctor_machine import Check, machine_checks, print_ch
 from rocketlens.cli.options import add_source, add_text_output, add_watch
 from rocketlens.cli.source import one_source
 from rocketlens.terminal.cluster_access import cluster_access
+from rocketlens.terminal.json_text import json_line
 from rocketlens.terminal.output import ExitCode, iso_text
 
 _WATCH_SECONDS: Final = 60
@@ -84,8 +85,6 @@ def _print_checks(
             for check in checks:
                 print_check(check)
     if checks and is_json:
-        from rocketlens.terminal.as_json import json_line
-
         healthy, each = _is_healthy(problems), [check._asdict() for check in checks]
         print(json_line({"time_ms": now_ms, "healthy": healthy, "checks": each}))
     sys.stdout.flush()

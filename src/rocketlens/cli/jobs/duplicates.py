@@ -24,6 +24,7 @@ from rocketlens.errors import BadInput
 from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
 from rocketlens.model.text.counted import counted
 from rocketlens.terminal.contexts import Context
+from rocketlens.terminal.json_text import answer_fields, json_line
 from rocketlens.terminal.notes import print_notes
 from rocketlens.terminal.output import SEARCH_EXIT_CODES, ExitCode, note
 
@@ -154,8 +155,6 @@ def _read(
 
 def _print(report: "DuplicateReport", output: str, answer: Answer) -> None:
     if output == "json":
-        from rocketlens.terminal.as_json import answer_fields, json_line
-
         copies: list[dict[str, Any]] = [
             asdict(each) | {"copies": [copy._asdict() for copy in each.copies]}
             for each in report.duplicates

@@ -30,6 +30,7 @@ from rocketlens.errors import BadInput
 from rocketlens.model.rocketmq import parse_delay_levels
 from rocketlens.model.text.counted import counted
 from rocketlens.model.text.escape import printable
+from rocketlens.terminal.json_text import json_line
 from rocketlens.terminal.output import ExitCode, note, say, size_text
 
 if TYPE_CHECKING:
@@ -265,8 +266,6 @@ def run_verify(arguments: Namespace) -> ExitCode:
 
     report = verify(spark, store, progress=ProgressLine())
     if arguments.output == "json":
-        from rocketlens.terminal.as_json import json_line
-
         print(json_line(report_fields(report)))
     elif arguments.output == "csv":
         from rocketlens.bulk.report import Finding

@@ -24,6 +24,7 @@ from rocketlens.model.answer import Answer
 from rocketlens.model.arrow import package, schema
 from rocketlens.model.text.counted import counted
 from rocketlens.model.text.escape import printable
+from rocketlens.terminal.json_text import json_line
 from rocketlens.terminal.message_values import csv_row, defused, utf8_text
 from rocketlens.terminal.notes import print_notes
 from rocketlens.terminal.output import SEARCH_EXIT_CODES, ExitCode, note
@@ -350,8 +351,6 @@ def _print(result: "pa.RecordBatchReader", arguments: Namespace) -> int:
             sys.stdout.write(csv_row(texts))
             count = number
         return count
-    from rocketlens.terminal.as_json import json_line
-
     is_array = arguments.output == "json"
     sys.stdout.write("[" if is_array else "")
     for count, row in enumerate(rows, 1):

@@ -42,7 +42,8 @@ from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.model.message import MessageExt
 from rocketlens.model.text.escape import printable
 from rocketlens.net.pace import in_thread
-from rocketlens.terminal.as_json import coverage_fields, message_fields
+from rocketlens.terminal.as_json import message_fields
+from rocketlens.terminal.json_text import coverage_fields
 from rocketlens.terminal.message_values import PIPED_COLUMNS, BodyView, csv_row, defused, shown
 
 ExportForm = Literal["csv", "jsonl"]

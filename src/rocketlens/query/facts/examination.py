@@ -28,8 +28,7 @@ from itertools import chain, pairwise
 from typing import Final, NamedTuple
 
 from rocketlens import limits
-from rocketlens.errors import RecordError
-from rocketlens.formats.batch_body import message_at, message_count
+from rocketlens.formats.batch_body import message_count
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES
 from rocketlens.model.answer import Coverage, SourceKind
 from rocketlens.model.group import FoundGroup, GroupQueue, GroupsAnswer
@@ -340,12 +339,7 @@ def _leads_home(
     entry = queue.entry(queue_offset)
     if entry is None or entry.physical_offset < reader.log.min_offset:
         return True
-    try:
-        record = reader.log.record_at(entry.physical_offset, check_crc=False)
-    except RecordError:
-        return False
-    is_of_queue = (record.topic, record.queue_id) == name
-    return is_of_queue and message_at(record, queue_offset) is not None
+    return reader.log.record_of(entry, name, queue_offset) is not None
 
 
 def offset_faults(group: FoundGroup) -> Iterator[OffsetFault]:
@@ -398,15 +392,5 @@ def _log_end(coverage: tuple[Coverage, ...], min_offset: int) -> int:
 
 def _queue_bytes(reader: StoreReader) -> int:
     """Return the bytes of all entries; what cannot be read is in the coverage of the topics."""
-    total = 0
-    try:
-        names = reader.queues.names()
-    except OSError:
-        return 0
-    for name in names:
-        try:
-            queue = reader.queues.queue(*name)
-        except OSError:
-            continue
-        total += sum(file.entry_count for file in queue.files) * ENTRY_BYTES if queue else 0
-    return total
+    files = (file for _, queue in reader.queues.readable() for file in queue.files)
+    return sum(file.entry_count for file in files) * ENTRY_BYTES

@@ -17,8 +17,6 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from rocketlens import limits
-from rocketlens.errors import RecordError
-from rocketlens.formats.batch_body import message_at
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.model.group import FoundGroup, GroupQueue, GroupsAnswer
 from rocketlens.model.life import copy_topics_of, handed_out_by
@@ -217,12 +215,8 @@ class StoreGroupFiles:
         entry = queue.entry(offset - 1) if queue is not None and offset > 0 else None
         if entry is None:
             return None
-        try:
-            record = self._reader.log.record_at(entry.physical_offset, check_crc=False)
-        except RecordError:
-            return None
-        is_it = record.topic == topic and message_at(record, offset - 1) is not None
-        return record.store_timestamp_ms if is_it else None
+        record = self._reader.log.record_of(entry, (topic, queue_id), offset - 1)
+        return None if record is None else record.store_timestamp_ms
 
     def configs(self) -> Mapping[str, Any]:
         """Return the configuration of each group as the broker stored it last."""

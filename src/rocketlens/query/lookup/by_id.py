@@ -71,20 +71,22 @@ def record_of_offset_id(reader: StoreReader, offset_msg_id: OffsetMessageId) -> 
     except RecordError as error:
         if _is_unread(reader, offset, error) or _was_the_record(reader, offset_msg_id, error):
             raise _damaged(reader, offset_msg_id, str(error)) from error
-        detail = f"no record begins at physical offset {offset}"
-        raise MessageNotFound(f"{offset_msg_id.encode()}: {detail}") from error
-    if record.physical_offset != offset:
-        detail = f"no record begins at physical offset {offset}"
-        raise MessageNotFound(f"{offset_msg_id.encode()}: {detail}")
-    if not _is_host(record, offset_msg_id):
+        raise _no_record(offset_msg_id) from error
+    is_there = record.physical_offset == offset
+    if is_there and not _is_host(record, offset_msg_id):
         detail = f"physical offset {offset} holds a message of {record.store_host} here"
         raise MessageNotFound(f"{offset_msg_id.encode()}: {detail}")
-    if not reader.is_record_start(record):
-        detail = f"no record begins at physical offset {offset}"
-        raise MessageNotFound(f"{offset_msg_id.encode()}: {detail}")
+    if not (is_there and reader.is_record_start(record)):
+        raise _no_record(offset_msg_id)
     if not log.is_finished(record) and reader.is_indexed(record) is not True:
         raise _damaged(reader, offset_msg_id, unfinished(offset)[0])
     return record
+
+
+def _no_record(offset_msg_id: OffsetMessageId) -> MessageNotFound:
+    offset = offset_msg_id.physical_offset
+    text = f"{offset_msg_id.encode()}: no record begins at physical offset {offset}"
+    return MessageNotFound(text)
 
 
 def _in_tiered_storage(reader: StoreReader, offset_msg_id: OffsetMessageId) -> Record | None:

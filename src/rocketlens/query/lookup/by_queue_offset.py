@@ -18,7 +18,7 @@ from rocketlens.query.lookup.message_filter import MessageFilter, is_dispatched_
 from rocketlens.query.request import QueuePosition
 from rocketlens.query.store_reader import CONSUME_QUEUE, StoreReader
 from rocketlens.query.tally import SearchTally
-from rocketlens.query.tiered import FindingsOutsideLog, place_of
+from rocketlens.query.tiered import findings_outside_log, place_of
 from rocketlens.query.topic_choice import outside_of
 from rocketlens.store.read.consumequeue import ConsumeQueue
 from rocketlens.store.read.former_topics import ends_of_former, runs_of
@@ -197,7 +197,7 @@ class _Search:
         for queue, log in logs:
             start = None if is_light else place_of(log, queue, queue_offset)
             stretch = (log.log.min_offset, None) if start is None else (start, start + 1)
-            part = FindingsOutsideLog(self._findings)
+            part = findings_outside_log(self._findings)
             _Search(log, self._position, self._filter, part).read_log(stretch, None)
             self._findings.add_part(part)
         self._findings.cover(lost)
@@ -314,14 +314,8 @@ def _believed(reader: StoreReader, queue: ConsumeQueue, queue_offsets: range) ->
     """Return the first of some entries that its own record confirms."""
     for queue_offset in queue_offsets:
         entry = queue.entry(queue_offset) if queue_offset >= 0 else None
-        if entry is None:
-            continue
-        try:
-            record = reader.log.record_at(entry.physical_offset, check_crc=False)
-        except RecordError:
-            continue
-        there = record.topic, str(record.queue_id), record.total_size
-        topic, queue_id = queue.directory.parent.name, queue.directory.name
-        if there == (topic, queue_id, entry.store_size) and message_at(record, queue_offset):
+        name = queue.directory.parent.name, int(queue.directory.name)
+        record = None if entry is None else reader.log.record_of(entry, name, queue_offset)
+        if entry is not None and record is not None and record.total_size == entry.store_size:
             return entry
     return None

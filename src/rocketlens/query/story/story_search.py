@@ -127,6 +127,12 @@ class _Gathered:
     unlearnt: list[Unlearnt] = field(default_factory=list)
     coverage: list[Coverage] = field(default_factory=list)
 
+    def fail(self, what: str, error: RocketLensError) -> None:
+        """Keep what could not be learnt. An error of the caller is raised."""
+        if isinstance(error, WrongUse | BadInput):
+            raise error
+        self.unlearnt.append(Unlearnt(what, str(error), is_failure=True))
+
 
 async def find_story(question: StoryRequest, sources: Sequence[StorySource]) -> Story:
     """Return the story of the message that a request finds, in an event loop: see `story_steps`."""
@@ -240,7 +246,7 @@ def _find_copies(
         own = [each for each in messages if is_same_message(each, chosen)]
         where: CopyTopics = yield partial(source.copy_topics, own)
     except RocketLensError as error:
-        gathered.unlearnt.append(Unlearnt(Sentence("copies"), str(error), is_failure=True))
+        gathered.fail(Sentence("copies"), error)
         return []
     gathered.coverage += where.coverage
     if where.left_out:
@@ -318,10 +324,8 @@ def _end_transaction(
             answer = yield from find_steps(request, source.source)
         except TopicNotFound:
             continue
-        except (WrongUse, BadInput):
-            raise
         except RocketLensError as error:
-            gathered.unlearnt.append(Unlearnt(what, str(error), is_failure=True))
+            gathered.fail(what, error)
             is_known = False
             continue
         for each in answer.messages:
@@ -359,11 +363,8 @@ def _find_hand_outs(
             except TopicNotFound:
                 # Without a revive topic POP was never used.
                 break
-            except (WrongUse, BadInput):
-                raise
             except RocketLensError as error:
-                why = str(error)
-                gathered.unlearnt.append(Unlearnt(Sentence("hand_outs"), why, is_failure=True))
+                gathered.fail(Sentence("hand_outs"), error)
                 break
             gathered.coverage += answer.failures
             if answer.truncated:
@@ -393,10 +394,8 @@ def _find_traces(
         except TopicNotFound:
             is_known = False
             continue
-        except (WrongUse, BadInput):
-            raise
         except RocketLensError as error:
-            gathered.unlearnt.append(Unlearnt(Sentence("trace"), str(error), is_failure=True))
+            gathered.fail(Sentence("trace"), error)
             return
         gathered.coverage += answer.failures
         for entry in trace_entries(answer.messages, msg_id, trace_topic, damage):
@@ -444,10 +443,8 @@ def _ask_about_groups(
     for each in sources:
         try:
             facts: SourceFacts = yield partial(each.facts, message, names, group)
-        except (WrongUse, BadInput):
-            raise
         except RocketLensError as error:
-            gathered.unlearnt.append(Unlearnt(Sentence("groups_did"), str(error), is_failure=True))
+            gathered.fail(Sentence("groups_did"), error)
             continue
         gathered.unlearnt += facts.unlearnt
         gathered.coverage += facts.coverage
@@ -471,10 +468,8 @@ def _find(
     """Return an answer; a failure becomes something that could not be learnt."""
     try:
         answer = yield from find_steps(request, source.source)
-    except (WrongUse, BadInput):
-        raise
     except RocketLensError as error:
-        gathered.unlearnt.append(Unlearnt(what, str(error), is_failure=True))
+        gathered.fail(what, error)
         return None
     gathered.coverage += answer.failures
     return answer

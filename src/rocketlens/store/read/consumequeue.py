@@ -3,6 +3,7 @@
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -241,6 +242,18 @@ class ConsumeQueues:
             queue.refresh_if_changed()
         self._looked_at.add((topic, queue_id))
         return queue
+
+    def readable(self) -> Iterator[tuple[QueueName, ConsumeQueue]]:
+        """Yield the queues that can be listed now."""
+        names: list[QueueName] = []
+        with suppress(OSError):
+            names = self.names()
+        for name in names:
+            queue = None
+            with suppress(OSError):
+                queue = self.queue(*name)
+            if queue is not None:
+                yield name, queue
 
     def _open_queue(self, name: QueueName) -> ConsumeQueue:
         directory = self.directory / name.topic / str(name.queue_id)

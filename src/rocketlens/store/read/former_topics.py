@@ -39,13 +39,11 @@ from typing import Final, NamedTuple
 
 from rocketlens import limits
 from rocketlens.errors import RecordError
-from rocketlens.formats.batch_body import message_count
-from rocketlens.formats.consumequeue_entry import QueueEntry
 from rocketlens.model.rocketmq import is_system_topic
 from rocketlens.store import fs
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.config_tables import TOPICS_FILE, TOPICS_MEMBER, read_table
-from rocketlens.store.read.consumequeue import ConsumeQueue
+from rocketlens.store.read.consumequeue import ConsumeQueue, QueueName
 from rocketlens.store.read.log.commitlog import CommitLog
 from rocketlens.store.read.note import decode_note, opened_record
 from rocketlens.store.read.rocks import queues_in
@@ -173,15 +171,13 @@ def read_evidence(store: Path, log: CommitLog) -> TopicEvidence:
         first = queue.first_kept(log.min_offset)
         if first > 0:
             older.add(name.topic)
-        offset = _first_sound(queue, first, log, name.topic, name.queue_id)
+        offset = _first_sound(queue, first, log, name)
         if offset is None:
             continue
         anew[name.topic] = min(anew.get(name.topic, offset), offset)
         last = queue.last_entry()
         dispatched = max(dispatched, offset + 1)
-        if last is not None and _leads_home(
-            log, last, name.topic, name.queue_id, queue.max_offset - 1
-        ):
+        if last is not None and log.record_of(last, name, queue.max_offset - 1) is not None:
             dispatched = max(dispatched, last.physical_offset + 1)
     queues.close()
     for topic, offset in anew.items():
@@ -208,27 +204,13 @@ def _add_named_by_state(
     return state.queues_offset
 
 
-def _first_sound(
-    queue: ConsumeQueue, first: int, log: CommitLog, topic: str, queue_id: int
-) -> int | None:
+def _first_sound(queue: ConsumeQueue, first: int, log: CommitLog, name: QueueName) -> int | None:
     """Return the physical offset in the first entry that leads to its own record."""
     for queue_offset in range(first, min(first + _MAX_ENTRIES_TRIED, queue.max_offset)):
         entry = queue.entry(queue_offset)
-        if entry is not None and _leads_home(log, entry, topic, queue_id, queue_offset):
+        if entry is not None and log.record_of(entry, name, queue_offset) is not None:
             return entry.physical_offset
     return None
-
-
-def _leads_home(
-    log: CommitLog, entry: QueueEntry, topic: str, queue_id: int, queue_offset: int
-) -> bool:
-    try:
-        record = log.record_at(entry.physical_offset, check_crc=False)
-    except RecordError:
-        return False
-    first = record.queue_offset
-    is_in = first == queue_offset or first < queue_offset < first + message_count(record)
-    return is_in and (record.topic, record.queue_id) == (topic, queue_id)
 
 
 def configured_topics(layout: StoreLayout) -> frozenset[str] | None:

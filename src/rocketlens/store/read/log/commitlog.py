@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self
 from rocketlens import limits
 from rocketlens.errors import NotAStore, RecordError
 from rocketlens.formats import commitlog_record, dledger
+from rocketlens.formats.batch_body import message_at
 from rocketlens.formats.commitlog_record import (
     MIN_RECORD_BYTES,
     TOTAL_SIZE,
@@ -22,6 +23,7 @@ from rocketlens.formats.commitlog_record import (
     Record,
     RecordView,
 )
+from rocketlens.formats.consumequeue_entry import QueueEntry
 from rocketlens.store import fs
 from rocketlens.store.fs import MappedFiles
 from rocketlens.store.layout import StoreLayout
@@ -315,6 +317,17 @@ class CommitLog:
                 raise
         physical_offset += behind
         return _record(mapped.view, segment.base_offset, physical_offset, check_crc=check_crc)
+
+    def record_of(
+        self, entry: QueueEntry, name: tuple[str, int], queue_offset: int
+    ) -> Record | None:
+        """Return the record that an entry of a queue leads to; None if it is not the entry's."""
+        try:
+            record = self.record_at(entry.physical_offset, check_crc=False)
+        except RecordError:
+            return None
+        is_it = (record.topic, record.queue_id) == name and message_at(record, queue_offset)
+        return record if is_it else None
 
     def time_at(self, physical_offset: int) -> int | None:
         """Return the store time of the record at an offset; None if none can be read there now.

@@ -37,7 +37,7 @@ of a RocketLens broker prove nothing: its ``synced`` proves more.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any, Final, NamedTuple
 
 from rocketlens import limits
@@ -183,19 +183,12 @@ class LogEvidence:
             yield Proof(synced.last_record_offset, "rocketlens/synced")
 
     def _of_queues(self) -> Iterator[Proof]:
-        try:
-            names = self._queues.names()
-        except OSError:
-            return
-        for name in names:
-            try:
-                queue = self._queues.queue(*name)
-                entry = queue.last_entry() if queue is not None else None
-            except OSError:
-                continue
+        for name, queue in self._queues.readable():
+            entry = None
+            with suppress(OSError):
+                entry = queue.last_entry()
             if entry is not None:
-                file = "/".join(queue.directory.parts[-3:]) if queue is not None else ""
-                yield Proof(entry.physical_offset, file, name)
+                yield Proof(entry.physical_offset, "/".join(queue.directory.parts[-3:]), name)
 
     def _of_index(self) -> Iterator[Proof]:
         for name, header in self._index_headers():
@@ -441,17 +434,11 @@ def _deleted_with_log(layout: StoreLayout, queues: ConsumeQueues) -> Iterator[tu
                 yield f"index/{names[0]}", header.end_offset
     except (OSError, IndexFileError):
         pass
-    try:
-        queue_names = queues.names()
-    except OSError:
-        return
-    for name in queue_names:
-        try:
-            queue = queues.queue(*name)
-            last = -1 if queue is None else _last_of_first_file(queue)
-        except OSError:
-            continue
-        if queue is not None and last >= 0:
+    for _, queue in queues.readable():
+        last = -1
+        with suppress(OSError):
+            last = _last_of_first_file(queue)
+        if last >= 0:
             yield "/".join(queue.files[0].path.parts[-4:]), last
 
 
