@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from rocketlens.cli.options import add_source
+from rocketlens.cli.options import add_source, option
 from rocketlens.cli.source import choose_source
 from rocketlens.errors import BadInput
 from rocketlens.model.text.escape import printable
@@ -73,9 +73,7 @@ rocketlens completion tcsh  # for tcsh: into a file that ~/.tcshrc reads
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the command's options."""
     parser.add_argument("shell", metavar="SHELL", nargs="?", help=f"one of {', '.join(SHELLS)}")
-    parser.add_argument(
-        "--words", choices=_KINDS, help="print names of a kind, one a line, for the script"
-    )
+    option(parser, "--words", "print names of a kind, one a line, for the script", choices=_KINDS)
     parser.add_argument(
         "line", metavar="WORD", nargs="*", help="with --words: the command line so far, behind --"
     )

@@ -3,10 +3,11 @@
 import json
 import os
 from argparse import ArgumentParser, Namespace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from rocketlens.cli.options import add_list_output, add_source
+from rocketlens.cli.options import add_list_output, add_source, option
 from rocketlens.cli.printing import print_list
 from rocketlens.errors import BadInput
 from rocketlens.model.text.escape import safe_json
@@ -106,13 +107,10 @@ def add_options(parser: ArgumentParser) -> None:
     )
     parser.add_argument("name", metavar="NAME", help="letters, digits, _ and -")
     add_source(parser)
-    parser.add_argument(
-        "--archive", metavar="DIR", help="an archive: a directory, or s3://BUCKET/PREFIX"
-    )
-    parser.add_argument(
-        "--read-only", action="store_true", help="commands that change the cluster refuse it"
-    )
-    parser.add_argument("--use", action="store_true", help="make it the default context")
+    add = partial(option, parser)
+    add("--archive DIR", "an archive: a directory, or s3://BUCKET/PREFIX")
+    add("--read-only", "commands that change the cluster refuse it")
+    add("--use", "make it the default context")
 
 
 def run_add(arguments: Namespace) -> ExitCode:
@@ -151,8 +149,8 @@ def _values(arguments: Namespace) -> dict[str, str | bool]:
         values["archive"] = root.root if root.is_remote else str(Path(root.root).absolute())
     else:
         values["namesrv"] = arguments.namesrv
-    for option in (*OPTIONS, *SWITCHES):
-        key = option.replace("-", "_")
+    for name in (*OPTIONS, *SWITCHES):
+        key = name.replace("-", "_")
         given = getattr(arguments, key)
         if key == "context" or given is None:
             continue

@@ -3,6 +3,7 @@
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,6 +17,7 @@ from rocketlens.cli.options import (
     add_times,
     add_verbose,
     content_of,
+    option,
     refuse_archive,
     time_range,
 )
@@ -52,12 +54,9 @@ rocketlens dlq list -n 127.0.0.1:9876 -o json  # of a cluster, for programs
 def _add_filter(parser: ArgumentParser) -> None:
     """Add the options that say which dead letters, for `_asked`."""
     group = parser.add_argument_group("which dead letters (all that is given must hold)")
-    group.add_argument("--key", metavar="K", help="only those with this key or unique key")
-    group.add_argument(
-        "--cause",
-        metavar="TEXT",
-        help="only those whose cause has this text: dlq list prints causes",
-    )
+    add = partial(option, group)
+    add("--key K", "only those with this key or unique key")
+    add("--cause TEXT", "only those whose cause has this text: dlq list prints causes")
     add_times(group)
     add_content(group)
 
@@ -295,16 +294,15 @@ def redrive_options(parser: ArgumentParser) -> None:
     )
     parser.add_argument("group", metavar="GROUP", help="the consumer group")
     add_cluster(parser, "$NAMESRV_ADDR")
-    parser.add_argument(
+    add = partial(option, parser)
+    add(
         "--to",
+        "retry (default): only this group gets them again; original: they go to the topics "
+        "that they came from, so every group of those does",
         choices=("retry", "original"),
         default="retry",
-        help="retry (default): only this group gets them again; original: they go to the topics "
-        "that they came from, so every group of those does",
     )
-    parser.add_argument(
-        "--again", action="store_true", help="send also what earlier jobs have sent"
-    )
+    add("--again", "send also what earlier jobs have sent")
     _add_filter(parser)
     add_job_options(parser)
 

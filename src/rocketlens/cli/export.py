@@ -5,10 +5,11 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import redirect_stdout
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
-from rocketlens.cli.options import add_max
+from rocketlens.cli.options import add_max, option
 from rocketlens.cli.printing import MessageOutput
 from rocketlens.cli.source import ChosenSource, add_selection, choose_source, selected
 from rocketlens.errors import BadInput
@@ -63,19 +64,13 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     add_selection(parser)
     add_max(parser)
-    parser.add_argument(
-        "--as", dest="form", choices=_FORMATS, help="the format (default: by the suffix of FILE)"
+    add = partial(option, parser)
+    add("--as", "the format (default: by the suffix of FILE)", dest="form", choices=_FORMATS)
+    add(
+        "--fields A,B",
+        "only these columns, in this order; in CSV and JSON lines those of `rocketlens find`",
     )
-    parser.add_argument(
-        "--fields",
-        metavar="A,B",
-        help="only these columns, in this order; in CSV and JSON lines those of `rocketlens find`",
-    )
-    parser.add_argument(
-        "--body",
-        choices=BODY_FORMS,
-        help="bodies in CSV and JSON lines, as `rocketlens find` has it",
-    )
+    add("--body", "bodies in CSV and JSON lines, as `rocketlens find` has it", choices=BODY_FORMS)
     add_overwrite(parser)
 
 
@@ -221,7 +216,7 @@ INCOMPLETE: Final = ".incomplete"
 
 def add_overwrite(parser: ArgumentParser) -> None:
     """Add ``--overwrite``."""
-    parser.add_argument("--overwrite", action="store_true", help="replace FILE if it exists")
+    option(parser, "--overwrite", "replace FILE if it exists")
 
 
 class OutputFile:

@@ -8,6 +8,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -22,6 +23,7 @@ from rocketlens.cli.options import (
     add_topics,
     add_verbose,
     content_of,
+    option,
     time_range,
 )
 from rocketlens.cli.printing import MessageOutput, add_output
@@ -78,54 +80,43 @@ def add_arguments(parser: ArgumentParser) -> None:
         "of the topic and time range. The words of the console's search box narrow it: "
         "topic:T, tag:T, since:T, until:T, key:KEY, id:ID, source:CONTEXT",
     )
-    parser.add_argument(
-        "-k", "--key", metavar="KEY", help="TEXT, if it is a key and no id; taken as it stands"
-    )
-    parser.add_argument("-i", "--id", metavar="ID", help="TEXT, as mqadmin has it")
+    add = partial(option, parser)
+    add("-k --key KEY", "TEXT, if it is a key and no id; taken as it stands")
+    add("-i --id ID", "TEXT, as mqadmin has it")
     add_source(parser)
     add_archive(parser)
     add_topics(parser, "search only this topic", default="every topic")
-    parser.add_argument("--tag", metavar="TAGS", help="only messages with a tag, or 'A || B'")
-    parser.add_argument(
-        "--lite", metavar="NAME", help="only its lite topic of this name (RocketMQ 5.5)"
-    )
-    parser.add_argument(
+    add("--tag TAGS", "only messages with a tag, or 'A || B'")
+    add("--lite NAME", "only its lite topic of this name (RocketMQ 5.5)")
+    add(
         "--kind",
+        "what TEXT is (default: auto, which tries every kind)",
         choices=_KINDS,
         default="auto",
-        help="what TEXT is (default: auto, which tries every kind)",
     )
     add_times(parser)
     add_max(parser)
-    parser.add_argument(
-        "--cursor",
-        metavar="TOKEN",
-        help="of an archive: the oldest --max messages behind those of the search that ended with "
+    add(
+        "--cursor TOKEN",
+        "of an archive: the oldest --max messages behind those of the search that ended with "
         "this cursor; `begin` for the first",
     )
-    parser.add_argument(
+    add(
         "--exhaustive",
-        action="store_true",
-        help="read whole queues of a cluster, or all of a store's log, instead of relying on the "
+        "read whole queues of a cluster, or all of a store's log, instead of relying on the "
         "order of store times, or on consume queues that lack nothing",
     )
     add_all_topics(parser)
-    parser.add_argument(
+    add(
         "--only-delivered",
-        action="store_true",
-        help="leave out messages that wait for the topics: delays, timers, halves of transactions",
+        "leave out messages that wait for the topics: delays, timers, halves of transactions",
     )
-    parser.add_argument(
-        "--forget-broker",
-        metavar="NAME",
-        help="forget a broker that was seen in this cluster and is gone for good: from now on "
+    add(
+        "--forget-broker NAME",
+        "forget a broker that was seen in this cluster and is gone for good: from now on "
         "answers are complete without it",
     )
-    parser.add_argument(
-        "--no-pager",
-        action="store_true",
-        help="print on a terminal without $PAGER (default: less -FRX)",
-    )
+    add("--no-pager", "print on a terminal without $PAGER (default: less -FRX)")
     add_content(parser)
     add_output(parser)
     add_verbose(parser)

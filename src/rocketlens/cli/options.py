@@ -12,8 +12,9 @@ from argparse import (
     _ArgumentGroup,
 )
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens import limits
 from rocketlens.errors import AnswerIncomplete, BadInput, RemotingError
@@ -59,17 +60,34 @@ _READER_OPTIONS: Final = {
 """Options of a connection, and what the data source ``rocketmq`` calls them."""
 
 
+def option(
+    container: ArgumentParser | _ArgumentGroup, words: str, help_text: str, **more: Any
+) -> None:
+    """Add an option: its names, and behind them the word for its value, as ``--help`` has them.
+
+    Without choices and that word it is a switch. ``more`` is for ``add_argument``.
+    """
+    *names, value = words.split()
+    if value.startswith("-"):
+        names.append(value)
+        if "choices" not in more:
+            more["action"] = "store_true"
+    else:
+        more["metavar"] = value
+    container.add_argument(*names, help=help_text, **more)
+
+
 def add_watch(
     parser: ArgumentParser, seconds: int = _WATCH_SECONDS, help_text: str = _WATCH_HELP
 ) -> None:
     """Add ``--watch``, with the seconds between two times where none are given."""
-    parser.add_argument(
-        "--watch",
-        metavar="SECONDS",
+    option(
+        parser,
+        "--watch SECONDS",
+        help_text.format(seconds),
         nargs="?",
         type=positive_number,
         const=seconds,
-        help=help_text.format(seconds),
     )
 
 
@@ -99,68 +117,67 @@ def add_list_output(
     help_text: str = "table (default; tab-separated when piped), CSV, or one JSON object",
 ) -> None:
     """Add ``-o``, for commands whose answer is a list of things."""
-    container.add_argument(
-        "-o", "--output", choices=("table", "csv", "json"), default="table", help=help_text
-    )
+    option(container, "-o --output", help_text, choices=("table", "csv", "json"), default="table")
 
 
 def add_text_output(parser: ArgumentParser, help_text: str) -> None:
     """Add ``-o``, for commands whose answer is one thing."""
-    parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help=help_text)
+    option(parser, "-o --output", help_text, choices=("text", "json"), default="text")
 
 
 def add_log_options(parser: ArgumentParser) -> None:
     """Add the options that `rocketlens.cli.servers.log_lines` reads."""
-    parser.add_argument(
+    add = partial(option, parser)
+    add(
         "--log-level",
+        f"the least that is logged to stderr (default: ${LOG_VARIABLE}, else info)",
         choices=LOG_LEVELS,
-        help=f"the least that is logged to stderr (default: ${LOG_VARIABLE}, else info)",
     )
-    parser.add_argument(
+    add(
         "--log-format",
+        f"lines of text, or of JSON (default: ${LOG_VARIABLE}, else text)",
         choices=LOG_FORMATS,
-        help=f"lines of text, or of JSON (default: ${LOG_VARIABLE}, else text)",
     )
 
 
 def add_metrics_port(parser: ArgumentParser) -> None:
     """Add ``--metrics-port``, the address and port that `listen_address` returns, or None."""
-    parser.add_argument(
-        "--metrics-port",
-        metavar="[IP:]N",
-        type=listen_address,
-        help="answer /metrics (Prometheus), /livez and /readyz on this port, of 127.0.0.1 unless "
+    option(
+        parser,
+        "--metrics-port [IP:]N",
+        "answer /metrics (Prometheus), /livez and /readyz on this port, of 127.0.0.1 unless "
         "an address is given; 0: any free port (default: none)",
+        type=listen_address,
     )
 
 
 def add_bind(parser: ArgumentParser, default: str) -> None:
     """Add ``--bind``, the address to listen on; ``default`` names the default."""
-    parser.add_argument(
-        "--bind",
-        metavar="IP",
+    option(
+        parser,
+        "--bind IP",
+        f"address to listen on; 0.0.0.0: all of this machine (default: {default})",
         type=ip_address_text,
-        help=f"address to listen on; 0.0.0.0: all of this machine (default: {default})",
     )
 
 
 def add_advertise(parser: ArgumentParser) -> None:
     """Add ``--advertise``, an IP address in the end."""
-    parser.add_argument(
-        "--advertise",
-        metavar="ADDR",
-        type=resolved_address,
-        help="address that clients are told, an IP address or a name that is resolved once "
+    option(
+        parser,
+        "--advertise ADDR",
+        "address that clients are told, an IP address or a name that is resolved once "
         "(default: brokerIP1 of broker.conf, else the address of --bind, else 127.0.0.1)",
+        type=resolved_address,
     )
 
 
 def add_print_config(parser: ArgumentParser) -> None:
     """Add ``--print-config``."""
-    parser.add_argument(
+    option(
+        parser,
         "--print-config",
-        action="store_true",
-        help="print the configuration that would be in effect, as a configuration file, and end",
+        "print the configuration that would be in effect, as a configuration file, and end",
     )
 
 
@@ -196,16 +213,15 @@ def listen_address(text: str) -> tuple[str, int]:
 def add_store(parser: ArgumentParser) -> None:
     """Add ``--store`` and ``--context``, which `store_directory` reads."""
     _add_store(parser)
-    parser.add_argument(
-        "--context", metavar="NAME", help="the store of a named context (rocketlens context list)"
-    )
+    option(parser, "--context NAME", "the store of a named context (rocketlens context list)")
 
 
 def _add_store(parser: ArgumentParser) -> None:
     named = parser.add_mutually_exclusive_group()
     # Without a default, so that an option counts more than the environment.
-    named.add_argument("--store", metavar="DIR", help=_STORE_HELP)
-    named.add_argument("--broker-conf", dest="store", metavar="FILE", help=_BROKER_CONF_HELP)
+    add = partial(option, named)
+    add("--store DIR", _STORE_HELP)
+    add("--broker-conf FILE", _BROKER_CONF_HELP, dest="store")
 
 
 def store_directory(arguments: Namespace) -> Path:
@@ -259,33 +275,31 @@ def add_source(parser: ArgumentParser) -> None:
 
 def add_max(parser: ArgumentParser, default: int | None = None) -> None:
     """Add ``--max`` and ``--newest``, which mean the same."""
-    parser.add_argument(
-        "--max",
-        "--newest",
-        metavar="N",
+    option(
+        parser,
+        "--max --newest N",
+        "only the newest N messages" + ("" if default is None else f" (default: {default})"),
         type=positive_number,
         default=default,
-        help="only the newest N messages" + ("" if default is None else f" (default: {default})"),
     )
 
 
 def add_verbose(parser: ArgumentParser) -> None:
     """Add ``-v``, for commands that print the notes of a complete answer."""
-    parser.add_argument(
-        "-v",
-        "--verbose",
-        action="store_true",
-        help="print all notes on an answer: hints, and what it assumes without having read it",
+    option(
+        parser,
+        "-v --verbose",
+        "print all notes on an answer: hints, and what it assumes without having read it",
     )
 
 
 def add_archive(parser: ArgumentParser, *, with_others: bool = True) -> None:
     """Add ``--archive``, which `rocketlens.cli.source` reads; ``with_others``: also beside them."""
     beside = "; with --store, --namesrv or --context also there, for one answer"
-    parser.add_argument(
-        "--archive",
-        metavar="DIR",
-        help=f"search an archive, a directory or s3://BUCKET/PREFIX{beside if with_others else ''}",
+    option(
+        parser,
+        "--archive DIR",
+        f"search an archive, a directory or s3://BUCKET/PREFIX{beside if with_others else ''}",
     )
 
 
@@ -300,21 +314,20 @@ def refuse_archive(parser: ArgumentParser, why: str) -> None:
 
 def add_all_topics(parser: ArgumentParser) -> None:
     """Add ``--all``, for searches that leave out RocketMQ's own topics."""
-    parser.add_argument(
+    option(
+        parser,
         "--all",
-        action="store_true",
-        help="also search RocketMQ's own topics, such as that of traces, where no topic is named "
+        "also search RocketMQ's own topics, such as that of traces, where no topic is named "
         "(default: they are left out, and counted)",
     )
 
 
 def add_cluster(parser: ArgumentParser, default: str) -> None:
     """Add the options that name a cluster and say how to connect to it."""
-    parser.add_argument(
-        "-n",
-        "--namesrv",
-        metavar="ADDR",
-        help="a running cluster: host:port of its name server, several separated by semicolons "
+    option(
+        parser,
+        "-n --namesrv ADDR",
+        "a running cluster: host:port of its name server, several separated by semicolons "
         f"(default: {default})",
     )
     add_connection_options(parser)
@@ -337,42 +350,34 @@ def add_message(parser: ArgumentParser) -> None:
     )
     add_source(parser)
     add_archive(parser)
-    parser.add_argument(
-        "-t",
-        "--topic",
-        metavar="T",
-        action="append",
-        help="search only this topic; repeat for several",
-    )
+    option(parser, "-t --topic T", "search only this topic; repeat for several", action="append")
 
 
 def add_content(parser: ArgumentParser | _ArgumentGroup) -> None:
     """Add the options that choose messages by what is in them, which `content_of` reads."""
-    parser.add_argument(
-        "--where",
-        metavar="EXPRESSION",
-        help="only messages for which this is true: RocketMQ's SQL92 over properties, topic, tag, "
+    add = partial(option, parser)
+    add(
+        "--where EXPRESSION",
+        "only messages for which this is true: RocketMQ's SQL92 over properties, topic, tag, "
         "key, time and the decoded body, such as \"body.$.amount > 100 AND tag = 'paid'\"",
     )
-    parser.add_argument(
-        "--grep",
-        metavar="PATTERN",
-        help="only messages whose decoded body has this text, or this regular expression (RE2)",
+    add(
+        "--grep PATTERN",
+        "only messages whose decoded body has this text, or this regular expression (RE2)",
     )
-    parser.add_argument(
-        "--grep-in",
-        metavar="PARTS",
-        help="where --grep searches: body (default), keys, properties, or several with commas",
+    add(
+        "--grep-in PARTS",
+        "where --grep searches: body (default), keys, properties, or several with commas",
     )
     add_body_rules(parser)
 
 
 def add_body_rules(parser: ArgumentParser | _ArgumentGroup) -> None:
     """Add ``--body-rules``."""
-    parser.add_argument(
-        "--body-rules",
-        metavar="FILE",
-        help="TOML file that says how the bodies of topics are decoded: formats, schemas, charsets",
+    option(
+        parser,
+        "--body-rules FILE",
+        "TOML file that says how the bodies of topics are decoded: formats, schemas, charsets",
     )
 
 
@@ -396,15 +401,9 @@ def content_of(arguments: Namespace) -> "ContentOptions":
 
 def add_index_geometry(parser: ArgumentParser) -> None:
     """Add the options that say what index files are built like."""
-    parser.add_argument(
-        "--slots",
-        metavar="N",
-        type=positive_number,
-        help="hash slots per index file (maxHashSlotNum)",
-    )
-    parser.add_argument(
-        "--entries", metavar="N", type=positive_number, help="entries per index file (maxIndexNum)"
-    )
+    add = partial(option, parser)
+    add("--slots N", "hash slots per index file (maxHashSlotNum)", type=positive_number)
+    add("--entries N", "entries per index file (maxIndexNum)", type=positive_number)
     parser.add_argument(
         "--tag-index",
         action=BooleanOptionalAction,
@@ -415,39 +414,39 @@ def add_index_geometry(parser: ArgumentParser) -> None:
 
 def add_dry_run(parser: ArgumentParser) -> None:
     """Add ``--dry-run``."""
-    parser.add_argument(
+    option(
+        parser,
         "--dry-run",
-        action="store_true",
-        help="check what can be checked without Spark, print what would be done, and end",
+        "check what can be checked without Spark, print what would be done, and end",
     )
 
 
 def add_master(parser: ArgumentParser) -> None:
     """Add ``--master``, where Spark runs."""
-    parser.add_argument(
-        "--master",
-        metavar="M",
+    option(
+        parser,
+        "--master M",
+        "the Spark master (default: local[*], all cores of this machine)",
         default="local[*]",
-        help="the Spark master (default: local[*], all cores of this machine)",
     )
 
 
 def add_topics(parser: ArgumentParser, use: str, *, default: str = "") -> None:
     """Add ``--topic``: what it is used for, and which topics are meant without it."""
-    parser.add_argument(
-        "-t",
-        "--topic",
-        metavar="T",
-        action="append",
-        help=f"{use}; repeat it, or separate several by commas; patterns with * are allowed"
+    option(
+        parser,
+        "-t --topic T",
+        f"{use}; repeat it, or separate several by commas; patterns with * are allowed"
         + (f" (default: {default})" if default else ""),
+        action="append",
     )
 
 
 def add_times(parser: ArgumentParser | _ArgumentGroup) -> None:
     """Add ``--since`` and ``--until``, which `time_range` reads."""
-    parser.add_argument("--since", metavar="T", help="only messages stored at or after this time")
-    parser.add_argument("--until", metavar="T", help="only messages stored at or before this time")
+    add = partial(option, parser)
+    add("--since T", "only messages stored at or after this time")
+    add("--until T", "only messages stored at or before this time")
 
 
 def time_range(arguments: Namespace) -> tuple[int | None, int | None]:

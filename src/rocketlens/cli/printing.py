@@ -10,6 +10,7 @@ from functools import partial
 from itertools import chain, compress, islice
 from typing import Any, Final, NamedTuple, Self
 
+from rocketlens.cli.options import option
 from rocketlens.errors import BadInput
 from rocketlens.model.answer import Coverage
 from rocketlens.model.message import MessageExt
@@ -365,40 +366,38 @@ def add_output(
     "line per message",
 ) -> None:
     """Add the options that say how messages are printed, for `MessageOutput`."""
-    parser.add_argument("-o", "--output", choices=outputs, default="table", help=help_text)
-    parser.add_argument(
-        "--fields",
-        metavar="A,B",
-        help="only these values, in this order: time, topic, tags, keys, id, position, size, body, "
+    add = partial(option, parser)
+    add("-o --output", help_text, choices=outputs, default="table")
+    add(
+        "--fields A,B",
+        "only these values, in this order: time, topic, tags, keys, id, position, size, body, "
         "any other field of a message, prop.NAME for a property, or body.$.PATH",
     )
-    parser.add_argument(
-        "--format",
-        metavar="TEMPLATE",
-        help="print each message as this text, with names of values in braces: "
+    add(
+        "--format TEMPLATE",
+        "print each message as this text, with names of values in braces: "
         "'{time} {keys} {body}'; \\n, \\t and \\0 are characters, and a newline follows unless it "
         "ends with \\n or \\0",
     )
-    parser.add_argument(
-        "--no-header", action="store_true", help="without the line that names the columns"
-    )
-    parser.add_argument(
+    add("--no-header", "without the line that names the columns")
+    add(
         "--body",
-        choices=BODY_FORMS,
-        help="bodies as text (if not UTF-8: 0x and hex, in JSON base64), as JSON, in base64, or "
+        "bodies as text (if not UTF-8: 0x and hex, in JSON base64), as JSON, in base64, or "
         "decoded whatever their format (default: text, the start of it in tables decoded if it is "
         "not UTF-8)",
+        choices=BODY_FORMS,
     )
     add_colour(parser)
 
 
 def add_colour(parser: ArgumentParser) -> None:
     """Add ``--color``."""
-    parser.add_argument(
+    option(
+        parser,
         "--color",
+        "colour always, never, or (default) on terminals, unless NO_COLOR is set",
         choices=COLOUR_CHOICES,
         default="auto",
-        help="colour always, never, or (default) on terminals, unless NO_COLOR is set",
     )
 
 

@@ -5,12 +5,13 @@ from argparse import ArgumentParser, Namespace
 from contextlib import ExitStack
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens import limits
-from rocketlens.cli.options import add_cluster, add_list_output, positive_number, seconds
+from rocketlens.cli.options import add_cluster, add_list_output, option, positive_number, seconds
 from rocketlens.cli.printing import NO_VALUE, Moment, print_rows
 from rocketlens.errors import AnswerIncomplete, BadInput, MessageNotFound, RocketLensError
 from rocketlens.model.answer import Answer, first_failure
@@ -135,21 +136,20 @@ def add_arguments(parser: ArgumentParser) -> None:
         "kind of id; of several records with one unique key the oldest is sent",
     )
     add_cluster(parser, "$NAMESRV_ADDR")
-    parser.add_argument(
-        "--archive",
-        metavar="DIR",
-        help="send messages of this archive again: those that the cluster does not have any more",
+    add = partial(option, parser)
+    add(
+        "--archive DIR",
+        "send messages of this archive again: those that the cluster does not have any more",
     )
-    parser.add_argument("-t", "--topic", metavar="T", help="the topic of the ids, or of --key")
-    parser.add_argument("--key", metavar="K", help="all messages of --topic with this key")
-    parser.add_argument("--to-topic", metavar="T2", help="send to this topic (default: its own)")
-    parser.add_argument(
-        "--to-group",
-        metavar="G",
+    add("-t --topic T", "the topic of the ids, or of --key")
+    add("--key K", "all messages of --topic with this key")
+    add("--to-topic T2", "send to this topic (default: its own)")
+    add(
+        "--to-group G",
+        "send to this consumer group alone, by its retry topic: other groups do not get it; "
+        "without G to the one that failed with the messages",
         nargs="?",
         const="",
-        help="send to this consumer group alone, by its retry topic: other groups do not get it; "
-        "without G to the one that failed with the messages",
     )
     add_job_options(parser)
 
@@ -157,44 +157,35 @@ def add_arguments(parser: ArgumentParser) -> None:
 def add_job_options(parser: ArgumentParser) -> None:
     """Add the options of every job that sends messages again."""
     group = parser.add_argument_group("the job")
-    group.add_argument("--send", action="store_true", help="send, and not only show")
-    group.add_argument(
-        "--reason", metavar="TEXT", help="why, for those who read the job's file; --send needs it"
-    )
-    group.add_argument(
-        "--job",
-        metavar="FILE",
-        help="the job's file: it is resumed if it is there (default: a new one in the user's state "
+    add = partial(option, group)
+    add("--send", "send, and not only show")
+    add("--reason TEXT", "why, for those who read the job's file; --send needs it")
+    add(
+        "--job FILE",
+        "the job's file: it is resumed if it is there (default: a new one in the user's state "
         "directory)",
     )
-    group.add_argument(
-        "--rate",
-        metavar="N",
+    add(
+        "--rate N",
+        f"messages a second (default: {_DEFAULT_RATE})",
         type=positive_number,
         default=_DEFAULT_RATE,
-        help=f"messages a second (default: {_DEFAULT_RATE})",
     )
-    group.add_argument(
-        "--max",
-        metavar="N",
+    add(
+        "--max N",
+        f"only the newest N messages (default: {limits.MAX_RESEND_MESSAGES})",
         type=positive_number,
         default=limits.MAX_RESEND_MESSAGES,
-        help=f"only the newest N messages (default: {limits.MAX_RESEND_MESSAGES})",
     )
-    group.add_argument(
-        "--follow",
-        metavar="S",
-        type=seconds,
-        default=_DEFAULT_FOLLOW_S,
-        help="say what became of the messages once each is consumed, in retry or a dead letter, or "
+    add(
+        "--follow S",
+        "say what became of the messages once each is consumed, in retry or a dead letter, or "
         f"after S seconds; 0: do not look (default: {_DEFAULT_FOLLOW_S}); `rocketlens job show` "
         "looks again",
+        type=seconds,
+        default=_DEFAULT_FOLLOW_S,
     )
-    group.add_argument(
-        "--resend-unknown",
-        action="store_true",
-        help="send also what may be stored already if that cannot be looked up",
-    )
+    add("--resend-unknown", "send also what may be stored already if that cannot be looked up")
     add_list_output(group, "table (default), CSV, or one JSON line per message")
 
 

@@ -4,10 +4,11 @@ import re
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens import limits
-from rocketlens.cli.options import add_cluster, add_text_output, positive_number
+from rocketlens.cli.options import add_cluster, add_text_output, option, positive_number
 from rocketlens.errors import BadInput
 from rocketlens.model.text.counted import counted
 from rocketlens.model.text.escape import printable
@@ -42,45 +43,34 @@ def add_arguments(parser: ArgumentParser) -> None:
         "body", metavar="BODY", nargs="?", help="the text to send; - reads it from stdin"
     )
     lines = parser.add_mutually_exclusive_group()
-    lines.add_argument(
-        "--lines",
-        metavar="FILE",
-        help="send a message for each line of a file, with the line as body; - is stdin",
+    option(
+        lines,
+        "--lines FILE",
+        "send a message for each line of a file, with the line as body; - is stdin",
     )
-    lines.add_argument(
-        "--jsonl",
-        metavar="FILE",
-        help="send a message for each line, a JSON object with body, body_encoding (text, json or "
+    option(
+        lines,
+        "--jsonl FILE",
+        "send a message for each line, a JSON object with body, body_encoding (text, json or "
         "base64), tags, keys, properties, delay_level, flag, as `rocketlens find -o jsonl` prints",
     )
     add_cluster(parser, "$NAMESRV_ADDR")
-    parser.add_argument("--tags", metavar="TAG", help="the message's tag")
-    parser.add_argument("--keys", metavar="KEYS", help="the message's keys, separated by spaces")
-    parser.add_argument(
-        "--property",
-        metavar="K=V",
+    add = partial(option, parser)
+    add("--tags TAG", "the message's tag")
+    add("--keys KEYS", "the message's keys, separated by spaces")
+    add(
+        "--property K=V",
+        "a property of your own; repeat for several",
         action="append",
         default=[],
         dest="properties",
-        help="a property of your own; repeat for several",
     )
-    parser.add_argument(
-        "--queue", metavar="[BROKER/]N", help="the queue to send to (default: round robin)"
-    )
-    parser.add_argument(
-        "--sharding-key", metavar="KEY", help="messages with the same key go to the same queue"
-    )
-    parser.add_argument(
-        "--delay-level",
-        metavar="N",
-        type=positive_number,
-        default=0,
-        help="1 (a second) to 18 (2 hours)",
-    )
-    parser.add_argument(
-        "--deliver-at",
-        metavar="T",
-        help="when consumers get it, such as 2026-11-20T10:31:02; needs brokers of RocketMQ 5",
+    add("--queue [BROKER/]N", "the queue to send to (default: round robin)")
+    add("--sharding-key KEY", "messages with the same key go to the same queue")
+    add("--delay-level N", "1 (a second) to 18 (2 hours)", type=positive_number, default=0)
+    add(
+        "--deliver-at T",
+        "when consumers get it, such as 2026-11-20T10:31:02; needs brokers of RocketMQ 5",
     )
     add_text_output(
         parser, "text (default), as RocketMQ's own clients print it, or one JSON object"

@@ -5,10 +5,17 @@ import time
 from argparse import ArgumentParser, Namespace
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from rocketlens.cli.find import exit_code, print_answer, print_how_understood
-from rocketlens.cli.options import add_all_topics, add_body_rules, add_message, add_text_output
+from rocketlens.cli.options import (
+    add_all_topics,
+    add_body_rules,
+    add_message,
+    add_text_output,
+    option,
+)
 from rocketlens.cli.printing import MessageOutput, add_colour, cells, fit, highlighted
 from rocketlens.cli.source import ChosenSource, choose_source
 from rocketlens.cli.story import columns_of_output, group_lines, unlearnt_lines
@@ -60,19 +67,16 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_text_output(
         parser, "text (default), or everything that matches as the JSON object that find prints"
     )
-    parser.add_argument(
+    add = partial(option, parser)
+    add(
         "--body",
-        choices=("decoded", "text", "json", "hex", "base64", "raw"),
-        help="how to print the body (default: text, JSON indented on a terminal, decoded if it is "
+        "how to print the body (default: text, JSON indented on a terminal, decoded if it is "
         "not UTF-8; base64 with -o json); raw writes the body's bytes and nothing else",
+        choices=("decoded", "text", "json", "hex", "base64", "raw"),
     )
     add_body_rules(parser)
     add_colour(parser)
-    parser.add_argument(
-        "--groups",
-        action="store_true",
-        help="also print what each consumer group did with it, as `rocketlens story` does",
-    )
+    add("--groups", "also print what each consumer group did with it, as `rocketlens story` does")
 
 
 def run(arguments: Namespace) -> ExitCode:

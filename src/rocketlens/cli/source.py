@@ -3,6 +3,7 @@
 from argparse import ArgumentParser, Namespace
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -14,6 +15,7 @@ from rocketlens.cli.options import (
     add_topics,
     add_verbose,
     content_of,
+    option,
     store_path,
     time_range,
 )
@@ -281,12 +283,12 @@ def add_selection(parser: ArgumentParser) -> None:
     add_source(parser)
     add_archive(parser)
     add_topics(parser, "only this topic", default="all")
-    parser.add_argument("-k", "--key", metavar="KEY", help="only messages with this key")
+    add = partial(option, parser)
+    add("-k --key KEY", "only messages with this key")
     add_times(parser)
-    parser.add_argument(
+    add(
         "--exhaustive",
-        action="store_true",
-        help="with --since and --until, read all of a store's log instead of relying on the order "
+        "with --since and --until, read all of a store's log instead of relying on the order "
         "of its store times",
     )
     add_content(parser)

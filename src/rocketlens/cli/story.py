@@ -6,10 +6,11 @@ import textwrap
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens.cli.find import exit_code, print_how_understood
-from rocketlens.cli.options import add_message, add_text_output
+from rocketlens.cli.options import add_message, add_text_output, option
 from rocketlens.cli.printing import cells
 from rocketlens.cli.source import choose_source
 from rocketlens.model.answer import Answer
@@ -67,17 +68,10 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Add the command's options."""
     parser.epilog = SEARCH_EXIT_CODES
     add_message(parser)
-    parser.add_argument("-g", "--group", metavar="G", help="tell of this consumer group alone")
-    parser.add_argument(
-        "--one",
-        action="store_true",
-        help="of several messages that match, tell the story of the first alone",
-    )
-    parser.add_argument(
-        "--trace-topic",
-        metavar="T",
-        help="where clients write their traces (default: RMQ_SYS_TRACE_TOPIC)",
-    )
+    add = partial(option, parser)
+    add("-g --group G", "tell of this consumer group alone")
+    add("--one", "of several messages that match, tell the story of the first alone")
+    add("--trace-topic T", "where clients write their traces (default: RMQ_SYS_TRACE_TOPIC)")
     add_text_output(parser, "text (default), or one JSON object")
 
 

@@ -3,6 +3,7 @@
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from rocketlens import limits
@@ -11,6 +12,7 @@ from rocketlens.cli.options import (
     add_content,
     add_source,
     content_of,
+    option,
     positive_number,
     refuse_archive,
 )
@@ -45,44 +47,36 @@ def add_arguments(parser: ArgumentParser) -> None:
         "nothing at the brokers."
     )
     parser.add_argument("topic_name", metavar="TOPIC", nargs="?", help="the topic")
-    parser.add_argument(
-        "-t", "--topic", metavar="TOPIC", help="the topic, as other commands have it"
-    )
+    add = partial(option, parser)
+    add("-t --topic TOPIC", "the topic, as other commands have it")
     add_source(parser)
     refuse_archive(
         parser,
         "nothing arrives in an archive as in a queue: `rocketlens find --archive DIR -t TOPIC "
         "--max N` prints the newest",
     )
-    parser.add_argument(
-        "-f", "--follow", action="store_true", help="go on with messages as they arrive"
-    )
-    parser.add_argument(
-        "--max",
-        "--newest",
-        dest="newest",
-        metavar="N",
-        type=_count,
-        help="begin with the newest N messages that match "
+    add("-f --follow", "go on with messages as they arrive")
+    add(
+        "--max --newest N",
+        "begin with the newest N messages that match "
         f"(default: {limits.DEFAULT_TAIL_MESSAGES}; all with --since or --from beginning)",
+        dest="newest",
+        type=_count,
     )
-    parser.add_argument(
+    add(
         "--from",
+        "begin with the oldest message of each queue, or with what arrives from now on",
         choices=(_BEGINNING, _END),
         dest="begin_at",
-        help="begin with the oldest message of each queue, or with what arrives from now on",
     )
-    parser.add_argument("--since", metavar="T", help="only messages stored at or after this time")
-    parser.add_argument(
-        "--tag", metavar="TAGS", help="only messages with this tag, or one of several: 'A || B'"
-    )
-    parser.add_argument(
-        "--sql",
-        metavar="EXPRESSION",
-        help="only messages for whose properties this SQL92 expression is true; evaluated here, so "
+    add("--since T", "only messages stored at or after this time")
+    add("--tag TAGS", "only messages with this tag, or one of several: 'A || B'")
+    add(
+        "--sql EXPRESSION",
+        "only messages for whose properties this SQL92 expression is true; evaluated here, so "
         "that any broker will do",
     )
-    parser.add_argument("--key", metavar="KEY", help="only messages with this key or unique key")
+    add("--key KEY", "only messages with this key or unique key")
     add_content(parser)
     add_output(
         parser,

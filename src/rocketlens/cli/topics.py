@@ -5,10 +5,11 @@ from argparse import ArgumentParser, Namespace
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens.cli.find import exit_code
-from rocketlens.cli.options import add_archive, add_list_output, add_source
+from rocketlens.cli.options import add_archive, add_list_output, add_source, option
 from rocketlens.cli.printing import Moment, print_list, print_listing, print_rows
 from rocketlens.cli.source import choose_source
 from rocketlens.errors import BadInput
@@ -53,15 +54,11 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="list only these; *, ? and [ab] make a name a pattern; one topic is shown with its "
         "queues",
     )
-    parser.add_argument(
-        "--all",
-        action="store_true",
-        help="with RocketMQ's own topics, and those of groups: retries, dead letters",
-    )
-    parser.add_argument(
-        "--lite",
-        metavar="PARENT",
-        help="list the lite topics of RocketMQ 5.5 below this topic; TOPIC is then a name of one",
+    add = partial(option, parser)
+    add("--all", "with RocketMQ's own topics, and those of groups: retries, dead letters")
+    add(
+        "--lite PARENT",
+        "list the lite topics of RocketMQ 5.5 below this topic; TOPIC is then a name of one",
     )
     add_source(parser)
     add_archive(parser, with_others=False)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from rocketlens.cli.doctor.doctor_machine import Check, machine_checks, print_check
-from rocketlens.cli.options import add_source, add_text_output, add_watch
+from rocketlens.cli.options import add_source, add_text_output, add_watch, option
 from rocketlens.cli.source import one_source
 from rocketlens.terminal.cluster_access import cluster_access
 from rocketlens.terminal.json_text import json_line
@@ -45,9 +45,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         parser, "lines for people (default), or one JSON object; with --watch one for each change"
     )
     add_source(parser)
-    parser.add_argument(
-        "--archive", metavar="DIR", help="check an archive, a directory or s3://BUCKET/PREFIX"
-    )
+    option(parser, "--archive DIR", "check an archive, a directory or s3://BUCKET/PREFIX")
 
 
 def run(arguments: Namespace) -> ExitCode:

@@ -4,6 +4,7 @@ import signal
 import threading
 import time
 from argparse import ArgumentParser, Namespace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -13,6 +14,7 @@ from rocketlens.cli.options import (
     add_cluster,
     add_master,
     add_topics,
+    option,
     positive_number,
     reader_options,
 )
@@ -49,56 +51,47 @@ def run_options(parser: ArgumentParser) -> None:
         "Messages that expired before they were read are named, here and in each answer.\n"
         "Exit code 3: something is missing, or a broker that is known could not be asked."
     )
-    parser.add_argument(
-        "--table",
-        metavar="DIR",
+    add = partial(option, parser)
+    add(
+        "--table DIR",
+        "the archive, a directory or s3://BUCKET/PREFIX; made if it is not there",
         required=True,
-        help="the archive, a directory or s3://BUCKET/PREFIX; made if it is not there",
     )
-    parser.add_argument(
-        "--store",
-        metavar="[BROKER=]DIR",
-        action="append",
-        help="a store, and the name of its broker if its file of topics does not say it (repeat it "
+    add(
+        "--store [BROKER=]DIR",
+        "a store, and the name of its broker if its file of topics does not say it (repeat it "
         "for several)",
+        action="append",
     )
     add_cluster(parser, "none; it is read by pull, and needs --topic")
-    parser.add_argument(
-        "--forget-broker",
-        metavar="NAME",
+    add(
+        "--forget-broker NAME",
+        "a broker of the cluster that is gone for good: what it had last is named as lost, "
+        "and it is not waited for any more (repeat it for several)",
         action="append",
         default=[],
-        help="a broker of the cluster that is gone for good: what it had last is named as lost, "
-        "and it is not waited for any more (repeat it for several)",
     )
     add_topics(parser, "archive only these topics", default="all of a store")
-    parser.add_argument(
-        "--cluster",
-        metavar="NAME",
-        help="the name of the cluster (default: that of the store's file of topics, else "
+    add(
+        "--cluster NAME",
+        "the name of the cluster (default: that of the store's file of topics, else "
         "DefaultCluster)",
     )
-    parser.add_argument(
-        "--once", action="store_true", help="end when all is archived that is there now"
-    )
-    parser.add_argument(
-        "--interval",
-        metavar="S",
+    add("--once", "end when all is archived that is there now")
+    add(
+        "--interval S",
+        f"seconds between two looks for new messages (default: {_SECONDS})",
         type=positive_number,
         default=_SECONDS,
-        help=f"seconds between two looks for new messages (default: {_SECONDS})",
     )
-    parser.add_argument(
-        "--keep-days",
-        metavar="N",
+    add(
+        "--keep-days N",
+        "delete messages of days (UTC) before the last N (default: none)",
         type=positive_number,
-        help="delete messages of days (UTC) before the last N (default: none)",
     )
-    parser.add_argument(
+    add(
         "--decoded",
-        action="store_true",
-        help="archive bodies decoded, too, in columns of their own, as `find --body decoded` "
-        "shows them",
+        "archive bodies decoded, too, in columns of their own, as `find --body decoded` shows them",
     )
     add_body_rules(parser)
     add_master(parser)

@@ -14,6 +14,7 @@ from rocketlens.cli.options import (
     add_source,
     add_times,
     add_topics,
+    option,
     positive_number,
     reader_options,
     time_range,
@@ -52,12 +53,12 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_archive(parser, with_others=False)
     add_topics(parser, "only these topics")
     add_times(parser)
-    parser.add_argument(
-        "--max",
-        metavar="N",
+    option(
+        parser,
+        "--max N",
+        f"list so many unique keys; all are counted (default: {_MAX_NUM})",
         type=positive_number,
         default=_MAX_NUM,
-        help=f"list so many unique keys; all are counted (default: {_MAX_NUM})",
     )
     add_list_output(parser)
     add_master(parser)

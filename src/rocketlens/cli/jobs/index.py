@@ -9,6 +9,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import asdict, astuple, fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,6 +22,7 @@ from rocketlens.cli.options import (
     add_master,
     add_metrics_port,
     add_store,
+    option,
     positive_number,
     store_directory,
 )
@@ -61,22 +63,15 @@ def build_options(parser: ArgumentParser) -> None:
         "in rocketlens/replaced/ of the store until the next build."
     )
     add_store(parser)
-    parser.add_argument(
-        "--out", metavar="DIR", help="write index/ and consumequeue/ here, not into the store"
-    )
-    parser.add_argument("--force", action="store_true", help="write even if --out is another store")
+    add = partial(option, parser)
+    add("--out DIR", "write index/ and consumequeue/ here, not into the store")
+    add("--force", "write even if --out is another store")
     add_index_geometry(parser)
-    parser.add_argument("--queues", action="store_true", help="rebuild the consume queues, too")
-    parser.add_argument(
-        "--queue-file-size",
-        metavar="BYTES",
-        type=positive_number,
-        help="size of consume queue files",
-    )
-    parser.add_argument(
-        "--delay-levels",
-        metavar="LEVELS",
-        help='the broker\'s messageDelayLevel, for example "1s 5s 10s", if not the default',
+    add("--queues", "rebuild the consume queues, too")
+    add("--queue-file-size BYTES", "size of consume queue files", type=positive_number)
+    add(
+        "--delay-levels LEVELS",
+        'the broker\'s messageDelayLevel, for example "1s 5s 10s", if not the default',
     )
     add_dry_run(parser)
     add_master(parser)
@@ -92,9 +87,9 @@ def run_build(arguments: Namespace) -> ExitCode:
     layout = StoreLayout.of(store)
     # Refuse what can be refused before Spark takes seconds to start.
     open_store(store).close()
-    for option in ("queue_file_size", "delay_levels"):
-        if getattr(arguments, option) is not None and not arguments.queues:
-            raise BadInput(f"--{option.replace('_', '-')} needs --queues")
+    for name in ("queue_file_size", "delay_levels"):
+        if getattr(arguments, name) is not None and not arguments.queues:
+            raise BadInput(f"--{name.replace('_', '-')} needs --queues")
     delays_ms = _delays_ms(arguments.delay_levels)
     out = Path(arguments.out) if arguments.out else None
     check_output(layout.root, out, force=arguments.force)
@@ -350,9 +345,7 @@ def follow_options(parser: ArgumentParser) -> None:
     )
     add_store(parser)
     add_index_geometry(parser)
-    parser.add_argument(
-        "--until-stdin-ends", action="store_true", help="stop when standard input ends, too"
-    )
+    option(parser, "--until-stdin-ends", "stop when standard input ends, too")
     add_master(parser)
     add_log_options(parser)
     add_metrics_port(parser)

@@ -5,7 +5,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketlens.cli.options import add_cluster, add_list_output, seconds
+from rocketlens.cli.options import add_cluster, add_list_output, option, seconds
 from rocketlens.cli.printing import print_list
 from rocketlens.cli.resend import follow_job
 from rocketlens.errors import BadInput, MessageNotFound, RocketLensError, StoreLocked
@@ -80,13 +80,13 @@ def show_options(parser: ArgumentParser) -> None:
     )
     parser.add_argument("job", metavar="JOB", help="its name as job list has it, or its file")
     add_cluster(parser, "the job's")
-    parser.add_argument(
-        "--follow",
-        metavar="S",
+    option(
+        parser,
+        "--follow S",
+        "look until each message is consumed, in retry or a dead letter, for S seconds at "
+        "most (default: look once)",
         type=seconds,
         default=0,
-        help="look until each message is consumed, in retry or a dead letter, for S seconds at "
-        "most (default: look once)",
     )
     add_list_output(parser, "table (default), CSV, or one JSON line per message")
 

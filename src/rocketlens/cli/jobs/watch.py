@@ -1,9 +1,10 @@
 """``rocketlens watch``: waits for a message with a key, and runs a command when it is there."""
 
 from argparse import ArgumentParser, Namespace
+from functools import partial
 from typing import Final
 
-from rocketlens.cli.options import add_archive, add_source, add_topics
+from rocketlens.cli.options import add_archive, add_source, add_topics, option
 from rocketlens.cli.source import choose_source
 from rocketlens.model.text.escape import printable
 from rocketlens.terminal.output import TIMES_HELP, ExitCode, iso_text, note, parse_time
@@ -26,23 +27,20 @@ def add_arguments(parser: ArgumentParser) -> None:
         "did not answer, or what the group did cannot be known."
     )
     parser.add_argument("key", metavar="KEY", help="a key or a message id")
-    parser.add_argument(
-        "--by", metavar="T", required=True, help="the latest time, such as 09:00 or 'in 2h'"
-    )
-    parser.add_argument(
-        "--consumed-by",
-        metavar="GROUP",
-        help="wait until this consumer group has consumed it (default: until it is stored)",
+    add = partial(option, parser)
+    add("--by T", "the latest time, such as 09:00 or 'in 2h'", required=True)
+    add(
+        "--consumed-by GROUP",
+        "wait until this consumer group has consumed it (default: until it is stored)",
     )
     add_source(parser)
     add_archive(parser, with_others=False)
     add_topics(parser, "only in this topic", default="every topic")
-    parser.add_argument(
-        "--exec",
-        dest="command",
-        metavar="COMMAND",
-        help="a line for /bin/sh, run when it is there; ROCKETLENS_ID, ROCKETLENS_TOPIC and "
+    add(
+        "--exec COMMAND",
+        "a line for /bin/sh, run when it is there; ROCKETLENS_ID, ROCKETLENS_TOPIC and "
         "ROCKETLENS_KEY are in its environment",
+        dest="command",
     )
 
 

@@ -8,6 +8,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,6 +20,7 @@ from rocketlens.cli.options import (
     add_master,
     add_metrics_port,
     add_print_config,
+    option,
     port_number,
 )
 from rocketlens.errors import BadInput, SparkUnavailable
@@ -42,17 +44,18 @@ _STORE: Final = "store"
 
 def add_configuration(parser: ArgumentParser, name: str) -> None:
     """Add ``--config``, whose file `configuration_text` reads; RocketMQ calls it ``name``."""
-    parser.add_argument("-c", "--config", metavar="FILE", help=f"a {name} with RocketMQ's keys")
+    option(parser, "-c --config FILE", f"a {name} with RocketMQ's keys")
 
 
 def add_index_builder(parser: ArgumentParser, default: str) -> None:
     """Add the options that `index_command` reads."""
-    parser.add_argument(
+    option(
+        parser,
         "--index-builder",
+        "what builds index files: Spark, in a process of its own, or the broker itself "
+        f"(inline); auto means Spark if a JDK and PySpark are installed (default: {default})",
         choices=("auto", "spark", "inline"),
         default=default,
-        help="what builds index files: Spark, in a process of its own, or the broker itself "
-        f"(inline); auto means Spark if a JDK and PySpark are installed (default: {default})",
     )
     add_master(parser)
 
@@ -104,12 +107,12 @@ def errors_name_lines(
 
 def add_broker_options(parser: ArgumentParser) -> None:
     """Add the options of a broker that `broker_settings` reads, and ``--print-config``."""
-    parser.add_argument(
-        "--home",
-        metavar="DIR",
-        default=os.environ.get(HOME_VARIABLE) or None,
-        help="the store is kept in DIR/store, unless broker.conf has storePathRootDir "
+    option(
+        parser,
+        "--home DIR",
+        "the store is kept in DIR/store, unless broker.conf has storePathRootDir "
         f"(default: ${HOME_VARIABLE}, else ~/rocketlens)",
+        default=os.environ.get(HOME_VARIABLE) or None,
     )
     add_bind(parser, "bindAddress of broker.conf, else brokerIP1, else 127.0.0.1")
     add_advertise(parser)
@@ -240,19 +243,16 @@ def broker_options(parser: ArgumentParser) -> None:
     add_log_options(parser)
     add_metrics_port(parser)
     add_broker_options(parser)
-    parser.add_argument(
-        "-p",
-        "--port",
-        metavar="N",
-        type=port_number,
-        help="default: listenPort of broker.conf, else 10911; 0: any free port. The port two below "
+    add = partial(option, parser)
+    add(
+        "-p --port N",
+        "default: listenPort of broker.conf, else 10911; 0: any free port. The port two below "
         "is used, too",
+        type=port_number,
     )
-    parser.add_argument(
-        "-n",
-        "--namesrv",
-        metavar="ADDR",
-        help="the name servers to register with, separated by semicolons (default: namesrvAddr of "
+    add(
+        "-n --namesrv ADDR",
+        "the name servers to register with, separated by semicolons (default: namesrvAddr of "
         "broker.conf, else $NAMESRV_ADDR)",
     )
 
@@ -315,9 +315,7 @@ rocketlens namesrv -c namesrv.conf  # with RocketMQ's keys
 
 def namesrv_options(parser: ArgumentParser) -> None:
     """Add the command's options."""
-    parser.add_argument(
-        "-p", "--port", metavar="N", type=port_number, help="default: 9876; 0: any free port"
-    )
+    option(parser, "-p --port N", "default: 9876; 0: any free port", type=port_number)
     add_bind(parser, "bindAddress of namesrv.conf, else 127.0.0.1")
     add_print_config(parser)
     add_log_options(parser)
@@ -369,28 +367,22 @@ def serve_options(parser: ArgumentParser) -> None:
         "Prints one line when both servers are ready. SIGTERM or Ctrl-C stops them cleanly. Both "
         "listen\non the loopback interface unless --bind, or broker.conf, names another address."
     )
-    parser.add_argument(
-        "--namesrv-port", metavar="N", type=port_number, help="default: 9876; 0: any free port"
-    )
-    parser.add_argument(
-        "--broker-port",
-        "--port",
-        metavar="N",
-        type=port_number,
-        help="default: listenPort of broker.conf, else 10911; 0: any free port. The port two below "
+    add = partial(option, parser)
+    add("--namesrv-port N", "default: 9876; 0: any free port", type=port_number)
+    add(
+        "--broker-port --port N",
+        "default: listenPort of broker.conf, else 10911; 0: any free port. The port two below "
         "is used, too",
+        type=port_number,
     )
-    parser.add_argument(
-        "--console",
-        metavar="[IP:]PORT",
+    add(
+        "--console [IP:]PORT",
+        "serve the web console, too, in a process of its own: on the loopback interface "
+        f"unless --console-users names its users (port {_CONSOLE_PORT} where none is given)",
         nargs="?",
         const=_CONSOLE_PORT,
-        help="serve the web console, too, in a process of its own: on the loopback interface "
-        f"unless --console-users names its users (port {_CONSOLE_PORT} where none is given)",
     )
-    parser.add_argument(
-        "--console-users", metavar="FILE", help="the users of the console: --users of `console`"
-    )
+    add("--console-users FILE", "the users of the console: --users of `console`")
     add_index_builder(parser, "auto")
     add_log_options(parser)
     add_metrics_port(parser)

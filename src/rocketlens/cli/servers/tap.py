@@ -1,10 +1,17 @@
 """``rocketlens tap``: keeps copies of the stores of running brokers, for longer than they do."""
 
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from rocketlens.cli.options import add_cluster, add_log_options, add_metrics_port, positive_number
+from rocketlens.cli.options import (
+    add_cluster,
+    add_log_options,
+    add_metrics_port,
+    option,
+    positive_number,
+)
 from rocketlens.cli.servers.servers import status_port
 from rocketlens.errors import BadInput
 from rocketlens.model.text.escape import printable
@@ -32,44 +39,32 @@ def add_arguments(parser: ArgumentParser) -> None:
         "while the tap runs. It follows masters of RocketMQ 4.9 and 5 as their slaves do, and\n"
         "needs no change there. Sends to a SYNC_MASTER wait for it, unless --no-ack is given."
     )
-    parser.add_argument(
-        "--home",
-        metavar="DIR",
-        required=True,
-        help="the directory of the copies; what is there is continued",
-    )
-    parser.add_argument(
-        "--broker",
-        metavar="NAME",
+    add = partial(option, parser)
+    add("--home DIR", "the directory of the copies; what is there is continued", required=True)
+    add(
+        "--broker NAME",
+        "a broker to follow, also repeated (default: all, also those registered later)",
         action="append",
         default=[],
-        help="a broker to follow, also repeated (default: all, also those registered later)",
     )
-    parser.add_argument(
-        "--from",
+    add(
+        "--from WHERE",
+        "where a new copy begins: earliest, what the broker has; latest, its last log file; "
+        "or the log file with this physical offset (default: earliest)",
         dest="begin",
-        metavar="WHERE",
         type=_begin,
         default="earliest",
-        help="where a new copy begins: earliest, what the broker has; latest, its last log file; "
-        "or the log file with this physical offset (default: earliest)",
     )
-    parser.add_argument(
-        "--no-ack",
-        action="store_true",
-        help="never acknowledge: sends to a SYNC_MASTER do not count this copy",
-    )
-    parser.add_argument(
-        "--retention-hours",
-        metavar="N",
+    add("--no-ack", "never acknowledge: sends to a SYNC_MASTER do not count this copy")
+    add(
+        "--retention-hours N",
+        "delete log files so many hours after they were copied (default: keep all)",
         type=positive_number,
-        help="delete log files so many hours after they were copied (default: keep all)",
     )
-    parser.add_argument(
-        "--retention-gib",
-        metavar="N",
+    add(
+        "--retention-gib N",
+        "delete the oldest log files of a copy that is larger than so many GiB",
         type=positive_number,
-        help="delete the oldest log files of a copy that is larger than so many GiB",
     )
     add_cluster(parser, "$NAMESRV_ADDR, or the default context")
     add_log_options(parser)

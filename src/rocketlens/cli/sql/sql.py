@@ -10,12 +10,14 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from datetime import date, datetime
 from decimal import Decimal
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens.cli.export import OutputFile, add_overwrite, batches_in
 from rocketlens.cli.find import exit_code
+from rocketlens.cli.options import option
 from rocketlens.cli.printing import print_rows
 from rocketlens.cli.source import ChosenSource, add_selection, choose_source, selected
 from rocketlens.cli.sql.sql_plan import TABLE, SqlPlan, plan_of
@@ -96,17 +98,15 @@ def add_arguments(parser: ArgumentParser) -> None:
         "standard input)",
     )
     add_selection(parser)
-    parser.add_argument(
-        "-o", "--output", choices=_OUTPUTS, default="table", help="how to print the result"
-    )
-    parser.add_argument("--to", metavar="FILE", help="the file of -o parquet")
+    add = partial(option, parser)
+    add("-o --output", "how to print the result", choices=_OUTPUTS, default="table")
+    add("--to FILE", "the file of -o parquet")
     add_overwrite(parser)
-    parser.add_argument(
-        "--memory",
-        metavar="SIZE",
-        default=f"{_MEMORY_PERCENT}%",
-        help="memory that DuckDB may take, as 8GB or 60%%, before it uses temporary files "
+    add(
+        "--memory SIZE",
+        "memory that DuckDB may take, as 8GB or 60%%, before it uses temporary files "
         f"(default: {_MEMORY_PERCENT}%% of the machine's)",
+        default=f"{_MEMORY_PERCENT}%",
     )
 
 
