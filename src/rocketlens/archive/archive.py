@@ -183,9 +183,11 @@ class Archive(SearchApi):
         return self.source.status()
 
     def _look_up(self, key_filter: MessageFilter, findings: Findings) -> None:
+        self.source.refresh()
         self.source.look_up(key_filter, findings)
 
     def _search(self, conditions: MessageFilter, findings: Findings) -> None:
+        self.source.refresh()
         self.source.search(conditions, findings)
 
     def _unknown(self, topic: str) -> Iterable[Coverage]:

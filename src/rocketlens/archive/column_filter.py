@@ -30,6 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rocketlens import limits
+from rocketlens.late import pa, pc
 from rocketlens.model import properties as props
 from rocketlens.model.life import is_plain, life_of_fields
 from rocketlens.model.rocketmq import is_internal_topic
@@ -39,8 +40,6 @@ from rocketlens.query.lookup.message_filter import MessageFilter
 from rocketlens.query.tally import SearchTally
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from rocketlens.decode.tree import Tree
     from rocketlens.model.sql92 import Operand, Value
     from rocketlens.query.filters.content_filter import ContentFilter
@@ -80,8 +79,6 @@ class ColumnFilter:
 
     def may_match(self, read: ReadColumns, within: Mask) -> Mask:
         """Return which rows of those ``within`` may match."""
-        import pyarrow.compute as pc
-
         left = within.copy()
         if self._topics is not None:
             left &= _is_in(read(["topic"]), self._topics)
@@ -174,8 +171,6 @@ class _Bodies:
 
     @cached_property
     def _texts(self) -> list[str | None]:
-        import pyarrow.compute as pc
-
         sizes = pc.binary_length(self._array).to_numpy()
         is_text = self._is_plain & (sizes <= limits.MAX_SHOWN_JSON_BYTES)
         bodies = zip(self._array.to_pylist(), is_text.tolist(), strict=True)
@@ -193,8 +188,6 @@ class _Bodies:
 
     def may_have(self, pattern: "TextPattern") -> Mask:
         """Return which bodies have a pattern in their text, or may have it."""
-        import pyarrow as pa
-
         may_have: Mask = ~self._is_plain
         plain = self._array.filter(pa.array(self._is_plain)) if may_have.any() else self._array
         texts = plain.cast(pa.string(), safe=False)
@@ -286,8 +279,6 @@ class _ColumnSubject:
 
     def _value(self, name: str, key: str | None = None) -> Any:
         """Return the value of a column, or of a key in a column of maps."""
-        import pyarrow.compute as pc
-
         column = self._columns.get((name, key))
         if column is None:
             array = self._read([name]).column(0).combine_chunks()
@@ -349,9 +340,6 @@ class _ColumnSubject:
 
 def _lists_with(lists: "pa.Array", matches: "Callable[[pa.Array], pa.BooleanArray]") -> Mask:
     """Return which lists, or maps by their values, have an element that matches."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     has_one = np.zeros(len(lists), np.bool_)
     if pa.types.is_map(lists.type):
         offsets = lists.offsets
@@ -361,16 +349,11 @@ def _lists_with(lists: "pa.Array", matches: "Callable[[pa.Array], pa.BooleanArra
 
 
 def _all(values: "pa.Array") -> "pa.BooleanArray":
-    import pyarrow.compute as pc
-
     return pc.is_valid(values)
 
 
 def _are_in(texts: "pa.Array", chosen: frozenset[str]) -> "pa.BooleanArray":
     """Return which texts are among some."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     # No text has a half of a surrogate pair.
     encoded = sorted(each.encode("utf-8", "surrogatepass") for each in chosen)
     return pc.is_in(texts.cast(pa.binary()), pa.array(encoded, pa.binary()))
@@ -384,9 +367,6 @@ def _is_in(column: "pa.Table", texts: frozenset[str]) -> Mask:
 
 def _may_have(texts: "pa.Array", pattern: "TextPattern") -> "pa.BooleanArray":
     """Return which texts have a pattern, or are too long for it; all if Arrow cannot search it."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     try:
         if not pattern.is_regexp and pattern.text.encode() not in _content(texts):
             return pc.is_null(texts)
@@ -400,9 +380,6 @@ def _may_have(texts: "pa.Array", pattern: "TextPattern") -> "pa.BooleanArray":
 
 def _is_plain(bodies: "pa.Array") -> Mask:
     """Return which bodies are surely plain text."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     marked = pc.or_(*(pc.starts_with(bodies, each) for each in _BEGINS))
     content = _content(bodies)
     least = np.frombuffer(content, np.uint8).min(initial=255)

@@ -30,11 +30,10 @@ from rocketlens.archive.tables import (
     key_rows,
     sorted_by_hash,
 )
+from rocketlens.late import pa, pc, pq
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-
-    import pyarrow as pa
 
     from rocketlens.decode.bodies import DecodedBody
     from rocketlens.decode.rules import BodyRules
@@ -140,8 +139,6 @@ class ShareFiles:
 
     def add(self, batches: "Iterable[pa.RecordBatch]") -> None:
         """Write messages; the columns are those of `rocketlens.formats.columns`."""
-        import pyarrow as pa
-
         is_decoded = self._body_rules is not None
         columns = columns_of(MESSAGES, is_decoded=is_decoded)
         for batch in batches:
@@ -197,8 +194,6 @@ def _ranges(messages: "pa.Table", broker: str) -> "Iterator[QueueRange]":
 
 def _decoded(batch: "pa.RecordBatch", rules: "BodyRules") -> "dict[str, pa.Array]":
     """Return the columns of decoded bodies."""
-    import pyarrow as pa
-
     rows: list[DecodedBody] = [
         rules.decode_body(topic, dict(properties), body, error)
         for topic, properties, body, error in zip(
@@ -239,16 +234,12 @@ class _DayFiles:
             self._flush()
 
     def _flush(self) -> None:
-        import pyarrow as pa
-
         if self._pending:
             table = pa.concat_tables(self._pending).combine_chunks()
             self._pending.clear()
             self._files[0].write(table)
 
     def close(self) -> list[DataFile]:
-        import pyarrow as pa
-
         self._flush()
         keys = pa.concat_tables(self._keys)
         self._keys.clear()
@@ -272,8 +263,6 @@ class TableFile:
 
         :raises OSError: if it cannot be written.
         """
-        import pyarrow.parquet as pq
-
         columns = columns_of(table, is_decoded=is_decoded)
         self._table: Final = table
         self._day: Final = day
@@ -308,8 +297,6 @@ class TableFile:
 
     def write(self, rows: "pa.Table") -> None:
         """Append rows, which come in the order of the table."""
-        import pyarrow.compute as pc
-
         for name in self._bounded:
             least_and_greatest = pc.min_max(rows.column(name)).as_py()
             low, high = least_and_greatest["min"], least_and_greatest["max"]

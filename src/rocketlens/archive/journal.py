@@ -25,7 +25,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import unquote
 from zlib import crc32
 
@@ -49,10 +49,8 @@ from rocketlens.archive.tables import (
     message_schema,
 )
 from rocketlens.errors import ArchiveError, ArchiveTaken
+from rocketlens.late import pa
 from rocketlens.model.text.escape import printable
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _MAX_READER_VERSION: Final = 3
 _READER_FEATURES: Final = frozenset({"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"})
@@ -136,8 +134,6 @@ class ArchivedBatch:
 
 
 def _journal_schema() -> "pa.Schema":
-    import pyarrow as pa
-
     texts = pa.list_(pa.field("element", pa.string()))
     types: dict[Any, pa.DataType] = {str: pa.string(), int: pa.int64(), tuple[str, ...]: texts}
     return pa.schema([pa.field(each.name, types[each.type]) for each in fields(ArchivedBatch)])
@@ -188,8 +184,6 @@ class ArchiveTables:
         return _missing_columns(self.messages, decoded_schema(), self.location.path(MESSAGES))
 
     def _open(self, name: str, columns: "pa.Schema", *, create: bool) -> Any:
-        import pyarrow as pa
-
         path, options = self.location.path(name), self.location.delta_options
         self.location.check_log(name, "_delta_log")
         partitions = [] if name == JOURNAL else [DAY]
@@ -240,8 +234,6 @@ class ArchiveTables:
 
     def files_of(self, table: Any, name: str) -> list[DataFile]:
         """Return the files of a version of a table."""
-        import pyarrow as pa
-
         with self.location.explained():
             listed = table.get_add_actions(flatten=True)
         # Not `pa.table`: it would import pandas where that is installed.
@@ -430,8 +422,6 @@ class ArchiveTables:
             this one was added.
         :raises ArchiveError: if a table cannot be written.
         """
-        import pyarrow as pa
-
         if self._version(self.journal, batch.source) != batch.number - 1:
             raise self._taken(batch)
         row = pa.Table.from_pylist([asdict(batch)], schema=_journal_schema())
@@ -562,8 +552,6 @@ def _read_batches(location: ArchiveLocation, path: str) -> list[ArchivedBatch]:
 
     :raises ArchiveError: if it cannot be read.
     """
-    import pyarrow as pa
-
     names = [each.name for each in fields(ArchivedBatch)]
     try:
         with location.parquet(path) as file:

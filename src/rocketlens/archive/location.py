@@ -28,14 +28,13 @@ from urllib.parse import urlsplit
 
 from rocketlens.archive.seal import SEALED, checked_metadata
 from rocketlens.errors import ArchiveError, BadInput
+from rocketlens.late import pa, pq
 from rocketlens.model.arrow import package
 from rocketlens.model.text.escape import printable
 from rocketlens.store.disk import Disk
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     import pyarrow.fs
-    import pyarrow.parquet
 
 JOURNAL: Final = "journal"
 _S3: Final = "s3://"
@@ -210,7 +209,7 @@ class ArchiveLocation:
         *,
         coded: Sequence[str] = (),
         metadata: Any = None,
-    ) -> "pyarrow.parquet.ParquetFile":
+    ) -> "pq.ParquetFile":
         """Open a Parquet file, of which ``file`` may be open already, and ``metadata`` read.
 
         The columns that are ``coded`` are read as dictionaries.
@@ -218,8 +217,6 @@ class ArchiveLocation:
         :raises OSError: if it cannot be read.
         :raises ValueError: if it is not one, or its footer is damaged and has a checksum.
         """
-        import pyarrow.parquet as pq
-
         opened = file or self.open(path)
         with self._without_secrets():
             if metadata is None and path.endswith(SEALED):
@@ -237,8 +234,6 @@ class ArchiveLocation:
 
         :raises OSError: if it cannot be read.
         """
-        import pyarrow as pa
-
         if not self.is_remote:
             self.check_inside(path)
             return pa.memory_map(path)
@@ -251,8 +246,6 @@ class ArchiveLocation:
         :raises OSError: if it cannot be written.
         """
         if not self.is_remote:
-            import pyarrow as pa
-
             Disk().make_directory(Path(path).parent)
             self._check_parent(path)
             return pa.OSFile(path, "wb")

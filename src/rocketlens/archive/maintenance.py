@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from itertools import groupby, pairwise
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -38,11 +38,7 @@ from rocketlens.archive.tables import (
     widened,
 )
 from rocketlens.errors import ArchiveError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.parquet
-
+from rocketlens.late import pa, pq
 
 GRACE_HOURS: Final = 168
 _log = logging.getLogger(__name__)
@@ -257,12 +253,12 @@ def write_merged(task: MergeTask) -> list[DataFile]:
             file.close()
 
 
-def _rows(file: "pyarrow.parquet.ParquetFile", group: int, columns: "pa.Schema") -> "pa.Table":
+def _rows(file: "pq.ParquetFile", group: int, columns: "pa.Schema") -> "pa.Table":
     rows = file.read_row_group(group, columns=columns.names, use_threads=False)
     return check_values(widened(rows, columns, columns.names))
 
 
-def _sorted_keys(files: Sequence["pyarrow.parquet.ParquetFile"]) -> "Iterator[pa.Table]":
+def _sorted_keys(files: Sequence["pq.ParquetFile"]) -> "Iterator[pa.Table]":
     """Yield the keys of files in the order of their hashes.
 
     One piece after another is read of all files, and sorted: of each file a row group more than
@@ -316,8 +312,6 @@ def _between(rows: "pa.Table", low: int, high: int) -> "pa.Table":
 
 def _in_parts(tables: "Iterable[pa.Table]") -> "Iterator[pa.Table]":
     """Yield tables together, as many as are sorted at once."""
-    import pyarrow as pa
-
     part: list[pa.Table] = []
     rows = size = 0
     for table in tables:
@@ -333,8 +327,6 @@ def _in_parts(tables: "Iterable[pa.Table]") -> "Iterator[pa.Table]":
 
 def _in_order(tables: "Iterable[pa.Table]") -> "Iterator[pa.Table]":
     """Yield the rows of tables, if there are some, as one in the order of their hashes."""
-    import pyarrow as pa
-
     some = [each for each in tables if each.num_rows]
     if some:
         rows = pa.concat_tables(some).combine_chunks()

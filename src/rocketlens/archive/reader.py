@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import cached_property
 from itertools import islice
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 from zlib import crc32
 
 import numpy as np
@@ -41,12 +41,8 @@ from rocketlens.archive.tables import (
     message_schema,
     widened,
 )
+from rocketlens.late import pa, pc, pq
 from rocketlens.model.arrow import numbers
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.parquet
-
 
 MAX_ARCHIVE_READS: Final = 16
 """Files of an archive in an object store that one look-up reads at once: a request takes tens of
@@ -235,14 +231,12 @@ class _OpenFile:
         """Return some columns of a row group."""
         return self._read(self.parquet, group, list(columns))
 
-    def _read(
-        self, parquet: "pyarrow.parquet.ParquetFile", group: int, names: list[str]
-    ) -> "pa.Table":
+    def _read(self, parquet: "pq.ParquetFile", group: int, names: list[str]) -> "pa.Table":
         rows = parquet.read_row_group(group, columns=names, use_threads=False)
         return check_values(widened(rows, self._table, names))
 
     @cached_property
-    def _coded(self) -> "pyarrow.parquet.ParquetFile":
+    def _coded(self) -> "pq.ParquetFile":
         """The same file, for reading few rows: columns of few texts stay dictionaries."""
         coded = [name for name in _CODED if name in self._columns]
         metadata = self.parquet.metadata
@@ -250,8 +244,6 @@ class _OpenFile:
 
     def read_hash(self, group: int, hashed: int, of_filter: int) -> "pa.Table | None":
         """Return the rows of a row group of keys that have a hash; ``of_filter``: its `xxh64`."""
-        import pyarrow.compute as pc
-
         if not self._can_have(group, of_filter):
             return None
         deciding = self.read(group, ["key_hash"])
@@ -282,8 +274,6 @@ class _OpenFile:
 
     def read_at(self, group: int, physical_offsets: list[int]) -> "pa.Table | None":
         """Return the rows of a row group of messages that have one of some physical offsets."""
-        import pyarrow.compute as pc
-
         bounds = self._bounds("physical_offset")[group]
         if bounds is not None and not any(
             bounds[0] <= each <= bounds[1] for each in physical_offsets
@@ -298,8 +288,6 @@ class _OpenFile:
         self, group: int, deciding: "pa.Table", is_in: Any, columns: Iterable[str]
     ) -> "pa.Table":
         """Return rows of a row group; its other columns are read if there are some."""
-        import pyarrow.compute as pc
-
         if not pc.any(is_in).as_py():
             return deciding.slice(0, 0)
         chosen = self._read(self._coded, group, list(columns))
@@ -313,9 +301,6 @@ class _OpenFile:
         self, group: int, bounds: Bounds, columns: ColumnFilter, names: Sequence[str]
     ) -> "pa.Table":
         """Return the rows of a row group of messages within bounds that columns do not rule out."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         if not bounds and not columns.decides:
             return self.read(group, names)
         within = np.ones(self.parquet.metadata.row_group(group).num_rows, np.bool_)
@@ -605,8 +590,6 @@ class ArchiveReader:
         read: "Callable[[_OpenFile, int], pa.Table | None]",
     ) -> "Iterator[tuple[int, pa.Table]]":
         """Yield the row groups that ``choose`` returns, in its order, as `_groups`."""
-        import pyarrow as pa
-
         try:
             opened = self._opened(file)
             for group in choose(opened):

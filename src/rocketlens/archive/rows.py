@@ -4,20 +4,18 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
 from rocketlens.formats.body_compression import COMPRESSED
 from rocketlens.formats.commitlog_record import Record
+from rocketlens.late import pa
 from rocketlens.model import properties as props
 from rocketlens.model.arrow import numbers
 from rocketlens.model.message import Host, MessageExt
 from rocketlens.model.message_id import OffsetMessageId
 from rocketlens.model.rocketmq import SYS_FLAG_INNER_BATCH
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _ROWS_AT_ONCE: Final = 256
 _STORED_AS_SENT: Final = ~(COMPRESSED | SYS_FLAG_INNER_BATCH)

@@ -14,6 +14,7 @@ from rocketlens.archive.rows import host_of
 from rocketlens.archive.source import ArchiveSource, bounds_of, matching
 from rocketlens.errors import ArchiveError, BadInput
 from rocketlens.formats.columns import DERIVED, life_columns, text_columns
+from rocketlens.late import pa, pc
 from rocketlens.model.answer import Coverage, is_complete
 from rocketlens.model.arrow import ArrowMessages, batches_of, schema, time_column
 from rocketlens.model.message import MessageExt
@@ -23,8 +24,6 @@ from rocketlens.query.lookup.message_filter import MessageFilter
 from rocketlens.query.tally import SearchTally
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from rocketlens.archive.files import DataFile
     from rocketlens.query.request import FindRequest
 
@@ -321,9 +320,6 @@ def _as_batches(
     rows: "pa.Table", *, with_body: bool, with_text: bool
 ) -> "Iterator[pa.RecordBatch]":
     """Yield rows as messages' columns are, without making messages of them."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     for batch in rows.to_batches():
         offset_ids = pa.array(_offset_msg_ids(batch), pa.string())
         made: dict[str, Any] = {

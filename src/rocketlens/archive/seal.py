@@ -21,11 +21,10 @@ have none, and are read as they are.
 
 import struct
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from zlib import crc32
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+from rocketlens.late import pa, pq
 
 SEALED: Final = ".sealed.parquet"
 """The end of the name of a file that has a seal."""
@@ -86,9 +85,6 @@ def checked_metadata(file: "pa.NativeFile") -> Any:
     :raises OSError: if it cannot be read.
     :raises ValueError: if it is damaged, or was cut.
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     size = file.size()
     end = file.read_at(min(size, _READ_AHEAD), size - min(size, _READ_AHEAD))
     if len(end) >= _SEAL.size + _END.size:

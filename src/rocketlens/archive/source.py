@@ -12,6 +12,7 @@ from rocketlens.archive.copied import behind_of, known_missing, lost_of, not_cop
 from rocketlens.archive.reader import ArchiveLists, ArchiveReader, ArchiveRows, Listing
 from rocketlens.archive.rows import message_of_row, record_of
 from rocketlens.errors import TopicNotFound, WrongUse
+from rocketlens.late import pa
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.model.arrow import FIRST_TIME_MS, LAST_TIME_MS
 from rocketlens.model.life import WAITING_TOPICS
@@ -24,8 +25,6 @@ from rocketlens.query.request import FindRequest
 from rocketlens.query.topic_choice import matching_topics, no_topic_of_position, unknown_topic
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from rocketlens.archive.files import Bounds
     from rocketlens.archive.journal import ArchivedBatch
 
@@ -82,7 +81,7 @@ class ArchiveSource:
         if unknown and not topics:
             findings.cover(self.coverage(request, (), []))
         elif request.text is None:
-            self._search(request.filter_of(findings.tally, topics), findings)
+            self.search(request.filter_of(findings.tally, topics), findings)
         else:
             self._find_text(request, topics, findings)
 
@@ -101,7 +100,7 @@ class ArchiveSource:
                 request.filter_of(findings.tally, is_identified=True), exact, findings
             )
         if request.is_key and not findings.count:
-            self._look_up(request.filter_of(findings.tally, topics, with_key=True), findings)
+            self.look_up(request.filter_of(findings.tally, topics, with_key=True), findings)
         if position is not None and not findings.count:
             if not is_known:
                 findings.cover((no_topic_of_position(position.topic, self.topics),))
@@ -109,16 +108,7 @@ class ArchiveSource:
                 findings.cover(tuple(_not_archived(source, batches[-1].chosen, [position.topic])))
 
     def look_up(self, key_filter: MessageFilter, findings: Findings) -> None:
-        """Add the messages with the key of a filter, which match it."""
-        self.refresh()
-        self._look_up(key_filter, findings)
-
-    def search(self, message_filter: MessageFilter, findings: Findings) -> None:
-        """Add the messages that match a filter, the newest first."""
-        self.refresh()
-        self._search(message_filter, findings)
-
-    def _look_up(self, key_filter: MessageFilter, findings: Findings) -> None:
+        """Add the messages with the key of a filter, which match it, of the last listing."""
         errors: list[str] = []
         answer = findings.messages
         positions = (
@@ -157,7 +147,8 @@ class ArchiveSource:
                 break
         findings.cover(self.coverage(message_filter, message_filter.record_topics, errors))
 
-    def _search(self, message_filter: MessageFilter, findings: Findings) -> None:
+    def search(self, message_filter: MessageFilter, findings: Findings) -> None:
+        """Add the messages that match a filter, the newest first, of the last listing."""
         errors: list[str] = []
         what = ArchiveRows(bounds_of(message_filter), ColumnFilter(message_filter))
         for file in self.reader.listing.files(what.bounds, newest_first=True):

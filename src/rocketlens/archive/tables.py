@@ -22,19 +22,15 @@ it with what this program writes, before messages are made of it.
 from collections.abc import Sequence
 from datetime import date, timedelta
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from rocketlens.archive.seal import SEALED
 from rocketlens.formats.columns import DERIVED
+from rocketlens.late import pa, pc, pq
 from rocketlens.model.arrow import schema
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.parquet
-
 
 MESSAGES: Final = "messages"
 KEYS: Final = "message_keys"
@@ -92,8 +88,6 @@ _OF_FIRST_VERSION: Final = frozenset({*POSITION, "key_hash", "key", "body", "pro
 @cache
 def message_schema() -> "pa.Schema":
     """Return the columns of ``messages`` without its partition. Derived ones are not stored."""
-    import pyarrow as pa
-
     fields = [field for field in schema() if field.name not in DERIVED]
     named = [pa.field(name, pa.string()) for name in ("cluster", "broker")]
     return pa.schema([*named, *fields])
@@ -102,8 +96,6 @@ def message_schema() -> "pa.Schema":
 @cache
 def key_schema() -> "pa.Schema":
     """Return the columns of ``message_keys`` without its partition."""
-    import pyarrow as pa
-
     messages = message_schema()
     own = [
         pa.field("key_hash", pa.int64()),
@@ -116,8 +108,6 @@ def key_schema() -> "pa.Schema":
 @cache
 def decoded_schema() -> "pa.Schema":
     """Return the columns that ``messages`` has besides where bodies are archived decoded, too."""
-    import pyarrow as pa
-
     return pa.schema([pa.field(name, pa.string()) for name in DECODED])
 
 
@@ -125,16 +115,12 @@ def columns_of(table: str, *, is_decoded: bool = False) -> "pa.Schema":
     """Return the columns of ``messages`` or ``message_keys``."""
     if table == KEYS:
         return key_schema()
-    import pyarrow as pa
-
     columns = message_schema()
     return pa.schema([*columns, *decoded_schema()]) if is_decoded else columns
 
 
 def widened(rows: "pa.Table", columns: "pa.Schema", names: Sequence[str]) -> "pa.Table":
     """Return rows with these columns: 0, nothing or an empty list where an older file has none."""
-    import pyarrow as pa
-
     if rows.num_columns == len(names):
         return rows
     chosen = [columns.field(name) for name in names]
@@ -155,9 +141,6 @@ def widened(rows: "pa.Table", columns: "pa.Schema", names: Sequence[str]) -> "pa
 
 def key_rows(messages: "pa.Table") -> "pa.Table":
     """Return a row for each key and unique key of messages, not hashed; `dictionary_encoded`."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     listed = messages.column("keys")
     positions = dictionary_encoded(messages.select(POSITION))
     of_keys = positions.take(pc.list_parent_indices(listed))
@@ -176,8 +159,6 @@ def key_rows(messages: "pa.Table") -> "pa.Table":
 
 def dictionary_encoded(rows: "pa.Table") -> "pa.Table":
     """Return rows of ``message_keys``, of which `DICTIONARY_COLUMNS` are dictionaries."""
-    import pyarrow as pa
-
     for number, field in enumerate(rows.schema):
         if field.name in DICTIONARY_COLUMNS and not pa.types.is_dictionary(field.type):
             coded = rows.column(number).dictionary_encode()
@@ -187,8 +168,6 @@ def dictionary_encoded(rows: "pa.Table") -> "pa.Table":
 
 def sorted_by_hash(rows: "pa.Table") -> "pa.Table":
     """Return rows of `key_rows` with their hashes, in the order of these."""
-    import pyarrow as pa
-
     whole = rows.unify_dictionaries().combine_chunks()
     hashes = key_hashes(whole.column("key").combine_chunks())
     named = whole.append_column("key_hash", pa.array(hashes))
@@ -234,9 +213,7 @@ def day_text(day: int) -> str:
     return (_EPOCH + timedelta(days=day)).isoformat()
 
 
-def check_file(
-    file: "pyarrow.parquet.ParquetFile", table: str, path: str, rows: int | None = None
-) -> None:
+def check_file(file: "pq.ParquetFile", table: str, path: str, rows: int | None = None) -> None:
     """Check the columns and the size of a file of a table; ``rows``: how many the table says.
 
     :raises ValueError: if they are not those of such a file.

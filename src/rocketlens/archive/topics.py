@@ -7,18 +7,16 @@ alone: look-ups start without it.
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from rocketlens.archive.files import DataFile
 from rocketlens.archive.reader import ArchiveReader
 from rocketlens.archive.source import ArchiveSource, bounds_of
 from rocketlens.formats.commitlog_record import has_queue_entry
+from rocketlens.late import pa
 from rocketlens.model.topic import FoundTopic, TopicQueue, TopicsAnswer
 from rocketlens.query.lookup.message_filter import MessageFilter
 from rocketlens.query.topic_choice import matching_topics
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _QUEUE: Final = ("cluster", "broker", "topic", "queue_id")
 _COUNTED: Final = (
@@ -91,8 +89,6 @@ def _together(several: list[list[int]]) -> list[int]:
 
 
 def _add_counts(table: "pa.Table", parts: dict[_Queue, list[list[int]]]) -> None:
-    import pyarrow as pa
-
     has_entry = has_queue_entry(table.column("sys_flag").to_numpy())
     if not has_entry.all():
         table = table.filter(pa.array(has_entry))

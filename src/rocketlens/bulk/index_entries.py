@@ -21,6 +21,7 @@ import numpy as np
 
 from rocketlens.bulk.ranges import LogRange, RangeReader
 from rocketlens.formats.rows import IndexEntries
+from rocketlens.late import pa
 
 INDEX_ENTRY_COLUMNS: Final = (
     "physical_offset bigint, key_hash int, store_timestamp_ms bigint, next_offset bigint"
@@ -34,8 +35,6 @@ def batches(
 
     ``first`` is the stretch from its first record on; None when no record begins in it.
     """
-    import pyarrow as pa
-
     if first is not None:
         for rows in RangeReader(first, content):
             hashes, offsets, timestamps = map(np.asarray, rows.index_entries(with_tags=with_tags))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import compress
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -54,6 +54,7 @@ from rocketlens.formats import batch_rows, columns
 from rocketlens.formats.batch_body import records_in
 from rocketlens.formats.commitlog_record import message_of
 from rocketlens.formats.rows import Rows
+from rocketlens.late import pa
 from rocketlens.model.arrow import batches_of
 from rocketlens.model.message_id import NOT_IN_LOG
 from rocketlens.query.store_reader import StoreReader
@@ -62,9 +63,6 @@ from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.log.commitlog import CommitLog
 from rocketlens.store.read.log.log_evidence import LostEnd, lost_begin_of, lost_end_of
 from rocketlens.store.read.log.scan import Damage, first_copies
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _log = logging.getLogger(__name__)
 
@@ -468,8 +466,6 @@ def _unreadable(walked: Walked, *, zeros_end_log: bool) -> list[Damage]:
 
 
 def _damage_batches(damage: Sequence[Damage]) -> Iterator[Any]:
-    import pyarrow as pa
-
     if damage:
         rows = [(one.start, one.stop - one.start, one.reason) for one in sorted(damage)]
         offsets, lengths, reasons = zip(*rows, strict=True)

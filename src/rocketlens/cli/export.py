@@ -13,6 +13,7 @@ from rocketlens.cli.options import add_max, option
 from rocketlens.cli.printing import MessageOutput
 from rocketlens.cli.source import ChosenSource, add_selection, choose_source, selected
 from rocketlens.errors import BadInput
+from rocketlens.late import pa
 from rocketlens.model.answer import Answer
 from rocketlens.model.arrow import batches_of, package, schema
 from rocketlens.model.fields import NAMES, TEXT_COLUMNS
@@ -24,8 +25,6 @@ from rocketlens.terminal.output import SEARCH_EXIT_CODES, ExitCode, note
 from rocketlens.terminal.progress import SearchProgress
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from rocketlens.query.request import FindRequest
 
 _TABLES: Final = ("parquet", "arrow")
@@ -160,8 +159,6 @@ def _table_writer(path: Path, form: str, arguments: Namespace) -> Write:
     ipc = package("pyarrow.ipc", "arrow", "Arrow")
 
     def write(found: Iterable[MessageExt]) -> int:
-        import pyarrow as pa
-
         count = size = 0
         group: list[pa.RecordBatch] = []
         kept = pa.schema([schema().field(name) for name in columns])

@@ -14,18 +14,15 @@ them.
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from rocketlens import limits
 from rocketlens.formats.batch_body import records_in
 from rocketlens.formats.commitlog_record import HEADS, MIN_RECORD_BYTES, Record, decode
 from rocketlens.formats.rows import ROW_BYTES, Rows, scan_rows
+from rocketlens.late import np, npt
 from rocketlens.model.arrow import BATCH_BYTES, BATCH_ROWS
 from rocketlens.model.rocketmq import SYS_FLAG_INNER_BATCH
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 _HEAD = HEADS[0]
 
@@ -51,8 +48,6 @@ def messages_of(rows: Rows) -> Iterator[tuple[Rows, list[Record]]]:
 
     A batch whose body cannot be taken apart is a message as it is. Checksums are not looked at.
     """
-    import numpy as np
-
     messages: list[Record] = []
     counts: list[int] = []
     first = size = 0
@@ -89,8 +84,6 @@ def scan_pulled(bodies: Sequence[bytes], most: int) -> PulledRows:
     memory of the bodies once more, and 150 bytes for each of ``most``. O(records), and quick where
     they follow one another in the log, too.
     """
-    import numpy as np
-
     content = memoryview(b"".join(bodies))
     most = min(most, len(content) // MIN_RECORD_BYTES)
     memory = memoryview(bytearray(most * ROW_BYTES))

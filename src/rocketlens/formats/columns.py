@@ -19,6 +19,7 @@ from rocketlens.formats.body_compression import COMPRESSED, decompress
 from rocketlens.formats.commitlog_record import HEADS, HOST_BYTES_V4, HOST_BYTES_V6, unpack_host
 from rocketlens.formats.compiled import text as kernels
 from rocketlens.formats.rows import Rows, check_rows
+from rocketlens.late import np, npt, pa, pc
 from rocketlens.model.arrow import numbers, time_column
 from rocketlens.model.fields import COLUMNS, LIFE_COLUMNS, TEXT_COLUMNS, TIME_COLUMNS, is_json
 from rocketlens.model.life import LifeState, is_plain, life_of_fields
@@ -30,9 +31,6 @@ from rocketlens.model.rocketmq import (
 )
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
     Bytes = npt.NDArray[np.uint8]
     Numbers = npt.NDArray[np.int64]
     Slices = tuple[Numbers, npt.NDArray[np.int32]]
@@ -60,9 +58,6 @@ _HOST_BITS: Final = {"born": SYS_FLAG_BORN_HOST_V6, "store": SYS_FLAG_STORE_HOST
 
 def slices(kind: Any, values: "Sequence[bytes | None]") -> Any:
     """Return an Arrow array of texts in UTF-8, or bytes; null for None, as `numbers` does."""
-    import numpy as np
-    import pyarrow as pa
-
     offsets = np.zeros(len(values) + 1, np.int32)
     np.cumsum([len(value or b"") for value in values], out=offsets[1:])
     valid = np.packbits([value is not None for value in values], bitorder="little")
@@ -87,9 +82,6 @@ def batches(
     ``physical_offsets``: those that messages have, where the offsets in ``rows`` only say at which
     positions of ``content`` the records are (:mod:`rocketlens.formats.batch_rows`).
     """
-    import numpy as np
-    import pyarrow as pa
-
     batch = partial(_batch, with_derived=with_derived, with_text=with_text, origin=origin)
     fields = rows.as_array
     offsets = fields["physical_offset"] if physical_offsets is None else physical_offsets
@@ -114,8 +106,6 @@ def _decompressed(rows: Rows) -> Iterator[tuple[int, int, Any, Any]]:
     """Yield the first row of a batch, the one behind its last, and their bodies, of which some are
     compressed, and errors of these.
     """
-    import pyarrow as pa
-
     bodies: list[bytes] = []
     errors: list[bytes | None] = []
     first = size = 0
@@ -147,10 +137,6 @@ def _batch(
     with_text: bool,
     origin: tuple[str | None, str | None],
 ) -> Any:
-    import numpy as np
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     fields = rows.as_array
     unique_key = _text(rows, "unique_key")
     made = {
@@ -182,8 +168,6 @@ def _batch(
 
 def _bytes(rows: Rows) -> Any:
     """Return the stored bodies."""
-    import pyarrow as pa
-
     offsets, values = gather(rows.content, *part_slices(rows, "body"), as_text=False)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(values)]
     return pa.Array.from_buffers(pa.binary(), len(rows), buffers)
@@ -194,9 +178,6 @@ def text_columns(bodies: Any, *, with_text: bool) -> dict[str, Any]:
 
     All are null without ``with_text``, or where there are no bodies.
     """
-    import numpy as np
-    import pyarrow as pa
-
     count = len(bodies)
     if not with_text or bodies.null_count:
         return dict.fromkeys(TEXT_COLUMNS, pa.nulls(count, pa.string()))
@@ -220,9 +201,6 @@ def life_columns(
     topics: Any, properties: Any, tags: Any, sys_flags: "npt.NDArray[np.int32]"
 ) -> dict[str, Any]:
     """Return the arrays of `LIFE_COLUMNS` for arrays of fields; copies are looked at one by one."""
-    import numpy as np
-    import pyarrow as pa
-
     is_commit = sys_flags & SYS_FLAG_TRANSACTION_MASK == SYS_FLAG_COMMIT
     states = np.where(is_commit, _STATES[LifeState.COMMITTED], _STATES[LifeState.STORED])
     names = slices(pa.string(), [each.encode() for each in _STATES])
@@ -245,8 +223,6 @@ def life_columns(
 
 def _text(rows: Rows, part: Any) -> Any:
     """Return one part of each record as text, null where it is absent."""
-    import numpy as np
-
     starts, lengths = part_slices(rows, part)
     present = lengths >= 0
     bitmap = None if present.all() else np.packbits(present, bitorder="little")
@@ -259,8 +235,6 @@ def _strings(
     lengths: "npt.NDArray[np.int32]",
     bitmap: Any = None,
 ) -> Any:
-    import pyarrow as pa
-
     offsets, values = gather(content, starts, lengths, as_text=True)
     valid = None if bitmap is None else pa.py_buffer(bitmap)
     buffers = [valid, pa.py_buffer(offsets), pa.py_buffer(values)]
@@ -268,8 +242,6 @@ def _strings(
 
 
 def _keys(rows: Rows) -> Any:
-    import pyarrow as pa
-
     offsets, starts, lengths = key_slices(rows)
     return pa.Array.from_buffers(
         pa.list_(pa.field("element", pa.string())),
@@ -280,8 +252,6 @@ def _keys(rows: Rows) -> Any:
 
 
 def _properties(rows: Rows) -> Any:
-    import pyarrow as pa
-
     offsets, *both = property_slices(rows)
     names, values = (_strings(rows.content, *one) for one in both)
     return pa.MapArray.from_arrays(numbers(offsets), names, values)
@@ -289,8 +259,6 @@ def _properties(rows: Rows) -> Any:
 
 def _host_bytes(rows: Rows, which: str) -> "npt.NDArray[np.uint8]":
     """Return each row's stored host, 8 bytes for IPv4; those of IPv6 are cut off."""
-    import numpy as np
-
     lengths = np.full(len(rows), HOST_BYTES_V4, np.int32)
     starts = np.ascontiguousarray(_host_starts(rows, which), np.int64)
     _, hosts = gather(rows.content, starts, lengths, as_text=False)
@@ -306,9 +274,6 @@ def _host_starts(rows: Rows, which: str) -> Any:
 
 def _hosts(rows: Rows, which: str) -> Any:
     """Return ``address:port`` of each row; a log names few hosts, each is written once."""
-    import numpy as np
-    import pyarrow as pa
-
     if rows.sys_flags & _HOST_BITS[which]:
         texts = [str(unpack_host(packed)).encode() for packed in _packed_hosts(rows, which)]
         return slices(pa.string(), texts)
@@ -321,8 +286,6 @@ def _hosts(rows: Rows, which: str) -> Any:
 
 def _packed_hosts(rows: Rows, which: str) -> Iterator[bytes]:
     """Yield the address and port bytes of each row."""
-    import numpy as np
-
     is_v6 = rows.as_array["sys_flag"] & _HOST_BITS[which] != 0
     starts = _host_starts(rows, which).tolist()
     for start, length in zip(starts, np.where(is_v6, HOST_BYTES_V6, HOST_BYTES_V4), strict=True):
@@ -331,9 +294,6 @@ def _packed_hosts(rows: Rows, which: str) -> Iterator[bytes]:
 
 def _offset_msg_ids(rows: Rows, physical_offsets: "npt.NDArray[np.int64]") -> Any:
     """Return the store host and physical offset of each row in hex."""
-    import numpy as np
-    import pyarrow as pa
-
     offsets = physical_offsets.astype(">i8").view(np.uint8).reshape(-1, 8)
     is_in_log = physical_offsets >= 0
     if rows.sys_flags & _HOST_BITS["store"] or not is_in_log.all():
@@ -357,8 +317,6 @@ def column(content: "Bytes", positions: "Numbers", name: str) -> "Numbers":
 
     :raises IndexError: when the field of one of them ends outside.
     """
-    import numpy as np
-
     kind = np.dtype(HEADS[0].dtype_of(name))
     # A row for every byte of the content: rows overlap, and only those asked for are read.
     count = max(len(content) - kind.itemsize + 1, 0)
@@ -382,8 +340,6 @@ def part_slices(rows: Rows, part: str) -> "Slices":
     """Return where one part of every record is in the content: topic, properties, unique_key, keys,
     tags or body.
     """
-    import numpy as np
-
     fields = rows.as_array
     starts = fields["physical_offset"] - rows.base_offset + fields[f"{part}_start"]
     return starts, np.ascontiguousarray(fields[f"{part}_length"])
@@ -403,8 +359,6 @@ def gather(
 
     :raises BadInput: when a slice lies outside, or all together exceed 2**31 - 1 bytes.
     """
-    import numpy as np
-
     if len(starts) != len(lengths):
         raise BadInput(f"{len(starts)} starts and {len(lengths)} lengths make no slices")
     offsets = np.empty(len(starts) + 1, np.int64)
@@ -425,8 +379,6 @@ def key_slices(rows: Rows) -> "tuple[npt.NDArray[np.int32], Numbers, npt.NDArray
 
     :raises BadInput: when a row does not belong to the content.
     """
-    import numpy as np
-
     offsets = np.empty(len(rows) + 1, np.int32)
     room = 2 * len(rows)
     while True:
@@ -449,8 +401,6 @@ def property_slices(rows: Rows) -> "tuple[npt.NDArray[np.int32], Slices, Slices]
 
     :raises BadInput: when a row does not belong to the content.
     """
-    import numpy as np
-
     offsets = np.zeros(len(rows) + 1, np.int32)
     starts = np.empty((2, 8 * len(rows) + limits.MAX_RECORD_ENTRIES), np.int64)
     lengths = np.empty(starts.shape, np.int32)

@@ -52,6 +52,7 @@ from rocketlens.errors import BodyError, RecordError
 from rocketlens.formats.body_compression import COMPRESSED, decompress
 from rocketlens.formats.dledger import BLANK_MAGIC
 from rocketlens.formats.layout import CODES, Layout, declared_types
+from rocketlens.late import np, npt
 from rocketlens.model import properties as props
 from rocketlens.model.message import I32, I64, Host, MessageExt
 from rocketlens.model.message_id import address_text, offset_msg_id_of, pack_address
@@ -66,9 +67,6 @@ from rocketlens.model.rocketmq import (
 from rocketlens.model.text.java import decode_utf8
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
     Flags = npt.NDArray[np.int32]
     Truths = npt.NDArray[np.bool_]
 

@@ -8,19 +8,16 @@ from array import array
 from collections.abc import Callable, Iterator
 from itertools import accumulate
 from struct import calcsize
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from rocketlens.errors import BadInput
 from rocketlens.formats.commitlog_record import Record, RecordView, has_queue_entry
 from rocketlens.formats.compiled import index, scan, text
 from rocketlens.formats.compiled.record_constants import ROW_FIELDS
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES
+from rocketlens.late import np, npt
 from rocketlens.model.rocketmq import SYS_FLAG_PREPARED
 from rocketlens.model.text.java import decode_utf8
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 _CODES: Final[dict[str, Literal["q", "Q", "i", "I"]]] = {
     "int64": "q",
@@ -91,8 +88,6 @@ class Rows:
     @classmethod
     def of(cls, content: memoryview, base_offset: int, rows: "npt.NDArray[np.void]") -> "Rows":
         """Return the rows of an array."""
-        import numpy as np
-
         return cls(content, base_offset, rows.view(np.uint8).data)
 
     def __len__(self) -> int:
@@ -102,8 +97,6 @@ class Rows:
     @property
     def as_array(self) -> "npt.NDArray[np.void]":
         """The rows as an array: `rocketlens.formats.compiled.rows.RECORD_DTYPE`."""
-        import numpy as np
-
         from rocketlens.formats.compiled.rows import RECORD_DTYPE
 
         return np.asarray(self.memory).view(RECORD_DTYPE)
@@ -186,8 +179,6 @@ class Rows:
 
     def queues(self) -> "Iterator[tuple[str, int, Rows]]":
         """Return topic, queue id and rows of each queue: one can be there twice, as a topic can."""
-        import numpy as np
-
         names, number_of_row = self.queue_names()
         if not names:
             return

@@ -17,6 +17,7 @@ from rocketlens.archive.location import ArchiveLocation
 from rocketlens.archive.reader import ArchiveLists
 from rocketlens.archive.tables import MESSAGES, check_file, check_values, message_schema, widened
 from rocketlens.errors import ArchiveError, BadInput
+from rocketlens.late import pa
 from rocketlens.model.properties import RESENT
 from rocketlens.model.rocketmq import (
     DEAD_LETTER_PREFIX,
@@ -29,7 +30,6 @@ from rocketlens.model.rocketmq import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
 
 _LISTED_COPIES: Final = 10
@@ -207,8 +207,6 @@ def _messages_in(
     location: ArchiveLocation, paths: "Iterator[pa.RecordBatch]"
 ) -> "Iterator[pa.RecordBatch]":
     """Read files of messages, in a task of Spark."""
-    import pyarrow as pa
-
     for batch in paths:
         for path in batch.column(0).to_pylist():
             try:

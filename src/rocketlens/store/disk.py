@@ -11,14 +11,11 @@ import stat
 import weakref
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple
+from typing import BinaryIO, Final, NamedTuple
 
+from rocketlens.late import np, npt
 from rocketlens.store import fs
 from rocketlens.store.fs import PRIVATE_DIRECTORY, PRIVATE_FILE
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 _RENAME_EXCHANGE: Final = 2
 _AT_FDCWD: Final = -100
@@ -62,8 +59,6 @@ class WritableFile:
 
     def array(self) -> "npt.NDArray[np.uint8]":
         """Return the content as a writable array of bytes, without copying."""
-        import numpy as np
-
         return np.frombuffer(self.content, dtype=np.uint8)
 
     def reserve(self, start: int, stop: int) -> None:

@@ -13,11 +13,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
+from rocketlens.late import np, npt
 
 MAX_OPEN_FILES: Final = 65_536
 """Files that a process has open, even if more are allowed: Linux maps about as many at once."""
@@ -111,8 +109,6 @@ class MappedFile:
 
     def array(self) -> "npt.NDArray[np.uint8]":
         """Return the content as a read-only array of bytes, without copying."""
-        import numpy as np
-
         return np.frombuffer(self.content, dtype=np.uint8)
 
     def is_cut(self) -> bool:

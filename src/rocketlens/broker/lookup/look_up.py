@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from heapq import merge
 from time import perf_counter
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from rocketlens import limits
 from rocketlens.broker.lookup.live_index import LiveIndex
@@ -25,6 +25,7 @@ from rocketlens.formats.columns import store_timestamps
 from rocketlens.formats.commitlog_record import MIN_RECORD_BYTES, Record
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES, ENTRY_LAYOUT, FILLER_SIZE
 from rocketlens.formats.index_file import key_hash
+from rocketlens.late import np, npt
 from rocketlens.model.rocketmq import DELAY_TOPIC
 from rocketlens.model.text.java import string_hash
 from rocketlens.query.lookup.message_filter import MessageFilter, read_candidate
@@ -32,11 +33,6 @@ from rocketlens.store.read.index.index_files import PAUSE, CorruptIndexFile, Hit
 from rocketlens.store.read.log.commitlog import CommitLog, SegmentLost
 from rocketlens.store.write.message_store import MessageStore
 from rocketlens.store.write.queue.queue_append import QueueWriter, read_entries
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
 
 _ENTRIES_READ: Final = 8192
 _HASH_CODES: Final = 2**31
@@ -85,8 +81,6 @@ def _candidates(
     An offset with False is an upper bound of all that follow; one comes first, and one after each
     block of entries.
     """
-    import numpy as np
-
     yield _NOT_LOOKED_AT
 
     code = string_hash(next(iter(message_filter.tags or {""})))
@@ -116,8 +110,6 @@ def _candidates(
 
 def _read(queue: QueueWriter, start: int, stop: int, failures: list[str]) -> "npt.NDArray[np.void]":
     """Return the entries from ``start`` to below ``stop``, which are of one file."""
-    import numpy as np
-
     name = f"{queue.topic}/{queue.queue_id}"
     try:
         entries = read_entries(queue, start, stop)
@@ -134,8 +126,6 @@ def _in_time(
     log: CommitLog, message_filter: MessageFilter, offsets: "npt.NDArray[np.int64]"
 ) -> "npt.NDArray[np.int64]":
     """Drop the offsets of messages that were stored outside the filter's time range."""
-    import numpy as np
-
     is_in_time = np.ones(len(offsets), np.bool_)
     start = 0
     while start < len(offsets):

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from rocketlens import __version__
 from rocketlens.errors import RocketLensError
+from rocketlens.late import np
 from rocketlens.model.installation import install_command, reinstall_command
 from rocketlens.model.text.escape import printable
 from rocketlens.terminal.output import BOLD, GREEN, RED, YELLOW, coloured, fitted_lines, size_text
@@ -128,8 +129,6 @@ def _versions() -> Iterator[Check]:
 
 
 def _kernels() -> Iterator[Check]:
-    import numpy as np
-
     from rocketlens.formats.compiled import scan
 
     record = scan.find_start(bytes(64), 0, 0, 64)

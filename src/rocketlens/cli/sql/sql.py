@@ -22,6 +22,7 @@ from rocketlens.cli.printing import print_rows
 from rocketlens.cli.source import ChosenSource, add_selection, choose_source, selected
 from rocketlens.cli.sql.sql_plan import TABLE, SqlPlan, plan_of
 from rocketlens.errors import BadInput, RocketLensError
+from rocketlens.late import pa
 from rocketlens.model.answer import Answer
 from rocketlens.model.arrow import package, schema
 from rocketlens.model.text.counted import counted
@@ -33,8 +34,6 @@ from rocketlens.terminal.output import SEARCH_EXIT_CODES, ExitCode, note
 from rocketlens.terminal.progress import SearchProgress
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from rocketlens.query.request import FindRequest
 
 EXAMPLES: Final = """
@@ -203,8 +202,6 @@ def _answered(
 
 def _with_first_batch(result: "pa.RecordBatchReader") -> "pa.RecordBatchReader":
     """Fetch the first batch of a result, so that an aggregate has read all of its input."""
-    import pyarrow as pa
-
     first = list(islice(result, 1))
     return pa.RecordBatchReader.from_batches(result.schema, chain(first, result))
 
@@ -247,8 +244,6 @@ class _Messages:
     @contextmanager
     def registered(self, connection: Any, name: str) -> Iterator[None]:
         """Make the table known."""
-        import pyarrow as pa
-
         is_streamed = self._plan.is_streamed and self._source.is_local
         with ExitStack() as opened:
             progress = None if is_streamed else opened.enter_context(SearchProgress())

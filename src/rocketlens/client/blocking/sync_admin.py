@@ -1,7 +1,7 @@
 """``MQAdmin`` for programs without an event loop, and what it iterates over."""
 
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import TYPE_CHECKING, Final, Generic, Self, TypeVar
+from typing import Final, Generic, Self, TypeVar
 
 from rocketlens.client.blocking.blocking_client import SyncClusterClient, iterates, next_of, waits
 from rocketlens.client.connect.connection_settings import (
@@ -12,13 +12,11 @@ from rocketlens.client.connect.connection_settings import (
 from rocketlens.client.mq_admin import MQAdmin
 from rocketlens.client.search.topic_scan import ClusterMessages
 from rocketlens.client.search.topic_tail import TopicTail
+from rocketlens.late import pa
 from rocketlens.model.answer import Coverage
 from rocketlens.model.arrow import ArrowMessages, batches_of
 from rocketlens.model.message import MessageExt
 from rocketlens.net.sync import LoopThread
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 M = TypeVar("M", bound=TopicTail | ClusterMessages)
 _AT_ONCE: Final = 256

@@ -43,6 +43,7 @@ from rocketlens.client.search.queue_read import (
 )
 from rocketlens.errors import BrokerError, TopicNotFound
 from rocketlens.formats.commitlog_record import Record, message_of
+from rocketlens.late import pa
 from rocketlens.model.answer import Answer, Coverage, SourceState
 from rocketlens.model.arrow import BATCH_BYTES, BATCH_ROWS, batches_of, package
 from rocketlens.model.arrow import schema as arrow_schema
@@ -56,8 +57,6 @@ from rocketlens.wire.bodies.static_topics import StaticTopic
 from rocketlens.wire.codes import ResponseCode
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from rocketlens.client.connect.cluster import BrokerAnswer
     from rocketlens.client.search.cluster_source import ClusterSource
 

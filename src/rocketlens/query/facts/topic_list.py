@@ -15,12 +15,13 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from rocketlens import limits
 from rocketlens.errors import RecordError
 from rocketlens.formats.batch_body import message_at, message_count
 from rocketlens.formats.consumequeue_entry import ENTRY_LAYOUT, FILLER_SIZE
+from rocketlens.late import np, npt
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.model.rocketmq import (
     LITE_PARENT,
@@ -51,11 +52,6 @@ from rocketlens.store.read.config_tables import (
 )
 from rocketlens.store.read.consumequeue import ConsumeQueue, QueueName
 from rocketlens.store.read.log.scan import LogWalk
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
 
 _OF_ROWS: Final = ("queue_offset", "store_timestamp_ms")
 _CLUSTER_QUEUES: Final = 16
@@ -291,8 +287,6 @@ class _StoreTopics:
 
         :raises OSError: when the queue cannot be read.
         """
-        import numpy as np
-
         queue = self._reader.queues.queue(*name)
         if queue is None:
             return _Counted()
@@ -392,8 +386,6 @@ class _StoreTopics:
 
 
 def _entries(queue: ConsumeQueue) -> "Iterator[tuple[int, npt.NDArray[np.void]]]":
-    import numpy as np
-
     for first_queue_offset, content in queue.contents():
         yield first_queue_offset, np.frombuffer(content, ENTRY_LAYOUT.dtype)
 

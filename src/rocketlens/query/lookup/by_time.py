@@ -8,12 +8,13 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import compress, repeat
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from rocketlens import limits
 from rocketlens.errors import RecordError
 from rocketlens.formats.commitlog_record import Record, RecordView, has_queue_entry, message_of
 from rocketlens.formats.rows import Rows
+from rocketlens.late import pa
 from rocketlens.model.answer import Answer, Coverage
 from rocketlens.model.arrow import ArrowMessages, batches_of, package
 from rocketlens.model.message import MessageExt
@@ -24,9 +25,6 @@ from rocketlens.query.request import QueuePosition
 from rocketlens.query.store_reader import StoreReader, torn_coverage, unfinished
 from rocketlens.query.tiered import outside_log
 from rocketlens.store.read.log.scan import LogWalk, first_copies
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _REPORTED_RECORDS: Final = 256
 """Records between two reports of progress, where their bodies are looked at: up to 15 ms."""
@@ -155,11 +153,6 @@ class Scan(ArrowMessages):
     def end_offset(self) -> int:
         """The physical offset that the scan has reached: the log's end, when it is finished."""
         return self._walk.position if self._next_offset is None else self._next_offset
-
-    @property
-    def unfinished_at(self) -> int | None:
-        """The physical offset of a last record that may still be being written."""
-        return self._walk.unfinished_at
 
     @property
     def torn_at(self) -> int | None:

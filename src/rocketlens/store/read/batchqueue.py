@@ -13,6 +13,7 @@ from rocketlens.formats.batchqueue_entry import ENTRY_BYTES, ENTRY_LAYOUT, Batch
 from rocketlens.formats.consumequeue_entry import DEFAULT_FILE_BYTES, QueueEntry
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES as MESSAGE_ENTRY_BYTES
 from rocketlens.formats.consumequeue_entry import ENTRY_LAYOUT as MESSAGE_ENTRY_LAYOUT
+from rocketlens.late import np
 from rocketlens.store import fs
 from rocketlens.store.fs import MappedFiles
 from rocketlens.store.read.consumequeue import (
@@ -89,8 +90,6 @@ class BatchQueue(ConsumeQueue):
 
         :raises OSError: when a file cannot be opened now.
         """
-        import numpy as np
-
         for part in self._parts:
             view = self._view(part)
             rows = np.frombuffer(view, ENTRY_LAYOUT.dtype)[: _written(view)]

@@ -18,11 +18,9 @@ look-up in 24 million entries of some 15 runs.
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from heapq import merge
 from itertools import groupby
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
+from rocketlens.late import np, npt
 
 MAX_RUN_ENTRIES: Final = 1 << 21
 """Entries of a sorted run that merging makes: 16 MiB."""
@@ -81,8 +79,6 @@ class EntryRun(NamedTuple):
 
     def _candidates(self, bounds: "npt.NDArray[np.uint64]") -> "npt.NDArray[np.uint64]":
         """Return the entries that have one of the hashes of ``bounds``, sorted."""
-        import numpy as np
-
         shift = np.uint64(WINDOW_BITS)
         packed = self.packed[np.isin(self.packed >> shift, bounds[::2] >> shift)]
         packed.sort()
@@ -108,8 +104,6 @@ class EntryRuns:
 
     def add(self, hashes: "npt.NDArray[np.int32]", offsets: "npt.NDArray[np.int64]") -> None:
         """Add entries, whose offsets ascend."""
-        import numpy as np
-
         windows = (offsets[[0, -1]] >> WINDOW_BITS).tolist() if len(offsets) else (0, -1)
         start = 0
         for window in range(windows[0], windows[1] + 1):
@@ -129,8 +123,6 @@ class EntryRuns:
         each run, and each further one of many O(log runs), so take no more than are needed.
         ``others`` are offsets that come in between.
         """
-        import numpy as np
-
         self._look_ups += 1
         if self._look_ups > _SORT_AFTER_LOOK_UPS:
             self.compact()
@@ -143,8 +135,6 @@ class EntryRuns:
 
     def compact(self) -> None:
         """Sort unsorted entries, and merge short runs."""
-        import numpy as np
-
         if self.is_compact:
             return
         self.is_compact = True
@@ -162,8 +152,6 @@ class EntryRuns:
 
     def drop_below(self, physical_offset: int) -> None:
         """Drop the entries of records before an offset. O(entries of that offset's window)."""
-        import numpy as np
-
         window = physical_offset >> WINDOW_BITS
         least = np.uint32(physical_offset & _OFFSET_MASK)
         kept = [run for run in self._runs if run.window >= window]

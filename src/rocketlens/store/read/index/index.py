@@ -21,7 +21,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from rocketlens import limits
 from rocketlens.errors import IndexFileError, RecordError
@@ -39,14 +39,11 @@ from rocketlens.formats.index_file import (
     index_hashes,
     infer_geometry,
 )
+from rocketlens.late import np, npt
 from rocketlens.store import fs
 from rocketlens.store.read.index.tail import TimeBounds
 from rocketlens.store.read.log.commitlog import CommitLog
 from rocketlens.store.read.log.scan import LogWalk, exhaust
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 _NEXT_ENTRY_POSITION: Final = HEADER_LAYOUT.offsets["next_entry"]
 _COPY_BYTES: Final = 1 << 20
@@ -130,8 +127,6 @@ class IndexFile:
 
     def entry_columns(self) -> "npt.NDArray[np.void]":
         """Return entries 0 to the last as a structured array over the file's bytes."""
-        import numpy as np
-
         if self.geometry is None:
             return np.empty(0, dtype=ENTRY_LAYOUT.dtype)
         start = self.geometry.entry_position(0)
@@ -211,8 +206,6 @@ class IndexFile:
         self, key_hash: int, log: CommitLog, last: int, *, pauses: bool
     ) -> Iterator[tuple[int, int]]:
         """Do :meth:`find` for entries up to ``last`` by comparing many hashes at once."""
-        import numpy as np
-
         column = self.entry_columns()["key_hash"]
         slot_count = self.geometry.slot_count if self.geometry else 1
         for stop in range(last + 1, 1, -_ENTRIES_TO_PAUSE):
@@ -239,8 +232,6 @@ class IndexFile:
         return self._time_bounds
 
     def _compute_time_bounds(self) -> TimeBounds:
-        import numpy as np
-
         entries = self.entry_columns()[1:]
         bounds, begin_ms = TimeBounds(), self.header.begin_timestamp_ms
         blocks = np.arange(0, len(entries), _ENTRIES_OF_TIME)
@@ -296,8 +287,6 @@ class IndexFile:
         A file with entries on slots that the header does not count yet is being written to: of
         that nothing can be said.
         """
-        import numpy as np
-
         if self.geometry is None:
             return
         slots = self.array()[HEADER_BYTES : self.geometry.entry_position(0)].view(np.int32)

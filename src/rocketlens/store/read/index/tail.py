@@ -23,6 +23,7 @@ from typing import Final
 from rocketlens import limits
 from rocketlens.formats.commitlog_record import HEADS, SIZE_AND_MAGIC
 from rocketlens.formats.rows import Rows
+from rocketlens.late import np
 from rocketlens.store.read.index.entry_runs import EntryRun, EntryRuns, merge_descending
 from rocketlens.store.read.log.commitlog import CommitLog, SegmentLost
 from rocketlens.store.read.log.resync import Confirm, last_written
@@ -248,8 +249,6 @@ class Tail:
         self._is_packed = True
         if not self._few:
             return
-        import numpy as np
-
         pairs = [(offset, key) for key, offsets in self._few.items() for offset in offsets]
         offsets, hashes = np.array(sorted(pairs), dtype=np.int64).T
         self._runs.add(hashes.astype(np.int32), offsets)
@@ -293,8 +292,6 @@ class Tail:
         The first record of each part is among the candidates, so that the caller gets control
         after each.
         """
-        import numpy as np
-
         wanted = np.array(sorted(hashes), dtype=np.int32)
         for start, stop in sorted(self._read_again, reverse=True):
             starts = {start}
@@ -366,8 +363,6 @@ class Tail:
             for key_hash, offset in zip(entries.hashes, entries.offsets, strict=True):
                 self._few[key_hash].append(offset)
             return
-        import numpy as np
-
         self.pack()
         self._runs.add(np.asarray(entries.hashes), np.asarray(entries.offsets))
 

@@ -29,6 +29,7 @@ from rocketlens.formats.index_file import (
     decode_entry,
     decode_header,
 )
+from rocketlens.late import np
 from rocketlens.store import fs
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
@@ -333,8 +334,6 @@ class _Resume:
 def _fill(
     file: "WritableFile", source: fs.MappedFile, header: IndexHeader, geometry: Geometry
 ) -> None:
-    import numpy as np
-
     start, stop = geometry.entry_position(0), geometry.entry_position(header.next_entry)
     content, old_content = file.array(), source.array()
     content[start:stop] = old_content[start:stop]

@@ -17,6 +17,7 @@ from rocketlens.formats.consumequeue_entry import (
     QueueEntry,
 )
 from rocketlens.formats.consumequeue_entry import decode as decode_entry
+from rocketlens.late import np, npt
 from rocketlens.model import properties as props
 from rocketlens.model.text.java import decode_utf8, string_hash
 from rocketlens.store import fs
@@ -26,9 +27,6 @@ from rocketlens.store.write.torn import SECTOR_BYTES
 
 if TYPE_CHECKING:
     from mmap import mmap
-
-    import numpy as np
-    import numpy.typing as npt
 
 RESERVED_ENTRIES: Final = 3_276
 RESERVED_BYTES: Final = RESERVED_ENTRIES * ENTRY_BYTES
@@ -542,8 +540,6 @@ def read_entries(queue: QueueWriter, start: int, stop: int) -> "npt.NDArray[np.v
 
     :raises OSError: when the file cannot be read.
     """
-    import numpy as np
-
     first_byte = start * ENTRY_BYTES
     base = first_byte - first_byte % queue.file_bytes
     with fs.MappedFile(queue.directory / f"{base:020}") as mapped:

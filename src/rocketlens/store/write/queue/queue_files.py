@@ -10,15 +10,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from rocketlens.errors import BadInput
 from rocketlens.formats.consumequeue_entry import ENTRY, ENTRY_BYTES, ENTRY_LAYOUT, FILLER_SIZE
+from rocketlens.late import np, npt
 from rocketlens.store import fs
 from rocketlens.store.read.consumequeue import ConsumeQueues
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
 
 _NAME_DIGITS: Final = 20
 _FIRST_ENTRIES: Final = 200
@@ -179,8 +177,6 @@ def _good_entries(
 
 def _good_rows(content: bytes, log_end: int, below: int) -> tuple[int, int, bool]:
     """Count the good entries of many at once."""
-    import numpy as np
-
     whole = len(content) // ENTRY_BYTES * ENTRY_BYTES
     rows: npt.NDArray[np.void] = np.frombuffer(content[:whole], dtype=ENTRY_LAYOUT.dtype)
     if not len(rows):
