@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from datetime import datetime
 from os import PathLike, fspath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from rocketlens.archive.scan import (
     ArchiveCursor,
@@ -16,6 +16,7 @@ from rocketlens.archive.scan import (
 from rocketlens.archive.source import ArchiveSource
 from rocketlens.errors import BadInput
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
+from rocketlens.model.status import ArchiveStatus
 from rocketlens.query.answer_builder import Findings
 from rocketlens.query.lookup.message_filter import MessageFilter
 from rocketlens.query.options import ContentOptions, FindOptions, takes
@@ -25,9 +26,6 @@ from rocketlens.query.tally import SearchTally
 from rocketlens.query.topic_choice import asked_topics, matching_topics
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
-    from rocketlens.model.status import ArchiveStatus
     from rocketlens.model.topic import TopicsAnswer
     from rocketlens.query.story.story_search import StorySource
 
@@ -91,7 +89,7 @@ class Archive(SearchApi):
         exhaustive: bool = False,
         all_topics: bool = False,
         cursor: str | None = None,
-        **content: "Unpack[ContentOptions]",
+        **content: Unpack[ContentOptions],
     ) -> ArchiveScan:
         """Read messages of a topic or several, a time range, a tag, with some content.
 
@@ -142,7 +140,7 @@ class Archive(SearchApi):
         topic: str | Iterable[str] | None = None,
         *,
         cursor: str | None = None,
-        **options: "Unpack[FindOptions]",
+        **options: Unpack[FindOptions],
     ) -> ArchiveLookUp:
         """Return the messages with a key or id one after another, the oldest first.
 
@@ -178,7 +176,7 @@ class Archive(SearchApi):
 
         return topics_of_archive(self.source, asked_topics(topic))
 
-    def status(self) -> "ArchiveStatus":
+    def status(self) -> ArchiveStatus:
         """Return what was archived of each source, from when to when, and what could not be."""
         return self.source.status()
 

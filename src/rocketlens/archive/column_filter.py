@@ -30,20 +30,19 @@ import numpy as np
 import numpy.typing as npt
 
 from rocketlens import limits
+from rocketlens.decode.tree import Tree
 from rocketlens.late import pa, pc
 from rocketlens.model import properties as props
 from rocketlens.model.life import is_plain, life_of_fields
 from rocketlens.model.rocketmq import is_internal_topic
-from rocketlens.model.sql92 import EvaluationFailed
+from rocketlens.model.sql92 import EvaluationFailed, Operand, Value
+from rocketlens.query.filters.pattern import TextPattern
 from rocketlens.query.filters.where import BodyUnread, Step, value_at, value_of_tree
 from rocketlens.query.lookup.message_filter import MessageFilter
 from rocketlens.query.tally import SearchTally
 
 if TYPE_CHECKING:
-    from rocketlens.decode.tree import Tree
-    from rocketlens.model.sql92 import Operand, Value
     from rocketlens.query.filters.content_filter import ContentFilter
-    from rocketlens.query.filters.pattern import TextPattern
 
 Mask = npt.NDArray[np.bool_]
 
@@ -133,7 +132,7 @@ class _RowsOfContent:
         if grep is not None:
             self._search(grep, self._content.grep_in)
 
-    def _apply(self, condition: "Operand", subject: "_ColumnSubject") -> None:
+    def _apply(self, condition: Operand, subject: "_ColumnSubject") -> None:
         rows = np.flatnonzero(self._left & subject.may_hold(condition))
         self._left[:] = False
         if len(rows):
@@ -141,7 +140,7 @@ class _RowsOfContent:
             self._left[rows] = outcomes == _TRUE
             self._kept[rows] |= outcomes == _UNSURE
 
-    def _search(self, pattern: "TextPattern", parts: Collection[str]) -> None:
+    def _search(self, pattern: TextPattern, parts: Collection[str]) -> None:
         """Leave the rows that have, or may have, a pattern in one of some parts."""
         if not self._left.any() or (self._content.rules and "body" in parts):
             return
@@ -186,7 +185,7 @@ class _Bodies:
             raise _Unsure
         return text
 
-    def may_have(self, pattern: "TextPattern") -> Mask:
+    def may_have(self, pattern: TextPattern) -> Mask:
         """Return which bodies have a pattern in their text, or may have it."""
         may_have: Mask = ~self._is_plain
         plain = self._array.filter(pa.array(self._is_plain)) if may_have.any() else self._array
@@ -266,14 +265,14 @@ class _ColumnSubject:
             raise _Unsure
         return self._bodies.text(self._row)
 
-    def body_tree(self) -> "Tree":
+    def body_tree(self) -> Tree:
         """Return what the body holds; errors as `body_text`."""
         decoded = self._read_text(self.body_text(), "utf-8")
         if decoded.error is not None:
             raise _Unsure
         return decoded.value
 
-    def body_value(self, steps: tuple[Step, ...], /) -> "Value":
+    def body_value(self, steps: tuple[Step, ...], /) -> Value:
         """Return the value in the body at the end of a path; errors as `body_text`."""
         return value_of_tree(value_at(self.body_tree(), steps))
 
@@ -291,7 +290,7 @@ class _ColumnSubject:
         self._looked_at.append(column)
         return column.values[column.codes[self._row]]
 
-    def may_hold(self, condition: "Operand") -> Mask | bool:
+    def may_hold(self, condition: Operand) -> Mask | bool:
         """Return for which rows a condition on keys may hold: there are as many as rows."""
         from rocketlens.query.filters.where import KEY
 
@@ -304,7 +303,7 @@ class _ColumnSubject:
                     may_hold = may_hold | ~_lists_with(keys, _all)
         return may_hold
 
-    def evaluate(self, condition: "Operand", rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int8]:
+    def evaluate(self, condition: Operand, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int8]:
         """Return for rows whether a condition is `_TRUE`, `_UNSURE`, or neither.
 
         Whatever the row, it looks at the same column first. Where it looks at no other, all rows
@@ -326,10 +325,10 @@ class _ColumnSubject:
         of_rows[others] = self._of_rows(condition, rows[others])
         return of_rows
 
-    def _of_rows(self, condition: "Operand", rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int8]:
+    def _of_rows(self, condition: Operand, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int8]:
         return np.array([self._outcome(condition, row) for row in rows.tolist()], np.int8)
 
-    def _outcome(self, condition: "Operand", row: int) -> int:
+    def _outcome(self, condition: Operand, row: int) -> int:
         self._row = row
         self._looked_at.clear()
         try:
@@ -365,7 +364,7 @@ def _is_in(column: "pa.Table", texts: frozenset[str]) -> Mask:
     return is_in
 
 
-def _may_have(texts: "pa.Array", pattern: "TextPattern") -> "pa.BooleanArray":
+def _may_have(texts: "pa.Array", pattern: TextPattern) -> "pa.BooleanArray":
     """Return which texts have a pattern, or are too long for it; all if Arrow cannot search it."""
     try:
         if not pattern.is_regexp and pattern.text.encode() not in _content(texts):

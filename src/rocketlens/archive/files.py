@@ -8,6 +8,7 @@ sorted by hash. The files belong to the archive once the journal has them
 import json
 import re
 import uuid
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
@@ -33,8 +34,6 @@ from rocketlens.archive.tables import (
 from rocketlens.late import pa, pc, pq
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from rocketlens.decode.bodies import DecodedBody
     from rocketlens.decode.rules import BodyRules
 
@@ -180,7 +179,7 @@ class ShareFiles:
             each.abort()
 
 
-def _ranges(messages: "pa.Table", broker: str) -> "Iterator[QueueRange]":
+def _ranges(messages: "pa.Table", broker: str) -> Iterator[QueueRange]:
     """Yield what messages, in the order of the log, are of each queue."""
     grouped = messages.group_by(["topic", "queue_id"], use_threads=False).aggregate([*_OF_QUEUE])
     for row in grouped.to_pylist():

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar, get_type_hints
+from typing import Any, Final, NamedTuple, Self, TypeVar, get_type_hints
 
 from rocketlens.archive.column_filter import ColumnFilter
 from rocketlens.archive.reader import ArchiveRows
@@ -21,11 +21,8 @@ from rocketlens.model.message import MessageExt
 from rocketlens.model.message_id import OffsetMessageId
 from rocketlens.query.answer_builder import AnswerMessages, Findings, order_in_time
 from rocketlens.query.lookup.message_filter import MessageFilter
+from rocketlens.query.request import FindRequest
 from rocketlens.query.tally import SearchTally
-
-if TYPE_CHECKING:
-    from rocketlens.archive.files import DataFile
-    from rocketlens.query.request import FindRequest
 
 _LOOKED_UP_AT_ONCE: Final = 128
 _MAX_CURSOR: Final = 2_000
@@ -108,7 +105,7 @@ def decoded(kind: type[Cursor], token: str) -> Cursor:
     raise BadInput(f"cursor {token[:40]!r} is not one that such a search of an archive ended with")
 
 
-def query_digest(request: "FindRequest") -> str:
+def query_digest(request: FindRequest) -> str:
     """Return a digest of what decides which messages match, and their order."""
     content = request.content
     parts = (
@@ -148,7 +145,7 @@ class ArchiveScan(ArrowMessages):
         self._question: Final = question
         self._listing: Final = reader.listing if after is None else reader.listing_at(after.version)
         self._bounds: Final = bounds_of(message_filter)
-        self._files: list[DataFile] = self._listing.files(self._bounds)
+        self._files = self._listing.files(self._bounds)
         self._skipped = (0, 0)
         """The row group to begin with in the first file, and how many of its messages to skip."""
         if after is not None:
@@ -253,7 +250,7 @@ class ArchiveLookUp:
     """
 
     def __init__(
-        self, source: ArchiveSource, request: "FindRequest", after: LookUpCursor | None = None
+        self, source: ArchiveSource, request: FindRequest, after: LookUpCursor | None = None
     ) -> None:
         """Prepare a look-up of the text of a request; nothing is read yet."""
         self._source: Final = source

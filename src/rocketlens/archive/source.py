@@ -4,11 +4,13 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
 from rocketlens import limits
 from rocketlens.archive.column_filter import ColumnFilter
 from rocketlens.archive.copied import behind_of, known_missing, lost_of, not_copied
+from rocketlens.archive.files import Bounds
+from rocketlens.archive.journal import ArchivedBatch
 from rocketlens.archive.reader import ArchiveLists, ArchiveReader, ArchiveRows, Listing
 from rocketlens.archive.rows import message_of_row, record_of
 from rocketlens.errors import TopicNotFound, WrongUse
@@ -23,10 +25,6 @@ from rocketlens.query.answer_builder import Findings
 from rocketlens.query.lookup.message_filter import MessageFilter
 from rocketlens.query.request import FindRequest
 from rocketlens.query.topic_choice import matching_topics, no_topic_of_position, unknown_topic
-
-if TYPE_CHECKING:
-    from rocketlens.archive.files import Bounds
-    from rocketlens.archive.journal import ArchivedBatch
 
 _POSITIONS_AT_ONCE: Final = 4096
 _MIN_MS: Final = -(2**63)
@@ -134,7 +132,7 @@ class ArchiveSource:
         findings.cover(self.coverage(key_filter, key_filter.record_topics, errors))
 
     def _find_within(
-        self, message_filter: MessageFilter, bounds: "Bounds", findings: Findings
+        self, message_filter: MessageFilter, bounds: Bounds, findings: Findings
     ) -> None:
         """Add the messages that match, of which few are within bounds."""
         errors: list[str] = []
@@ -258,7 +256,7 @@ def bounds_of(message_filter: MessageFilter) -> "dict[str, tuple[Any, Any]]":
 
 
 def coverage_of(
-    batches: "Sequence[ArchivedBatch]",
+    batches: Sequence[ArchivedBatch],
     times: "FindRequest | MessageFilter",
     topics: Collection[str],
     kept_ms: int,
@@ -291,7 +289,7 @@ def coverage_of(
         yield _failed(source, each.what)
 
 
-def _held(batches: "Sequence[ArchivedBatch]", kept_ms: int) -> tuple[int, int]:
+def _held(batches: Sequence[ArchivedBatch], kept_ms: int) -> tuple[int, int]:
     """Return the store times of the oldest and the newest message of a source; 0 without one."""
     times = [(each.first_ms, each.last_ms) for each in batches if each.messages]
     oldest_ms = min((max(first, kept_ms) for first, _ in times), default=0)
@@ -299,7 +297,7 @@ def _held(batches: "Sequence[ArchivedBatch]", kept_ms: int) -> tuple[int, int]:
 
 
 def _source_status(
-    source: str, batches: "Sequence[ArchivedBatch]", kept_ms: int
+    source: str, batches: Sequence[ArchivedBatch], kept_ms: int
 ) -> ArchivedSourceStatus:
     oldest_ms, newest_ms = _held(batches, kept_ms)
     return ArchivedSourceStatus(

@@ -1,7 +1,7 @@
 """``rocketlens dlq``: list the dead letters of consumer groups, show them, send them again."""
 
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -37,8 +37,6 @@ from rocketlens.terminal.json_text import json_line
 from rocketlens.terminal.output import SEARCH_EXIT_CODES, ExitCode, note
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from rocketlens.client.mq_admin import MQAdmin
     from rocketlens.client.resend.dead_letters import LetterCause, LetterFilter
     from rocketlens.client.resend.resend_job import Target
@@ -176,7 +174,7 @@ async def _fields(admin: "MQAdmin", topic: str, asked: "LetterFilter") -> dict[s
     return fields
 
 
-def _sent_again(admin: "MQAdmin", topic: str) -> "Collection[str] | None":
+def _sent_again(admin: "MQAdmin", topic: str) -> Collection[str] | None:
     """Return which messages of a topic jobs have sent; None if a job's file is damaged."""
     from rocketlens.client.resend.resend_journal import earlier_jobs
 

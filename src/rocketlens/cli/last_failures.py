@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from rocketlens import limits
 from rocketlens.client.connect.namespace import without_namespace
+from rocketlens.client.mq_admin import MQAdmin
 from rocketlens.errors import RocketLensError, TopicNotFound
 from rocketlens.model.answer import Answer
 from rocketlens.model.life import failure_of
@@ -20,14 +21,13 @@ from rocketlens.query.story.story_events import deliveries_of
 from rocketlens.query.story.story_search import trace_entries
 
 if TYPE_CHECKING:
-    from rocketlens.client.mq_admin import MQAdmin
     from rocketlens.query.offline import Store
 
 _AT_ONCE: Final = 8
 """Messages whose traces a cluster is asked for at once."""
 
 
-async def last_failures(admin: "MQAdmin", messages: Sequence[MessageExt]) -> dict[str, str]:
+async def last_failures(admin: MQAdmin, messages: Sequence[MessageExt]) -> dict[str, str]:
     """Return how each dead letter failed last, by its offset message id.
 
     Those that neither say so nor have a trace that does are left out, and those whose traces cannot

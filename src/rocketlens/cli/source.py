@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, Unpack
 
 from rocketlens.cli.options import (
     add_archive,
@@ -34,8 +34,6 @@ from rocketlens.terminal.output import note
 from rocketlens.terminal.progress import SearchProgress
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
     from rocketlens.archive.archive import Archive
     from rocketlens.archive.scan import ArchiveScan
     from rocketlens.cli.sql.sql_plan import SqlPlan

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar, Unpack
 
 from rocketlens.archive.archive import Archive
 from rocketlens.archive.location import ArchiveLocation
@@ -46,9 +46,6 @@ from rocketlens.query.story.story import Story
 from rocketlens.query.story.story_search import CopyTopics, SourceFacts, StorySource, find_story
 from rocketlens.query.threaded_source import ThreadedSource
 
-if TYPE_CHECKING:
-    from typing import Unpack
-
 T = TypeVar("T")
 AnySource = (
     str
@@ -71,7 +68,7 @@ def find(
     topic: str | Iterable[str] | None = None,
     *,
     sources: Iterable[AnySource],
-    **options: "Unpack[FindOptions]",
+    **options: Unpack[FindOptions],
 ) -> Answer:
     """Find messages in several sources at once; for programs without an event loop.
 
@@ -100,7 +97,7 @@ async def find_async(
     topic: str | Iterable[str] | None = None,
     *,
     sources: Iterable[AnySource],
-    **options: "Unpack[FindOptions]",
+    **options: Unpack[FindOptions],
 ) -> Answer:
     """Find messages in several sources at once, in an event loop; otherwise as `find`.
 
@@ -178,7 +175,7 @@ def story(
     topic: str | Iterable[str] | None = None,
     *,
     sources: Iterable[AnySource],
-    **options: "Unpack[StoryOptions]",
+    **options: Unpack[StoryOptions],
 ) -> Story:
     """Return the story of one message, from several sources; for programs without an event loop.
 
@@ -201,7 +198,7 @@ async def story_async(
     topic: str | Iterable[str] | None = None,
     *,
     sources: Iterable[AnySource],
-    **options: "Unpack[StoryOptions]",
+    **options: Unpack[StoryOptions],
 ) -> Story:
     """Return the story of one message, in an event loop; otherwise as `story`."""
     request = StoryRequest.parse(text, topic, **options)

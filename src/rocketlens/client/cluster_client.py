@@ -7,9 +7,10 @@ broker that fails makes an answer incomplete and is named in its coverage.
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self, overload
+from typing import TYPE_CHECKING, Any, Final, Self, Unpack, overload
 
 from rocketlens import limits
 from rocketlens.client.connect import broker_calls
@@ -36,9 +37,6 @@ from rocketlens.wire.bodies.tables import TopicFilterType
 from rocketlens.wire.commands.brokers import UPDATE_AND_CREATE_TOPIC, CreateTopicRequest
 
 if TYPE_CHECKING:
-    from datetime import datetime
-    from typing import Unpack
-
     from rocketlens.query.story.story import Story
 
 
@@ -105,7 +103,7 @@ class ClusterClient:
         self,
         text: str | None = None,
         topic: str | Iterable[str] | None = None,
-        **options: "Unpack[FindOptions]",
+        **options: Unpack[FindOptions],
     ) -> Answer:
         """Find messages by id, key, queue offset, time or content, as `Store.find` does.
 
@@ -124,7 +122,7 @@ class ClusterClient:
 
     @takes(StoryOptions, StoryRequest.parse)
     async def story(
-        self, text: str, topic: str | Iterable[str] | None = None, **options: "Unpack[StoryOptions]"
+        self, text: str, topic: str | Iterable[str] | None = None, **options: Unpack[StoryOptions]
     ) -> "Story":
         """Return the story of one message: sent, stored, each copy, what each group did with it.
 
@@ -148,7 +146,7 @@ class ClusterClient:
         key: str,
         topic: str | Iterable[str] | None = None,
         *,
-        by: "int | datetime | str",
+        by: int | datetime | str,
         consumed_by: str | None = None,
         on_event: Callable[[str], None] | None = None,
     ) -> MessageExt:
@@ -177,8 +175,8 @@ class ClusterClient:
         topic: str,
         key: str,
         max_num: int | None = limits.DEFAULT_QUERY_MESSAGES,
-        begin: "int | datetime | str" = 0,
-        end: "int | datetime | str" = limits.MAX_TIMESTAMP_MS,
+        begin: int | datetime | str = 0,
+        end: int | datetime | str = limits.MAX_TIMESTAMP_MS,
     ) -> Answer:
         """Return the messages of a topic with a key or unique key: the newest ``max_num``.
 
@@ -198,8 +196,8 @@ class ClusterClient:
         topic: str,
         unique_key: str,
         max_num: int | None = limits.DEFAULT_QUERY_MESSAGES,
-        begin: "int | datetime | str" = 0,
-        end: "int | datetime | str" = limits.MAX_TIMESTAMP_MS,
+        begin: int | datetime | str = 0,
+        end: int | datetime | str = limits.MAX_TIMESTAMP_MS,
     ) -> Answer:
         """Return the messages of a topic with a unique key, whatever their age.
 

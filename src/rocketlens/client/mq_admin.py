@@ -1,7 +1,8 @@
 """``rocketlens.MQAdmin``: everything that a cluster can be asked, and operators' acts on it."""
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from datetime import datetime
+from typing import TYPE_CHECKING, Unpack
 
 from rocketlens import limits
 from rocketlens.client.admin.cluster_groups import find_groups, find_producers
@@ -48,9 +49,6 @@ from rocketlens.wire.commands import groups as commands
 from rocketlens.wire.declare import NoFields, write_body
 
 if TYPE_CHECKING:
-    from datetime import datetime
-    from typing import Unpack
-
     from rocketlens.client.send.producer import Producer
 
 
@@ -74,13 +72,13 @@ class MQAdmin(ClusterClient):
     def scan(
         self,
         topic: str | Iterable[str] | None = None,
-        begin: "int | datetime | str | None" = None,
-        end: "int | datetime | str | None" = None,
+        begin: int | datetime | str | None = None,
+        end: int | datetime | str | None = None,
         tag: str | None = None,
         *,
         exhaustive: bool = False,
         all_topics: bool = False,
-        **content: "Unpack[ContentOptions]",
+        **content: Unpack[ContentOptions],
     ) -> ClusterMessages:
         """Return an async iterator over the messages of a topic or several, or of all.
 
@@ -202,7 +200,7 @@ class MQAdmin(ClusterClient):
         *,
         follow: bool = False,
         on_event: Callable[[str], None] | None = None,
-        **options: "Unpack[TailOptions]",
+        **options: Unpack[TailOptions],
     ) -> TopicTail:
         """Return an async iterator over the newest messages of a topic, oldest of them first.
 
@@ -338,7 +336,7 @@ class MQAdmin(ClusterClient):
         return await consume_directly_by_all(self._cluster, full_group, message)
 
     async def reset_offset_by_time(
-        self, group: str, topic: str, time: "int | datetime | str", *, is_force: bool = True
+        self, group: str, topic: str, time: int | datetime | str, *, is_force: bool = True
     ) -> dict[MessageQueue, int]:
         """Move the running clients of a group to a time; return where they go on.
 
@@ -359,7 +357,7 @@ class MQAdmin(ClusterClient):
         )
 
     async def reset_offset_by_time_old(
-        self, group: str, topic: str, time: "int | datetime | str", *, is_force: bool = True
+        self, group: str, topic: str, time: int | datetime | str, *, is_force: bool = True
     ) -> tuple[RollbackStats, ...]:
         """Write a group's offsets at a time to the brokers, for when it is not running.
 

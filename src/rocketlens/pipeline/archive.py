@@ -29,13 +29,13 @@ from rocketlens.archive.copied import Copied, Missing, QueueRange, behind_of, jo
 from rocketlens.archive.files import DataFile, ShareFiles
 from rocketlens.archive.journal import ArchivedBatch, ArchiveTables, next_batch
 from rocketlens.archive.location import ArchiveLocation
+from rocketlens.bulk.messages import BatchScan
 from rocketlens.bulk.stream_offset import StreamOffset
 from rocketlens.errors import BadInput
 from rocketlens.pipeline.stream import RocketMQStreamReader
 from rocketlens.query.topic_choice import asked_topics
 
 if TYPE_CHECKING:
-    from rocketlens.bulk.messages import BatchScan
     from rocketlens.decode.rules import BodyRules
     from rocketlens.pipeline.archive_cluster import ArchivedCluster
     from rocketlens.pipeline.cluster_scan import ClusterScan
@@ -127,7 +127,7 @@ class ArchivedStore(RocketMQStreamReader):
         self.name = f"{cluster}/{broker}"
 
     @property
-    def scan(self) -> "BatchScan":
+    def scan(self) -> BatchScan:
         """The reader of its shares."""
         return self._messages
 

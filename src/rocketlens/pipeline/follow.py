@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from rocketlens.bulk import index_entries
 from rocketlens.errors import NotAStore, StoreError
+from rocketlens.formats.index_file import Geometry
 from rocketlens.pipeline import jobs
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
@@ -31,7 +32,6 @@ from rocketlens.store.write.index.index_writer import IndexWriter
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from rocketlens.formats.index_file import Geometry
 
 MAX_STREAM_STARTS: Final = 5
 """Starts of the stream, one after another, that may fail because a worker starts too slowly."""
@@ -66,7 +66,7 @@ class IndexFollower:
     def open(
         cls,
         store: Path,
-        geometry: "Geometry",
+        geometry: Geometry,
         *,
         with_tags: bool,
         clock: Callable[[], int],

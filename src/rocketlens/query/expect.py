@@ -17,8 +17,9 @@ something did not answer               `AnswerIncomplete`
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
 from rocketlens.errors import (
     AnswerIncomplete,
@@ -39,9 +40,6 @@ from rocketlens.query.find import find_steps, one_message
 from rocketlens.query.request import FindRequest, StoryRequest, moment_ms
 from rocketlens.query.source import Steps
 from rocketlens.query.story.story_search import StorySource, story_steps
-
-if TYPE_CHECKING:
-    from datetime import datetime
 
 MIN_WAIT_S: Final = 2.0
 """Longer than a client waits before it connects again to a broker that was away."""
@@ -74,7 +72,7 @@ class ExpectRequest:
         key: str,
         topic: str | Iterable[str] | None = None,
         *,
-        by: "int | datetime | str",
+        by: int | datetime | str,
         consumed_by: str | None = None,
     ) -> Self:
         """Return the request for what a caller passed; ``key`` is as `find` has its text.

@@ -22,7 +22,7 @@ from contextlib import suppress
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from rocketlens import limits
 from rocketlens.errors import RocketLensError, TopicNotFound
@@ -37,14 +37,12 @@ from rocketlens.model.life import (
     due_text,
     life_of,
 )
+from rocketlens.model.message import MessageExt
 from rocketlens.model.text.sentences import Sentence
 from rocketlens.query.answer_builder import AnswerMessages, Findings
 from rocketlens.query.facts.waiting import KEPT_FOR_MS
 from rocketlens.query.request import FindRequest
 from rocketlens.query.source import Source, Steps
-
-if TYPE_CHECKING:
-    from rocketlens.model.message import MessageExt
 
 KEPT: Final = "waiting"
 """The source of what is said of messages that wait."""
@@ -85,7 +83,7 @@ class KeptFindings(Findings):
         """Add the message in a record, if it is for one of the topics and waits."""
         return self.add(message_of(record))
 
-    def add(self, message: "MessageExt") -> bool:
+    def add(self, message: MessageExt) -> bool:
         """Add a message, if it is for one of the topics and waits."""
         self._seen += 1
         real = message.properties.get(props.REAL_TOPIC, "")
@@ -180,7 +178,7 @@ def told_what_waits(
     )
 
 
-def _is_delivered(kept: "MessageExt", others: "list[MessageExt]") -> bool:
+def _is_delivered(kept: MessageExt, others: list[MessageExt]) -> bool:
     same = [each for each in others if each.unique_key and each.unique_key == kept.unique_key]
     if life_of(kept).state is LifeState.HALF:
         return bool(same)
@@ -188,7 +186,7 @@ def _is_delivered(kept: "MessageExt", others: "list[MessageExt]") -> bool:
 
 
 def _words(
-    waits: "list[MessageExt]", kept: "list[MessageExt]", end_ms: int | None
+    waits: list[MessageExt], kept: list[MessageExt], end_ms: int | None
 ) -> Iterator[Sentence]:
     now_ms = _now_ms()
     for each in waits[:_MAX_NOTES]:

@@ -18,7 +18,8 @@ import re
 import time
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, NamedTuple, Self
+from datetime import datetime
+from typing import TYPE_CHECKING, Final, NamedTuple, Self, Unpack
 
 from rocketlens import limits
 from rocketlens.errors import BadInput, MessageNotFound
@@ -29,18 +30,15 @@ from rocketlens.model.message_id import OffsetMessageId
 from rocketlens.model.rocketmq import is_system_topic, is_topic_name
 from rocketlens.model.text.time_words import parse_time
 from rocketlens.query.lookup.message_filter import KeptFor, MessageFilter
-from rocketlens.query.options import KINDS, ContentOptions, Kind, takes
+from rocketlens.query.options import KINDS, ContentOptions, Kind, ScanOptions, takes
 from rocketlens.query.tally import SearchTally, names_topics
 from rocketlens.query.topic_choice import asked_topics
 
 if TYPE_CHECKING:
-    from datetime import datetime
     from os import PathLike
-    from typing import Unpack
 
     from rocketlens.decode.rules import BodyRules
     from rocketlens.query.filters.content_filter import ContentFilter
-    from rocketlens.query.options import ScanOptions
 
 _LOOKED_UP: Final[tuple[tuple[str, Kind], ...]] = (("unique_key", "unique-key"), ("keys", "key"))
 """Fields of a filter that an index is for, and the kind of text that they are."""
@@ -101,8 +99,8 @@ class FindRequest:
         topic: str | Iterable[str] | None = None,
         *,
         kind: Kind = "auto",
-        begin: "int | datetime | str | None" = None,
-        end: "int | datetime | str | None" = None,
+        begin: int | datetime | str | None = None,
+        end: int | datetime | str | None = None,
         tag: str | None = None,
         max_num: int | None = None,
         oldest: bool = False,
@@ -153,7 +151,7 @@ class FindRequest:
         topic: str | Iterable[str] | None = None,
         *,
         exhaustive: bool = False,
-        **options: "Unpack[ScanOptions]",
+        **options: Unpack[ScanOptions],
     ) -> Self:
         """Return the request for all messages of topics; a key in its filter is not looked up.
 
@@ -373,11 +371,11 @@ def content_filter(
 def tail_filter(
     topic: str,
     *,
-    begin: "int | datetime | str | None" = None,
+    begin: int | datetime | str | None = None,
     tags: str | None = None,
     sql: str | None = None,
     key: str | None = None,
-    **content: "Unpack[ContentOptions]",
+    **content: Unpack[ContentOptions],
 ) -> MessageFilter:
     """Return the filter of one topic; keywords as `rocketlens.query.options.TailOptions`.
 
@@ -412,7 +410,7 @@ def _some_tags(text: str) -> frozenset[str] | None:
 
 
 def time_range(
-    begin: "int | datetime | str | None", end: "int | datetime | str | None"
+    begin: int | datetime | str | None, end: int | datetime | str | None
 ) -> tuple[int | None, int]:
     """Return both ends in epoch milliseconds. A ``begin`` of None or 0 is not a lower bound.
 
@@ -427,7 +425,7 @@ def time_range(
     return low or None, high
 
 
-def moment_ms(value: "int | datetime | str", name: str, *, is_end: bool = False) -> int:
+def moment_ms(value: int | datetime | str, name: str, *, is_end: bool = False) -> int:
     """Return a time in epoch milliseconds: of an int, a datetime, or words such as ``2h``.
 
     Words are those of `rocketlens.model.text.time_words`; a day alone is its begin, or with

@@ -4,7 +4,8 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar, Self, overload
+from datetime import datetime
+from typing import TYPE_CHECKING, ClassVar, Self, Unpack, overload
 
 from rocketlens import limits
 from rocketlens.model.answer import Answer, Coverage
@@ -25,9 +26,6 @@ from rocketlens.query.request import (
 from rocketlens.query.source import Source, run
 
 if TYPE_CHECKING:
-    from datetime import datetime
-    from typing import Unpack
-
     from rocketlens.query.story.story import Story
     from rocketlens.query.story.story_search import StorySource
 
@@ -61,7 +59,7 @@ class SearchApi(ABC):
         self,
         text: str | None = None,
         topic: str | Iterable[str] | None = None,
-        **options: "Unpack[FindOptions]",
+        **options: Unpack[FindOptions],
     ) -> Answer:
         """Find messages by id, key, queue offset, time or content.
 
@@ -130,8 +128,8 @@ class SearchApi(ABC):
         topic: str | None,
         key: str,
         max_num: int | None = limits.DEFAULT_QUERY_MESSAGES,
-        begin: "int | datetime | str" = 0,
-        end: "int | datetime | str" = limits.MAX_TIMESTAMP_MS,
+        begin: int | datetime | str = 0,
+        end: int | datetime | str = limits.MAX_TIMESTAMP_MS,
     ) -> Answer:
         """Return the messages with a key or unique key; the newest ``max_num``, None for all.
 
@@ -149,8 +147,8 @@ class SearchApi(ABC):
         topic: str | None,
         unique_key: str,
         max_num: int | None = limits.DEFAULT_QUERY_MESSAGES,
-        begin: "int | datetime | str" = 0,
-        end: "int | datetime | str" = limits.MAX_TIMESTAMP_MS,
+        begin: int | datetime | str = 0,
+        end: int | datetime | str = limits.MAX_TIMESTAMP_MS,
     ) -> Answer:
         """Return the messages with a unique key: several after a resend. As `query_message`."""
         times = time_range(begin, end)
@@ -191,7 +189,7 @@ class SearchApi(ABC):
         self,
         topic: str,
         newest: int | None = limits.DEFAULT_TAIL_MESSAGES,
-        **options: "Unpack[TailOptions]",
+        **options: Unpack[TailOptions],
     ) -> Answer:
         """Return the newest messages of a topic that match, as `MQAdmin.tail` does.
 
@@ -215,7 +213,7 @@ class SearchApi(ABC):
         self,
         text: str,
         topic: str | Iterable[str] | None = None,
-        **options: "Unpack[StoryOptions]",
+        **options: Unpack[StoryOptions],
     ) -> "Story":
         """Return the story of one message: sent, stored, each copy, what each group did with it.
 
@@ -232,7 +230,7 @@ class SearchApi(ABC):
         key: str,
         topic: str | Iterable[str] | None = None,
         *,
-        by: "int | datetime | str",
+        by: int | datetime | str,
         consumed_by: str | None = None,
         on_event: Callable[[str], None] | None = None,
     ) -> MessageExt:

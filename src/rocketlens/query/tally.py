@@ -22,16 +22,13 @@ from collections import defaultdict
 from collections.abc import Iterable
 from operator import itemgetter
 from threading import Lock
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from rocketlens.formats.commitlog_record import RecordView
+from rocketlens.formats.commitlog_record import Record, RecordView
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.model.rocketmq import is_internal_topic
 from rocketlens.model.text.counted import counted
 from rocketlens.model.text.sentences import Sentence
-
-if TYPE_CHECKING:
-    from rocketlens.formats.commitlog_record import Record
 
 MAX_FILTER_FAILURES: Final = 100_000
 """Messages that a filter could not look at and that are told apart: 20 MiB. More are counted again
@@ -69,7 +66,7 @@ class SearchTally:
         self._bodies_left: int = MAX_HINTED_BODIES
         self._lock: Final = Lock()
 
-    def is_internal(self, record: "Record | RecordView") -> bool:
+    def is_internal(self, record: Record | RecordView) -> bool:
         """Return whether a record is of one of RocketMQ's own topics, and count it if so."""
         topic = record.topic
         if not is_internal_topic(topic):
@@ -93,7 +90,7 @@ class SearchTally:
             if is_least or count is None:
                 self._uncounted.add(topic)
 
-    def add_batch(self, record: "Record") -> None:
+    def add_batch(self, record: Record) -> None:
         """Count a batch that cannot be taken apart."""
         with self._lock:
             if len(self._batches) < MAX_FILTER_FAILURES:
@@ -101,12 +98,12 @@ class SearchTally:
                 position = f"{record.topic}/{record.queue_id}/{record.queue_offset}"
                 self._batches[where] = position
 
-    def add_unread(self, record: "Record | RecordView", reason: str) -> None:
+    def add_unread(self, record: Record | RecordView, reason: str) -> None:
         """Count a message whose body could not be looked at."""
         with self._lock:
             self._counted["filter_unread"].add(record, reason)
 
-    def add_not_comparable(self, record: "Record | RecordView", reason: str) -> None:
+    def add_not_comparable(self, record: Record | RecordView, reason: str) -> None:
         """Count a message with values that cannot be compared."""
         with self._lock:
             self._counted["filter_not_comparable"].add(record, reason)
@@ -168,7 +165,7 @@ class _Counted:
         self._first = self._why = ""
         self._seen: set[tuple[str, int, int, int]] = set()
 
-    def add(self, record: "Record | RecordView", reason: str) -> None:
+    def add(self, record: Record | RecordView, reason: str) -> None:
         queue_id, queue_offset = number_of(record, "queue_id"), number_of(record, "queue_offset")
         identity = (record.topic, queue_id, queue_offset, record.physical_offset)
         if identity in self._seen:
@@ -193,6 +190,6 @@ def _shown(names: list[str]) -> str:
     return ", ".join(names[:_SHOWN]) + (", ..." if names[_SHOWN:] else "")
 
 
-def number_of(record: "Record | RecordView", name: str) -> int:
+def number_of(record: Record | RecordView, name: str) -> int:
     """Return a field of a record that is a number."""
     return record.number(name) if isinstance(record, RecordView) else int(getattr(record, name))

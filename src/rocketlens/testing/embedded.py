@@ -9,8 +9,9 @@ import shutil
 import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
 from rocketlens.broker.config import BrokerSettings, settings_of
 from rocketlens.broker.life.service import BrokerService
@@ -21,9 +22,6 @@ from rocketlens.model.rocketmq_config_keys import ROCKETMQ_KEYS
 from rocketlens.namesrv.config import NameServerConfig
 from rocketlens.namesrv.service import NameServer
 from rocketlens.net.sync import LoopThread
-
-if TYPE_CHECKING:
-    from os import PathLike
 
 DEFAULTS: Final = {
     "listenPort": "0",
@@ -43,7 +41,7 @@ OUR_OWN: Final = frozenset({"namesrvAddr", "storePathRootDir", "storePathCommitL
 
 
 def cluster(
-    directory: "str | PathLike[str] | None" = None,
+    directory: str | PathLike[str] | None = None,
     *,
     build_index: bool = False,
     **broker_conf: Any,
@@ -86,7 +84,7 @@ class Cluster:
     def __init__(
         self,
         settings: BrokerSettings,
-        directory: "str | PathLike[str] | None",
+        directory: str | PathLike[str] | None,
         *,
         build_index: bool,
     ) -> None:

@@ -5,7 +5,7 @@ import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from rocketlens.cli.doctor.doctor_machine import (
     FREE_BYTES_NEEDED,
@@ -22,10 +22,8 @@ from rocketlens.cli.status import tap_words
 from rocketlens.errors import RocketLensError
 from rocketlens.model.status import StoreClosing
 from rocketlens.model.text.counted import counted
+from rocketlens.query.facts.examination import QueueFault, StoreExamination
 from rocketlens.terminal.output import moment_text, size_text
-
-if TYPE_CHECKING:
-    from rocketlens.query.facts.examination import QueueFault, StoreExamination
 
 _MAX_NOTE_BYTES: Final = 1 << 20
 _MAX_TAIL_SECONDS: Final = 2.0
@@ -81,7 +79,7 @@ def store_checks(store: Path) -> Iterator[Check]:
         reader.close()
 
 
-def _log_files(examined: "StoreExamination") -> Iterator[Check]:
+def _log_files(examined: StoreExamination) -> Iterator[Check]:
     log = examined.reader.log
     yield ok(
         "store",
@@ -95,7 +93,7 @@ def _log_files(examined: "StoreExamination") -> Iterator[Check]:
         yield warn("commit log", detail, "move them out of commitlog/")
 
 
-def _owner(examined: "StoreExamination") -> Check:
+def _owner(examined: StoreExamination) -> Check:
     """Check whether a broker has the store open, or was killed."""
     closing = examined.closing
     if closing is StoreClosing.IN_USE:
@@ -110,7 +108,7 @@ def _owner(examined: "StoreExamination") -> Check:
     return ok("owner", "no broker runs, and the last one closed the store")
 
 
-def _tap(examined: "StoreExamination") -> Iterator[Check]:
+def _tap(examined: StoreExamination) -> Iterator[Check]:
     """Check how far a copy of a broker's log is, and what it lacks."""
     tap = examined.tap
     if tap is None:
@@ -126,7 +124,7 @@ def _tap(examined: "StoreExamination") -> Iterator[Check]:
         yield ok("tap", detail)
 
 
-def _damage(examined: "StoreExamination") -> Iterator[Check]:
+def _damage(examined: StoreExamination) -> Iterator[Check]:
     """List the ranges of the log that are missing or damaged: all of them, where it was read."""
     behind = "messages there are lost, and answers that may lack them are incomplete"
     if examined.contents is None:
@@ -137,7 +135,7 @@ def _damage(examined: "StoreExamination") -> Iterator[Check]:
         yield fail("commit log", f"{damage}: {behind}", _REPAIR)
 
 
-def _queues(examined: "StoreExamination") -> Iterator[Check]:
+def _queues(examined: StoreExamination) -> Iterator[Check]:
     """Check that queues are there, and reach as far as the log."""
     from rocketlens.bulk.store_settings import queues_are_in_rocksdb
     from rocketlens.store.read.rocks import is_readable, needed
@@ -164,7 +162,7 @@ def _queues(examined: "StoreExamination") -> Iterator[Check]:
     yield from listed(_queue_check(path, fault) for fault in faults)
 
 
-def _queue_check(store: Path, fault: "QueueFault") -> Check:
+def _queue_check(store: Path, fault: QueueFault) -> Check:
     from rocketlens.query.facts.examination import QueueFaultKind
 
     queue = f"consumequeue/{fault.name.topic}/{fault.name.queue_id}"
@@ -187,7 +185,7 @@ def _queue_check(store: Path, fault: "QueueFault") -> Check:
     return warn("consume queues", f"{what}; consumers do not receive them", mend)
 
 
-def _disk(examined: "StoreExamination") -> Iterator[Check]:
+def _disk(examined: StoreExamination) -> Iterator[Check]:
     store = examined.layout.root
     usage = shutil.disk_usage(store)
     ratio = usage.used / usage.total if usage.total else 0.0
@@ -199,7 +197,7 @@ def _disk(examined: "StoreExamination") -> Iterator[Check]:
     yield free_space("disk", store, max(FREE_BYTES_NEEDED, examined.log_bytes // 2))
 
 
-def _builder(examined: "StoreExamination") -> Iterator[Check]:
+def _builder(examined: StoreExamination) -> Iterator[Check]:
     """Check how far a RocketLens broker's index is behind its log, and whether a builder runs."""
     builder = examined.index_builder
     if builder is None:
@@ -263,7 +261,7 @@ def _missing(store: Path) -> Iterator[Check]:
         yield warn(name, detail, f"{_REBUILD} {store}")
 
 
-def _index(examined: "StoreExamination") -> Iterator[Check]:
+def _index(examined: StoreExamination) -> Iterator[Check]:
     """Check which index files can be used, and how much log each search reads without them."""
     reader = examined.reader
     states = reader.index.states

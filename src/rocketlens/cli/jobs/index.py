@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import asdict, astuple, fields
 from functools import partial
@@ -36,8 +36,6 @@ from rocketlens.terminal.json_text import json_line
 from rocketlens.terminal.output import ExitCode, note, say, size_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from prometheus_client import Metric
 
     from rocketlens.net.status_port import StatusSource

@@ -3,17 +3,15 @@
 import asyncio
 from collections.abc import Coroutine
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from rocketlens.client.blocking.blocking_client import SyncClusterClient, waits
 from rocketlens.client.connect.connection_settings import arguments_of, takes_settings
 from rocketlens.client.connect.route import MessageQueue
 from rocketlens.client.send.message import Message
 from rocketlens.client.send.producer import Producer, ProducerSettings
+from rocketlens.client.send.send_result import SendResult
 from rocketlens.client.send.transaction_producer import TransactionProducer, TransactionSettings
-
-if TYPE_CHECKING:
-    from rocketlens.client.send.send_result import SendResult
 
 T = TypeVar("T")
 
@@ -39,7 +37,7 @@ class SyncProducer(SyncClusterClient[Producer]):
         queue: MessageQueue | None = None,
         sharding_key: str | None = None,
         timeout_s: float | None = None,
-    ) -> "Future[SendResult]":
+    ) -> Future[SendResult]:
         """Start to send; the future has the result, and takes callbacks.
 
         Callbacks run in the client's thread: they must not block, nor call this client.

@@ -20,7 +20,8 @@ the message again. Source: ``QueryMsgByIdSubCommand``.
 """
 
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Final
+from datetime import datetime
+from typing import Final
 
 from rocketlens import limits
 from rocketlens.errors import BadInput, MessageIllegal
@@ -30,9 +31,6 @@ from rocketlens.model.message import MessageExt
 from rocketlens.model.properties import TRANSACTION_PREPARED
 from rocketlens.model.rocketmq import DELAY_LEVEL_COUNT, NOT_ALLOWED_SEND_TOPICS, check_topic
 from rocketlens.query.options import refuses_others
-
-if TYPE_CHECKING:
-    from datetime import datetime
 
 FLAG_RANGE: Final = range(-(2**31), 2**31)
 RESEND_GROUP: Final = "ReSendMsgById"
@@ -68,7 +66,7 @@ class Message:
         properties: Mapping[str, str] | None = None,
         flag: int = 0,
         delay_level: int = 0,
-        deliver_at: "int | datetime | None" = None,
+        deliver_at: int | datetime | None = None,
         wait_store: bool = True,
         unique_key: str | None = None,
     ) -> None:
@@ -200,7 +198,7 @@ def _body_bytes(body: object) -> bytes:
     raise wrong_type(body, "body", "bytes or a str (of JSON: json.dumps(...))")
 
 
-def _delivery_ms(deliver_at: "int | datetime", delay_level: int) -> int:
+def _delivery_ms(deliver_at: int | datetime, delay_level: int) -> int:
     deliver_ms = epoch_ms(deliver_at, "deliver_at")
     if deliver_ms < 0:
         raise BadInput(f"deliver_at is {deliver_ms}, before 1970; give epoch milliseconds")

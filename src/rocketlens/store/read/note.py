@@ -17,15 +17,13 @@ import json
 import re
 import zlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 from rocketlens import limits
 from rocketlens.errors import RecordError
+from rocketlens.formats.commitlog_record import Record
 from rocketlens.store import fs
 from rocketlens.store.read.log.commitlog import CommitLog, SegmentLost
-
-if TYPE_CHECKING:
-    from rocketlens.formats.commitlog_record import Record
 
 _WRAPPING: Final = re.compile(rb'\{"crc32":"([0-9a-f]{8})","note":(\{.*\})\}\Z', re.DOTALL)
 
@@ -83,7 +81,7 @@ class LogMark(NamedTuple):
             return False
 
 
-def opened_record(log: CommitLog, record_offset: int) -> "Record":
+def opened_record(log: CommitLog, record_offset: int) -> Record:
     """Return the record at an offset, its body not checked.
 
     :raises RecordError: when no record is there, or its segment was deleted.

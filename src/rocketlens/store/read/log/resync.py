@@ -14,7 +14,8 @@ nothing says that it is inside the damaged record.
 """
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final
+from struct import Struct
+from typing import Final
 
 from rocketlens import limits
 from rocketlens.errors import RecordError
@@ -34,9 +35,6 @@ from rocketlens.formats.commitlog_record import (
 )
 from rocketlens.store import fs
 from rocketlens.store.read.log.commitlog import CommitLog, Segment, SegmentLost
-
-if TYPE_CHECKING:
-    from struct import Struct
 
 _MAGIC_START: Final = MAGIC_V1.to_bytes(4, "big", signed=True)[:3]
 """Both versions have these bytes in common."""
@@ -230,7 +228,7 @@ def _implied_sizes(view: memoryview, byte_offset: int, magic: int) -> list[int]:
     return sizes
 
 
-def _after_part(view: memoryview, cursor: int, field: "Struct") -> int:
+def _after_part(view: memoryview, cursor: int, field: Struct) -> int:
     """Return the end of a part that begins with its length; -1 when it is not inside the file."""
     if not 0 <= cursor <= len(view) - field.size:
         return -1

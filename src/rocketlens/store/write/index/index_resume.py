@@ -18,7 +18,7 @@ deleted. A start that finds files of such a note in ``rocketlens/index/`` goes o
 
 import zlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from rocketlens.errors import IndexFileError, RecordError
 from rocketlens.formats.index_file import (
@@ -31,13 +31,10 @@ from rocketlens.formats.index_file import (
 )
 from rocketlens.late import np
 from rocketlens.store import fs
-from rocketlens.store.disk import Disk
+from rocketlens.store.disk import Disk, WritableFile
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.index.index_state import IndexState, ResumePoint, read_index_state
 from rocketlens.store.read.log.commitlog import CommitLog
-
-if TYPE_CHECKING:
-    from rocketlens.store.disk import WritableFile
 
 _NAME_DIGITS: Final = 17
 
@@ -332,7 +329,7 @@ class _Resume:
 
 
 def _fill(
-    file: "WritableFile", source: fs.MappedFile, header: IndexHeader, geometry: Geometry
+    file: WritableFile, source: fs.MappedFile, header: IndexHeader, geometry: Geometry
 ) -> None:
     start, stop = geometry.entry_position(0), geometry.entry_position(header.next_entry)
     content, old_content = file.array(), source.array()

@@ -11,8 +11,9 @@ the log does after a power cut. Exactly one writer, of whatever process, holds `
 """
 
 from bisect import bisect_left
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from rocketlens.errors import RecordError
 from rocketlens.formats.compiled import index
@@ -32,9 +33,6 @@ from rocketlens.store.read.log.scan import LogWalk
 from rocketlens.store.read.note import LogMark
 from rocketlens.store.write.index.index_resume import index_names, resume, slots_crc
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 _RESERVED_BYTES: Final = 1 << 20
 _NO_HEADER: Final = IndexHeader(0, 0, 0, 0, 0, 1)
 
@@ -52,7 +50,7 @@ class IndexWriter:
         *,
         with_tags: bool,
         disk: Disk,
-        clock: "Callable[[], int]",
+        clock: Callable[[], int],
         log_end: int,
     ) -> None:
         """Lock the index, and compute where to resume. The log has records below ``log_end``.
