@@ -10,14 +10,16 @@
 ==========================  ================================================================
 
 They are read where an archive is opened, and go to Spark's tasks with their work. A commit is a
-conditional put (``If-None-Match``), so the store has to know these:
-`rocketlens.archive.conditional_put` checks it. No text that is made here has
-a secret: what libraries say is shortened to a line, and secrets in it are replaced.
+conditional put (``If-None-Match: *``): of two archivers that commit one version at once, the store
+has to refuse one. One that ignores the header lets the second overwrite the commit of the first,
+and both believe that theirs is there. No text that is made here has a secret: what libraries say is
+shortened to a line, and secrets in it are replaced.
 """
 
 import os
 import re
 import stat
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -65,6 +67,8 @@ _DELTA: Final = {
     "retry_timeout": f"{_REQUEST_S}s",
 }
 _DECORATION: Final = re.compile(r"\x1b\[[0-9;]*m|↳")
+_OBSTORE_CAUSE: Final = re.compile(r'message: "([^"]*)"')
+"""Finds the message of the operating system in an error of obstore."""
 _S3_ERROR: Final = re.compile(r"<Code>([^<]*)</Code>\s*<Message>([^<]*)")
 _MAX_REASON: Final = 300
 
@@ -118,24 +122,6 @@ class ArchiveLocation:
     def endpoint(self) -> str | None:
         """The address of its object store; None for Amazon's, and for a directory."""
         return self.options.get(_ENDPOINT)
-
-    @property
-    def has_keys(self) -> bool:
-        """True if the environment has an access key and its secret key."""
-        return _KEY in self.options and _SECRET in self.options
-
-    @property
-    def store_options(self) -> dict[str, Any]:
-        """The options with which obstore opens its object store."""
-        return {
-            "config": self.options,
-            "client_options": {
-                "allow_http": True,
-                "connect_timeout": f"{CONNECT_S}s",
-                "timeout": f"{_REQUEST_S}s",
-            },
-            "retry_config": {"max_retries": 0},
-        }
 
     @property
     def delta_options(self) -> dict[str, str] | None:
@@ -289,6 +275,54 @@ class ArchiveLocation:
                     Path(path).unlink()
             except FileNotFoundError:
                 return False
+        return True
+
+    def check_conditional_put(self) -> bool:
+        """Check that an object store refuses a second put, with two of a probe; return False if
+        that cannot be checked, because the environment has no keys.
+
+        A directory and Amazon S3, which knows the header, need no check.
+
+        :raises ArchiveError: if the store does not refuse it, or the probe cannot be written.
+        :raises PackageMissing: if obstore is not installed.
+        """
+        if not self.is_remote or self.endpoint is None:
+            return True
+        if _KEY not in self.options or _SECRET not in self.options:
+            return False
+        obstore = package("obstore", "archive", "an archive in an object store")
+        store = obstore.store.from_url(
+            self.root,
+            config=self.options,
+            client_options={
+                "allow_http": True,
+                "connect_timeout": f"{CONNECT_S}s",
+                "timeout": f"{_REQUEST_S}s",
+            },
+            retry_config={"max_retries": 0},
+        )
+        probe = f"_probe-{uuid.uuid4()}"
+        try:
+            obstore.put(store, probe, b"", mode="create")
+            with suppress(obstore.exceptions.AlreadyExistsError):
+                obstore.put(store, probe, b"", mode="create")
+                raise ArchiveError(
+                    f"{self.root}: the object store {self.endpoint} ignores If-None-Match: it let "
+                    "a second put overwrite the first, and so would let one archiver overwrite "
+                    "what another committed. Use a store that refuses such puts, as Amazon S3 and "
+                    "MinIO do, or a directory"
+                )
+        except obstore.exceptions.BaseError as error:
+            said, _, details = str(error).partition("\n\n")
+            cause = _OBSTORE_CAUSE.search(details)
+            reason = self.reason(error if cause is None else OSError(f"{said}: {cause[1]}"))
+            raise ArchiveError(
+                f"{self.root}: the object store {self.endpoint} does not take a put with "
+                f"If-None-Match: {reason}"
+            ) from None
+        finally:
+            with suppress(obstore.exceptions.BaseError):
+                obstore.delete(store, probe)
         return True
 
     def _files(self) -> "pyarrow.fs.S3FileSystem":

@@ -6,7 +6,6 @@ import threading
 import pytest
 from pyarrow.fs import FileSelector, S3FileSystem
 
-from rocketlens.archive.conditional_put import check_conditional_put
 from rocketlens.archive.location import ArchiveLocation
 from rocketlens.errors import ArchiveError
 from tests.support.object_store import (
@@ -40,7 +39,7 @@ def objects_in(location):
 def test_a_store_that_refuses_a_second_put_is_fit_and_the_probe_is_gone(monkeypatch):
     with object_store() as variables:
         location = located(monkeypatch, variables, AWS_SESSION_TOKEN="token")
-        assert check_conditional_put(location) is True
+        assert location.check_conditional_put() is True
         assert objects_in(location) == []
 
 
@@ -48,7 +47,7 @@ def test_a_store_that_lets_the_second_put_overwrite_is_refused_with_what_to_do(m
     with object_store("overwrite") as variables:
         location = located(monkeypatch, variables)
         with pytest.raises(ArchiveError, match="ignores If-None-Match") as raised:
-            check_conditional_put(location)
+            location.check_conditional_put()
         assert objects_in(location) == []
     said = str(raised.value)
     assert said.startswith(f"{ROOT}: the object store {location.endpoint} ")
@@ -60,7 +59,7 @@ def test_a_store_that_refuses_each_request_is_a_line_without_secrets(monkeypatch
     with serving("refuse") as port:
         location = located(monkeypatch, environment_of(port))
         with pytest.raises(ArchiveError, match=r"does not take a put .*AccessDenied") as raised:
-            check_conditional_put(location)
+            location.check_conditional_put()
     for secret in (ACCESS_KEY, SECRET_KEY):
         assert secret not in str(raised.value)
 
@@ -69,7 +68,7 @@ def test_a_store_that_is_offline_is_a_line(monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
     with pytest.raises(ArchiveError, match="onnection refused"):
-        check_conditional_put(located(monkeypatch, environment_of(port)))
+        located(monkeypatch, environment_of(port)).check_conditional_put()
 
 
 def test_what_does_not_speak_http_is_a_line(monkeypatch):
@@ -84,17 +83,17 @@ def test_what_does_not_speak_http_is_a_line(monkeypatch):
 
         threading.Thread(target=answer, daemon=True).start()
         with pytest.raises(ArchiveError, match=r"^s3://"):
-            check_conditional_put(location)
+            location.check_conditional_put()
 
 
 def test_without_keys_in_the_environment_it_is_not_checked(monkeypatch):
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name, raising=False)
-    assert check_conditional_put(located(monkeypatch, {"AWS_ENDPOINT_URL": "http://x"})) is False
+    assert located(monkeypatch, {"AWS_ENDPOINT_URL": "http://x"}).check_conditional_put() is False
 
 
 def test_a_directory_and_amazons_own_store_are_not_asked(monkeypatch, tmp_path):
     for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
         monkeypatch.delenv(name, raising=False)
-    assert check_conditional_put(ArchiveLocation.of(tmp_path)) is True
-    assert check_conditional_put(ArchiveLocation.of(ROOT)) is True
+    assert ArchiveLocation.of(tmp_path).check_conditional_put() is True
+    assert ArchiveLocation.of(ROOT).check_conditional_put() is True

@@ -99,7 +99,6 @@ def run_options(parser: ArgumentParser) -> None:
 
 def run_run(arguments: Namespace) -> ExitCode:
     """Archive until a signal comes, or all is archived; INCOMPLETE if something is missing."""
-    from rocketlens.archive.conditional_put import check_conditional_put
     from rocketlens.archive.journal import ArchiveTables
     from rocketlens.archive.location import ArchiveLocation
     from rocketlens.archive.maintenance import maintain, vacuum, write_merged
@@ -112,7 +111,7 @@ def run_run(arguments: Namespace) -> ExitCode:
 
     sources, body_rules = _sources(arguments), _body_rules(arguments)
     location = ArchiveLocation.of(arguments.table)
-    if not check_conditional_put(location):
+    if not location.check_conditional_put():
         note(
             f"{location.root}: whether the object store keeps one archiver from overwriting what "
             "another committed was not checked: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
