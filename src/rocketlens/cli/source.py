@@ -299,15 +299,16 @@ def selected(
     """Return what a command line asks for; RocketMQ's own topics are among all.
 
     ``max_num``: only that many of the newest. The plan of a query narrows it: by times, and where
-    no option does, by topics and a key.
+    no option does, by topics, tags and a key.
 
     :raises BadInput: when a time, a filter, a pattern or the rules for bodies are wrong.
     """
     from rocketlens.query.request import FindRequest
 
     begin, end = since, until = time_range(arguments)
-    key, topics = arguments.key, tuple(arguments.topic or ())
+    key, topics, tag = arguments.key, tuple(arguments.topic or ()), None
     if plan is not None:
+        tag = " || ".join(plan.tags or ()) or None
         key = plan.key if key is None else key
         topics = topics or tuple(sorted(plan.topics or ()))
         begin = max((each for each in (since, plan.begin) if each is not None), default=None)
@@ -322,6 +323,7 @@ def selected(
         max_num=max_num,
         begin=begin,
         end=end,
+        tag=tag,
         exhaustive=arguments.exhaustive,
         all_topics=True,
         **content_of(arguments),

@@ -520,7 +520,11 @@ NEWEST = "messages ORDER BY store_time DESC"
         (f"row_number() OVER () FROM {NEWEST} LIMIT 5", None),
         (f"lower(tags) AS store_time FROM {NEWEST} LIMIT 5", None),
         ("* FROM messages ORDER BY queue_offset LIMIT 5", None),
-        ("* FROM messages WHERE tags = 'A' LIMIT 5", None),
+        ("* FROM messages WHERE tags = 'A' AND 'B' = tags LIMIT 5", SqlLimit(5)),
+        ("* FROM messages WHERE tags IN ('A', 'B') LIMIT 5", SqlLimit(5)),
+        ("* FROM messages WHERE tags = 'A || B' LIMIT 5", None),
+        ("* FROM messages WHERE tags = ' A' LIMIT 5", None),
+        ("* FROM messages WHERE tags > 'A' LIMIT 5", None),
         ("* FROM messages WHERE store_time BETWEEN '2026-11-20' AND now() LIMIT 5", None),
         ("* FROM messages WHERE topic IN ('A', tags) LIMIT 5", None),
         ("count(*) FROM messages LIMIT 5", None),
@@ -537,14 +541,19 @@ def test_a_limit_needs_the_first_or_newest_messages_if_each_is_a_row(planned, qu
 ORDERS = ["store_time DESC, physical_offset", "store_timestamp_ms, queue_id, physical_offset DESC"]
 
 
-@pytest.mark.parametrize("where", ["", "WHERE topic = 'T' AND store_timestamp_ms < 180"])
+@pytest.mark.parametrize(
+    "where", ["", "WHERE topic = 'T' AND store_timestamp_ms < 180", "WHERE tags = 'T'"]
+)
 @pytest.mark.parametrize("order", [*ORDERS, "physical_offset", "physical_offset DESC"])
 def test_a_limit_has_the_rows_of_the_whole_order_also_after_a_clock_was_set_back(
     run, write_store, where, order
 ):
     times = [100, 200, 150, 150, 170, 170, 170, 120, 190, 180, 160, 160]
     found = write_store(
-        *({"store_timestamp_ms": ms, "topic": "TU"[n % 4 == 3]} for n, ms in enumerate(times))
+        *(
+            {"store_timestamp_ms": ms, "topic": topic, "properties": {"TAGS": topic}}
+            for ms, topic in zip(times, "TTTU" * 3, strict=True)
+        )
     )
     query = f"SELECT physical_offset FROM messages {where} ORDER BY {order}"
     expected = rows(run, found, query)
@@ -566,7 +575,8 @@ def test_a_limit_reads_no_more_of_a_cluster_than_it_needs(run, monkeypatch):
     with cluster() as running:
         with running.producer() as producer:
             for number in range(50):
-                producer.send(Message("Orders", f"{number}"))
+                tags = "A" if number % 2 else "B"
+                producer.send(Message("Orders", f"{number}", tags=tags))
 
         def asked(rest):
             read.clear()
@@ -580,8 +590,12 @@ def test_a_limit_reads_no_more_of_a_cluster_than_it_needs(run, monkeypatch):
         assert (len(newest), sum(read)) == (50, 50)
         assert asked(f"{order} LIMIT 3") == newest[:3]
         assert 3 <= sum(read) < 50
-        for rest in ("ORDER BY store_time LIMIT 3", "LIMIT 3"):
+        for rest in ("ORDER BY store_time LIMIT 3", "LIMIT 3", "AND tags = 'A' LIMIT 3"):
             assert (len(asked(rest)), sum(read)) == (3, 3)
+        of_tag = asked(f"AND tags IN ('B', 'C') {order}")
+        assert (len(of_tag), sum(read)) == (25, 25)
+        assert asked(f"AND tags IN ('B', 'C') {order} LIMIT 3") == of_tag[:3]
+        assert 3 <= sum(read) < 25
 
 
 @pytest.mark.parametrize(

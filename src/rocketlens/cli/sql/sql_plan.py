@@ -1,5 +1,5 @@
-"""Finds which messages a query needs: topics, times, a key, bodies, and with a LIMIT the first or
-newest. Only these are read.
+"""Finds which messages a query needs: topics, tags, times, a key, bodies, and with a LIMIT the
+first or newest. Only these are read.
 
 DuckDB evaluates the whole query again on what was read. So a condition may be missed here, and
 never be made up: only conditions of the outermost ``WHERE``, joined by ``AND``, count.
@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from rocketlens import limits
 from rocketlens.errors import BadInput
+from rocketlens.query.request import parse_tags
 
 TABLE: Final = "messages"
 _BODY_COLUMNS: Final = frozenset({"body", "body_error", "body_text", "body_json"})
@@ -57,6 +58,8 @@ class SqlPlan(NamedTuple):
     end: int | None = None
     key: str | None = None
     """Only messages with this key can count."""
+    tags: frozenset[str] | None = None
+    """Only messages with one of these tags can count."""
     with_body: bool = True
     is_streamed: bool = False
     """Whether the query reads the table once, front to back, so that it need not be kept."""
@@ -257,8 +260,9 @@ def _narrowed(plan: SqlPlan, condition: _Condition) -> SqlPlan | None:
     compared = condition.compared()
     if compared is not None:
         return _compared(plan, condition, *compared)
-    if kind == "COMPARE_IN" and condition.column(node["children"][0]) == "topic":
-        return _of_topics(plan, [_text(each) for each in node["children"][1:]])
+    if kind == "COMPARE_IN":
+        column = condition.column(node["children"][0])
+        return _with_texts(plan, column, [_text(each) for each in node["children"][1:]])
     if kind == "FUNCTION" and node["function_name"] in _CONTAINS:
         first, *others = [each["expression"] for each in node["arguments"]]
         if condition.column(first) == "keys" and len(others) == 1:
@@ -284,9 +288,9 @@ def _is_any_key(condition: _Condition) -> bool:
 def _compared(
     plan: SqlPlan, condition: _Condition, column: str, kind: str, other: Any
 ) -> SqlPlan | None:
-    if column == "topic" and kind == _EQUAL:
-        return _of_topics(plan, [_text(other)])
-    moment = condition.microseconds(other, column) if column in _TIMES else None
+    if column not in _TIMES:
+        return _with_texts(plan, column, [_text(other)] if kind == _EQUAL else [])
+    moment = condition.microseconds(other, column)
     if moment is None:
         return None
     # The first and the last millisecond that can be meant.
@@ -304,11 +308,17 @@ def _text(node: Any) -> str | None:
     return literal(node, "STRING") if is_constant else None
 
 
-def _of_topics(plan: SqlPlan, topics: list[str | None]) -> SqlPlan | None:
-    names = {each for each in topics if each and not _PATTERN & set(each)}
-    if not names or len(names) < len({*topics}):
+def _with_texts(plan: SqlPlan, column: str | None, texts: list[str | None]) -> SqlPlan | None:
+    """Return a plan for messages with one of some topics or tags; None for other columns."""
+    names = frozenset(each for each in texts if each)
+    if column not in ("topic", "tags") or not names or len(names) < len({*texts}):
         return None
-    return plan._replace(topics=frozenset(names if plan.topics is None else plan.topics & names))
+    if column == "tags":
+        is_option = parse_tags(" || ".join(names)) == names
+        return plan._replace(tags=names & (plan.tags or names)) if is_option else None
+    if any(_PATTERN & set(each) for each in names):
+        return None
+    return plan._replace(topics=names & (plan.topics or names))
 
 
 def _within(plan: SqlPlan, low: int | None, high: int | None) -> SqlPlan:
