@@ -57,8 +57,8 @@ KEPT_IN_ROCKETMQ = re.compile(r"%RETRY%|SCHEDULE_TOPIC|rmq_sys_wheel_timer|HALF_
 # larger number here, with the reason behind it.
 ROOM_LINES = {
     # Answers as tables in notebooks; the names of fields, for all rooms above; bodies as text in
-    # tables.
-    "model": 5_141,
+    # tables; the names of brokers in filters.
+    "model": 5_145,
     # Compiled code decides which bodies are text, and which JSON.
     "formats": 9_200,
     # Requests about lite topics and replication, for mqadmin; the mapping of static topics.
@@ -66,8 +66,8 @@ ROOM_LINES = {
     "store": 12_650,
     # With lite topics of a store, the offsets of broadcasts, and static topics, whose positions are
     # not those of the queues that are read; what stores and clusters did not have in common;
-    # messages that are waited for; counts of a topic by time.
-    "query": 9_530,
+    # messages that are waited for; counts of a topic by time; the brokers of messages.
+    "query": 9_660,
     "net": 2_977,
     # Schemas of registries, of three kinds and with a login; a bound for what JSON Schema checks.
     "decode": 3_420,
@@ -79,8 +79,8 @@ ROOM_LINES = {
     "pipeline": 3_965,
     "tap": 1_271,
     "testing": 320,
-    # Headings in the list of commands; hints in JSON are notes.
-    "terminal": 2_070,
+    # Headings in the list of commands; hints in JSON are notes; messages sorted by values.
+    "terminal": 2_100,
     # With lite topics, listed and searched; the words of the console's search box; what a LIMIT
     # needs; completion of names; doctor's --watch.
     "cli": 9_430,

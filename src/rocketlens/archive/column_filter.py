@@ -228,7 +228,7 @@ class _ColumnSubject:
 
     def get(self, name: str, /) -> str | None:
         """Return a property."""
-        value: str | None = self._value("properties", name) or None
+        value: str | None = self.value("properties", name) or None
         if value is not None:
             self._tally.properties.add(name)
         elif self._tally.has_hint_budget(name):
@@ -242,17 +242,12 @@ class _ColumnSubject:
         """
         if not is_plain(self.topic):
             raise _Unsure
-        return str(life_of_fields(self.topic, {}, None, self.number("sys_flag"))[0]), self.topic
-
-    def number(self, name: str, /) -> int:
-        """Return a field that is a number."""
-        number: int = self._value(name)
-        return number
+        return str(life_of_fields(self.topic, {}, None, self.value("sys_flag"))[0]), self.topic
 
     @property
     def topic(self) -> str:
         """The topic."""
-        topic: str = self._value("topic")
+        topic: str = self.value("topic")
         return topic
 
     def body_text(self) -> str:
@@ -276,7 +271,7 @@ class _ColumnSubject:
         """Return the value in the body at the end of a path; errors as `body_text`."""
         return value_of_tree(value_at(self.body_tree(), steps))
 
-    def _value(self, name: str, key: str | None = None) -> Any:
+    def value(self, name: str, key: str | None = None, /) -> Any:
         """Return the value of a column, or of a key in a column of maps."""
         column = self._columns.get((name, key))
         if column is None:

@@ -80,6 +80,7 @@ def record_of(row: Mapping[str, Any]) -> Record:
         body=row["body"],
         topic=row["topic"],
         properties=props.format_properties(dict(row["properties"])).encode(),
+        origin=(row["cluster"], row["broker"]),
     )
 
 

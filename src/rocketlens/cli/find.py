@@ -78,7 +78,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         nargs="*",
         help="a key, a message id of either kind, or TOPIC/QUEUE/OFFSET; without it, every message "
         "of the topic and time range. The words of the console's search box narrow it: "
-        "topic:T, tag:T, since:T, until:T, key:KEY, id:ID, source:CONTEXT",
+        "topic:T, tag:T, since:T, until:T, broker:B, key:KEY, id:ID, source:CONTEXT",
     )
     add = partial(option, parser)
     add("-k --key KEY", "TEXT, if it is a key and no id; taken as it stands")
@@ -217,13 +217,16 @@ def _take_words(arguments: Namespace) -> str | None:
 
     :raises BadInput: if a word and its option are both given, or several texts.
     """
-    from rocketlens.query.search_words import words_in
+    from rocketlens.query.search_words import with_broker, words_in
 
     words, named = arguments.text, dict[str, str]()
     typed = text = " ".join(words) if words else None
     if text is not None and arguments.kind == "auto":
         text, named = words_in(text)
         for name, value in named.items():
+            if name == "broker":
+                arguments.where = with_broker(value, arguments.where or "")
+                continue
             option = "context" if name == "source" else name
             if getattr(arguments, option):
                 raise BadInput(f"{name}: in TEXT and --{option} mean the same: give only one")

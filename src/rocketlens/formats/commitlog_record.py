@@ -41,7 +41,7 @@ Source: ``CommitLog.checkMessageAndReturnSize``, ``MessageDecoder.decode``.
 
 import struct
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
 from itertools import takewhile
@@ -148,6 +148,11 @@ class Reason(StrEnum):
     """A port outside 0..65535."""
 
 
+Origin = tuple[str | None, str | None]
+"""The names of the cluster and the broker that have a record, where they are known."""
+NO_ORIGIN: Final[Origin] = (None, None)
+
+
 @dataclass(frozen=True, slots=True)
 class Record:
     """A record as stored. ``body`` may be compressed; ``properties`` are raw UTF-8 bytes."""
@@ -169,6 +174,7 @@ class Record:
     body: Annotated[bytes, "i32+n"]
     topic: Annotated[str, "i8+n"]
     properties: Annotated[bytes, "i16+n"]
+    origin: Origin = field(default=NO_ORIGIN, compare=False, repr=False)
 
     @property
     def offset_msg_id(self) -> str:
@@ -566,7 +572,9 @@ def encode_blank(bytes_left: int) -> bytes:
     return SIZE_AND_MAGIC.pack(bytes_left, MAGIC_BLANK)
 
 
-def message_of(record: Record, *, body_limit: int = limits.MAX_BODY_BYTES) -> MessageExt:
+def message_of(
+    record: Record, *, body_limit: int = limits.MAX_BODY_BYTES, origin: Origin | None = None
+) -> MessageExt:
     """Return the message in a record: body decompressed, properties and keys taken apart.
 
     A body that cannot be decompressed within ``body_limit`` bytes is as it is stored, and
@@ -581,6 +589,7 @@ def message_of(record: Record, *, body_limit: int = limits.MAX_BODY_BYTES) -> Me
     properties = props.parse(decode_utf8(record.properties))
     unique_key = properties.get(props.UNIQUE_KEY)
     offset_msg_id = offset_msg_id_of(record.store_host, record.physical_offset)
+    cluster, broker = record.origin if origin is None else origin
     return MessageExt(
         topic=record.topic,
         tags=properties.get(props.TAGS),
@@ -604,4 +613,6 @@ def message_of(record: Record, *, body_limit: int = limits.MAX_BODY_BYTES) -> Me
         properties=properties,
         body=body,
         body_error=body_error,
+        cluster=cluster,
+        broker=broker,
     )

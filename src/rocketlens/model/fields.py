@@ -37,7 +37,10 @@ _TYPES: Final = {
 }
 _ALIASES: Final = {"tags": ("tag",), "keys": ("key",), "msg_id": ("id",)}
 _FILTERS: Final = frozenset(
-    ["topic", "tags", "keys", "unique_key", "queue_id", "queue_offset", "reconsume_times", "body"]
+    [
+        *("topic", "tags", "keys", "unique_key", "queue_id", "queue_offset", "reconsume_times"),
+        *("body", "cluster", "broker"),
+    ]
 )
 _UNSHOWN: Final = "null before the year 1 and after 9999"
 TIME_COLUMNS: Final = {"store_time": "store_timestamp_ms", "born_time": "born_timestamp_ms"}
@@ -86,6 +89,7 @@ NAMES: Final[Mapping[str, str]] = {
 """The field of each name, aliases included."""
 FILTERS: Final = {name: field for name, field in NAMES.items() if FIELDS[field].is_filter}
 """The field of each name that expressions have."""
+ORIGIN_COLUMNS: Final = ("cluster", "broker")
 TEXT_COLUMNS: Final = ("body_text", "body_json")
 _JSON_BEGINS: Final = re.compile(rb'[ \t\n\r]*[{\["\-0-9tfn]')
 _PROPERTY: Final = re.compile(r"(?:prop|properties)\.(.+)", re.DOTALL)

@@ -97,10 +97,10 @@ class MessageExt(HasBody):
     body_error: Annotated[
         str | None, "why the body could not be decompressed, in one line, or None"
     ] = None
-    cluster: Annotated[str | None, "the cluster that it was archived from; else None"] = field(
+    cluster: Annotated[str | None, "the cluster that has it; None in a store"] = field(
         default=None, compare=False
     )
-    broker: Annotated[str | None, "the broker that it was archived from; else None"] = field(
+    broker: Annotated[str | None, "the broker that has it; None in a store"] = field(
         default=None, compare=False
     )
 

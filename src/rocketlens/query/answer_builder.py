@@ -360,17 +360,21 @@ class Findings:
 
 
 class PlacedFindings(Findings):
-    """Adds what one broker has of a static topic to other findings: see `placed`."""
+    """Adds what one broker has of a topic to other findings, with its origin: see `placed`."""
 
-    def __init__(self, findings: Findings, static: StaticTopic, broker_name: str) -> None:
+    def __init__(
+        self, findings: Findings, static: StaticTopic | None, origin: tuple[str | None, str]
+    ) -> None:
         """Add to ``findings``."""
         super().__init__(findings.messages, tally=findings.tally)
         self._findings: Final = findings
-        self._place: Final = static, broker_name
+        self._static: Final = static
+        self._origin: Final = origin
 
     def take(self, record: Record) -> bool:
         """Add the message in a record; as `Findings.take`."""
-        return self._findings.take(placed(record, *self._place))
+        record = placed(record, self._static, self._origin[1])
+        return self._findings.take(replace(record, origin=self._origin))
 
     def add_read(self, stored_bytes: int, count: int) -> bool:
         """Report that a source read more messages; as `Findings.add_read`."""

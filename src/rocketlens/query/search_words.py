@@ -8,6 +8,7 @@ word                meaning
 ``topic:``          a topic, or a pattern
 ``tag:``            a tag expression
 ``since:`` ``until:``  store times
+``broker:``         a broker: a condition of the filter (``where``)
 ``key:`` ``id:``    the text, if it is a key, or an id
 ``source:``         a source of the console, which is a context of the command line
 ==================  ============================================================================
@@ -16,7 +17,7 @@ word                meaning
 import re
 from typing import Final
 
-WORDS: Final = ("topic", "tag", "since", "until", "key", "id", "source")
+WORDS: Final = ("topic", "tag", "since", "until", "broker", "key", "id", "source")
 _WORD: Final = re.compile(r"(?:(?P<name>[a-z]{2,6}):)?(?P<value>\"[^\"]*\"|\S+)")
 
 
@@ -34,3 +35,11 @@ def words_in(text: str) -> tuple[str, dict[str, str]]:
         else:
             rest.append(match[0])
     return (" ".join(rest), named) if named else (text, named)
+
+
+def with_broker(broker: str | None, where: str) -> str:
+    """Return a filter with the condition that ``broker:`` stands for; empty without either."""
+    if broker is None:
+        return where
+    name = broker.replace("'", "''")
+    return f"broker = '{name}'" + (f" AND ({where})" if where else "")

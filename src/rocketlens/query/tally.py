@@ -11,6 +11,8 @@ a body that a filter cannot read       leaves it out, and is incomplete
 values that cannot be compared         leaves it out, and says so
 a property that no message has, and    says that a field of the body was probably meant
 bodies have a field of that name
+a broker or cluster that a store does  says so: no condition on it holds
+not name
 =====================================  =========================================================
 
 Traces have the keys and ids of the messages that they are about, and bodies that hold them, so they
@@ -63,6 +65,8 @@ class SearchTally:
         """Names of properties that a filter asked for, and some message has."""
         self.body_fields: Final[set[str]] = set()
         """Names of properties that some message lacks, and its body has as a field."""
+        self.unknown_origins: Final[set[str]] = set()
+        """Which of cluster and broker a filter asked for, and the source does not name."""
         self._bodies_left: int = MAX_HINTED_BODIES
         self._lock: Final = Lock()
 
@@ -134,6 +138,8 @@ class SearchTally:
 
             sentence = Sentence("no_such_property", name=name, path=body_path(name))
             parts.append(Coverage("filter", kind, searched, None, sentence))
+        unknown = (Sentence("no_origin", name=name) for name in sorted(self.unknown_origins))
+        parts += [Coverage("filter", kind, searched, None, each) for each in unknown]
         if self._internal:
             parts += self._internal_coverage()
         if self._batches:

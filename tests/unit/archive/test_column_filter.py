@@ -94,6 +94,8 @@ CONDITIONS = (
         "prop['TAGS'] = 'a'",
         "nowhere = 'a'",
         "n > 4",
+        "broker = 'broker-a'",
+        "p = 'a' AND cluster <> 'x'",
     ),
     *("body =~ 'a'", "body !~ 'b$'", "body = 'ab'", "body.$.n = 5", "body.$.n > 4", "body.$.a = p"),
     *(
@@ -149,6 +151,7 @@ def message_row(number, body, topic="T", properties=None, **others):
     return {
         **dict.fromkeys(message_schema().names, 0),
         **NO_TEXT,
+        "broker": ("broker-a", "broker-b")[number % 2],
         "topic": topic,
         "tags": properties.get(props.TAGS),
         "keys": props.split_keys(properties.get(props.KEYS)),

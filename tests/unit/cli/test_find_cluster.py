@@ -251,7 +251,7 @@ def interrupt_once_found(monkeypatch, presses):
 
     async def read_and_press(reader, *arguments):
         await read(reader, *arguments)
-        if reader.findings.count:
+        if len(reader.findings.messages):
             await press()
 
     async def read_in_order_and_press(reader, *arguments):

@@ -41,6 +41,11 @@ class Broker:
         return self.addresses.get(MASTER_ID)
 
     @property
+    def origin(self) -> tuple[str | None, str]:
+        """The names of its cluster, None if that is not known, and of itself."""
+        return self.cluster_name or None, self.name
+
+    @property
     def in_order(self) -> tuple[str, ...]:
         """All addresses: the master's first, then those of slaves."""
         return tuple(self.addresses[number] for number in sorted(self.addresses))

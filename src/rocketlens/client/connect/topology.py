@@ -228,18 +228,19 @@ class Topology:
         attributes = await topic_attributes(self._cluster, topic, address)
         return attributes.get(QUEUE_TYPE) == BATCH_QUEUE
 
-    async def placed(self, record: Record, broker_name: str, address: str) -> Record:
-        """Return a record that a broker has with the position that its producer was told.
+    async def placed(self, record: Record, broker: Broker, address: str) -> Record:
+        """Return a record that a broker has with its origin and the position its producer was told.
 
         :raises RemotingError: if there is no response.
         """
+        record = replace(record, origin=broker.origin)
         try:
             config = await topic_config(self._cluster, record.topic, address)
         except BrokerError:
             return record
         if config.mapping_detail is None:
             return record
-        return placed(record, (await self.route(record.topic)).value.static, broker_name)
+        return placed(record, (await self.route(record.topic)).value.static, broker.name)
 
     async def has_index(self, address: str) -> bool:
         """Return whether a broker answers by key from index files, at most 30 s old.

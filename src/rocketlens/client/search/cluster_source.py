@@ -69,7 +69,8 @@ _MAX_OFFSET: Final = 2**63 - 1
 class _BrokerSearch:
     """A search of the queues that one broker has: what was damaged, what it relies on."""
 
-    def __init__(self, address: str, findings: Findings) -> None:
+    def __init__(self, broker: Broker, address: str, findings: Findings) -> None:
+        self.broker: Final = broker
         self.address: Final = address
         self.findings: Final = findings
         self.damage: Final[list[str]] = []
@@ -215,8 +216,9 @@ class ClusterSource:
             own = route.queues_of(broker.name)
             is_unique_key = message_filter.key is None
             limit = await query_limit(self.cluster, address, is_unique_key=is_unique_key)
-            there = _at_broker(findings, route, broker)
-            search = KeySearch(self.cluster, address, message_filter, there, own, limit, exhaustive)
+            there = PlacedFindings(findings, route.static, broker.origin)
+            own_filter = message_filter.at(broker.origin)
+            search = KeySearch(self.cluster, address, own_filter, there, own, limit, exhaustive)
             damage = [] if behind is None else [behind]
             has_index = limit > 0 and await self.topology.has_index(address)
             search.reads_queues = exhaustive or not has_index
@@ -357,6 +359,7 @@ class ClusterSource:
         async def ask(queues: Sequence[MessageQueue], search: _BrokerSearch) -> None:
             # One number is asked for, so a broker has one such queue at most.
             queue, address = next(iter(queues), None), search.address
+            own_filter = message_filter.at(search.broker.origin)
             if queue is None or only_broker not in {None, queue.broker_name}:
                 return
             async with self.cluster.turn(address):
@@ -369,11 +372,11 @@ class ClusterSource:
                 )
                 if compacted and not any(each.queue_offset == queue_offset for each in records):
                     records = await self._replaced(queue, queue_offset, search)
-                for record in chain.from_iterable(map(message_filter.matching_in, records)):
+                for record in chain.from_iterable(map(own_filter.matching_in, records)):
                     # An entry of a light queue leads to a record of another topic.
                     has = (record.topic, record.queue_id, record.queue_offset)
                     is_there = has == there or is_dispatched_to(record, topic)
-                    if is_there and message_filter.matches(record):
+                    if is_there and own_filter.matches(record):
                         search.findings.take(record)
 
         # A queue cannot have an offset that does not fit its field.
@@ -435,7 +438,7 @@ class ClusterSource:
                 self.cluster,
                 search.address,
                 queues,
-                message_filter=message_filter,
+                message_filter=message_filter.at(search.broker.origin),
                 findings=search.findings,
                 damage=search.damage,
                 exhaustive=request.exhaustive,
@@ -464,7 +467,8 @@ class ClusterSource:
         async def ask_all(broker: Broker, address: str) -> _BrokerSearch:
             behind = await dispatch.wait(address)
             own = [queue for queue in queues if queue.broker_name == broker.name]
-            search = _BrokerSearch(address, _at_broker(findings, route, broker))
+            there = PlacedFindings(findings, route.static, broker.origin)
+            search = _BrokerSearch(broker, address, there)
             if behind is not None:
                 search.damage.append(behind)
             try:
@@ -557,13 +561,6 @@ class ClusterSource:
         if not brokers:
             return doubts
         return (_brokers_coverage(brokers, str(error)), *doubts)
-
-
-def _at_broker(findings: Findings, route: Route, broker: Broker) -> Findings:
-    """Return the findings to which what a broker has of a topic is added."""
-    if route.static is None:
-        return findings
-    return PlacedFindings(findings, route.static, broker.name)
 
 
 def _is_listed(name: str) -> bool:

@@ -42,7 +42,7 @@ from rocketlens.client.search.queue_read import (
     QueueReader,
 )
 from rocketlens.errors import BrokerError, TopicNotFound
-from rocketlens.formats.commitlog_record import Record, message_of
+from rocketlens.formats.commitlog_record import Origin, Record, message_of
 from rocketlens.late import pa
 from rocketlens.model.answer import Answer, Coverage, SourceState
 from rocketlens.model.arrow import BATCH_BYTES, BATCH_ROWS, batches_of, package
@@ -112,8 +112,8 @@ class ClusterMessages:
         merged = TimeOrder(source, request, findings, self.on_read)
         async with aclosing(merged.read(topics)) as read:
             async for records in read:
-                for record in records:
-                    yield message_of(record)
+                for record, origin in records:
+                    yield message_of(record, origin=origin)
         if merged.is_interrupted:
             failed = SourceState.FAILED
             findings.cover((Coverage(source.name, source.kind, failed, None, "interrupted"),))
@@ -266,8 +266,10 @@ class TimeOrder:
         self.is_interrupted = False
         """Whether the caller did not wait for all."""
 
-    async def read(self, topics: Iterable[str]) -> AsyncGenerator[list[Record], None]:
-        """Yield the records that match, some at a time.
+    async def read(
+        self, topics: Iterable[str]
+    ) -> AsyncGenerator[list[tuple[Record, Origin]], None]:
+        """Yield the records that match and their origins, some at a time.
 
         :raises RemotingError: if no name server answers.
         """
@@ -345,9 +347,9 @@ class TimeOrder:
         for route in routes:
             message_filter = self._request.filter_of(self._findings.tally, [route.topic])
             lanes = [
-                _Lane(route.brokers[queue.broker_name], queue, message_filter, route.static)
+                _Lane(broker, queue, message_filter.at(broker.origin), route.static)
                 for queue in route.read_queues
-                if queue.broker_name in route.brokers
+                if (broker := route.brokers.get(queue.broker_name)) is not None
             ]
             for lane in lanes:
                 lane.queue_count = sum(lane.broker is each.broker for each in lanes)
@@ -368,16 +370,16 @@ class TimeOrder:
         if self._failure is not None:
             raise self._failure
 
-    def _ready(self) -> list[Record]:
+    def _ready(self) -> list[tuple[Record, Origin]]:
         """Return the records that no queue can bring an older one for, about a pull of them."""
-        ready: list[Record] = []
+        ready: list[tuple[Record, Origin]] = []
         reached_ms = min((each.reached_ms for each in self._without), default=None)
         while self._heap and len(ready) < limits.MAX_PULL_MESSAGES:
             _, number, lane = self._heap[0]
             record = lane.records[0]
             if reached_ms is not None and record.store_timestamp_ms > reached_ms:
                 break
-            ready.append(lane.records.popleft())
+            ready.append((lane.records.popleft(), lane.broker.origin))
             if lane.records:
                 heapreplace(self._heap, (order_in_time(lane.records[0]), number, lane))
                 continue

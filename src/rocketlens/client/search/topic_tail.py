@@ -25,7 +25,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Self
 
 from rocketlens import limits
@@ -287,8 +287,10 @@ class TopicTail:
             async with self._turns:
                 pulled, records = await self._pull(address, queue, offset, max_num)
                 records = [each for each in records if self._is_light or each.queue_offset < top]
+                origin = self._brokers[queue.broker_name].origin
                 for record in records:
-                    self._findings.take(placed(record, self._static, queue.broker_name))
+                    told = placed(record, self._static, queue.broker_name)
+                    self._findings.take(replace(told, origin=origin))
             count += len(records)
             if pulled.next_offset <= offset:
                 break
@@ -311,7 +313,7 @@ class TopicTail:
             raise BadAnswer(address, request_name(PULL_MESSAGE), reason)
         if pulled.gap is not None and pulled.gap not in self._damage:
             add_damage(self._damage, pulled.gap)
-        message_filter = self._message_filter
+        message_filter = self._message_filter.at(self._brokers[queue.broker_name].origin)
 
         def matching() -> list[Record]:
             return [
@@ -383,8 +385,9 @@ class TopicTail:
 
     async def _hand_on(self, queue: MessageQueue, records: list[Record]) -> None:
         told = (placed(each, self._static, queue.broker_name) for each in records)
+        origin = self._brokers[queue.broker_name].origin
         if records:
-            await self._pages.put([message_of(record) for record in told])
+            await self._pages.put([message_of(record, origin=origin) for record in told])
 
     # Following.
 

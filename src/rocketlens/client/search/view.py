@@ -63,7 +63,7 @@ async def view_on(
     """Ask brokers for the record of an id; a value is a list with the record, or an empty list.
 
     Those are asked first that have the id's address, or are named as having had it ``before``.
-    With a ``topology`` the record has the position that its producer was told.
+    With a ``topology`` the record has its origin, and the position that its producer was told.
     """
     address = str(offset_id.store_host)
     likely: list[Broker] = []
@@ -82,7 +82,7 @@ async def view_on(
             if await _is_forged(cluster, broker, address, record):
                 return []
             if topology is not None:
-                record = await topology.placed(record, broker.name, address)
+                record = await topology.placed(record, broker, address)
             return [record]
 
     answers = await cluster.ask_brokers(likely, ask)

@@ -27,7 +27,7 @@ from rocketlens.model.text.sentences import Sentence
 from rocketlens.query.answer_builder import order_in_time
 from rocketlens.query.options import KINDS, Kind
 from rocketlens.query.request import FindRequest
-from rocketlens.query.search_words import words_in
+from rocketlens.query.search_words import with_broker, words_in
 
 MAX_CONSOLE_SKIPPED: Final = 100_000
 """Messages of one millisecond that a cursor of the console can have passed."""
@@ -146,7 +146,7 @@ class Question:
             named.get("topic", values.topic.strip()),
             "key" if "key" in named else values.kind,
             named.get("tag", values.tag.strip()),
-            values.where.strip(),
+            with_broker(named.get("broker"), values.where.strip()),
             values.grep,
             named.get("since", values.since.strip()),
             named.get("until", values.until.strip()),

@@ -211,7 +211,7 @@ class _VisibleContent(ContentFilter):
         """Return a filter for what may be seen."""
         if content is None:
             return None
-        return cls(content.where, content.grep, content.grep_in, content.rules, rights)
+        return cls(content.where, content.grep, content.grep_in, content.rules, rights=rights)
 
     def passes(self, record: "Record | RecordView", tally: "SearchTally") -> bool:
         """Return whether a record may be seen and passes."""

@@ -221,6 +221,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     # What a filter could not decide on.
     "one_message": "1 message",
     "messages": "{count} messages",
+    "no_origin": "the {name} of these messages is not known: no condition on it holds",
     "no_such_property": "no message had a property {name}; bodies do: {path}",
     "or_more": "{messages} or more",
     "some_messages": "messages",

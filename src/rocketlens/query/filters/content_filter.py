@@ -28,8 +28,9 @@ from rocketlens.decode.rules import BodyRules
 from rocketlens.decode.tree import Tree, json_ready
 from rocketlens.errors import BadInput, BodyError
 from rocketlens.formats.body_compression import decompress
-from rocketlens.formats.commitlog_record import Record, RecordView
+from rocketlens.formats.commitlog_record import NO_ORIGIN, Origin, Record, RecordView
 from rocketlens.model import properties as props
+from rocketlens.model.fields import ORIGIN_COLUMNS
 from rocketlens.model.life import life_of_fields
 from rocketlens.model.sql92 import EvaluationFailed, Value
 from rocketlens.model.text.java import decode_utf8
@@ -54,6 +55,8 @@ class ContentFilter:
     grep_in: frozenset[str] = frozenset({"body"})
     """Where the pattern may be: in the text of the body, in a key, in the value of a property."""
     rules: BodyRules = _NO_RULES
+    origin: Origin = NO_ORIGIN
+    """The names of the cluster and the broker whose records are looked at."""
 
     @property
     def text(self) -> str:
@@ -69,7 +72,7 @@ class ContentFilter:
 
     def passes(self, record: Record | RecordView, tally: SearchTally) -> bool:
         """Return whether a record passes; count it if that cannot be known."""
-        subject = RecordSubject(record, self.rules, tally)
+        subject = RecordSubject(record, self.rules, tally, self.origin)
         try:
             return (self.where is None or self.where.passes(subject)) and (
                 self.grep is None or self._has_pattern(subject, self.grep)
@@ -122,11 +125,13 @@ class RecordSubject:
         record: Record | RecordView,
         rules: BodyRules = _NO_RULES,
         tally: SearchTally | None = None,
+        origin: Origin = NO_ORIGIN,
     ) -> None:
         """Decode nothing yet; `tally` counts the names of properties."""
         self._record: Final = record
         self._rules: Final = rules
         self._tally: Final = tally
+        self._origin: Final = origin if any(origin) else getattr(record, "origin", NO_ORIGIN)
 
     @cached_property
     def properties(self) -> dict[str, str]:
@@ -160,15 +165,20 @@ class RecordSubject:
             return False
         return isinstance(tree, Mapping) and name in tree
 
+    def value(self, name: str, /) -> int | str | None:
+        """Return a field that is a number, or the name of its cluster or broker."""
+        if name not in ORIGIN_COLUMNS:
+            return number_of(self._record, name)
+        value = self._origin[ORIGIN_COLUMNS.index(name)]
+        if value is None and self._tally is not None:
+            self._tally.unknown_origins.add(name)
+        return value
+
     def life(self) -> tuple[str, str | None]:
         """Return the state, and the topic that the producer meant."""
-        given, sys_flag = self.properties, self.number("sys_flag")
+        given, sys_flag = self.properties, number_of(self._record, "sys_flag")
         state, topic, _ = life_of_fields(self.topic, given, given.get(props.TAGS), sys_flag)
         return str(state), topic
-
-    def number(self, name: str, /) -> int:
-        """Return a field that is a number."""
-        return number_of(self._record, name)
 
     @cached_property
     def _body(self) -> bytes:

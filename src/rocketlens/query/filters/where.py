@@ -14,6 +14,7 @@ in an expression                 meaning
 ``born_time``, ``born``          compared with is a time: ``time > '2026-11-20 10:00'``
 ``state``, ``real_topic``        where it is, and the topic that its producer meant: see
                                  :mod:`rocketlens.model.life`
+``cluster``, ``broker``          the names of those that have it; NULL in a store
 ``queue_id``, ``queue_offset``,  numbers
 ``reconsume_times``
 ``prop.NAME``, ``prop['NAME']``  a property, also one that is named as a field here
@@ -87,7 +88,9 @@ _STATES: Final = frozenset(LifeState)
 BODY: Final = "body"
 
 
-_NUMBERS: Final = {
+_VALUES: Final = {
+    "cluster": "cluster",
+    "broker": "broker",
     TIME: "store_timestamp_ms",
     "born_time": "born_timestamp_ms",
     "queue_id": "queue_id",
@@ -452,10 +455,10 @@ def _field(name: str) -> Operand | None:
     if name in LIFE_COLUMNS:
         number = LIFE_COLUMNS.index(name)
         return Operand(lambda subject: subject.life()[number], "field", field=name)
-    if name in _NUMBERS:
-        attribute = _NUMBERS[name]
+    if name in _VALUES:
+        attribute = _VALUES[name]
         return Operand(
-            lambda subject: value_of_tree(subject.number(attribute)),
+            lambda subject: value_of_tree(subject.value(attribute)),
             "field",
             field=name,
         )

@@ -13,7 +13,7 @@ what is deleted                               nothing
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from rocketlens import limits
 from rocketlens.errors import IndexFileError, RecordError
 from rocketlens.formats.batch_body import records_in
-from rocketlens.formats.commitlog_record import Reason, Record, RecordView, decode
+from rocketlens.formats.commitlog_record import Origin, Reason, Record, RecordView, decode
 from rocketlens.model import properties as props
 from rocketlens.model.rocketmq import LMQ_PREFIX, SYS_FLAG_INNER_BATCH, is_internal_topic
 from rocketlens.model.text.java import decode_utf8
@@ -82,6 +82,11 @@ class MessageFilter:
         topics = (self.topic or "",) if self.topics is None else (self.topic or "", *self.topics)
         light = frozenset([topic for topic in topics if topic.startswith(LMQ_PREFIX)])
         object.__setattr__(self, "light", light)
+
+    def at(self, origin: Origin) -> "MessageFilter":
+        """Return this filter for the records of one broker."""
+        content = self.content
+        return self if content is None else replace(self, content=replace(content, origin=origin))
 
     @property
     def reads_records(self) -> bool:

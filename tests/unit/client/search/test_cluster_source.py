@@ -2,6 +2,8 @@
 
 import asyncio
 import itertools
+from collections import Counter
+from functools import partial
 
 import pytest
 
@@ -34,6 +36,36 @@ async def test_a_failed_broker_makes_the_answer_incomplete_and_is_named(cluster,
     assert not nowhere.complete
     with pytest.raises(AnswerIncomplete, match="broker-a"):
         await admin.view_message("T", "7F" * 16)
+
+
+@within(ask, masters=2)
+async def test_messages_name_their_broker_and_filters_choose_it(cluster, admin, /):
+    for broker in cluster.masters:
+        broker.store("T", broker.name.encode(), keys="k", unique_key="U")
+        broker.store("T", broker.name.encode(), keys="k", queue_id=1)
+    (first, *_) = await admin.find(None, "T")
+
+    async def tailed(**options):
+        return [message async for message in admin.tail("T", newest=9, **options)]
+
+    async def scanned(**options):
+        return [message async for message in admin.scan("T", **options)]
+
+    async def found(text, **options):
+        return (await admin.find(text, "T", **options)).messages
+
+    ways = [tailed, scanned, *(partial(found, each) for each in (None, "k", "U", "T/1/0"))]
+    for way in [*ways, partial(found, first.offset_msg_id)]:
+        messages = await way()
+        assert {(each.cluster, each.broker.encode()) for each in messages} == {
+            ("C", each.body) for each in messages
+        }
+        for name in ("broker-a", "broker-b"):
+            chosen = await way(where=f"broker = '{name}' AND cluster = 'C'")
+            assert list(chosen) == [each for each in messages if each.broker == name]
+    batches = [each async for each in admin.scan("T").record_batches()]
+    brokers = [name for batch in batches for name in batch["broker"].to_pylist()]
+    assert Counter(brokers) == {"broker-a": 2, "broker-b": 2}
 
 
 @within(ask, masters=2)

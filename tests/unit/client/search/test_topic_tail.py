@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from rocketlens.client.connect import queue_puller
-from rocketlens.client.connect.route import MessageQueue
+from rocketlens.client.connect.route import Broker, MessageQueue
 from rocketlens.client.search import topic_tail
 from rocketlens.client.search.topic_tail import TopicTail
 from rocketlens.client.send.message import Message
@@ -261,6 +261,7 @@ class NoBatches:
 def pull_of_tail(broker, **conditions):
     message_filter = tail_filter("T", **conditions)
     reader = TopicTail(broker, NoBatches(), message_filter, newest=1, follow=False)
+    reader._brokers["broker-a"] = Broker("broker-a", {0: "a:1"})
     return asyncio.run(reader._pull("a:1", MessageQueue("T", "broker-a", 0), 7, 32))
 
 

@@ -40,6 +40,14 @@ def test_words_of_the_box_narrow_its_text():
     assert request.tags == frozenset({"A", "B"})
 
 
+def test_the_word_for_a_broker_is_a_condition_of_the_filter():
+    for where, whole in (("", "broker = 'b''s'"), ("a = 1 OR b = 2", "{} AND (a = 1 OR b = 2)")):
+        question = Question.read(q='ORDER-42 broker:"b\'s"', where=where)
+        assert question.text == "ORDER-42"
+        assert question.where == whole.format("broker = 'b''s'")
+        assert question.request().content.where.texts_of("broker") == {"b's"}
+
+
 def test_a_key_with_a_colon_is_a_text():
     assert Question.read(q="http://x/y").text == "http://x/y"
     assert Question.read(q="order:42").text == "order:42"

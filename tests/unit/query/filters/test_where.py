@@ -62,9 +62,9 @@ class Message:
     def life(self):
         return "stored", self.topic
 
-    def number(self, name):
-        numbers = {"store_timestamp_ms": int(MOMENT.timestamp() * 1000), "queue_id": 3}
-        return numbers.get(name, 0)
+    def value(self, name):
+        values = {"store_timestamp_ms": int(MOMENT.timestamp() * 1000), "queue_id": 3}
+        return (values | {"cluster": None, "broker": "broker-a"}).get(name, 0)
 
     def body_text(self):
         self.reads += 1
@@ -101,6 +101,7 @@ def test_every_case_of_sql92_means_what_it_means_to_rocketmq():
 @pytest.mark.parametrize(
     "text",
     [
+        "broker = 'broker-a' AND broker IN ('x', 'broker-a') AND cluster IS NULL",
         "body.$.amount > 100",
         "body.$.amount = 120.5 AND body.$.n = 7",
         "body.$.n BETWEEN 1 AND 9 AND body.$.n NOT BETWEEN 8 AND 9",
