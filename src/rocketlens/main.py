@@ -10,6 +10,7 @@ imports what it needs when it runs.
 
 import itertools
 import os
+import re
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
@@ -172,6 +173,9 @@ def _parse(argv: Sequence[str]) -> Namespace:
         argv = [*argv[1:], "--help"]
     elif argv[:1] == ["version"]:
         argv = ["--version"]
+    if "--sort" in argv:
+        # A name with - before it would be read as an option.
+        argv = re.sub(r"(^|\0)--sort\0-", r"\1--sort=-", "\0".join(argv)).split("\0")
     parser = build_parser(argv)
     words = list(itertools.takewhile(lambda word: not word.startswith("-"), argv))
     group = ""

@@ -37,6 +37,7 @@ from rocketlens.model.text.counted import counted
 from rocketlens.model.text.escape import printable
 from rocketlens.terminal.cluster_access import ClusterAccess
 from rocketlens.terminal.json_text import answer_fields
+from rocketlens.terminal.message_values import BodyView, in_order_of, value_names
 from rocketlens.terminal.notes import print_notes
 from rocketlens.terminal.output import (
     SEARCH_EXIT_CODES,
@@ -118,6 +119,12 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     add("--no-pager", "print on a terminal without $PAGER (default: less -FRX)")
     add_content(parser)
+    parser.add_argument(
+        "--sort",
+        metavar="A,-B",
+        help="print what was found in the order of these values, named as those of --fields; - is "
+        "the largest first. It does not change which messages are found",
+    )
     add_output(parser)
     add_verbose(parser)
 
@@ -157,11 +164,14 @@ def run(arguments: Namespace) -> ExitCode:
     )
     # A filter can name a key: then the request has a text.
     output = MessageOutput.of(arguments, request.text)
+    order = () if arguments.sort is None else value_names(arguments.sort, where="--sort", sign="-")
+    if order and arguments.cursor is not None:
+        raise BadInput("--cursor has the oldest messages first: leave out --sort")
     source = choose_source(arguments)
     is_object = arguments.output == "json"
     if arguments.cursor is not None:
         return _code(*print_page(source, arguments, request, output))
-    if request.text is None and not (is_object or arguments.max or source.is_merged):
+    if request.text is None and not (is_object or arguments.max or source.is_merged or order):
         return _stream(arguments, request, output, source)
 
     progress = SearchProgress()
@@ -174,7 +184,7 @@ def run(arguments: Namespace) -> ExitCode:
         column = {"sources": lambda message: names.get(id(message))}
         output = MessageOutput.of(arguments, request.text, more=column)
     print_answer(
-        answer,
+        replace(answer, messages=in_order_of(answer.messages, order, BodyView.of(arguments))),
         output,
         is_object=is_object,
         is_paged=not is_object and not arguments.no_pager,

@@ -7,6 +7,7 @@ import re
 from argparse import Namespace
 from base64 import b64encode
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from decimal import Decimal
 from pathlib import Path
 from string import Formatter
 from typing import TYPE_CHECKING, Final
@@ -148,20 +149,47 @@ def text_start(body: bytes) -> str | None:
 PIPED_COLUMNS: Final = ("time", "topic", "tags", "keys", "id", "position", "size", "body")
 """Of tab-separated values and of CSV, where the caller does not choose."""
 _ESCAPES: Final = {"\\n": "\n", "\\t": "\t", "\\0": "\0", "\\\\": "\\"}
+_NUMBER: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 """How a cell begins that spreadsheet programs compute."""
 
 
-def value_names(text: str, more: Collection[str] = ()) -> tuple[str, ...]:
-    """Return the names of ``--fields``, which may be some that messages do not have themselves.
+def value_names(
+    text: str, more: Collection[str] = (), *, where: str = "--fields", sign: str = ""
+) -> tuple[str, ...]:
+    """Return the names of an option, which may be some that messages do not have themselves.
+
+    ``sign`` may stand before a name.
 
     :raises BadInput: naming one that a message does not have, and what was probably meant.
     """
     names = tuple(name.strip() for name in text.split(","))
     for name in names:
         if name not in more:
-            check_value_name(name, "--fields")
+            check_value_name(name.removeprefix(sign), where)
     return names
+
+
+def in_order_of(
+    messages: Sequence[MessageExt], names: Sequence[str], bodies: BodyView
+) -> tuple[MessageExt, ...]:
+    """Return messages in the order of some values: numbers, then texts, then those without one.
+
+    A name with ``-`` before it has the largest first.
+    """
+    ordered = list(messages)
+    for name in reversed(names):
+        ranks = {id(each): _rank(each, name.removeprefix("-"), bodies) for each in messages}
+        ordered.sort(key=lambda each: ranks[id(each)], reverse=name.startswith("-"))
+        ordered.sort(key=lambda each: not ranks[id(each)])
+    return tuple(ordered)
+
+
+def _rank(message: MessageExt, name: str, bodies: BodyView) -> tuple[object, ...]:
+    value = shown(message, TIME_COLUMNS.get(NAMES.get(name, ""), name), bodies)
+    if isinstance(value, int) or _NUMBER.fullmatch(value):
+        return 0, Decimal(value)
+    return (1, value) if value else ()
 
 
 def check_value_name(name: str, where: str) -> None:

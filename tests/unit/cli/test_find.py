@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import json
 import os
+import re
 import signal
 from types import SimpleNamespace
 
@@ -404,6 +405,45 @@ def test_messages_are_found_by_what_is_in_them(run, orders, options, found, code
 )
 def test_a_filter_that_is_not_well_formed_is_refused_in_one_line(run, orders, options, said):
     done = run("find", "--store", orders, *options)
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert said in done.err
+
+
+@pytest.mark.parametrize("word", [["broker:x"], ["--where", "broker = 'x'"]])
+def test_a_store_says_that_it_does_not_name_its_broker(run, orders, word):
+    done = run("find", "--store", orders, *word)
+    assert (done.code, done.out) == (1, "")
+    assert "the broker of these messages is not known: no condition on it holds" in done.err
+
+
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        (["--sort", "-size"], [3, 0, 1, 2]),
+        (["--sort=-size", "--max", "2"], [3, 2]),
+        (["--sort", "body.$.amount"], [1, 0, 2, 3]),
+        (["--sort", "-body.$.amount,-keys", "-o", "jsonl"], [0, 1, 3, 2]),
+        (["--sort", "tag, -prop.KEYS", "-o", "json"], [2, 0, 3, 1]),
+        (["--sort", "time"], [0, 1, 2, 3]),
+        (["--sort", "-queue_offset", "--where", "key IN ('K1', 'K2')"], [2, 1]),
+    ],
+)
+def test_what_was_found_is_sorted_by_values(run, orders, options, found):
+    done = run("find", "-t", "T", "--store", orders, "--fields", "keys", *options)
+    assert done.code == 0, done.err
+    assert re.findall(r"K\d", done.out) == [f"K{number}" for number in found]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--sort", "-stor_time"], "--sort: messages have no value 'stor_time'; did you mean"),
+        (["--sort", ""], "--sort: messages have no value ''"),
+        (["--sort", "time", "--cursor", "begin"], "leave out --sort"),
+    ],
+)
+def test_an_order_that_cannot_be_is_refused_in_one_line(run, orders, options, said):
+    done = run("find", "-t", "T", "--store", orders, *options)
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
     assert said in done.err
 
