@@ -173,8 +173,7 @@ def _parse(argv: Sequence[str]) -> Namespace:
         argv = [*argv[1:], "--help"]
     elif argv[:1] == ["version"]:
         argv = ["--version"]
-    if "--sort" in argv:
-        # A name with - before it would be read as an option.
+    if "--sort" in argv:  # A name with - before it would be read as an option.
         argv = re.sub(r"(^|\0)--sort\0-", r"\1--sort=-", "\0".join(argv)).split("\0")
     parser = build_parser(argv)
     words = list(itertools.takewhile(lambda word: not word.startswith("-"), argv))

@@ -16,7 +16,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens import limits
-from rocketlens.formats.commitlog_record import Record, message_of
+from rocketlens.formats.commitlog_record import Origin, Record, message_of
 from rocketlens.model.answer import Answer, Coverage, SourceState
 from rocketlens.model.message import MessageExt
 from rocketlens.model.text.sentences import both
@@ -362,9 +362,7 @@ class Findings:
 class PlacedFindings(Findings):
     """Adds what one broker has of a topic to other findings, with its origin: see `placed`."""
 
-    def __init__(
-        self, findings: Findings, static: StaticTopic | None, origin: tuple[str | None, str]
-    ) -> None:
+    def __init__(self, findings: Findings, static: StaticTopic | None, origin: Origin) -> None:
         """Add to ``findings``."""
         super().__init__(findings.messages, tally=findings.tally)
         self._findings: Final = findings
@@ -373,7 +371,7 @@ class PlacedFindings(Findings):
 
     def take(self, record: Record) -> bool:
         """Add the message in a record; as `Findings.take`."""
-        record = placed(record, self._static, self._origin[1])
+        record = placed(record, self._static, self._origin[1] or "")
         return self._findings.take(replace(record, origin=self._origin))
 
     def add_read(self, stored_bytes: int, count: int) -> bool:

@@ -173,9 +173,8 @@ def value_names(
 def in_order_of(
     messages: Sequence[MessageExt], names: Sequence[str], bodies: BodyView
 ) -> tuple[MessageExt, ...]:
-    """Return messages in the order of some values: numbers, then texts, then those without one.
-
-    A name with ``-`` before it has the largest first.
+    """Return messages in the order of their values, with ``-`` before its name the largest first:
+    numbers, then texts, then those without one.
     """
     ordered = list(messages)
     for name in reversed(names):
