@@ -59,8 +59,8 @@ ROOM_LINES = {
     # Answers as tables in notebooks; the names of fields, for all rooms above; bodies as text in
     # tables; the names of brokers in filters.
     "model": 5_145,
-    # Compiled code decides which bodies are text, and which JSON.
-    "formats": 9_200,
+    # Compiled code decides which bodies are text, and which JSON; the origin of records.
+    "formats": 9_210,
     # Requests about lite topics and replication, for mqadmin; the mapping of static topics.
     "wire": 4_060,
     "store": 12_650,
