@@ -138,7 +138,7 @@ if not TYPE_CHECKING:  # type checkers take the imports above, and miss other na
             # Before a submodule is imported from here, it is asked for, too.
             home = __spec__.submodule_search_locations
             if name[0] != "_" and PathFinder.find_spec(f"{__name__}.{name}", home) is None:
-                meant = import_module(f"{__name__}.query.topic_choice").suggestion(name, _MODULES)
+                meant = import_module(f"{__name__}.model.text.nearest").suggestion(name, _MODULES)
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}{meant}")
         value: object = getattr(import_module(f"{__name__}.{module}"), name)
         globals()[name] = value

@@ -296,7 +296,7 @@ def test_a_light_topic_that_is_not_there_is_told_or_refused(layout):
     with layout.open() as store:
         answer = store.find("k3", topic="%LMQ%bem")
         assert not answer.messages
-        assert any("did you mean %LMQ%ben" in (each.error or "") for each in answer.coverage)
+        assert any("did you mean %LMQ%ben" in (each.note or "") for each in answer.coverage)
 
 
 @pytest.mark.parametrize(
@@ -332,7 +332,7 @@ def test_a_database_of_queues_that_is_damaged_makes_lists_incomplete(layout):
     with layout.open() as store:
         for answer in (store.topics(), store.topics("Orders"), store.groups(), store.status()):
             assert not answer.complete
-            said = " ".join(each.error or "" for each in answer.coverage)
+            said = " ".join(each.note or each.error or "" for each in answer.coverage)
             assert str(layout.store / "consumequeue") in said
         (topic,) = store.topics("Orders").topics
         assert topic.messages == sum(each.topic == "Orders" for each in layout.messages)
@@ -360,7 +360,7 @@ def test_without_its_package_rocksdb_is_named_and_positions_are_read_from_the_lo
     with layout.open() as store:
         answer = store.find(f"{sent['topic']}/{sent['queue_id']}/{sent['queue_offset']}")
         assert ids(answer) == [sent["offset_msg_id"]]
-        assert install_command("rocksdb") in answer.coverage[0].error
+        assert install_command("rocksdb") in answer.coverage[0].note
         assert store.topics("Orders").topics[0].messages == 60
         answer = store.groups()
         assert not answer.complete

@@ -97,8 +97,7 @@ def reply_of_messages(messages: Iterable[MessageExt]) -> Reply:
 def reply_of_answer(answer: Answer) -> Reply:
     """Return an answer in the common form."""
     says = "; ".join(
-        f"{c.source}[{c.kind}] {c.state}" + (f": {c.error}" if c.error else "")
-        for c in answer.coverage
+        f"{c.source}[{c.kind}] {c.state}" + f": {c.error or c.note or ''}" for c in answer.coverage
     )
     reply = reply_of_messages(answer.messages)
     return replace(reply, complete=answer.complete, truncated=answer.truncated, says=says)

@@ -133,7 +133,7 @@ async def test_what_a_proxy_does_not_pass_on_is_said_in_those_words(proxy):
                 await ask()
         found = await admin.find("Refused-1", topic="Refused")
     assert not found.complete
-    assert any("this is a RocketMQ proxy" in (each.error or "") for each in found.coverage)
+    assert any("this is a RocketMQ proxy" in (each.note or "") for each in found.coverage)
 
 
 async def test_members_behind_a_proxy_are_not_counted_as_none(proxy):
@@ -273,7 +273,7 @@ async def test_a_consumer_of_the_grpc_port_is_told_like_others(peer, proxy, grpc
             await until(lambda: member.has_ended or member.numbers == [3])
             (group,) = (answer := await admin.groups("g_grpc")).groups
             assert group.members is None
-            assert any("a proxy is in use" in (each.error or "") for each in answer.coverage)
+            assert any("a proxy is in use" in (each.note or "") for each in answer.coverage)
             with pytest.raises(BrokerError, match="members of a proxy are not known to brokers"):
                 await admin.consume_message_directly("g_grpc", None, "GrpcFailed", sent.msg_id)
             known = await admin.examine_consumer_connection_info("g_grpc", proxy.remoting_address)

@@ -15,7 +15,7 @@ from rocketlens.archive.scan import (
 )
 from rocketlens.archive.source import ArchiveSource
 from rocketlens.errors import BadInput
-from rocketlens.model.answer import Coverage, SourceKind, SourceState
+from rocketlens.model.answer import Coverage, hint
 from rocketlens.model.status import ArchiveStatus
 from rocketlens.query.answer_builder import Findings
 from rocketlens.query.lookup.message_filter import MessageFilter
@@ -189,9 +189,8 @@ class Archive(SearchApi):
         self.source.search(conditions, findings)
 
     def _unknown(self, topic: str) -> Iterable[Coverage]:
-        kind, searched = SourceKind.TOPICS, SourceState.SEARCHED
         for error in self.source.missing_topics([topic]).values():
-            yield Coverage("topics", kind, searched, None, str(error))
+            yield hint("topics", str(error))
 
     def _story_source(self) -> "StorySource":
         from rocketlens.archive.story import ArchiveStorySource

@@ -21,10 +21,16 @@ from rocketlens.model.life import WAITING_TOPICS
 from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import is_internal_topic
 from rocketlens.model.status import ArchivedSourceStatus, ArchiveStatus
+from rocketlens.model.text.sentences import Sentence
 from rocketlens.query.answer_builder import Findings
 from rocketlens.query.lookup.message_filter import MessageFilter
-from rocketlens.query.request import FindRequest
-from rocketlens.query.topic_choice import matching_topics, no_topic_of_position, unknown_topic
+from rocketlens.query.request import FindRequest, QueuePosition
+from rocketlens.query.topic_choice import (
+    matching_topics,
+    no_topic_of_position,
+    outside_of,
+    unknown_topic,
+)
 
 _POSITIONS_AT_ONCE: Final = 4096
 _MIN_MS: Final = -(2**63)
@@ -104,6 +110,7 @@ class ArchiveSource:
                 findings.cover((no_topic_of_position(position.topic, self.topics),))
             for source, batches in self.reader.listing.sources:
                 findings.cover(tuple(_not_archived(source, batches[-1].chosen, [position.topic])))
+                findings.cover(_outside(position, source, batches))
 
     def look_up(self, key_filter: MessageFilter, findings: Findings) -> None:
         """Add the messages with the key of a filter, which match it, of the last listing."""
@@ -320,6 +327,25 @@ def _not_archived(
     for topic in sorted({*topics} - WAITING_TOPICS) if chosen else ():
         if not any(fnmatchcase(topic, each) for each in chosen):
             yield _failed(source, f"topic {topic} is not archived, but {', '.join(chosen)}")
+
+
+def _outside(
+    position: QueuePosition, source: str, batches: "Sequence[ArchivedBatch]"
+) -> tuple[Coverage, ...]:
+    """Return where a source's queue ends here, if a position is not within it.
+
+    Batches of earlier versions do not say what they have.
+    """
+    topic, queue_id, _ = position
+    if not all(each.asked_ms for each in batches):
+        return ()
+    of_topic = (batch.ranges for batch in batches if topic in batch.topics)
+    ranges = [each for several in of_topic for each in several if each.topic == topic]
+    own = [each for each in ranges if each.queue_id == queue_id]
+    bounds = (min(each.start for each in own), max(each.stop for each in own)) if own else None
+    # The queues between them may have no message yet.
+    known = range(max((each.queue_id + 1 for each in ranges), default=0))
+    return outside_of(position, bounds, known, Sentence("in_archive_of", source=source))
 
 
 def _failed(source: str, error: str) -> Coverage:

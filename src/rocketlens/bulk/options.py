@@ -4,7 +4,6 @@ Spark passes on any option without a check. An option that is not understood wou
 the query would answer something else, so it is refused here.
 """
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Final, Literal, NamedTuple, get_args
 from rocketlens.errors import BadInput
 from rocketlens.model import properties as props
 from rocketlens.model.rocketmq import LMQ_PREFIX, is_system_topic
+from rocketlens.model.text.nearest import nearest
 from rocketlens.query.topic_choice import asked_topics, is_pattern, unknown_topic
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.former_topics import configured_topics, read_ends
@@ -267,10 +267,8 @@ def is_cluster(options: Mapping[str, str]) -> bool:
 
 def _meant(given: str, names: Iterable[str]) -> str | None:
     """Return the name that was probably meant by one in lower case."""
-    lower = {name.lower(): name for name in names}
     other = _ELSEWHERE.get(given, "")
-    near = [other.lower()] if other in names else difflib.get_close_matches(given, lower, 1)
-    return lower[near[0]] if near else None
+    return other if other in names else next(iter(nearest(given, names)), None)
 
 
 def known_options(options: Mapping[str, str], reader: Reader) -> dict[str, str]:

@@ -27,6 +27,7 @@ from rocketlens.cli.source import choose_source
 from rocketlens.errors import BadInput, MessageNotFound, RocketLensError, TopicNotFound
 from rocketlens.model.life import dead_letter_topic
 from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX
+from rocketlens.model.text.nearest import suggestion
 from rocketlens.terminal.cluster_access import (
     ask_cluster,
     chosen_context,
@@ -368,8 +369,6 @@ def no_dead_letters(group: str, topics: Iterable[str]) -> MessageNotFound:
 
     It suggests groups that have some of ``topics``.
     """
-    from rocketlens.query.topic_choice import suggestion
-
     prefix = DEAD_LETTER_PREFIX
     groups = (each.removeprefix(prefix) for each in topics if each.startswith(prefix))
     return MessageNotFound(

@@ -19,6 +19,7 @@ from rocketlens.model.arrow import batches_of, package, schema
 from rocketlens.model.fields import NAMES, TEXT_COLUMNS
 from rocketlens.model.message import MessageExt
 from rocketlens.model.text.counted import counted
+from rocketlens.model.text.nearest import suggestion
 from rocketlens.terminal.message_values import BODY_FORMS, BodyView
 from rocketlens.terminal.notes import print_notes
 from rocketlens.terminal.output import SEARCH_EXIT_CODES, ExitCode, note
@@ -151,8 +152,6 @@ def _table_writer(path: Path, form: str, arguments: Namespace) -> Write:
     columns = [NAMES.get(name, name) for name in asked]
     for column in columns:
         if column not in names:
-            from rocketlens.query.topic_choice import suggestion
-
             meant = suggestion(column, names) or f"; there are {', '.join(names)}"
             raise BadInput(f"--fields: there is no column {column[:80]!r}{meant}")
     parquet = package("pyarrow.parquet", "arrow", "Parquet")

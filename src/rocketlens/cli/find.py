@@ -35,7 +35,6 @@ from rocketlens.model.message_id import NearlyMessageId, nearly_message_id
 from rocketlens.model.rocketmq import lite_topic
 from rocketlens.model.text.counted import counted
 from rocketlens.model.text.escape import printable
-from rocketlens.terminal.cluster_access import ClusterAccess
 from rocketlens.terminal.json_text import answer_fields
 from rocketlens.terminal.message_values import BodyView, in_order_of, value_names
 from rocketlens.terminal.notes import print_notes
@@ -136,7 +135,7 @@ def run(arguments: Namespace) -> ExitCode:
     if text is None and arguments.kind != "auto":
         raise BadInput(f"--kind {arguments.kind} describes TEXT, but there is no TEXT")
     if arguments.forget_broker:
-        _forget_broker(choose_source(arguments).cluster, arguments.forget_broker)
+        forget_broker(choose_source(arguments).cluster, arguments.forget_broker)
         if text is None and not topic:
             return ExitCode.OK
     content = content_of(arguments)
@@ -265,22 +264,13 @@ def _say_range(begin: int | None, end: int | None) -> None:
         say(f"only messages {range_text(begin, end)}")
 
 
-def _forget_broker(source: ClusterAccess | None, name: str) -> None:
-    if source is None:
-        raise BadInput("--forget-broker needs a cluster: give --namesrv or --context")
-    if not forget_broker(source, name):
-        raise BadInput(
-            f"--forget-broker {name[:80]}: no broker of that name was seen in this cluster"
-        )
-
-
 def print_how_understood(answer: Answer) -> None:
     """Print on stderr how the text of a search was understood, if it was not searched as it is."""
     from rocketlens.query.pasted import PASTED
 
     for each in answer.coverage:
         if each.source == PASTED:
-            say(printable(each.error or ""))
+            say(printable(each.note or each.error or ""))
 
 
 def exit_code(answer: Answer, count: int | None = None) -> ExitCode:

@@ -22,6 +22,7 @@ from rocketlens.cli.options import (
 from rocketlens.errors import ArchiveError, BadInput, TopicNotFound
 from rocketlens.model.answer import Answer
 from rocketlens.model.rocketmq import NAME_SERVER_VARIABLES
+from rocketlens.model.text.nearest import suggestion
 from rocketlens.terminal.cluster_access import (
     ClusterAccess,
     ask_cluster,
@@ -330,13 +331,23 @@ def selected(
     )
 
 
-def forget_broker(access: ClusterAccess, broker_name: str) -> bool:
-    """Forget a broker that is gone for good; False if it is not remembered."""
+def forget_broker(access: ClusterAccess | None, broker_name: str) -> None:
+    """Forget a broker that is gone for good.
+
+    :raises BadInput: if it is not remembered, with the broker that was perhaps meant.
+    """
+    if access is None:
+        raise BadInput("--forget-broker needs a cluster: give --namesrv or --context")
     from rocketlens.client.connect.broker_history import SeenBrokers, seen_brokers_path
     from rocketlens.client.connect.cluster import name_server_addresses
 
     addresses = name_server_addresses(access.name_servers)
-    return SeenBrokers(seen_brokers_path(), addresses).forget(broker_name)
+    seen = SeenBrokers(seen_brokers_path(), addresses)
+    if not seen.forget(broker_name):
+        raise BadInput(
+            f"--forget-broker {broker_name[:80]}: no broker of that name was seen in this cluster"
+            f"{suggestion(broker_name, seen.names())}"
+        )
 
 
 def _say_long_scan(log_bytes: int) -> None:

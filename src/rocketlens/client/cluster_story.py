@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from rocketlens.client.admin.cluster_groups import find_groups
 from rocketlens.client.admin.track import MessageTrack, track_of_group
 from rocketlens.client.connect import broker_calls
 from rocketlens.client.connect.cluster import MAX_MESSAGE_ANSWERS
@@ -35,7 +36,7 @@ from rocketlens.model.topic import TopicKind
 from rocketlens.net.pace import at_once
 from rocketlens.query.facts.group_state import GroupFacts, GroupState
 from rocketlens.query.story.story import Unlearnt
-from rocketlens.query.story.story_search import CopyTopics, SourceFacts, StorySource
+from rocketlens.query.story.story_search import CopyTopics, SourceFacts, StorySource, no_group_in
 
 if TYPE_CHECKING:
     from rocketlens.client.connect.route import Broker
@@ -60,11 +61,15 @@ class ClusterStorySource(StorySource):
         :raises RemotingError: if no name server answers.
         """
         await self._find_holder(message)
-        if asked is None:
-            listed, coverage = await self._groups_of(message.topic)
-            names = {each for each in listed if not is_system_group(each)} | groups
-        else:
-            names, coverage = {self.source.full_topic(asked)}, ()
+        listed, coverage = await self._groups_of(message.topic)
+        names = {each for each in listed if not is_system_group(each)} | groups
+        no_group = None
+        if asked is not None:
+            full_name, coverage, no_group = self.source.full_topic(asked), (), ""
+            if full_name not in names:
+                answer = await find_groups(self._cluster, self.source.topology, full_name)
+                no_group = no_group_in(answer)
+            names = {full_name}
         tracks = await at_once(
             lambda name: track_of_group(self._cluster, message, self._holder, name),
             sorted(names),
@@ -78,7 +83,7 @@ class ClusterStorySource(StorySource):
                 is_failure=isinstance(each.error, RemotingError),
             )
             for each in tracks
-            if each.state is GroupState.UNKNOWN and each.error is not None
+            if each.state is GroupState.UNKNOWN and each.error is not None and not no_group
         ]
         if any(each.may_be_at_proxy for each in tracks):
             unlearnt.append(Unlearnt(Sentence("online_clients"), Sentence("members_of_proxies")))
@@ -87,6 +92,7 @@ class ClusterStorySource(StorySource):
             tuple(unlearnt),
             tuple(coverage),
             self._names_by_host(message),
+            no_group,
         )
 
     async def copy_topics(self, messages: Sequence[MessageExt]) -> CopyTopics:

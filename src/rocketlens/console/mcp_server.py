@@ -19,6 +19,7 @@ from rocketlens.console.run import (
 )
 from rocketlens.errors import BadInput
 from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX
+from rocketlens.model.text.nearest import suggestion
 from rocketlens.terminal.contexts import add_connection_options
 from rocketlens.terminal.output import ExitCode, note
 
@@ -202,8 +203,6 @@ async def _answer(
         its answer is too large.
     """
     # Late: the help of the command needs none of it.
-    from rocketlens.query.topic_choice import suggestion
-
     if name not in schemas:
         raise BadInput(f"there is no tool {name[:80]!r}; there are {', '.join(schemas)}")
     known = schemas[name]["properties"]

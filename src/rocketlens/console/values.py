@@ -10,7 +10,6 @@ from pydantic import (
     Field,
     SkipValidation,
     ValidationError,
-    model_validator,
 )
 
 from rocketlens.errors import BadInput
@@ -86,12 +85,6 @@ class CoverageValue(ConsoleValue):
     log_end_offset: int | None = None
     relies_on: SentenceText | None = None
     held_from_ms: int | None = None
-
-    @model_validator(mode="after")
-    def _tell_hints_and_errors_apart(self) -> Self:
-        if self.state != "searched" or self.error is None:
-            return self
-        return self.model_copy(update={"error": None, "note": self.error})
 
 
 class MessageRow(ConsoleValue):

@@ -70,7 +70,8 @@ class Coverage:
     ``source`` names it: a path below the store, a range of physical offsets, or a broker's name
     and the address that was asked.
     ``indexed_to_ms`` is the store time of the newest message it can answer for, in epoch
-    milliseconds, where that is known. ``error`` is one line, given for every state but searched.
+    milliseconds, where that is known. ``error`` is one line, given for what failed or is damaged;
+    ``note`` is one of what was searched as a whole, such as a topic that is not there.
     ``begin_offset`` and ``end_offset`` bound the physical offsets it looked at, where it is of a
     log: records that begin before ``end_offset``. ``log_end_offset`` is where the part of the log
     that could hold what was asked for ended when the question was asked. ``relies_on`` is what was
@@ -89,6 +90,7 @@ class Coverage:
     log_end_offset: int | None = None
     relies_on: str | None = None
     held_from_ms: int | None = None
+    note: str | None = None
 
     @property
     def is_short(self) -> bool:
@@ -110,6 +112,11 @@ class Coverage:
         return self.kind in (SourceKind.ARCHIVE, SourceKind.BROKER) or (
             self.kind is SourceKind.COMMIT_LOG and self.log_end_offset is not None
         )
+
+
+def hint(source: str, note: str, kind: SourceKind = SourceKind.TOPICS) -> Coverage:
+    """Return what is to be said of a source that was searched."""
+    return Coverage(source, kind, SourceState.SEARCHED, note=note)
 
 
 class ListAnswer(TableView, Generic[T_co]):

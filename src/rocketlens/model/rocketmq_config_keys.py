@@ -23,6 +23,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from rocketlens.errors import BadInput
+from rocketlens.model.text.nearest import nearest
 
 ACCESS_CONTROL: Final = (
     "name servers have no access control, here as in RocketMQ, and every client that reaches the "
@@ -219,8 +220,7 @@ def check_unknown_keys(
         if reason is not None:
             raise BadInput(f"{where}: {name[:_MAX_SHOWN]}={unknown[name][:20]}: {reason}")
         if name not in ROCKETMQ_KEYS:
-            meant = _probably_meant(name, names)
-            if meant is not None:
+            for meant in nearest(name, names, similarity=_MIN_SIMILARITY):
                 shown = name[:_MAX_SHOWN]
                 raise BadInput(f"{where}: {shown} is not a key of RocketMQ; did you mean {meant}?")
         passed_over.append(name)
@@ -232,13 +232,3 @@ def _refusal(name: str, value: str) -> str | None:
     if name.startswith(_TLS_PREFIX):
         return OTHER_TLS if value else None
     return _REFUSED_WHEN_TRUE.get(name) if value.lower() == "true" else None
-
-
-def _probably_meant(name: str, names: Iterable[str]) -> str | None:
-    from difflib import get_close_matches
-
-    by_lower_case = {each.lower(): each for each in names}
-    lower = name.lower()[:_MAX_SHOWN]
-    for key in get_close_matches(lower, by_lower_case, 1, _MIN_SIMILARITY):
-        return by_lower_case[key]
-    return None

@@ -41,11 +41,12 @@ from rocketlens.client.connect.route import Broker, MessageQueue, Route
 from rocketlens.client.connect.topology import NAME_SERVERS, Topology
 from rocketlens.client.search.queue_offsets import unreadable_of_topic
 from rocketlens.client.search.queue_stretch import QueueStretch, StretchReader
-from rocketlens.errors import RecordError, RemotingError, StoreError, TopicNotFound
+from rocketlens.errors import BadInput, RecordError, RemotingError, StoreError, TopicNotFound
 from rocketlens.formats.commitlog_record import decode
 from rocketlens.model.answer import Coverage
 from rocketlens.model.rocketmq import SYS_FLAG_INNER_BATCH
 from rocketlens.model.text.counted import counted
+from rocketlens.model.text.nearest import suggestion
 from rocketlens.pipeline.archive import DEFAULT_CLUSTER, Plan, now_ms
 from rocketlens.pipeline.cluster_scan import ClusterScan
 from rocketlens.pipeline.cluster_stream import to_json
@@ -128,9 +129,15 @@ class ArchivedCluster:
         seen, planner = None, self._planner
         if self._seen_brokers is not None:
             seen = SeenBrokers(self._seen_brokers, calls.name_servers)
-            planner.forgotten |= seen.forgotten()
+            planner.forgotten |= seen.names(forgotten=True)
         asking = _Asking(calls, Topology(calls, seen, time.monotonic))
         asked = await asking.all(self._scan.topics, {topic for topic, *_ in planner.copied.queues})
+        known = {broker for _, broker, _ in planner.copied.queues}.union(asked.brokers)
+        for each in sorted(self._forgotten - known - (seen.names() if seen else set())):
+            raise BadInput(
+                f"--forget-broker {each[:80]}: neither this archive nor the cluster has such a "
+                f"broker{suggestion(each, known)}"
+            )
         await planner.plan(asked, asking.record_at)
 
     def check_same(self) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens import limits
 from rocketlens.formats.commitlog_record import Origin, Record, message_of
-from rocketlens.model.answer import Answer, Coverage, SourceState
+from rocketlens.model.answer import Answer, Coverage
 from rocketlens.model.message import MessageExt
 from rocketlens.model.text.sentences import both
 from rocketlens.query.tally import SearchTally
@@ -240,7 +240,7 @@ class Findings:
         self.is_left = False
         """Whether nothing waits for what is still to be found: a source that reads much ends."""
         self._coverage: tuple[Coverage, ...] | list[Coverage] = ()
-        self._numbers: dict[tuple[str, SourceState, str | None], int] = {}
+        self._numbers: dict[tuple[str | None, ...], int] = {}
         """Where in the list each broker and each failure is."""
 
     def take(self, record: Record) -> bool:
@@ -322,7 +322,8 @@ class Findings:
                 # Parts of a log: no two searches look at the same.
                 merged.append(each)
                 continue
-            number = self._numbers.setdefault((each.source, each.state, each.error), len(merged))
+            told = each.source, each.state, each.error, each.note
+            number = self._numbers.setdefault(told, len(merged))
             if number == len(merged):
                 merged.append(each)
                 continue

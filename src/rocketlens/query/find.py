@@ -282,7 +282,7 @@ def one_message(answer: Answer, searched: str) -> MessageExt:
     if answer.complete:
         # The topic or queue that is not there says more than where was looked for it.
         by_weight = sorted(answer.coverage, key=lambda each: each.source != "position")
-        reason = next((each.error for each in by_weight if each.error), None)
+        reason = next(filter(None, (each.note or each.error for each in by_weight)), None)
         detail = f": {reason}" if reason else ""
         raise MessageNotFound(f"{answer.query} is not in {searched}{detail}")
     failed = (f"{each.source}: {each.error}" for each in answer.failures[:3])

@@ -28,7 +28,7 @@ from rocketlens import limits
 from rocketlens.errors import RocketLensError, TopicNotFound
 from rocketlens.formats.commitlog_record import Record, message_of
 from rocketlens.model import properties as props
-from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
+from rocketlens.model.answer import Answer, SourceKind, hint
 from rocketlens.model.life import (
     KEEPING_TOPICS,
     WAITING_TOPICS,
@@ -103,7 +103,7 @@ class KeptFindings(Findings):
         )
         if not self._is_looked_up and self._seen >= limits.MAX_WAITING_MESSAGES:
             note = Sentence("more_wait", count=limits.MAX_WAITING_MESSAGES)
-            self._outer.cover((_note(note),))
+            self._outer.cover((hint(KEPT, note),))
 
 
 def kept_steps(request: FindRequest, findings: Findings, source: Source) -> Steps[None]:
@@ -169,7 +169,7 @@ def told_what_waits(
     gone = {id(each) for each in kept} - {id(each) for each in waits}
     shown = [number for number, each in enumerate(answer.messages) if id(each) not in gone]
     end_ms = yield from end_steps(sources if waits else ())
-    notes = tuple(map(_note, _words(waits, kept, end_ms)))
+    notes = tuple(hint(KEPT, each) for each in _words(waits, kept, end_ms))
     return replace(
         answer,
         messages=tuple(answer.messages[number] for number in shown),
@@ -203,7 +203,3 @@ def _words(
 
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
-
-
-def _note(text: Sentence) -> Coverage:
-    return Coverage(KEPT, SourceKind.TOPICS, SourceState.SEARCHED, None, text)

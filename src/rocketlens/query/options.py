@@ -19,7 +19,7 @@ import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, ParamSpec, TypedDict, TypeVar, get_args
 
-from rocketlens.query.topic_choice import suggestion
+from rocketlens.model.text.nearest import suggestion
 
 if TYPE_CHECKING:
     from datetime import datetime

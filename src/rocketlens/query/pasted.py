@@ -25,7 +25,7 @@ from itertools import chain
 from typing import Final
 
 from rocketlens.errors import BadInput
-from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
+from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState, hint
 from rocketlens.model.text.sentences import Sentence
 from rocketlens.query.answer_builder import order_in_time
 from rocketlens.query.request import MAX_TEXTS, FindRequest
@@ -100,12 +100,11 @@ def understood(request: FindRequest, answer: Answer, more: Sequence[Answer]) -> 
     held = {id(message): each.sources_of(message) for each in more for message in each.messages}
     texts = [each.query for each in more]
     shown = ", ".join(texts[:_SHOWN]) + (", ..." if texts[_SHOWN:] else "")
-    note = Sentence("understood_as", texts=shown)
+    said = hint(PASTED, Sentence("understood_as", texts=shown))
     count = len(texts_in(request.text or ""))
     if count > MAX_TEXTS:
-        note = Sentence("understood_first", texts=shown, searched=MAX_TEXTS, count=count)
-    state = SourceState.FAILED if count > MAX_TEXTS else SourceState.SEARCHED
-    said = Coverage(PASTED, SourceKind.TOPICS, state, None, note)
+        error = Sentence("understood_first", texts=shown, searched=MAX_TEXTS, count=count)
+        said = Coverage(PASTED, SourceKind.TOPICS, SourceState.FAILED, None, error)
     searched = (each.coverage for each in (answer, *more))
     return Answer(
         request.query,

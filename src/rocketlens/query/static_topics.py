@@ -10,7 +10,7 @@ from typing import Final
 
 from rocketlens.errors import CommandBodyError
 from rocketlens.formats.commitlog_record import Record
-from rocketlens.model.answer import Coverage, SourceKind, SourceState
+from rocketlens.model.answer import Coverage, SourceKind, SourceState, hint
 from rocketlens.query.answer_builder import placed
 from rocketlens.query.request import QueuePosition
 from rocketlens.store import fs
@@ -86,9 +86,7 @@ class StaticTopics:
             return None, (_failed(there[0], error),)
         if there is None:
             text = f"{position}: no part of this static topic has that offset"
-            return None, (
-                Coverage("position", SourceKind.TOPICS, SourceState.SEARCHED, None, text),
-            )
+            return None, (hint("position", text),)
         stored = QueuePosition(topic, *there[1:])
         if queue_id not in static.goes_on:
             return stored, ()

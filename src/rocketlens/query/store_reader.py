@@ -281,7 +281,7 @@ class StoreReader:
         ``log_end_offset`` may be less than the log really had; the end that was found counts then.
         ``begin_offset`` is the log's first unless it is given; ``detail`` is what was found there.
         """
-        error = detail
+        error = None
         if end_offset is None or end_offset < log_end_offset:
             come_to = self.log.min_offset if end_offset is None else end_offset
             error = f"physical offsets {come_to} to {log_end_offset} were not read"
@@ -294,6 +294,7 @@ class StoreReader:
             self.log.min_offset if begin_offset is None else begin_offset,
             end_offset,
             max(log_end_offset, end_offset or 0),
+            note=None if error else detail,
         )
 
     def record_coverage(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens import limits
 from rocketlens.errors import RecordError, TopicNotFound
-from rocketlens.model.answer import Coverage, SourceKind, SourceState
+from rocketlens.model.answer import Coverage, SourceKind, SourceState, hint
 from rocketlens.model.life import dead_letter_topic, retry_topic
 from rocketlens.model.rocketmq import (
     BATCH_QUEUE,
@@ -23,7 +23,8 @@ from rocketlens.model.rocketmq import (
     TRACE_TOPIC,
 )
 from rocketlens.model.text.counted import counted
-from rocketlens.query.topic_choice import is_pattern, matching_topics, suggestion, unknown_topic
+from rocketlens.model.text.nearest import suggestion
+from rocketlens.query.topic_choice import is_pattern, matching_topics, unknown_topic
 from rocketlens.store.read.config_tables import (
     GROUPS_FILE,
     GROUPS_MEMBER,
@@ -107,8 +108,7 @@ class Topics:
             self._named = fresh.union(self._named or ())
         for name in sorted(unknown - self.known()):
             meant = suggestion(name, self.known() - BROKER_TOPICS)
-            error = f"no configuration, queue or index names {name!r}{meant}"
-            yield Coverage("topics", SourceKind.TOPICS, SourceState.SEARCHED, None, error)
+            yield hint("topics", f"no configuration, queue or index names {name!r}{meant}")
 
     def check_known(
         self, requested: Sequence[str]

@@ -27,7 +27,7 @@ from threading import Lock
 from typing import Final
 
 from rocketlens.formats.commitlog_record import Record, RecordView
-from rocketlens.model.answer import Coverage, SourceKind, SourceState
+from rocketlens.model.answer import Coverage, SourceKind, SourceState, hint
 from rocketlens.model.rocketmq import is_internal_topic
 from rocketlens.model.text.counted import counted
 from rocketlens.model.text.sentences import Sentence
@@ -126,20 +126,22 @@ class SearchTally:
 
     def coverage(self) -> tuple[Coverage, ...]:
         """Return what was counted; nothing if all was searched and decided on."""
-        kind, searched, failed = SourceKind.FILTER, SourceState.SEARCHED, SourceState.FAILED
+        kind, failed = SourceKind.FILTER, SourceState.FAILED
         parts: list[Coverage] = []
-        for name, state in (("filter_unread", failed), ("filter_not_comparable", searched)):
-            if name in self._counted:
-                sentence = self._counted[name].described(name)
-                parts.append(Coverage("filter", kind, state, None, sentence))
+        if "filter_unread" in self._counted:
+            sentence: str = self._counted["filter_unread"].described("filter_unread")
+            parts.append(Coverage("filter", kind, failed, None, sentence))
+        if "filter_not_comparable" in self._counted:
+            sentence = self._counted["filter_not_comparable"].described("filter_not_comparable")
+            parts.append(hint("filter", sentence, kind))
         for name in sorted(self.body_fields - self.properties):
             # Late: where it is needed, it is loaded.
             from rocketlens.query.filters.where import body_path
 
             sentence = Sentence("no_such_property", name=name, path=body_path(name))
-            parts.append(Coverage("filter", kind, searched, None, sentence))
+            parts.append(hint("filter", sentence, kind))
         unknown = (Sentence("no_origin", name=name) for name in sorted(self.unknown_origins))
-        parts += [Coverage("filter", kind, searched, None, each) for each in unknown]
+        parts += [hint("filter", each, kind) for each in unknown]
         if self._internal:
             parts += self._internal_coverage()
         if self._batches:
@@ -160,7 +162,7 @@ class SearchTally:
             some = any(self._internal.values())
             messages = Sentence("or_more", messages=messages) if some else Sentence("some_messages")
         sentence = Sentence("left_out", messages=messages, topics=_shown(topics))
-        return [Coverage("topics", SourceKind.TOPICS, SourceState.SEARCHED, None, sentence)]
+        return [hint("topics", sentence)]
 
 
 class _Counted:

@@ -1,19 +1,18 @@
 """Parses a caller's topics (names and patterns), and suggests corrections."""
 
-from collections.abc import Collection, Iterable, Mapping
-from types import MappingProxyType
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Final
 
 from rocketlens.errors import BadInput, TopicNotFound
-from rocketlens.model.answer import Coverage, SourceKind, SourceState
+from rocketlens.model.answer import Coverage, hint
 from rocketlens.model.arguments import check_text, wrong_type
+from rocketlens.model.text.nearest import nearest, suggestion
 from rocketlens.model.text.sentences import Sentence
 
 if TYPE_CHECKING:
     from rocketlens.query.request import QueuePosition
 
 _WILDCARDS: Final = frozenset("*?[")
-_SHOWN_TOPICS: Final = 3
 
 
 def asked_topics(topic: str | Iterable[str] | None) -> tuple[str, ...]:
@@ -72,26 +71,25 @@ def unknown_topic(name: str, topics: Collection[str], where: str) -> TopicNotFou
 
 def no_such_group(name: str, groups: Collection[str]) -> Coverage:
     """Return what an answer without any group says of the one that was asked for."""
-    text = f"group {name!r} does not exist{suggestion(name, groups)}"
-    return Coverage("groups", SourceKind.TOPICS, SourceState.SEARCHED, None, text)
+    return hint("groups", f"group {name!r} does not exist{suggestion(name, groups)}")
 
 
 def no_topic_of_position(name: str, topics: Collection[str]) -> Coverage:
     """Return what an answer says of a text that names a queue's position in no known topic."""
-    meant = resembling(name, topics)
+    meant = nearest(name, topics)
     sentence = (
         Sentence("no_topic_but", name=repr(name), meant=", ".join(meant))
         if meant
         else Sentence("no_topic", name=repr(name))
     )
-    return Coverage("position", SourceKind.TOPICS, SourceState.SEARCHED, None, sentence)
+    return hint("position", sentence)
 
 
 def outside_of(
     position: "QueuePosition",
     bounds: tuple[int, int] | None,
     queue_ids: Collection[int],
-    broker: str = "",
+    where: str = "",
 ) -> tuple[Coverage, ...]:
     """Return what says that no message has a position, if the queue does not reach so far.
 
@@ -99,42 +97,15 @@ def outside_of(
     ``queue_ids`` are those of the topic.
     """
     queue = f"{position.topic}/{position.queue_id}"
-    where = Sentence("on_broker", broker=broker) if broker else ""
     if bounds is None:
         if not queue_ids or position.queue_id in queue_ids:
             return ()
         ids = {"least": min(queue_ids), "most": max(queue_ids)}
-        text = Sentence("no_such_queue", queue=queue, broker=where, **ids)
+        text = Sentence("no_such_queue", queue=queue, where=where, **ids)
     elif position.queue_offset >= bounds[1]:
-        text = Sentence("queue_ends", queue=queue, broker=where, end=f"{bounds[1]:,}")
+        text = Sentence("queue_ends", queue=queue, where=where, end=f"{bounds[1]:,}")
     elif position.queue_offset < bounds[0]:
-        text = Sentence("queue_begins", queue=queue, broker=where, begin=f"{bounds[0]:,}")
+        text = Sentence("queue_begins", queue=queue, where=where, begin=f"{bounds[0]:,}")
     else:
         return ()
-    return (Coverage("position", SourceKind.TOPICS, SourceState.SEARCHED, None, text),)
-
-
-def suggestion(
-    name: str, candidates: Iterable[str], synonyms: Mapping[str, str] = MappingProxyType({})
-) -> str:
-    """Return "; did you mean A or B?" with the known names that a name resembles, or nothing.
-
-    A name that resembles one of ``synonyms`` means what that stands for.
-    """
-    meant = resembling(name, candidates, synonyms)
-    return f"; did you mean {' or '.join(meant)}?" if meant else ""
-
-
-def resembling(
-    name: str, candidates: Iterable[str], synonyms: Mapping[str, str] = MappingProxyType({})
-) -> list[str]:
-    """Return the known names that a name resembles, the nearest first."""
-    from difflib import get_close_matches
-
-    if name in synonyms:
-        return [synonyms[name]]
-    by_folded: dict[str, str] = {}
-    for word in sorted({*candidates, *synonyms}):
-        by_folded.setdefault(word.casefold(), synonyms.get(word, word))
-    close = get_close_matches(name.casefold(), by_folded, _SHOWN_TOPICS, 0.6)
-    return list(dict.fromkeys(by_folded[folded] for folded in close))
+    return (hint("position", text),)

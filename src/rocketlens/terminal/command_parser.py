@@ -3,9 +3,9 @@
 import re
 from argparse import PARSER, Action, ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, Final, NoReturn
 
+from rocketlens.model.text.nearest import suggestion
 from rocketlens.terminal.output import ExitCode, note
 
 _USAGE: Final = "usage: "
@@ -127,7 +127,7 @@ class CommandParser(ArgumentParser):
         self, word: str, commands: Iterable[str], synonyms: Mapping[str, str]
     ) -> NoReturn:
         """Refuse a command that the program does not have; other tools have it as a synonym."""
-        self.error(f"no command {word[:_MAX_MESSAGE]!r}{did_you_mean(word, commands, synonyms)}")
+        self.error(f"no command {word[:_MAX_MESSAGE]!r}{suggestion(word, commands, synonyms)}")
 
 
 def _meant_option(option: str, options: Collection[str]) -> str:
@@ -135,14 +135,4 @@ def _meant_option(option: str, options: Collection[str]) -> str:
     for meant in _SYNONYMS.get(option.removeprefix("--"), ()):
         if f"--{meant}" in options:
             return f"; did you mean --{meant}?"
-    return did_you_mean(option, options)
-
-
-def did_you_mean(
-    word: str, candidates: Iterable[str], synonyms: Mapping[str, str] = MappingProxyType({})
-) -> str:
-    """Return "; did you mean A or B?" with the known words that one resembles, or nothing."""
-    # Late: only a mistake needs it.
-    from rocketlens.query.topic_choice import suggestion
-
-    return suggestion(word, candidates, synonyms)
+    return suggestion(option, options)

@@ -32,7 +32,7 @@ import os
 import re
 import stat
 from argparse import ArgumentParser
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -41,6 +41,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 from rocketlens import limits
 from rocketlens.errors import BadInput
 from rocketlens.model.text.counted import counted
+from rocketlens.model.text.nearest import suggestion
 from rocketlens.net.secret_file import opened_regular, read_secret_file
 from rocketlens.terminal.command_parser import CommandParser
 from rocketlens.terminal.output import note
@@ -327,8 +328,7 @@ def _chosen(path: Path, config: Mapping[str, Any], name: str) -> Context:
     """
     contexts = config["contexts"]
     if name not in contexts:
-        near = _nearly(name, contexts)
-        meant = f"; did you mean {near}?" if near else " (rocketlens context list)"
+        meant = suggestion(name, contexts) or " (rocketlens context list)"
         raise BadInput(f"{path} has {counted(len(contexts), 'context')}, but not this one{meant}")
     values = contexts[name]
     where = f"{path}: context number {list(contexts).index(name) + 1}"
@@ -347,20 +347,13 @@ def _chosen(path: Path, config: Mapping[str, Any], name: str) -> Context:
     return Context(**{**values, **paths})
 
 
-def _nearly(name: str, names: Iterable[str]) -> str | None:
-    """Return the name that one nearly is: no secret in the wrong place is shown by it."""
-    from difflib import get_close_matches
-
-    return next(iter(get_close_matches(name[:100], list(names), 1, 0.75)), None)
-
-
 def _check_names(where: str, values: Mapping[str, Any], kinds: Mapping[str, type]) -> None:
     for number, (key, value) in enumerate(values.items(), 1):
         if key not in kinds:
-            near = _nearly(key, kinds)
-            meant = f" (did you mean {near}?)" if near else ""
+            # The key itself is not shown: it can be a secret in the wrong place.
             raise BadInput(
-                f"{where}: key number {number} is unknown{meant}; known keys: {', '.join(kinds)}"
+                f"{where}: key number {number} is unknown; known keys: {', '.join(kinds)}"
+                f"{suggestion(key, kinds)}"
             )
         if not isinstance(value, kinds[key]):
             raise BadInput(f"{where}: {key} must be {_KINDS[kinds[key]]}")

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from rocketlens import limits
 from rocketlens.errors import BadInput
-from rocketlens.model.answer import Answer, Coverage, SourceState
+from rocketlens.model.answer import Answer, Coverage
 from rocketlens.model.text.escape import printable, safe_json
 from rocketlens.terminal.output import CYAN, GREEN, YELLOW, coloured
 
@@ -135,14 +135,8 @@ def laid_out(text: str) -> Iterator[tuple[JsonPart, str]]:
 
 
 def coverage_fields(coverage: Coverage) -> dict[str, Any]:
-    """Return one source of an answer as JSON values; a hint of what was searched is ``note``."""
-    fields = {each.name: getattr(coverage, each.name) for each in dataclasses.fields(coverage)}
-    is_note = coverage.state is SourceState.SEARCHED
-    return {
-        **fields,
-        "error": None if is_note else coverage.error,
-        "note": coverage.error if is_note else None,
-    }
+    """Return one source of an answer as JSON values."""
+    return {each.name: getattr(coverage, each.name) for each in dataclasses.fields(coverage)}
 
 
 def answer_fields(answer: Answer) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from rocketlens.errors import BadInput
 from rocketlens.model.fields import FIELDS, NAMES, TIME_COLUMNS, field_of, property_name
 from rocketlens.model.message import MessageExt
 from rocketlens.model.text.escape import printable
+from rocketlens.model.text.nearest import suggestion
 from rocketlens.terminal.json_text import compact, json_of
 from rocketlens.terminal.output import iso_text
 
@@ -198,8 +199,6 @@ def check_value_name(name: str, where: str) -> None:
     """
     if name in NAMES or property_name(name) or FIELD_PATH.fullmatch(name):
         return
-    from rocketlens.query.topic_choice import suggestion
-
     meant = suggestion(name, NAMES) or (
         f"; there are {', '.join(FIELDS)}, prop.NAME and body.$.NAME"
     )

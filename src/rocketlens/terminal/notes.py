@@ -50,9 +50,9 @@ def lines_of(
         else coloured("INCOMPLETE", RED, sys.stderr)
     )
     result = counted(count, what) if count else "nothing found"
-    told = [c for c in searched if c.error and c.source in {KEPT, PASTED}]
-    left_out = [c.error for c in searched if getattr(c.error, "name", None) == "left_out"]
-    others = (c for c in searched if c.error and c not in told and c.error not in left_out)
+    told = [c for c in searched if c.note and c.source in {KEPT, PASTED}]
+    left_out = [c.note for c in searched if getattr(c.note, "name", None) == "left_out"]
+    others = (c for c in searched if c.note and c not in told and c.note not in left_out)
     hints = [*_listed("", others)]
     hints += [f"assumed, not read in full: {printable(each)}" for each in answer.relies_on]
     if answer.relies_on:
@@ -64,7 +64,7 @@ def lines_of(
         yield "more messages match: these are the newest"
     yield from _held(searched)
     yield from _undecompressed(answer.messages)
-    yield from (printable(c.error or "") for c in told)
+    yield from (printable(c.note or "") for c in told)
     yield from (f"{printable(each or '')} (--all searches them)" for each in left_out)
     if not is_brief:
         yield from hints
@@ -118,7 +118,7 @@ def _summary(searched: Iterable[Coverage]) -> str:
             tails += 1
         elif coverage.kind is SourceKind.COMMIT_LOG:
             logs.append(printable(coverage.source))
-        elif coverage.kind is SourceKind.CONSUME_QUEUE and coverage.error:
+        elif coverage.kind is SourceKind.CONSUME_QUEUE and coverage.note:
             # It is named below, with what it lacks.
             continue
         elif coverage.kind not in _NOT_SEARCHED:
@@ -134,7 +134,7 @@ def _summary(searched: Iterable[Coverage]) -> str:
 
 
 def _listed(before: str, sources: Iterable[Coverage]) -> Iterator[str]:
-    lines = [f"{before}{c.source}: {printable(c.error or '')}" for c in sources]
+    lines = [f"{before}{c.source}: {printable(c.note or c.error or '')}" for c in sources]
     yield from lines[:_MAX_LINES]
     if len(lines) > _MAX_LINES:
         yield f"{before}{len(lines) - _MAX_LINES} more (all of them: -o json)"

@@ -184,6 +184,8 @@ def test_a_broker_that_was_stopped_is_missed_until_it_is_forgotten(run):
         done = run("mqadmin", "queryMsgById", "-i", "00" * 16, "-n", rocketmq.name_server)
         assert done.code == 3
         assert "it was last seen" in done.err
+        done = run("find", "--forget-broker", "broker-b", *given)
+        assert (done.code, "; did you mean broker-a?" in done.err) == (2, True)
         assert run("find", "--forget-broker", "broker-a", *given).code == 0
         done = run("find", KEY, *given)
         assert done.code == 3

@@ -29,7 +29,7 @@ def delivered(unique_key, **given):
 def found(path, *question, **options):
     with rocketlens.open_store(path) as store:
         answer = store.find(*question, **options)
-    return answer, [each.error for each in answer.coverage if each.source == "waiting"]
+    return answer, [each.note for each in answer.coverage if each.source == "waiting"]
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ def test_each_form_of_a_text_finds_its_message(store, form):
         answer = opened.find(text)
     assert [each.unique_key for each in answer] == [KEY]
     assert answer.complete
-    notes = [each.error for each in answer.coverage if each.source == "text"]
+    notes = [each.note for each in answer.coverage if each.source == "text"]
     assert len(notes) == (0 if text in {KEY, "pay/1/0"} else 1)
 
 

@@ -209,7 +209,7 @@ def test_an_unknown_topic_is_refused_and_never_an_empty_answer(made, store):
             store.find(text, "topic1")
     answer = store.query_message("Topics", texts_for(record)["key"])
     assert (len(answer), answer.complete) == (0, True)
-    assert "names 'Topics'; did you mean Topic" in answer.coverage[-1].error
+    assert "names 'Topics'; did you mean Topic" in answer.coverage[-1].note
     with pytest.raises(TopicNotFound, match="no topic 'Topics'"):
         store.find(topic=[record.topic, "Topics"])
 

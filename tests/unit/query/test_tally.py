@@ -45,7 +45,7 @@ def topics_of(answer):
 
 
 def left_out_of(answer):
-    return [each.error for each in answer.coverage if "left out" in (each.error or "")]
+    return [each.note for each in answer.coverage if "left out" in (each.note or "")]
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_a_story_reads_traces_all_the_same(path):
     with rocketlens.open_store(path) as store:
         story = store.story("U-1")
     assert story.message.topic == "Orders"
-    assert not any("left out" in (each.error or "") for each in story.coverage)
+    assert not any("left out" in (each.note or "") for each in story.coverage)
 
 
 def test_find_and_show_say_how_many_are_left_out_and_all_includes_them(run, path):
@@ -191,7 +191,7 @@ def test_what_cannot_be_counted_is_a_least_number():
     tally.put_internal(TRACE, 3)
     tally.put_internal("TBW102", None)
     (told,) = tally.coverage()
-    assert told.error.startswith(
+    assert told.note.startswith(
         f"3 messages or more of RocketMQ's own topics, in {TRACE}, TBW102, left out"
     )
 
@@ -200,7 +200,7 @@ def test_a_topic_that_no_one_counted_has_no_number():
     tally = SearchTally()
     tally.put_internal(TRACE, None)
     (told,) = tally.coverage()
-    assert told.error.startswith(f"messages of RocketMQ's own topics, in {TRACE}, left out")
+    assert told.note.startswith(f"messages of RocketMQ's own topics, in {TRACE}, left out")
 
 
 @pytest.fixture

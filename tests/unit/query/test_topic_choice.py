@@ -3,7 +3,8 @@
 import pytest
 
 from rocketlens.errors import BadInput, TopicNotFound, WrongType
-from rocketlens.query.topic_choice import asked_topics, matching_topics, suggestion, unknown_topic
+from rocketlens.model.text.nearest import suggestion
+from rocketlens.query.topic_choice import asked_topics, matching_topics, unknown_topic
 
 KNOWN = ("PayTopic", "PayBack", "T22", "OrderTopic")
 

@@ -7,9 +7,9 @@ from dataclasses import fields
 import pytest
 
 import rocketlens
-from rocketlens.model.answer import Coverage, SourceKind, SourceState
+from rocketlens.model.answer import Coverage
 from rocketlens.terminal.as_json import message_fields, write_message
-from rocketlens.terminal.json_text import answer_fields, coverage_fields, json_line
+from rocketlens.terminal.json_text import answer_fields, json_line
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def test_a_message_that_is_written_in_pieces_is_the_same_json(answer, capsys):
 def test_an_answer_has_its_coverage_with_every_field(answer):
     shown = answer_fields(answer)
     assert (shown["query"], shown["complete"], shown["truncated"]) == ("k", True, False)
-    names = [*(field.name for field in fields(Coverage)), "note"]
+    names = [field.name for field in fields(Coverage)]
     assert [list(coverage) for coverage in shown["coverage"]] == [names] * len(answer.coverage)
 
 
@@ -50,10 +50,3 @@ def test_a_text_that_is_written_in_pieces_is_the_same_json(write_store, capsys):
     written = capsys.readouterr().out
     assert written.count("\n") == 1
     assert json.loads(written) == message_fields(message)
-
-
-@pytest.mark.parametrize("state", SourceState)
-def test_a_hint_of_what_was_searched_is_no_error(state):
-    shown = coverage_fields(Coverage("topics", SourceKind.TOPICS, state, None, "said"))
-    is_hint = state is SourceState.SEARCHED
-    assert (shown["error"], shown["note"]) == ((None, "said") if is_hint else ("said", None))

@@ -2,7 +2,8 @@
 
 import pytest
 
-from rocketlens.terminal.command_parser import CommandParser, did_you_mean
+from rocketlens.model.text.nearest import suggestion
+from rocketlens.terminal.command_parser import CommandParser
 
 
 @pytest.fixture
@@ -58,8 +59,8 @@ def test_an_abbreviation_is_not_taken_for_an_option(parser, capsys):
 
 
 def test_words_that_resemble_none_have_no_suggestion():
-    assert did_you_mean("qqqq", ["find", "show"]) == ""
-    assert did_you_mean("Fnid", ["find", "show"]) == "; did you mean find?"
+    assert suggestion("qqqq", ["find", "show"]) == ""
+    assert suggestion("Fnid", ["find", "show"]) == "; did you mean find?"
 
 
 @pytest.mark.parametrize("value", ["-2h", "-1d12h", "-.5h", "-1"])

@@ -82,14 +82,14 @@ def test_a_secret_that_others_can_read_is_warned_of(config, tmp_path, capsys):
         ("\xff", "is not UTF-8"),
         (
             "[context.prod]\nnamesrv = 'h:1'",
-            "unknown (did you mean contexts?); known keys: default",
+            "contexts; did you mean contexts",
         ),
         ("contexts = 3", "contexts must be a table"),
         ("contexts.prod = 3", "context number 1 must be a table: [contexts.NAME]"),
         ("default_context = 3\n[contexts.prod]", "default_context must be text"),
         (
             "[contexts.prod]\nnamsrv = 'h:1'",
-            "unknown (did you mean namesrv?); known keys",
+            "read_only; did you mean namesrv?",
         ),
         ("[contexts.prod]\nnamesrv = 9876", "namesrv must be text in quotation marks"),
         ("[contexts.prod]\ntls = 'yes'", "tls must be true or false"),

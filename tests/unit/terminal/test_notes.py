@@ -2,7 +2,7 @@
 
 import pytest
 
-from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
+from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState, hint
 from rocketlens.terminal.notes import lines_of
 
 
@@ -31,8 +31,8 @@ def test_what_an_answer_relies_on_is_said_with_the_option_that_reads_it():
 
 def test_hints_on_messages_that_were_found_are_counted_and_printed_with_verbose():
     kind, searched = SourceKind.BROKER, SourceState.SEARCHED
-    hint = Coverage("topics", SourceKind.TOPICS, searched, None, "3 system messages left out")
-    answer = Answer("k", (), (Coverage("broker-a", kind, searched, relies_on="an order"), hint))
+    left_out = hint("topics", "3 system messages left out")
+    answer = Answer("k", (), (Coverage("broker-a", kind, searched, relies_on="an order"), left_out))
     (line,) = lines_of(answer, 2)
     assert line == "2 messages, COMPLETE: searched broker-a (-v: 3 notes)"
     assert "topics: 3 system messages left out" in lines_of(answer, 2, verbose=True)
@@ -77,9 +77,8 @@ def test_the_time_that_was_searched_has_its_zone():
 
 
 def test_a_consume_queue_that_is_not_there_is_not_said_to_be_searched():
-    kind, searched = SourceKind.CONSUME_QUEUE, SourceState.SEARCHED
-    queue = Coverage("consumequeue/T/9", kind, searched, None, "it has no files: the log was read")
-    broker = Coverage("broker-a", SourceKind.BROKER, searched)
+    queue = hint("consumequeue/T/9", "it has no files: the log was read", SourceKind.CONSUME_QUEUE)
+    broker = Coverage("broker-a", SourceKind.BROKER, SourceState.SEARCHED)
     first, *others = lines_of(Answer("k", (), (broker, queue)), 0)
     assert "consumequeue" not in first
     assert "consumequeue/T/9: it has no files: the log was read" in others

@@ -27,6 +27,7 @@ from rocketlens.model.answer import Answer
 from rocketlens.model.arrow import package, schema
 from rocketlens.model.text.counted import counted
 from rocketlens.model.text.escape import printable
+from rocketlens.model.text.nearest import suggestion
 from rocketlens.terminal.json_text import json_line
 from rocketlens.terminal.message_values import csv_row, defused, utf8_text
 from rocketlens.terminal.notes import print_notes
@@ -208,8 +209,6 @@ def _with_first_batch(result: "pa.RecordBatchReader") -> "pa.RecordBatchReader":
 
 def _reason(text: str) -> str:
     """Return DuckDB's error in one line, without the tables of its own that it suggests."""
-    from rocketlens.query.topic_choice import suggestion
-
     file = _FILE.match(text)
     if file is not None:
         return f"a query reads the table {TABLE}, and no files: {file['path']}"

@@ -26,7 +26,7 @@ from rocketlens.client.connect.cluster import MAX_MESSAGE_ANSWERS, BrokerAnswer,
 from rocketlens.client.connect.route import Broker
 from rocketlens.client.connect.topology import CoverageByReason, Topology
 from rocketlens.errors import BrokerError, TopicNotFound
-from rocketlens.model.answer import Coverage, SourceKind, SourceState
+from rocketlens.model.answer import hint
 from rocketlens.model.group import (
     FoundGroup,
     GroupClient,
@@ -106,15 +106,13 @@ class _Groups:
         self._coverage.add(*topology.coverage, *topics.coverage)
         self._has_proxy = HEARTBEAT_TOPIC in topics.value
         if self._has_proxy:
-            said = Coverage("proxies", SourceKind.TOPICS, SourceState.SEARCHED, None, OF_PROXIES)
-            self._coverage.add(said)
+            self._coverage.add(hint("proxies", OF_PROXIES))
         brokers = list(topology.value.values())
         on = await asyncio.gather(*(self._names_on(broker) for broker in brokers))
         names = set().union(*on)
         copies = copy_topics_of(set(topics.value), names)
         for note in copies.notes():
-            said = Coverage("topics", SourceKind.TOPICS, SourceState.SEARCHED, None, note)
-            self._coverage.add(said)
+            self._coverage.add(hint("topics", note))
         names |= copies.by_group.keys()
         if self._group is None:
             names = {each for each in names if not is_system_group(each)}

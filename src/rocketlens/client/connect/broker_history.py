@@ -142,10 +142,10 @@ class SeenBrokers:
             and broker.seen_ms >= oldest_ms
         ]
 
-    def forgotten(self) -> frozenset[str]:
-        """Return the brokers that the user said are gone for good."""
+    def names(self, *, forgotten: bool = False) -> frozenset[str]:
+        """Return the brokers that are remembered, or those that the user said are gone for good."""
         history = self._history()
-        return frozenset(name for name, broker in history.items() if broker.is_forgotten)
+        return frozenset(name for name, each in history.items() if each.is_forgotten is forgotten)
 
     def forget(self, name: str) -> bool:
         """Forget a broker until it is seen again; return False if it is not remembered."""

@@ -51,10 +51,10 @@ from rocketlens.errors import BrokerError, RemotingError, RocketLensError, Topic
 from rocketlens.formats.commitlog_record import Record
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.model.rocketmq import BATCH_QUEUE, LMQ_PREFIX, PERM_WRITE, QUEUE_TYPE
+from rocketlens.model.text.nearest import suggestion
 from rocketlens.model.text.sentences import Sentence, TimeText
 from rocketlens.net.pace import in_thread
 from rocketlens.query.answer_builder import placed
-from rocketlens.query.topic_choice import suggestion
 from rocketlens.wire.bodies.tables import (
     BrokerData,
     ClusterInfo,
@@ -399,17 +399,17 @@ class CoverageByReason:
     """The coverage of many questions to the same brokers: each source and failure once."""
 
     def __init__(self) -> None:
-        self._by_reason: Final[dict[tuple[str, str | None], Coverage]] = {}
+        self._by_reason: Final[dict[tuple[str | None, ...], Coverage]] = {}
 
     def add(self, *coverage: Coverage) -> None:
         """Add what is not there, and of failures no more than a bound."""
         for each in coverage:
             if len(self._by_reason) < limits.MAX_DAMAGE_REPORTS or not each.is_failure:
-                self._by_reason.setdefault((each.source, each.error), each)
+                self._by_reason.setdefault((each.source, each.error, each.note), each)
 
     def replace(self, coverage: Coverage) -> None:
-        """Add a coverage in place of the one with its source and error."""
-        self._by_reason[coverage.source, coverage.error] = coverage
+        """Add a coverage in place of the one with its source, error and note."""
+        self._by_reason[coverage.source, coverage.error, coverage.note] = coverage
 
     def all(self) -> tuple[Coverage, ...]:
         """Return them in the order in which they were added."""

@@ -36,12 +36,12 @@ from rocketlens.client.search.queue_read import RISING_TIMES, read_queues
 from rocketlens.client.search.view import offset_id_of, record_of_position, records_of_id
 from rocketlens.errors import BrokerError, RecordError, RocketLensError, TopicNotFound
 from rocketlens.formats.commitlog_record import Record
-from rocketlens.model.answer import Coverage, SourceKind, SourceState
+from rocketlens.model.answer import Coverage, SourceKind, SourceState, hint
 from rocketlens.model.message import MessageExt
 from rocketlens.model.message_id import OffsetMessageId
 from rocketlens.model.rocketmq import LMQ_PREFIX, is_internal_topic
 from rocketlens.model.text.counted import counted
-from rocketlens.model.text.sentences import both
+from rocketlens.model.text.sentences import Sentence, both
 from rocketlens.net.pace import at_once
 from rocketlens.query.answer_builder import AnswerMessages, Findings, PlacedFindings
 from rocketlens.query.find import one_message
@@ -405,7 +405,8 @@ class ClusterSource:
         """Add to the coverage which brokers' queues do not reach so far."""
         named = position._replace(topic=without_namespace(self.namespace, position.topic))
         for name, span in sorted(bounds.items()):
-            findings.cover(outside_of(named, span, (), name if len(bounds) > 1 else ""))
+            where = Sentence("on_broker", broker=name) if len(bounds) > 1 else ""
+            findings.cover(outside_of(named, span, (), where))
         if not bounds:
             with suppress(TopicNotFound):
                 route = (await self.topology.route(position.topic)).value
@@ -577,8 +578,7 @@ def _holes(missing: str) -> str:
 
 def _brokers_coverage(brokers: Collection[str], detail: str) -> Coverage:
     """Return the coverage of brokers whose registration already is the answer."""
-    names = counted(len(brokers), "broker")
-    return Coverage(names, SourceKind.BROKER, SourceState.SEARCHED, None, detail)
+    return hint(counted(len(brokers), "broker"), detail, SourceKind.BROKER)
 
 
 async def count_left_out(

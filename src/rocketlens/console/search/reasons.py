@@ -20,8 +20,9 @@ from rocketlens.console.status.lists import topic_answers
 from rocketlens.console.values import CoverageValue, SearchAnswer
 from rocketlens.errors import RocketLensError
 from rocketlens.model.message_id import nearly_message_id
+from rocketlens.model.text.nearest import nearest
 from rocketlens.model.text.sentences import Sentence
-from rocketlens.query.topic_choice import is_pattern, resembling
+from rocketlens.query.topic_choice import is_pattern
 
 _SHOWN: Final = 3
 _KEY_KINDS: Final = frozenset({"auto", "key"})
@@ -102,7 +103,7 @@ async def topics_instead(question: Question, sources: Sources) -> list[tuple[str
     names = {name for each in answers if not isinstance(each, BaseException) for name in each}
     return [
         (name, question.address("/search", topic=name, cursor=None))
-        for name in resembling(question.topic, names)
+        for name in nearest(question.topic, names)
     ]
 
 

@@ -228,10 +228,11 @@ SENTENCES: Final[Mapping[str, str]] = {
     "lite_queues": "queues are missing, and only they name the lite topics of {parents}",
     "lite_names": "{parent} has more lite topics than its newest {count} messages name, which "
     "were read: give the name of one that is not here",
-    "queue_ends": "{queue} ends at {end}{broker}",
-    "queue_begins": "{queue} begins at {begin}{broker}",
-    "no_such_queue": "there is no queue {queue}{broker}: its topic has queues {least} to {most}",
+    "queue_ends": "{queue} ends at {end}{where}",
+    "queue_begins": "{queue} begins at {begin}{where}",
+    "no_such_queue": "there is no queue {queue}{where}: its topic has queues {least} to {most}",
     "on_broker": " on {broker}",
+    "in_archive_of": " in the archive of {source}",
     "understood_as": "nothing has this text as key or id; searched for what is in it: {texts}",
     "understood_first": "nothing has this text as key or id; searched for the first {searched} of "
     "{count} texts that are in it: {texts}",

@@ -17,7 +17,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from rocketlens import limits
-from rocketlens.model.answer import Coverage, SourceKind, SourceState
+from rocketlens.model.answer import Coverage, SourceKind, SourceState, hint
 from rocketlens.model.group import FoundGroup, GroupQueue, GroupsAnswer
 from rocketlens.model.life import copy_topics_of, handed_out_by
 from rocketlens.model.rocketmq import BROADCAST_SUFFIX, REVIVE_PREFIX, is_system_group
@@ -119,8 +119,7 @@ class StoreGroupFiles:
                 if each.group not in read_by[topic]:
                     copies.by_group[each.group].discard(topic)
         for note in copies.notes():
-            said = Coverage(CONSUME_QUEUE, SourceKind.TOPICS, SourceState.SEARCHED, None, note)
-            self._coverage.append(said)
+            self._coverage.append(hint(CONSUME_QUEUE, note))
         dead_letters: dict[str, int] = defaultdict(int)
         for group, topics in copies.by_group.items():
             names.add(group)

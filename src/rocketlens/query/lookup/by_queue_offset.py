@@ -77,15 +77,15 @@ class _Search:
         log = self._reader.record_coverage(
             record.physical_offset, record.total_size, newest_ms=newest_ms
         )
-        queue = self._queue_coverage(SourceState.SEARCHED, newest_ms=newest_ms)
+        queue = self._queue_coverage(newest_ms=newest_ms)
         self._finish([record], (queue, log), newest_ms)
 
     def _say_deleted(self, entry: QueueEntry) -> None:
-        error = (
+        note = (
             f"it was at physical offset {entry.physical_offset}; the log now begins at "
             f"{self._reader.log.min_offset}"
         )
-        queue = self._queue_coverage(SourceState.SEARCHED, error)
+        queue = self._queue_coverage(None, note)
         self._finish([], (queue, self._reader.record_coverage(entry.physical_offset)), 0)
 
     def read_log(self, stretch: tuple[int, int | None], error: str | None) -> None:
@@ -95,8 +95,7 @@ class _Search:
         """
         reader, position = self._reader, self._position
         start, stop = stretch
-        state = SourceState.DAMAGED if error else SourceState.SEARCHED
-        queue = self._queue_coverage(state, error or self._missing())
+        queue = self._queue_coverage(error, None if error else self._missing())
         claims = self._claims_position()
         if claims is not None:
             of_topic = MessageFilter(topic=position.topic, tally=SearchTally())
@@ -124,7 +123,7 @@ class _Search:
                     f"physical offset {records[-1].physical_offset} has one of topic "
                     f"{position.topic} before it was deleted and made again"
                 )
-                queue = replace(queue, error=error or detail)
+                queue = self._queue_coverage(error, detail)
         self._scanned(queue, scan, current[-1:], before)
 
     def _claims_position(self) -> Callable[[Record], bool] | None:
@@ -208,10 +207,13 @@ class _Search:
         return None if queue is not None and queue.files else self._reader.queues.missing
 
     def _queue_coverage(
-        self, state: SourceState, error: str | None = None, *, newest_ms: int | None = None
+        self, error: str | None = None, note: str | None = None, *, newest_ms: int | None = None
     ) -> Coverage:
         name = f"{CONSUME_QUEUE}/{self._position.topic}/{self._position.queue_id}"
-        return Coverage(name, SourceKind.CONSUME_QUEUE, state, newest_ms, error)
+        kind, state = SourceKind.CONSUME_QUEUE, SourceState.SEARCHED
+        if error:
+            state, note = SourceState.DAMAGED, None
+        return Coverage(name, kind, state, newest_ms, error, note=note)
 
 
 def _entry(queue: ConsumeQueue, queue_offset: int) -> QueueEntry | None:

@@ -16,10 +16,10 @@ from rocketlens.model.rocketmq import BROADCAST_SUFFIX, is_system_group
 from rocketlens.model.text.sentences import Sentence
 from rocketlens.model.topic import TopicKind
 from rocketlens.query.facts.group_state import GroupFacts
-from rocketlens.query.facts.groups import StoreGroupFiles, message_model_by
+from rocketlens.query.facts.groups import StoreGroupFiles, groups_of_store, message_model_by
 from rocketlens.query.store_source import StoreSource
 from rocketlens.query.story.story import Unlearnt
-from rocketlens.query.story.story_search import SourceFacts, StorySource
+from rocketlens.query.story.story_search import SourceFacts, StorySource, no_group_in
 from rocketlens.store.read.config_tables import OFFSETS_FILE
 
 _BY_LOG: Final = Sentence("by_log")
@@ -71,7 +71,11 @@ class StoreStorySource(StorySource):
                     message_model=message_model_by(in_topic, name),
                 )
             )
-        return SourceFacts(tuple(facts), (_NOT_IN_FILES,), failures)
+        no_group = None
+        if only_group is not None:
+            is_there = only_group in {*names, *configs}
+            no_group = "" if is_there else no_group_in(groups_of_store(self._reader, only_group))
+        return SourceFacts(tuple(facts), (_NOT_IN_FILES,), failures, no_group=no_group)
 
     def said_by(self, _message: MessageExt) -> str:
         """Return that the log has it."""

@@ -17,6 +17,7 @@ from rocketlens.errors import BadInput, RocketLensError, TopicNotFound, WrongUse
 from rocketlens.formats import trace_body
 from rocketlens.model import properties as props
 from rocketlens.model.answer import Answer, Coverage
+from rocketlens.model.group import GroupsAnswer
 from rocketlens.model.life import (
     HALF_MESSAGE_TOPICS,
     WAITING_TOPICS,
@@ -73,6 +74,8 @@ class SourceFacts:
     coverage: tuple[Coverage, ...] = ()
     broker_names: dict[str, str] | None = None
     """Names of brokers by store host."""
+    no_group: str | None = None
+    """What says that there is no group that was asked for; empty if there is, None if not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -430,6 +433,12 @@ def _is_told_of_more(message: MessageExt, gathered: _Gathered) -> bool:
     return any(each.retry_times > retries.get(each.group, 0) for each in told)
 
 
+def no_group_in(answer: GroupsAnswer) -> str:
+    """Return what an answer says if there is no group of a name; empty if there may be one."""
+    said = [each.note for each in answer.coverage if each.source == "groups" and each.note]
+    return said[0] if said and answer.complete else ""
+
+
 def _ask_about_groups(
     sources: Sequence[StorySource], message: MessageExt, gathered: _Gathered, group: str | None
 ) -> Steps[SourceFacts]:
@@ -440,6 +449,7 @@ def _ask_about_groups(
     names = groups_in(message, copies, traces)
     groups: dict[str, GroupFacts] = {}
     broker_names: dict[str, str] | None = None
+    no_group: list[str] = []
     for each in sources:
         try:
             facts: SourceFacts = yield partial(each.facts, message, names, group)
@@ -452,6 +462,10 @@ def _ask_about_groups(
             groups[group_facts.group] = _better(groups.get(group_facts.group), group_facts)
         if facts.broker_names is not None:
             broker_names = {**(broker_names or {}), **facts.broker_names}
+        if facts.no_group is not None:
+            no_group.append(facts.no_group)
+    if no_group and all(no_group):
+        gathered.unlearnt.append(Unlearnt(Sentence("group_did", group=group), no_group[0]))
     return SourceFacts(tuple(groups.values()), broker_names=broker_names)
 
 

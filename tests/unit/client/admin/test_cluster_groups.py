@@ -94,5 +94,5 @@ def test_retry_topics_of_pop_are_of_known_groups_and_no_groups_themselves():
 
     found = ask(scenario, timeout_s=60)
     assert {each.name: each.to_retry for each in found.groups} == {"a": 2, "a_b": 1, "lonely": 1}
-    notes = [each.error for each in found.coverage if each.error]
+    notes = [each.note for each in found.coverage if each.note]
     assert any(each.startswith("%RETRY%a_b_T can be the retry topic of each of") for each in notes)

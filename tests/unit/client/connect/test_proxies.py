@@ -59,4 +59,4 @@ def test_members_are_unknown_where_a_proxy_is_in_use():
     answer = ask(scenario)
     (group,) = answer.groups
     assert group.members is None
-    assert any("a proxy is in use" in (each.error or "") for each in answer.coverage)
+    assert any("a proxy is in use" in (each.note or "") for each in answer.coverage)

@@ -243,15 +243,15 @@ async def test_a_position_outside_of_the_queue_says_where_that_ends(cluster, adm
     cluster.masters[0].store("T", b"x")
     ends, none = [await admin.find(each) for each in ("T/0/7", "T/900/0")]
     assert (ends.complete, len(ends)) == (True, 0)
-    assert "T/0 ends at 1" in [each.error for each in ends.coverage]
-    assert any((each.error or "").startswith("there is no queue T/900") for each in none.coverage)
+    assert "T/0 ends at 1" in [each.note for each in ends.coverage]
+    assert any((each.note or "").startswith("there is no queue T/900") for each in none.coverage)
 
 
 TRACE = "RMQ_SYS_TRACE_TOPIC"
 
 
 def left_out_of(answer):
-    return [each.error for each in answer.coverage if "left out" in (each.error or "")]
+    return [each.note for each in answer.coverage if "left out" in (each.note or "")]
 
 
 def fill(cluster):
@@ -354,7 +354,7 @@ async def test_a_property_that_no_message_has_is_named_with_its_path(cluster, ad
     cluster.masters[0].store("T", b'{"amount": 700}')
     answer = await admin.find(topic="T", where="amount > 500")
     assert (bodies(answer), answer.complete) == ([], True)
-    hints = [each.error for each in answer.coverage if "amount" in (each.error or "")]
+    hints = [each.note for each in answer.coverage if "amount" in (each.note or "")]
     assert ["body.$.amount" in hint for hint in hints] == [True]
 
 

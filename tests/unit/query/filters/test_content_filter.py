@@ -186,7 +186,7 @@ def test_values_that_cannot_be_compared_are_told_and_the_answer_is_complete(stor
     assert not answer.messages
     (told,) = [each for each in answer.coverage if each.kind is SourceKind.FILTER]
     assert told.state is SourceState.SEARCHED
-    assert "3 messages, the first Orders/0/0: '上海' is no integer" in told.error
+    assert "3 messages, the first Orders/0/0: '上海' is no integer" in told.note
     scan = store.scan(where="body.$.city > 5")
     assert not list(scan)
     assert scan.complete
@@ -280,7 +280,7 @@ def test_whatever_a_body_is_a_filter_decides_or_counts_it(content, body, sys_fla
     assert content.passes(record, tally) is first
     told = tally.coverage()
     assert not (first and told)
-    assert all("1 message, the first Orders/0/0: " in each.error for each in told)
+    assert all("1 message, the first Orders/0/0: " in (each.error or each.note) for each in told)
 
 
 def test_no_more_messages_are_told_apart_than_the_bound(monkeypatch):
@@ -297,7 +297,7 @@ HINT = "no message had a property amount; bodies do: body.$.amount"
 
 
 def told_by(answer):
-    return [each.error for each in answer.coverage if each.kind is SourceKind.FILTER]
+    return [each.note for each in answer.coverage if each.kind is SourceKind.FILTER]
 
 
 def test_a_property_that_no_message_has_and_bodies_do_is_named_with_its_path(store):

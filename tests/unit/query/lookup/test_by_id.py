@@ -26,7 +26,7 @@ def test_an_id_of_another_broker_is_not_found_though_a_record_is_at_its_offset(m
             store.view_message(offset_id(offset, host))
         answer = store.find(offset_id(offset, host), kind="offset-id")
         assert (len(answer), answer.complete) == (0, True)
-        assert f"holds a message of {BROKER}" in answer.coverage[0].error
+        assert f"holds a message of {BROKER}" in answer.coverage[0].note
 
 
 def test_bytes_in_a_body_that_look_like_a_record_are_not_found(tmp_path):
@@ -49,7 +49,7 @@ def test_what_is_before_the_log_is_deleted_and_the_answer_says_so(tmp_path):
     with rocketlens.open_store(made.path) as store:
         answer = store.find(offset_id(0), kind="offset-id")
     assert (len(answer), answer.complete) == (0, True)
-    assert "what was before is deleted" in answer.coverage[0].error
+    assert "what was before is deleted" in answer.coverage[0].note
 
 
 def test_a_damaged_record_is_incomplete_for_its_own_broker_alone(tmp_path):
@@ -67,4 +67,4 @@ def test_a_message_of_another_topic_is_left_out_and_its_topic_named(made, store)
     record = next(r for r in made.records if r.topic == "Topic1")
     answer = store.find(offset_id(record.physical_offset), "Topic2", kind="offset-id")
     assert (len(answer), answer.complete) == (0, True)
-    assert "is a message of topic Topic1" in answer.coverage[0].error
+    assert "is a message of topic Topic1" in answer.coverage[0].note

@@ -46,7 +46,7 @@ def test_a_place_that_only_the_deleted_topic_had_is_empty_and_the_answer_says_wh
     with rocketlens.open_store(path) as store:
         answer = store.find("T/0/15", kind="queue-offset")
     assert (len(answer), answer.complete) == (0, True)
-    assert any("deleted and made again" in (each.error or "") for each in answer.coverage)
+    assert any("deleted and made again" in (each.note or "") for each in answer.coverage)
 
 
 def test_neighbours_of_the_deleted_topic_do_not_bound_where_a_message_can_be(made_again):
@@ -78,4 +78,4 @@ def test_a_position_outside_of_the_queue_says_where_that_ends(tmp_path, text, ex
         answer = store.find(text)
         assert len(store.find("T/0/1199")) == 1
     assert (len(answer), answer.complete) == (0, True)
-    assert expected in [each.error for each in answer.coverage]
+    assert expected in [each.note for each in answer.coverage]
