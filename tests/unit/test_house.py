@@ -58,7 +58,7 @@ KEPT_IN_ROCKETMQ = re.compile(r"%RETRY%|SCHEDULE_TOPIC|rmq_sys_wheel_timer|HALF_
 ROOM_LINES = {
     # Answers as tables in notebooks; the names of fields, for all rooms above; bodies as text in
     # tables; the names of brokers in filters; the nearest of known names.
-    "model": 5_230,
+    "model": 5_145,
     # Compiled code decides which bodies are text, and which JSON; the origin of records.
     "formats": 9_210,
     # Requests about lite topics and replication, for mqadmin; the mapping of static topics.
@@ -67,7 +67,7 @@ ROOM_LINES = {
     # With lite topics of a store, the offsets of broadcasts, and static topics, whose positions are
     # not those of the queues that are read; what stores and clusters did not have in common;
     # messages that are waited for; counts of a topic by time; the brokers of messages.
-    "query": 9_660,
+    "query": 9_570,
     "net": 2_977,
     # Schemas of registries, of three kinds and with a login; a bound for what JSON Schema checks.
     "decode": 3_420,
@@ -80,7 +80,7 @@ ROOM_LINES = {
     "tap": 1_271,
     "testing": 320,
     # Headings in the list of commands; hints in JSON are notes; messages sorted by values.
-    "terminal": 2_100,
+    "terminal": 2_075,
     # With lite topics, listed and searched; the words of the console's search box; what a LIMIT
     # needs; completion of names; doctor's --watch.
     "cli": 9_430,
