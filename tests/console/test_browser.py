@@ -140,7 +140,8 @@ def acting_pages(console):
         to_group = f"{path}/resend?to=group&group=shipping"
         draft = {"cluster": source, "topic": "drafts", "body": "{}", "encoding": "text"}
         # So that lists of saved searches have one.
-        client.post("/api/saved-searches?q=ORDER-79", json={"title": "order 79"})
+        alarm = {"title": "order 79", "by": "2100-01-01", "group": "shipping"}
+        client.post(f"/api/saved-searches?q=ORDER-79&source={source}", json=alarm)
         done = []
         for page, values in ((to_group, {}), ("/send", draft)):
             action, fields = post_form(client.get(page).text)
@@ -827,7 +828,10 @@ def test_a_search_is_narrowed_to_the_time_of_a_bar_or_of_several(open_page):
     plot.wait_for()
     last = plot.locator("a", has=page.locator(".bar")).last
     number = int(last.locator("title").text_content().split(": ")[-1])
-    last.locator(".room").click()
+    assert complaints_of(page) == {}
+    last.focus()
+    assert last.get_attribute("aria-label").endswith(f": {number} messages")
+    page.keyboard.press("Enter")
     page.wait_for_url(lambda url: "until=" in url)
     until(page, "n => document.querySelectorAll('tr[data-path]').length === n", number)
 

@@ -204,13 +204,14 @@ async def story_async(
     request = StoryRequest.parse(text, topic, **options)
     given = check_sources(sources)
     async with AsyncExitStack() as opened:
-        story_sources = [_story_source(await open_source(each, opened)) for each in given]
+        story_sources = [story_source(await open_source(each, opened)) for each in given]
         return await find_story(request, story_sources)
 
 
-def _story_source(source: Source) -> StorySource:
+def story_source(source: Source) -> StorySource:
+    """Return a source with what it knows of groups."""
     if isinstance(source, ThreadedSource):
-        return _InThread(source, _story_source(source.inner))
+        return _InThread(source, story_source(source.inner))
     if isinstance(source, ClusterSource):
         return ClusterStorySource(source)
     if isinstance(source, ArchiveSource):

@@ -28,6 +28,7 @@ from rocketlens.console.pages import SEE_OTHER, Failure, Here, HereNow, failure_
 from rocketlens.console.preferences import choose, local_path
 from rocketlens.console.room import InPieces, RequestRoom, room_for
 from rocketlens.console.search import saved_searches, search_pages
+from rocketlens.console.search.alarms import Alarms
 from rocketlens.console.search.saved_searches import SavedSearches
 from rocketlens.console.search.search import ROW_THREADS, Searches
 from rocketlens.console.security import Guard
@@ -79,6 +80,7 @@ class Console:
         )
         self.look_up: Final = LookUps(self.searches)
         self.saved: Final = SavedSearches(self.searches)
+        self._alarms: Final = Alarms(self.saved, sources)
         self.samples: Final = PipelineSamples(
             [each.cluster for each in sources.opened if each.cluster is not None]
         )
@@ -136,11 +138,13 @@ class Console:
         await self._app(scope, receive, counting)
 
     def start(self) -> None:
-        """Start what runs beside requests, until `close`: samples of brokers."""
+        """Start what runs beside requests, until `close`: samples of brokers, and alarms."""
         self.samples.start()
+        self._alarms.start()
 
     async def close(self) -> None:
-        """End samples, and the jobs that run, before sources are closed."""
+        """End samples, alarms and the jobs that run, before sources are closed."""
+        await self._alarms.close()
         await self.samples.close()
         await self._jobs.close()
 

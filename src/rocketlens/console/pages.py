@@ -324,7 +324,7 @@ def pairs_in(content: bytes) -> list[tuple[str, str]]:
             max_num_fields=MAX_FORM_FIELDS,
         )
     except ValueError as error:
-        raise BadInput("this is not a form that this console has made") from error
+        raise BadInput(Sentence("not_our_form")) from error
 
 
 async def _body_of(request: Request) -> bytes:

@@ -53,9 +53,8 @@ ZONES: Final = (
 )
 """Zones that are offered; any other that is known can be chosen by its name."""
 _NAME: Final = re.compile(r"[A-Za-z0-9_+/-]{1,40}\Z")
-_LOCAL: Final = re.compile(
-    r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}([.,]\d{1,6})?)?)?\Z", re.ASCII
-)
+_CLOCK: Final = r"\d{2}:\d{2}(:\d{2}([.,]\d{1,6})?)?"
+_LOCAL: Final = re.compile(rf"(\d{{4}}-\d{{2}}-\d{{2}}([T ]{_CLOCK})?|{_CLOCK})\Z", re.ASCII)
 _DAY_CHARACTERS: Final = 10
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 LANGUAGES: Final = {"en": "English", "zh": "中文"}
@@ -157,6 +156,11 @@ def is_local(text: str) -> bool:
     return _LOCAL.match(text.strip()) is not None
 
 
+def is_day(text: str) -> bool:
+    """Return whether a text is a day of the calendar alone."""
+    return is_local(text) and len(text.strip()) == _DAY_CHARACTERS and "-" in text
+
+
 def time_of(text: str, name: str, zone: tzinfo, *, is_end: bool) -> int:
     """Return the epoch milliseconds of a text: without a zone of its own, in this one.
 
@@ -165,6 +169,8 @@ def time_of(text: str, name: str, zone: tzinfo, *, is_end: bool) -> int:
     word = text.strip()
     if not _LOCAL.match(word):
         return parse_time(word, name, is_end=is_end)
+    if "-" not in word:
+        word = f"{datetime.now(zone):%Y-%m-%d} {word}"
     try:
         moment = datetime.fromisoformat(word.replace(",", ".")).replace(tzinfo=zone)
         if is_end and len(word) == _DAY_CHARACTERS:

@@ -14,6 +14,7 @@ from pydantic import (
 
 from rocketlens.errors import BadInput
 from rocketlens.model.life import LifeState
+from rocketlens.model.text.sentences import SENTENCES, Sentence
 from rocketlens.model.topic import LiteTopics
 from rocketlens.wire.codes import version_name
 
@@ -60,14 +61,21 @@ class ConsoleRequest(BaseModel):
 
 def mistakes_in(errors: Sequence[Any]) -> str:
     """Return a text that names the first mistakes that pydantic found."""
-    return "; ".join(map(_mistake, errors[:_MISTAKES]))
+    first, *others = map(_mistake, errors[:_MISTAKES])
+    for each in others:
+        first = Sentence("both", first=first, second=each)
+    return first
 
 
 def _mistake(error: Mapping[str, Any]) -> str:
-    own = error.get("ctx", {}).get("error")
-    if isinstance(own, BadInput):
-        return str(own)
-    return f"{'.'.join(map(str, error['loc']))}: {error['msg']}"
+    given = error.get("ctx", {})
+    if isinstance(given.get("error"), BadInput):
+        own: str = given["error"].args[0]
+        return own
+    name, sentence = ".".join(map(str, error["loc"])), f"value_{error['type']}"
+    if sentence in SENTENCES:
+        return Sentence(sentence, name=name, **given)
+    return f"{name}: {error['msg']}"
 
 
 class CoverageValue(ConsoleValue):

@@ -74,13 +74,16 @@ class ExpectRequest:
         *,
         by: int | datetime | str,
         consumed_by: str | None = None,
+        made_ms: int | None = None,
     ) -> Self:
         """Return the request for what a caller passed; ``key`` is as `find` has its text.
 
-        :raises BadInput: if ``by`` has passed, or as `FindRequest.parse`.
+        ``made_ms``: when it was made, if that was not now.
+
+        :raises BadInput: if ``by`` had passed then, or as `FindRequest.parse`.
         """
         by_ms = moment_ms(by, "by", is_end=True)
-        if by_ms <= _now_ms():
+        if by_ms <= (made_ms or _now_ms()):
             raise BadInput(
                 f"by is {time_text(by_ms)}, which has passed: give a time to come, such as "
                 "'in 2h'; `rocketlens find` has what was stored before"

@@ -28,6 +28,7 @@ from rocketlens.model.life import KEEPING_TOPICS
 from rocketlens.model.message import MessageExt
 from rocketlens.model.message_id import OffsetMessageId
 from rocketlens.model.rocketmq import is_system_topic, is_topic_name
+from rocketlens.model.text.sentences import Sentence
 from rocketlens.model.text.time_words import parse_time
 from rocketlens.query.lookup.message_filter import KeptFor, MessageFilter
 from rocketlens.query.options import KINDS, ContentOptions, Kind, ScanOptions, takes
@@ -217,9 +218,7 @@ class FindRequest:
         elif self.kind == "queue-offset":
             position = _position_in(self.text)
             if position is None:
-                raise BadInput(
-                    f"{self.text[:80]!r} is not a queue position: expected TOPIC/QUEUE/OFFSET"
-                )
+                raise BadInput(Sentence("not_a_position", text=repr(self.text[:80])))
             check_queue_position(position)
         return self
 
@@ -406,7 +405,7 @@ def _some_tags(text: str) -> frozenset[str] | None:
     tags = parse_tags(text)
     if tags is None or tags - {""}:
         return tags and tags - {""}
-    raise BadInput(f"{text[:80]!r} names no tag: give tags such as 'TagA || TagB'")
+    raise BadInput(Sentence("no_tag_named", text=repr(text[:80])))
 
 
 def time_range(
@@ -474,10 +473,8 @@ def check_key(key: str) -> None:
         raise BadInput("the key is empty: pass the order number or id the message was sent with")
     size = len(key) if key.isascii() else len(key.encode("utf-8", "surrogatepass"))
     if size > limits.MAX_KEY_BYTES:
-        raise BadInput(
-            f"the text has {size:,} bytes, and a key or id at most {limits.MAX_KEY_BYTES:,}: give "
-            f"part of it; of a list of ids the first {MAX_TEXTS} are searched"
-        )
+        limit = f"{limits.MAX_KEY_BYTES:,}"
+        raise BadInput(Sentence("long_key", size=f"{size:,}", limit=limit, count=MAX_TEXTS))
 
 
 def check_queue_position(position: QueuePosition) -> None:
@@ -487,9 +484,7 @@ def check_queue_position(position: QueuePosition) -> None:
     """
     topic, queue_id, queue_offset = position
     if not is_topic_name(topic):
-        raise BadInput(
-            f"{topic[:80]!r} is not a valid topic name: it may have letters, digits, % | _ and -"
-        )
+        raise BadInput(Sentence("invalid_topic", name=repr(topic[:80])))
     if queue_id < 0 or queue_offset < 0:
         raise BadInput(f"queue {queue_id}, offset {queue_offset}: both begin at 0")
 

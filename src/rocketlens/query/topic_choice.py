@@ -31,7 +31,7 @@ def asked_topics(topic: str | Iterable[str] | None) -> tuple[str, ...]:
     parts = (part.strip() for text in texts for part in check_text(text, "topic").split(","))
     names = tuple(dict.fromkeys(part for part in parts if part))
     if not names:
-        raise BadInput("the topic is empty: name one, or leave it out to search every topic")
+        raise BadInput(Sentence("empty_topic"))
     return names
 
 

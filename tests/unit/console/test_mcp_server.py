@@ -182,7 +182,7 @@ def test_a_message_is_sent_again_with_a_reason_once_and_by_those_who_may(rocketm
 @pytest.mark.parametrize(
     ("tool", "arguments", "said"),
     [
-        ("find", {"q": "K", "max": 501}, "max: Input should be less than or equal to 500"),
+        ("find", {"q": "K", "max": 501}, "max: at most 500 is expected"),
         ("find", {}, "nothing to find"),
         ("find", {"topc": "order-1"}, "find has no argument 'topc'; did you mean topic?"),
         ("find", {"q": "K", "source": "d"}, "there is no source 'd'; there are c"),

@@ -1,5 +1,6 @@
 """Every text is there in every language, and nowhere else."""
 
+import ast
 import copy
 import json
 import re
@@ -296,6 +297,69 @@ def test_what_is_wrong_with_a_question_is_shown_in_the_language(
         )
         assert found.status_code == 400
         assert found.json()["error"]["message"].startswith(english)
+
+
+CONSOLE = Path(pages.__file__).parent
+AT_START = {
+    *("run.py", "mcp_server.py", "server.py", "masks.py", "viewer.py", "users.py"),
+    *("oidc_settings.py", "oidc_logins.py", "oidc_provider.py", "logins.py", "audit.py"),
+}
+"""Say what is wrong with options and files, or have texts of the page of logins."""
+REFUSALS = {
+    *("BadInput", "ActRefused", "PlanChanged", "MessageNotFound", "TopicNotFound", "ConsoleBusy"),
+    "AnswerIncomplete",
+}
+
+
+def english_refusals(path):
+    """Give the errors that a module makes of text of its own."""
+    return [
+        ast.unparse(node)
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+        if node.func.id in REFUSALS and node.args
+        if isinstance(node.args[0], ast.Constant | ast.JoinedStr)
+        # For programs: forms have no such mistakes. And options of a command line.
+        if not ast.unparse(node.args[0]).startswith(
+            ("f'expected a form", "f'not all messages", "'which sources", "f'{len(contexts)}")
+        )
+    ]
+
+
+@pytest.mark.parametrize("path", sorted(CONSOLE.rglob("*.py")), ids=lambda path: path.stem)
+def test_what_the_console_refuses_has_a_text_in_every_language(path):
+    assert path.name in AT_START or english_refusals(path) == []
+
+
+@pytest.mark.parametrize(
+    ("address", "english", "chinese"),
+    [
+        ("/search?topic=T&max=0", "max: at least 1 is expected", "max：至少应为 1"),
+        ("/search?topic=T&max=x", "max: a whole number is expected", "max：应为整数"),
+        ("/search?topic=T&kind=x", "kind: one of 'auto'", "kind：应为 'auto'"),
+        ("/search?topic=T&zone=x", "there is no time zone 'x'", "没有时区 'x'"),
+        ("/search?topic=,", "the topic is empty", "主题为空"),
+        ("/search?q=x&kind=queue-offset", "'x' is not a queue position", "'x' 不是队列位点"),
+        ("/search?q=" + "x" * 40_001, "q: at most 40000 characters", "q：最多 40000 个字符"),
+        ("/search?q=x&source=y", "there is no source 'y'", "没有数据源 'y'"),
+        ("/search?topic=T&columns=x", "unknown column 'x'", "未知的列 'x'"),
+        ("/search?topic=T&cursor=x", "this cursor was not made here", "此游标不是由本控制台生成的"),
+        (
+            "/compare?chosen=/m/s/T/-/0/0&chosen=/m/s/T/-/0/1&chosen=/m/s/T/-/0/2",
+            "choose two to compare",
+            "请选择两条进行比较",
+        ),
+        ("/m/s/T/-/0/7", "there is no message at T/0/7", "T/0/7 处没有消息"),
+        ("/story?q=x&source=s&source=y", "there is no source 'y'", "没有数据源 'y'"),
+        ("/jobs/none", "there is no job 'none'", "没有任务 'none'"),
+        ("/resend?q=x&source=s", "this console has no cluster to send to", "没有可发送的集群"),
+    ],
+)
+def test_typical_mistakes_are_told_in_the_language(write_store, address, english, chinese):
+    store = store_at(write_store({"body": b"x"}), "s")
+    for language, said in (("en", english), ("zh", chinese)):
+        (page,) = answers([address], store, cookies={"rl_language": language})
+        assert said.lower() in ShownText(page.text).text.lower()
 
 
 def test_what_a_filter_could_not_look_at_is_shown_in_the_language(write_store):

@@ -38,7 +38,7 @@ from rocketlens.console.act.act_values import (
 )
 from rocketlens.console.act.jobs import DEFAULT_RATE, ActValue, new_name
 from rocketlens.console.act.permission import ActRefused, check_may_act, is_writable, may_send
-from rocketlens.console.act.plans import ResendOptions, ResendPlan
+from rocketlens.console.act.plans import ResendOptions, ResendPlan, check_chosen
 from rocketlens.console.message.look_up import MessageAddress
 from rocketlens.console.pages import (
     ERRORS,
@@ -59,6 +59,7 @@ from rocketlens.console.values import ErrorAnswer
 from rocketlens.errors import BadInput, RocketLensError
 from rocketlens.model.life import group_of_topic
 from rocketlens.model.rocketmq import is_group_topic
+from rocketlens.model.text.sentences import Sentence
 from rocketlens.query.facts.group_state import FAILED_STATES, GroupState
 
 JobName = Annotated[str, Path(max_length=40)]
@@ -351,7 +352,7 @@ async def _send_form(
     """Return the form for a new message, with what its fields have."""
     clusters = [each.name for each in here.sources if is_writable(each)]
     if not clusters:
-        error = error or ActRefused("this console has no cluster that messages can be sent to")
+        error = error or ActRefused(Sentence("no_writable_cluster"))
     empty = dict.fromkeys(("topic", "tags", "keys", "properties", "body", "reason"), "")
     return here.page_with_error(
         error,
@@ -506,11 +507,9 @@ def _of_letters(
 
     async def plan() -> ResendPlan:
         if letters == []:
-            raise BadInput("no dead letter is chosen: choose some in the list of a group")
-        if letters and len(letters) > limits.MAX_CHOSEN_MESSAGES:
-            raise BadInput(
-                f"{len(letters)} messages are chosen: at most {limits.MAX_CHOSEN_MESSAGES}"
-            )
+            raise BadInput(Sentence("no_letter_chosen"))
+        if letters:
+            check_chosen(letters)
         chosen = asked.model_copy(update={"only": letters or []})
         return await here.console.actions.plans.of_dead_letters(chosen)
 

@@ -21,6 +21,7 @@ from rocketlens.console.values import ConsoleRequest, ConsoleValue
 from rocketlens.errors import BadInput
 from rocketlens.model.message import MessageExt
 from rocketlens.model.properties import SYSTEM_PROPERTIES
+from rocketlens.model.text.sentences import Sentence
 
 DEFAULT_RESEND_MESSAGES: Final = 1_000
 """Messages of one job of the console, where its user does not say how many."""
@@ -56,7 +57,7 @@ class Order(RateRequest):
     @classmethod
     def _check_name(cls, text: str) -> str:
         if not is_name(text):
-            raise BadInput("this form is out of date: open its page again")
+            raise BadInput(Sentence("form_outdated"))
         return text
 
     @field_validator("reason")
@@ -64,9 +65,9 @@ class Order(RateRequest):
     def _check_reason(cls, text: str) -> str:
         reason = " ".join(text.split())
         if not reason:
-            raise BadInput("a reason is needed: it is kept with what was done")
+            raise BadInput(Sentence("needs_reason"))
         if len(reason) > limits.MAX_CONSOLE_REASON:
-            raise BadInput(f"the reason has over {limits.MAX_CONSOLE_REASON} characters")
+            raise BadInput(Sentence("long_reason", limit=limits.MAX_CONSOLE_REASON))
         return reason
 
 
@@ -195,16 +196,14 @@ class NewMessage(ConsoleRequest):
         :raises BadInput: if it is not base64, or there are two of them.
         """
         if self.body and self.body_base64:
-            raise BadInput("body and body_base64 are both given: give only one")
+            raise BadInput(Sentence("two_bodies"))
         try:
             if self.body_base64:
                 return base64.b64decode(self.body_base64.encode("ascii"), validate=True)
             return self.body.encode()
-        except UnicodeEncodeError as error:
-            wrong = "base64" if self.body_base64 else "Unicode text: give body_base64"
-            raise BadInput(f"the body is not {wrong}") from error
-        except binascii.Error as error:
-            raise BadInput("the body is not base64") from error
+        except (UnicodeEncodeError, binascii.Error) as error:
+            name = "not_base64" if self.body_base64 else "not_unicode"
+            raise BadInput(Sentence(name)) from error
 
     def message(self, topic: str) -> Message:
         """Return what is sent to a topic, with a new unique key.
@@ -229,7 +228,7 @@ def _pairs(lines: Iterable[str]) -> Iterable[tuple[str, str]]:
     for line in lines:
         name, separator, value = line.partition("=")
         if line.strip() and not (separator and name and value):
-            raise BadInput(f"invalid property {line[:80]!r}: expected NAME=VALUE, one on a line")
+            raise BadInput(Sentence("invalid_property", line=repr(line[:80])))
         if line.strip():
             yield name.strip(), value
 
@@ -242,7 +241,7 @@ def form_fields(message: MessageExt) -> dict[str, str]:
     :raises BadInput: if its body cannot be decompressed.
     """
     if message.body_error is not None:
-        raise BadInput(f"its body cannot be read: {message.body_error}")
+        raise BadInput(Sentence("body_unread", why=message.body_error))
     # What is not UTF-8 becomes a character that is not printable.
     body, encoding = message.body.decode("utf-8", "surrogateescape"), "text"
     if not all(each.isprintable() or each in "\n\t" for each in body):

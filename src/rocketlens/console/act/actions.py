@@ -57,6 +57,7 @@ from rocketlens.console.values import MessageRow
 from rocketlens.errors import AnswerIncomplete, BadInput, MessageNotFound, RocketLensError
 from rocketlens.model.message import MessageExt
 from rocketlens.model.message_id import OffsetMessageId
+from rocketlens.model.text.sentences import Sentence
 
 _SHORT_JOB: Final = 20
 """Messages of a job whose end a request waits for."""
@@ -150,7 +151,7 @@ class Actions:
         if self._jobs.path(order.name).exists():
             return order.name
         if order.digest not in {None, plan.digest}:
-            raise PlanChanged("there are more or other messages now than were shown: look again")
+            raise PlanChanged(Sentence("plan_changed"))
         await check_plan(plan)
         self._searches.audit.record(
             "resend",
@@ -216,7 +217,7 @@ class Actions:
         """
         cluster = check_may_act(self.sources.named(address.source), address.topic)
         if not (group and client_id):
-            raise BadInput("choose a client of a consumer group")
+            raise BadInput(Sentence("choose_client"))
         if self._jobs.acts.has(order.name):
             return order.name
         message = await self.look_up.original(address)

@@ -57,6 +57,7 @@ from rocketlens.errors import (
     SendFailed,
 )
 from rocketlens.model.message import MessageExt
+from rocketlens.model.text.sentences import Sentence
 from rocketlens.net.pace import in_thread
 from rocketlens.store.disk import Disk
 from rocketlens.terminal.cluster_access import jobs_directory
@@ -104,7 +105,7 @@ def _file(directory: Path, name: str, suffix: str) -> Path:
     :raises MessageNotFound: if no file can have it.
     """
     if not is_name(name):
-        raise MessageNotFound(f"there is no {suffix[1:]} {name[:80]!r}")
+        raise MessageNotFound(Sentence("no_job", name=repr(name[:80])))
     return directory / f"{name}{suffix}"
 
 
@@ -239,7 +240,7 @@ class Jobs:
             return
         self._check_room()
         if not path.is_file():
-            raise MessageNotFound(f"there is no job {name}")
+            raise MessageNotFound(Sentence("no_job", name=name))
         await self._end_follow(name)
         journal = ResendJournal.resume(path)
         try:
@@ -286,7 +287,7 @@ class Jobs:
             address = (each.title, each.namespace)
             if each.cluster is not None and address == (header.cluster, header.namespace):
                 return each
-        raise BadInput(f"no source of this console is the cluster of this job, {header.cluster}")
+        raise BadInput(Sentence("no_job_cluster", name=header.cluster))
 
     def origin_of(self, header: JobHeader) -> ConsoleSource:
         """Return the source that a job reads its messages from.
@@ -298,9 +299,7 @@ class Jobs:
         for each in self._sources:
             if each.kind != "cluster" and each.title == header.origin:
                 return each
-        raise BadInput(
-            f"no source of this console is the store or archive of this job, {header.origin}"
-        )
+        raise BadInput(Sentence("no_job_origin", name=header.origin))
 
     async def state(self, name: str) -> JobState:
         """Return a job.
@@ -316,7 +315,7 @@ class Jobs:
         try:
             contents = await in_thread(lambda: read_job(path), FILE_THREADS)
         except FileNotFoundError:
-            raise MessageNotFound(f"there is no job {name}") from None
+            raise MessageNotFound(Sentence("no_job", name=name)) from None
         state = JobState.of(name, contents, error=self._errors.get(name, ""))
         return replace(state, is_followed=name in self._follows)
 
@@ -330,7 +329,7 @@ class Jobs:
         try:
             return await in_thread(lambda: self._read_listed(path), FILE_THREADS)
         except FileNotFoundError:
-            raise MessageNotFound(f"there is no job {name}") from None
+            raise MessageNotFound(Sentence("no_job", name=name)) from None
 
     def _read_listed(self, path: Path) -> JobState:
         """Return what a file has, read again if it changed; call it in the one thread for files."""
@@ -369,9 +368,9 @@ class Jobs:
         user = current_viewer().name
         own = sum(each.user == user for each in self._running.values())
         if own >= MAX_USER_JOBS:
-            raise ConsoleBusy(f"{own} of your jobs run already: pause one, or wait for it")
+            raise ConsoleBusy(Sentence("user_jobs_busy", count=own))
         if len(self._running) >= MAX_CONSOLE_JOBS:
-            raise ConsoleBusy(f"{len(self._running)} jobs run already: pause one, or wait for it")
+            raise ConsoleBusy(Sentence("jobs_busy", count=len(self._running)))
 
     def _begin(
         self, name: str, running: _Running, cluster: ClusterOfConsole, origin: ConsoleSource
@@ -562,7 +561,7 @@ class Acts:
         try:
             act = ActValue.model_validate_json(await in_thread(path.read_bytes, FILE_THREADS))
         except FileNotFoundError:
-            raise MessageNotFound(f"there is no job {name}") from None
+            raise MessageNotFound(Sentence("no_job", name=name)) from None
         except ValueError as error:
             raise RocketLensError(f"{path} is damaged: what was done is not known") from error
         if act.state == BEGUN and name not in self._running:

@@ -5,6 +5,7 @@ from rocketlens.console.sources.sources import ClusterOfConsole, Sources
 from rocketlens.console.sources.visible import ConsoleSource
 from rocketlens.errors import MessageNotFound, RocketLensError
 from rocketlens.model.text.escape import printable
+from rocketlens.model.text.sentences import Sentence
 from rocketlens.terminal.cluster_access import user_name
 
 
@@ -52,9 +53,8 @@ def check_may_act(source: ConsoleSource, topic: str) -> ClusterOfConsole:
     """
     cluster = check_cluster(source)
     if not may_act(source, topic):
-        raise ActRefused(
-            f"user {current_user()} may not act on topic {printable(topic)} of {source.name}"
-        )
+        names = {"user": current_user(), "topic": printable(topic), "source": source.name}
+        raise ActRefused(Sentence("may_not_act", **names))
     return cluster
 
 
@@ -65,12 +65,9 @@ def check_cluster(source: ConsoleSource) -> ClusterOfConsole:
     """
     cluster = source.cluster
     if cluster is None:
-        raise ActRefused(f"source {source.name} is a store directory, which is only read")
+        raise ActRefused(Sentence("store_only_read", source=source.name))
     if cluster.access is None:
-        raise ActRefused(
-            f"the context of {source.name} is read_only: take read_only from the configuration "
-            "file, or use another context"
-        )
+        raise ActRefused(Sentence("context_read_only", source=source.name))
     return cluster
 
 
@@ -85,4 +82,4 @@ def check_may_see_job(sources: Sources, name: str, login: str, cluster: str) -> 
         viewer.sees_all(each.name) and cluster in {each.name, each.title} for each in sources
     )
     if viewer is not LOCAL and viewer.name != login and not sees_cluster:
-        raise MessageNotFound(f"there is no job {name}")
+        raise MessageNotFound(Sentence("no_job", name=name))

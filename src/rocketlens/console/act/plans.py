@@ -151,15 +151,11 @@ class Plans:
         several = list(dict.fromkeys(addresses))
         names = sorted({each.source for each in several})
         if not several:
-            raise BadInput("no message is chosen: choose some in the list of a search")
-        if len(several) > limits.MAX_CHOSEN_MESSAGES:
-            raise BadInput(
-                f"{len(several)} messages are chosen: at most {limits.MAX_CHOSEN_MESSAGES}; send "
-                "all that a search finds, or make several jobs"
-            )
+            raise BadInput(Sentence("no_message_chosen"))
+        check_chosen(several)
         if len(names) > 1:
-            quoted = " and ".join(repr(each[:80]) for each in names[:2])
-            raise BadInput(f"the chosen messages are of {quoted}: choose those of one source")
+            quoted = ", ".join(repr(each[:80]) for each in names[:2])
+            raise BadInput(Sentence("chosen_of_several", sources=quoted))
         origin = self._sources.named(names[0])
         cluster = check_cluster(cluster_for(self._sources, origin, options.cluster))
         _check_topics(cluster, sorted({each.topic for each in several}))
@@ -243,10 +239,7 @@ class Plans:
             asked=chosen,
         )
         if asked.only and len(letters.messages) + letters.older < len(set(asked.only)):
-            raise PlanChanged(
-                "some of the chosen dead letters are not there any more, or were sent again: "
-                "choose them anew"
-            )
+            raise PlanChanged(Sentence("chosen_gone"))
         if letters.skipped and not letters.messages:
             raise BadInput(Sentence("dead_letters_sent", count=len(letters.skipped)))
         notes = (
@@ -271,9 +264,7 @@ class Plans:
             lambda: earlier_jobs(self._directory, topic, cluster.admin.source.name), FILE_THREADS
         )
         if unfinished:
-            raise BadInput(
-                f"job {unfinished[0].stem} of this group is not finished: resume or stop it first"
-            )
+            raise BadInput(Sentence("job_unfinished", name=unfinished[0].stem))
         return sent
 
     async def _check_unmasked(
@@ -288,10 +279,18 @@ class Plans:
             return
         for message in messages:
             if await self._searches.masked(origin, message) is not message:
-                raise ActRefused(
-                    f"parts of {message.msg_id} are masked for you, so it cannot be sent from "
-                    f"{origin.name} to {cluster.name}"
-                )
+                names = {"id": message.msg_id, "origin": origin.name, "cluster": cluster.name}
+                raise ActRefused(Sentence("masked_not_sent", **names))
+
+
+def check_chosen(several: Sequence[object]) -> None:
+    """Check how many messages were chosen.
+
+    :raises BadInput: if they are too many.
+    """
+    most = limits.MAX_CHOSEN_MESSAGES
+    if len(several) > most:
+        raise BadInput(Sentence("many_chosen", count=len(several), limit=most))
 
 
 def _check_topics(cluster: ClusterOfConsole, topics: Sequence[str]) -> None:
@@ -306,17 +305,13 @@ def cluster_for(sources: Sources, origin: ConsoleSource, name: str) -> ConsoleSo
     """
     if origin.kind == "cluster":
         if name not in {"", origin.name}:
-            raise BadInput(f"messages of {origin.name} are sent to that cluster, not to another")
+            raise BadInput(Sentence("own_cluster_only", origin=origin.name))
         return origin
     if name:
         return sources.named(name)
     clusters = [each for each in sources if each.kind == "cluster"]
     if len(clusters) != 1:
-        raise BadInput(
-            "choose the cluster to send to"
-            if clusters
-            else "this console has no cluster to send to: start it with --namesrv or --context, too"
-        )
+        raise BadInput(Sentence("choose_cluster" if clusters else "no_cluster"))
     return clusters[0]
 
 
@@ -362,7 +357,7 @@ async def check_plan(plan: ResendPlan) -> None:
     :raises RemotingError: if no name server answers.
     """
     if not plan.messages:
-        raise BadInput("there is nothing to send")
+        raise BadInput(Sentence("nothing_to_send"))
     await check_targets(plan.cluster.admin, list(plan.messages))
 
 
@@ -375,5 +370,5 @@ def origin_of_search(sources: Sources, question: Question) -> ConsoleSource:
         raise BadInput(NOTHING_ASKED)
     chosen = sources.chosen(question.sources)
     if len(chosen) != 1:
-        raise BadInput("the search has several sources: choose one of them first")
+        raise BadInput(Sentence("search_of_several"))
     return chosen[0]

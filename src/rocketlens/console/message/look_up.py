@@ -24,6 +24,7 @@ from rocketlens.console.values import (
 )
 from rocketlens.errors import AnswerIncomplete, BadInput, MessageNotFound, RocketLensError
 from rocketlens.model.message import MessageExt
+from rocketlens.model.text.sentences import Sentence
 from rocketlens.net.pace import in_thread
 from rocketlens.query.find import find
 from rocketlens.query.request import FindRequest
@@ -58,7 +59,7 @@ class MessageAddress(ConsoleRequest):
             parts = match.groupdict() if match is not None else {}
             return cls.of_form({name: unquote(part) for name, part in parts.items()})
         except BadInput:
-            raise BadInput(f"{path[:80]!r} is not the address of a message's page") from None
+            raise BadInput(Sentence("not_a_page", path=repr(path[:80]))) from None
 
     @property
     def position(self) -> str:
@@ -86,7 +87,7 @@ class LookUps:
         message = await self.original(address)
         source = self.sources.named(address.source)
         if await self.searches.masked(source, message) is not message:
-            raise BadInput("parts of this message are masked for you, so it cannot be edited")
+            raise BadInput(Sentence("masked_not_edited"))
         return message
 
     async def original(self, address: MessageAddress) -> MessageExt:
@@ -116,8 +117,8 @@ class LookUps:
                 return message
         if not answer.complete:
             why = "; ".join(each.error or "" for each in answer.failures)
-            raise AnswerIncomplete(f"{address.position} was not found: {why}", answer)
-        raise MessageNotFound(f"there is no message at {address.position} of {address.broker}")
+            raise AnswerIncomplete(Sentence("not_found_as", at=address.position, why=why), answer)
+        raise MessageNotFound(Sentence("nothing_at", at=address.position, broker=address.broker))
 
     async def detail(
         self, address: MessageAddress, form: BodyForm, original: MessageExt | None = None
@@ -156,7 +157,7 @@ class LookUps:
         """
         chosen = self.sources.chosen(question.sources)
         if not question.text or len(chosen) != 1:
-            raise BadInput("a story is that of a key or an id, in one source: give q, and source")
+            raise BadInput(Sentence("story_of_key"))
         source = chosen[0]
         found = self.searches.unmasked_pages(question, limits.MAX_STORY_RECORDS)
         async with aclosing(found) as pages:

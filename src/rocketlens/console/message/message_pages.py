@@ -29,6 +29,7 @@ from rocketlens.console.search.question import Question
 from rocketlens.console.search.search import ROW_THREADS
 from rocketlens.console.values import KeyStoryValue, MessageDetail, MessageRow, StoryValue
 from rocketlens.errors import BadInput
+from rocketlens.model.text.sentences import Sentence
 from rocketlens.net.pace import in_thread
 from rocketlens.query.request import FindRequest
 
@@ -131,7 +132,7 @@ async def _compare_page(
     if len(addresses) == 1 and other is not None:
         addresses.append(MessageAddress(source=addresses[0].source, **other._asdict()))
     if not 1 <= len(addresses) <= 2:
-        raise BadInput(f"{len(addresses)} messages are chosen: choose two to compare them")
+        raise BadInput(Sentence("choose_two", count=len(addresses)))
     found = [await here.console.look_up.detail(each, "decoded") for each in addresses]
     found.sort(key=lambda each: each.message.store_timestamp_ms)
     if len(found) == 1:

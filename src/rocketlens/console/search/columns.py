@@ -38,6 +38,7 @@ from rocketlens.errors import BadInput
 from rocketlens.model.fields import FIELDS, NAMES, property_name
 from rocketlens.model.message import MessageExt
 from rocketlens.model.text.escape import printable
+from rocketlens.model.text.sentences import Sentence
 from rocketlens.terminal.message_values import AS_IT_IS, shown
 
 MAX_CONSOLE_COLUMNS: Final = 12
@@ -60,12 +61,10 @@ def columns_of(texts: Iterable[str]) -> tuple[str, ...]:
     columns = tuple(dict.fromkeys(_NAMED_OF.get(NAMES.get(e, ""), e) for e in names if e))
     for each in columns:
         if not (each in NAMES or property_name(each) or FIELD_PATH.fullmatch(each)):
-            raise BadInput(
-                f"unknown column {each[:80]!r}: expected {', '.join(FIELDS)}, prop.NAME for a "
-                "property, or body.$.NAME for a field of the body"
-            )
+            fields = ", ".join(FIELDS)
+            raise BadInput(Sentence("unknown_column", name=repr(each[:80]), names=fields))
     if len(columns) > MAX_CONSOLE_COLUMNS:
-        raise BadInput(f"{len(columns)} columns: at most {MAX_CONSOLE_COLUMNS} are shown")
+        raise BadInput(Sentence("many_columns", count=len(columns), limit=MAX_CONSOLE_COLUMNS))
     return columns if columns != USUAL else ()
 
 

@@ -31,7 +31,7 @@ from rocketlens.query.search_words import with_broker, words_in
 
 MAX_CONSOLE_SKIPPED: Final = 100_000
 """Messages of one millisecond that a cursor of the console can have passed."""
-NOTHING_ASKED: Final = "nothing to find: give q, topic, since, until, tag, where or grep"
+NOTHING_ASKED: Final = Sentence("nothing_asked")
 
 _Whole = Annotated[int, Field(ge=0, le=limits.MAX_LONG)]
 _CURSOR: Final = TypeAdapter(
@@ -85,7 +85,7 @@ class Cursor(NamedTuple):
             padded = text.encode("ascii") + b"=" * (-len(text) % 4)
             values = _CURSOR.validate_json(base64.b64decode(padded, b"-_", validate=True))
         except (ValueError, binascii.Error) as error:
-            raise BadInput("this cursor was not made here: search again without it") from error
+            raise BadInput(Sentence("not_our_cursor")) from error
         at, address, port, physical, topic, queue_id, queue_offset, seen = values
         return cls(at, Host(address, port), physical, topic, queue_id, queue_offset, seen)
 
@@ -336,7 +336,7 @@ class QuestionValues(BaseModel):
         :raises BadInput: if a value cannot be used.
         """
         if self.zone and not is_zone(self.zone):
-            raise BadInput(f"there is no time zone {self.zone!r}: Asia/Shanghai, for example")
+            raise BadInput(Sentence("no_time_zone", name=repr(self.zone)))
         return Question.of(self, self.zone or zone_name).in_zone(zone_name)
 
 

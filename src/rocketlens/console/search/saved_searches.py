@@ -6,18 +6,23 @@ They are one file of the user who runs the console, beside the directory of its 
         {"name": "20261120T103102-0f...", "title": "unpaid", "user": "li", "is_shared": true,
          "time_ms": ..., "asked": [["topic", "orders"], ...], "topics": ["orders"], "sources": []}]}
 
+One with an ``alarm`` is of a message that is expected: see `rocketlens.console.search.alarms`.
+
 Each change replaces the whole file. One that is damaged is an error, and stays as it is.
 
 Each is its user's own, or shared with all users of the console. One that is shared is shown to
 those who may see every topic and source that it names: these names are not for others. Where its
 filter may name topics in another way than as all that there are, it is shown to those who may see
-every topic.
+every topic. The result of an alarm is shown to those, too, unless it names its topics in full.
 """
 
+import asyncio
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlencode
 
@@ -39,17 +44,22 @@ from rocketlens.console.pages import (
     HereNow,
     api_router,
     form_of,
+    known_failure,
     page_router,
 )
 from rocketlens.console.room import ConsoleBusy
+from rocketlens.console.search.alarms import MAX_CONSOLE_ALARMS, MAX_USER_ALARMS, Alarm
 from rocketlens.console.search.question import NOTHING_ASKED, Question
 from rocketlens.console.search.search import Searches
 from rocketlens.console.sources.visible import ConsoleSource, narrowed_topics
 from rocketlens.console.values import ConsoleRequest, ConsoleValue, ErrorAnswer
 from rocketlens.errors import BadInput, MessageNotFound, RocketLensError, StoreLocked
+from rocketlens.model.text.sentences import Sentence
+from rocketlens.model.topic import TopicKind
 from rocketlens.net.pace import in_thread
 from rocketlens.query.filters.where import TOPIC, parse_where
 from rocketlens.query.request import FindRequest
+from rocketlens.query.topic_choice import is_pattern
 from rocketlens.store.disk import Disk
 from rocketlens.store.lock import StoreLock
 from rocketlens.terminal.cluster_access import saved_searches_path
@@ -81,6 +91,12 @@ class SavedSearch(BaseModel):
     topics: tuple[str, ...]
     """Names and patterns in the question."""
     sources: tuple[str, ...]
+    alarm: Alarm | None = None
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it has an alarm without a result."""
+        return self.alarm is not None and self.alarm.state == "waiting"
 
     @property
     def query(self) -> str:
@@ -113,6 +129,8 @@ class SavedSearches:
         self.path: Final = path or saved_searches_path()
         self._disk: Final = disk or Disk()
         self._clock_ns: Final = clock_ns
+        self.changed: Final = asyncio.Event()
+        """Set when the file was changed here."""
 
     async def seen(self, *, everything: bool = False) -> list[SavedSearch]:
         """Return the user's own searches and those that are shared, the newest first.
@@ -131,7 +149,9 @@ class SavedSearches:
         # The file has them in the order in which they were saved.
         return shown[::-1]
 
-    async def save(self, question: Question, title: str, *, is_shared: bool) -> SavedSearch:
+    async def save(
+        self, question: Question, title: str, *, is_shared: bool, alarm: Alarm | None = None
+    ) -> SavedSearch:
         """Save a question under a title.
 
         :raises BadInput: if the title or the question cannot be used, the user has a search of
@@ -140,10 +160,13 @@ class SavedSearches:
         :raises ConsoleBusy: if another program changes them now.
         :raises RocketLensError: if the file is damaged; errors as `seen`.
         """
-        saved = self._made(question, title, is_shared=is_shared)
+        if alarm is not None:
+            question = replace(question, sources=(alarm.source,))
+        saved = self._made(question, title, alarm, is_shared=is_shared)
         _check_room(await in_thread(self._read, FILE_THREADS), saved)
+        more = {} if alarm is None else {"by_ms": str(alarm.by_ms), "group": alarm.group}
         self._searches.audit.record(
-            "save-search", title=saved.title, asked=dict(saved.asked), shared=is_shared
+            "save-search", title=saved.title, asked=dict(saved.asked), shared=is_shared, **more
         )
 
         def added(searches: Sequence[SavedSearch]) -> list[SavedSearch]:
@@ -151,6 +174,7 @@ class SavedSearches:
             return [*searches, saved]
 
         await in_thread(lambda: self._change(added), FILE_THREADS)
+        self.changed.set()
         return saved
 
     async def delete(self, name: str) -> SavedSearch:
@@ -162,14 +186,46 @@ class SavedSearches:
         searches = await in_thread(self._read, FILE_THREADS)
         saved = next((each for each in searches if each.name == name), None)
         if saved is None or not (self._is_seen(saved) or self._is_admin(saved)):
-            raise MessageNotFound(f"there is no saved search {name[:80]!r}")
+            raise MessageNotFound(Sentence("no_saved_search", name=repr(name[:80])))
         if not self.may_delete(saved):
-            raise ActRefused(f"{saved.title!r} is of {saved.user}, who may delete it")
+            raise ActRefused(Sentence("saved_by_other", title=repr(saved.title), user=saved.user))
         self._searches.audit.record("delete-search", title=saved.title, owner=saved.user)
         await in_thread(
             lambda: self._change(lambda each: [s for s in each if s.name != name]), FILE_THREADS
         )
+        self.changed.set()
         return saved
+
+    async def waiting(self) -> list[SavedSearch]:
+        """Return the searches of all users whose alarms wait; errors as `seen`."""
+        return [each for each in await in_thread(self._read, FILE_THREADS) if each.is_waiting]
+
+    async def end(self, name: str, alarm: Alarm) -> None:
+        """Keep the result of an alarm; errors as `save`."""
+
+        def ended(searches: Sequence[SavedSearch]) -> list[SavedSearch]:
+            end = {"alarm": alarm}
+            return [s.model_copy(update=end) if s.name == name else s for s in searches]
+
+        await in_thread(lambda: self._change(ended), FILE_THREADS)
+
+    def alarm_of(self, saved: SavedSearch) -> Alarm | None:
+        """Return the alarm of a search, with as much of its result as the user may see."""
+        alarm, why = saved.alarm, ""
+        if alarm is None:
+            return None
+        opened = {(each.name, each.title) for each in self._searches.sources.opened}
+        is_elsewhere = (alarm.source, alarm.source_title) not in opened
+        if saved.is_waiting and is_elsewhere and self._clock_ns() > alarm.by_ms * 1_000_000:
+            why = Sentence("alarm_unchecked")
+        if not _may_see_result(saved, alarm):
+            why = Sentence("not_shown")
+        if why:
+            return alarm.model_copy(update={"state": "unknown", "path": "", "why": why})
+        source = alarm.source
+        is_open = current_viewer().sees_all(source) and not self._searches.hides_in(source)
+        hidden = {"why": Sentence("not_shown")} if alarm.why and not is_open else {}
+        return alarm.model_copy(update=hidden)
 
     def is_own(self, saved: SavedSearch) -> bool:
         """Return whether the current user saved a search."""
@@ -179,10 +235,12 @@ class SavedSearches:
         """Return whether the current user may delete a search."""
         return self.is_own(saved) or self._is_admin(saved)
 
-    def _made(self, question: Question, title: str, *, is_shared: bool) -> SavedSearch:
+    def _made(
+        self, question: Question, title: str, alarm: Alarm | None, *, is_shared: bool
+    ) -> SavedSearch:
         title = " ".join(title.split())
         if not 1 <= len(title) <= limits.MAX_SAVED_TITLE:
-            raise BadInput(f"a name is needed, of at most {limits.MAX_SAVED_TITLE} characters")
+            raise BadInput(Sentence("saved_title", limit=limits.MAX_SAVED_TITLE))
         if question.is_empty:
             raise BadInput(NOTHING_ASKED)
         request, _ = self._searches.check(question)
@@ -195,9 +253,12 @@ class SavedSearches:
             asked=tuple(question.parameters(cursor=None)),
             topics=_topics_in(request),
             sources=question.sources,
+            alarm=alarm,
         )
-        if len(made.query) > MAX_SAVED_CHARACTERS:
-            raise BadInput(f"this search has over {MAX_SAVED_CHARACTERS} characters")
+        if alarm is not None and not _may_see_result(made, alarm):
+            raise BadInput(Sentence("alarm_topics"))
+        if len(made.query) + len("" if alarm is None else alarm.group) > MAX_SAVED_CHARACTERS:
+            raise BadInput(Sentence("saved_too_long", limit=MAX_SAVED_CHARACTERS))
         return made
 
     def _is_seen(self, saved: SavedSearch) -> bool:
@@ -207,7 +268,7 @@ class SavedSearches:
             chosen = self._searches.sources.chosen(saved.sources)
         except BadInput:
             return False
-        if not saved.is_shared:
+        if not saved.is_shared or not (saved.alarm is None or _may_see_result(saved, saved.alarm)):
             return False
         if _may_name_others(saved):
             viewer = current_viewer()
@@ -231,22 +292,17 @@ class SavedSearches:
         except ValidationError as error:
             first = error.errors()[0]
             why = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-        raise RocketLensError(
-            f"the file of saved searches {self.path} is damaged ({why[:200]}): repair it, or move "
-            "it away to begin a new one; nothing is saved until then"
-        )
+        raise RocketLensError(Sentence("saved_damaged", path=self.path, why=why[:200]))
 
     def _change(self, change: Callable[[Sequence[SavedSearch]], list[SavedSearch]]) -> None:
         self._disk.make_directory_durably(self.path.parent)
         try:
             lock = StoreLock(self.path.parent, f"{self.path.name}.lock")
         except StoreLocked:
-            raise ConsoleBusy(
-                "another program changes the saved searches now: try again in a moment"
-            ) from None
+            raise ConsoleBusy(Sentence("saved_busy")) from None
         try:
             changed = _SavedFile(searches=change(self._read()))
-            content = json.dumps(changed.model_dump(), indent=1)
+            content = json.dumps(changed.model_dump(exclude_none=True), indent=1)
             self._disk.write_durably(self.path, content.encode("ascii"))
         finally:
             lock.release()
@@ -259,11 +315,25 @@ def _check_room(searches: Sequence[SavedSearch], saved: SavedSearch) -> None:
     """
     own = [each for each in searches if each.user == saved.user]
     if any(each.title == saved.title for each in own):
-        raise BadInput(f"you have a search named {saved.title!r}: give another name, or delete it")
+        raise BadInput(Sentence("saved_twice", title=repr(saved.title)))
     if len(own) >= MAX_USER_SAVED_SEARCHES:
-        raise BadInput(f"you have {len(own)} saved searches: delete one first")
+        raise BadInput(Sentence("saved_full", count=len(own)))
     if len(searches) >= MAX_SAVED_SEARCHES:
-        raise BadInput(f"this console has {len(searches)} saved searches: delete one first")
+        raise BadInput(Sentence("saved_full_all", count=len(searches)))
+    for several, most in ((own, MAX_USER_ALARMS), (searches, MAX_CONSOLE_ALARMS)):
+        if saved.is_waiting and sum(each.is_waiting for each in several) >= most:
+            raise BadInput(Sentence("alarms_full", count=most))
+
+
+def _may_see_result(saved: SavedSearch, alarm: Alarm) -> bool:
+    """Return whether the current user may see all topics that an alarm looks at."""
+    viewer, source = current_viewer(), alarm.source
+    # Messages of other topics than normal ones can be copies of what is hidden.
+    return viewer.sees_all(source) or (
+        bool(saved.topics)
+        and all(viewer.may_see(source, each) and not is_pattern(each) for each in saved.topics)
+        and all(TopicKind.of(each) is TopicKind.NORMAL for each in saved.topics)
+    )
 
 
 def _topics_in(request: FindRequest) -> tuple[str, ...]:
@@ -322,6 +392,12 @@ class SaveRequest(ConsoleRequest):
     is_shared: bool = Field(
         default=False, description="for all users who may see the topics and sources it names"
     )
+    by: str = Field(
+        default="", description="an alarm: when the message shall be stored: 09:00, in 2h, ..."
+    )
+    group: str = Field(
+        default="", description="with by: the consumer group that shall have consumed it"
+    )
 
 
 class SavedSearchValue(ConsoleValue):
@@ -337,6 +413,7 @@ class SavedSearchValue(ConsoleValue):
     query: str = Field(
         description="the question as an address has it, after /search? or /api/search?"
     )
+    alarm: Alarm | None
 
 
 class SavedSearchesValue(ConsoleValue):
@@ -348,8 +425,30 @@ class SavedSearchesValue(ConsoleValue):
 def _value_of(here: HereNow, search: SavedSearch) -> SavedSearchValue:
     saved = here.console.saved
     return SavedSearchValue.of(
-        search, is_own=saved.is_own(search), may_delete=saved.may_delete(search)
+        search,
+        is_own=saved.is_own(search),
+        may_delete=saved.may_delete(search),
+        alarm=saved.alarm_of(search),
     )
+
+
+async def failed_alarms(here: HereNow) -> tuple[list[SavedSearchValue], str | None]:
+    """Return the searches whose messages did not come, or may not have; if the file cannot be read,
+    why.
+    """
+    try:
+        searches = await here.console.saved.seen()
+    except (RocketLensError, OSError) as error:
+        return [], known_failure(error).answer.error.message
+    values = [_value_of(here, each) for each in searches]
+    failed = {"missed", "unknown"}
+    return [each for each in values if each.alarm and each.alarm.state in failed], None
+
+
+def _alarm(here: HereNow, question: Question, by: str, group: str) -> Alarm | None:
+    if not by and not group:
+        return None
+    return Alarm.of_form(question, here.sources, by, group, here.preferences.zone_name)
 
 
 @api.get("/saved-searches")
@@ -362,7 +461,10 @@ async def listed(here: Here, *, everything: _Everything = False) -> SavedSearche
 @api.post("/saved-searches")
 async def save(here: Here, question: Asked, body: SaveRequest) -> SavedSearchValue:
     """Save the search of the address, as /api/search takes it; `cursor` is not kept."""
-    saved = await here.console.saved.save(question, body.title, is_shared=body.is_shared)
+    alarm = _alarm(here, question, body.by, body.group)
+    saved = await here.console.saved.save(
+        question, body.title, is_shared=body.is_shared, alarm=alarm
+    )
     return _value_of(here, saved)
 
 
@@ -380,11 +482,12 @@ async def _saved_page(here: Here, question: Asked, *, everything: _Everything = 
 @pages.post(_PAGE)
 async def _save_page_form(here: Here, question: Asked) -> Response:
     form = await form_of(here.request)
-    title = form.get("title", "")
+    title, is_shared = form.get("title", ""), form.get("shared") == "true"
     try:
-        await here.console.saved.save(question, title, is_shared=form.get("shared") == "true")
+        alarm = _alarm(here, question, form.get("by", ""), form.get("group", ""))
+        await here.console.saved.save(question, title, is_shared=is_shared, alarm=alarm)
     except (RocketLensError, OSError) as error:
-        return await _list_page(here, question, error=error, title=title)
+        return await _list_page(here, question, error=error, typed=form)
     return RedirectResponse(_PAGE, SEE_OTHER)
 
 
@@ -403,7 +506,7 @@ async def _list_page(
     *,
     everything: bool = False,
     error: Exception | None = None,
-    title: str = "",
+    typed: Mapping[str, str] = MappingProxyType({}),
 ) -> HTMLResponse:
     """Return the list, with a form for the question if there is one, and why something was not
     done.
@@ -419,6 +522,7 @@ async def _list_page(
         question=question,
         found=searches,
         may_delete=here.console.saved.may_delete,
+        alarm_of=here.console.saved.alarm_of,
         everything=everything,
-        title=title,
+        typed=typed,
     )

@@ -49,6 +49,7 @@ from rocketlens.decode.rules import BodyRules
 from rocketlens.errors import BadInput, RocketLensError
 from rocketlens.model.answer import Answer, Coverage
 from rocketlens.model.message import MessageExt
+from rocketlens.model.text.sentences import Sentence
 from rocketlens.net.pace import WorkThreads, in_thread
 from rocketlens.query.answer_builder import order_in_time
 from rocketlens.query.find import find_in_all
@@ -299,10 +300,8 @@ class Searches:
                 break
             cursor = Cursor.after(page, question.cursor)
             if cursor.seen > MAX_CONSOLE_SKIPPED:
-                raise BadInput(
-                    f"over {MAX_CONSOLE_SKIPPED} messages were stored at "
-                    f"{cursor.store_timestamp_ms}: ask for older ones with until"
-                )
+                at = cursor.store_timestamp_ms
+                raise BadInput(Sentence("one_millisecond", count=MAX_CONSOLE_SKIPPED, time=at))
             question = replace(question, cursor=cursor)
         self.counts["complete" if is_complete else "incomplete"] += 1
 
@@ -318,13 +317,17 @@ class Searches:
             self.check_unmasked(chosen)
         return request, chosen
 
+    def hides_in(self, source_name: str) -> bool:
+        """Return whether something of a source is masked for the current user."""
+        return self._masks.hide_from(current_viewer(), source_name)
+
     def check_unmasked(self, sources: "Iterable[ConsoleSource]") -> None:
         """Check that a filter on contents of sources finds out nothing that is masked.
 
         :raises BadInput: if something can be masked for the viewer.
         """
-        if any(self._masks.hide_from(current_viewer(), each.name) for each in sources):
-            raise BadInput("contents cannot be searched where some of them are masked for you")
+        if any(self.hides_in(each.name) for each in sources):
+            raise BadInput(Sentence("contents_masked"))
 
     def _write_down(self, question: Question) -> None:
         # Rows have the beginnings of bodies.

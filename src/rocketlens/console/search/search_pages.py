@@ -283,7 +283,12 @@ async def _saved_values(here: HereNow, question: Question) -> dict[str, Any]:
         shown = known_failure(error).answer.error
         return {"saved": [], "saved_as": None, "saved_error": shown}
     own = (each for each in saved if searches.is_own(each) and each.is_for(question))
-    return {"saved": saved, "saved_as": next(own, None), "saved_error": None}
+    return {
+        "saved": saved,
+        "alarm_of": searches.alarm_of,
+        "saved_as": next(own, None),
+        "saved_error": None,
+    }
 
 
 async def _answer_values(here: HereNow, question: Question, answer: SearchAnswer) -> dict[str, Any]:

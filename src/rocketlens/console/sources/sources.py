@@ -29,6 +29,7 @@ from rocketlens.errors import BadInput, RocketLensError
 from rocketlens.model.group import GroupsAnswer, ProducersAnswer
 from rocketlens.model.message import MessageExt
 from rocketlens.model.status import ArchiveStatus, BrokersAnswer, BrokerStatus, StoreStatus
+from rocketlens.model.text.sentences import Sentence
 from rocketlens.model.topic import TopicsAnswer, TopicSettings
 from rocketlens.query.answer_builder import Findings
 from rocketlens.query.facts.topic_list import settings_in_store, topics_in_file
@@ -299,8 +300,8 @@ class Sources:
         :raises BadInput: if there is none of that name.
         """
         if name not in self._by_name:
-            names = ", ".join(self._by_name) or "none that you may see"
-            raise BadInput(f"there is no source {name[:80]!r}; there are {names}")
+            names = ", ".join(self._by_name) or Sentence("no_sources")
+            raise BadInput(Sentence("no_source", name=repr(name[:80]), names=names))
         return self._by_name[name]
 
     def chosen(self, names: Sequence[str]) -> list[ConsoleSource]:

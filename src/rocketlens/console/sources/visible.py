@@ -179,8 +179,9 @@ def no_topic(name: str) -> TopicNotFound:
     """Return the error for an unknown topic. A hidden topic has the same one, so that it cannot be
     told apart.
     """
-    what = f"no topic matches {name!r}" if is_pattern(name) else f"there is no topic {name!r}"
-    return TopicNotFound(what)
+    return TopicNotFound(
+        Sentence("no_topic_matches" if is_pattern(name) else "no_topic", name=repr(name))
+    )
 
 
 class _Rights:
@@ -489,14 +490,14 @@ def _narrowed(topic: str, patterns: tuple[str, ...]) -> tuple[str, ...]:
     if not is_pattern(topic):
         return (topic,) if any(fnmatchcase(topic, each) for each in patterns) else ()
     if "[" in topic:
-        raise BadInput(f"{topic[:80]!r}: of patterns, you can use those with * and ? only")
+        raise BadInput(Sentence("pattern_brackets", topic=repr(topic[:80])))
     if len(topic) > limits.MAX_TOPIC_CHARACTERS or topic.count("*") > MAX_NARROWED_STARS:
-        raise BadInput(f"{topic[:80]!r} is too complicated: use fewer *")
+        raise BadInput(Sentence("pattern_stars", topic=repr(topic[:80])))
     parts: set[str] = set()
     for each in patterns:
         parts |= _both(_without_double_stars(topic), _without_double_stars(each))
         if len(parts) > MAX_NARROWED_PATTERNS:
-            raise BadInput(f"{topic[:80]!r} is too complicated: use fewer *")
+            raise BadInput(Sentence("pattern_stars", topic=repr(topic[:80])))
     wider = {each for each in parts if "*" in each and "?" not in each}
     # Without those that another one has all of: the * of the one is a character for the other.
     kept = {each for each in parts if not any(fnmatchcase(each, w) for w in wider - {each})}
@@ -528,5 +529,5 @@ def _both(one: str, other: str) -> frozenset[str]:
         return frozenset()
     common = {_without_double_stars(each) for each in common}
     if len(common) > MAX_NARROWED_PATTERNS:
-        raise BadInput("this pattern is too complicated: use fewer *")
+        raise BadInput(Sentence("pattern_stars", topic=repr(common.pop()[:80])))
     return frozenset(common)

@@ -21,7 +21,16 @@ from pydantic import Field
 from rocketlens import __version__
 from rocketlens.console.act.permission import ActRefused
 from rocketlens.console.login.viewer import current_viewer
-from rocketlens.console.pages import SEE_OTHER, Here, Sourced, api_router, form_of, page_router
+from rocketlens.console.pages import (
+    SEE_OTHER,
+    Here,
+    HereNow,
+    Sourced,
+    api_router,
+    form_of,
+    page_router,
+)
+from rocketlens.console.search.saved_searches import SavedSearchValue, failed_alarms
 from rocketlens.console.sources.sources import Sources
 from rocketlens.console.sources.visible import ConsoleSource
 from rocketlens.console.status.lists import ask_all, coverage_values, groups_of
@@ -42,6 +51,7 @@ from rocketlens.model.status import (
     StoreStatus,
     TapStatus,
 )
+from rocketlens.model.text.sentences import Sentence
 from rocketlens.wire.codes import version_name
 
 MAX_CONSOLE_BROKERS: Final = 1_000
@@ -325,15 +335,21 @@ class SourceStateValue(ConsoleValue):
 
 
 class OverviewValue(ConsoleValue):
-    """The state of all sources."""
+    """The state of all sources, and alarms."""
 
     sources: list[SourceStateValue]
+    alarms: list[SavedSearchValue] = Field(
+        description="those whose message did not come, or of which that is not known"
+    )
+    alarms_error: SentenceText | None = Field(description="why alarms are not known")
 
 
-async def overview_of(sources: Sources) -> OverviewValue:
+async def overview_of(here: HereNow) -> OverviewValue:
     """Return the state of each source; what failed is in its coverage."""
+    sources = here.sources
     states = await asyncio.gather(*(_state(sources, each) for each in sources))
-    return OverviewValue(sources=list(states))
+    alarms, error = await failed_alarms(here)
+    return OverviewValue(sources=list(states), alarms=alarms, alarms_error=error)
 
 
 async def _state(sources: Sources, source: ConsoleSource) -> SourceStateValue:
@@ -418,12 +434,12 @@ async def sources(here: Here) -> SourcesValue:
 @api.get("/overview")
 async def overview(here: Here) -> OverviewValue:
     """Return the state of all sources: brokers, lag and dead letters of groups."""
-    return await overview_of(here.sources)
+    return await overview_of(here)
 
 
 @pages.get("/overview")
 async def _overview_page(here: Here) -> Response:
-    found = await overview_of(here.sources)
+    found = await overview_of(here)
     return here.page("overview.html", found=found, small_lag=SMALL_LAG_BYTES)
 
 
@@ -463,9 +479,7 @@ async def _forget_broker(here: Here) -> Response:
     source, name = here.sources.named(form.get("source", "")), form.get("broker", "")
     viewer = current_viewer()
     if source.cluster is None or not (viewer.is_operator and viewer.sees_all(source.name)):
-        raise ActRefused(
-            f"only an operator of all of a cluster can forget a broker of {source.name}"
-        )
+        raise ActRefused(Sentence("may_not_forget", source=source.name))
     here.console.searches.audit.record("forget-broker", source=source.name, broker=name)
     source.cluster.admin.forget_broker(name)
     return RedirectResponse("/brokers", SEE_OTHER)
