@@ -730,7 +730,7 @@ def test_messages_are_chosen_and_sent_again_by_keyboard_alone(open_page):
     assert hidden.evaluate_all("all => all.map(each => each.value)") == wanted
     page.get_by_label("Only to this group").fill("shipping")
     page.keyboard.press("Enter")
-    page.get_by_text("group shipping alone").wait_for()
+    page.get_by_text("only group shipping").wait_for()
     page.locator("input[name=reason]").fill("ticket 9")
     page.keyboard.press("Enter")
     page.wait_for_url("**/jobs/*")

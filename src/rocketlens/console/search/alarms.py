@@ -5,11 +5,10 @@ with the search. One whose time passes while no console runs is asked when the n
 """
 
 import asyncio
-import logging
 import time
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, cast
 
 from pydantic import ConfigDict, Field
 
@@ -20,6 +19,7 @@ from rocketlens.console.sources.visible import ConsoleSource
 from rocketlens.console.values import ConsoleValue
 from rocketlens.errors import BadInput, MessageNotFound, RocketLensError
 from rocketlens.model.life import time_text
+from rocketlens.model.message import MessageExt
 from rocketlens.model.text.sentences import Sentence
 from rocketlens.query.expect import ExpectRequest, expect_steps
 from rocketlens.query.source import run_in_loop
@@ -27,18 +27,16 @@ from rocketlens.query.source import run_in_loop
 if TYPE_CHECKING:
     from rocketlens.console.search.question import Question
     from rocketlens.console.search.saved_searches import SavedSearch, SavedSearches
+    from rocketlens.query.options import Kind
 
 MAX_CONSOLE_ALARMS: Final = 100
 """Alarms of all users of a console that wait at once: each takes some requests a minute."""
 MAX_USER_ALARMS: Final = 30
 """Of these for one user."""
 _PAUSE_S: Final = 10.0
-"""Seconds between two questions of one alarm, but before its time."""
-_LOOK_S: Final = 60.0
-"""Seconds after which alarms that another console of the account has made are found."""
+"""Seconds between two questions of each alarm."""
 _KEPT_WHY: Final = 1_000
 """Characters of an error that are kept."""
-_logger: Final = logging.getLogger("rocketlens.console")
 
 
 class Alarm(ConsoleValue):
@@ -77,7 +75,7 @@ class Alarm(ConsoleValue):
         if len(chosen) != 1:
             raise BadInput(Sentence("alarm_source"))
         by_ms = time_of(by or "now", "by", zone_named(zone), is_end=is_day(by))
-        if by_ms <= time.time_ns() // 1_000_000:
+        if by_ms <= _now_ms():
             raise BadInput(Sentence("alarm_passed", time=time_text(by_ms)))
         (one,) = chosen
         return cls(by_ms=by_ms, group=group.strip(), source=one.name, source_title=one.title)
@@ -88,75 +86,69 @@ class Alarms:
 
     def __init__(self, saved: "SavedSearches", sources: Sources) -> None:
         self._saved: Final = saved
-        self._sources: Final = sources
-        self._tasks: Final[dict[str, asyncio.Task[None]]] = {}
+        self._opened: Final = {(each.name, each.title): each for each in sources.opened}
+        self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Ask until :meth:`close`."""
-        self._tasks[""] = asyncio.get_running_loop().create_task(self._run())
+        self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def close(self) -> None:
         """Ask no more."""
-        tasks = list(self._tasks.values())
-        for each in tasks:
-            each.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
 
     async def _run(self) -> None:
-        opened = {(each.name, each.title): each for each in self._sources.opened}
         while True:
-            self._saved.changed.clear()
-            waiting = {}
-            # Pages say why a file cannot be read.
+            # Pages say why the file cannot be read. Results that cannot be written are asked again.
             with suppress(RocketLensError, OSError):
-                waiting = {each.name: each for each in await self._saved.waiting()}
-            for name in self._tasks.keys() - waiting.keys() - {""}:
-                self._tasks[name].cancel()
-            for name in waiting.keys() - self._tasks.keys():
-                alarm = waiting[name].alarm
-                source = alarm and opened.get((alarm.source, alarm.source_title))
-                if alarm and source:
-                    self._tasks[name] = asyncio.create_task(self._ask(waiting[name], alarm, source))
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_LOOK_S):
-                    await self._saved.changed.wait()
+                waiting = await self._saved.waiting()
+                ended = await asyncio.gather(*map(self._ended, waiting))
+                await self._saved.end({name: each for name, each in ended if each is not None})
+            await asyncio.sleep(_PAUSE_S)
 
-    async def _ask(self, saved: "SavedSearch", alarm: Alarm, source: ConsoleSource) -> None:
-        """Ask until the alarm has ended, and keep its result."""
+    async def _ended(self, saved: "SavedSearch") -> tuple[str, Alarm | None]:
+        """Ask once; return the name of an alarm, and the alarm with its result if it has one."""
+        alarm = saved.alarm
+        if alarm is None:
+            return saved.name, None
+        source = self._opened.get((alarm.source, alarm.source_title))
+        if source is None:
+            return saved.name, None
+        values: dict[str, Any]
         try:
-            values = await _result(saved, alarm, source)
+            found = await _asked(saved, alarm, source)
+            came_ms = _now_ms() if alarm.group else found.store_timestamp_ms
+            path = message_path(source.name, found, await source.broker_of(found))
+            values = {"state": "came", "came_ms": came_ms, "path": path}
+        except _NotYet:
+            return saved.name, None
         except MessageNotFound as error:
             values = {"state": "missed", "why": str(error)[:_KEPT_WHY] if alarm.group else ""}
-        except (RocketLensError, OSError) as error:
-            values = {"state": "unknown", "why": str(error)[:_KEPT_WHY]}
-        try:
-            await self._saved.end(saved.name, alarm.model_copy(update=values))
-        except (RocketLensError, OSError):
-            # It is asked again: the answer is the same.
-            _logger.warning("the result of an alarm was not written", exc_info=True)
-        finally:
-            del self._tasks[saved.name]
+        except Exception as error:  # noqa: BLE001 - it is shown, and the other alarms go on
+            values = {"state": "unknown", "why": (str(error) or repr(error))[:_KEPT_WHY]}
+        return saved.name, alarm.model_copy(update=values)
 
 
-async def _result(saved: "SavedSearch", alarm: Alarm, source: ConsoleSource) -> dict[str, Any]:
+class _NotYet(Exception):
+    """It has not come, and there is time left."""
+
+
+async def _asked(saved: "SavedSearch", alarm: Alarm, source: ConsoleSource) -> MessageExt:
     asked = dict(saved.asked)
+    group, kind = alarm.group or None, cast("Kind", asked.get("kind", "auto"))
+    key, topics = asked.get("q", ""), saved.topics or None
     request = ExpectRequest.parse(
-        asked.get("q", ""),
-        saved.topics or None,
-        by=alarm.by_ms,
-        consumed_by=alarm.group or None,
-        made_ms=saved.time_ms,
+        key, topics, by=alarm.by_ms, consumed_by=group, made_ms=saved.time_ms
     )
-    kind: Any = asked.get("kind", "auto")
-
-    async def wait(seconds: float) -> None:
-        left_s = alarm.by_ms / 1000 - time.time()
-        await asyncio.sleep(max(seconds, min(_PAUSE_S, left_s)))
-
     request = replace(request, message=replace(request.message, kind=kind))
-    found = await run_in_loop(expect_steps(request, lambda: story_source(source.source), wait))
-    return {
-        "state": "came",
-        "came_ms": time.time_ns() // 1_000_000 if alarm.group else found.store_timestamp_ms,
-        "path": message_path(source.name, found, await source.broker_of(found)),
-    }
+
+    def wait(_seconds: float) -> None:
+        raise _NotYet
+
+    return await run_in_loop(expect_steps(request, lambda: story_source(source.source), wait))
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

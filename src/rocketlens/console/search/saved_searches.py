@@ -16,7 +16,6 @@ filter may name topics in another way than as all that there are, it is shown to
 every topic. The result of an alarm is shown to those, too, unless it names its topics in full.
 """
 
-import asyncio
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -129,8 +128,6 @@ class SavedSearches:
         self.path: Final = path or saved_searches_path()
         self._disk: Final = disk or Disk()
         self._clock_ns: Final = clock_ns
-        self.changed: Final = asyncio.Event()
-        """Set when the file was changed here."""
 
     async def seen(self, *, everything: bool = False) -> list[SavedSearch]:
         """Return the user's own searches and those that are shared, the newest first.
@@ -174,7 +171,6 @@ class SavedSearches:
             return [*searches, saved]
 
         await in_thread(lambda: self._change(added), FILE_THREADS)
-        self.changed.set()
         return saved
 
     async def delete(self, name: str) -> SavedSearch:
@@ -193,21 +189,21 @@ class SavedSearches:
         await in_thread(
             lambda: self._change(lambda each: [s for s in each if s.name != name]), FILE_THREADS
         )
-        self.changed.set()
         return saved
 
     async def waiting(self) -> list[SavedSearch]:
         """Return the searches of all users whose alarms wait; errors as `seen`."""
         return [each for each in await in_thread(self._read, FILE_THREADS) if each.is_waiting]
 
-    async def end(self, name: str, alarm: Alarm) -> None:
-        """Keep the result of an alarm; errors as `save`."""
+    async def end(self, ended: Mapping[str, Alarm]) -> None:
+        """Keep the results of alarms, by the names of their searches; errors as `save`."""
 
-        def ended(searches: Sequence[SavedSearch]) -> list[SavedSearch]:
-            end = {"alarm": alarm}
-            return [s.model_copy(update=end) if s.name == name else s for s in searches]
+        def changed(searches: Sequence[SavedSearch]) -> list[SavedSearch]:
+            alarms = [(each, {"alarm": ended.get(each.name, each.alarm)}) for each in searches]
+            return [each.model_copy(update=alarm) for each, alarm in alarms]
 
-        await in_thread(lambda: self._change(ended), FILE_THREADS)
+        if ended:
+            await in_thread(lambda: self._change(changed), FILE_THREADS)
 
     def alarm_of(self, saved: SavedSearch) -> Alarm | None:
         """Return the alarm of a search, with as much of its result as the user may see."""

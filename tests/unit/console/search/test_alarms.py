@@ -11,7 +11,6 @@ from rocketlens import testing
 from rocketlens.client.send.message import Message
 from rocketlens.console.login.viewer import Grant, Role
 from rocketlens.console.search import saved_searches
-from rocketlens.query import expect
 from rocketlens.terminal.cluster_access import saved_searches_path
 from tests.support.console_client import cluster_at, console_client, log_in, store_at
 from tests.support.console_users import user, users
@@ -133,7 +132,6 @@ def test_one_that_no_console_asked_is_not_known_and_a_file_that_is_damaged_is_sa
 
 
 def test_a_message_that_comes_over_a_restart_of_its_console_is_told(monkeypatch):
-    monkeypatch.setattr(expect, "MIN_WAIT_S", 0.01)
     monkeypatch.setattr("rocketlens.console.search.alarms._PAUSE_S", 0.01)
     with testing.cluster() as running, running.producer() as producer:
         producer.send(Message("order-paid", b"other"))
