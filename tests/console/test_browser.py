@@ -831,8 +831,8 @@ def test_a_search_is_narrowed_to_the_time_of_a_bar_or_of_several(open_page):
     assert complaints_of(page) == {}
     last.focus()
     assert last.get_attribute("aria-label").endswith(f": {number} messages")
-    page.keyboard.press("Enter")
-    page.wait_for_url(lambda url: "until=" in url)
+    with page.expect_navigation():
+        page.keyboard.press("Enter")
     until(page, "n => document.querySelectorAll('tr[data-path]').length === n", number)
 
 
