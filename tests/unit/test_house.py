@@ -59,7 +59,7 @@ ROOM_LINES = {
     # Answers as tables in notebooks; the names of fields, for all rooms above; bodies as text in
     # tables; the names of brokers in filters; the nearest of known names;
     # sentences of what a form of the console cannot ask for, which pages have in Chinese, too.
-    "model": 5_240,
+    "model": 5_231,
     # Compiled code decides which bodies are text, and which JSON; the origin of records.
     "formats": 9_210,
     # Requests about lite topics and replication, for mqadmin; the mapping of static topics.
@@ -89,7 +89,7 @@ ROOM_LINES = {
     "mqadmin": 4_697,
     # Tools of the Model Context Protocol; two messages side by side, counts of a range of times.
     # Alarms: a message that must come by a time.
-    "console": 13_240,
+    "console": 13_265,
     # A name that the package does not have is answered with the nearest; headings of commands; late
     # imports of numpy and pyarrow.
     "root": 1_160,
