@@ -93,8 +93,8 @@ ROOM_LINES = {
     # A name that the package does not have is answered with the nearest; headings of commands; late
     # imports of numpy and pyarrow.
     "root": 1_160,
-    "all": 123_085,
-    "tests": 119_300,
+    "all": 123_550,
+    "tests": 120_660,
 }
 
 # Classes over the bound, until each has a module of its own subject again. None may be added.
