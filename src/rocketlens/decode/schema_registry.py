@@ -124,6 +124,9 @@ class SchemaRegistry:
         return self._reader(number)(body[avro.REGISTERED_BYTES :], work)
 
     def _reader(self, number: int) -> _Reader:
+        # Bodies whose schemas are known do not wait for one that is asked for.
+        if (reader := self._readers.get(number)) is not None:
+            return reader
         with self._lock:
             if (reader := self._readers.get(number)) is not None:
                 return reader
