@@ -145,7 +145,7 @@ async def test_members_behind_a_proxy_are_not_counted_as_none(proxy):
             answer = await admin.groups("g_Counted")
     (group,) = answer.groups
     assert group.members is None or len(group.members) == 1
-    assert group.members or any("a proxy is in use" in (e.error or "") for e in answer.coverage)
+    assert group.members or any("a proxy is in use" in (e.note or "") for e in answer.coverage)
 
 
 async def test_what_a_proxy_makes_for_itself_is_no_topic_and_no_group_of_users(proxy):
