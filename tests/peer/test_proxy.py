@@ -133,7 +133,7 @@ async def test_what_a_proxy_does_not_pass_on_is_said_in_those_words(proxy):
                 await ask()
         found = await admin.find("Refused-1", topic="Refused")
     assert not found.complete
-    assert any("this is a RocketMQ proxy" in (each.note or "") for each in found.coverage)
+    assert any("this is a RocketMQ proxy" in (each.error or "") for each in found.coverage)
 
 
 async def test_members_behind_a_proxy_are_not_counted_as_none(proxy):

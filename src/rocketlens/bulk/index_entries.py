@@ -17,11 +17,9 @@ of a batch's stretches sees that none is missing.
 from collections.abc import Iterator
 from typing import Any, Final
 
-import numpy as np
-
 from rocketlens.bulk.ranges import LogRange, RangeReader
 from rocketlens.formats.rows import IndexEntries
-from rocketlens.late import pa
+from rocketlens.late import np, pa
 
 INDEX_ENTRY_COLUMNS: Final = (
     "physical_offset bigint, key_hash int, store_timestamp_ms bigint, next_offset bigint"

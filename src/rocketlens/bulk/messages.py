@@ -14,9 +14,6 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
 from rocketlens.bulk.options import (
     BODY_VALUES,
     TopicSelection,
@@ -54,7 +51,7 @@ from rocketlens.formats import batch_rows, columns
 from rocketlens.formats.batch_body import records_in
 from rocketlens.formats.commitlog_record import message_of
 from rocketlens.formats.rows import Rows
-from rocketlens.late import pa
+from rocketlens.late import np, npt, pa
 from rocketlens.model.arrow import batches_of
 from rocketlens.model.message_id import NOT_IN_LOG
 from rocketlens.query.store_reader import StoreReader
@@ -376,7 +373,7 @@ class BatchScan:
                 damage.append(Damage(start, start + sizes[number], _CRC))
         return rows.compress(mask)
 
-    def _choose(self, rows: Rows, share: Share) -> npt.NDArray[np.bool_]:
+    def _choose(self, rows: Rows, share: Share) -> "npt.NDArray[np.bool_]":
         """Return for each row whether the filter takes it, before any column is built."""
         fields = rows.as_array
         is_chosen = np.ones(len(rows), np.bool_)

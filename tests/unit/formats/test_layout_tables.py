@@ -107,7 +107,9 @@ def module_of(name):
 
 
 def field_names(kind):
-    return list(getattr(kind, "_fields", getattr(kind, "__dataclass_fields__", ())))
+    names = getattr(kind, "_fields", getattr(kind, "__dataclass_fields__", ()))
+    # Who has a record is not in its bytes.
+    return [name for name in names if name != "origin"]
 
 
 @pytest.mark.parametrize("name", MODULES)

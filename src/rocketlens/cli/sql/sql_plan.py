@@ -11,7 +11,6 @@ from typing import Any, Final, NamedTuple
 
 from rocketlens import limits
 from rocketlens.errors import BadInput
-from rocketlens.query.request import parse_tags
 
 TABLE: Final = "messages"
 _BODY_COLUMNS: Final = frozenset({"body", "body_error", "body_text", "body_json"})
@@ -314,6 +313,8 @@ def _with_texts(plan: SqlPlan, column: str | None, texts: list[str | None]) -> S
     if column not in ("topic", "tags") or not names or len(names) < len({*texts}):
         return None
     if column == "tags":
+        from rocketlens.query.request import parse_tags
+
         is_option = parse_tags(" || ".join(names)) == names
         return plan._replace(tags=names & (plan.tags or names)) if is_option else None
     if any(_PATTERN & set(each) for each in names):

@@ -102,7 +102,8 @@ def test_signed_sends_of_accounts_are_what_they_are_one_by_one(tmp_path):
 def test_signed_sends_of_users_are_what_they_are_one_by_one(tmp_path):
     streams = list(streams_of(4, 16, 0.05, oddly_signed))
     messages, _ = assert_same(tmp_path, streams, prepare=as_users, **USERS)
-    assert messages > 100
+    # How many are in runs differs: 95 to 181 were seen.
+    assert messages > 50
 
 
 async def codes_of(world, frames):
