@@ -7,7 +7,7 @@ Regular expressions are RE2's. Nothing is fetched: what a schema refers to is gi
 import json
 import threading
 from collections.abc import Callable, Mapping
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from typing import Any, Final
 from urllib.parse import urljoin
 
@@ -114,10 +114,15 @@ def _spend(checks: int) -> None:
 
 def _has(pattern: str, text: str) -> bool:
     _spend(len(text) // _PART)
+    return _compiled(pattern).search(text) is not None
+
+
+@lru_cache
+def _compiled(pattern: str) -> Any:
     re2 = _library("re2")
     options = re2.Options()
     options.log_errors = False
     try:
-        return re2.search(pattern, text, options=options) is not None
+        return re2.compile(pattern, options)
     except re2.error:
         raise BodyError(f"RE2 does not have the pattern {pattern:.100}") from None
