@@ -50,6 +50,7 @@ IDLE_SETTINGS: dict[str, object] = {
 WITHOUT_TIMERS: dict[str, object] = {"timerWheelEnable": False}
 """For tests without timers of RocketMQ 5: each time that a client asks it how far its log goes, it
 walks the wheel of a week twice, 0.15 s of a processor."""
+OUTCOMES = ("passed", "skipped", "xfailed", "xpassed", "failed", "error")
 MARKED_BY_FIXTURE = ("golden", "spark", "peer")
 DIFFERS_IN_RELEASES = {
     *("test_acl.py", "test_layouts.py", "test_mqadmin.py", "test_mqadmin_groups.py"),
@@ -114,6 +115,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             callspec = getattr(item, "callspec", None)
             if callspec and VERSIONS[0] in callspec.params.values():
                 item.add_marker("slow")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Fail if no test ran: processes collect parts of files whatever ``-k`` and ``-m`` leave."""
+    if exitstatus != pytest.ExitCode.OK or not session.config.getoption("numprocesses", None):
+        return
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if not any(map(reporter.getreports, OUTCOMES)):
+        session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
 
 
 @pytest.hookimpl(wrapper=True)

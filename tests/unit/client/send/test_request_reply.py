@@ -396,14 +396,18 @@ async def test_checks_are_answered_also_after_a_defect(checking_cluster, monkeyp
 
     async with producer(checking_cluster, check, check_threads=1) as orders:
         tell = orders._cluster.tell
+        # The broker also asks about half messages of other tests.
+        left = [False, True]
 
-        async def defect(*given):
-            monkeypatch.setattr(orders._cluster, "tell", tell)
-            raise ValueError("a defect")
+        async def defect(address, command, request):
+            if left and request.from_transaction_check == left[0]:
+                left.pop(0)
+                raise ValueError("a defect")
+            await tell(address, command, request)
 
         monkeypatch.setattr(orders._cluster, "tell", defect)
         with pytest.raises(ValueError, match="a defect"):
             await orders.send_in_transaction(half_message("AfterADefect", "A"), lambda _: COMMIT)
-        monkeypatch.setattr(orders._cluster, "tell", defect)
         await delivered(checking_cluster, "AfterADefect", "A")
     assert len(asked) >= 2
+    assert not left
