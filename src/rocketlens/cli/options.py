@@ -166,7 +166,7 @@ def add_advertise(parser: ArgumentParser) -> None:
     option(
         parser,
         "--advertise ADDR",
-        "address that clients are told, an IP address or a name that is resolved once "
+        "IP address to advertise to clients, or a host name, which is resolved at the start "
         "(default: brokerIP1 of broker.conf, else the address of --bind, else 127.0.0.1)",
         type=resolved_address,
     )

@@ -53,7 +53,7 @@ after some days. RocketMQ: ``timerRollWindowSlot``."""
 
 
 class TimerRefused(MessageIllegal):
-    """The broker stores no message with a delivery time of its own now; in RocketMQ's words."""
+    """The broker refuses a message with a delivery time. The text is RocketMQ's."""
 
     code = ResponseCode.SYSTEM_ERROR
 

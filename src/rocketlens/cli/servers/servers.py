@@ -52,8 +52,8 @@ def add_index_builder(parser: ArgumentParser, default: str) -> None:
     option(
         parser,
         "--index-builder",
-        "what builds index files: Spark, in a process of its own, or the broker itself "
-        f"(inline); auto means Spark if a JDK and PySpark are installed (default: {default})",
+        "build index files with a separate Spark process (spark) or in the broker (inline); "
+        f"auto means Spark if a JDK and PySpark are installed (default: {default})",
         choices=("auto", "spark", "inline"),
         default=default,
     )
@@ -377,8 +377,8 @@ def serve_options(parser: ArgumentParser) -> None:
     )
     add(
         "--console [IP:]PORT",
-        "serve the web console, too, in a process of its own: on the loopback interface "
-        f"unless --console-users names its users (port {_CONSOLE_PORT} where none is given)",
+        "start the web console, too, as a separate process; it listens on the loopback "
+        f"interface unless --console-users is given (default port: {_CONSOLE_PORT})",
         nargs="?",
         const=_CONSOLE_PORT,
     )

@@ -40,7 +40,7 @@ _KEPT_WHY: Final = 1_000
 
 
 class Alarm(ConsoleValue):
-    """What is expected of a saved search, and what came of it."""
+    """The deadline of a saved search, the group that must consume its message, and the result."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
