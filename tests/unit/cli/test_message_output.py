@@ -1,10 +1,14 @@
-"""How `find`, `show` and `tail` print messages, and tables in a terminal of any width."""
+"""How `find`, `show` and `tail` print messages, and tables in a terminal of any width.
+
+Which messages a command passes on; `test_export` has what it reads.
+"""
 
 import csv
 import hashlib
 import io
 import json
 import re
+from argparse import ArgumentParser
 from base64 import b64decode
 from types import SimpleNamespace
 
@@ -12,7 +16,10 @@ import pytest
 
 from rocketlens import open_store
 from rocketlens.cli import printing as table
+from rocketlens.cli.source import add_selection, selected
+from rocketlens.errors import BadInput
 from rocketlens.model.text.escape import printable
+from tests.support.made_stores import make_store, some_messages
 from tests.support.written_bodies import body as written_body
 
 
@@ -490,3 +497,62 @@ def test_printable_text_has_no_character_that_a_terminal_obeys():
     shown = printable(everything)
     assert not re.search("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800]", shown)
     assert printable("支付 ünï ok") == "支付 ünï ok"
+
+
+def selection(*words):
+    parser = ArgumentParser()
+    add_selection(parser)
+    return selected(parser.parse_args(words))
+
+
+def test_everything_is_selected_unless_something_is_asked_for():
+    assert (selection().text, selection().topics, selection().begin) == (None, (), None)
+    request = selection("-t", "A,B", "-t", "C", "-k", "K", "--since", "2026-11-20T00:00Z")
+    assert (request.text, request.kind, request.topics) == ("K", "key", ("A", "B", "C"))
+    assert (request.begin, request.all_topics) == (1_795_132_800_000, True)
+
+
+def test_a_filter_is_a_part_of_what_is_asked_for():
+    request = selection("--where", "key = 'K' AND body.$.a = 1", "-t", "A")
+    assert (request.text, request.topics) == ("K", ("A",))
+    assert selection("--grep", "x", "--grep-in", "keys, body").content.grep_in == {
+        "keys",
+        "body",
+    }
+    with pytest.raises(BadInput, match="filter, character 2"):
+        selection("--where", "(")
+    with pytest.raises(BadInput, match="give --grep, too"):
+        selection("--grep-in", "keys")
+
+
+def test_times_in_the_wrong_order_are_refused():
+    with pytest.raises(BadInput, match="--since is after --until"):
+        selection("--since", "2026-11-21", "--until", "2026-11-20")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(("find", "-o", "jsonl"), id="find"),
+        pytest.param(("export", "OUT"), id="export"),
+        pytest.param(("sql", "SELECT queue_offset FROM messages"), id="sql"),
+    ],
+)
+def test_a_range_of_times_in_a_long_log_says_what_it_relies_on_unless_all_is_read(
+    run, tmp_path, monkeypatch, command
+):
+    monkeypatch.setattr("rocketlens.query.lookup.newest.MAX_NEWEST_SCAN_BYTES", -1)
+    made = make_store(tmp_path / "store", some_messages(200), segment_bytes=8192)
+    words = [str(tmp_path / "out.csv") if each == "OUT" else each for each in command]
+    options = ("--store", made.path, "--since", made.records[150].store_timestamp_ms)
+    done = run(*words, *options)
+    assert done.code == 0, done.err
+    assert "store times" not in done.err
+    assert "(-v: 2 notes)" in done.err
+    again = ("--overwrite",) if "OUT" in command else ()
+    done = run(*words, *options, "-v", *again)
+    assert "store times rise along the log" in done.err
+    whole = run(*words, *options, "-v", "--exhaustive", *again)
+    assert whole.code == 0, whole.err
+    assert "store times rise" not in whole.err
+    assert whole.out == done.out

@@ -1,20 +1,43 @@
-"""Questions to a running cluster: what is asked for, what is refused, and where it goes."""
+"""Questions to a running cluster: what is asked for, what is refused, and where it goes.
+
+An answer that cannot be read is an error that says who gave it, to what, and what to do.
+What a store, a cluster or an archive does not have is named, with the nearest that it has.
+"""
+
+import asyncio
+import re
 
 import pytest
 
+import rocketlens
+from rocketlens import MQAdmin, Producer
 from rocketlens.client.blocking.sync_admin import SyncMQAdmin
 from rocketlens.client.blocking.sync_consumer import SyncPushConsumer
 from rocketlens.client.connect.route import MessageQueue
 from rocketlens.client.send.message import Message
-from rocketlens.errors import BadInput, BrokerError, MessageIllegal, TopicNotFound, WrongType
+from rocketlens.errors import (
+    BadAnswer,
+    BadInput,
+    BrokerError,
+    CallTimeout,
+    MessageIllegal,
+    MessageNotFound,
+    RocketLensError,
+    SendFailed,
+    TopicNotFound,
+    WrongType,
+)
 from rocketlens.net.channel import Response
+from rocketlens.testing import cluster
 from rocketlens.testing import cluster as embedded
 from rocketlens.wire.bodies.clients import ClientConnection, ConsumeResult, ProducerConnection
 from rocketlens.wire.bodies.tables import SubscriptionGroupConfig
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.declare import write_body
+from tests.support.archives import archive_store
 from tests.support.async_tests import within
-from tests.support.fake_cluster import CONNECTS, T0, ask
+from tests.support.fake_cluster import CONNECTS, T0, ask, running
+from tests.support.made_stores import Sent, make_store
 from tests.unit.client.admin.test_group_calls import answer, know, online
 
 
@@ -241,3 +264,148 @@ def consumer_of(rocketmq, group, listener, name):
     made.subscribe("T", "nothing-has-this-tag")
     made.listen(listener)
     return made
+
+
+def told(error, address, request):
+    text = str(error)
+    assert address in text
+    assert request in text
+    assert "make sure that this is the address of a RocketMQ server" in text
+    assert "\n" not in text
+
+
+async def test_a_bad_answer_to_a_send_names_the_broker_and_the_request():
+    async with running() as cluster, Producer(cluster.given, retries=0) as producer:
+        broker = cluster.masters[0]
+        broker.sent = lambda code, _: Response(code, {"queueId": "x", "queueOffset": "0"})
+        with pytest.raises(SendFailed) as caught:
+            await producer.send(Message("T", "x"))
+        told(caught.value, broker.address, "request 310 (SEND_MESSAGE_V2)")
+        assert isinstance(caught.value.attempts[0][1], BadAnswer)
+
+
+@pytest.mark.parametrize("body", [b"no JSON", b"[]", b'{"queueDatas":5}', b"\xff"])
+async def test_a_bad_route_names_the_name_server_and_the_request(body):
+    async with running() as cluster, MQAdmin(cluster.given) as admin:
+        server = cluster.name_servers[0]
+        server.fails_with = Response(body=body)
+        for asked in (admin.query_message("T", "k"), admin.message_queues("T")):
+            with pytest.raises(BadAnswer) as caught:
+                await asked
+            told(caught.value, server.address, "request 105 (GET_ROUTEINFO_BY_TOPIC)")
+
+
+async def test_a_name_server_that_cannot_be_read_is_passed_over_for_the_next():
+    async with running(name_servers=2) as cluster, Producer(cluster.given) as producer:
+        cluster.name_servers[0].fails_with = Response(body=b"no JSON")
+        result = await producer.send(Message("T", "x"))
+        assert result.queue_offset == 0
+
+
+async def test_a_bad_answer_to_a_question_is_in_the_coverage_with_the_address():
+    async with running() as cluster, MQAdmin(cluster.given) as admin:
+        broker = cluster.masters[0]
+        broker.store("T", keys="k")
+        broker.more_fields = {"indexLastUpdateTimestamp": "x"}
+        answer = await admin.query_message("T", "k")
+        assert not answer.complete
+        told(answer.failures[0].error, broker.address, "request 12 (QUERY_MESSAGE)")
+
+
+def test_reading_a_huge_route_ends_with_the_time_of_the_answer(monkeypatch):
+    objects = b",".join([b'{"brokerName":"b"}'] * 400_000)
+    reading = []
+
+    async def scenario():
+        async with running() as cluster:
+            server = cluster.name_servers[0]
+            server.fails_with = Response(body=b'{"queueDatas":[' + objects + b'],"brokerDatas":[]}')
+            async with MQAdmin(cluster.given, timeout_s=0.3) as admin:
+                with pytest.raises(CallTimeout, match=r"was not read in 0\.3 s"):
+                    await admin.message_queues("T")
+                reading.append(True)
+
+    asyncio.run(scenario())
+    assert reading
+
+
+async def test_more_brokers_or_addresses_than_there_can_be_are_not_believed():
+    async with running() as cluster, MQAdmin(cluster.given) as admin:
+        server = cluster.name_servers[0]
+        many = b",".join(b'{"brokerName":"b%d"}' % number for number in range(10_001))
+        addresses = b",".join(b'"%d":"127.0.0.1:1"' % number for number in range(65))
+        one = b'{"brokerName":"b","brokerAddrs":{' + addresses + b"}}"
+        for broker_datas, said in ((many, "10001 brokers"), (one, "65 addresses of broker b")):
+            server.fails_with = Response(
+                body=b'{"queueDatas":[],"brokerDatas":[' + broker_datas + b"]}"
+            )
+            with pytest.raises(RocketLensError, match=said):
+                await admin.message_queues("T")
+        assert set(server.codes()) == {RequestCode.GET_ROUTEINFO_BY_TOPIC}
+
+
+MEANT = "did you mean payments?"
+
+
+@pytest.fixture(scope="module")
+def doors(tmp_path_factory):
+    lake = tmp_path_factory.mktemp("lake")
+    made = make_store(
+        lake / "store", [Sent("payments", f"key-{n}", queue_id=n % 4) for n in range(8)]
+    )
+    archive_store(lake, made.path)
+    with cluster() as running:
+        with running.producer() as producer:
+            for number in range(8):
+                producer.send(Message("payments", f"{number}", keys=f"key-{number}"))
+        with (
+            rocketlens.open_store(running.store) as store,
+            SyncMQAdmin(running.name_server) as admin,
+            rocketlens.open_archive(lake) as archive,
+        ):
+            yield {"store": store, "cluster": admin, "archive": archive}
+
+
+@pytest.fixture(params=["store", "cluster", "archive"])
+def door(request, doors):
+    return doors[request.param]
+
+
+@pytest.mark.parametrize(
+    ("position", "said"),
+    [
+        (("paymets", 0, 3), r"did you mean payments\?"),
+        (("payments", 0, 3000), "payments/0 ends at 2"),
+        (("payments", 9, 1), "no queue payments/9.*: its topic has queues 0 to 3"),
+    ],
+)
+def test_a_position_that_is_not_there_says_what_is(door, position, said):
+    with pytest.raises(MessageNotFound, match=said):
+        door.query_by_queue_offset(*position)
+    answer = door.find("/".join(map(str, position)))
+    assert answer.complete
+    assert any(re.search(said, each.note or "") for each in answer.coverage)
+    assert not any(each.error for each in answer.coverage)
+
+
+def test_a_position_that_is_there_is_found_by_each(door):
+    assert door.query_by_queue_offset("payments", 0, 1).position == "payments/0/1"
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda door: door.query_message("paymets", "key-1"),
+        lambda door: door.topics("paymets"),
+        lambda door: door.find("key-1", "paymets"),
+        lambda door: list(door.tail("paymets")),
+        lambda door: list(door.scan("paymets")),
+        lambda door: door.story("key-1", "paymets"),
+    ],
+)
+def test_a_topic_that_is_not_there_is_named_with_the_one_probably_meant(door, ask):
+    try:
+        said = [str(each.note) for each in ask(door).coverage]
+    except TopicNotFound as error:
+        said = [str(error)]
+    assert any(each.endswith(MEANT) and "paymets" in each for each in said), said

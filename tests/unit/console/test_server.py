@@ -1,4 +1,7 @@
-"""Over real sockets: unfinished requests of one address, and which proxies are believed."""
+"""Over real sockets: unfinished requests of one address, and which proxies are believed.
+
+Health, metrics and static files; a mistake of the program tells nobody what it was about.
+"""
 
 import asyncio
 import logging
@@ -11,7 +14,7 @@ from starlette.responses import PlainTextResponse
 from rocketlens.console.server import listening, parse_proxy, serve
 from rocketlens.model.message import Host
 from rocketlens.net.event_loop import StopRequest
-from tests.support.console_client import console_client, store_at
+from tests.support.console_client import answer, answers, console_client, store_at
 from tests.support.made_stores import Sent, make_store
 
 
@@ -108,3 +111,52 @@ def test_a_stop_answers_the_request_that_it_does_not_wait_for(tmp_path, monkeypa
     assert "The console stops: try again when it has started" in answered
     assert "the stop ended a request: /search" in caplog.text
     assert "Traceback" not in caplog.text
+
+
+@pytest.fixture
+def served_store(tmp_path):
+    return store_at(make_store(tmp_path / "store", [Sent(keys="k")]).path, "s")
+
+
+def test_it_is_alive_and_ready(served_store):
+    assert [each.text for each in answers(["/livez", "/readyz"], served_store)] == ["ok\n", "ok\n"]
+
+
+def test_metrics_count_requests_by_route_and_searches_by_result(served_store):
+    paths = ["/search?q=k", "/api/search?q=k", "/m/s/Orders/-/0/0", "/nonsense", "/metrics"]
+    *_, metrics = answers(paths, served_store)
+    assert metrics.headers["content-type"].startswith("text/plain")
+    text = metrics.text
+    assert 'rocketlens_console_searches_total{result="complete"} 2.0' in text
+    assert 'rocketlens_console_requests_total{route="/api/search",status="200"} 1.0' in text
+    assert 'rocketlens_console_requests_total{route="other",status="404"} 1.0' in text
+    assert "Orders" not in text
+    assert "rocketlens_console_sources 1.0" in text
+
+
+def test_static_files_are_ours_only(served_store):
+    found = answers(
+        ["/static/console.js", "/static/../app.py", "/static/%2e%2e/app.py", "/static/nope"],
+        served_store,
+    )
+    assert [each.status_code for each in found] == [200, 404, 404, 404]
+    assert found[0].headers["content-type"].startswith("text/javascript")
+
+
+@pytest.mark.parametrize("path", ["/api/search?q=k", "/search?q=k"])
+def test_a_mistake_of_the_program_is_an_answer_without_its_details(served_store, path, monkeypatch):
+    def fail(*_, **__):
+        raise KeyError("secret")
+
+    monkeypatch.setattr("rocketlens.console.search.search.row_of", fail)
+    found = answer(path, served_store)
+    assert found.status_code == 500
+    assert "secret" not in found.text
+    assert "KeyError" in found.text
+    assert found.headers["x-content-type-options"] == "nosniff"
+
+
+def test_methods_that_change_something_are_refused(served_store):
+    found = answer("/search?q=k", served_store)
+    assert found.status_code == 200
+    assert "POST" not in found.headers.get("allow", "")

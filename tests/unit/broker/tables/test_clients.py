@@ -1,11 +1,18 @@
-"""Who is connected, and how much of it is kept."""
+"""Who is connected, and how much of it is kept.
+
+Topics and groups that make themselves, or are made by operators.
+Which client has which queue to itself, and until when.
+"""
 
 import asyncio
 import json
 
-from rocketlens.wire.codes import RequestCode
+from rocketlens.broker.tables import registry
+from rocketlens.broker.tables.queue_locks import QueueLocks
+from rocketlens.wire.codes import RequestCode, ResponseCode
 from tests.support.async_tests import within
 from tests.support.broker_world import in_broker
+from tests.support.clocks import Seconds
 from tests.support.patience import PATIENCE_S
 from tests.unit.broker.heartbeats import (
     Another,
@@ -142,3 +149,91 @@ async def test_a_broker_that_does_not_know_the_subscriptions_asks_for_them(world
     assert await beat_v2(world, 7, without_sub=True)
     assert not await beat_v2(world, 7)
     assert list(world.core.clients.consumers["readers"].subscriptions) == ["Orders"]
+
+
+@within(in_broker, "tmp_path")
+async def test_an_unknown_topic_is_made_from_the_default_topic(world, /):
+    await world.send("New", d=3)
+    await world.send("Many", d=64)
+    made = world.core.topics.get("New")
+    assert (made.read_queue_count, made.write_queue_count, made.perm) == (3, 3, 6)
+    assert world.core.topics.get("Many").write_queue_count == 8
+
+
+@within(in_broker, "tmp_path", autoCreateTopicEnable=False)
+async def test_topics_make_themselves_only_where_that_is_allowed(world, /):
+    assert (await world.send()).code == ResponseCode.TOPIC_NOT_EXIST
+
+
+async def test_its_topics_and_groups_are_those_of_a_real_broker(world, golden):
+    import json
+
+    config = golden("5.5.0").store / "config"
+    theirs = json.loads((config / "topics.json").read_text())["topicConfigTable"]
+    groups = json.loads((config / "subscriptionGroup.json").read_text())["subscriptionGroupTable"]
+    topics = world.core.topics.topics
+    assert len(topics) >= 10
+    for name, topic in topics.items():
+        assert topic.encode() == theirs[name]
+    for name in world.core.groups.table.entries:
+        assert name in groups
+
+
+@within(in_broker, "tmp_path")
+async def test_no_more_topics_and_groups_are_made_than_there_is_room_for(
+    world, /, monkeypatch, caplog
+):
+    core = world.core
+    monkeypatch.setattr(registry, "MAX_TOPICS", len(core.topics.topics) + 2)
+    monkeypatch.setattr(registry, "MAX_GROUPS", len(core.groups.table.entries) + 3)
+    for group in ("g0", "g1", "g2", "g3"):
+        # A consumer is welcome, whether its retry topic has room or not.
+        assert (await beat(world, "c", group=group)).code == 0
+    assert {"%RETRY%g0", "%RETRY%g1"} < core.topics.topics.keys()
+    assert len(core.topics.topics) == registry.MAX_TOPICS
+    assert len(core.groups.table.entries) == registry.MAX_GROUPS
+    assert (await world.send("New")).code == 17
+    fields = {"defaultTopic": "TBW102", "readQueueNums": 2, "writeQueueNums": 2, "perm": 6}
+    fields |= {"topicFilterType": "SINGLE_TAG", "order": False}
+    refused = await world.call(RequestCode.UPDATE_AND_CREATE_TOPIC, **fields, topic="New")
+    assert refused.code == 1
+    assert "topics are allowed" in refused.remark
+    # What is there is changed and used as ever.
+    changed = await world.call(RequestCode.UPDATE_AND_CREATE_TOPIC, **fields, topic="%RETRY%g0")
+    assert changed.code == 0
+    assert (await world.send("%RETRY%g0")).code == 0
+    table = await table_of(world)
+    assert (table["topicsRefused"], table["groupsRefused"]) == ("3", "1")
+    assert caplog.text.count("no room for another") == 2
+    world.clock.now_ms += 60_000
+    await world.send("New")
+    assert caplog.text.count("no room for another") == 3
+
+
+def test_a_lock_ends_sixty_seconds_after_it_was_renewed():
+    seconds = Seconds(5.0)
+    locks = QueueLocks(seconds)
+    assert locks.lock("g", "T", 0, "c1")
+    seconds.now_s += 50
+    assert locks.lock("g", "T", 0, "c1")
+    seconds.now_s += 60
+    assert not locks.lock("g", "T", 0, "c2")
+    seconds.now_s += 0.1
+    assert locks.lock("g", "T", 0, "c2")
+    assert not locks.lock("g", "T", 0, "c1")
+
+
+def test_there_is_room_for_so_many_and_those_whose_time_is_over_make_room(monkeypatch):
+    monkeypatch.setattr("rocketlens.broker.tables.queue_locks.MAX_QUEUE_LOCKS", 3)
+    seconds = Seconds(5.0)
+    locks = QueueLocks(seconds)
+    assert all(locks.lock("g", "T", number, "c") for number in range(3))
+    assert not locks.lock("g", "T", 3, "c")
+    assert (locks.count, locks.refused) == (3, 1)
+    seconds.now_s += 50
+    assert locks.lock("g", "T", 0, "c")
+    seconds.now_s += 20
+    assert locks.lock("g", "T", 3, "c")
+    assert locks.lock("g", "T", 4, "c")
+    assert not locks.lock("g", "T", 5, "c")
+    assert not locks.lock("g", "T", 0, "other")

@@ -1,4 +1,8 @@
-"""``rocketlens doctor``: what it checks, and its exit codes. The checks have tests of their own."""
+"""``rocketlens doctor``: what it checks, and its exit codes. The checks have tests of their own.
+
+``rocketlens doctor`` over a cluster.
+``rocketlens doctor`` over an archive.
+"""
 
 import json
 import os
@@ -9,8 +13,10 @@ from pathlib import Path
 
 import pytest
 
+import rocketlens
 from rocketlens import __version__
 from rocketlens.cli.doctor import doctor_machine
+from rocketlens.cli.doctor import doctor_sources as doctor_archive
 from rocketlens.cli.doctor.doctor_machine import (
     about,
     fail,
@@ -21,6 +27,14 @@ from rocketlens.cli.doctor.doctor_machine import (
     print_check,
     warn,
 )
+from rocketlens.cli.doctor.doctor_sources import checks_of
+from rocketlens.model.answer import Coverage, SourceKind, SourceState
+from rocketlens.model.group import FoundGroup, GroupQueue
+from rocketlens.model.status import BrokerStatus, ClusterStatus
+from rocketlens.model.topic import FoundTopic, TopicQueue, TopicsAnswer
+from rocketlens.testing import cluster
+from tests.support.archives import archive_of_days, archive_store
+from tests.support.synthetic import record, write_log
 
 
 def test_without_store_and_cluster_only_the_machine_is_checked(run):
@@ -231,3 +245,189 @@ def test_watching_prints_what_changed_and_no_numbers_that_did(run, monkeypatch, 
         assert [(state, text.removesuffix("; to mend: x")) for state, _, text in lines] == [
             check for each in expected for check in each
         ]
+
+
+NOW_MS = 1_700_000_000_000
+SOUND = BrokerStatus("c", "a", 0, "10.0.0.1:10911", version="V5_5_0", disk_ratio=0.2)
+
+
+def checks(*brokers, groups=(), coverage=(), newest_ms=NOW_MS):
+    status = ClusterStatus(("10.0.0.9:9876",), brokers, 3, 0, groups, coverage)
+    queue = TopicQueue("a", 0, 0, 5, newest_ms=newest_ms)
+    topics = TopicsAnswer((FoundTopic("T", (queue,)),), ())
+    return list(checks_of(status, topics, NOW_MS))
+
+
+def bad(*brokers, **others):
+    """Return the only check that is not ok."""
+    (check,) = [each for each in checks(*brokers, **others) if each.state != "ok"]
+    assert check.mend or check.state == "note"
+    return check
+
+
+def test_a_sound_cluster_is_ok_line_by_line():
+    found = checks(SOUND)
+    assert {each.state for each in found} == {"ok"}
+    assert [each.name for each in found] == ["name servers", "broker", "clock"]
+    assert "a (10.0.0.1:10911), master, 5.5.0" in found[1].detail
+
+
+def test_a_broker_that_does_not_answer_is_a_failure():
+    check = bad(SOUND, BrokerStatus("c", "b", 0, "10.0.0.2:10911", error="refused"))
+    assert (check.state, check.name) == ("fail", "broker")
+    assert "b (10.0.0.2:10911): refused" in check.detail
+    assert "rocketlens find --forget-broker b" in check.mend
+
+
+@pytest.mark.parametrize(("ratio", "what"), [(0.8, "deleted early"), (0.93, "refused")])
+def test_a_disk_that_is_nearly_full_is_a_warning(ratio, what):
+    check = bad(with_ratio(ratio))
+    assert (check.state, check.name) == ("warn", "disk")
+    assert what in check.detail
+
+
+def with_ratio(ratio):
+    return BrokerStatus("c", "a", 0, "10.0.0.1:10911", version="V5_5_0", disk_ratio=ratio)
+
+
+def test_a_slave_without_a_master_is_a_warning():
+    check = bad(SOUND, BrokerStatus("c", "b", 1, "10.0.0.2:10911", version="V5_5_0"))
+    assert "b has no master" in check.detail
+
+
+def test_brokers_of_different_versions_are_a_warning():
+    check = bad(SOUND, BrokerStatus("c", "b", 0, "10.0.0.2:10911", version="V4_9_7"))
+    assert (check.name, check.detail) == ("versions", "brokers of different versions: 4.9.7, 5.5.0")
+
+
+def test_a_message_that_is_stored_in_the_future_is_a_warning_about_the_clock():
+    assert bad(SOUND, newest_ms=NOW_MS + 60_000).name == "clock"
+    assert "60 s after now" in bad(SOUND, newest_ms=NOW_MS + 60_000).detail
+
+
+def test_an_offset_beyond_its_queue_names_group_and_queue():
+    queues = (GroupQueue("T", "a", 2, 10, 11, None),)
+    group = FoundGroup("g", None, None, None, queues, 0)
+    check = bad(SOUND, groups=(group,))
+    assert (check.state, check.name) == ("warn", "consumer offset")
+    assert "group g goes on at offset 11 of T/a/2, which ends at 10" in check.detail
+    assert check.mend.startswith("rocketlens mqadmin resetOffsetByTime -g g -t T")
+
+
+def test_dead_letters_are_told_with_the_command_that_has_them_again():
+    group = FoundGroup("g", None, None, None, (), 4)
+    check = bad(SOUND, groups=(group,))
+    assert check.state == "note"
+    assert "rocketlens dlq redrive g" in check.detail
+
+
+def test_a_name_server_that_does_not_answer_fails():
+    failed = Coverage("10.0.0.8:9876", SourceKind.BROKER, SourceState.FAILED, None, "refused")
+    check = bad(SOUND, coverage=(failed,))
+    assert (check.state, check.detail) == ("fail", "10.0.0.8:9876: refused")
+
+
+def test_a_cluster_without_brokers_fails_with_what_starts_one():
+    none = Coverage("name servers", SourceKind.BROKER, SourceState.FAILED, None, "no broker")
+    check = bad(SOUND, coverage=(none,))
+    assert (check.state, check.mend) == (
+        "fail",
+        "start a broker, with these name servers in its namesrvAddr",
+    )
+
+
+def test_a_broker_that_is_not_registered_any_more_fails():
+    error = "it was last seen 2026-11-20T10:00:00Z at 10.0.0.2:10911 and is not registered now"
+    gone = Coverage("broker-b", SourceKind.BROKER, SourceState.FAILED, None, error)
+    check = bad(SOUND, coverage=(gone,))
+    assert (check.state, check.detail) == ("fail", f"broker-b: {error}")
+
+
+def test_a_running_cluster_is_checked_and_one_that_is_not_there_fails(run, tmp_path):
+    with cluster(tmp_path) as running:
+        done = run("doctor", "--namesrv", running.name_server)
+        assert done.code == 0
+        assert f"({running.broker}), master, 5.5.0" in done.out
+        gone = running.name_server
+    done = run("doctor", "--namesrv", gone)
+    assert done.code == 1
+    (line,) = [each for each in done.out.splitlines() if each.startswith("fail")]
+    assert "name servers" in line
+    assert "; to mend: " in line
+
+
+pytest.importorskip("deltalake")
+
+
+@pytest.fixture
+def lake(tmp_path):
+    return archive_of_days(tmp_path)
+
+
+def test_a_whole_archive_is_ok_with_what_it_has_of_each_source(run, lake):
+    done = run("doctor", "--archive", lake)
+    assert done.code == 0
+    assert line_of(done, "archive").startswith("ok")
+    assert "DefaultCluster/broker-a: 120 messages archived" in line_of(done, "source")
+    assert line_of(done, "gaps").startswith("ok")
+    assert line_of(done, "files").split(maxsplit=2)[2] == "24 files can be opened"
+
+
+def test_the_archive_of_a_context_is_checked(run, lake, monkeypatch, tmp_path):
+    (tmp_path / "config.toml").write_text(f'[contexts.old]\narchive = "{lake}"\n')
+    monkeypatch.setenv("ROCKETLENS_CONFIG", str(tmp_path / "config.toml"))
+    done = run("doctor", "--context", "old")
+    assert (done.code, line_of(done, "archive").split()[0]) == (0, "ok")
+
+
+def test_a_file_that_is_gone_or_damaged_is_a_failure(run, lake):
+    gone, damaged = sorted(lake.glob("messages/*/*.parquet"))[:2]
+    gone.unlink()
+    damaged.write_bytes(damaged.read_bytes()[:-100])
+    done = run("doctor", "--archive", lake)
+    assert done.code == 1
+    failed = [line for line in done.out.splitlines() if line.startswith("fail")]
+    assert {path for path in (gone, damaged) if any(str(path) in each for each in failed)} == {
+        gone,
+        damaged,
+    }
+    assert "restore it from a backup" in done.out
+
+
+def test_a_file_that_was_replaced_meanwhile_is_no_failure(lake, monkeypatch):
+    with rocketlens.open_archive(lake) as archive:
+        lost = archive.source.reader.listing.keys[0]
+        monkeypatch.setattr(
+            doctor_archive,
+            "_problem",
+            lambda _, file: "it is gone" if file is lost else None,
+        )
+        monkeypatch.setattr(
+            archive.source, "refresh", lambda: archive.source.reader.listing.keys.remove(lost)
+        )
+        assert [each.state for each in doctor_archive._files(archive.source)] == ["ok"]
+
+
+def test_a_gap_is_a_warning(run, tmp_path):
+    store = tmp_path / "store"
+    write_log(store, map(record, range(30)), 1 << 14)
+    (segment,) = (store / "commitlog").iterdir()
+    content = segment.read_bytes()
+    at = content.index(b"body", 1000)
+    segment.write_bytes(content[:at] + b"BODY" + content[at + 4 :])
+    archive_store(tmp_path / "lake", store)
+    done = run("doctor", "--archive", tmp_path / "lake")
+    assert done.code == 0
+    assert line_of(done, "gap").startswith("warn")
+    assert "checksum" in line_of(done, "gap")
+
+
+def test_what_is_no_archive_is_a_failure(run, tmp_path):
+    done = run("doctor", "--archive", tmp_path)
+    assert done.code == 1
+    assert "is not an archive" in line_of(done, "archive")
+
+
+def test_an_archive_beside_another_source_is_refused(run, lake):
+    done = run("doctor", "--archive", lake, "--store", lake)
+    assert (done.code, "stands alone" in done.err) == (2, True)

@@ -1,4 +1,7 @@
-"""An ordered queue is consumed by one member at a time, and in its order."""
+"""An ordered queue is consumed by one member at a time, and in its order.
+
+Consumers on our own broker, in this process.
+"""
 
 import asyncio
 from collections import defaultdict
@@ -7,8 +10,10 @@ import pytest
 
 from rocketlens.client.consume import timing
 from rocketlens.client.consume.consume_service import ConsumeOrderlyStatus
+from rocketlens.testing import cluster
 from rocketlens.wire.codes import RequestCode
 from tests.support.async_tests import within
+from tests.unit.client.consume import behaviour
 from tests.unit.client.consume.consumer_broker import RETRY, fill, run, until
 from tests.unit.client.consume.test_push import consumer_of, topic_queues
 
@@ -200,3 +205,18 @@ async def test_broadcasting_in_order_locks_nothing(name_server, broker, /, tmp_p
     async with consumer_of(name_server, listener, orderly=True, **options):
         await until(lambda: listener.count == 8)
     assert RequestCode.LOCK_BATCH_MQ not in broker.codes()
+
+
+@pytest.fixture(scope="module")
+def embedded_name_server():
+    with cluster() as running:
+        yield running.name_server
+
+
+@pytest.mark.parametrize("scenario", behaviour.ALL, ids=lambda each: each.__name__)
+def test_on_our_broker(scenario, embedded_name_server):
+    asyncio.run(scenario(embedded_name_server))
+
+
+def test_broadcasting_on_our_broker(embedded_name_server, tmp_path):
+    asyncio.run(behaviour.broadcasting_brings_everything_to_all(embedded_name_server, tmp_path))

@@ -1,4 +1,7 @@
-"""A push consumer consumes each message at least once, and counts only what was consumed."""
+"""A push consumer consumes each message at least once, and counts only what was consumed.
+
+Messages for ``async for``: each is acked or comes again.
+"""
 
 import asyncio
 import threading
@@ -603,3 +606,62 @@ async def test_a_batch_that_is_one_record_is_delivered_as_its_messages(name_serv
     [back] = broker.headers(RequestCode.SEND_MESSAGE_V2)
     assert (back.topic, back.reconsume_times) == (RETRY + "g", 1)
     assert broker.committed("g")[0] == 4
+
+
+@within(run)
+async def test_an_iteration_counts_only_what_is_acked(name_server, broker, /):
+    fill(broker, 8)
+    seen = []
+    async with consumer_of(name_server, concurrency=8) as consumer:
+        async for message in consumer:
+            seen.append(int(message.body))
+            if message.queue_id != 3:
+                consumer.ack(message)
+                with pytest.raises(WrongUse, match="does not wait"):
+                    consumer.ack(message)
+            if len(seen) == 8:
+                break
+    assert sorted(seen) == list(range(8))
+    assert broker.committed("g") == {0: 2, 1: 2, 2: 2, 3: 0} or broker.committed("g") == {
+        0: 2,
+        1: 2,
+        2: 2,
+    }
+
+
+@within(run)
+async def test_each_message_of_a_batch_in_an_iteration_is_acked_by_itself(name_server, broker, /):
+    broker.store_batch("T", [(b"%d" % number, f"k{number}") for number in range(3)])
+    async with consumer_of(name_server, concurrency=3) as consumer:
+        messages = aiter(consumer)
+        for message in [await anext(messages) for _ in range(3)]:
+            consumer.ack(message)
+    assert broker.committed("g") == {0: 3}
+
+
+@within(run)
+async def test_a_message_of_an_iteration_comes_again_later(name_server, broker, /):
+    broker.store("T", b"1")
+    async with consumer_of(name_server) as consumer:
+        messages = aiter(consumer)
+        consumer.later(await anext(messages), delay_level=5)
+        again = await anext(messages)
+        assert (again.topic, again.reconsume_times) == ("T", 1)
+        consumer.ack(again)
+    [back] = broker.headers(RequestCode.CONSUMER_SEND_MSG_BACK)
+    assert back.delay_level == 5
+    assert broker.committed("g", RETRY + "g")[0] == 1
+
+
+@within(run)
+async def test_an_iteration_ends_when_the_consumer_is_closed(name_server, broker, /):
+    consumer = consumer_of(name_server)
+    await consumer.start()
+
+    async def iterate():
+        return [message async for message in consumer]
+
+    iterating = asyncio.create_task(iterate())
+    await asyncio.sleep(0)
+    await consumer.close()
+    assert await iterating == []

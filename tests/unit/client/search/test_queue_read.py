@@ -1,10 +1,17 @@
-"""A queue is read from its newest end; what is not read of it is looked at by samples."""
+"""A queue is read from its newest end; what is not read of it is looked at by samples.
+
+Offsets of a queue, as one broker has them.
+Records of an answer are believed only as far as they check out.
+"""
+
+import asyncio
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketlens import limits
+from rocketlens.client.connect.broker_calls import max_offset, min_offset, offset_at_time
 from rocketlens.client.connect.route import MessageQueue
 from rocketlens.client.search.queue_read import (
     MAX_ORDER_SAMPLES,
@@ -12,14 +19,18 @@ from rocketlens.client.search.queue_read import (
     QueueReader,
     read_queue,
 )
-from rocketlens.errors import BrokerError
+from rocketlens.client.search.records import take_page
+from rocketlens.errors import AnswerIncomplete, BadAnswer, BrokerError
+from rocketlens.formats.commitlog_record import RecordView
+from rocketlens.model.text.java import index_hash
 from rocketlens.net.channel import Response
 from rocketlens.query.answer_builder import AnswerMessages, Findings
 from rocketlens.query.lookup.message_filter import MessageFilter
 from rocketlens.wire.codes import RequestCode, ResponseCode
+from rocketlens.wire.command import RemotingCommand
 from tests.support.async_tests import within
 from tests.support.effort import sized
-from tests.support.fake_cluster import T0, ask, bodies
+from tests.support.fake_cluster import T0, ask, bodies, damage_body
 from tests.support.patience import PATIENCE_S
 
 QUEUE = MessageQueue("T", "broker-a", 0)
@@ -409,3 +420,93 @@ async def test_an_error_of_one_queue_ends_the_reading_of_the_others(cluster, adm
     answer = await admin.find(topic="T", max_num=20)
     assert not answer.complete
     assert "it broke" in answer.failures[0].error
+
+
+TIME_MS = 1_700_000_000_000
+QUEUES = [
+    MessageQueue("T", "broker-a", 1),
+    MessageQueue(topic="T", broker_name="broker-a", queue_id=1),
+]
+WAYS = [
+    (min_offset, (), RequestCode.GET_MIN_OFFSET),
+    (max_offset, (), RequestCode.GET_MAX_OFFSET),
+    (offset_at_time, (TIME_MS,), RequestCode.SEARCH_OFFSET_BY_TIMESTAMP),
+]
+
+
+class Answering:
+    """A cluster that answers whatever it is asked with the same fields."""
+
+    def __init__(self, **fields):
+        self.fields = fields
+        self.asked = []
+
+    async def ask(self, address, command, header):
+        self.asked.append((address, command.code, header.topic, header.queue_id))
+        self.times = getattr(header, "timestamp_ms", None)
+        return RemotingCommand(ResponseCode.SUCCESS, ext_fields=self.fields)
+
+
+@pytest.mark.parametrize("queue", QUEUES)
+@pytest.mark.parametrize(("way", "values", "code"), WAYS)
+def test_the_broker_at_an_address_is_asked_for_an_offset_of_the_queue(way, values, code, queue):
+    cluster = Answering(offset="42")
+    assert asyncio.run(way(cluster, "a:1", queue, *values)) == 42
+    assert cluster.asked == [("a:1", code, "T", 1)]
+    assert cluster.times == (values[0] if values else None)
+
+
+@pytest.mark.parametrize("fields", [{}, {"offset": "many"}])
+@pytest.mark.parametrize(("way", "values", "code"), WAYS)
+def test_an_answer_without_an_offset_is_refused_and_names_who_gave_it(way, values, code, fields):
+    with pytest.raises(BadAnswer, match=code.name):
+        asyncio.run(way(Answering(**fields), "a:1", QUEUES[0], *values))
+
+
+@within(ask)
+async def test_hash_twins_are_told_apart(cluster, admin, /):
+    broker = cluster.masters[0]
+    assert index_hash("T#Aa") == index_hash("T#BB")
+    broker.store("T", b"mine", keys="Aa", unique_key="X-Aa")
+    broker.store("T", b"twin", keys="BB", unique_key="X-BB")
+    assert bodies(await admin.query_message("T", "Aa")) == [b"mine"]
+    assert bodies(await admin.query_message_by_unique_key("T", "X-BB")) == [b"twin"]
+
+
+@within(ask)
+async def test_a_damaged_record_costs_one_record_and_is_reported(cluster, admin, /):
+    broker = cluster.masters[0]
+    stored = [broker.store("T", b"body-%d" % n, keys="k") for n in range(3)]
+    damage_body(broker, stored[1])
+    answer = await admin.query_message("T", "k")
+    assert bodies(answer) == [b"body-0", b"body-2"]
+    assert not answer.complete
+    assert "checksum" in answer.failures[0].error
+    with pytest.raises(AnswerIncomplete):
+        await admin.view_message(stored[1].offset_msg_id)
+
+
+@pytest.mark.parametrize(
+    ("message_filter", "count"),
+    [
+        (MessageFilter(topic="T", begin=T0 + 11, end=T0 + 14), 4),
+        (MessageFilter(topic="Other"), 0),
+        # The newest five, and the one that shows that there are more.
+        (MessageFilter(topic="T"), 6),
+    ],
+)
+def test_no_more_records_are_taken_apart_than_the_answer_needs(monkeypatch, message_filter, count):
+    async def scenario(cluster, _):
+        broker = cluster.masters[0]
+        for _ in range(30):
+            broker.store("T")
+        return bytes(broker.log)
+
+    body = ask(scenario)
+    taken_apart = []
+    plain = RecordView.record
+    monkeypatch.setattr(RecordView, "record", lambda view: taken_apart.append(view) or plain(view))
+    findings, damage = Findings(AnswerMessages(5)), []
+    page = asyncio.run(take_page(body, message_filter, findings, damage))
+    # The oldest one shows where the page begins.
+    assert (len(taken_apart) - 1, page.records, damage) == (count, 30, [])

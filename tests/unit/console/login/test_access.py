@@ -1,4 +1,7 @@
-"""Whose request it is: sessions, passwords of programs, tokens of forms; no other gets in."""
+"""Whose request it is: sessions, passwords of programs, tokens of forms; no other gets in.
+
+The page of the login: both languages, without a script, and what it says of failures.
+"""
 
 import asyncio
 import io
@@ -282,3 +285,62 @@ def test_what_cannot_be_written_down_is_not_shown(store):
         assert found.status_code == 503
         assert "secret" not in found.text
         assert "No space left" in found.text
+
+
+@pytest.fixture
+def login_store(tmp_path):
+    return store_at(make_store(tmp_path / "store", [Sent()]).path, "s")
+
+
+def log_in_on_page(login_store, *tried, back="/topics", **options):
+    async def run():
+        async with console_client(login_store, users=users(), **options) as client:
+            found = [await client.get(f"/login?back={back}")]
+            for name, password in tried:
+                fields = {"name": name, "password": password, "back": back}
+                found.append(await client.post("/login", data=fields))
+            return found
+
+    return asyncio.run(run())
+
+
+def test_the_page_asks_for_a_name_and_a_password_in_both_languages(login_store):
+    (english,) = log_in_on_page(login_store)
+    (chinese,) = log_in_on_page(login_store, cookies={"rl_language": "zh"})
+    assert "Password" in english.text
+    assert "密码" in chinese.text
+    for page in (english, chinese):
+        assert page.status_code == 200
+        assert 'type="password"' in page.text
+        assert 'name="back" value="/topics"' in page.text
+        # No page is offered to who has not logged in, nor a source named.
+        assert 'href="/topics"' not in page.text
+        assert "/logout" not in page.text
+
+
+def test_a_wrong_password_keeps_the_name_but_not_the_password(login_store):
+    _, refused = log_in_on_page(login_store, ("<b>root", "wr<b>xyzzy"))
+    assert refused.status_code == 401
+    assert "The name or the password is wrong." in refused.text
+    assert 'value="&lt;b&gt;root"' in refused.text
+    assert "xyzzy" not in refused.text
+
+
+def test_a_name_that_is_not_there_gets_the_same_page(login_store):
+    _, known = log_in_on_page(login_store, ("root", "wrong"))
+    _, unknown = log_in_on_page(login_store, ("toor", "wrong"))
+    assert known.text.replace('value="root"', 'value="toor"') == unknown.text
+
+
+def test_after_failures_the_page_says_how_long_to_wait(login_store):
+    *_, waits = log_in_on_page(login_store, *[("root", "wrong")] * 3, ("root", PASSWORD))
+    assert waits.status_code == 429
+    assert "Try again in" in waits.text
+    assert int(waits.headers["retry-after"]) >= 1
+
+
+@pytest.mark.parametrize("back", ["https://evil.example", "//evil.example", "javascript:alert(1)"])
+def test_a_login_leads_nowhere_else(login_store, back):
+    page, done = log_in_on_page(login_store, ("root", PASSWORD), back=back)
+    assert '<input type="hidden" name="back" value="/">' in page.text
+    assert (done.status_code, done.headers["location"]) == (303, "/")

@@ -1,13 +1,35 @@
-"""The file of users: what it can say, and that mistakes in it are named and not quoted."""
+"""The file of users: what it can say, and that mistakes in it are named and not quoted.
+
+Password hashes: right ones fit, wrong ones do not, and none takes more than its bounds.
+What a viewer may see and do, by source and topic pattern.
+"""
 
 import asyncio
+from contextvars import Context
 
 import pytest
 
-from rocketlens.console.login.users import LocalUsers, PasswordHash, read_users
-from rocketlens.console.login.viewer import Grant, Role, Viewer
+from rocketlens.console.login.users import (
+    MAX_PASSWORD_CHARACTERS,
+    MAX_PASSWORD_LANES,
+    LocalUsers,
+    PasswordHash,
+    read_users,
+)
+from rocketlens.console.login.viewer import (
+    LOCAL,
+    NOBODY,
+    Grant,
+    Role,
+    Viewer,
+    check_keys,
+    current_viewer,
+    grant_of,
+    patterns_in,
+    seen_by,
+)
 from rocketlens.errors import BadInput
-from tests.support.console_users import HASH, PASSWORD, user, users
+from tests.support.console_users import CHEAP, HASH, PASSWORD, user, users
 
 GOOD = f"""
 [users.li]
@@ -156,3 +178,213 @@ def test_a_mistake_in_a_mask_is_named(file_of, text, said):
         read_users(file_of(text))
     assert said in str(caught.value)
     assert "geheim" not in str(caught.value)
+
+
+def fits(hashed, password):
+    return asyncio.run(hashed.fits(password))
+
+
+def test_the_right_password_fits_and_no_other():
+    hashed = PasswordHash.parse(str(PasswordHash.of("correct horse", CHEAP)))
+    assert fits(hashed, "correct horse")
+    for wrong in ("", "correct hors", "correct horse ", "Correct horse", "-", "x" * 9999):
+        assert not fits(hashed, wrong)
+
+
+def test_a_password_is_the_same_however_its_characters_are_composed():
+    assert fits(PasswordHash.of("caf\u00e9", CHEAP), "cafe\u0301")
+
+
+def test_what_stands_in_for_a_password_that_is_none_is_no_password():
+    hashed = PasswordHash.of("-", CHEAP)
+    assert not fits(hashed, "")
+    assert fits(hashed, "-")
+
+
+def test_two_hashes_of_one_password_differ():
+    assert str(PasswordHash.of("x", CHEAP)) != str(PasswordHash.of("x", CHEAP))
+
+
+def test_a_new_hash_costs_what_is_recommended():
+    assert PasswordHash.of("x").costs == (1 << 15, 8, 3)
+
+
+def test_neither_salt_nor_hash_is_shown():
+    hashed = PasswordHash.of("x", CHEAP)
+    assert "salt" not in repr(hashed)
+    assert "digest" not in repr(hashed)
+
+
+GOOD_HASH = HASH.split("$")
+
+
+def test_an_example_is_a_hash():
+    assert PasswordHash.parse("$".join(GOOD_HASH)).costs == CHEAP
+
+
+@pytest.mark.parametrize(
+    ("number", "part"),
+    [
+        (0, "bcrypt"),
+        (1, "0"),
+        (1, "1"),
+        (1, "-16"),
+        (1, "17"),
+        (1, str(1 << 40)),
+        (1, "x"),
+        (2, "0"),
+        (2, str(1 << 30)),
+        (3, "0"),
+        (3, "-1"),
+        (3, str(MAX_PASSWORD_LANES + 1)),
+        (4, "AA=="),
+        (4, "*"),
+        (5, "AAAA"),
+        (5, ""),
+    ],
+)
+def test_what_is_no_hash_or_takes_too_much_is_refused_and_not_quoted(number, part):
+    text = "$".join([*GOOD_HASH[:number], part, *GOOD_HASH[number + 1 :]])
+    with pytest.raises(BadInput) as caught:
+        PasswordHash.parse(text)
+    assert GOOD_HASH[5] not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    # Names of their own: a salt is another one in each process.
+    [
+        pytest.param("", id="empty"),
+        pytest.param("secret", id="a password"),
+        pytest.param("scrypt$", id="no parts"),
+        pytest.param("scrypt$16$1$1$$", id="empty parts"),
+        pytest.param("$".join([*GOOD_HASH, "x"]), id="one part more"),
+    ],
+)
+def test_a_text_of_another_form_is_refused_and_not_quoted(text):
+    with pytest.raises(BadInput, match="not a password hash") as caught:
+        PasswordHash.parse(text)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("password", ["", "x" * (MAX_PASSWORD_CHARACTERS + 1)])
+def test_a_password_that_cannot_be_is_refused(password):
+    with pytest.raises(BadInput):
+        PasswordHash.of(password, CHEAP)
+
+
+PAY = Viewer(
+    "pay",
+    (
+        Grant(Role.VIEWER, ("prod*",), ("order-*", "%RETRY%*")),
+        Grant(Role.OPERATOR, ("prod",), ("order-paid",)),
+        Grant(Role.ADMIN, ("test",), ("*",)),
+    ),
+)
+
+
+def test_a_grant_is_for_the_topics_of_its_sources_only():
+    assert PAY.may_see("prod", "order-new")
+    assert PAY.may_see("prod-2", "order-new")
+    assert not PAY.may_see("prod", "orders")
+    assert not PAY.may_see("backup", "order-new")
+    assert not PAY.may_see("prod", "ORDER-new")
+
+
+def test_acting_and_unmasking_need_their_roles_on_that_very_topic():
+    assert PAY.may_act("prod", "order-paid")
+    assert not PAY.may_act("prod", "order-new")
+    assert not PAY.may_act("prod-2", "order-paid")
+    assert not PAY.may_unmask("prod", "order-paid")
+    assert PAY.may_act("test", "anything")
+    assert PAY.may_unmask("test", "anything")
+
+
+def test_where_anything_may_be_acted_on_is_known_without_a_topic():
+    assert [PAY.may_act_in(each) for each in ("prod", "prod-2", "test")] == [True, False, True]
+    assert (LOCAL.may_act_in("prod"), NOBODY.may_act_in("prod")) == (True, False)
+
+
+def test_an_administrator_is_one_of_all_topics_of_some_source():
+    some = Viewer("some", (Grant(Role.ADMIN, ("prod",), ("order-*",)),))
+    assert [each.is_admin for each in (PAY, LOCAL, NOBODY, some)] == [True, True, False, False]
+
+
+def test_a_copy_is_seen_only_by_those_who_see_the_original():
+    retry = "%RETRY%group"
+    assert PAY.may_see_message("prod", retry, ["order-paid"])
+    assert not PAY.may_see_message("prod", retry, ["salary"])
+    assert not PAY.may_see_message("prod", retry, ["salary"])
+    assert not PAY.may_see_message("prod", "salary", ["order-paid"])
+
+
+def test_the_patterns_of_a_source_are_those_of_all_grants_for_it():
+    assert PAY.patterns("prod") == ("order-*", "%RETRY%*", "order-paid")
+    assert PAY.patterns("elsewhere") == ()
+    assert (PAY.sees_all("test"), PAY.sees_all("prod")) == (True, False)
+    assert not PAY.may_see_source("elsewhere")
+
+
+def test_without_a_grant_nothing_is_seen_and_locally_everything():
+    assert not NOBODY.may_see("prod", "order-new")
+    assert not NOBODY.may_see_source("prod")
+    assert LOCAL.may_unmask("prod", "order-new")
+
+
+def test_tasks_that_a_request_starts_have_its_viewer():
+    async def name():
+        return current_viewer().name
+
+    async def request():
+        with seen_by(PAY):
+            started = asyncio.create_task(name())
+        return await started
+
+    assert asyncio.run(request()) == "pay"
+    assert current_viewer() is LOCAL
+
+
+@pytest.mark.parametrize("topic", ["%RETRY%g", "%DLQ%g"])
+def test_a_copy_that_does_not_tell_its_topic_is_shown_to_those_who_may_see_all(topic):
+    pay = Viewer("pay", (Grant(Role.ADMIN, topics=("order-*", "%RETRY%*", "%DLQ%*")),))
+    assert pay.may_see_message("prod", topic, ["order-1"])
+    assert not pay.may_see_message("prod", topic, ["salary"])
+    assert not pay.may_see_message("prod", topic, [])
+    assert Viewer("all", (Grant(Role.VIEWER),)).may_see_message("prod", topic, [])
+
+
+def test_a_grant_is_for_everything_that_it_does_not_narrow():
+    assert grant_of("f", {"role": "admin"}) == Grant(Role.ADMIN, ("*",), ("*",))
+    narrowed = {"role": "viewer", "sources": ["prod*"], "topics": ["order-*", "%RETRY%*"]}
+    assert grant_of("f", narrowed) == Grant(Role.VIEWER, ("prod*",), ("order-*", "%RETRY%*"))
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ("geheim", "f must be a table"),
+        ({}, "f: role must be one of viewer, operator, admin"),
+        ({"role": "geheim"}, "f: role must be one of viewer, operator, admin"),
+        ({"role": ["viewer"]}, "f: role must be one of"),
+        ({"role": "viewer", "geheim": 1}, "f: 1 unknown keys: give role, sources, topics"),
+        ({"role": "viewer", "topics": "geheim"}, "f: topics must be a list of patterns"),
+        ({"role": "viewer", "sources": ["geheim[1]"]}, "f: sources must be a list of patterns"),
+        ({"role": "viewer", "sources": []}, "f: sources must be a list of patterns"),
+    ],
+)
+def test_a_mistake_of_a_grant_is_named_and_not_quoted(table, said):
+    with pytest.raises(BadInput) as caught:
+        grant_of("f", table)
+    assert said in str(caught.value)
+    assert "geheim" not in str(caught.value)
+
+
+def test_patterns_and_keys_are_checked_alike_elsewhere():
+    assert patterns_in("f", "topics", ["a*", "b?"]) == ("a*", "b?")
+    check_keys("f", {"a": 1}, {"a", "b"})
+    with pytest.raises(BadInput, match="f: 2 unknown keys: give a, b"):
+        check_keys("f", {"a": 1, "x": 1, "y": 1}, {"a", "b"})
+
+
+def test_outside_of_requests_nobody_asks_and_nothing_is_seen():
+    assert Context().run(current_viewer) is NOBODY

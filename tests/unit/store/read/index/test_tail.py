@@ -1,11 +1,14 @@
 """What the index does not have yet is found in memory, or read again.
 
 Where records of a time or a later one can begin, whatever the clocks did.
+
+Packed entries give what was put in, whatever their order, windows and merges.
 """
 
 import os
 import threading
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +18,7 @@ from rocketlens.model.text.java import index_hash
 from rocketlens.store import fs
 from rocketlens.store.read.index import tail
 from rocketlens.store.read.index import tail as tail_module
+from rocketlens.store.read.index.entry_runs import EntryRuns
 from rocketlens.store.read.index.tail import TimeBounds
 from rocketlens.store.read.log.commitlog import CommitLog
 from tests.support import made_stores, written_stores
@@ -148,3 +152,61 @@ def test_the_bound_is_the_block_of_the_first_record_that_is_late_enough(times, b
         bounds.add(offset, most_ms)
     late = [offset for offset, ms in zip(offsets, times, strict=True) if ms >= begin_ms]
     assert bounds.first_offset(begin_ms) == (late[0] if late else None)
+
+
+WINDOW = 1 << 32
+HASHES = st.integers(0, 3) | st.integers(0, 2**31 - 1)
+STEPS = st.integers(0, 5) | st.integers(WINDOW - 2, 3 * WINDOW)
+RUN_PARTS = st.lists(st.lists(st.tuples(HASHES, STEPS), max_size=20), max_size=12)
+
+
+def filled(parts):
+    """Put parts in, one after another; gives the runs, and hashes with offsets beside them."""
+    runs, pairs, offset = EntryRuns(), [], 0
+    for part in parts:
+        new = []
+        for key_hash, step in part:
+            offset += step
+            new.append((key_hash, offset))
+        pairs += new
+        hashes = np.array([one[0] for one in new], np.int32)
+        runs.add(hashes, np.array([one[1] for one in new], np.int64))
+    return runs, pairs
+
+
+def found(runs, *hashes):
+    offsets = list(runs.find(hashes))
+    assert offsets == sorted(offsets, reverse=True), "newest first"
+    return offsets[::-1]
+
+
+@given(RUN_PARTS, st.lists(HASHES, max_size=5, unique=True), st.integers(0, 9), st.booleans())
+def test_a_look_up_gives_every_entry_of_its_hashes(parts, hashes, look_ups, is_tidy):
+    runs, pairs = filled(parts)
+    if is_tidy:
+        runs.compact()
+    for _ in range(look_ups):
+        found(runs, 1)
+    wanted = sorted(set(hashes))
+    assert found(runs, *wanted) == sorted(offset for key, offset in pairs if key in wanted)
+    assert runs.count == len(pairs)
+
+
+@given(RUN_PARTS, st.integers(0, 3 * WINDOW), st.booleans())
+def test_entries_before_an_offset_are_dropped_and_no_other(parts, offset, is_tidy):
+    runs, pairs = filled(parts)
+    if is_tidy:
+        runs.compact()
+    runs.drop_below(offset)
+    kept = [pair for pair in pairs if pair[1] >= offset]
+    assert runs.count == len(kept)
+    for key_hash in {pair[0] for pair in pairs}:
+        assert found(runs, key_hash) == sorted(place for key, place in kept if key == key_hash)
+
+
+def test_many_small_parts_become_few_runs():
+    runs, pairs = filled([[(number % 7, 1)] for number in range(1000)])
+    for _ in range(5):
+        found(runs, 1)
+    assert len(runs._runs) <= 12
+    assert found(runs, 3) == sorted(offset for key, offset in pairs if key == 3)
