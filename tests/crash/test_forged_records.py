@@ -1,9 +1,9 @@
 """C-6: bytes in a body that look like a record are never taken for one."""
 
 import random
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 import rocketlens
 from rocketlens.errors import AnswerIncomplete, BadInput, MessageNotFound

@@ -3,9 +3,9 @@
 import asyncio
 import json
 import pickle
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from rocketlens.bulk.options import OPTIONS, known_options
 from rocketlens.client.connect.cluster import Credentials

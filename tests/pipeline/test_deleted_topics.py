@@ -1,9 +1,9 @@
 """Topics that were deleted, and made again, while the log still has their messages."""
 
 import shutil
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from rocketlens.store.read.consumequeue import ConsumeQueues
 from tests.support.synthetic import record, write_log

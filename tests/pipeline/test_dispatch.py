@@ -118,7 +118,7 @@ def test_index_files_are_named_by_their_first_entrys_time_and_always_rise(monkey
 
 def test_records_forged_inside_bodies_at_range_boundaries_change_nothing(spark, tmp_path):
     """Bodies are full of records that claim exactly the place they stand at."""
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     from rocketlens.formats import commitlog_record
 
@@ -188,7 +188,7 @@ def test_an_impossible_queue_offset_costs_its_own_entry_only(spark, tmp_path, pl
 def test_prepared_and_rollback_records_have_no_queue_entry_and_rollbacks_no_index_entry(
     spark, tmp_path
 ):
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     flags = [0x0, 0x4, 0x8, 0xC]
     log = [replace(record(n, queue_offset=n // 2), sys_flag=flag) for n, flag in enumerate(flags)]

@@ -1,6 +1,5 @@
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 from pyspark.sql.functions import broadcast
 
 from rocketlens.formats.commitlog_record import MAGIC_V2, encode, message_of

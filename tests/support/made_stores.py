@@ -6,9 +6,12 @@ that what it makes owes nothing to the kernels.
 
 import struct
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rocketlens.formats import commitlog_record
 from rocketlens.formats.commitlog_record import MAGIC_V1, Record
@@ -23,8 +26,7 @@ NOW_MS = 1_700_000_000_000
 QUEUE_ENTRY = struct.Struct(">qiq")
 
 
-@dataclass(frozen=True)
-class Sent:
+class Sent(Struct, frozen=True):
     """One message to be stored."""
 
     topic: str = "Orders"

@@ -2,8 +2,9 @@
 
 import shutil
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from rocketlens.formats import commitlog_record, consumequeue_entry
 from rocketlens.formats.commitlog_record import MAGIC_V1, Record

@@ -4,10 +4,11 @@ import os
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import redirect_stdout
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
+
+from msgspec.structs import replace
 
 from rocketlens.cli.options import add_max, option
 from rocketlens.cli.printing import MessageOutput

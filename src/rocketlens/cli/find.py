@@ -12,6 +12,8 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from msgspec import structs
+
 from rocketlens import limits
 from rocketlens.cli.options import (
     add_all_topics,
@@ -183,7 +185,9 @@ def run(arguments: Namespace) -> ExitCode:
         column = {"sources": lambda message: names.get(id(message))}
         output = MessageOutput.of(arguments, request.text, more=column)
     print_answer(
-        replace(answer, messages=in_order_of(answer.messages, order, BodyView.of(arguments))),
+        structs.replace(
+            answer, messages=in_order_of(answer.messages, order, BodyView.of(arguments))
+        ),
         output,
         is_object=is_object,
         is_paged=not is_object and not arguments.no_pager,

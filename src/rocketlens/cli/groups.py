@@ -4,8 +4,9 @@ import sys
 import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any, Final
+
+from msgspec.structs import asdict
 
 from rocketlens.cli.find import exit_code
 from rocketlens.cli.options import (

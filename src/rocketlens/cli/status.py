@@ -3,8 +3,9 @@
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from typing import Any, Final
+
+from msgspec.structs import asdict
 
 from rocketlens.cli.find import exit_code
 from rocketlens.cli.groups import group_fields

@@ -4,9 +4,10 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec.structs import asdict
 
 from rocketlens.cli.find import exit_code
 from rocketlens.cli.options import add_archive, add_list_output, add_source, option

@@ -25,9 +25,11 @@ Formats below text have no mark, so a guess can be wrong, and says that it is on
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Final, NamedTuple
+
+from msgspec.structs import asdict
 
 from rocketlens import limits
 from rocketlens.decode import avro, canal, cbor, messagepack, protobuf, text_formats, thrift

@@ -21,8 +21,9 @@ Source: ``MessageDecoder.encodeMessage``, and ``decodeMessage`` for records.
 import struct
 import zlib
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from typing import Final, NamedTuple
+
+from msgspec.structs import replace
 
 from rocketlens.errors import BodyError, FormatError
 from rocketlens.formats.body_compression import COMPRESSED, TYPE_MASK, decompress

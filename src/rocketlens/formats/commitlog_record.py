@@ -41,11 +41,12 @@ Source: ``CommitLog.checkMessageAndReturnSize``, ``MessageDecoder.decode``.
 
 import struct
 import zlib
-from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
 from itertools import takewhile
 from typing import TYPE_CHECKING, Annotated, Any, Final, overload
+
+from msgspec import Struct
 
 from rocketlens import limits
 from rocketlens.errors import BodyError, RecordError
@@ -153,8 +154,7 @@ Origin = tuple[str | None, str | None]
 NO_ORIGIN: Final[Origin] = (None, None)
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(Struct, frozen=True):
     """A record as stored. ``body`` may be compressed; ``properties`` are raw UTF-8 bytes."""
 
     total_size: I32
@@ -174,7 +174,7 @@ class Record:
     body: Annotated[bytes, "i32+n"]
     topic: Annotated[str, "i8+n"]
     properties: Annotated[bytes, "i16+n"]
-    origin: Origin = field(default=NO_ORIGIN, compare=False, repr=False)
+    origin: Origin = NO_ORIGIN
 
     @property
     def offset_msg_id(self) -> str:

@@ -13,17 +13,17 @@ which makes structs (``LAYOUT.struct``, ``LAYOUT.struct_of("store_size")``), num
 (``LAYOUT.dtype``) and offsets (``LAYOUT.offsets``, which the kernels take as constants).
 """
 
-from dataclasses import dataclass
 from functools import cached_property
 from struct import Struct
 from typing import Any, Final
+
+import msgspec
 
 CODES: Final = {"i8": "b", "i16": "h", "i32": "i", "i64": "q"}
 """What :mod:`struct` calls the types of the layout tables."""
 
 
-@dataclass(frozen=True)
-class Layout:
+class Layout(msgspec.Struct, frozen=True, dict=True):
     """Fields one after the other, big endian and without gaps: name and struct code of each."""
 
     fields: tuple[tuple[str, str], ...]

@@ -23,9 +23,10 @@ Source: ``TraceDataEncoder``.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
+
+from msgspec import Struct
 
 from rocketlens import limits
 from rocketlens.errors import BodyError
@@ -53,8 +54,7 @@ class TraceType(Enum):
     RECALL = "Recall"
 
 
-@dataclass(frozen=True, slots=True)
-class TraceRecord:
+class TraceRecord(Struct, frozen=True):
     """One record; what its type does not have is empty, or None.
 
     ``context_code`` is a number of ConsumeReturnType: 0 success, 1 timeout, 2 exception, 3 null

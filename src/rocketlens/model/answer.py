@@ -20,9 +20,10 @@ only lead to records of a log, and topics only to brokers, so they prove nothing
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar, Final, Generic, TypeVar, overload
+
+from msgspec import Struct
 
 from rocketlens.model.arrow import ArrowMessages, batches_of
 from rocketlens.model.message import MessageExt
@@ -63,8 +64,7 @@ class SourceKind(StrEnum):
     TOPICS = "topics"
 
 
-@dataclass(frozen=True, slots=True)
-class Coverage:
+class Coverage(Struct, frozen=True):
     """One source of a query.
 
     ``source`` names it: a path below the store, a range of physical offsets, or a broker's name
@@ -193,8 +193,7 @@ def first_failure(coverage: Iterable[Coverage]) -> str:
     return "" if failed is None else f"{failed.source}: {failed.error}"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Answer(ArrowMessages, ListAnswer[MessageExt]):
+class Answer(ArrowMessages, ListAnswer[MessageExt], Struct, frozen=True):
     """The result of a query: messages in ascending order of physical offset, without repeats.
 
     Those of several brokers are in the order of their store times, then broker by broker.

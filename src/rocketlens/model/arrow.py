@@ -3,7 +3,6 @@
 pyarrow, pandas and polars are imported when they are asked for; each is an extra of the package.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from importlib import import_module
@@ -152,7 +151,7 @@ def _batch(messages: list[MessageExt], *, with_body: bool, with_text: bool) -> "
     return pa.RecordBatch.from_arrays(arrays, schema=schema())
 
 
-class ArrowMessages(ABC):
+class ArrowMessages:
     """Messages that can be had as Arrow, and by way of it as tables of other libraries.
 
     The columns are those of `rocketlens.model.fields.COLUMNS`.
@@ -162,9 +161,9 @@ class ArrowMessages(ABC):
 
     __slots__ = ()
 
-    @abstractmethod
     def record_batches(self) -> "Iterator[pa.RecordBatch]":
         """Yield the messages as record batches of bounded size, in order."""
+        raise NotImplementedError
 
     def to_reader(self) -> "pa.RecordBatchReader":
         """Return a reader of record batches, which are made as it is read: memory stays bounded.

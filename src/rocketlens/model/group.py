@@ -1,15 +1,15 @@
 """Consumer groups as they are found: in a cluster, or in the files of a store."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from rocketlens.model.answer import Coverage, ListAnswer
 from rocketlens.model.rocketmq import RETRY_PREFIX
 from rocketlens.model.tables import utc_time
 
 
-@dataclass(frozen=True, slots=True)
-class GroupClient:
+class GroupClient(Struct, frozen=True):
     """A client of a group that is online; ``version`` is RocketMQ's number of its release."""
 
     client_id: str
@@ -18,8 +18,7 @@ class GroupClient:
     version: int
 
 
-@dataclass(frozen=True, slots=True)
-class GroupQueue:
+class GroupQueue(Struct, frozen=True):
     """The progress of a group in one queue. ``broker_name`` is None in a store."""
 
     topic: str
@@ -40,8 +39,7 @@ class GroupQueue:
         return max(0, self.max_offset - max(self.min_offset, self.consumer_offset))
 
 
-@dataclass(frozen=True, slots=True)
-class FoundGroup:
+class FoundGroup(Struct, frozen=True):
     """A consumer group. None stands for values that could not be read, or that no file has."""
 
     name: str
@@ -94,8 +92,7 @@ class FoundGroup:
         )
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class GroupsAnswer(ListAnswer[FoundGroup]):
+class GroupsAnswer(ListAnswer[FoundGroup], Struct, frozen=True):
     """Groups in the order of their names, and where they were looked for."""
 
     _field = "groups"
@@ -112,16 +109,14 @@ class GroupsAnswer(ListAnswer[FoundGroup]):
             )
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerGroup:
+class ProducerGroup(Struct, frozen=True):
     """A group of producers, and those of its clients that are connected."""
 
     name: str
     members: tuple[GroupClient, ...]
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class ProducersAnswer(ListAnswer[ProducerGroup]):
+class ProducersAnswer(ListAnswer[ProducerGroup], Struct, frozen=True):
     """Groups of producers in the order of their names, and which brokers were asked."""
 
     _field = "groups"

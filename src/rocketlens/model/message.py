@@ -5,8 +5,10 @@ type, which is the one in the layout tables, as the annotation's metadata.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import astuple
 
 from rocketlens.model import properties as props
 
@@ -59,8 +61,7 @@ class HasBody:
         return json.loads(self.body)
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class MessageExt(HasBody):
+class MessageExt(HasBody, Struct, frozen=True):  # noqa: PLW1641 properties have no hash
     """One stored message: RocketMQ's clients call it so, and ``Message`` what is sent.
 
     What its fields mean stands beside them, and in :data:`MESSAGE_FIELDS`, from which JSON, the
@@ -97,12 +98,8 @@ class MessageExt(HasBody):
     body_error: Annotated[
         str | None, "why the body could not be decompressed, in one line, or None"
     ] = None
-    cluster: Annotated[str | None, "the cluster that has it; None in a store"] = field(
-        default=None, compare=False
-    )
-    broker: Annotated[str | None, "the broker that has it; None in a store"] = field(
-        default=None, compare=False
-    )
+    cluster: Annotated[str | None, "the cluster that has it; None in a store"] = None
+    broker: Annotated[str | None, "the broker that has it; None in a store"] = None
 
     @property
     def sent_from(self) -> str:
@@ -122,6 +119,12 @@ class MessageExt(HasBody):
     def born_time(self) -> "datetime":
         """When it was sent, by the producer's clock, in UTC; otherwise as `store_time`."""
         return _datetime(self.born_timestamp_ms)
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether all fields but ``cluster`` and ``broker`` are equal."""
+        if type(other) is not type(self):
+            return NotImplemented
+        return astuple(self)[:-2] == astuple(other)[:-2]
 
     def __repr__(self) -> str:
         """Return what tells it from others, on one line, with the start of the body."""
@@ -164,5 +167,5 @@ def _declared(name: str, annotation: Any) -> MessageField:
     return MessageField(name, Annotated[kind, *width] if width else kind, meaning)
 
 
-MESSAGE_FIELDS: Final = tuple(_declared(each.name, each.type) for each in fields(MessageExt))
+MESSAGE_FIELDS: Final = tuple(_declared(*each) for each in MessageExt.__annotations__.items())
 """Every field of a message, in order."""

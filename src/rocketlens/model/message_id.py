@@ -29,10 +29,11 @@ Source: ``MessageDecoder.createMessageId``, ``MessageClientIDSetter``.
 
 import binascii
 import struct
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
 from typing import Final, NamedTuple, Self
+
+from msgspec import Struct
 
 from rocketlens import limits
 from rocketlens.errors import BadInput
@@ -91,8 +92,7 @@ def _unhex(text: str, what: str) -> tuple[bytes, int]:
         raise BadInput(message) from error
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetMessageId:
+class OffsetMessageId(Struct, frozen=True):
     """A broker's store host and a physical offset in its commit log."""
 
     store_host: Host
@@ -144,8 +144,7 @@ def _offset_msg_id(store_host: Host, physical_offset: int) -> str:
     return (pack_address(address) + _OFFSET_TAIL.pack(port, physical_offset)).hex().upper()
 
 
-@dataclass(frozen=True, slots=True)
-class UniqueKey:
+class UniqueKey(Struct, frozen=True):
     """The parts of a producer-made unique key.
 
     ``month_millis`` counts from the first day of the producer's month in the producer's zone,

@@ -1,9 +1,10 @@
 """The state of a store directory, of an archive, and of a cluster, as they are found."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import ClassVar
+
+from msgspec import Struct
 
 from rocketlens.model.answer import Coverage, ListAnswer, is_complete
 from rocketlens.model.group import FoundGroup
@@ -21,8 +22,7 @@ class StoreClosing(StrEnum):
     """A broker or job has it open now."""
 
 
-@dataclass(frozen=True, slots=True)
-class IndexBuilderStatus:
+class IndexBuilderStatus(Struct, frozen=True):
     """The progress of RocketLens's own index builder."""
 
     is_running: bool
@@ -34,8 +34,7 @@ class IndexBuilderStatus:
     """When it wrote its progress last, in epoch milliseconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class IndexStatus:
+class IndexStatus(Struct, frozen=True):
     """The index files of a store."""
 
     files: int
@@ -51,8 +50,7 @@ class IndexStatus:
     """None if no broker of RocketLens has written the store."""
 
 
-@dataclass(frozen=True, slots=True)
-class TapStatus:
+class TapStatus(Struct, frozen=True):
     """Of which broker's log a store is the copy, and how far it came, when it was written last."""
 
     broker_name: str
@@ -78,6 +76,7 @@ class Status(TableView):
     _titles = ("name", "value")
     coverage: tuple[Coverage, ...]
     """The sources that were asked or read."""
+    __struct_fields__: ClassVar[tuple[str, ...]]
     _name: ClassVar[str]
     """The field that names what the state is of."""
 
@@ -87,8 +86,9 @@ class Status(TableView):
         return is_complete(self.coverage)
 
     def _rows(self) -> Iterator[tuple[str, object]]:
-        names = [each.name for each in fields(self) if each.name != "coverage"]  # type: ignore[arg-type]
-        for name in names:
+        for name in self.__struct_fields__:
+            if name == "coverage":
+                continue
             value = getattr(self, name)
             if name.endswith("_ms"):
                 yield name.removesuffix("_ms"), utc_time(value)
@@ -103,8 +103,7 @@ class Status(TableView):
         return f"{type(self).__name__}({getattr(self, self._name)!r}, {worth})"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class StoreStatus(Status):
+class StoreStatus(Status, Struct, frozen=True):
     """The state of one store directory. Times are epoch milliseconds."""
 
     _name = "path"
@@ -142,8 +141,7 @@ class StoreStatus(Status):
     """None if it is no copy that a tap wrote."""
 
 
-@dataclass(frozen=True, slots=True)
-class ArchivedSourceStatus:
+class ArchivedSourceStatus(Struct, frozen=True):
     """What an archive has of one source: a broker, or the topics of a cluster."""
 
     name: str
@@ -163,8 +161,7 @@ class ArchivedSourceStatus:
     """Lines on what the source was known to have, and was not archived yet."""
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class ArchiveStatus(Status):
+class ArchiveStatus(Status, Struct, frozen=True):
     """The state of one archive. Times are epoch milliseconds."""
 
     _name = "root"
@@ -178,8 +175,7 @@ class ArchiveStatus(Status):
     coverage: tuple[Coverage, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerStatus:
+class BrokerStatus(Struct, frozen=True):
     """The state of one broker, a master or a slave, by its own report; None where that lacks it."""
 
     cluster_name: str
@@ -244,8 +240,7 @@ class BrokerStatus:
         return max(lags, default=None)
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class BrokersAnswer(ListAnswer[BrokerStatus]):
+class BrokersAnswer(ListAnswer[BrokerStatus], Struct, frozen=True):
     """The brokers of a cluster, by cluster, name and broker id, and which of them answered."""
 
     _field = "brokers"
@@ -262,8 +257,7 @@ class BrokersAnswer(ListAnswer[BrokerStatus]):
             )
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class ClusterStatus(Status):
+class ClusterStatus(Status, Struct, frozen=True):
     """The state of a cluster."""
 
     _name = "name_servers"

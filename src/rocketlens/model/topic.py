@@ -1,8 +1,9 @@
 """Topics as they are found: in a cluster, or in the files of a store."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from rocketlens.model.answer import Coverage, ListAnswer
 from rocketlens.model.rocketmq import (
@@ -41,8 +42,7 @@ class TopicKind(StrEnum):
         return cls.SYSTEM if is_system else cls.NORMAL
 
 
-@dataclass(frozen=True, slots=True)
-class TopicQueue:
+class TopicQueue(Struct, frozen=True):
     """One queue of a topic. ``broker_name`` is None in a store."""
 
     broker_name: str | None
@@ -66,8 +66,7 @@ class TopicQueue:
         return max(0, self.max_offset - self.min_offset - self.missing)
 
 
-@dataclass(frozen=True, slots=True)
-class LiteTopics:
+class LiteTopics(Struct, frozen=True):
     """The lite topics of one parent topic: number, time to live, groups."""
 
     count: int | None
@@ -78,8 +77,7 @@ class LiteTopics:
     """The consumer groups that are bound to the parent."""
 
 
-@dataclass(frozen=True, slots=True)
-class FoundTopic:
+class FoundTopic(Struct, frozen=True):
     """A topic, as a store or a cluster has it."""
 
     name: str
@@ -123,8 +121,7 @@ class FoundTopic:
         return max(_known(queue.newest_ms for queue in self.queues or ()), default=None)
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class TopicsAnswer(ListAnswer[FoundTopic]):
+class TopicsAnswer(ListAnswer[FoundTopic], Struct, frozen=True):
     """Topics in the order of their names, and where they were looked for."""
 
     _field = "topics"
@@ -141,8 +138,7 @@ class TopicsAnswer(ListAnswer[FoundTopic]):
             )
 
 
-@dataclass(frozen=True, slots=True)
-class TopicSettings:
+class TopicSettings(Struct, frozen=True):
     """The configuration of a topic on one broker, or in the files of a store; None is what could
     not be learnt.
     """

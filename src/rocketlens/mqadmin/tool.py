@@ -3,8 +3,10 @@
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, TypeVar
+
+from msgspec.structs import replace
 
 from rocketlens import limits
 from rocketlens.client.connect.cluster import broker_error, failures

@@ -13,7 +13,6 @@ import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from itertools import compress
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from rocketlens import limits
 from rocketlens.bulk.messages import INT64, Losses

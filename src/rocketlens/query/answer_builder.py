@@ -10,10 +10,11 @@ message would be kept is decided before its body is looked at.
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from heapq import heapify, heappop, heappush
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec.structs import replace
 
 from rocketlens import limits
 from rocketlens.formats.commitlog_record import Origin, Record, message_of

@@ -18,9 +18,10 @@ a topic that no source has              `TopicNotFound`, if nothing else is foun
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Protocol
+
+from msgspec.structs import replace
 
 from rocketlens.errors import (
     AnswerIncomplete,

@@ -24,6 +24,8 @@ from fnmatch import fnmatchcase
 from functools import partial
 from typing import Final
 
+from msgspec import structs
+
 from rocketlens import limits
 from rocketlens.errors import RocketLensError, TopicNotFound
 from rocketlens.formats.commitlog_record import Record, message_of
@@ -170,7 +172,7 @@ def told_what_waits(
     shown = [number for number, each in enumerate(answer.messages) if id(each) not in gone]
     end_ms = yield from end_steps(sources if waits else ())
     notes = tuple(hint(KEPT, each) for each in _words(waits, kept, end_ms))
-    return replace(
+    return structs.replace(
         answer,
         messages=tuple(answer.messages[number] for number in shown),
         held_by=tuple(answer.held_by[number] for number in shown if answer.held_by),

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from msgspec import structs
+
 from rocketlens.errors import NotAStore, RecordError
 from rocketlens.formats.commitlog_record import Record
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
@@ -160,7 +162,7 @@ class TieredLogs:
 
 def outside_log(record: Record) -> Record:
     """Return the record of a message that is not in the store's log, without an offset in it."""
-    return replace(record, physical_offset=NOT_IN_LOG)
+    return structs.replace(record, physical_offset=NOT_IN_LOG)
 
 
 def findings_outside_log(findings: Findings) -> Findings:

@@ -4,7 +4,6 @@ The text is laid out again token by token, not parsed and written: numbers keep 
 names that are repeated stay. Lines of what commands print are JSON, too: `json_line`.
 """
 
-import dataclasses
 import json
 import re
 import sys
@@ -12,6 +11,8 @@ from collections.abc import Iterator
 from enum import StrEnum
 from functools import cache
 from typing import Any, Final
+
+from msgspec.structs import asdict
 
 from rocketlens import limits
 from rocketlens.errors import BadInput
@@ -136,7 +137,7 @@ def laid_out(text: str) -> Iterator[tuple[JsonPart, str]]:
 
 def coverage_fields(coverage: Coverage) -> dict[str, Any]:
     """Return one source of an answer as JSON values."""
-    return {each.name: getattr(coverage, each.name) for each in dataclasses.fields(coverage)}
+    return asdict(coverage)
 
 
 def answer_fields(answer: Answer) -> dict[str, Any]:
@@ -156,7 +157,7 @@ def json_line(fields: object) -> str:
 
 @cache
 def _encoder(*, ensure_ascii: bool) -> json.JSONEncoder:
-    return json.JSONEncoder(ensure_ascii=ensure_ascii, separators=(",", ":"))
+    return json.JSONEncoder(ensure_ascii=ensure_ascii, separators=(",", ":"), default=asdict)
 
 
 def is_unicode() -> bool:

@@ -3,12 +3,12 @@
 import shutil
 import zlib
 from collections import Counter
-from dataclasses import replace
 
 import deltalake
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from msgspec.structs import replace
 
 import rocketlens
 from rocketlens.archive.journal import ArchiveTables

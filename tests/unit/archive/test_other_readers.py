@@ -2,11 +2,11 @@
 
 import re
 import zlib
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 import rocketlens
 from rocketlens.archive.journal import ArchiveTables

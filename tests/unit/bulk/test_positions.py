@@ -2,7 +2,6 @@
 
 import json
 import zlib
-from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from rocketlens import limits, read_batches
 from rocketlens.bulk.positions import EARLIEST, LATEST, AskedQueue, positions_option

@@ -4,12 +4,12 @@ import asyncio
 import io
 import re
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from html import unescape
 from types import SimpleNamespace
 from urllib.parse import urlencode
 
 import pytest
+from msgspec.structs import replace
 
 from rocketlens import limits
 from rocketlens.client.resend.resend_job import MARKER

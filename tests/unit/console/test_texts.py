@@ -4,12 +4,12 @@ import ast
 import copy
 import json
 import re
-from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from string import Formatter
 
 import pytest
+from msgspec.structs import replace
 
 from rocketlens import limits
 from rocketlens.console import pages

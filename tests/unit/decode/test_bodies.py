@@ -3,11 +3,11 @@
 import gzip
 import json
 import pickle
-from dataclasses import replace
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from rocketlens import limits
 from rocketlens.decode.bodies import decode_body, text_of_body

@@ -2,9 +2,9 @@
 
 import struct
 import zlib
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from rocketlens.errors import FormatError
 from rocketlens.formats import batch_body

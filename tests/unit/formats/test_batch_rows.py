@@ -4,10 +4,10 @@ Records of pulls: the columns that they have in the log, wherever they were in i
 """
 
 import zlib
-from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from rocketlens import limits
 from rocketlens.bulk.ranges import RangeReader, open_range

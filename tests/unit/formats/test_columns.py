@@ -5,10 +5,10 @@ Fields of many records at once.
 
 import subprocess
 import sys
-from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from rocketlens.bulk.ranges import RangeReader, open_range
 from rocketlens.console.message.message_view import row_of

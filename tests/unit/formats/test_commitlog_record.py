@@ -5,11 +5,11 @@ import struct
 import tracemalloc
 import zlib
 from contextlib import suppress
-from dataclasses import fields, replace
 
 import lz4.frame
 import pytest
 import zstandard
+from msgspec.structs import replace
 
 from rocketlens import limits
 from rocketlens.errors import BadInput, BodyError, RecordError
@@ -166,9 +166,9 @@ def test_a_flipped_bit_is_refused_or_changes_exactly_the_field_it_is_in(bit):
             continue
         (field,) = [name for name, (start, stop) in spans.items() if start <= position < stop]
         differing = {
-            one.name
-            for one in fields(record)
-            if getattr(record, one.name) != getattr(good, one.name)
+            name
+            for name in record.__struct_fields__
+            if getattr(record, name) != getattr(good, name)
         }
         assert differing == {field}, position
 

@@ -4,10 +4,10 @@ Which keys a record has in the index.
 """
 
 import mmap
-from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from rocketlens import limits
 from rocketlens.errors import IndexFileError

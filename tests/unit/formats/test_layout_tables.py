@@ -107,7 +107,7 @@ def module_of(name):
 
 
 def field_names(kind):
-    names = getattr(kind, "_fields", getattr(kind, "__dataclass_fields__", ()))
+    names = getattr(kind, "_fields", getattr(kind, "__struct_fields__", ()))
     # Who has a record is not in its bytes.
     return [name for name in names if name != "origin"]
 

@@ -1,9 +1,9 @@
 """Answers and what they list: complete by what their coverage proves, and by nothing else."""
 
 import re
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 import rocketlens
 from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState

@@ -3,12 +3,12 @@
 Java's signed integers, as annotations.
 """
 
-import dataclasses
 from datetime import UTC, datetime, timedelta, timezone
 from typing import get_type_hints
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import pytest
+from msgspec.structs import replace
 
 import rocketlens
 from rocketlens import WrongUse, errors, open_store
@@ -33,9 +33,7 @@ def test_a_host_is_written_with_brackets_round_ipv6():
 
 
 def test_every_field_of_a_message_says_what_it_means():
-    assert [field.name for field in MESSAGE_FIELDS] == [
-        field.name for field in dataclasses.fields(MessageExt)
-    ]
+    assert [field.name for field in MESSAGE_FIELDS] == list(MessageExt.__struct_fields__)
     for field in MESSAGE_FIELDS:
         assert field.meaning
         assert field.kind is not int, f"{field.name} is I32 or I64"
@@ -51,9 +49,9 @@ def test_json_has_every_field_of_a_message():
 
 @pytest.mark.parametrize("kind", [Answer, Coverage, MessageExt])
 def test_values_cannot_be_changed(kind):
-    assert dataclasses.fields(kind)
-    assert kind.__dataclass_params__.frozen
-    assert not hasattr(kind, "__dict__") or "__dict__" not in kind.__slots__
+    assert kind.__struct_fields__
+    assert kind.__struct_config__.frozen
+    assert not kind.__struct_config__.dict
 
 
 def test_an_answer_is_its_messages_and_names_what_failed():
@@ -86,36 +84,36 @@ def test_an_answer_is_indexed_as_a_sequence_is(answer):
 
 def test_what_is_printed_is_short_whatever_the_body(answer):
     assert repr(answer) == "Answer('order-42', 7 messages, complete)"
-    message = dataclasses.replace(answer[0], body=b"x" * 1_000_000, keys=("k" * 30_000,))
+    message = replace(answer[0], body=b"x" * 1_000_000, keys=("k" * 30_000,))
     assert len(repr(message)) < 400
     assert message.position in repr(message)
-    incomplete = dataclasses.replace(answer, coverage=(), truncated=True)
+    incomplete = replace(answer, coverage=(), truncated=True)
     assert repr(incomplete) == "Answer('order-42', 7 messages, INCOMPLETE: 0 failed, truncated)"
 
 
 def test_a_notebook_shows_a_table_that_obeys_no_message(answer):
-    evil = dataclasses.replace(answer[0], body=b"<script>alert(1)</script>", tags="<b>")
-    shown = dataclasses.replace(answer, messages=(evil,) * 30)._repr_html_()
+    evil = replace(answer[0], body=b"<script>alert(1)</script>", tags="<b>")
+    shown = replace(answer, messages=(evil,) * 30)._repr_html_()
     assert "<script>" not in shown
     assert "&lt;script&gt;" in shown
     assert shown.count("<tr>") == 21
     assert "the first 20 rows of more" in shown
     failed = Coverage("0", SourceKind.COMMIT_LOG, SourceState.FAILED, error="a <hole>")
-    assert "a &lt;hole&gt;" in dataclasses.replace(answer, coverage=(failed,))._repr_html_()
+    assert "a &lt;hole&gt;" in replace(answer, coverage=(failed,))._repr_html_()
 
 
 def test_a_body_is_text_and_json_and_times_have_a_zone(answer):
-    message = dataclasses.replace(answer[0], body='{"城": 1}'.encode(), born_timestamp_ms=1)
+    message = replace(answer[0], body='{"城": 1}'.encode(), born_timestamp_ms=1)
     assert message.text == '{"城": 1}'
     assert message.json() == {"城": 1}
     assert message.store_time.timestamp() * 1000 == message.store_timestamp_ms
     assert message.born_time == datetime(1970, 1, 1, 0, 0, 0, 1000, UTC)
     with pytest.raises(UnicodeDecodeError):
-        _ = dataclasses.replace(message, body=b"\xff").text
+        _ = replace(message, body=b"\xff").text
     with pytest.raises(ValueError, match="Expecting value"):
-        dataclasses.replace(message, body=b"x").json()
+        replace(message, body=b"x").json()
     with pytest.raises(OverflowError):
-        _ = dataclasses.replace(message, born_timestamp_ms=2**62).born_time
+        _ = replace(message, born_timestamp_ms=2**62).born_time
 
 
 def test_a_store_and_a_scan_say_what_they_are(golden):
@@ -561,7 +559,5 @@ def test_what_is_an_id_or_unlike_one_is_not_taken_for_a_mistake(text):
 def test_who_sent_through_a_proxy_is_named_with_it(answer):
     direct = answer[0]
     assert direct.sent_from == str(direct.born_host)
-    by_proxy = dataclasses.replace(
-        direct, properties={**direct.properties, "__BORNHOST": "10.0.0.9:40123"}
-    )
+    by_proxy = replace(direct, properties={**direct.properties, "__BORNHOST": "10.0.0.9:40123"})
     assert by_proxy.sent_from == f"10.0.0.9:40123 through proxy {direct.born_host}"

@@ -1,9 +1,9 @@
 """Of what sources add: the newest are kept, each once, as many as fit, and coverage once."""
 
 import itertools
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from rocketlens import limits
 from rocketlens.formats.commitlog_record import MAGIC_V1, Record, message_of

@@ -4,9 +4,9 @@ A batch that cannot be taken apart makes what it could be in incomplete, whateve
 """
 
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 import rocketlens
 from rocketlens.formats.body_compression import COMPRESSED

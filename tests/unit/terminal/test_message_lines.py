@@ -3,9 +3,9 @@
 import asyncio
 import io
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 import rocketlens
 from rocketlens import limits, open_store, testing

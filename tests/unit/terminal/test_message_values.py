@@ -2,9 +2,9 @@
 
 import gzip
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from rocketlens import open_store
 from rocketlens.errors import BadInput

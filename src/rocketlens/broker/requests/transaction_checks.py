@@ -25,8 +25,9 @@ the store of the other. Source: ``TransactionalMessageServiceImpl``,
 import asyncio
 import logging
 from collections import Counter, deque
-from dataclasses import replace
 from typing import Final, NamedTuple
+
+from msgspec.structs import replace
 
 from rocketlens.broker.core import BrokerCore
 from rocketlens.broker.delivery.ended_halves import EndedHalves

@@ -1,9 +1,11 @@
 """``rocketlens duplicates``: unique keys that are stored more than once."""
 
 from argparse import ArgumentParser, Namespace
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import structs
 
 from rocketlens.cli.find import exit_code
 from rocketlens.cli.jobs.spark import sql_session
@@ -110,7 +112,9 @@ def _source(arguments: Namespace) -> tuple[Context, tuple[Coverage, ...]]:
             listed = store.topics(names or None).coverage
             logs = (each for each in listed if each.kind is SourceKind.COMMIT_LOG)
             # All of the log is read, whatever its queues lack.
-            covered = tuple(replace(each, source=source.store, relies_on=None) for each in logs)
+            covered = tuple(
+                structs.replace(each, source=source.store, relies_on=None) for each in logs
+            )
     elif source.namesrv is None:
         raise BadInput("where to search? Give --store DIR, --namesrv ADDR or --archive DIR")
     elif not arguments.topic:

@@ -13,8 +13,9 @@ error, and makes it incomplete.
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from rocketlens.client.admin.cluster_groups import find_groups
 from rocketlens.client.admin.cluster_topics import topics_of_brokers

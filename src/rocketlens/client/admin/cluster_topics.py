@@ -25,10 +25,11 @@ how many messages came to it lately:
 import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
 from fnmatch import fnmatchcase
 from itertools import islice
 from typing import Final
+
+from msgspec.structs import replace
 
 from rocketlens.client.connect import broker_calls
 from rocketlens.client.connect.cluster import (

@@ -30,6 +30,8 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Final, Generic, NamedTuple, TypeVar
 
+from msgspec import structs
+
 from rocketlens import limits
 from rocketlens.client.connect.broker_history import SeenBroker, SeenBrokers
 from rocketlens.client.connect.cluster import ClusterCalls, failed_broker
@@ -233,7 +235,7 @@ class Topology:
 
         :raises RemotingError: if there is no response.
         """
-        record = replace(record, origin=broker.origin)
+        record = structs.replace(record, origin=broker.origin)
         try:
             config = await topic_config(self._cluster, record.topic, address)
         except BrokerError:

@@ -17,8 +17,9 @@ Source: ``ConsumeMessageConcurrentlyService``.
 import asyncio
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from rocketlens.client.connect.route import MessageQueue
 from rocketlens.client.consume import timing

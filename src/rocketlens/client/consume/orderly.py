@@ -11,8 +11,9 @@ import contextlib
 import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
-from dataclasses import replace
 from typing import Final, TypeVar
+
+from msgspec.structs import replace
 
 from rocketlens import limits
 from rocketlens.client.connect.route import MessageQueue

@@ -8,8 +8,10 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from rocketlens import limits
 from rocketlens.client.connect.cluster import ClusterCalls

@@ -13,6 +13,8 @@ from dataclasses import replace
 from itertools import chain
 from typing import Final
 
+from msgspec import structs
+
 from rocketlens import limits
 from rocketlens.client.connect import broker_calls
 from rocketlens.client.connect.broker_calls import offset_at_time
@@ -249,7 +251,9 @@ class ClusterSource:
                 continue
             findings.indexed_to_ms = max(findings.indexed_to_ms, searched.indexed_to_ms)
             newest_ms = searched.indexed_to_ms or None
-            coverage.append(replace(covered, indexed_to_ms=newest_ms, relies_on=searched.relies_on))
+            coverage.append(
+                structs.replace(covered, indexed_to_ms=newest_ms, relies_on=searched.relies_on)
+            )
             coverage += [failed_broker(broker.name, error) for error in searched.damage]
         findings.cover((*coverage, *doubts))
 
@@ -490,7 +494,7 @@ class ClusterSource:
             if search is None:
                 findings.cover((coverage,))
                 continue
-            covered = replace(coverage, relies_on=search.relies_on)
+            covered = structs.replace(coverage, relies_on=search.relies_on)
             damage = [failed_broker(broker.name, error) for error in search.damage]
             findings.cover((covered, *damage))
 

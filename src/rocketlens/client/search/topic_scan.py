@@ -25,9 +25,10 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import replace
 from heapq import heappop, heappush, heapreplace
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec.structs import replace
 
 from rocketlens import limits
 from rocketlens.client.connect.cluster import failed_broker

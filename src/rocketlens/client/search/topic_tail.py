@@ -25,8 +25,10 @@ import logging
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Self
+
+from msgspec.structs import replace
 
 from rocketlens import limits
 from rocketlens.client.connect import queue_puller

@@ -26,6 +26,8 @@ from threading import Lock
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from msgspec import structs
+
 from rocketlens import limits
 from rocketlens.console.login.audit import AuditLog
 from rocketlens.console.login.viewer import current_viewer
@@ -151,7 +153,7 @@ class _Watch:
         """Take what a source has searched."""
         name = self._by_source[id(source)].name
         for each in coverage:
-            named = replace(each, source=f"{name}: {each.source}")
+            named = structs.replace(each, source=f"{name}: {each.source}")
             self.covered_since.append(CoverageValue.of(named))
         self._wake()
 

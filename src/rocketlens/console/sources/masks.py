@@ -22,10 +22,12 @@ have messages of several.
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from rocketlens import limits
 from rocketlens.console.login.viewer import Viewer

@@ -29,6 +29,8 @@ from fnmatch import fnmatchcase
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Final, Literal
 
+from msgspec import structs
+
 from rocketlens import limits
 from rocketlens.client.connect.namespace import without_namespace
 from rocketlens.errors import BadInput, RocketLensError, TopicNotFound, WrongUse
@@ -156,9 +158,9 @@ def without_names(coverage: Iterable[Coverage]) -> tuple[Coverage, ...]:
     worst = (failed or proofs or others)[0]
     relies_on = next((each.relies_on for each in others if each.relies_on), None)
     kind = SourceKind.COMMIT_LOG if failed or proofs else worst.kind
-    one = _plain(replace(worst, relies_on=relies_on), "", kind)
+    one = _plain(structs.replace(worst, relies_on=relies_on), "", kind)
     if proofs and not failed:
-        one = replace(one, begin_offset=0, end_offset=0, log_end_offset=0)
+        one = structs.replace(one, begin_offset=0, end_offset=0, log_end_offset=0)
     return (*brokers.values(), one)
 
 
@@ -396,7 +398,8 @@ class VisibleSource(ConsoleSource):
             raise no_topic(topic)
         settings = await self._opened.topic_settings(topic)
         return [
-            replace(each, error=None if each.error is None else _HIDDEN_ERROR) for each in settings
+            structs.replace(each, error=None if each.error is None else _HIDDEN_ERROR)
+            for each in settings
         ]
 
     async def stored_since(self, topic: str, times_ms: Sequence[int]) -> list[int] | None:
@@ -467,10 +470,8 @@ def _visible_broker(broker: BrokerStatus) -> BrokerStatus:
     )
 
 
-class _GroupWithoutRetries(FoundGroup):
+class _GroupWithoutRetries(FoundGroup, frozen=True):
     """A group whose retry topic is hidden."""
-
-    __slots__ = ()
 
     @property
     def to_retry(self) -> int | None:

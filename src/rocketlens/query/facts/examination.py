@@ -21,11 +21,13 @@ read; then queues are compared with nothing.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
 from itertools import chain, pairwise
 from typing import Final, NamedTuple
+
+from msgspec.structs import replace
 
 from rocketlens import limits
 from rocketlens.formats.batch_body import message_count

@@ -17,6 +17,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from msgspec import structs
+
 from rocketlens import limits
 from rocketlens.errors import RecordError
 from rocketlens.formats.batch_body import message_at, message_count
@@ -130,7 +132,9 @@ def topics_of_store(reader: StoreReader, requested: Collection[str]) -> TopicsAn
         # A parent may have no lite topic yet.
         if not (name.startswith(LITE_PREFIX) and is_pattern(name)):
             raise error
-    return replace(answer, topics=tuple(each for each in answer.topics if each.name in names))
+    return structs.replace(
+        answer, topics=tuple(each for each in answer.topics if each.name in names)
+    )
 
 
 @dataclass(slots=True)
@@ -215,7 +219,7 @@ class _StoreTopics:
         listed = set(self._counted) | set(configured)
         deleted = reader.topics.known() - reader.topics.configured() - listed - BROKER_TOPICS
         lite = self._lite(table)
-        topics = [replace(self._topic(name), lite=lite.get(name)) for name in listed]
+        topics = [structs.replace(self._topic(name), lite=lite.get(name)) for name in listed]
         topics += [FoundTopic(name, None, is_deleted=True) for name in deleted]
         topics.sort(key=lambda topic: topic.name)
         self._coverage += reader.topics.coverage(is_found=True)
@@ -348,7 +352,7 @@ class _StoreTopics:
         self._coverage += torn_coverage(walk.torn_at)
         log = reader.log_coverage(walk.position, min(walk.stop, log_end), begin_offset=start)
         if start > reader.log.min_offset and StoreLayout(reader.path).abort.exists():
-            log = replace(log, relies_on=Sentence("queues_before", start=start))
+            log = structs.replace(log, relies_on=Sentence("queues_before", start=start))
         self._coverage.append(log)
 
     def _add_rows(self, topic: str, queue_id: int, rows: "npt.NDArray[np.void]") -> None:

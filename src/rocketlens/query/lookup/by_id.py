@@ -1,6 +1,6 @@
 """Finds the record of an offset message id."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from rocketlens.errors import AnswerIncomplete, MessageNotFound, RecordError
 from rocketlens.formats.commitlog_record import Reason, Record

@@ -2,7 +2,8 @@
 
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from rocketlens.errors import RecordError
 from rocketlens.formats.batch_body import message_at

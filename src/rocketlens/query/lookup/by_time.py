@@ -6,9 +6,10 @@ breaks that order, so time never cuts a scan short, but where its caller says wh
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from itertools import compress, repeat
 from typing import Final
+
+from msgspec.structs import replace
 
 from rocketlens import limits
 from rocketlens.errors import RecordError

@@ -1,10 +1,10 @@
 """Look-ups are done in a thread, each connection in its turn."""
 
 import asyncio
-import dataclasses
 import itertools
 
 import pytest
+from msgspec.structs import replace
 
 from rocketlens.broker.lookup import live_index, look_up
 from rocketlens.broker.lookup import search as module
@@ -218,7 +218,7 @@ async def test_a_walk_to_a_record_without_an_entry_is_in_pieces(tmp_path, monkey
         pieces = search.turns._turn
         assert await search.is_record_start(record, Peer())
         assert search.turns._turn - pieces > 10
-        inside = dataclasses.replace(record, physical_offset=record.physical_offset + 8)
+        inside = replace(record, physical_offset=record.physical_offset + 8)
         assert not await search.is_record_start(inside, Peer())
 
 

@@ -1,11 +1,11 @@
 """What queries find: at once, everything that was asked for, and nothing else."""
 
 import asyncio
-import dataclasses
 import json
 import zlib
 
 import pytest
+from msgspec.structs import replace
 
 from rocketlens.broker.lookup import look_up, search
 from rocketlens.broker.lookup.turns import LookUpLimits
@@ -49,7 +49,7 @@ async def test_a_record_in_the_body_of_a_message_is_not_given_by_its_offset(worl
     offset = int(sent.ext_fields["msgId"][16:], 16)
     (real,) = world.stored("Orders")
     place = offset + real.total_size + HEADS[0].size
-    await world.send(body=encode(dataclasses.replace(real, physical_offset=place)))
+    await world.send(body=encode(replace(real, physical_offset=place)))
     given = await world.call(RequestCode.VIEW_MESSAGE_BY_ID, offset=offset)
     assert bodies(given) == [b"real"]
     refused = await world.call(RequestCode.VIEW_MESSAGE_BY_ID, offset=place)

@@ -4,9 +4,9 @@ How a topic is configured on brokers of RocketMQ 5 and 4, and how many messages 
 """
 
 import asyncio
-import dataclasses
 
 import pytest
+from msgspec.structs import replace
 
 import rocketlens
 from rocketlens import MQAdmin
@@ -244,7 +244,7 @@ def test_messages_since_a_time_are_not_known_if_a_broker_fails_or_there_are_too_
 
 def test_a_queue_without_new_messages_is_not_asked_because_rocketmq_4_answers_with_its_last_one():
     async def count(cluster, admin, queues, stored):
-        old = tuple(dataclasses.replace(each, newest_ms=T0 - 1) for each in queues)
+        old = tuple(replace(each, newest_ms=T0 - 1) for each in queues)
         cluster.masters[0].err()
         return await stored_since(admin.source.cluster, "T", old, [T0])
 

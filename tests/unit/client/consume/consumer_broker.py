@@ -4,7 +4,8 @@ fail; messages that are given back come again at once.
 
 import asyncio
 from contextlib import asynccontextmanager
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from rocketlens.client.consume.push import PushConsumer
 from rocketlens.formats import commitlog_record as records

@@ -1,9 +1,9 @@
 """An offset message id leads to one record, and never to an address outside of the cluster."""
 
 from collections import defaultdict
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from rocketlens.errors import AnswerIncomplete, MessageNotFound
 from rocketlens.model.message import Host

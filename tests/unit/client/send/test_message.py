@@ -1,10 +1,10 @@
 """Messages on their way: checked, cut into batches, with a key, to a queue, over the wire."""
 
 import os
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
+from msgspec.structs import replace
 
 import rocketlens
 from rocketlens.client import Compression

@@ -2,10 +2,10 @@
 
 import asyncio
 import gc
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
 import rocketlens
 from rocketlens import limits

@@ -9,7 +9,6 @@ import itertools
 import json
 import re
 import shutil
-from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple
@@ -17,6 +16,7 @@ from typing import NamedTuple
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from rocketlens import limits, testing
 from rocketlens.client.send.message import Message

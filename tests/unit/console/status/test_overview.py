@@ -3,9 +3,9 @@
 import asyncio
 import json
 import time
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from rocketlens import testing
 from rocketlens.client.mq_admin import MQAdmin

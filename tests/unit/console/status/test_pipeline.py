@@ -2,10 +2,10 @@
 
 import asyncio
 import re
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
+from msgspec.structs import replace
 
 from rocketlens.console.login.viewer import Grant, Role, Viewer, seen_by
 from rocketlens.console.sources.sources import Sources

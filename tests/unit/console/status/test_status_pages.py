@@ -1,10 +1,10 @@
 """The pages of brokers: whole without a script, and what failed is named on them."""
 
 import asyncio
-from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
+from msgspec.structs import replace
 
 from rocketlens import testing
 from rocketlens.console.login.viewer import Grant, Role

@@ -1,11 +1,11 @@
 """Compiled walks over a log and checks of its records, against real stores and plain Python."""
 
-import dataclasses
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from rocketlens import limits
 from rocketlens.errors import RecordError
@@ -151,7 +151,7 @@ def queue_of(variants, *, append_crc=False, topic=TOPIC):
             offset, topic=topic, queue_id=QUEUE_ID, queue_offset=FIRST + number, **variant
         )
         record = commitlog_record.decode(raw, check_crc=False)
-        record = dataclasses.replace(record, physical_offset=offset)
+        record = replace(record, physical_offset=offset)
         whole = commitlog_record.encode(record, append_crc=append_crc)
         entries.append(QueueEntry(offset, len(whole), number))
         log += whole

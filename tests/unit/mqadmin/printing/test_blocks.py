@@ -1,9 +1,9 @@
 """What is printed is what the real tool printed of the same store."""
 
 import re
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from rocketlens import open_store
 from rocketlens.client.admin.track import MessageTrack, TrackType

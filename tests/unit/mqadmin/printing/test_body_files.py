@@ -5,11 +5,11 @@ What is inferred from what consumers say they are doing.
 """
 
 import stat
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from rocketlens import open_store
 from rocketlens.errors import BadInput

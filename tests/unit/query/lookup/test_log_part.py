@@ -1,9 +1,9 @@
 """A range of times in a long log: the files that can have its messages are read, as is said."""
 
 import random
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 import rocketlens
 from rocketlens import limits

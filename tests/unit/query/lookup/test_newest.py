@@ -1,9 +1,9 @@
 """The newest messages of a topic: found from the ends of queues, the same as by reading the log."""
 
 import random
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 import rocketlens
 from rocketlens import limits

@@ -1,11 +1,11 @@
 """A story is told from records, traces and facts: each becomes one event, in order of time."""
 
-from dataclasses import replace
 from datetime import datetime
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from rocketlens.formats.trace_body import TraceRecord, TraceType
 from rocketlens.model.answer import Coverage, SourceKind, SourceState

@@ -3,9 +3,8 @@
 A DLedger log beside where a commit log would be.
 """
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 import rocketlens
 from rocketlens.bulk.messages import read_batches
