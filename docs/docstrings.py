@@ -23,6 +23,13 @@ class MarkdownDocstrings(griffe.Extension):
         if obj.docstring is not None:
             obj.docstring.value = markdown_of(obj.docstring.value)
 
+    def on_class_instance(self, *, cls: griffe.Class, **_: Any) -> None:
+        """Show a Struct's fields as arguments, as griffe does for a dataclass. griffe calls this."""
+        if any(str(base) in {"Struct", "msgspec.Struct"} for base in cls.bases):
+            arguments = [griffe.ExprKeyword(*each) for each in cls.keywords.items()]
+            call = griffe.ExprCall(griffe.ExprName("dataclass", "dataclasses"), arguments)
+            cls.decorators.append(griffe.Decorator(call, lineno=None, endlineno=None))
+
     def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
         """Show what decorators give clients: arguments, and docstrings. griffe calls this."""
         for client in _classes(pkg):
