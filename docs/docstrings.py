@@ -24,7 +24,7 @@ class MarkdownDocstrings(griffe.Extension):
             obj.docstring.value = markdown_of(obj.docstring.value)
 
     def on_class_instance(self, *, cls: griffe.Class, **_: Any) -> None:
-        """Show a Struct's fields as arguments, as griffe does for a dataclass. griffe calls this."""
+        """Show fields of a Struct as arguments, as those of dataclasses. griffe calls this."""
         if any(str(base) in {"Struct", "msgspec.Struct"} for base in cls.bases):
             arguments = [griffe.ExprKeyword(*each) for each in cls.keywords.items()]
             call = griffe.ExprCall(griffe.ExprName("dataclass", "dataclasses"), arguments)

@@ -7,10 +7,10 @@ import subprocess
 import sys
 import threading
 from contextlib import contextmanager
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
 from rocketlens.errors import NotAStore, StoreError, StoreLocked
 from rocketlens.pipeline.follow import MAX_STREAM_STARTS, IndexFollower

@@ -13,6 +13,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from rocketlens.broker.tables.offsets import ConsumerOffsets, DelayOffsets
 from rocketlens.broker.tables.topics import GroupTable, StoredTopic, TopicTable
 from rocketlens.namesrv.kv import KvConfig
@@ -325,7 +327,7 @@ class FollowRun(StoreRun):
 
     def open(self) -> None:
         """Open the store, and follow it."""
-        options = replace(QUIET, build_index=False)
+        options = structs.replace(QUIET, build_index=False)
         self.store = open_small(self.root, options=options, disk=self.disk)
         if self.follower is None:
             self.follow()

@@ -21,13 +21,15 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from operator import attrgetter
 from typing import Any, Final
 from urllib.parse import unquote
 from zlib import crc32
+
+from msgspec import Struct
+from msgspec.structs import asdict, fields, replace
 
 from rocketlens.archive.copied import (
     Copied,
@@ -72,8 +74,7 @@ _COMPACTED_FILES: Final = 64
 """Files of the journal that are made one: each batch adds one with one row."""
 
 
-@dataclass(frozen=True, slots=True)
-class ArchivedBatch:
+class ArchivedBatch(Struct, frozen=True):
     """A row of the journal: one batch of one source.
 
     ``begin`` and ``end`` are the source's offsets before and after it, as JSON. ``gaps`` are lines
@@ -552,10 +553,12 @@ def _read_batches(location: ArchiveLocation, path: str) -> list[ArchivedBatch]:
 
     :raises ArchiveError: if it cannot be read.
     """
-    names = [each.name for each in fields(ArchivedBatch)]
     try:
         with location.parquet(path) as file:
-            return [_batch_of(row) for row in file.read(columns=names).to_pylist()]
+            return [
+                _batch_of(row)
+                for row in file.read(columns=list(ArchivedBatch.__struct_fields__)).to_pylist()
+            ]
     except (OSError, ValueError, pa.ArrowException) as error:
         raise ArchiveError(f"{path} cannot be read: {location.reason(error)}") from error
 

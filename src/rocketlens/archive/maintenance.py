@@ -17,13 +17,13 @@ replaced the files of a task or has not, and the next one begins where that was.
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from itertools import groupby, pairwise
 from operator import attrgetter
 from typing import Any, Final
 
 import numpy as np
+from msgspec import Struct
 
 from rocketlens.archive.files import DataFile, TableFile
 from rocketlens.archive.journal import RETENTION, ArchiveTables
@@ -53,8 +53,7 @@ _HASHES: Final = 1 << 64
 _CLOSED_AFTER: Final = timedelta(hours=1)
 
 
-@dataclass(frozen=True, slots=True)
-class MergeTask:
+class MergeTask(Struct, frozen=True):
     """Files of one day of a table that are written anew, together."""
 
     location: ArchiveLocation

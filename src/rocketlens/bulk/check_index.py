@@ -2,12 +2,12 @@
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct, field
 
 from rocketlens import limits
 from rocketlens.bulk.report import Finding, FindingKind, StoreFindings
@@ -46,8 +46,7 @@ class IndexFileFacts(NamedTuple):
     """The offsets never decrease, as in a broker's files."""
 
 
-@dataclass(slots=True)
-class IndexFileChecked:
+class IndexFileChecked(Struct):
     """The facts (None if the file is empty or unusable), and its findings."""
 
     facts: IndexFileFacts | None = None
@@ -123,8 +122,7 @@ class Expected(NamedTuple):
     is_tag: npt.NDArray[np.bool_]
 
 
-@dataclass(slots=True)
-class IndexCompared:
+class IndexCompared(Struct):
     """The comparison of a range's records with the index files."""
 
     findings: StoreFindings = field(default_factory=StoreFindings)

@@ -1,12 +1,12 @@
 """Check consume queues: the entries of a range's records, and what else a queue holds."""
 
 from collections import Counter
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct, field
 
 from rocketlens.bulk.report import Finding, FindingKind, StoreFindings
 from rocketlens.errors import RecordError
@@ -33,8 +33,7 @@ class QueueRecords(NamedTuple):
     is_delayed: npt.NDArray[np.bool_]
 
 
-@dataclass(slots=True)
-class QueueCompared:
+class QueueCompared(Struct):
     """The comparison of a range's records with the queues."""
 
     findings: StoreFindings = field(default_factory=StoreFindings)

@@ -1,12 +1,12 @@
 """Compare one range of the log with its checksums, and its records with queues and index files."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from itertools import compress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec import Struct, field
 
 from rocketlens.bulk import check_index, check_queue, store_settings
 from rocketlens.bulk.check_index import Expected, IndexCompared, IndexFileFacts
@@ -40,8 +40,7 @@ class RangeTask(NamedTuple):
     evidence: TopicEvidence
 
 
-@dataclass(slots=True)
-class RangeChecked:
+class RangeChecked(Struct):
     """The result of one range."""
 
     walked: Walked

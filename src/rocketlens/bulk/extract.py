@@ -28,11 +28,11 @@ i32          n or 0    delay level, 0 where tags_code is final, absent if it is 
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+from msgspec import Struct, field
 
 from rocketlens.bulk.ranges import LogRange, RangeReader, Walked, open_range
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES, ENTRY_LAYOUT
@@ -102,8 +102,7 @@ class QueuePart(NamedTuple):
         )
 
 
-@dataclass(slots=True)
-class Extracted:
+class Extracted(Struct):
     """The result of one range."""
 
     walked: Walked

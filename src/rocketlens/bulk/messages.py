@@ -8,11 +8,12 @@ to Spark's tasks, and :func:`read_batches` reads them one after another. The opt
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
 from itertools import compress
 from os import PathLike
 from pathlib import Path
 from typing import Any, Final, NamedTuple
+
+from msgspec import Struct, field
 
 from rocketlens.bulk.options import (
     BODY_VALUES,
@@ -105,8 +106,7 @@ def read_batches(
     return (batch for share in shares for batch in scan.read(share))
 
 
-@dataclass(slots=True)
-class Losses:
+class Losses(Struct):
     """Where messages cannot be read, fails the job, or logs each loss once."""
 
     fails: bool

@@ -8,11 +8,12 @@ ranges, and a range that did not begin where the one before it ended is read aga
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import pairwise
 from pathlib import Path
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
+
+from msgspec import Struct, field
 
 from rocketlens import limits
 from rocketlens.errors import RecordError
@@ -60,8 +61,7 @@ class RangeEnding(StrEnum):
     """At bytes that are not a record, with no record after them in this segment."""
 
 
-@dataclass(slots=True)
-class Walked:
+class Walked(Struct):
     """The result of the walk through one range. Positions count from the segment's first byte."""
 
     log_range: LogRange
@@ -254,8 +254,7 @@ class HasWalked(Protocol):
 Result = TypeVar("Result", bound=HasWalked)
 
 
-@dataclass(slots=True)
-class Stitched(Generic[Result]):
+class Stitched(Struct, Generic[Result]):
     """The whole log: the results that count, in log order, and its damage."""
 
     results: list[Result] = field(default_factory=list)

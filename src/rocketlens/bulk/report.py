@@ -6,8 +6,9 @@ on several machines where Spark has them, and so it has counts and samples, and 
 """
 
 from collections import Counter
-from dataclasses import dataclass, field
 from enum import StrEnum
+
+from msgspec import Struct, field
 
 from rocketlens import limits
 
@@ -44,8 +45,7 @@ class FindingKind(StrEnum):
     CHECKPOINT = "checkpoint"
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """One finding: a kind, and where it is; None if that does not apply."""
 
     kind: FindingKind
@@ -69,8 +69,7 @@ class Finding:
         return f"{self.kind}: {self.detail} ({', '.join(where)})" if where else str(self.detail)
 
 
-@dataclass(slots=True)
-class StoreFindings:
+class StoreFindings(Struct):
     """Counts by kind, and the first of each kind one by one."""
 
     counts: Counter[FindingKind] = field(default_factory=Counter)

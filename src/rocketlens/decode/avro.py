@@ -19,9 +19,10 @@ import json
 import struct
 import zlib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from rocketlens import limits
 from rocketlens.decode.byte_reader import ByteReader, DecodingWork
@@ -46,8 +47,7 @@ _PRIMITIVES: Final = frozenset(
 _NAMED: Final = frozenset({"record", "error", "enum", "fixed"})
 
 
-@dataclass(slots=True)
-class AvroSchema:
+class AvroSchema(Struct):
     """A type with those that it is made of; a record can hold itself."""
 
     kind: str

@@ -25,10 +25,10 @@ Formats below text have no mark, so a guess can be wrong, and says that it is on
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Final, NamedTuple
 
+from msgspec import Struct
 from msgspec.structs import asdict
 
 from rocketlens import limits
@@ -55,8 +55,7 @@ _RECORD_VALUES: Final = 10
 """Values that take as long as a record of a trace."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DecodedBody:
+class DecodedBody(Struct, frozen=True, kw_only=True):
     """A body as its readers see it."""
 
     format: str

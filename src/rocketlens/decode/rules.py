@@ -31,12 +31,14 @@ topic that it was first sent to. What a rule cannot read is shown as without it,
 
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rocketlens import limits
 from rocketlens.decode import avro, bodies
@@ -61,8 +63,7 @@ FORMATS: Final = tuple(sorted({*bodies.FORMATS, "binary", "text", REGISTRY} - {"
 _KEYS: Final = frozenset({"topic", "format", "charset", "schema", "descriptor_set", "message"})
 
 
-@dataclass(frozen=True)
-class BodyRule:
+class BodyRule(Struct, frozen=True):
     """The format of the bodies of topics that fit a pattern; ``read`` reads it."""
 
     topic: str

@@ -11,9 +11,10 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple, Self
+
+from msgspec import Struct
 
 from rocketlens.late import np, npt
 
@@ -421,8 +422,7 @@ def is_same(first: Path, second: Path) -> bool:
         return False
 
 
-@dataclass(slots=True)
-class _Kept:
+class _Kept(Struct):
     size: int
     mapped: MappedFile
     looked_at: int

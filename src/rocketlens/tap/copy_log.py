@@ -8,9 +8,10 @@ anew under the same name. Then the copy is put aside, whole, and a new one is be
 
 import logging
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Final, Literal
+
+from msgspec.structs import replace
 
 from rocketlens import limits
 from rocketlens.errors import BadInput, CopyFailed

@@ -8,10 +8,11 @@ import threading
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Iterator
 from contextlib import closing
-from dataclasses import asdict, astuple, fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec.structs import asdict, astuple
 
 from rocketlens.cli.jobs.spark import ProgressLine, sql_session, task_context
 from rocketlens.cli.options import (
@@ -263,7 +264,7 @@ def run_verify(arguments: Namespace) -> ExitCode:
     elif arguments.output == "csv":
         from rocketlens.bulk.report import Finding
 
-        print_csv([each.name for each in fields(Finding)], map(astuple, report.findings))
+        print_csv(Finding.__struct_fields__, map(astuple, report.findings))
     else:
         for line in report_lines(report):
             print(line)

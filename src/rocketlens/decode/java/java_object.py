@@ -26,8 +26,9 @@ chapter 6.
 """
 
 import struct
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from rocketlens.decode.byte_reader import ByteReader, DecodingWork
 from rocketlens.decode.java.java_classes import WRITTEN, Pairs, java_text, java_value
@@ -58,8 +59,7 @@ _NUMBERS: Final = {
 _OBJECT_TYPES: Final = "[L"
 
 
-@dataclass(slots=True, eq=False)
-class _Class:
+class _Class(Struct, eq=False):
     """A class as the stream describes it; ``fields`` are type codes and names, in their order."""
 
     name: str

@@ -31,8 +31,9 @@ version, or when its record is not in the log.
 
 import struct
 import zlib
-from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Self
+
+from msgspec import Struct, field
 
 from rocketlens import limits
 from rocketlens.errors import RecordError
@@ -51,8 +52,7 @@ SYNCED_BYTES: Final = 2 * _SLOT_BYTES
 _KIND: Final = "state"
 
 
-@dataclass(slots=True)
-class StoreState:
+class StoreState(Struct):
     """The content of ``state.json``."""
 
     queues_offset: int

@@ -4,9 +4,10 @@
 writes it at once when there is a gap, and every few seconds with how far it has come.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
+
+from msgspec import Struct
 
 from rocketlens import limits
 from rocketlens.store import fs
@@ -28,8 +29,7 @@ class TapGap(NamedTuple):
         return "the broker deleted them before they were copied"
 
 
-@dataclass(frozen=True, slots=True)
-class TapNote:
+class TapNote(Struct, frozen=True):
     """The content of ``tap.json``."""
 
     broker_name: str

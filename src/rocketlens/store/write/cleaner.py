@@ -14,11 +14,12 @@ Who has a deleted file open reads on: its bytes go with the last mapping.
 
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
+
+from msgspec import Struct, field
 
 from rocketlens.errors import StoreFull
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES
@@ -195,8 +196,7 @@ def expired_queue_files(
     return expired
 
 
-@dataclass
-class Cleaner:
+class Cleaner(Struct):
     """Deletes expired files of a store. For the thread that appends."""
 
     layout: StoreLayout

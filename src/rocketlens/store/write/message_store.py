@@ -53,9 +53,10 @@ import logging
 import time
 from collections.abc import Callable, Collection
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self, TypeVar
+
+from msgspec import Struct
 
 from rocketlens.errors import StoreBusy, StoreError, StoreFailed
 from rocketlens.formats.commitlog_record import pack_host
@@ -86,8 +87,7 @@ def system_clock() -> int:
     return time.time_ns() // 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class StoreOptions:
+class StoreOptions(Struct, frozen=True):
     """Options of a store that are not in RocketMQ's configuration.
 
     ``store_host``: the broker's address, written into each record. ``with_tag_index``: index

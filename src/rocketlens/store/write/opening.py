@@ -12,9 +12,10 @@
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
+
+from msgspec import Struct, field
 
 from rocketlens.errors import BadInput, NotAStore
 from rocketlens.model.text.counted import counted
@@ -45,8 +46,7 @@ class Opened(NamedTuple):
     """The physical offset up to which ``state.json`` is true already; -1 when it is not."""
 
 
-@dataclass
-class Opening:
+class Opening(Struct):
     """Opens one store, whose lock is held, for an appender that is not started yet.
 
     ``make_durable`` is of the store that is opened.

@@ -29,10 +29,11 @@ Doing all this twice changes nothing the second time: entries are compared befor
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
+
+from msgspec import Struct, field
 
 from rocketlens import limits
 from rocketlens.errors import RecordError
@@ -79,8 +80,7 @@ class Row(NamedTuple):
         return self.physical_offset + self.store_size
 
 
-@dataclass(slots=True)
-class Recovered:
+class Recovered(Struct):
     """The result of recovery."""
 
     base_offset: int = 0

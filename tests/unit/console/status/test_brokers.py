@@ -1,9 +1,9 @@
 """Brokers and stores as they are: what fails is named, and what is of hidden topics is hidden."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from rocketlens import testing
 from rocketlens.client.send.message import Message

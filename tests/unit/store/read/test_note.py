@@ -3,11 +3,11 @@
 import errno
 import json
 import struct
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from rocketlens.errors import RecordError
 from rocketlens.store import fs

@@ -1,8 +1,7 @@
 """Stores that tests of several modules begin with."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from tests.support.written_stores import QUIET, open_small, send_many
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 import rocketlens
 from rocketlens.errors import BadInput, StoreLocked
@@ -102,7 +103,7 @@ def test_a_store_of_a_real_broker_is_taken_over_as_it_is(golden, version, state,
     path = tmp_path / "store"
     shutil.copytree(getattr(golden_store, state), path)
     before = content_of(path, "commitlog", "consumequeue")
-    options = replace(QUIET, with_tag_index=version == "5.5.0")
+    options = structs.replace(QUIET, with_tag_index=version == "5.5.0")
     store = open_small(path, config=GOLDEN, options=options)
     assert store.recovered.damage == []
     assert store.recovered.cut is None

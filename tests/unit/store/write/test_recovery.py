@@ -6,6 +6,7 @@ import struct
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from rocketlens.errors import StoreFull
 from tests.support import made_stores
@@ -80,7 +81,7 @@ def test_a_record_torn_at_any_byte_is_cut_and_nothing_else(tmp_path, tear):
         unchanged = records_bytes(tmp_path / "whole", last.physical_offset, size) == records_bytes(
             path, last.physical_offset, size
         )
-        options = replace(QUIET, build_index=False)
+        options = structs.replace(QUIET, build_index=False)
         with open_small(path, options=options, disk=QuickDisk()) as store:
             # The end of the properties has no checksum: what is torn there may still be a record.
             kept = store.recovered.end_offset != last.physical_offset

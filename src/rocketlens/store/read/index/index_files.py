@@ -22,10 +22,11 @@ RocketMQ deletes the others when it starts.
 
 from array import array
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from heapq import merge
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
+
+from msgspec import Struct
 
 from rocketlens.errors import CheckpointError, IndexFileError
 from rocketlens.formats import checkpoint
@@ -105,8 +106,7 @@ def _index_msg_timestamp_ms(path: Path) -> int:
         return 0
 
 
-@dataclass(frozen=True, slots=True)
-class IndexFileState:
+class IndexFileState(Struct, frozen=True):
     """State of one index file. ``error`` says why it is not used; None if it is."""
 
     path: Path

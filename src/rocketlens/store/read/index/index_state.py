@@ -11,8 +11,9 @@ it, and everyone may read it, to know how far the index is behind the log.
 of another builder until the new ones cover as much of the log.
 """
 
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
+
+from msgspec import Struct
 
 from rocketlens.errors import IndexFileError
 from rocketlens.formats.checkpoint import Checkpoint
@@ -32,8 +33,7 @@ class ResumePoint(NamedTuple):
     entries_in: int
 
 
-@dataclass(frozen=True, slots=True)
-class IndexState:
+class IndexState(Struct, frozen=True):
     """The content of ``index.json``."""
 
     resume_point: ResumePoint

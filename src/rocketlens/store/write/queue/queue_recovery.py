@@ -17,8 +17,9 @@ which no queue has an entry; nothing of that was deleted.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple
+
+from msgspec import Struct, field
 
 from rocketlens.errors import RecordError
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES
@@ -57,8 +58,7 @@ class QueueEnding(NamedTuple):
     """Whether the last broker stopped cleanly."""
 
 
-@dataclass(slots=True)
-class PreparedQueues:
+class PreparedQueues(Struct):
     """The known state of the queues before the log is read."""
 
     start: int
@@ -76,8 +76,7 @@ class PreparedQueues:
     notes: list[str] = field(default_factory=list)
 
 
-@dataclass
-class QueueRecovery:
+class QueueRecovery(Struct):
     """Opens all queues of a store, and ends each at its proven part.
 
     ``files`` are all queue files that there are; ``deleted`` as

@@ -1,9 +1,9 @@
 """The index files of a store together: which answer, and how far they are safe."""
 
 import struct
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 import rocketlens
 from rocketlens.errors import IndexFileError

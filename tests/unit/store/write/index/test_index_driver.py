@@ -7,6 +7,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from msgspec import structs
 
 import rocketlens
 from rocketlens.errors import StoreLocked
@@ -47,7 +48,7 @@ def test_a_builder_of_index_files_waits_after_a_step_that_brought_nothing(tmp_pa
     of_driver = SimpleNamespace(Event=Stop, Lock=threading.Lock, Thread=threading.Thread)
     monkeypatch.setattr("rocketlens.store.write.index.index_driver.threading", of_driver)
     monkeypatch.setattr("rocketlens.store.write.index.index_driver.IndexBuilder.build", fail)
-    store = open_small(tmp_path, options=replace(QUIET, threads=True))
+    store = open_small(tmp_path, options=structs.replace(QUIET, threads=True))
     try:
         send_many(store, 10)
         store.flush_log()
@@ -84,7 +85,7 @@ def test_a_store_closed_before_its_index_is_complete_stays_marked_and_goes_on(tm
 
 
 def test_a_store_whose_index_another_builds_stays_marked_until_that_is_complete(tmp_path):
-    options = replace(QUIET, build_index=False)
+    options = structs.replace(QUIET, build_index=False)
     with open_small(tmp_path, options=options) as store:
         end = [send_many(store, 10), store.end_offset][1]
         assert not store.build_index()
@@ -270,7 +271,7 @@ def test_a_segment_that_could_not_be_opened_once_leaves_no_hole_in_the_index(
 
 
 def test_a_store_that_could_not_open_a_segment_once_goes_on_indexing_it(tmp_path, failing_open):
-    store = open_small(tmp_path / "store", options=replace(QUIET, build_index=True))
+    store = open_small(tmp_path / "store", options=structs.replace(QUIET, build_index=True))
     send_many(store, 300)
     store.flush_log()
     failing_open.update(at=2, opens=0)
@@ -314,7 +315,9 @@ def test_two_builders_exclude_each_other(tmp_path):
 def test_one_build_writes_the_entries_of_all_records(tmp_path):
     geometry = SMALL.geometry._replace(entry_count=3000)
     config = replace(SMALL, maxIndexNum=3000, mappedFileSizeCommitLog=1 << 20)
-    with open_small(tmp_path, config=config, options=replace(QUIET, build_index=False)) as store:
+    with open_small(
+        tmp_path, config=config, options=structs.replace(QUIET, build_index=False)
+    ) as store:
         send_many(store, 3000)
         end = store.end_offset
     builder = builder_of(tmp_path, end, geometry)

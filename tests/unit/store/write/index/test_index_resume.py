@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 import rocketlens
 from rocketlens.formats.index_file import DEFAULT_GEOMETRY, decode_header, index_hashes
@@ -85,7 +86,7 @@ def check_reader(path, count):
 def log_only(tmp_path):
     """A store of 300 messages without index files, and the physical offset of each."""
     path = tmp_path / "store"
-    with open_small(path, options=replace(QUIET, build_index=False)) as store:
+    with open_small(path, options=structs.replace(QUIET, build_index=False)) as store:
         send_many(store, 300)
         end = store.end_offset
     return path, [record.physical_offset for record in records_of(path)], end
@@ -224,7 +225,7 @@ def test_a_note_of_another_log_is_not_believed(log_only, tmp_path):
     path, offsets, log_end = log_only
     build(path, offsets[200])
     other = tmp_path / "other"
-    options = replace(QUIET, build_index=False)
+    options = structs.replace(QUIET, build_index=False)
     with open_small(other, options=options, clock=Clock(1_700_000_000_001)) as store:
         send_many(store, 300)
     shutil.rmtree(path / "commitlog")
@@ -316,7 +317,7 @@ for _name in KillingDisk.CHANGES:
 def short_log_only(tmp_path):
     """A store of 60 messages without index files, and the physical offset of each."""
     path = tmp_path / "store"
-    with open_small(path, options=replace(QUIET, build_index=False)) as store:
+    with open_small(path, options=structs.replace(QUIET, build_index=False)) as store:
         send_many(store, 60)
         end = store.end_offset
     return path, [record.physical_offset for record in records_of(path)], end
