@@ -432,7 +432,7 @@ class RecordView:
         buffer, topic_stop = self.buffer, self.topic_stop
         head = HEADS[buffer[self.start + _HOST_BITS_BYTE] >> 4 & 3].struct
         read = head.unpack_from(buffer, self.start)
-        fields: tuple[Any, ...] = (
+        return Record(
             *read[:9],
             _host_of(read[9], read[10]),
             read[11],
@@ -443,7 +443,6 @@ class RecordView:
             decode_utf8(bytes(buffer[self.topic_start : topic_stop])),
             bytes(buffer[topic_stop + _PROPERTIES_LENGTH_BYTES : self.stop]),
         )
-        return Record(*fields)
 
 
 @lru_cache(maxsize=1024)

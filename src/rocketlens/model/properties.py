@@ -124,17 +124,8 @@ def delay_level(properties: Mapping[str, str]) -> int:
 
 def parse(text: str) -> dict[str, str]:
     """Read the string form, in order of first appearance."""
-    properties: dict[str, str] = {}
-    start = 0
-    while start < len(text):
-        stop = text.find(PROPERTY_SEPARATOR, start)
-        if stop < 0:
-            stop = len(text)
-        between = text.find(NAME_VALUE_SEPARATOR, start, stop)
-        if start < between < stop - 1:
-            properties[text[start:between]] = text[between + 1 : stop]
-        start = stop + 1
-    return properties
+    parts = (part.partition(NAME_VALUE_SEPARATOR) for part in text.split(PROPERTY_SEPARATOR))
+    return {name: value for name, _, value in parts if name and value}
 
 
 def format_properties(properties: Mapping[str, str], *, trailing_separator: bool = True) -> str:
