@@ -124,8 +124,12 @@ def delay_level(properties: Mapping[str, str]) -> int:
 
 def parse(text: str) -> dict[str, str]:
     """Read the string form, in order of first appearance."""
-    parts = (part.partition(NAME_VALUE_SEPARATOR) for part in text.split(PROPERTY_SEPARATOR))
-    return {name: value for name, _, value in parts if name and value}
+    properties: dict[str, str] = {}
+    for part in text.split(PROPERTY_SEPARATOR):
+        name, _, value = part.partition(NAME_VALUE_SEPARATOR)
+        if name and value:
+            properties[name] = value
+    return properties
 
 
 def format_properties(properties: Mapping[str, str], *, trailing_separator: bool = True) -> str:
