@@ -19,6 +19,12 @@ from rocketlens.model.rocketmq import SYS_FLAG_INNER_BATCH
 
 _ROWS_AT_ONCE: Final = 256
 _STORED_AS_SENT: Final = ~(COMPRESSED | SYS_FLAG_INNER_BATCH)
+_PARSED: Final = {"born_host", "store_host", "properties"}
+_OF_RECORD: Final = (
+    {*Record.__struct_fields__} - _PARSED - {"total_size", "magic", "sys_flag", "origin"}
+)
+_OF_MESSAGE: Final = {*MessageExt.__struct_fields__} - _PARSED - {"keys", "msg_id", "offset_msg_id"}
+"""The fields that are as in the row."""
 
 
 class SortedKeyRows:
@@ -65,22 +71,12 @@ def record_of(row: Mapping[str, Any]) -> Record:
     return Record(
         total_size=row["store_size"],
         magic=0,
-        body_crc=row["body_crc"],
-        queue_id=row["queue_id"],
-        flag=row["flag"],
-        queue_offset=row["queue_offset"],
-        physical_offset=row["physical_offset"],
         sys_flag=sys_flag if row["body_error"] else sys_flag & _STORED_AS_SENT,
-        born_timestamp_ms=row["born_timestamp_ms"],
         born_host=host_of(row["born_host"]),
-        store_timestamp_ms=row["store_timestamp_ms"],
         store_host=host_of(row["store_host"]),
-        reconsume_times=row["reconsume_times"],
-        prepared_transaction_offset=row["prepared_transaction_offset"],
-        body=row["body"],
-        topic=row["topic"],
         properties=props.format_properties(dict(row["properties"])).encode(),
         origin=(row["cluster"], row["broker"]),
+        **{name: row[name] for name in _OF_RECORD},
     )
 
 
@@ -89,30 +85,13 @@ def message_of_row(row: Mapping[str, Any]) -> MessageExt:
     store_host = host_of(row["store_host"])
     offset_msg_id = OffsetMessageId(store_host, row["physical_offset"]).encode()
     return MessageExt(
-        topic=row["topic"],
-        tags=row["tags"],
         keys=tuple(row["keys"]),
-        unique_key=row["unique_key"],
         msg_id=row["unique_key"] or offset_msg_id,
         offset_msg_id=offset_msg_id,
-        queue_id=row["queue_id"],
-        queue_offset=row["queue_offset"],
-        physical_offset=row["physical_offset"],
-        store_size=row["store_size"],
-        sys_flag=row["sys_flag"],
-        flag=row["flag"],
-        body_crc=row["body_crc"],
-        born_timestamp_ms=row["born_timestamp_ms"],
         born_host=host_of(row["born_host"]),
-        store_timestamp_ms=row["store_timestamp_ms"],
         store_host=store_host,
-        reconsume_times=row["reconsume_times"],
-        prepared_transaction_offset=row["prepared_transaction_offset"],
         properties=dict(row["properties"]),
-        body=row["body"],
-        body_error=row["body_error"],
-        cluster=row["cluster"],
-        broker=row["broker"],
+        **{name: row[name] for name in _OF_MESSAGE},
     )
 
 

@@ -106,9 +106,8 @@ class OffsetMessageId(Struct, frozen=True):
         return _offset_msg_id(self.store_host, self.physical_offset)
 
     @classmethod
-    @lru_cache(maxsize=128)
-    def decode(cls, text: str) -> "OffsetMessageId":
-        """Read the hex form, either case. Kept for those seen last: a search decodes its id twice.
+    def decode(cls, text: str) -> Self:
+        """Read the hex form, either case.
 
         :raises BadInput: unless it is 32 or 56 hex digits, with a port of at most 65535 and an
             offset that is not negative. A unique key read this way nearly always has a port that

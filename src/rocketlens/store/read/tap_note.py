@@ -5,9 +5,9 @@ writes it at once when there is a gap, and every few seconds with how far it has
 """
 
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
-from msgspec import Struct
+from msgspec import Struct, ValidationError, convert, to_builtins
 
 from rocketlens import limits
 from rocketlens.store import fs
@@ -29,7 +29,7 @@ class TapGap(NamedTuple):
         return "the broker deleted them before they were copied"
 
 
-class TapNote(Struct, frozen=True):
+class TapNote(Struct, frozen=True, rename="camel"):
     """The content of ``tap.json``."""
 
     broker_name: str
@@ -62,43 +62,16 @@ class TapNote(Struct, frozen=True):
 
     def encode(self) -> bytes:
         """Return the bytes of the note."""
-        value = {
-            "brokerName": self.broker_name,
-            "address": self.address,
-            "beginOffset": self.begin_offset,
-            "position": self.position,
-            "masterEndOffset": self.master_end_offset,
-            "lastRecordMs": self.last_record_ms,
-            "writtenMs": self.written_ms,
-            "gaps": [list(gap) for gap in self.gaps],
-            "replaced": list(self.replaced),
-            "problem": self.problem,
-        }
-        return encode_note(_KIND, value, None)
+        return encode_note(_KIND, to_builtins(self), None)
 
     @classmethod
     def decode(cls, content: bytes) -> Self | None:
         """Parse the note; return None if it is damaged or of another version."""
         note = decode_note(_KIND, content)
         try:
-            return None if note is None else cls._of(note.value)
-        except (ValueError, KeyError, TypeError):
+            return None if note is None else convert(note.value, cls)
+        except ValidationError:
             return None
-
-    @classmethod
-    def _of(cls, value: dict[str, Any]) -> Self:
-        return cls(
-            str(value["brokerName"]),
-            str(value["address"]),
-            int(value["beginOffset"]),
-            int(value["position"]),
-            int(value["masterEndOffset"]),
-            int(value["lastRecordMs"]),
-            int(value["writtenMs"]),
-            tuple(TapGap(*map(int, gap)) for gap in value["gaps"]),
-            tuple(str(name) for name in value["replaced"]),
-            str(value["problem"]),
-        )
 
 
 def read_tap_note(layout: StoreLayout) -> TapNote | None:
