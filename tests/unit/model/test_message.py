@@ -3,6 +3,7 @@
 Java's signed integers, as annotations.
 """
 
+import pickle
 from datetime import UTC, datetime, timedelta, timezone
 from typing import get_type_hints
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -72,6 +73,23 @@ def test_words_of_coverage_are_what_the_command_line_prints():
 def answer(golden):
     with open_store(golden("5.5.0").store) as store:
         return store.find("order-42")
+
+
+def test_values_are_pickled_compared_and_matched_by_their_fields(answer):
+    assert pickle.loads(pickle.dumps(answer)) == answer
+    assert len({*answer.coverage, *map(replace, answer.coverage)}) == len(answer.coverage)
+    match answer[0]:
+        case MessageExt(topic=topic):
+            assert topic == answer[0].topic
+    with pytest.raises(AttributeError):
+        answer[0].topic = "Other"
+
+
+def test_a_message_is_the_same_on_each_broker(answer):
+    there = replace(answer[0], cluster="c", broker="b")
+    assert (there == answer[0], there.broker) == (True, "b")
+    assert there not in (None, "", answer[0].msg_id)
+    assert there != replace(there, tags="other")
 
 
 def test_an_answer_is_indexed_as_a_sequence_is(answer):
