@@ -20,7 +20,6 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from msgspec.structs import replace
 
 from rocketlens import limits
 from rocketlens.bulk.messages import INT64, Losses
@@ -349,10 +348,8 @@ class ClusterScan:
                 continue
             for piece, records in batch_rows.messages_of(rows):
                 chosen_records = compress(records, self._choose(piece, part))
-                messages = (
-                    replace(message_of(each), cluster=chunk.cluster, broker=broker)
-                    for each in chosen_records
-                )
+                origin = (chunk.cluster, broker)
+                messages = (message_of(each, origin=origin) for each in chosen_records)
                 yield from batches_of(messages, with_body=self.with_body, with_text=self.with_text)
 
     def _choose(self, rows: Rows, part: QueueStretch) -> npt.NDArray[np.bool_]:
