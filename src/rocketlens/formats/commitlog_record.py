@@ -154,7 +154,8 @@ Origin = tuple[str | None, str | None]
 NO_ORIGIN: Final[Origin] = (None, None)
 
 
-class Record(Struct, frozen=True):
+# No field can lead back to its record, so Python need not look for cycles.
+class Record(Struct, frozen=True, gc=False):
     """A record as stored. ``body`` may be compressed; ``properties`` are raw UTF-8 bytes."""
 
     total_size: I32

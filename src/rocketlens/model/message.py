@@ -61,7 +61,8 @@ class HasBody:
         return json.loads(self.body)
 
 
-class MessageExt(HasBody, Struct, frozen=True):  # noqa: PLW1641 properties have no hash
+# Properties have no hash. No field can lead back to its message: Python need not look for cycles.
+class MessageExt(HasBody, Struct, frozen=True, gc=False):  # noqa: PLW1641
     """One stored message: RocketMQ's clients call it so, and ``Message`` what is sent.
 
     What its fields mean stands beside them, and in :data:`MESSAGE_FIELDS`, from which JSON, the
