@@ -3,16 +3,16 @@
 Where nothing has a text, a note says what may have been meant.
 """
 
+import dataclasses
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Iterator
 from contextlib import closing, suppress
-from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from rocketlens import limits
 from rocketlens.cli.options import (
@@ -185,9 +185,7 @@ def run(arguments: Namespace) -> ExitCode:
         column = {"sources": lambda message: names.get(id(message))}
         output = MessageOutput.of(arguments, request.text, more=column)
     print_answer(
-        structs.replace(
-            answer, messages=in_order_of(answer.messages, order, BodyView.of(arguments))
-        ),
+        replace(answer, messages=in_order_of(answer.messages, order, BodyView.of(arguments))),
         output,
         is_object=is_object,
         is_paged=not is_object and not arguments.no_pager,
@@ -414,7 +412,8 @@ def _other_cases(text: str, source: ChosenSource, request: "FindRequest") -> Ite
     is_key = request.is_key and len(text.split()) == 1
     keys = sorted({text.upper(), text.lower()} - {text}) if is_key else []
     requests = [
-        replace(request, text=key, max_num=_MAX_MESSAGES_COUNTED, exhaustive=False) for key in keys
+        dataclasses.replace(request, text=key, max_num=_MAX_MESSAGES_COUNTED, exhaustive=False)
+        for key in keys
     ]
     answers: list[Answer] = []
     if requests:

@@ -15,7 +15,6 @@ from pydantic import (
 from rocketlens.errors import BadInput
 from rocketlens.model.life import LifeState
 from rocketlens.model.text.sentences import SENTENCES, Sentence
-from rocketlens.model.topic import LiteTopics
 from rocketlens.wire.codes import version_name
 
 SentenceText = Annotated[str, SkipValidation]
@@ -309,6 +308,14 @@ class QueueValue(ConsoleValue):
     newest_ms: int | None
 
 
+class LiteTopicsValue(ConsoleValue):
+    """The lite topics of one parent topic."""
+
+    count: int | None
+    ttl_minutes: int
+    groups: tuple[str, ...]
+
+
 class TopicValue(ConsoleValue):
     """A topic; None is what could not be learnt."""
 
@@ -322,7 +329,7 @@ class TopicValue(ConsoleValue):
         description="messages that are kept for it until they are due: delays and timers"
     )
     waiting_is_exact: bool = Field(description="whether all that wait were counted")
-    lite: LiteTopics | None
+    lite: LiteTopicsValue | None
     size_bytes: int | None
     oldest_ms: int | None
     newest_ms: int | None

@@ -47,9 +47,7 @@ from rocketlens.model.group import GroupClient, GroupsAnswer, ProducersAnswer
 from rocketlens.model.status import (
     ArchiveStatus,
     BrokersAnswer,
-    IndexBuilderStatus,
     StoreStatus,
-    TapStatus,
 )
 from rocketlens.model.text.sentences import Sentence
 from rocketlens.wire.codes import version_name
@@ -94,6 +92,28 @@ class BrokerValue(ConsoleValue):
     index_builder: str | None = Field(description="what builds index files, and how it is")
 
 
+class IndexBuilderValue(ConsoleValue):
+    """The progress of RocketLens's own index builder."""
+
+    is_running: bool
+    safe_offset: int
+    behind_bytes: int
+    silent_since_ms: int
+
+
+class TapValue(ConsoleValue):
+    """Of which broker's log a store is the copy, and how far it came."""
+
+    broker_name: str
+    address: str
+    behind_bytes: int
+    behind_ms: int
+    written_ms: int
+    gaps: tuple[tuple[int, int], ...]
+    replaced: tuple[str, ...]
+    problem: str
+
+
 class StoreStateValue(ConsoleValue):
     """A store directory."""
 
@@ -112,10 +132,8 @@ class StoreStateValue(ConsoleValue):
     index_bytes: int
     index_newest_ms: int | None
     index_uncovered_bytes: int = Field(description="bytes of log that no index file covers")
-    builder: IndexBuilderStatus | None = Field(
-        description="None if no broker of RocketLens wrote it"
-    )
-    tap: TapStatus | None = Field(description="None if it is no copy that a tap wrote")
+    builder: IndexBuilderValue | None = Field(description="None if no RocketLens broker wrote it")
+    tap: TapValue | None = Field(description="None if it is no copy that a tap wrote")
     disk_total_bytes: int
     disk_free_bytes: int
     topics: int
