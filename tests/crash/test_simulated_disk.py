@@ -41,27 +41,6 @@ def tree_of(image):
     return tuple(sorted(str(path.relative_to(image)) for path in image.rglob("*")))
 
 
-def test_what_is_there_at_the_begin_stays(disk):
-    assert outcomes(disk, content_of("old")) == {b"old"}
-
-
-def test_a_file_has_its_bytes_when_it_was_synced_and_its_name_when_its_directory_was(disk):
-    path = disk.root / "new"
-    path.write_bytes(b"new")
-    assert {None, b"", b"new"} <= outcomes(disk, content_of("new"))
-    disk.sync_file(path)
-    assert outcomes(disk, content_of("new")) == {None, b"new"}
-    disk.sync_directory(disk.root)
-    assert outcomes(disk, content_of("new")) == {b"new"}
-
-
-def test_a_synced_name_does_not_make_bytes_durable(disk):
-    (disk.root / "new").write_bytes(b"new")
-    disk.sync_directory(disk.root)
-    assert b"" in outcomes(disk, content_of("new"))
-    assert None not in outcomes(disk, content_of("new"))
-
-
 def test_sectors_are_written_or_not_one_by_one(disk):
     path = disk.root / "mapped"
     disk.make_file(path, 3 * SECTOR_BYTES, disk.root / "scratch")
@@ -81,38 +60,6 @@ def test_sectors_are_written_or_not_one_by_one(disk):
     file.close()
 
 
-def test_garbage_never_touches_bytes_that_were_durable(disk):
-    path = disk.root / "old"
-    file = disk.open_file(path)
-    disk.set_size(path, SECTOR_BYTES)
-    disk.sync_file(path)
-    file.close()
-    file = disk.open_file(path)
-    file.content[100:200] = b"y" * 100
-    for content in outcomes(disk, content_of("old"), "garbage"):
-        assert content[:100] == b"old".ljust(100, b"\0")
-        assert content[200:] == bytes(SECTOR_BYTES - 200)
-    file.close()
-
-
-def test_a_size_is_durable_only_when_the_file_was_synced(disk):
-    path = disk.root / "sized"
-    disk.make_file(path, 1000, disk.root / "scratch")
-    disk.sync_directory(disk.root)
-    assert outcomes(disk, content_of("sized")) == {b"", bytes(1000)}
-    disk.sync_file(path)
-    assert outcomes(disk, content_of("sized")) == {bytes(1000)}
-
-
-def test_a_rename_happens_whole_or_not_at_all(disk):
-    (disk.root / "new").write_bytes(b"new")
-    disk.sync_file(disk.root / "new")
-    disk.sync_directory(disk.root)
-    (disk.root / "new").replace(disk.root / "old")
-    assert outcomes(disk, tree_of) == {("new", "old"), ("old",)}
-    assert outcomes(disk, content_of("old")) == {b"old", b"new"}
-
-
 def test_two_directories_are_exchanged_whole_or_not_at_all(disk):
     for name in ("a", "b"):
         (disk.root / name).mkdir()
@@ -127,22 +74,6 @@ def test_two_directories_are_exchanged_whole_or_not_at_all(disk):
     assert outcomes(disk, tree_of) == {("a", "a/b", "b", "b/a", "old")}
 
 
-def test_names_that_were_not_synced_are_lost_independently(disk):
-    (disk.root / "old").unlink()
-    disk.observe()
-    (disk.root / "new").write_bytes(b"")
-    assert outcomes(disk, tree_of) == {("new",), ("new", "old"), ("old",), ()}
-
-
-def test_what_is_below_a_lost_directory_is_lost(disk):
-    below = disk.root / "below"
-    below.mkdir()
-    (below / "file").write_bytes(b"file")
-    disk.sync_file(below / "file")
-    disk.sync_directory(below)
-    assert outcomes(disk, tree_of) == {("old",), ("below", "below/file", "old")}
-
-
 def test_what_is_written_in_the_middle_of_a_sync_is_not_in_it(disk):
     path = disk.root / "old"
 
@@ -153,15 +84,6 @@ def test_what_is_written_in_the_middle_of_a_sync_is_not_in_it(disk):
     disk.on_event = meanwhile
     disk.sync_file(path)
     assert outcomes(disk, content_of("old"), "mixed") == {b"old", b"won"}
-
-
-def test_a_page_cache_may_write_back_what_nobody_synced(disk):
-    path = disk.root / "old"
-    path.write_bytes(b"won")
-    disk.write_back(random.Random(1), 1.0)
-    path.write_bytes(b"end")
-    seen = outcomes(disk, content_of("old"), "dropped")
-    assert seen in ({b"won"}, {b"old"})
 
 
 def rename_before_syncing(disk, path, content):

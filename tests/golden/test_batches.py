@@ -153,12 +153,3 @@ def test_a_batch_that_is_damaged_is_damage_and_no_row(layouts, tmp_path):
         scan = store.scan("Orders")
         assert len(scan.to_arrow()) == 77
         assert not scan.complete
-
-
-def test_spark_has_each_message_as_a_row(layout, spark):
-    from rocketlens.pipeline.source import RocketMQDataSource
-
-    spark.dataSource.register(RocketMQDataSource)
-    table = spark.read.format("rocketmq").option("store", str(layout.store)).load()
-    assert told([row.asDict() for row in table.collect()]) == sent_one_by_one(layout)
-    assert table.where("topic = 'Orders'").count() == 80

@@ -92,6 +92,10 @@ def test_two_directories_with_the_same_part_of_the_log_are_named_by_every_door(l
     before = fingerprint(layout.path)
     assert_refused(layout.conf, "are the same part of the log", capsys)
     assert fingerprint(layout.path) == before
+    # In part, too.
+    second.with_name(first.name).rename(second.with_name(f"{16384:020}"))
+    with pytest.raises(NotAStore, match="are the same part of the log"):
+        rocketlens.open_store(broker_conf=layout.conf)
 
 
 @pytest.mark.parametrize("name", ["multi-5.5.0"])

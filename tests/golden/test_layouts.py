@@ -95,14 +95,6 @@ def test_every_message_is_found_by_each_id_and_key_and_by_topic_time_and_content
             )
 
 
-@every_layout
-def test_a_bulk_read_has_every_message(layout):
-    batches = list(read_batches(layout.store))
-    rows = [row for batch in batches for row in batch.to_pylist()]
-    found = {row["offset_msg_id"] for row in rows}
-    assert found >= {sent["offset_msg_id"] for sent in layout.sent}
-
-
 def entries_of(path):
     content = memoryview(path.read_bytes())
     position, base = 0, int(path.name)
@@ -198,31 +190,6 @@ def test_a_store_whose_log_is_elsewhere_is_named_by_its_broker_conf(layout, monk
     assert expected <= {row["offset_msg_id"] for each in batches for row in each.to_pylist()}
     with pytest.raises(BadInput, match="which store"):
         rocketlens.open_store(layout.store, broker_conf=conf)
-
-
-@every_other_place
-def test_paths_of_a_broker_conf_that_are_not_there_are_named(layout):
-    text = layout.conf.read_text(encoding="utf-8")
-    (first, *_) = layout.log_files()
-    for more, said in [
-        (f"storePathCommitLog={layout.path / 'gone'}", "gone, which is not a directory"),
-        ("storePathRootDir=store", "relative to where the broker was started"),
-        (f"readOnlyCommitLogStorePaths={first.parent}", "twice as a directory of the log"),
-    ]:
-        layout.conf.write_text(f"{text}\n{more}\n", encoding="utf-8")
-        with pytest.raises(NotAStore, match=said):
-            rocketlens.open_store(broker_conf=layout.conf)
-
-
-@pytest.mark.parametrize("name", ["multi-5.5.0"])
-def test_two_directories_with_one_part_of_the_log_are_refused(layout):
-    first, second = layout.log_files()
-    shutil.copy(first, second.with_name(first.name))
-    with pytest.raises(NotAStore, match="are the same part of the log"):
-        layout.open()
-    second.with_name(first.name).rename(second.with_name(f"{16384:020}"))
-    with pytest.raises(NotAStore, match="are the same part of the log"):
-        layout.open()
 
 
 @pytest.mark.parametrize("name", ["multi-5.5.0"])

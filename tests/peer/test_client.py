@@ -227,36 +227,6 @@ async def create(name_servers, topic):
         return await admin.message_queues(topic)
 
 
-async def compare_by_time(name_servers, topic):
-    """Ask for the newest messages of times in a topic of many queues, and for all of them."""
-    async with (
-        asyncio.timeout(PATIENCE_S),
-        MQAdmin(name_servers) as admin,
-        Producer(name_servers, send_timeout_s=PATIENCE_S) as producer,
-    ):
-        # More than those of which samples are taken; some have no message.
-        await admin.create_topic(topic, 40)
-        queues = [each for each in await admin.message_queues(topic) if each.queue_id % 5]
-        for number in range(320):
-            await producer.send(Message(topic, b"%d" % number), queue=queues[number % len(queues)])
-        whole = await admin.find(topic=topic, exhaustive=True)
-        assert (len(whole.messages), whole.complete) == (320, True)
-        times = sorted({each.store_timestamp_ms for each in whole.messages})
-        begin, end = times[len(times) // 4], times[3 * len(times) // 4]
-        for asked in ({}, {"begin": begin}, {"end": end}, {"begin": begin, "end": end}):
-            low, high = asked.get("begin", 0), asked.get("end", times[-1])
-            matching = [each for each in whole if low <= each.store_timestamp_ms <= high]
-            for count in (1, 20, 1_000):
-                answer = await admin.find(topic=topic, max_num=count, **asked)
-                assert answer.messages == tuple(matching[-count:])
-                assert (answer.complete, answer.truncated) == (True, len(matching) > count)
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_the_newest_of_many_queues_are_those_of_an_exhaustive_search(real_broker, version):
-    asyncio.run(compare_by_time(real_broker(version).namesrv_address, "ManyQueues"))
-
-
 def result_of_java(fields):
     printed, msg_id, offset_msg_id, broker_name, queue_id, queue_offset, _, region, trace = fields
     result = SendResult(

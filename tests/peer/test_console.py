@@ -8,10 +8,9 @@ from urllib.parse import urlencode
 
 import pytest
 
-from rocketlens import SyncMQAdmin
 from tests.peer.console_shop import Group, copies_in, make_topics, order, send_orders
+from tests.peer.java_member import JavaMember
 from tests.peer.rocketmq_peer import POLL_SECONDS, VERSIONS, wait_until
-from tests.peer.test_python_consumers import JavaMember
 from tests.support.console_client import cluster_at, console_client, post_form
 from tests.support.patience import PATIENCE_S
 from tests.unit.client.consume.behaviour import until
@@ -151,16 +150,6 @@ def test_an_order_is_found_in_every_way(shop, way):
         assert f'data-path="{row["path"]}"' in page
 
 
-def test_an_order_that_never_was_is_not_found_and_that_is_complete(shop):
-    path = f"/search?{urlencode({'q': order(TOPIC, 'NONE'), 'topic': TOPIC})}"
-    answer, shown = asked(
-        shop, lambda client: both(told(client, path, lambda _: True), pages(client, path))
-    )
-    assert (answer["messages"], answer["complete"]) == ([], True)
-    assert "Not found, and everything was searched" in shown["en"]
-    assert "未找到，且已全部查过" in shown["zh"]
-
-
 async def both(first, second):
     return await first, await second
 
@@ -269,50 +258,7 @@ def test_a_chosen_client_consumes_it_and_its_result_is_shown(shop, group):
         shop.wait(lambda: 3 in shop.java.bodies[before[1] :])
 
 
-def test_a_client_that_fails_is_not_shown_as_success(shop):
-    shop.python.refused.add(b"2")
-    try:
-        english, chinese = asked(shop, lambda client: consumed_by(client, shop.path(2), PYTHON))
-    finally:
-        shop.python.refused.clear()
-    assert "The client did not consume it." in english
-    assert "客户端没有消费成功。" in chinese
-    assert "as it was told to" in english
-
-
 # New messages, and copies that were edited.
-
-
-def test_a_test_message_and_an_edited_copy_are_stored(shop):
-    topic = "ConsoleSent"
-    make_topics(shop.name_server, topic)
-
-    async def sent(client, path, **changes):
-        _, fields = post_form((await client.get(path)).text)
-        data = {**fields, "reason": "a test", "cluster": "live", **changes}
-        posted = await client.post("/send", data=data)
-        assert posted.status_code == 303, posted.text
-        job = posted.headers["location"]
-        act = (await client.get(f"/api/acts/{job.rpartition('/')[2]}")).json()
-        found = f"/search?q={act['results']['offset_msg_id']}"
-        (row,) = (await told(client, found, lambda each: each["messages"]))["messages"]
-        return row, await pages(client, job)
-
-    async def steps(client):
-        parts = {"topic": topic, "body": "订单", "tags": "PAY", "keys": "K-1 K-2"}
-        first = await sent(client, "/send", **parts, properties="colour=red")
-        return first, await sent(client, f"{first[0]['path']}/edit", body="other")
-
-    (first, shown), (second, _) = asked(shop, steps)
-    assert "The broker has stored it." in shown["en"]
-    assert "Broker 已存储。" in shown["zh"]
-    with SyncMQAdmin(shop.name_server) as admin:
-        one, two = (admin.view_message(each["offset_msg_id"]) for each in (first, second))
-    assert (one.body, two.body) == ("订单".encode(), b"other")
-    for each in (one, two):
-        assert (each.topic, each.tags, each.keys) == (topic, "PAY", ("K-1", "K-2"))
-        assert each.properties["colour"] == "red"
-    assert one.unique_key != two.unique_key
 
 
 # Dead letters.
@@ -379,23 +325,6 @@ def test_groups_have_their_lag_and_members(shop):
     assert "集群" in cells(java["zh"], JAVA)
 
 
-def test_topics_have_their_counts(shop):
-    async def steps(client):
-        await told(
-            client,
-            f"/topics?topic={TOPIC}",
-            lambda each: [one["messages"] for one in each["topics"]] == [len(shop.sent)],
-        )
-        return await pages(client, "/topics"), await pages(client, "/topics?all=true")
-
-    few, everything = asked(shop, steps)
-    for language in LANGUAGES:
-        assert cells(few[language], TOPIC)[1:3] == ["2", str(len(shop.sent))]
-        assert INCOMPLETE[language] not in few[language]
-        assert "%RETRY%" not in few[language]
-        assert f"%RETRY%{PYTHON}" in everything[language]
-
-
 def test_the_page_of_a_topic_has_its_queues_groups_and_configuration(shop):
     async def steps(client):
         return await told(
@@ -425,17 +354,3 @@ def test_the_page_of_a_topic_has_its_queues_groups_and_configuration(shop):
     for page in shown.values():
         assert GONE in page
         assert f'href="/groups?group={GONE}&amp;source=live"' in page
-
-
-def test_the_state_of_a_cluster_names_the_group_that_is_behind(shop):
-    async def steps(client):
-        return await told(client, "/overview", lambda each: each["sources"][0]["lag"]), await pages(
-            client, "/overview"
-        )
-
-    value, shown = asked(shop, steps)
-    (state,) = value["sources"]
-    assert (state["complete"], state["brokers"], state["silent"]) == (True, 1, [])
-    assert GONE in {each["group"] for each in state["lag"]}
-    for language in LANGUAGES:
-        assert INCOMPLETE[language] not in shown[language]

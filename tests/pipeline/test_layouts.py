@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from rocketlens.bulk.options import OPTIONS
-from rocketlens.errors import BadInput, NotAStore, StoreError
+from rocketlens.errors import BadInput, StoreError
 from rocketlens.store import fs
 from rocketlens.store.disk import Disk
 from tests.conftest import fingerprint
@@ -81,26 +81,6 @@ def test_a_stream_has_each_message_of_a_layout(registered, layout, tmp_path):
     assert sorted((row.topic, row.queue_id, row.queue_offset) for row in rows) == sorted(
         (sent.topic, sent.queue_id, sent.queue_offset) for sent in layout.messages
     )
-
-
-@pytest.mark.parametrize("name", ["multi-5.5.0"])
-def test_a_broker_conf_that_names_what_is_not_there_is_refused(registered, layout):
-    from rocketlens.pipeline.source import RocketMQReader
-
-    text = layout.conf.read_text(encoding="utf-8")
-    layout.conf.write_text(f"{text}\nstorePathCommitLog={layout.path / 'disk9'}\n")
-    with pytest.raises(NotAStore, match="disk9, which is not a directory"):
-        RocketMQReader({"brokerConf": str(layout.conf)}).partitions()
-    with pytest.raises(Exception, match="disk9, which is not a directory"):
-        read(registered, brokerConf=layout.conf).count()
-
-
-@pytest.mark.parametrize("name", ["multi-5.5.0"])
-def test_a_store_and_a_broker_conf_together_are_refused(layout):
-    from rocketlens.pipeline.source import RocketMQReader
-
-    with pytest.raises(BadInput, match="give only one"):
-        RocketMQReader({"brokerConf": str(layout.conf), "path": str(layout.store)})
 
 
 def planned(store, **options):

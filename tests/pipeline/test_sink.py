@@ -73,27 +73,6 @@ def test_each_row_of_a_table_is_a_message_with_its_topic_body_keys_tags_and_prop
     assert len({m.unique_key for m in stored}) == 700
 
 
-def test_a_stream_of_a_store_is_sent_on_and_each_message_once_over_several_runs(
-    registered, running, golden, tmp_path
-):
-    lines = registered.readStream.format("rocketmq").option("store", str(golden("5.5.0").store))
-    table = lines.load().select("body", "tags", "keys", "physical_offset")
-    for _ in range(2):
-        query = (
-            table.writeStream.format("rocketmq")
-            .option("namesrv", running.name_server)
-            .option("topic", "Streamed")
-            .option("idColumns", "physical_offset")
-            .option("checkpointLocation", str(tmp_path / "checkpoint"))
-            .trigger(availableNow=True)
-            .start()
-        )
-        query.awaitTermination()
-    count = registered.read.format("rocketmq").load(str(golden("5.5.0").store)).count()
-    stored = messages_of(running, "Streamed", count)
-    assert len({m.unique_key for m in stored}) == count
-
-
 def test_a_micro_batch_whose_commit_was_lost_is_sent_again_with_the_same_unique_keys(
     registered, running, golden, tmp_path
 ):

@@ -3,8 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketlens.errors import NotAStore, StoreError
-from rocketlens.store.read.log.commitlog import CommitLog
+from rocketlens.errors import StoreError
 from tests.conftest import fingerprint
 
 
@@ -33,9 +32,15 @@ def index_files(store: Path) -> list[Path]:
     return sorted((store / "index").iterdir())
 
 
-@pytest.mark.parametrize("version", ["4.9.7", "5.5.0"])
-@pytest.mark.parametrize("kind", ["store", "crashed"])
-@pytest.mark.parametrize("range_bytes", [1 << 16, 1 << 26])
+@pytest.mark.parametrize(
+    ("version", "kind", "range_bytes"),
+    [
+        ("4.9.7", "store", 1 << 26),
+        ("5.5.0", "crashed", 1 << 16),
+        pytest.param("4.9.7", "crashed", 1 << 16, marks=pytest.mark.slow),
+        pytest.param("5.5.0", "store", 1 << 26, marks=pytest.mark.slow),
+    ],
+)
 def test_a_real_store_has_nothing_wrong_however_it_was_closed(
     spark, golden, version, kind, range_bytes
 ):
@@ -60,17 +65,6 @@ def test_a_store_rebuilt_by_us_has_nothing_wrong(spark, store):
     assert verify(spark.sparkContext, store).is_sound
 
 
-def test_a_flipped_bit_in_a_body_is_one_bad_checksum(spark, store):
-    log = CommitLog(store / "commitlog")
-    record = log.record_at(0x327)
-    log.close()
-    change(store / "commitlog" / f"{0:020}", 0x327 + 100, bytes([record.body[12] ^ 1]))
-    report = verify(spark.sparkContext, store)
-    assert kinds(report) == {"record checksum": 1}
-    assert report.findings[0].physical_offset == 0x327
-    assert verify(spark.sparkContext, store, check_crc=False).is_sound
-
-
 def test_a_destroyed_record_is_named_with_the_entries_that_lead_to_it(spark, store):
     change(store / "commitlog" / f"{0:020}", 0x327 + 4, b"\0\0\0\0")
     report = verify(spark.sparkContext, store)
@@ -78,15 +72,13 @@ def test_a_destroyed_record_is_named_with_the_entries_that_lead_to_it(spark, sto
     assert {one.physical_offset for one in report.findings} == {0x327}
 
 
-@pytest.mark.parametrize("name", ["header", "slot", "link", "hash", "time"])
+@pytest.mark.parametrize("name", ["slot", "hash", "time"])
 def test_each_kind_of_damage_in_an_index_file_is_named(spark, store, name):
     path = index_files(store)[2]
     entries = 40 + 500 * 4
     slot = next(n for n in range(500) if any(path.read_bytes()[40 + 4 * n : 44 + 4 * n]))
     at, new, expected = {
-        "header": (32, (7).to_bytes(4, "big"), {"index header": 1}),
         "slot": (40 + 4 * slot, bytes(4), {"index chain": 1}),
-        "link": (entries + 20 * 300 + 16, (300).to_bytes(4, "big"), {"index chain": 1}),
         "hash": (
             entries + 20 * 300,
             (5).to_bytes(4, "big"),
@@ -98,13 +90,6 @@ def test_each_kind_of_damage_in_an_index_file_is_named(spark, store, name):
     report = verify(spark.sparkContext, store)
     assert kinds(report) == expected
     assert {one.file for one in report.findings} <= {str(path), None}
-
-
-def test_a_missing_index_file_is_its_entries_missing(spark, store):
-    index_files(store)[3].unlink()
-    report = verify(spark.sparkContext, store)
-    assert kinds(report) == {"index entry missing": 999}
-    assert 0 < len(report.findings) < 999
 
 
 def test_a_missing_last_index_file_is_a_note_in_a_store_that_was_not_closed(spark, store):
@@ -135,27 +120,6 @@ def test_an_index_of_another_store_is_named(spark, golden, store):
     assert kinds(report)["index entry missing"] > 5000
 
 
-def test_queue_entries_missing_wrong_and_extra_are_named_by_queue_and_offset(spark, store):
-    path = store / "consumequeue" / "PayTopic" / "1" / f"{0:020}"
-    before = path.read_bytes()
-    change(path, 5 * 20, b"\0" * 20)
-    report = verify(spark.sparkContext, store)
-    assert kinds(report) == {"queue entry missing": 1}
-    (one,) = report.findings
-    assert (one.topic, one.queue_id, one.queue_offset) == ("PayTopic", 1, 5)
-
-    path.write_bytes(before)
-    change(path, 5 * 20 + 12, (5).to_bytes(8, "big"))
-    assert kinds(verify(spark.sparkContext, store)) == {"queue entry wrong": 1}
-
-    path.write_bytes(before)
-    end = next(n for n in range(1000) if not any(before[n * 20 : n * 20 + 20]))
-    change(path, end * 20, before[:20])
-    report = verify(spark.sparkContext, store)
-    assert kinds(report) == {"queue entry extra": 1}
-    assert report.findings[0].queue_offset == end
-
-
 def test_a_missing_queue_is_every_record_of_it_missing(spark, store):
     shutil.rmtree(store / "consumequeue" / "T22" / "2")
     report = verify(spark.sparkContext, store)
@@ -181,11 +145,6 @@ def test_entries_of_deleted_segments_are_normal(spark, store):
     report = verify(spark.sparkContext, store)
     assert report.is_sound, report.findings
     assert any("which is normal" in note for note in report.notes)
-
-
-def test_a_directory_that_is_no_store_is_refused(spark, tmp_path):
-    with pytest.raises(NotAStore):
-        verify(spark.sparkContext, tmp_path)
 
 
 @pytest.mark.parametrize("times", [1, 3])

@@ -10,18 +10,11 @@ from hypothesis import strategies as st
 from rocketlens.errors import BadInput, BodyError, ConfigError, FormatError, RecordError
 from rocketlens.formats import (
     batch_body,
-    batchqueue_entry,
     body_compression,
-    checkpoint,
-    consumequeue_entry,
     index_file,
 )
 from rocketlens.formats import commitlog_record as records
 from rocketlens.formats.batch_body import BatchMember
-from rocketlens.formats.batchqueue_entry import BatchEntry
-from rocketlens.formats.checkpoint import Checkpoint
-from rocketlens.formats.consumequeue_entry import QueueEntry
-from rocketlens.formats.index_file import IndexEntry, IndexHeader
 from rocketlens.model import properties as props
 from rocketlens.model.message import Host
 from rocketlens.model.message_id import OffsetMessageId, UniqueKey, address_text
@@ -169,35 +162,6 @@ def test_bytes_that_are_no_packed_body_are_a_body_error(content, sys_flag, has_h
     head = {0x101: b"\x04\x22\x4d\x18", 0x201: b"\x28\xb5\x2f\xfd"}.get(sys_flag, b"\x78\x9c")
     with suppress(BodyError):
         body_compression.decompress((head if has_head else b"") + content, sys_flag, 1 << 20)
-
-
-@given(st.builds(QueueEntry, i64, i32, i64))
-def test_a_queue_entry_comes_back(entry):
-    assert consumequeue_entry.decode(entry.encode()) == entry
-
-
-@given(st.builds(BatchEntry, i64, i32, i64, i64, i64, i16, i32, i32))
-def test_an_entry_of_a_batch_queue_comes_back(entry):
-    assert batchqueue_entry.decode(entry.encode()) == entry
-
-
-@given(st.builds(Checkpoint, i64, i64, i64, i64, i64, i64))
-def test_a_checkpoint_comes_back(fields):
-    assert checkpoint.decode(fields.encode()) == fields
-
-
-@given(st.builds(IndexHeader, u63, u63, u63, u63, u31, u31))
-def test_an_index_header_comes_back(header):
-    low, high = sorted((header.begin_offset, header.end_offset))
-    header = header._replace(begin_offset=low, end_offset=high)
-    assert index_file.decode_header(header.encode()) == header
-
-
-@given(st.builds(IndexEntry, i32, i64, i32, i32))
-def test_an_index_entry_comes_back(entry):
-    geometry = index_file.Geometry(1, 2)
-    content = bytes(geometry.entry_position(1)) + entry.encode()
-    assert index_file.decode_entry(content, geometry, 1) == entry
 
 
 @given(st.binary(max_size=400))

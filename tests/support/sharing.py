@@ -25,9 +25,7 @@ USES_SPARK: Final = frozenset({"spark", "own_session"})
 SHARED_BROKERS: Final = (
     "tests/peer/test_client.py",
     "tests/peer/test_console.py",
-    "tests/peer/test_console_browser.py",
     "tests/peer/test_foreign_clients.py",
-    "tests/peer/test_open_handle.py",
     "tests/peer/test_python_consumers.py",
     "tests/peer/test_request_reply.py",
     "tests/peer/test_rocketmq_peer.py",
