@@ -12,14 +12,14 @@ from tests.support.patience import PATIENCE_S
 
 PAGES = (
     "/",
-    "/search?topic=order-paid",
+    "/search?topic=order-paid&max=5",
     "/search?q=order-42",
     "/search?q=NOPE&topic=order-paid",
     "/search?topic=ordr-paid",
     "/search?form=time",
-    "/search?topic=order-paid&where=body.%24.amount+%3E+100&grep=ORDER-2",
+    "/search?topic=order-paid&where=body.%24.amount+%3E+100&grep=ORDER-2&max=5",
     "/search?topic=order-paid&where=body.%24.amount+%3E",
-    "/search?topic=order-paid&columns=prop.UNIQ_KEY,body.%24.amount,born,id,keys",
+    "/search?topic=order-paid&columns=prop.UNIQ_KEY,body.%24.amount,born,id,keys&max=5",
     "/saved",
     "/saved?q=order-42&topic=order-paid",
     "/topics?all=true",
@@ -31,34 +31,26 @@ PAGES = (
     "/pipeline",
     "/overview",
 )
+"""Lists have few rows: axe takes 3 s of a processor for 100."""
 TELEPHONE = {"width": 360, "height": 740}
 TABS = ("body", "properties", "ids", "story")
 every_look = pytest.mark.parametrize(
-    ("language", "theme"),
+    ("language", "theme", "windows"),
     [
-        ("en", "light"),
-        # Contrast in the dark is tried in a small window, too.
+        ("en", "light", [(360, "dark")]),
         *(
             pytest.param(*look, marks=pytest.mark.slow)
-            for look in (("zh", "dark"), ("en", "dark"), ("zh", "light"))
+            for look in (
+                ("zh", "dark", [(360, "light"), (1280, "light")]),
+                ("en", "dark", [(1280, "dark"), (2560, "light")]),
+                ("zh", "light", [(2560, "dark")]),
+            )
         ),
     ],
 )
-
-
-every_window = pytest.mark.parametrize(
-    ("width", "theme"),
-    [
-        (360, "dark"),
-        # Both themes are tried at 1280 pixels above.
-        *(
-            pytest.param(width, theme, marks=pytest.mark.slow)
-            for width in (360, 1280, 2560)
-            for theme in ("light", "dark")
-            if (width, theme) != (360, "dark")
-        ),
-    ],
-)
+"""Of all rules of accessibility a page is judged once, and of what fits and can be read in windows
+of some widths and themes, too.
+"""
 
 
 def message_path(page):
@@ -92,9 +84,9 @@ def cut_texts(page):
 
 
 def unreadable_texts(page):
-    """Give the elements whose colours are too like each other, as axe finds them."""
+    """Give the elements whose colours are too like each other; axe is in the page already."""
     options = {"runOnly": ["color-contrast"], "resultTypes": ["violations"]}
-    found = Axe().run(page, options=options).response["violations"]
+    found = page.evaluate("options => axe.run(document, options)", options)["violations"]
     return [node["html"][:200] for each in found for node in each["nodes"][:3]]
 
 
@@ -103,8 +95,24 @@ def misfits_of(page):
     return width_beyond(page), cut_texts(page), unreadable_texts(page)
 
 
+def wrong_with(page, windows):
+    """Give the rules that a page breaks, and its misfits in windows."""
+    found = complaints_of(page)
+    # What unfolds must fit, too.
+    page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true; })")
+    size = page.viewport_size
+    for width, theme in windows:
+        page.set_viewport_size({"width": width, "height": 900})
+        page.evaluate("theme => { document.documentElement.dataset.theme = theme; }", theme)
+        misfits = misfits_of(page)
+        if misfits != (0, [], []):
+            found[f"{width} {theme}"] = misfits
+    page.set_viewport_size(size)
+    return found
+
+
 def one_by_one(open_page, paths, **options):
-    """Yield paths with their page, all in one window: each new one takes a second."""
+    """Yield paths with their page, all in one window."""
     page = open_page("/jobs", **options)
     address = page.url.removesuffix("/jobs")
     for path in paths:
@@ -160,7 +168,7 @@ def acting_pages(console):
 
 def chosen_page(open_page, **options):
     """Give the page of two messages that were chosen in a list."""
-    page = open_page("/search?topic=order-paid", **options)
+    page = open_page("/search?topic=order-paid&max=5", **options)
     page.locator("tr[data-path]").first.wait_for()
     for key in "jxjjx":
         page.keyboard.press(key)
@@ -170,7 +178,7 @@ def chosen_page(open_page, **options):
 
 
 def test_two_messages_that_were_chosen_are_compared_by_keyboard_alone(open_page):
-    page = open_page("/search?topic=order-paid&tag=PAY")
+    page = open_page("/search?topic=order-paid&tag=PAY&max=5")
     page.locator("tr[data-path]").first.wait_for()
     for key in "jxjx":
         page.keyboard.press(key)
@@ -183,47 +191,35 @@ def test_two_messages_that_were_chosen_are_compared_by_keyboard_alone(open_page)
 
 
 @every_look
-def test_no_page_breaks_a_rule_of_accessibility(open_page, language, theme):
-    message = message_path(open_page("/search?q=order-42"))
-    paths = (*PAGES, *(f"{message}?tab={tab}" for tab in TABS))
-    pages = one_by_one(open_page, paths, language=language, theme=theme)
-    found = {path: complaints_of(page) for path, page in pages}
-    assert {path: wrong for path, wrong in found.items() if wrong} == {}
-
-
-@every_window
-def test_every_page_fits_its_window_and_can_be_read_there(open_page, acting_pages, width, theme):
+def test_no_page_breaks_a_rule_of_accessibility_and_each_fits_its_window(
+    open_page, acting_pages, language, theme, windows
+):
     message = message_path(open_page("/search?q=order-42"))
     tabs = (f"{message}?tab={tab}" for tab in TABS)
     paths = dict.fromkeys((*PAGES, *tabs, *acting_pages, "/nope", "/search?q=x&since=never"))
-    found = {}
-    for path, page in one_by_one(open_page, paths, theme=theme, width=width, height=900):
-        # What unfolds must fit, too.
-        page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true; })")
-        found[path] = misfits_of(page)
-    assert {path: wrong for path, wrong in found.items() if wrong != (0, [], [])} == {}
+    pages = one_by_one(open_page, paths, language=language, theme=theme)
+    found = {path: wrong_with(page, windows) for path, page in pages}
+    chosen = chosen_page(open_page, language=language, theme=theme)
+    found["chosen"] = wrong_with(chosen, windows)
+    assert {path: wrong for path, wrong in found.items() if wrong} == {}
 
 
-@every_window
-@pytest.mark.parametrize("language", ["en", "zh"])
-def test_the_login_fits_its_window_and_can_be_read_there(
-    open_page, guarded, width, theme, language
+@every_look
+def test_the_login_breaks_no_rule_of_accessibility_and_fits_its_window(
+    open_page, guarded, language, theme, windows
 ):
-    options = {"theme": theme, "width": width, "height": 900, "language": language}
-    page = open_page("/login?back=/groups", at=guarded, **options)
-    found = {"login": misfits_of(page)}
+    page = open_page("/login?back=/groups", at=guarded, language=language, theme=theme)
+    found = {"login": wrong_with(page, windows)}
     # A name of its own: tries of one are counted.
-    page.fill("#name", f"nobody-{width}-{theme}-{language}")
+    page.fill("#name", f"nobody-{theme}-{language}")
     page.fill("#password", "wrong")
     page.press("#password", "Enter")
     page.locator("main [role=alert]").wait_for()
-    found["refused"] = misfits_of(page)
-    page.fill("#name", "li")
-    page.fill("#password", PASSWORD)
-    page.press("#password", "Enter")
+    found["refused"] = wrong_with(page, windows)
+    log_in(page, "li")
     page.wait_for_url("**/groups")
-    found["logged in"] = misfits_of(page)
-    assert {name: wrong for name, wrong in found.items() if wrong != (0, [], [])} == {}
+    found["logged in"] = wrong_with(page, windows)
+    assert {name: wrong for name, wrong in found.items() if wrong} == {}
 
 
 def test_lag_and_dead_letters_of_groups_are_on_the_screen_of_a_telephone(open_page):
@@ -274,21 +270,6 @@ def test_what_scrolls_on_a_telephone_can_be_scrolled_by_keyboard(open_page):
         page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true; })")
         found[path] = complaints_of(page)
     assert {path: wrong for path, wrong in found.items() if wrong} == {}
-
-
-@every_look
-def test_no_page_that_acts_breaks_a_rule_of_accessibility(open_page, acting_pages, language, theme):
-    options = {"language": language, "theme": theme}
-    pages = one_by_one(open_page, acting_pages, **options)
-    found = {path: complaints_of(page) for path, page in pages}
-    found["chosen"] = complaints_of(chosen_page(open_page, **options))
-    assert {path: wrong for path, wrong in found.items() if wrong} == {}
-
-
-@pytest.mark.parametrize("language", ["en", "zh"])
-def test_what_follows_a_form_fits_a_telephone(open_page, language):
-    telephone = {"language": language, **TELEPHONE}
-    assert width_beyond(chosen_page(open_page, **telephone)) == 0
 
 
 def test_messages_are_filtered_by_what_is_in_them_by_keyboard_alone(open_page):
@@ -472,9 +453,8 @@ def test_what_is_wrong_in_a_filter_is_chosen_in_its_field(open_page):
         assert complaints_of(page) == {}
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_a_page_is_printed_dark_on_light_and_whole(open_page, theme):
-    page = open_page("/search?topic=order-paid", theme=theme)
+def test_a_page_is_printed_dark_on_light_and_whole(open_page):
+    page = open_page("/search?topic=order-paid", theme="dark")
     page.goto(page.url.partition("/search")[0] + message_path(page) + "?tab=body")
     page.emulate_media(media="print")
     colours = page.evaluate(
@@ -617,33 +597,26 @@ def test_a_list_is_sorted_and_looked_at_live_by_keyboard_alone(open_page):
     assert complaints_of(page) == {}
 
 
-@every_look
-def test_the_login_works_without_a_script_and_has_no_violation(open_page, guarded, language, theme):
-    page = open_page("/topics", at=guarded, language=language, theme=theme, script=False)
+def test_the_login_works_without_a_script(open_page, guarded):
+    page = open_page("/topics", at=guarded, script=False)
     page.fill("#name", "li")
     page.fill("#password", "wrong")
     page.press("#password", "Enter")
     page.locator("[role=alert]").wait_for()
-    page.fill("#password", PASSWORD)
-    page.press("#password", "Enter")
+    log_in(page, "li")
     page.locator("form[action='/logout'] button").click()
     page.locator("#password").wait_for()
-    checked = open_page("/login", at=guarded, language=language, theme=theme)
-    assert complaints_of(checked) == {}
 
 
-KEPT = {"en": "What you had typed is here again.", "zh": "已恢复之前输入的内容。"}
-
-
-@pytest.mark.parametrize("language", ["en", "zh"])
-def test_what_was_typed_is_there_again_on_a_page_of_the_same_form(open_page, language):
-    page = open_page("/send", language=language)
+def test_what_was_typed_is_there_again_on_a_page_of_the_same_form(open_page):
+    page = open_page("/send")
     typed = {"topic": "drafts", "tags": "A", "body": '{"sum": 5}\n第二行', "reason": "a test"}
     for name, text in typed.items():
         page.locator(f"[name={name}]").fill(text)
     page.locator("[name=encoding]").select_option("base64")
     page.locator("select[name=zone]").select_option("Asia/Shanghai")
-    page.locator("#status", has_text=KEPT[language]).wait_for(state="attached")
+    kept = page.locator("#status", has_text="What you had typed is here again.")
+    kept.wait_for(state="attached")
     found = {name: page.locator(f"[name={name}]").input_value() for name in typed}
     assert found == typed
     assert page.locator("[name=encoding]").input_value() == "base64"
@@ -676,18 +649,10 @@ def test_what_was_typed_is_there_again_after_a_new_login_of_the_same_user(
     assert page.locator("[name=title]").input_value() == title
 
 
-ACTS = {
-    "en": ("ORDER-78", "1 sent, 0 failed, 0 unknown, 0 left", "only group shipping"),
-    "zh": ("ORDER-81", "已发送 1，失败 0，结果未知 0，剩余 0", "只有消费组 shipping"),
-}
-
-
-@pytest.mark.parametrize("language", ["en", "zh"])
-def test_an_order_is_found_and_sent_to_one_group_by_keyboard_alone(open_page, language):
-    order, sent, who = ACTS[language]
-    page = open_page("/", language=language)
+def test_an_order_is_found_and_sent_to_one_group_by_keyboard_alone(open_page):
+    page = open_page("/", language="zh")
     page.keyboard.press("/")
-    page.keyboard.type(order)
+    page.keyboard.type("ORDER-81")
     page.keyboard.press("Enter")
     page.wait_for_url("**/search?*")
     page.locator("tr[data-path]").wait_for()
@@ -701,12 +666,12 @@ def test_an_order_is_found_and_sent_to_one_group_by_keyboard_alone(open_page, la
     page.keyboard.type("shipping")
     page.keyboard.press("Enter")
     page.wait_for_url("**group=shipping**")
-    page.get_by_text(who).wait_for()
+    page.get_by_text("只有消费组 shipping").wait_for()
     page.keyboard.press("/")
     page.keyboard.type("ticket 7")
     page.keyboard.press("Enter")
     page.wait_for_url("**/jobs/*")
-    page.locator("#job strong", has_text=sent).wait_for()
+    page.locator("#job strong", has_text="已发送 1，失败 0，结果未知 0，剩余 0").wait_for()
 
 
 def test_messages_are_chosen_and_sent_again_by_keyboard_alone(open_page):
@@ -731,6 +696,8 @@ def test_messages_are_chosen_and_sent_again_by_keyboard_alone(open_page):
     page.get_by_label("Only to this group").fill("shipping")
     page.keyboard.press("Enter")
     page.get_by_text("only group shipping").wait_for()
+    # Its script moves the focus, which the key needs.
+    page.wait_for_load_state()
     page.locator("input[name=reason]").fill("ticket 9")
     page.keyboard.press("Enter")
     page.wait_for_url("**/jobs/*")

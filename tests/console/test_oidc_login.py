@@ -132,7 +132,7 @@ def test_a_logout_ends_at_the_provider(client, provider, served):
     assert back == f"{served[0]}/login"
 
 
-@pytest.mark.parametrize("language", ["en", "zh"])
+@pytest.mark.parametrize("language", [pytest.param("en", marks=pytest.mark.slow), "zh"])
 def test_in_a_browser_the_button_leads_to_the_provider_and_back(browser, served, language):
     address = served[0]
     context = browser.new_context()
