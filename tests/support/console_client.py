@@ -1,6 +1,7 @@
 """The console over open sources, asked without a server."""
 
 import asyncio
+import dataclasses
 import functools
 from contextlib import AsyncExitStack, asynccontextmanager
 from html.parser import HTMLParser
@@ -19,15 +20,20 @@ from tests.support.console_users import PASSWORD
 # What endpoints depend on, and how answers are checked, is the same in each application. To find it
 # out takes most of the time in which one is made, and tests make hundreds.
 _dependant = functools.cache(utils.get_dependant)
+_first = {}
+"""Of functions that each application makes anew, the first: others depend on the same."""
 
 
-def _known_dependant(*, own_oauth_scopes=None, parent_oauth_scopes=None, **of):
+def _known_dependant(*, call, own_oauth_scopes=None, parent_oauth_scopes=None, **of):
     assert not own_oauth_scopes
     assert not parent_oauth_scopes
-    return _dependant(**of)
+    first = _first.setdefault(getattr(call, "__code__", call), call)
+    known = _dependant(call=first, **of)
+    # Routes add to it what their router depends on.
+    return dataclasses.replace(known, call=call, dependencies=[*known.dependencies])
 
 
-utils.get_dependant = _known_dependant
+utils.get_dependant = fastapi.routing.get_dependant = _known_dependant
 fastapi.routing.create_model_field = functools.cache(fastapi.routing.create_model_field)
 
 

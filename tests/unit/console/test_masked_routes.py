@@ -23,6 +23,7 @@ from rocketlens.testing import cluster
 from tests.support.archives import archive_store
 from tests.support.console_client import console_client, log_in
 from tests.support.console_users import user
+from tests.support.effort import sized
 from tests.support.made_stores import Sent, make_store
 from tests.unit.console.sources import test_visible as routes
 
@@ -97,6 +98,11 @@ def lake(stored, tmp_path_factory):
     return directory
 
 
+def turn(several, number):
+    """Return all for the first of many, and one by turns for each of the others."""
+    return sized([several[number % len(several)]] if number else several, several)
+
+
 def paths_of(source):
     """Give every route of the table, and the paths that it is asked by."""
     topics = ("order-1", ORDER, *(topic for topic, _ in COPIES))
@@ -105,15 +111,16 @@ def paths_of(source):
     forms = [f"?form={each}" for each in ("decoded", "text", "json", "hex", "base64")]
     of_messages = {"/api/message": forms, "/api/story": ["", "?group=g"]}
     of_messages["/m"] = [*forms, *(f"?tab={each}" for each in ("body", "properties", "ids"))]
-    for route in routes.ASKED:
-        asked = [*SEARCHES, f"source={source}", f"group=g&source={source}&cluster=live"]
+    for number, route in enumerate(routes.ASKED):
+        searches = SEARCHES if route in routes.SEARCHING else turn(SEARCHES, number + 1)
+        asked = [*searches, f"source={source}", f"group=g&source={source}&cluster=live"]
         asked += [f"{each}&as=csv" for each in SEARCHES] if "export" in route else []
         yield from ((route, f"{route}?{each}") for each in asked)
     for prefix, several in of_messages.items():
         yield from (
             (f"{prefix}{routes.A_MESSAGE}", f"{prefix}/{at}{each}")
-            for at in messages
-            for each in several
+            for number, at in enumerate(messages)
+            for each in turn(several, number)
         )
     for prefix in routes.BODIES:
         yield from ((f"{prefix}{routes.A_MESSAGE}/body", f"{prefix}/{at}/body") for at in messages)
@@ -121,8 +128,8 @@ def paths_of(source):
         options = ("", "?cluster=live", "?group=g&cluster=live")
         yield from (
             (f"/m{routes.A_MESSAGE}/{act}", f"/m/{at}/{act}{each}")
-            for at in messages
-            for each in options
+            for number, at in enumerate(messages)
+            for each in turn(options, number)
         )
     yield from ((each, each.replace("{name}", routes.JOB)) for each in routes.OF_A_JOB)
     for route in routes.OF_A_TOPIC:

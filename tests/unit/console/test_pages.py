@@ -107,7 +107,7 @@ def test_hostile_texts_add_no_element_attribute_or_link(tmp_path):
     # a space in its unique key.
     harmless = [f"harmless-{number}" for number in range(IN_A_LIST)]
     harmless[1] = "quite harmless"
-    texts = [*harmless, *PAYLOADS[:: sized(4, 1)]]
+    texts = [*harmless, *PAYLOADS[:: sized(7, 1)]]
     texts += [f"last-{number}" for number in range(-len(texts) % IN_A_LIST)]
     made = make_store(tmp_path / "s", [sent_with(*each) for each in enumerate(texts)])
     hostile = range(IN_A_LIST, len(texts))

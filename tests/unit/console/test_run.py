@@ -72,24 +72,6 @@ def test_what_cannot_be_served_is_refused_with_the_reason(words, said, monkeypat
     assert said in capsys.readouterr().err
 
 
-def test_it_serves_until_it_is_told_to_stop(tmp_path):
-    made = make_store(tmp_path / "store", [Sent(keys="ORDER-1")])
-    words = ["console", "--store", str(made.path), "--bind", "127.0.0.1:0"]
-    with subprocess.Popen(
-        [sys.executable, "-m", "rocketlens", *words], stdout=subprocess.PIPE, text=True
-    ) as process:
-        try:
-            ready = process.stdout.readline().split()
-            assert ready[0] == "ready:"
-            url = ready[1].rstrip(",")
-            with urllib.request.urlopen(f"{url}search?q=ORDER-1") as page:
-                assert b"ORDER-1" in page.read()
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(60) == 0
-        finally:
-            process.kill()
-
-
 def test_a_port_that_is_taken_is_named(tmp_path, capsys):
     import socket
 
@@ -100,7 +82,7 @@ def test_a_port_that_is_taken_is_named(tmp_path, capsys):
     assert f"cannot listen on 127.0.0.1:{port}" in capsys.readouterr().err
 
 
-def test_with_users_it_listens_elsewhere_and_asks_who_comes(tmp_path):
+def test_with_users_it_listens_elsewhere_and_asks_who_comes_until_it_is_told_to_stop(tmp_path):
     made = make_store(tmp_path / "store", [Sent(keys="ORDER-1")])
     users, log = tmp_path / "users.toml", tmp_path / "audit.log"
     users.write_text(f'[users.li]\npassword = "{HASH}"\ngrants = [{{ role = "viewer" }}]\n')
@@ -112,7 +94,9 @@ def test_with_users_it_listens_elsewhere_and_asks_who_comes(tmp_path):
         text=True,
     ) as process:
         try:
-            port = process.stdout.readline().split()[1].rstrip("/,").rpartition(":")[2]
+            ready, address, *_ = process.stdout.readline().split()
+            assert ready == "ready:"
+            port = address.rstrip("/,").rpartition(":")[2]
             url = f"http://127.0.0.1:{port}/api/search?q=ORDER-1"
             with pytest.raises(HTTPError, match="401"):
                 urllib.request.urlopen(url)
@@ -120,8 +104,10 @@ def test_with_users_it_listens_elsewhere_and_asks_who_comes(tmp_path):
             asked = urllib.request.Request(url, headers={"authorization": f"Basic {token}"})
             with urllib.request.urlopen(asked) as answer:
                 assert b"ORDER-1" in answer.read()
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(60) == 0
         finally:
-            process.terminate()
+            process.kill()
     assert '"event":"login"' in log.read_text()
     assert log.stat().st_mode & 0o777 == 0o600
 

@@ -150,7 +150,9 @@ def test_a_console_that_ends_leaves_a_job_that_the_next_one_goes_on_with(rocketm
 
 def test_what_became_of_the_messages_is_followed_and_kept(rocketmq, topic, tmp_path):
     async def scenario():
-        async with console(rocketmq, tmp_path, sleep=lambda _: asyncio.sleep(0)) as (jobs, live):
+        # A pause that leaves the processor to the consumer.
+        pauses = {"sleep": lambda _: asyncio.sleep(0.01)}
+        async with console(rocketmq, tmp_path, **pauses) as (jobs, live):
             consumer = PushConsumer(rocketmq.name_server, group=f"g-{topic}", begin="first")
             consumer.subscribe(topic)
             consumer.listen(_fails_with_the_first)
