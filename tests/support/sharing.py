@@ -10,6 +10,7 @@ process collects one item for each scope, a `Part`, and imports its files when i
 
 import ast
 import functools
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -115,6 +116,9 @@ class Part(pytest.Item):
     def runtest(self, following: pytest.Item | None = None) -> None:
         """Run the tests; each is reported as one of its own."""
         tests = self.tests()
+        # What was imported stays: a full collection need not look at it each time.
+        gc.collect()
+        gc.freeze()
         if not tests:
             # What the last test left set up is what this part could have used.
             self.session._setupstate.teardown_exact(following)

@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,18 @@ class Done:
     code: int
     out: str
     err: str
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol() -> Iterator[None]:
+    """Sync nothing to the disk: more than half of what it costs to start and stop a broker.
+
+    Only a power cut shows it, and tests of power cuts simulate the disk.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("fsync", "fdatasync"):
+            patch.setattr(os, name, os.fstat)
+        return (yield)
 
 
 @pytest.fixture(autouse=True)
