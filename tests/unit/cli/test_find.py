@@ -1,6 +1,5 @@
 """``rocketlens find``."""
 
-import hashlib
 import json
 import os
 import re
@@ -33,26 +32,6 @@ def found_by(run, store, *arguments):
     done = run("find", *arguments, "--store", store, "-o", "json")
     assert done.code == 0, done.err
     return json.loads(done.out)["messages"]
-
-
-def test_a_message_is_found_by_each_of_its_ids_and_keys(run, golden_store, sent):
-    position = f"{sent.topic}/{sent.queue_id}/{sent.queue_offset}"
-    for text in (sent.offset_msg_id, sent.msg_id, sent.keys, position):
-        (message,) = found_by(run, golden_store.store, text)
-        assert message["offset_msg_id"] == sent.offset_msg_id
-        body = body_of(message)
-        assert hashlib.sha256(body).hexdigest() == sent.body_sha256
-
-
-def test_without_text_topic_and_times_decide(run, write_store):
-    messages = [
-        {"topic": topic, "store_timestamp_ms": NOON_MS + 1000 * second}
-        for second, topic in enumerate(["A", "B", "A", "A"])
-    ]
-    store = write_store(*messages)
-    found = found_by(run, store, "--topic", "A", "--since", NOON_MS + 1, "--until", NOON_MS + 2000)
-    assert [m["store_timestamp_ms"] for m in found] == [NOON_MS + 2000]
-    assert len(found_by(run, store, "--since", NOON_MS)) == 4
 
 
 @pytest.mark.parametrize(

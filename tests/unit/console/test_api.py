@@ -245,16 +245,6 @@ def test_a_wrong_filter_is_refused_with_where_it_is_wrong(orders, path):
     assert "missing )" in grep.json()["error"]["message"]
 
 
-def test_what_a_filter_could_not_look_at_makes_the_answer_incomplete(tmp_path):
-    sent = [Sent(keys="k", body=b'{"n":1}'), Sent(keys="k", body=b"\x00\xff\x9f\x01")]
-    made = make_store(tmp_path / "binary", sent)
-    value = answer(asked(q="k", where="body.$.n = 1"), store_at(made.path)).json()
-    assert (len(value["messages"]), value["complete"]) == (1, False)
-    (failed,) = [each for each in value["coverage"] if each["is_failure"]]
-    assert failed["kind"] == "filter"
-    assert "Orders/0/1" in failed["error"]
-
-
 def test_filters_are_described_in_openapi(orders):
     described = answer("/api/openapi.json", store_at(orders.path)).json()
     for path, method in (

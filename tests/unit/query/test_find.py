@@ -26,20 +26,7 @@ from tests.support.archives import archive_store
 from tests.support.doors import DOORS, console
 from tests.support.made_stores import Sent, make_store
 from tests.unit.conftest import NOON_MS
-from tests.unit.query.texts import texts_for
 from tests.unit.tap.tapping import log_of, reaches, tapped
-
-
-def test_a_topic_and_times_narrow_every_kind(made, store):
-    record = made.records[20]
-    at = record.store_timestamp_ms
-    for kind, text in texts_for(record).items():
-        assert len(store.find(text, kind=kind, begin=at, end=at)) == 1
-        assert len(store.find(text, kind=kind, begin=at + 1)) == 0
-        assert len(store.find(text, kind=kind, end=at - 1)) == 0
-        if kind != "queue-offset":
-            other = next(r.topic for r in made.records if r.topic != record.topic)
-            assert len(store.find(text, other, kind=kind)) == 0
 
 
 def test_an_answer_ends_at_its_bytes_and_says_so(tmp_path, monkeypatch):
