@@ -38,7 +38,7 @@ def test_names_and_labels_are_those_of_the_real_exporter(peer, tmp_path):
 
     async def collect(world):
         assert (await world.send("Orders", b"body")).code == 0
-        return await metrics.collect(world.core)
+        return await metrics.collect(world.core, metrics.CauseReader())
 
     ours = {
         sample.name: set(sample.labels)

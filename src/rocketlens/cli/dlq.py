@@ -2,10 +2,12 @@
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec.structs import asdict
 
 from rocketlens.cli.find import exit_code, print_answer
 from rocketlens.cli.options import (
@@ -39,14 +41,19 @@ from rocketlens.terminal.output import SEARCH_EXIT_CODES, ExitCode, note
 
 if TYPE_CHECKING:
     from rocketlens.client.mq_admin import MQAdmin
-    from rocketlens.client.resend.dead_letters import LetterCause, LetterFilter
+    from rocketlens.client.resend.dead_letters import LetterFilter
     from rocketlens.client.resend.resend_job import Target
     from rocketlens.client.resend.resend_journal import PlannedMessage
+    from rocketlens.query.facts.letter_causes import LetterCause
 
+_MAX_CAUSES: Final = 100
+"""Causes of a group that are told apart; the others are one."""
+_PROMETHEUS: Final = "prometheus"
 LIST_EXAMPLES: Final = """
 rocketlens dlq list  # the groups that have dead letters, and the causes of these
 rocketlens dlq list billing --since 1h  # those of one group, of the last hour
 rocketlens dlq list -n 127.0.0.1:9876 -o json  # of a cluster, for programs
+rocketlens dlq list -o prometheus  # causes as metrics, for the textfile collector of node_exporter
 """
 
 
@@ -86,7 +93,12 @@ def list_options(parser: ArgumentParser) -> None:
     parser.add_argument("group", metavar="GROUP", nargs="?", help="only this consumer group")
     add_cluster(parser, "$NAMESRV_ADDR")
     _add_filter(parser)
-    add_list_output(parser, "table (default), CSV, or one JSON line per group")
+    add_list_output(
+        parser,
+        "table (default), CSV, one JSON line per group, or values for Prometheus (up to 20 causes "
+        "per group)",
+        more=(_PROMETHEUS,),
+    )
 
 
 def run_list(arguments: Namespace) -> ExitCode:
@@ -98,6 +110,7 @@ def run_list(arguments: Namespace) -> ExitCode:
 
 async def _list(arguments: Namespace, admin: "MQAdmin", asked: "LetterFilter") -> ExitCode:
     from rocketlens.client.connect.namespace import is_in_namespace
+    from rocketlens.query.facts.letter_causes import MAX_CAUSE_LABELS
 
     listed, failed = await admin.source.topology.topics()
     # A broker that is gone may have had some, too.
@@ -116,9 +129,10 @@ async def _list(arguments: Namespace, admin: "MQAdmin", asked: "LetterFilter") -
     for each in failed:
         note(f"INCOMPLETE: {each.source}: {each.error}")
     is_complete = not failed
+    most = MAX_CAUSE_LABELS if arguments.output == _PROMETHEUS else _MAX_CAUSES
     groups: list[dict[str, Any]] = []
     for topic in topics:
-        fields = await _fields(admin, topic, asked)
+        fields = await _fields(admin, topic, asked, most)
         is_complete &= fields["error"] is None
         if fields["messages"] or fields["error"]:
             groups.append(fields)
@@ -134,7 +148,9 @@ async def _list(arguments: Namespace, admin: "MQAdmin", asked: "LetterFilter") -
     return ExitCode.OK if groups else ExitCode.NO
 
 
-async def _fields(admin: "MQAdmin", topic: str, asked: "LetterFilter") -> dict[str, Any]:
+async def _fields(
+    admin: "MQAdmin", topic: str, asked: "LetterFilter", max_causes: int
+) -> dict[str, Any]:
     """Return how many dead letters a group has, of which causes, and when they were stored."""
     from rocketlens.client.connect.namespace import without_namespace
     from rocketlens.client.resend.dead_letters import find_causes
@@ -159,7 +175,7 @@ async def _fields(admin: "MQAdmin", topic: str, asked: "LetterFilter") -> dict[s
             first = await admin.min_offset(queue)
             count += max(await admin.max_offset(queue) - first, 0)
         if queues:
-            causes = await find_causes(admin, topic, asked, sent or ())
+            causes = (await find_causes(admin, topic, asked, sent or ())).most(max_causes)
     except RocketLensError as error:
         fields["error"] = str(error)
     read = sum(each.messages for each in causes)
@@ -191,6 +207,9 @@ def _print(arguments: Namespace, groups: Sequence[dict[str, Any]]) -> None:
         for fields in groups:
             print(json_line(fields))
         return
+    if arguments.output == _PROMETHEUS:
+        print(_exposition(groups), end="")
+        return
 
     # Most lists have no error.
     titles = ["group", "messages", "last_hour", "sent_again", "oldest", "newest", "cause"]
@@ -210,6 +229,18 @@ def _print(arguments: Namespace, groups: Sequence[dict[str, Any]]) -> None:
             )
             rows.append(row[: len(titles)])
     print_list(arguments.output, titles, rows)
+
+
+def _exposition(groups: Iterable[dict[str, Any]]) -> str:
+    """Return the causes as Prometheus reads them, without those of letters that were not read."""
+    from rocketlens.net.status_port import exposition
+    from rocketlens.query.facts.letter_causes import LetterCause, cause_metrics
+
+    rows = [
+        (fields["group"], [LetterCause(**each) for each in fields["causes"] if each["newest_ms"]])
+        for fields in groups
+    ]
+    return exposition([cause_metrics(rows)], of_process=False).decode()
 
 
 _DEFAULT_MAX: Final = 50

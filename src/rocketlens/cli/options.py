@@ -115,9 +115,11 @@ def watch(print_once: Callable[[], ExitCode], seconds: int | None) -> ExitCode:
 def add_list_output(
     container: ArgumentParser | _ArgumentGroup,
     help_text: str = "table (default; tab-separated when piped), CSV, or one JSON object",
+    more: tuple[str, ...] = (),
 ) -> None:
-    """Add ``-o``, for commands whose answer is a list of things."""
-    option(container, "-o --output", help_text, choices=("table", "csv", "json"), default="table")
+    """Add ``-o``, for commands whose answer is a list of things; ``more``: formats."""
+    choices = ("table", "csv", "json", *more)
+    option(container, "-o --output", help_text, choices=choices, default="table")
 
 
 def add_text_output(parser: ArgumentParser, help_text: str) -> None:

@@ -237,21 +237,26 @@ def _verdict(problems: Sequence[str]) -> Reply:
     return Reply(503, "".join(f"{problem}\n" for problem in problems).encode("utf-8", "replace"))
 
 
-def exposition(collected: "Iterable[Iterable[Metric]]") -> bytes:
-    """Return values as text; those of one name that several servers have are put together."""
+def exposition(collected: "Iterable[Iterable[Metric]]", *, of_process: bool = True) -> bytes:
+    """Return values as text; those of one name that several servers have are put together.
+
+    ``of_process`` adds those of this process.
+    """
     from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
     from prometheus_client.core import InfoMetricFamily
 
     registry = CollectorRegistry()
-    with suppress(OSError):
-        ProcessCollector(registry=registry)
     merged: dict[str, Metric] = {}
     for metric in (each for metrics in collected for each in metrics):
         first = merged.setdefault(metric.name, metric)
         if first is not metric:
             first.samples.extend(metric.samples)
-    build = InfoMetricFamily("rocketlens_build", "The version.", value={"version": __version__})
-    registry.register(_Collected((build, *merged.values())))
+    if of_process:
+        version = {"version": __version__}
+        merged["build"] = InfoMetricFamily("rocketlens_build", "The version.", value=version)
+        with suppress(OSError):
+            ProcessCollector(registry=registry)
+    registry.register(_Collected(list(merged.values())))
     return generate_latest(registry)
 
 

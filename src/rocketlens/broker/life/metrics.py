@@ -6,17 +6,26 @@ not count anyway: values are read when they are asked for. Source: ``BrokerMetri
 ``DefaultStoreMetricsManager``.
 """
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from rocketlens.broker.requests.offset import store_time
 from rocketlens.broker.tables.offsets import GROUP_SEPARATOR
-from rocketlens.formats.commitlog_record import store_timestamp_at
+from rocketlens.errors import RecordError
+from rocketlens.formats.commitlog_record import decode, message_of, store_timestamp_at
+from rocketlens.model.life import cause_of
 from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX
 from rocketlens.net.pace import Pace
 from rocketlens.net.server import network_metrics
+from rocketlens.query.facts.letter_causes import (
+    MAX_CAUSE_LABELS,
+    MAX_CAUSES_READ,
+    LetterCause,
+    LetterCauses,
+    cause_metrics,
+)
 from rocketlens.wire.codes import version_name
 
 if TYPE_CHECKING:
@@ -48,10 +57,11 @@ _OF_DEAD_LETTERS: Final = (
         "When the newest dead letter of a group was stored.",
     ),
 )
-"""Of groups that have any, in the order in which `_dead_letters` finds them.
-
-Their causes are not counted: they are in the messages, and labels of any number.
-"""
+"""Of groups that have any, in the order in which `_dead_letters` finds them."""
+_MAX_CAUSE_GROUPS: Final = 100
+"""Groups whose dead letters are read for their causes, in 20 MB."""
+_MAX_LETTERS_READ: Final = 1_000
+"""Dead letters that are read for one answer; the others are read for the next ones."""
 _COUNTERS: Final = frozenset({"rocketmq_messages_in", "rocketmq_send_to_dlq_messages"})
 """Those by topic or group."""
 
@@ -196,7 +206,58 @@ VALUES: Final = (
 """Values of the whole broker; the name of a counter gets ``_total`` behind it."""
 
 
-async def collect(core: "BrokerCore") -> "list[Metric]":
+class CauseReader:
+    """Reads dead letters for their causes, each once: those that came since it read last."""
+
+    def __init__(self) -> None:
+        self._queues: Final[dict[tuple[str, int], deque[tuple[int, int, str]]]] = {}
+        """Queue offset, store time and cause of the newest letters of a queue."""
+
+    async def read(self, core: "BrokerCore", pace: Pace) -> list[tuple[str, list[LetterCause]]]:
+        """Return the causes of each group, of letters that are not deleted."""
+        left = _MAX_LETTERS_READ
+        groups: list[tuple[str, list[LetterCause]]] = []
+        queues, topics = core.store.queues, dict(core.topics.topics)
+        for gone in [each for each in self._queues if each[0] not in topics]:
+            del self._queues[gone]
+        for topic, config in topics.items():
+            if not topic.startswith(DEAD_LETTER_PREFIX) or len(groups) == _MAX_CAUSE_GROUPS:
+                continue
+            causes = LetterCauses(core.clock())
+            for queue_id in range(config.queue_count):
+                first, end = queues.min_offset(topic, queue_id), queues.max_offset(topic, queue_id)
+                kept = self._queues.setdefault((topic, queue_id), deque(maxlen=MAX_CAUSES_READ))
+                if kept and kept[-1][0] >= end:
+                    kept.clear()  # The topic was deleted and created again.
+                after = kept[-1][0] + 1 if kept else 0
+                for at in range(max(after, first, end - MAX_CAUSES_READ), end)[:left]:
+                    left -= 1
+                    kept.append((at, *_cause_at(core, topic, queue_id, at)))
+                    await pace.turn()
+                for at, stored_ms, cause in kept:
+                    if at >= first and cause:
+                        causes.add(cause, stored_ms)
+            if most := causes.most(MAX_CAUSE_LABELS):
+                groups.append((topic.removeprefix(DEAD_LETTER_PREFIX), most))
+            await pace.turn()
+        return groups
+
+
+def _cause_at(core: "BrokerCore", topic: str, queue_id: int, queue_offset: int) -> tuple[int, str]:
+    """Return store time and cause of a dead letter; no cause if it cannot be read."""
+    queue = core.store.queues.get(topic, queue_id)
+    entry = None if queue is None else queue.entry(queue_offset)
+    if entry is None or entry.is_filler:
+        return 0, ""
+    record = core.store.record(entry.physical_offset, entry.store_size)
+    try:
+        letter = None if record is None else message_of(decode(record), body_limit=0)
+    except RecordError:
+        letter = None
+    return (0, "") if letter is None else (letter.store_timestamp_ms, cause_of(letter))
+
+
+async def collect(core: "BrokerCore", reader: CauseReader) -> "list[Metric]":
     """Return all values of a broker; in its event loop, in pieces of some milliseconds."""
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
@@ -258,7 +319,8 @@ async def collect(core: "BrokerCore") -> "list[Metric]":
         labels=NODE_LABELS,
     )
     metric.add_metric(node, float(left_out))
-    return [*metrics, metric]
+    by_cause = cause_metrics(await reader.read(core, pace), NODE_LABELS, node)
+    return [*metrics, *by_cause, metric]
 
 
 def problems(core: "BrokerCore") -> list[str]:

@@ -153,9 +153,10 @@ class BrokerService:
 
     def status_source(self) -> StatusSource:
         """Return what this broker says of itself; must be called in its event loop."""
+        reader = metrics.CauseReader()
 
         async def collect() -> "Iterable[Metric]":
-            return [] if self._core is None else await metrics.collect(self._core)
+            return [] if self._core is None else await metrics.collect(self._core, reader)
 
         def problems() -> list[str]:
             core = self._core

@@ -13,16 +13,11 @@ from rocketlens.errors import AnswerIncomplete, BadInput
 from rocketlens.model.answer import Answer, Coverage, first_failure
 from rocketlens.model.life import cause_of, dead_letter_topic, without_numbers
 from rocketlens.model.message import MessageExt
+from rocketlens.query.facts.letter_causes import MAX_CAUSES_READ, LetterCauses
 
 if TYPE_CHECKING:
     from rocketlens.client.mq_admin import MQAdmin
     from rocketlens.query.offline import Store
-
-MAX_CAUSES_READ: Final = 1_000
-"""Dead letters of a group, the newest, whose causes a list tells if it is asked for all."""
-MAX_CAUSES: Final = 100
-"""Causes of a group that are told apart; the others are one."""
-_HOUR_MS: Final = 3_600_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,35 +77,14 @@ class LetterFilter:
 ALL_LETTERS: Final = LetterFilter()
 
 
-@dataclass(slots=True)
-class LetterCause:
-    """Dead letters of a group that have one cause."""
-
-    cause: str
-    messages: int = 0
-    last_hour: int = 0
-    sent_again: int = 0
-    """Those that jobs have sent again, or may have."""
-    oldest_ms: int = 2**63
-    newest_ms: int = 0
-
-    def add(self, letter: MessageExt, *, is_recent: bool, was_sent: bool) -> None:
-        """Count a dead letter."""
-        self.messages += 1
-        self.last_hour += is_recent
-        self.sent_again += was_sent
-        self.oldest_ms = min(self.oldest_ms, letter.store_timestamp_ms)
-        self.newest_ms = max(self.newest_ms, letter.store_timestamp_ms)
-
-
 async def find_causes(
     admin: "MQAdmin",
     topic: str,
     asked: LetterFilter,
     sent: Collection[str],
     now_ms: int | None = None,
-) -> list[LetterCause]:
-    """Return the causes of the dead letters of a topic, those with most first.
+) -> LetterCauses:
+    """Return the causes of the dead letters of a topic.
 
     Of all those that are asked for; if that is all there are, of the newest `MAX_CAUSES_READ`.
     ``sent`` has the identities of those that jobs have sent.
@@ -118,18 +92,11 @@ async def find_causes(
     :raises AnswerIncomplete: if not all could be read.
     :raises TopicNotFound: if there is no such topic.
     """
-    since_ms = (time.time_ns() // 1_000_000 if now_ms is None else now_ms) - _HOUR_MS
-    causes: dict[str, LetterCause] = {}
+    causes = LetterCauses(time.time_ns() // 1_000_000 if now_ms is None else now_ms)
 
     def add(letter: MessageExt) -> None:
-        name = cause_of(letter)
-        if name not in causes and len(causes) >= MAX_CAUSES:
-            name = "others"
-        causes.setdefault(name, LetterCause(name)).add(
-            letter,
-            is_recent=letter.store_timestamp_ms >= since_ms,
-            was_sent=(letter.unique_key or letter.offset_msg_id) in sent,
-        )
+        was_sent = (letter.unique_key or letter.offset_msg_id) in sent
+        causes.add(cause_of(letter), letter.store_timestamp_ms, was_sent=was_sent)
 
     if not asked.is_all:
         async with aclosing(asked.letters(admin, topic)) as letters:
@@ -142,7 +109,7 @@ async def find_causes(
         failed = first_failure(tail.coverage)
         if failed:
             raise AnswerIncomplete(failed, Answer(topic, (), tuple(tail.coverage)))
-    return sorted(causes.values(), key=lambda each: (-each.messages, each.cause))
+    return causes
 
 
 async def newest_letters(admin: "MQAdmin", topic: str, asked: LetterFilter, most: int) -> Answer:

@@ -17,6 +17,7 @@ from rocketlens.broker.requests.runtime import _size, _size_1024
 from rocketlens.broker.tables.stats import BrokerStats
 from rocketlens.errors import StoreFull
 from rocketlens.formats import java_properties, timer_checkpoint
+from rocketlens.formats.commitlog_record import decode
 from rocketlens.model.config_keys import keys_of
 from rocketlens.model.text.json_dialect import loads_file
 from rocketlens.store.disk import Disk
@@ -253,10 +254,10 @@ def test_binary_sizes_read_as_rocketmqs(size, text):
 NAME = re.compile(r"(rocketmq|rocketlens)_[a-z_]+")
 
 
-async def values_of(core):
+async def values_of(core, reader=None):
     """Return each sample's value by its name and the labels that are its own."""
     values = {}
-    for metric in await metrics.collect(core):
+    for metric in await metrics.collect(core, reader or metrics.CauseReader()):
         assert NAME.fullmatch(metric.name)
         assert metric.documentation.endswith(".")
         for sample in metric.samples:
@@ -318,13 +319,70 @@ async def test_dead_letters_that_were_deleted_are_counted_as_ever_stored(world, 
     }
 
 
+async def dead_letters(world, *failures):
+    """Store dead letters of readers, one second apart, with the text of an exception each."""
+    for failure in failures:
+        text = {"CONSUME_FAILURE": f"readers 0 pod {failure}"} if failure else {}
+        properties = properties_of(RETRY_TOPIC="Orders", **text)
+        assert (await world.send("%DLQ%readers", j=1, properties=properties)).code == 0
+        world.clock.now_ms += 1_000
+
+
+def by_cause(values, name=""):
+    name = f"rocketlens_dead_letters_by_cause{name}"
+    return {key[2]: value for key, value in values.items() if key[:2] == (name, "readers")}
+
+
+async def test_dead_letters_are_counted_by_cause_each_read_once(world, monkeypatch):
+    reader = metrics.CauseReader()
+    await dead_letters(world, "Timeout: 17 ms", "KeyError: 'a'", "Timeout: 18 ms", "")
+    first_s = world.stored("%DLQ%readers")[0].store_timestamp_ms / 1000
+    values = await values_of(world.core, reader)
+    counts = {"Timeout: # ms": 2, "KeyError: 'a'": 1, "topic Orders": 1}
+    assert by_cause(values) == by_cause(values, "_last_hour") == counts
+    times = [by_cause(values, f"_{each}_timestamp_seconds") for each in ("oldest", "newest")]
+    assert [each["Timeout: # ms"] for each in times] == [first_s, first_s + 2]
+
+    read = []
+    monkeypatch.setattr(metrics, "decode", lambda given: read.append(1) or decode(given))
+    world.clock.now_ms += 3_600_000
+    await dead_letters(world, "KeyError: 'a'")
+    values = await values_of(world.core, reader)
+    assert by_cause(values)["KeyError: 'a'"] == 2
+    assert by_cause(values, "_last_hour")["KeyError: 'a'"] == 1
+    assert len(read) == 1
+
+
+async def test_one_answer_reads_a_bounded_number_of_dead_letters(world, monkeypatch):
+    monkeypatch.setattr(metrics, "_MAX_LETTERS_READ", 2)
+    reader = metrics.CauseReader()
+    await dead_letters(world, *["Timeout"] * 5)
+    counts = [sum(by_cause(await values_of(world.core, reader)).values()) for _ in range(4)]
+    assert counts == [2, 4, 5, 5]
+
+
+async def test_of_many_causes_those_with_most_dead_letters_are_labels(world):
+    letters = [f"Rare{'x' * each}" for each in range(30)] + ["Often"] * 2
+    await dead_letters(world, *letters)
+    counts = by_cause(await values_of(world.core))
+    assert (len(counts), counts["Often"], counts["others"]) == (21, 2, 11)
+
+
+async def test_causes_of_dead_letters_that_were_deleted_are_not_counted(world, monkeypatch):
+    reader = metrics.CauseReader()
+    await dead_letters(world, "Old", "New")
+    assert by_cause(await values_of(world.core, reader)) == {"Old": 1, "New": 1}
+    monkeypatch.setattr(world.core.store.queues, "min_offset", lambda *_: 1, raising=False)
+    assert by_cause(await values_of(world.core, reader)) == {"New": 1}
+
+
 async def test_alert_rules_of_the_documentation_name_values_and_labels_that_there_are(world):
     text = (Path(__file__).parents[4] / "docs/reference/metrics.md").read_text("utf-8")
     block = text.partition("## Alerts")[2].partition("```yaml\n")[2].partition("```")[0]
     assert (await world.send("%DLQ%readers", b"body")).code == 0
     labels = {
         sample.name: set(sample.labels)
-        for metric in await metrics.collect(world.core)
+        for metric in await metrics.collect(world.core, metrics.CauseReader())
         for sample in metric.samples
     }
     (group,) = yaml.safe_load(block)["groups"]

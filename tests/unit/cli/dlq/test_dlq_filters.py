@@ -5,6 +5,7 @@ import json
 import socket
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from rocketlens.client.consume.consume_service import ConsumeConcurrentlyStatus
 from rocketlens.client.consume.push import PushConsumer
@@ -104,6 +105,23 @@ def test_causes_have_counts_and_times_and_no_numbers(run, rocketmq):
         ("topic payments", 1, 1),
     ]
     assert all(each["oldest_ms"] <= each["newest_ms"] for each in causes)
+
+
+def test_causes_are_printed_as_prometheus_reads_them(run, rocketmq):
+    done = run("dlq", "list", "-n", rocketmq.name_server, "-o", "prometheus")
+    families = {each.name: each for each in text_string_to_metric_families(done.out)}
+    prefix = "rocketlens_dead_letters_by_cause"
+    assert {name.removeprefix(prefix) for name in families} == {
+        "",
+        "_last_hour",
+        "_oldest_timestamp_seconds",
+        "_newest_timestamp_seconds",
+    }
+    assert [(each.labels, each.value) for each in families[prefix].samples] == [
+        ({"consumer_group": "billing", "cause": "TimeoutError: no answer in # ms"}, 2),
+        ({"consumer_group": "billing", "cause": "KeyError: 'sku-#'"}, 1),
+        ({"consumer_group": "billing", "cause": "topic payments"}, 1),
+    ]
 
 
 def test_of_many_the_newest_are_read_and_the_rest_is_a_row(run, rocketmq, monkeypatch):
