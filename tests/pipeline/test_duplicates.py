@@ -54,11 +54,18 @@ def test_copies_are_grouped_by_topic_producer_and_cause_and_listed_with_their_po
         DuplicateGroup("Orders", "10.0.0.1", Cause.RESENT, 1, 1),
         DuplicateGroup("Orders", "10.0.0.1", Cause.RETRIED, 1, 1),
     ]
-    assert report.unique_keys == 4
+    assert (report.unique_keys, report.messages) == (4, 11)
     first, second = report.duplicates
     assert (first.unique_key, first.count, first.cause) == ("AGAIN", 3, Cause.SENT_AGAIN)
     assert [(copy.queue_id, copy.queue_offset) for copy in first.copies] == [(2, 2), (2, 6), (3, 7)]
     assert (second.unique_key, second.count) == ("ELSEWHERE", 2)
+
+
+@pytest.mark.parametrize("keys", ["", "A", "ABC"])
+def test_messages_are_counted_where_none_has_a_copy(spark, keys):
+    rows = [row("Orders", key, number) for number, key in enumerate(keys)]
+    report = find_duplicates(spark.createDataFrame(rows, SCHEMA), max_num=2)
+    assert (report.messages, report.groups, report.duplicates) == (len(keys), [], [])
 
 
 def test_of_an_archive_in_an_object_store_they_are_those_of_one_in_a_directory(

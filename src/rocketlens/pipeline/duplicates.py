@@ -96,6 +96,8 @@ class DuplicateReport:
     """By number of copies, the largest first."""
     duplicates: list[Duplicate]
     """The requested number of duplicates, those with most copies first."""
+    messages: int
+    """The number of messages that were compared."""
 
     @property
     def unique_keys(self) -> int:
@@ -112,7 +114,7 @@ def find_duplicates(messages: "DataFrame", max_num: int) -> DuplicateReport:
     from pyspark.sql import functions as sql
 
     copy = sql.struct(*Copy._fields)
-    keys = (
+    grouped = (
         messages.where(sql.col("unique_key").isNotNull() & ~_is_of_rocketmq())
         .groupBy("topic", "unique_key")
         .agg(
@@ -123,7 +125,17 @@ def find_duplicates(messages: "DataFrame", max_num: int) -> DuplicateReport:
             sql.countDistinct(_host()).alias("hosts"),
             (sql.max("born_timestamp_ms") - sql.min("born_timestamp_ms")).alias("apart_ms"),
         )
-        .where(sql.col("count") > 1)
+    )
+    names = ("topic", "unique_key")
+    is_copied = sql.col("count") > 1
+    # All keys that are stored once become one row without a topic, which counts them: a job of its
+    # own would read all messages again, and Spark drops observations of what turns out empty.
+    keys = (
+        grouped.groupBy(*(sql.when(is_copied, sql.col(each)).alias(each) for each in names))
+        .agg(
+            sql.sum("count").alias("count"),
+            *(sql.first(each).alias(each) for each in grouped.columns[len(names) + 1 :]),
+        )
         .withColumn(
             "cause",
             sql.when(sql.col("is_resent"), Cause.RESENT.value)
@@ -136,14 +148,16 @@ def find_duplicates(messages: "DataFrame", max_num: int) -> DuplicateReport:
         .cache()
     )
     try:
-        counted = keys.groupBy("topic", "producer", "cause").agg(
+        read = keys.agg(sql.sum("count")).collect()[0][0] or 0
+        copied = keys.where(sql.col("topic").isNotNull())
+        counted = copied.groupBy("topic", "producer", "cause").agg(
             sql.count("*").alias("unique_keys"), sql.sum(sql.col("count") - 1).alias("copies")
         )
         groups = [
             DuplicateGroup(row.topic, row.producer, Cause(row.cause), row.unique_keys, row.copies)
             for row in counted.orderBy(sql.desc("copies"), "topic", "producer", "cause").collect()
         ]
-        listed = keys.orderBy(sql.desc("count"), "topic", "unique_key").limit(max_num).collect()
+        listed = copied.orderBy(sql.desc("count"), "topic", "unique_key").limit(max_num).collect()
     finally:
         keys.unpersist()
     return DuplicateReport(
@@ -159,6 +173,7 @@ def find_duplicates(messages: "DataFrame", max_num: int) -> DuplicateReport:
             )
             for row in listed
         ],
+        read,
     )
 
 

@@ -165,7 +165,8 @@ def _print(report: "DuplicateReport", output: str, answer: Answer) -> None:
             for each in report.duplicates
         ]
         groups = [asdict(each) for each in report.groups]
-        values = {"unique_keys": report.unique_keys, "groups": groups, "duplicates": copies}
+        counts = {"messages": report.messages, "unique_keys": report.unique_keys}
+        values = {**counts, "groups": groups, "duplicates": copies}
         searched = answer_fields(answer)
         print(json_line(values | {name: searched[name] for name in ("complete", "coverage")}))
         return
@@ -210,5 +211,5 @@ def _print(report: "DuplicateReport", output: str, answer: Answer) -> None:
     listed = len(report.duplicates)
     if listed < report.unique_keys:
         note(f"{listed} of {report.unique_keys} unique keys are listed (--max)")
-    if not report.groups:
-        note("no unique key is stored more than once")
+    count = counted(report.unique_keys, "unique key")
+    note(f"{counted(report.messages, 'message')} compared, {count} stored more than once")
