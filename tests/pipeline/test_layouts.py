@@ -271,8 +271,6 @@ def test_options_of_streams_and_of_batches_are_told_apart(tmp_path):
         batch(tmp_path, maxBytesPerTrigger="5")
     with pytest.raises(BadInput, match=r"maxOffsetsPerTrigger is not for batch reads$"):
         batch(tmp_path, maxOffsetsPerTrigger="5")
-    with pytest.raises(BadInput, match=r"not for streams; did you mean maxBytesPerTrigger\?$"):
-        stream(tmp_path, maxOffsetsPerTrigger="5")
     with pytest.raises(BadInput, match=r"namesrv is not for streams$"):
         stream(tmp_path, namesrv="a:1")
 
@@ -291,10 +289,7 @@ def test_options_of_streams_and_of_batches_are_told_apart(tmp_path):
             {"namesrv": "a:1", "topic": "T", "maxPartitionBytes": "5"},
             "mean maxRecordsPerPartition?",
         ),
-        (
-            {"store": "/s", "maxOffsetsPerTrigger": "5"},
-            "not for streams; did you mean maxBytesPerTrigger?",
-        ),
+        ({"store": "/s", "maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger is a whole number"),
         ({"store": "/s", "maxBytesPerTrigger": "0"}, "maxBytesPerTrigger is a whole number"),
         ({"namesrv": "a:1", "topic": "T", "startingOffset": "5"}, "earliest or latest or pos"),
         (
@@ -318,6 +313,7 @@ def test_spark_refuses_options_when_it_loads(options, said):
     [
         {"store": "/s", "startingOffset": "latest", "includeUnsynced": "true"},
         {"store": "/s", "startingoffsets": "4096", "table": "index_entries"},
+        {"store": "/s", "maxOffsetsPerTrigger": "5", "maxBytesPerTrigger": "5"},
         {"store": "/s", "endingoffset": "4096", "table": "damage"},
         {"NAMESRV": "a:1", "subscribe": "T", "startingOffset": '{"T":{"0":1}}'},
         {"namesrv": "a:1", "topic": "T", "startingOffset": "latest", "maxOffsetsPerTrigger": "5"},

@@ -168,6 +168,16 @@ def test_a_micro_batch_is_bounded_by_bytes_of_log_and_ends_with_a_whole_record(
     assert len(sizes) > 4
 
 
+@pytest.mark.parametrize(
+    ("most", "counts"), [(40, [40, 40, 20]), (1, [1] * 100), (100, [100]), (1000, [100])]
+)
+def test_a_micro_batch_is_bounded_by_messages_as_of_a_cluster(stream_of, tmp_path, most, counts):
+    log = write_log(tmp_path / "store", [record(n) for n in range(100)], 1 << 20)
+    stream = stream_of(tmp_path / "store", maxOffsetsPerTrigger=str(most))
+    assert offsets(stream.run()) == offsets(log)
+    assert [len(batch) for batch in stream.batches if batch] == counts
+
+
 def test_it_begins_with_the_first_record_at_or_after_the_starting_offset(stream_of, tmp_path):
     log = write_log(tmp_path / "store", [record(n) for n in range(100)], SEGMENT_BYTES)
     inside = log[70].physical_offset - 1

@@ -125,6 +125,13 @@ OPTIONS: Final = (
     ),
     SourceOption(
         "maxOffsetsPerTrigger",
+        "",
+        "Messages of the log, of any topic, in one micro-batch, at most; maxBytesPerTrigger holds, "
+        "too.",
+        STREAMS,
+    ),
+    SourceOption(
+        "maxOffsetsPerTrigger",
         "1000000",
         "Messages in one micro-batch, about, as Spark's Kafka source names it.",
         _CLUSTER_STREAMS,
@@ -230,7 +237,6 @@ _ELSEWHERE: Final = {
     "assign": "topic",
     "startingoffsetsbytimestamp": "startingTimestamp",
     "endingoffsetsbytimestamp": "endingTimestamp",
-    "maxoffsetspertrigger": "maxBytesPerTrigger",
     "maxbytespertrigger": "maxOffsetsPerTrigger",
     "maxrecordsperpartition": "maxPartitionBytes",
     "maxpartitionbytes": "maxRecordsPerPartition",

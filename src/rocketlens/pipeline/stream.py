@@ -92,6 +92,8 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._with_unsynced = flag_option(checked, "includeUnsynced", default=False)
         self._with_tags = flag_option(checked, "tagIndex", default=True)
         self._max_bytes = number_option(checked, "maxBytesPerTrigger", MAX_STREAM_TRIGGER_BYTES)
+        given = "maxOffsetsPerTrigger" in checked
+        self._most = number_option(checked, "maxOffsetsPerTrigger", 1) if given else None
         if checked.get("startingOffset") == "latest":
             checked["startingOffset"] = str(LATEST)
         self._first = number_option(checked, "startingOffset", 0, 0)
@@ -157,12 +159,14 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         log = self._log()
         try:
             begin = self._resumed(log, StreamOffset.from_json(start))
-            stop = LATEST
+            stop, most = LATEST, self._most
             if isinstance(limit, ReadMaxBytes):
                 stop = begin.physical_offset + limit.max_bytes
-            elif not isinstance(limit, ReadAllAvailable):
+            elif isinstance(limit, ReadAllAvailable):
+                most = None
+            else:
                 stop = begin.physical_offset + self._max_bytes
-            end = self._moved(log, begin, stop)
+            end = self._moved(log, begin, stop, most)
             return start if end.physical_offset <= begin.physical_offset else end.to_json()
         finally:
             log.close()
@@ -219,9 +223,11 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         where = str(self._store)
         self._messages.losses.add(what, "goes on with what is there", where=where)
 
-    def _moved(self, log: CommitLog, begin: StreamOffset, stop: int) -> StreamOffset:
-        """Return the offset that can be read up to from ``begin``, about ``stop``: whole and
-        synced.
+    def _moved(
+        self, log: CommitLog, begin: StreamOffset, stop: int, most: int | None = None
+    ) -> StreamOffset:
+        """Return the offset that can be read up to from ``begin``, about ``stop`` or ``most``
+        records behind it: whole and synced.
         """
         first = begin.physical_offset
         if self._target is not None:
@@ -230,7 +236,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if synced is not None:
             stop = min(stop, synced)
         self._starts.clear()
-        end = walk_log(log, first, stop, self._starts) if stop > first else first
+        end = walk_log(log, first, stop, self._starts, most) if stop > first else first
         last = last_record(log, first, end, self._starts) if end > first else None
         if last is not None and not is_whole(
             log, last, is_closed=not (self._store / "abort").exists()
