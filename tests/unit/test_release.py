@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from jsonschema import Draft202012Validator
 
 import rocketlens
 from rocketlens.main import build_parser
@@ -155,6 +156,70 @@ def test_commands_have_the_options_that_they_are_given(words):
         assert arguments.bind[1] == 8088
     else:
         assert arguments.metrics_port[1] == 9557
+
+
+def of_objects(**properties):
+    return {"type": "object", "properties": properties, "additionalProperties": False}
+
+
+def by_name(schema):
+    return {"type": "object", "additionalProperties": schema, "minProperties": 1}
+
+
+TEXT, TEXTS = {"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}
+SERVICE = of_objects(
+    image=TEXT,
+    build=of_objects(context=TEXT, dockerfile=TEXT),
+    restart={"enum": ["no", "always", "on-failure", "unless-stopped"]},
+    stop_grace_period={"type": "string", "pattern": r"^\d+(s|m)$"},
+    read_only={"type": "boolean"},
+    ulimits=by_name({"type": "integer"}),
+    depends_on=by_name(of_objects(condition={"enum": ["service_started", "service_healthy"]})),
+    configs={"type": "array", "items": of_objects(source=TEXT, target=TEXT)},
+    healthcheck=of_objects(test=TEXTS),
+    **dict.fromkeys(
+        ("tmpfs", "cap_drop", "security_opt", "profiles", "command", "ports", "volumes"), TEXTS
+    ),
+)
+COMPOSE = of_objects(
+    name={"type": "string", "pattern": "^[a-z0-9][a-z0-9_-]*$"},
+    services=by_name(SERVICE),
+    configs=by_name(of_objects(content=TEXT)),
+    volumes=by_name({"type": "null"}),
+    **{"x-server": SERVICE},
+)
+"""What the Compose specification calls the elements that our file uses, with their types."""
+
+
+def test_the_compose_file_has_elements_of_the_compose_specification_that_exist_in_it():
+    compose = yaml.safe_load((PACKAGING / "docker/compose.yaml").read_text())
+    Draft202012Validator(COMPOSE).validate(compose)
+    image_is_checked = "\nHEALTHCHECK" in (PACKAGING / "docker/Dockerfile").read_text()
+    for name, service in compose["services"].items():
+        assert (PACKAGING / "docker" / service["build"]["context"]).is_dir()
+        assert {each["source"] for each in service.get("configs", ())} <= compose["configs"].keys()
+        volumes = {each.split(":")[0] for each in service.get("volumes", ())}
+        assert {each for each in volumes if not each.startswith(".")} <= compose["volumes"].keys()
+        for other, waits in service.get("depends_on", {}).items():
+            needed = compose["services"][other]
+            assert waits["condition"] != "service_healthy" or (
+                image_is_checked or "healthcheck" in needed
+            )
+            # A service of a profile is not there unless it is asked for.
+            assert set(needed.get("profiles", ())) <= set(service.get("profiles", ())), name
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"comand": ["x"]},
+        {"ports": "8088"},
+        {"restart": "sometimes"},
+        {"depends_on": {"namesrv": {"condition": "healthy"}}},
+    ],
+)
+def test_a_wrong_element_of_the_compose_file_is_found(change):
+    assert not Draft202012Validator(SERVICE).is_valid(change)
 
 
 def test_files_that_an_image_is_made_of_are_there():
