@@ -323,7 +323,7 @@ def doors(tmp_path_factory):
         ("dlq list biling", "cluster", GROUP),
         ("dlq show biling", "cluster", GROUP),
         ("dlq redrive biling", "cluster", GROUP),
-        ("resend payments/0/1 --send --reason x --to-group biling", "cluster", GROUP),
+        ("resend payments/0/1 --send --reason x --to-group biling", "cluster", rf"{GROUP}\?"),
         ("resend payments/0/1 --send --reason x --to-topic paymets", "cluster", PAYMENTS),
         ("resend -t paymets --key key-1", "cluster", TOPIC),
     ],
@@ -331,5 +331,5 @@ def doors(tmp_path_factory):
 def test_what_is_not_there_is_named_with_what_is(run, doors, command, names, said):
     for name in names.split():
         done = run(*command.split(), *doors[name])
-        assert done.code or "--group biling" in command, (name, done.out)
+        assert done.code in ({1} if said == GROUP else {1, 2}), (name, done.out)
         assert re.search(said, done.err + done.out), (name, done.err, done.out)

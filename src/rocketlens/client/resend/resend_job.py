@@ -46,6 +46,7 @@ from rocketlens.model import properties as props
 from rocketlens.model.answer import first_failure
 from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import RETRY_PREFIX
+from rocketlens.model.text.nearest import suggestion
 
 if TYPE_CHECKING:
     from rocketlens.client.mq_admin import MQAdmin
@@ -191,11 +192,11 @@ async def check_targets(admin: "MQAdmin", messages: list[PlannedMessage]) -> Non
             if not target.startswith(RETRY_PREFIX):
                 raise
             group = target.removeprefix(RETRY_PREFIX)
-            # Its topic was compared with all topics, those of groups among them.
-            meant = str(error).partition(";")[2].replace(RETRY_PREFIX, "")
+            topics = (await admin.source.topology.topics()).value
+            groups = [each.removeprefix(RETRY_PREFIX) for each in topics if RETRY_PREFIX in each]
             raise TopicNotFound(
                 f"no broker has a retry topic of group {group}: no consumer of it was ever here"
-                f"{meant and f';{meant}'}"
+                f"{suggestion(group, groups)}"
             ) from error
 
 
