@@ -229,11 +229,11 @@ def notes_of(question: Question, coverage: Sequence[CoverageValue]) -> list[Answ
         for each in coverage
         if isinstance(each.note, Sentence) and each.note.name in _NAMES
     ]
-    several = len({source.partition(":")[0] for source, _ in notes}) > 1
+    several = len({source.partition(": ")[0] for source, _ in notes}) > 1
     return [
         AnswerNote(
             text.name,
-            source.partition(":")[0] if several else "",
+            source.partition(": ")[0] if several else "",
             text,
             _suggested_search(question, text),
         )
