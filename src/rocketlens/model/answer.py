@@ -179,7 +179,9 @@ class ListAnswer(TableView, Generic[T_co]):
 
     def _summary(self) -> str:
         worth = "complete" if self.complete else f"INCOMPLETE: {len(self.failures)} failed"
-        return f"{counted(len(self), self._noun)}, {worth}"
+        # Of what is not there, the nearest name.
+        notes = () if len(self) else (each.note for each in self.coverage if each.note)
+        return "; ".join([f"{counted(len(self), self._noun)}, {worth}", *notes][:2])
 
 
 def is_complete(coverage: Sequence[Coverage]) -> bool:

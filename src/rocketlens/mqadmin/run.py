@@ -11,6 +11,7 @@ from typing import Final
 from rocketlens import limits
 from rocketlens.errors import BadInput
 from rocketlens.model.text.escape import printable
+from rocketlens.model.text.nearest import suggestion
 from rocketlens.mqadmin.command_line import (
     COMMON,
     Given,
@@ -159,7 +160,8 @@ def command_named(name: str) -> SubCommand:
             return command
     if name.lower() in map(str.lower, ONLY_REAL):
         raise BadInput(f"{name}: RocketMQ's mqadmin has it, this one does not: run it there")
-    raise BadInput(f"The sub command {name[:60]} not exist. (see rocketlens mqadmin help)")
+    meant = suggestion(name, (each.name for each in COMMANDS)) or "."
+    raise BadInput(f"The sub command {name[:60]} not exist{meant} (see rocketlens mqadmin help)")
 
 
 def command_list(layout: str) -> str:

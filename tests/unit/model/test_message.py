@@ -100,6 +100,14 @@ def test_an_answer_is_indexed_as_a_sequence_is(answer):
         answer[7]
 
 
+def test_what_is_printed_of_nothing_names_what_is_not_there(golden):
+    with open_store(golden("5.5.0").store) as store:
+        texts = [repr(store.query_message("PayTopc", "x")), repr(store.groups("nobdy"))]
+    assert texts[0].startswith("Answer('x', 0 messages, complete; no ")
+    assert "'PayTopc'" in texts[0]
+    assert texts[1].startswith("GroupsAnswer(0 groups, complete; group 'nobdy' does not exist")
+
+
 def test_what_is_printed_is_short_whatever_the_body(answer):
     assert repr(answer) == "Answer('order-42', 7 messages, complete)"
     message = replace(answer[0], body=b"x" * 1_000_000, keys=("k" * 30_000,))

@@ -30,7 +30,9 @@ def test_the_help_of_a_command_is_that_of_the_real_tool(golden, version, name):
 
 def test_a_command_is_found_in_any_case_and_an_unknown_one_refused():
     assert command_named("QUERYMSGBYID").name == "queryMsgById"
-    with pytest.raises(BadInput, match="The sub command nonsense not exist"):
+    with pytest.raises(BadInput, match=r"updatBroker not exist; did you mean updateBrokerConfig"):
+        command_named("updatBroker")
+    with pytest.raises(BadInput, match=r"The sub command nonsense not exist\. \("):
         command_named("nonsense")
 
 
