@@ -188,6 +188,10 @@ def test_two_messages_that_were_chosen_are_compared_by_keyboard_alone(open_page)
     # Its number differs in one line of the body, marked on both sides.
     assert page.locator(".lines del").first.inner_text() != ""
     assert page.locator(".lines ins").first.inner_text() != ""
+    # On a telephone, too, the two are named above their values.
+    page.set_viewport_size(TELEPHONE)
+    names = page.locator(".compare thead a")
+    assert [each.is_visible() for each in names.all()] == [True, True]
 
 
 @every_look

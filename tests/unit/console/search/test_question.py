@@ -19,6 +19,7 @@ from rocketlens.console.search.reasons import mark_of, notes_of
 from rocketlens.console.values import CoverageValue
 from rocketlens.decode.rules import BodyRules
 from rocketlens.errors import BadInput
+from rocketlens.model.answer import hint
 from rocketlens.model.message import Host
 from rocketlens.model.message_id import NOT_IN_LOG
 from rocketlens.model.text.sentences import Sentence
@@ -348,3 +349,10 @@ def test_a_field_that_is_wrong_is_marked_and_everything_that_was_typed_is_there(
 def test_what_no_field_is_about_marks_none(searched_store):
     assert "aria-invalid" not in answer("/search?q=x&source=nope", store_at(searched_store)).text
     assert mark_of(Question(where="a"), "text") is None
+
+
+def test_notes_of_several_sources_name_them_with_their_ports():
+    sentence = Sentence("no_topic", name="'x'")
+    sources = ("127.0.0.1:9876", "127.0.0.2:9876")
+    notes = notes_of(Question.read(text="x"), [hint(f"{s}: topics", sentence) for s in sources])
+    assert [each.source for each in notes] == [*sources]
