@@ -18,6 +18,7 @@ from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
 from tests.peer.acl_requests import STRICTER_4, STRICTER_5
 from tests.support.broker_world import NOW_MS, properties_of, send_fields
+from tests.support.effort import sized
 from tests.unit.broker.access.acl_world import SECRET, Signer, with_accounts, with_users
 
 R = RequestCode
@@ -415,7 +416,7 @@ async def test_no_request_stores_changes_or_reads_what_its_sender_may_not(tmp_pa
         # What the broker does by itself changes nothing from now on.
         world.service._cancel_timers()
         before = copy.deepcopy(state_of(world, home))
-        for code in RequestCode:
+        for number, code in enumerate(RequestCode, 1):
             for fields, body in variants(code, offsets):
                 if attacker is app and is_own(kind, code, fields, body):
                     continue
@@ -424,7 +425,8 @@ async def test_no_request_stores_changes_or_reads_what_its_sender_may_not(tmp_pa
                 assert b"hidden" not in answer.body, shown
                 if answer.code == 0 and not (kind == "accounts" and code in FIGURES):
                     assert not any(each.encode() in answer.body for each in HIDDEN), shown
-            assert state_of(world, home) == before, code
+            if number % sized(10, 1) == 0 or number == len(RequestCode):
+                assert state_of(world, home) == before, code
 
 
 @pytest.mark.parametrize("kind", ["accounts", "users"])

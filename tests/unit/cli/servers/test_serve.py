@@ -91,10 +91,14 @@ def home(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_serve_answers_send_and_find_and_stops_cleanly(run, tmp_path, record_property):
+def test_serve_says_where_it_listens_answers_send_and_find_and_stops_cleanly(
+    run, tmp_path, record_property
+):
     with running("serve", "--home", tmp_path, *ANY_PORT) as server:
         assert server.ready, server.process.stderr.read()
         record_property("start_seconds", round(server.start_s, 3))
+        assert int(server.ready["vip"]) == parse_address(server.ready["broker"]).port - 2
+        assert server.line.endswith(f"store {tmp_path / 'store'}\n")
         names = server.ready["names"]
         for number in range(3):
             key = f"ORDER-{number}"
@@ -103,18 +107,10 @@ def test_serve_answers_send_and_find_and_stops_cleanly(run, tmp_path, record_pro
             found = run("find", key, "--namesrv", names, "-o", "json")
             (message,) = json.loads(found.out)["messages"]
             assert f"offsetMsgId={message['offset_msg_id']}," in sent.out
-        assert server.end() == (0, "", "")
+        assert server.end(signal.SIGINT) == (0, "", "")
     assert not (tmp_path / "store" / "abort").exists()
     with rocketlens.open_store(tmp_path / "store") as store:
         assert [each.body for each in store.find("ORDER-1")] == [b"body 1"]
-
-
-def test_serve_says_where_it_listens_and_takes_the_vip_port(tmp_path):
-    with running("serve", "--home", tmp_path, *ANY_PORT) as server:
-        broker = parse_address(server.ready["broker"])
-        assert int(server.ready["vip"]) == broker.port - 2
-        assert server.line.endswith(f"store {tmp_path / 'store'}\n")
-        assert server.end(signal.SIGINT) == (0, "", "")
 
 
 def test_a_configuration_file_is_read_and_unknown_keys_are_named(run, tmp_path):
