@@ -52,12 +52,6 @@ WITHOUT_TIMERS: dict[str, object] = {"timerWheelEnable": False}
 walks the wheel of a week twice, 0.15 s of a processor."""
 OUTCOMES = ("passed", "skipped", "xfailed", "xpassed", "failed", "error")
 MARKED_BY_FIXTURE = ("golden", "spark", "peer")
-DIFFERS_IN_RELEASES = {
-    *("test_acl.py", "test_layouts.py", "test_mqadmin.py", "test_mqadmin_groups.py"),
-    *("test_sql92.py", "test_story.py", "test_tap.py", "test_wire.py"),
-}
-"""Files of tests/peer that run with both releases of RocketMQ in ``make test``. The others run with
-the older one in ``make test-all`` only."""
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # As in a shell's background: what tests start would ignore the Ctrl-C that they try, too.
@@ -111,10 +105,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for name in MARKED_BY_FIXTURE:
             if name in getattr(item, "fixturenames", ()):
                 item.add_marker(name)
-        if item.path.parent.name == "peer" and item.path.name not in DIFFERS_IN_RELEASES:
-            callspec = getattr(item, "callspec", None)
-            if callspec and VERSIONS[0] in callspec.params.values():
-                item.add_marker("slow")
 
 
 @pytest.hookimpl(trylast=True)

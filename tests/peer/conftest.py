@@ -1,7 +1,6 @@
 """Real brokers that tests share: to start one takes longer than what most tests ask of it."""
 
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -9,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import WITHOUT_TIMERS
-from tests.console.conftest import browser, chromium, open_page  # noqa: F401 - fixtures
 from tests.peer.rocketmq_peer import VERSIONS, RocketMQPeer, RunningBroker
 
 SETTINGS = {
@@ -20,35 +18,24 @@ SETTINGS = {
     **WITHOUT_TIMERS,
 }
 OLDER, NEWER = VERSIONS
-SHORT_WITH_OLDER = {
-    "test_broker",
-    "test_client",
-    "test_consumers",
-    "test_namesrv",
-    "test_open_handle",
-    "test_request_reply",
-    "test_slaves",
-    "test_story",
-    "test_tail",
-    "test_transactions",
+DIFFERS_IN_RELEASES = {
+    *("test_acl", "test_layouts", "test_mqadmin", "test_mqadmin_groups"),
+    *("test_sql92", "test_story", "test_tap", "test_wire"),
 }
-"""Files whose tests of both versions `make test` runs with the older one, and the others with the
-newer: `make test-all` runs both."""
+"""Files whose tests of the older release alone run in `make test`, too."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark as slow one of two tests that differ in the version of RocketMQ alone."""
-    alike: dict[str, dict[str, pytest.Item]] = defaultdict(dict)
+    """Mark what runs with the older release as slow, where it runs with the newer one, too."""
     here = Path(__file__).parent
-    for item in items:
-        if here in item.path.parents and item.get_closest_marker("slow") is None:
-            for version in VERSIONS:
-                if version in item.nodeid:
-                    alike[item.nodeid.replace(version, "")][version] = item
-    for versions in alike.values():
-        if len(versions) > 1:
-            is_older_short = versions[OLDER].path.stem in SHORT_WITH_OLDER
-            versions[NEWER if is_older_short else OLDER].add_marker("slow")
+    tests = {item.nodeid: item for item in items if here in item.path.parents}
+    for name, item in tests.items():
+        callspec = getattr(item, "callspec", None)
+        if callspec and OLDER in callspec.params.values():
+            newer = tests.get(name.replace(OLDER, NEWER))
+            differs = item.path.stem in DIFFERS_IN_RELEASES
+            if not differs or (newer and newer.get_closest_marker("slow") is None):
+                item.add_marker("slow")
 
 
 @pytest.fixture(scope="session")

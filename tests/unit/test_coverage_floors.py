@@ -10,12 +10,15 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from coverage import CoverageData
 
 from bench import history
 from bench.history import Row
+from tests.peer import conftest as peer_conftest
+from tests.peer.rocketmq_peer import VERSIONS
 from tests.support.coverage_floors import FLOORS, PACKAGE, measured_files, rooms_of
 from tests.support.patience import PATIENCE_S
 from tests.support.sharing import (
@@ -239,3 +242,33 @@ def test_a_record_names_no_host_and_no_path(tmp_path: Path) -> None:
 def test_every_record_that_is_kept_can_be_read() -> None:
     for one in history.read():
         assert set(one) == {"commit", "machine", "quick", "load", "rows"}
+
+
+class PeerTest:
+    """A test of tests/peer with one release, as pytest collects it."""
+
+    def __init__(self, file, version):
+        self.path = REPOSITORY / "tests" / "peer" / file
+        self.nodeid = f"tests/peer/{file}::test[{version}]"
+        self.callspec = SimpleNamespace(params={"version": version})
+        self.markers = []
+
+    def add_marker(self, name):
+        self.markers.append(name)
+
+    def get_closest_marker(self, name):
+        return name if name in self.markers else None
+
+
+@pytest.mark.parametrize("file", ["test_broker.py", "test_story.py", "test_client.py"])
+def test_what_runs_with_both_releases_of_rocketmq_is_slow_with_the_older_one_alone(file):
+    older, newer = (PeerTest(file, version) for version in VERSIONS)
+    peer_conftest.pytest_collection_modifyitems([older, newer])
+    assert (older.markers, newer.markers) == (["slow"], [])
+
+
+@pytest.mark.parametrize(("file", "is_slow"), [("test_acl.py", False), ("test_broker.py", True)])
+def test_what_runs_with_the_older_release_alone_is_slow_unless_releases_differ(file, is_slow):
+    older = PeerTest(file, VERSIONS[0])
+    peer_conftest.pytest_collection_modifyitems([older])
+    assert older.markers == ["slow"] * is_slow
