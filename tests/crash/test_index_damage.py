@@ -16,7 +16,7 @@ from tests.support.index_writer import HEADER
 from tests.support.made_stores import Sent, flip, make_store, overwrite, some_messages, write_index
 
 GEOMETRIES = [(500, 1000), (512, 4096), (1024, 300), (16, 2000), (1, 500)]
-ODD_SEEDS = range(3)
+ODD_SEEDS = range(sized(1, 3))
 
 
 @pytest.fixture(params=[False, True], ids=["whole", "sampled"])
@@ -64,7 +64,13 @@ def test_index_files_that_the_kernels_build_are_read_alike(tmp_path):
         assert_right(made, step=9, damaged=False)
 
 
-@pytest.mark.parametrize("size", [0, 1, 39, 40, 41, 1000, 2040, 2047, 2060, 5000, 22000, 22039])
+@pytest.mark.parametrize(
+    "size",
+    sized(
+        [0, 39, 41, 2047, 22039],
+        [0, 1, 39, 40, 41, 1000, 2040, 2047, 2060, 5000, 22000, 22039],
+    ),
+)
 def test_an_index_file_cut_anywhere_is_replaced_by_the_log(made, check, size):
     for path in made.index_paths()[:2]:
         with path.open("r+b") as file:
@@ -79,7 +85,7 @@ def test_index_files_that_are_deleted_are_replaced_by_the_log(made, check):
     assert_right(made, step=3, topics=(None,))
 
 
-@pytest.mark.parametrize("position", range(0, 40, sized(3, 1)))
+@pytest.mark.parametrize("position", range(0, 40, sized(7, 1)))
 def test_a_flipped_byte_in_a_header_changes_no_answer(made, check, position):
     flip(made.index_paths()[1], position, 1 << position % 8)
     assert_right(made, step=31)
@@ -141,7 +147,7 @@ def test_links_to_themselves_and_outside_change_no_answer(made, check):
     assert_named(made)
 
 
-@pytest.mark.parametrize("at", range(0, 22040, 4096))
+@pytest.mark.parametrize("at", range(0, 22040, sized(8192, 4096)))
 def test_a_zeroed_page_in_an_index_changes_no_answer(made, check, at):
     path = made.index_paths()[0]
     size = path.stat().st_size

@@ -128,8 +128,11 @@ def swaps_in_two_steps(patch):
     patch.setattr(SimDisk, "exchange_directories", exchange)
 
 
-LONG = {"moves_the_safe_offset_before_the_index_files_are_synced", "cleans_without_syncing"}
-"""Whose runs take half a minute each."""
+LONG = {
+    *("moves_the_safe_offset_before_the_index_files_are_synced", "cleans_without_syncing"),
+    *("saves_the_state_of_queues_that_are_not_synced", "swaps_in_two_steps"),
+}
+"""Whose runs take from 6 s to half a minute each."""
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,8 @@ ROLLING = {
 
 CLIENT_TASKS = 8
 READERS = 8
+MOST_DESCRIPTORS = 100
+"""What the number of open files may grow by, with ten files a second that come and go."""
 AS_LATE_AS = 1_000
 """Asked for is one of so many newest messages: of those some are just being deleted."""
 
@@ -181,7 +183,9 @@ def test_clients_find_all_that_the_log_still_has_while_it_rolls_and_is_cleaned(
 
     with BrokerProcess(tmp_path, **ROLLING) as broker:
         broker.start()
+        at_first = broker.descriptor_count()
         asyncio.run(main(broker))
+        assert broker.descriptor_count() < at_first + MOST_DESCRIPTORS
         record_property("sent", len(load.acknowledged))
         record_property("found", outcomes.found)
         record_property("missed", outcomes.missed)

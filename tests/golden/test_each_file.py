@@ -112,7 +112,7 @@ def assert_no_false_answer_without(layout, aside, rng):
     files = sorted(path for path in layout.path.rglob("*") if path.is_file())
     files = [path for path in files if path.name != "sent.jsonl" and "crashed" not in str(path)]
     false = []
-    for path in rng.sample(files, min(len(files), sized(7, len(files)))):
+    for path in rng.sample(files, min(len(files), sized(3, len(files)))):
         sample = rng.sample(list(every), sized(3, 12))
         may_lack = deleted_with(path, layout)
         path.rename(aside)

@@ -10,6 +10,7 @@ import pytest
 from rocketlens.errors import BadInput, NotAStore, StoreError, StoreLocked
 from rocketlens.formats.index_file import Geometry
 from rocketlens.store.lock import StoreLock
+from tests.support.effort import sized
 from tests.support.patience import PATIENCE_S
 from tests.support.synthetic import (
     START_MS,
@@ -171,8 +172,7 @@ def test_a_queue_with_lost_and_repeated_records_keeps_every_other_in_its_place(s
     assert result.notes == ["a queue offset already taken is claimed by 2 records"]
 
 
-@pytest.mark.parametrize("place", [0, 5, 19])
-@pytest.mark.parametrize("claim", [-1, 2**40, 2**62])
+@pytest.mark.parametrize(("place", "claim"), [(0, 2**40), (5, -1), (19, 2**62)])
 def test_an_impossible_queue_offset_costs_its_own_entry_only(spark, tmp_path, place, claim):
     log = [record(n, queue_offset=claim if n == place else n) for n in range(20)]
     records = write_log(tmp_path, log, 1 << 20)
@@ -230,7 +230,7 @@ def test_a_damaged_record_costs_its_own_entries_only_and_is_named(spark, tmp_pat
     expected = reference_index(sound, geometry, with_tags=True)
     content = path.read_bytes()
     at = victim.physical_offset % 20_000
-    for place in (0, 3, 4, 7, 30, 35, 84):  # size, magic, own offset, body length
+    for place in sized((0, 35, 84), (0, 3, 4, 7, 30, 35, 84)):  # size, magic, own offset, body
         damaged = bytearray(content)
         damaged[at + place] ^= 0x40
         path.write_bytes(damaged)
@@ -287,7 +287,7 @@ def test_an_empty_log_gives_an_empty_index(spark, tmp_path):
     assert index_of(tmp_path) == []
 
 
-@pytest.mark.parametrize("out", [None, ".", "index/..", "link"])
+@pytest.mark.parametrize("out", sized([None, "link"], [None, ".", "index/..", "link"]))
 def test_queues_without_a_record_of_their_own_are_kept(spark, tmp_path, monkeypatch, out):
     write_log(tmp_path, [record(0)], 1 << 16)
     (tmp_path / "commitlog" / f"{0:020}").rename(tmp_path / "commitlog" / f"{1 << 16:020}")
@@ -418,7 +418,10 @@ def content_of(store: Path) -> dict[str, dict[str, bytes]]:
     }
 
 
-POINTS = ["read 0", "build 0", "sync 0", "swap 0", "swap 1", "swap 2"]
+POINTS = sized(
+    ["build 0", "swap 1", "swap 2"],
+    ["read 0", "build 0", "sync 0", "swap 0", "swap 1", "swap 2"],
+)
 
 
 def assert_nothing_is_half_done(before, store, point: str) -> None:
