@@ -68,6 +68,7 @@ def send_many(namesrv, count, first=0):
             yield key, producer.send(message).send_status.name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_real_slave_serves_every_message_after_our_master_was_killed(
     peer, version, tmp_path, namesrv
