@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from rocketlens.client.blocking.sync_producer import (
         SyncTransactionProducer as SyncTransactionProducer,
     )
+    from rocketlens.client.connect.cluster import Credentials as Credentials
     from rocketlens.client.connect.route import MessageQueue as MessageQueue
     from rocketlens.client.consume.consume_service import (
         ConsumeConcurrentlyStatus as ConsumeConcurrentlyStatus,
@@ -95,6 +96,7 @@ _NAMES: Final = {
     "client.blocking.sync_admin": "SyncMQAdmin",
     "client.blocking.sync_consumer": "SyncLitePullConsumer SyncPushConsumer",
     "client.blocking.sync_producer": "SyncProducer SyncTransactionProducer",
+    "client.connect.cluster": "Credentials",
     "client.connect.route": "MessageQueue",
     "client.consume.consume_service": (
         "ConsumeConcurrentlyStatus ConsumeContext ConsumeOrderlyStatus"

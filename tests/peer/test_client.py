@@ -6,9 +6,12 @@ from typing import NamedTuple
 
 import pytest
 
-from rocketlens.client import Compression, Message, MessageQueue, MQAdmin, Producer
 from rocketlens.client.connect.cluster import Credentials
-from rocketlens.client.send.message import encoded_properties
+from rocketlens.client.connect.route import MessageQueue
+from rocketlens.client.mq_admin import MQAdmin
+from rocketlens.client.send.message import Message, encoded_properties
+from rocketlens.client.send.producer import Producer
+from rocketlens.client.send.send_request import Compression
 from rocketlens.client.send.send_result import SendResult, SendStatus
 from rocketlens.client.send.unique_key import own_address
 from rocketlens.errors import MessageNotFound, SendFailed

@@ -8,7 +8,8 @@ import pytest
 
 import rocketlens
 from rocketlens.broker.tables.topics import StoredTopic, TopicTable
-from rocketlens.client import Message, Producer
+from rocketlens.client.send.message import Message
+from rocketlens.client.send.producer import Producer
 from rocketlens.formats.index_file import index_hashes
 from rocketlens.model.message import Host
 from rocketlens.store.disk import Disk

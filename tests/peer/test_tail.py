@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from rocketlens.client import Producer
 from rocketlens.client.mq_admin import MQAdmin
 from rocketlens.client.send.message import Message
+from rocketlens.client.send.producer import Producer
 from rocketlens.model.rocketmq import SYSTEM_GROUPS, TOOLS_GROUP
 from rocketlens.model.text import json_dialect
 from tests.support.patience import PATIENCE_S

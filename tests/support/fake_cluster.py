@@ -19,8 +19,8 @@ import pytest
 from msgspec import structs
 
 from rocketlens import limits
-from rocketlens.client import Producer
 from rocketlens.client.mq_admin import MQAdmin
+from rocketlens.client.send.producer import Producer
 from rocketlens.formats import batch_body, java_properties
 from rocketlens.formats import commitlog_record as records
 from rocketlens.model import properties as props

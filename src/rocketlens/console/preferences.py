@@ -11,12 +11,13 @@ import re
 import time
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from msgspec import Struct
 
 from rocketlens.errors import BadInput
 from rocketlens.model.text.counted import span_text
@@ -63,8 +64,7 @@ _DIRECTORY: Final = Path(__file__).parent / "texts"
 _UNITS_MS: Final = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000))
 
 
-@dataclass(frozen=True, slots=True)
-class Preferences:
+class Preferences(Struct, frozen=True):
     """Language, theme and zone of one reader."""
 
     language: str = "en"

@@ -3,9 +3,9 @@
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from rocketlens import limits
@@ -43,8 +43,7 @@ from rocketlens.wire.declare import NoFields
 A = TypeVar("A")
 
 
-@dataclass(frozen=True, slots=True)
-class PulledMessages:
+class PulledMessages(Struct, frozen=True):
     """An answer to a pull: its status, its records, and where to go on."""
 
     status: str
@@ -194,8 +193,7 @@ class Tool:
         return PulledMessages(pulled.status.value, records, pulled.next_offset, accepted, bounds)
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Struct, frozen=True):
     """One command as it was called: options, layout, whom to ask and how, where to print."""
 
     given: Given

@@ -3,8 +3,9 @@ and statsAll.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from rocketlens import limits
 from rocketlens.client.admin.group_calls import groups_of_topic
@@ -253,8 +254,7 @@ _GROUP_GETS: Final = "GROUP_GET_NUMS"
 _STATS_WIDTH: Final = 64
 
 
-@dataclass(slots=True)
-class _Counts:
+class _Counts(Struct):
     """The sums of what the masters of a topic count."""
 
     per_second: float = 0.0

@@ -20,9 +20,10 @@ a log, or a queue, is another one       it is archived from its beginning; what 
 
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from msgspec import Struct
+from msgspec.structs import replace
 from pyspark.sql.streaming.datasource import ReadMaxBytes
 
 from rocketlens.archive.copied import Copied, Missing, QueueRange, behind_of, joined, lost_between
@@ -49,8 +50,7 @@ _SHARE_BYTES: Final = 64 << 20
 _LOG: Final = "log"
 
 
-@dataclass(frozen=True, slots=True)
-class ShareTask:
+class ShareTask(Struct, frozen=True):
     """The work of one task: to write a share of a source to an archive."""
 
     scan: "BatchScan | ClusterScan"
@@ -61,8 +61,7 @@ class ShareTask:
     body_rules: "BodyRules | None" = None
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenShare:
+class WrittenShare(Struct, frozen=True):
     """The files that a task has written, what they have, and lines on what it could not read."""
 
     files: list[DataFile]
@@ -86,8 +85,7 @@ def write_share(task: ShareTask) -> WrittenShare:
         raise
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """The next part of a source to archive.
 
     ``shares`` are pairs of a broker and what one task reads. ``ranges`` are the queues that they

@@ -15,9 +15,10 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct, field
 
 from rocketlens import limits
 from rocketlens.bulk import delay_levels, index_plan, queue_build, store_settings
@@ -45,8 +46,7 @@ if TYPE_CHECKING:
 _RANGES_PER_CORE: Final = 4
 
 
-@dataclass(slots=True)
-class DispatchResult:
+class DispatchResult(Struct):
     """The result of a dispatch."""
 
     out: Path
@@ -174,8 +174,7 @@ def chosen_geometry(store: Path, slot_count: int | None, entry_count: int | None
     return geometry
 
 
-@dataclass(slots=True)
-class _Dispatch:
+class _Dispatch(Struct):
     """One run: what its phases share."""
 
     context: "SparkContext"

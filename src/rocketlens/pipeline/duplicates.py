@@ -6,11 +6,12 @@ or its producer sent all again. Topics of groups' retries and dead letters have 
 and RocketMQ's own topics too: they are left out.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import translate
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
+
+from msgspec import Struct
 
 from rocketlens.archive.copied import known_missing
 from rocketlens.archive.location import ArchiveLocation
@@ -62,8 +63,7 @@ class Copy(NamedTuple):
     born_host: str
 
 
-@dataclass(frozen=True, slots=True)
-class Duplicate:
+class Duplicate(Struct, frozen=True):
     """A unique key that a topic has more than once."""
 
     topic: str
@@ -76,8 +76,7 @@ class Duplicate:
     """The first ten, by store time."""
 
 
-@dataclass(frozen=True, slots=True)
-class DuplicateGroup:
+class DuplicateGroup(Struct, frozen=True):
     """The number of unique keys of a topic and a producer that are stored twice for one cause."""
 
     topic: str
@@ -88,8 +87,7 @@ class DuplicateGroup:
     """Messages beyond the first of each key."""
 
 
-@dataclass(frozen=True, slots=True)
-class DuplicateReport:
+class DuplicateReport(Struct, frozen=True):
     """The result of a search for duplicates."""
 
     groups: list[DuplicateGroup]

@@ -15,9 +15,10 @@ import logging
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
+
+from msgspec import Struct, field
 
 from rocketlens.bulk import index_entries
 from rocketlens.errors import NotAStore, StoreError
@@ -47,8 +48,7 @@ _SLOW_START: Final = "Python worker failed to connect back"
 _log: Final = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class IndexFollower:
+class IndexFollower(Struct):
     """Holds the index lock of a store and follows its log. A context manager.
 
     Taking the lock, which needs no Spark, and following are apart, so that a missing lock is

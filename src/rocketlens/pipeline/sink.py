@@ -15,7 +15,6 @@ import logging
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
 from ipaddress import IPv4Address
@@ -23,6 +22,8 @@ from itertools import islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
+from msgspec import Struct
+from msgspec.structs import replace
 from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
@@ -83,8 +84,7 @@ class _Row(NamedTuple):
     sharding_key: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class RowSender:
+class RowSender(Struct, frozen=True):
     """Sends rows; Spark sends it to executors. It has names of files with secrets, no secret."""
 
     address: ClusterAddress

@@ -11,9 +11,10 @@ broker did not index.
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct, field
 
 from rocketlens.bulk import check_index, check_queue, store_settings
 from rocketlens.bulk.check_index import IndexFileFacts
@@ -46,8 +47,7 @@ _MAX_ATTEMPTS: Final = 3
 """Attempts at a comparison during which the cleaner deletes no segment."""
 
 
-@dataclass(slots=True)
-class VerifyReport:
+class VerifyReport(Struct):
     """The counts of a comparison, its findings, and notes."""
 
     store: Path
@@ -176,8 +176,7 @@ def _verify(
     return report
 
 
-@dataclass(slots=True)
-class _Verify:
+class _Verify(Struct):
     """One run: what its parts share."""
 
     context: "SparkContext"

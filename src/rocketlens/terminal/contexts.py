@@ -34,9 +34,8 @@ import stat
 from argparse import ArgumentParser
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 
 from rocketlens import limits
 from rocketlens.errors import BadInput
@@ -113,8 +112,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _CONTROLS: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Context:
+class Context(NamedTuple):
     """A source and its credentials; None and the empty text leave a setting to other contexts."""
 
     store: str | None = None
@@ -125,7 +123,7 @@ class Context:
     """Name servers, separated by semicolons."""
     namespace: str | None = None
     access_key: str | None = None
-    secret_key: str | None = field(default=None, repr=False)
+    secret_key: str | None = None
     secret_key_file: str | None = None
     secret_key_env: str | None = None
     """The name of an environment variable."""
@@ -141,6 +139,9 @@ class Context:
     read_only: bool | None = None
     """Whether commands that change the cluster refuse it."""
 
+    def __repr__(self) -> str:
+        return f"Context({', '.join(self.given)})"
+
     def over(self, other: "Context") -> "Context":
         """Return this context, with missing settings taken from the other.
 
@@ -155,8 +156,7 @@ class Context:
     @property
     def given(self) -> dict[str, Any]:
         """Its settings, by name."""
-        values = {each.name: getattr(self, each.name) for each in fields(self)}
-        return {name: value for name, value in values.items() if value not in (None, "")}
+        return {name: value for name, value in self._asdict().items() if value not in (None, "")}
 
     @property
     def names_source(self) -> bool:
@@ -178,9 +178,7 @@ class Context:
         return self.secret_key
 
 
-_KINDS_OF_KEYS: Final = {
-    each.name: bool if each.name in _SWITCHES else str for each in fields(Context)
-}
+_KINDS_OF_KEYS: Final = {name: bool if name in _SWITCHES else str for name in Context._fields}
 
 
 def config_path() -> Path:

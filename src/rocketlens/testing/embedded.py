@@ -8,10 +8,11 @@ import asyncio
 import shutil
 import tempfile
 from contextlib import suppress
-from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any, Final, Self
+
+from msgspec import Struct
 
 from rocketlens.broker.config import BrokerSettings, settings_of
 from rocketlens.broker.life.service import BrokerService
@@ -66,8 +67,7 @@ def cluster(
     return Cluster(settings, directory, build_index=build_index)
 
 
-@dataclass(slots=True)
-class _Running:
+class _Running(Struct):
     """The parts of a cluster that runs."""
 
     thread: LoopThread

@@ -1,11 +1,10 @@
 """``rocketlens duplicates``: unique keys that are stored more than once."""
 
 from argparse import ArgumentParser, Namespace
-from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from msgspec import structs
+from msgspec.structs import asdict, replace
 
 from rocketlens.cli.find import exit_code
 from rocketlens.cli.jobs.spark import sql_session
@@ -112,9 +111,7 @@ def _source(arguments: Namespace) -> tuple[Context, tuple[Coverage, ...]]:
             listed = store.topics(names or None).coverage
             logs = (each for each in listed if each.kind is SourceKind.COMMIT_LOG)
             # All of the log is read, whatever its queues lack.
-            covered = tuple(
-                structs.replace(each, source=source.store, relies_on=None) for each in logs
-            )
+            covered = tuple(replace(each, source=source.store, relies_on=None) for each in logs)
     elif source.namesrv is None:
         raise BadInput("where to search? Give --store DIR, --namesrv ADDR or --archive DIR")
     elif not arguments.topic:
@@ -172,7 +169,7 @@ def _print(report: "DuplicateReport", output: str, answer: Answer) -> None:
         return
     from rocketlens.pipeline.duplicates import Duplicate
 
-    titles = [field.name for field in fields(Duplicate)][:-1]
+    titles = Duplicate.__struct_fields__[:-1]
     if output == "csv":
         first = ("first_position", "first_store_timestamp_ms", "last_store_timestamp_ms")
         print_csv(

@@ -17,12 +17,13 @@ import json
 import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, Final, Literal, Self
 
+from msgspec import Struct, field
+from msgspec.structs import replace
 from pydantic import Field
 
 from rocketlens import limits
@@ -115,8 +116,7 @@ def _names_in(directory: Path, suffix: str) -> list[str]:
     return sorted(filter(is_name, stems), reverse=True)
 
 
-@dataclass(slots=True)
-class _Running:
+class _Running(Struct):
     """A job that runs in this console."""
 
     journal: ResendJournal
@@ -133,8 +133,7 @@ class _Running:
         return "ending" if self.ending else "running"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobState:
+class JobState(Struct, frozen=True, kw_only=True):
     """A job: what its file has, and whether it runs."""
 
     name: str

@@ -9,10 +9,11 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from contextlib import aclosing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
+from msgspec import Struct
 from pydantic import Field, StringConstraints
 
 from rocketlens import limits
@@ -65,8 +66,7 @@ class ResendOptions(ConsoleRequest):
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResendPlan:
+class ResendPlan(Struct, frozen=True, kw_only=True):
     """The messages that are sent again, their source, and their target."""
 
     origin: ConsoleSource

@@ -20,9 +20,10 @@ import hmac
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
 from time import monotonic
 from typing import Final
+
+from msgspec import Struct
 
 from rocketlens.console.login.audit import AuditLog
 from rocketlens.console.login.users import LocalUsers
@@ -52,8 +53,7 @@ _FORGOTTEN_S: Final = 3600.0
 """Seconds after which failures count no more."""
 
 
-@dataclass(slots=True)
-class _Session:
+class _Session(Struct):
     viewer: Viewer
     begun: float
     used: float
@@ -115,8 +115,7 @@ def _hash(token: str) -> bytes:
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
 
 
-@dataclass(slots=True)
-class _Failures:
+class _Failures(Struct):
     count: int
     last: float
 

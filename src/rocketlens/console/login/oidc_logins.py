@@ -38,12 +38,12 @@ import json
 import logging
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
 
 from fastapi.responses import RedirectResponse, Response
+from msgspec import Struct
 
 from rocketlens.console.login.access import client_address, set_private_cookie
 from rocketlens.console.login.audit import AuditLog
@@ -85,16 +85,14 @@ _SHOWN: Final = 300
 """Characters of what others chose that a line of the log has."""
 
 
-@dataclass(frozen=True, slots=True)
-class BegunLogin:
+class BegunLogin(Struct, frozen=True):
     """A login that a browser is sent to the provider for."""
 
     address: str
     cookie: str
 
 
-@dataclass(frozen=True, slots=True)
-class DoneLogin:
+class DoneLogin(Struct, frozen=True):
     """A login that succeeded: the token of its session, and the path that it was for."""
 
     token: str

@@ -18,13 +18,13 @@ import asyncio
 import hmac
 import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Final, Generic, Literal, TypeVar
 from urllib.parse import quote_plus, urlsplit
 
 import httpx
 import jwt
+from msgspec import Struct
 
 from rocketlens.console.login.oidc_settings import OidcSettings, claim_of, is_loopback
 from rocketlens.errors import RocketLensError
@@ -182,8 +182,7 @@ _SHOWN: Final = 200
 """Characters of what a provider answered that a log has."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProviderEndpoints:
+class ProviderEndpoints(Struct, frozen=True):
     """The discovery document of a provider."""
 
     authorization: str
@@ -197,8 +196,7 @@ class ProviderEndpoints:
     """Whether its answers to browsers have its name (RFC 9207)."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProviderUser:
+class ProviderUser(Struct, frozen=True):
     """The user of a provider that a code was for."""
 
     claims: Mapping[str, Any]

@@ -38,6 +38,8 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import SplitResult, urlsplit
 
+from msgspec import Struct
+
 from rocketlens.console.login.viewer import GRANT_KEYS, Grant, Viewer, check_keys, grant_of
 from rocketlens.errors import BadInput
 from rocketlens.net.tls import client_context
@@ -63,8 +65,7 @@ _SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 """As OAuth has it: RFC 6749, section 3.3."""
 
 
-@dataclass(frozen=True, slots=True)
-class OidcRule:
+class OidcRule(Struct, frozen=True):
     """A grant for users of a provider: those of any of some groups, or with one of some names."""
 
     grant: Grant

@@ -40,6 +40,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Self
 
+from msgspec import Struct
+
 from rocketlens import limits
 from rocketlens.console.login.oidc_settings import OidcSettings, oidc_settings
 from rocketlens.console.login.viewer import Viewer, check_keys, grant_of, patterns_in
@@ -157,8 +159,7 @@ _USER_NAME: Final = re.compile(r"[^\x00-\x20:\x7f]{1,64}")
 """Without a colon, which ends a name in HTTP's Basic authentication."""
 
 
-@dataclass(frozen=True, slots=True)
-class LocalUser:
+class LocalUser(Struct, frozen=True):
     """A user who may log in."""
 
     password: PasswordHash

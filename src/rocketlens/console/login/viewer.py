@@ -24,10 +24,11 @@ from collections.abc import Collection, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from enum import IntEnum
 from fnmatch import fnmatchcase
 from typing import Any, Final
+
+from msgspec import Struct
 
 from rocketlens.errors import BadInput
 from rocketlens.model.topic import TopicKind
@@ -46,8 +47,7 @@ class Role(IntEnum):
     ADMIN = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Grant:
+class Grant(Struct, frozen=True):
     """A role for the topics of some sources, both by pattern."""
 
     role: Role
@@ -63,8 +63,7 @@ class Grant:
         return self.has_source(source) and any(fnmatchcase(topic, each) for each in self.topics)
 
 
-@dataclass(frozen=True, slots=True)
-class Viewer:
+class Viewer(Struct, frozen=True):
     """The one who asks: a name for the audit log, and grants; without any, nothing is seen."""
 
     name: str

@@ -10,10 +10,11 @@ import base64
 import binascii
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Final, NamedTuple, Self
 from urllib.parse import urlencode
 
+from msgspec import Struct
+from msgspec.structs import replace
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from rocketlens import limits
@@ -100,8 +101,7 @@ class Cursor(NamedTuple):
         return order_in_time(message)[:-1] < self[:-1]
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(Struct, frozen=True):
     """The question of an address; times as they were typed."""
 
     text: str = ""
@@ -121,8 +121,8 @@ class Question:
     cursor: Cursor | None = None
     zone_name: str = ""
     """The zone of its times; empty if they do not need one."""
-    begin: int | None = field(default=None, compare=False)
-    end: int | None = field(default=None, compare=False)
+    begin: int | None = None
+    end: int | None = None
 
     @classmethod
     def read(cls, zone_name: str = "UTC", **values: Any) -> Self:

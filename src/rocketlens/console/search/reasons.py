@@ -9,10 +9,11 @@ import asyncio
 import re
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 from markupsafe import Markup
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from rocketlens.console.search.question import Question
 from rocketlens.console.sources.sources import Sources
@@ -40,8 +41,7 @@ _OF_POSITION: Final = ("no_such_queue", "queue_begins", "queue_ends")
 _NAMES: Final = ("left_out", "no_such_property", "no_topic", "no_topic_but", *_OF_POSITION)
 
 
-@dataclass(frozen=True, slots=True)
-class EmptyReason:
+class EmptyReason(Struct, frozen=True):
     """One reason: the name of its text, the text's values, and the address of a wider search."""
 
     name: str

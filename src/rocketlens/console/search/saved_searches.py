@@ -19,7 +19,6 @@ every topic. The result of an alarm is shown to those, too, unless it names its 
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal
@@ -28,6 +27,7 @@ from urllib.parse import urlencode
 from fastapi import Path as PathPart
 from fastapi import Query
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from msgspec.structs import replace
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from rocketlens import limits

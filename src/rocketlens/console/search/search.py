@@ -20,13 +20,12 @@ import time
 from collections import Counter, deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing, contextmanager, suppress
-from dataclasses import replace
 from itertools import pairwise
 from threading import Lock
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from rocketlens import limits
 from rocketlens.console.login.audit import AuditLog
@@ -153,7 +152,7 @@ class _Watch:
         """Take what a source has searched."""
         name = self._by_source[id(source)].name
         for each in coverage:
-            named = structs.replace(each, source=f"{name}: {each.source}")
+            named = replace(each, source=f"{name}: {each.source}")
             self.covered_since.append(CoverageValue.of(named))
         self._wake()
 

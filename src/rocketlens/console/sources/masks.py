@@ -22,11 +22,11 @@ have messages of several.
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any, Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from rocketlens import limits
@@ -106,8 +106,7 @@ class FieldPath:
         return self.masked(value, step + 1) if fits else value
 
 
-@dataclass(frozen=True)
-class MaskRule:
+class MaskRule(Struct, frozen=True, dict=True):
     """The masks of the messages of some topics."""
 
     topics: tuple[str, ...]

@@ -29,11 +29,11 @@ import time
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import count, pairwise
 from typing import Final, Literal, NamedTuple
 
 from fastapi.responses import Response
+from msgspec import Struct, field
 from pydantic import Field
 
 from rocketlens.console.login.viewer import current_viewer
@@ -80,8 +80,7 @@ class PlotGap(NamedTuple):
     width: float
 
 
-@dataclass(frozen=True, slots=True)
-class PlotLine:
+class PlotLine(Struct, frozen=True):
     """One line: its name, its path (``d``), and its last and its largest value."""
 
     name: str
@@ -90,8 +89,7 @@ class PlotLine:
     largest: float
 
 
-@dataclass(frozen=True, slots=True)
-class Plot:
+class Plot(Struct, frozen=True):
     """Lines in one frame."""
 
     lines: tuple[PlotLine, ...]
@@ -241,8 +239,7 @@ class SampledBroker(NamedTuple):
     broker_id: int
 
 
-@dataclass(slots=True)
-class BrokerSamples:
+class BrokerSamples(Struct):
     """The samples of one broker, the oldest first."""
 
     broker: SampledBroker

@@ -3,10 +3,11 @@
 import codecs
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
 from ipaddress import IPv6Address
 from typing import Final
+
+from msgspec import Struct
 
 from rocketlens.errors import BadInput
 from rocketlens.formats.body_compression import COMPRESSED
@@ -26,8 +27,7 @@ def as_it_is(text: str) -> str:
     return text
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
+class Form(Struct, frozen=True):
     """The release whose layout is printed; ``shown`` makes text of messages safe for terminals."""
 
     is_5: bool = True

@@ -26,12 +26,12 @@ from rocketlens.model import properties as props
 from rocketlens.model.rocketmq import LMQ_PREFIX, SYS_FLAG_INNER_BATCH, is_internal_topic
 from rocketlens.model.text.java import decode_utf8
 from rocketlens.query.tally import SearchTally
-from rocketlens.store.read.index.index_files import CorruptIndexFile, Hit
-from rocketlens.store.read.log.commitlog import CommitLog
 
 if TYPE_CHECKING:
     from rocketlens.model.sql92 import Sql92
     from rocketlens.query.filters.content_filter import ContentFilter
+    from rocketlens.store.read.index.index_files import Hit
+    from rocketlens.store.read.log.commitlog import CommitLog
 
 _NO_CONDITIONS: Final = (None,) * 4
 
@@ -223,7 +223,7 @@ def light_queues(properties: Mapping[str, str]) -> dict[str, str]:
     return dict(zip_longest(topics, offsets[: len(topics)], fillvalue=""))
 
 
-def check_entry(log: CommitLog, hit: Hit | None) -> None:
+def check_entry(log: "CommitLog", hit: "Hit | None") -> None:
     """Check that an index entry without a matching record is that of another key.
 
     `hit` is None if the memory led there, which is read from the log itself.
@@ -235,14 +235,16 @@ def check_entry(log: CommitLog, hit: Hit | None) -> None:
     try:
         hit.file.check_entry(log, hit.number)
     except IndexFileError as error:
+        from rocketlens.store.read.index.index_files import CorruptIndexFile
+
         raise CorruptIndexFile(hit.file, error) from error
 
 
 def read_candidate(
-    log: CommitLog,
+    log: "CommitLog",
     message_filter: MessageFilter,
     offset: int,
-    hit: Hit | None,
+    hit: "Hit | None",
     failures: list[str],
     *,
     min_offset: int | None = None,

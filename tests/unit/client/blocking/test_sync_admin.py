@@ -11,11 +11,12 @@ import pytest
 
 import rocketlens
 from rocketlens import SyncLitePullConsumer, SyncPushConsumer
-from rocketlens.client import Message, MessageQueue
 from rocketlens.client.blocking import sync_admin
 from rocketlens.client.blocking.blocking_client import blocking_doc
 from rocketlens.client.blocking.sync_admin import SyncMQAdmin
 from rocketlens.client.blocking.sync_producer import SyncProducer
+from rocketlens.client.connect.route import MessageQueue
+from rocketlens.client.send.message import Message
 from rocketlens.errors import BadInput, MessageIllegal, MessageNotFound, WrongUse
 from rocketlens.net.sync import LoopThread
 from rocketlens.testing import cluster

@@ -7,12 +7,16 @@ import pytest
 from msgspec.structs import replace
 
 import rocketlens
-from rocketlens.client import Compression
 from rocketlens.client.connect.route import MessageQueue
 from rocketlens.client.send import unique_key
 from rocketlens.client.send.message import Message, encoded_properties, message_again
 from rocketlens.client.send.producer import QueueChooser
-from rocketlens.client.send.send_request import BATCH_BYTES, BATCH_MESSAGES, cut_batches
+from rocketlens.client.send.send_request import (
+    BATCH_BYTES,
+    BATCH_MESSAGES,
+    Compression,
+    cut_batches,
+)
 from rocketlens.client.send.unique_key import (
     UniqueKeys,
     choose_address,

@@ -6,7 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from rocketlens.client import Message, MessageQueue, Producer, SendHook, SendResult, SendStatus
+from rocketlens.client.connect.route import MessageQueue
+from rocketlens.client.send.message import Message
+from rocketlens.client.send.producer import Producer, SendHook
+from rocketlens.client.send.send_result import SendResult, SendStatus
 from rocketlens.errors import (
     BadInput,
     BrokerError,
@@ -295,7 +298,7 @@ async def test_brokers_hear_that_a_producer_comes_and_goes():
 
 
 async def test_a_signed_request_is_one_that_the_secret_verifies():
-    from rocketlens.client import Credentials
+    from rocketlens.client.connect.cluster import Credentials
     from rocketlens.wire import acl
 
     seen = []
