@@ -4,9 +4,10 @@ import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import replace
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple, Self, TypeVar, get_type_hints
+
+from msgspec.structs import replace
 
 from rocketlens.archive.column_filter import ColumnFilter
 from rocketlens.archive.reader import ArchiveRows

@@ -3,7 +3,6 @@
 Where nothing has a text, a note says what may have been meant.
 """
 
-import dataclasses
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Iterator
@@ -412,8 +411,7 @@ def _other_cases(text: str, source: ChosenSource, request: "FindRequest") -> Ite
     is_key = request.is_key and len(text.split()) == 1
     keys = sorted({text.upper(), text.lower()} - {text}) if is_key else []
     requests = [
-        dataclasses.replace(request, text=key, max_num=_MAX_MESSAGES_COUNTED, exhaustive=False)
-        for key in keys
+        replace(request, text=key, max_num=_MAX_MESSAGES_COUNTED, exhaustive=False) for key in keys
     ]
     answers: list[Answer] = []
     if requests:

@@ -5,9 +5,10 @@ import sys
 import textwrap
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec.structs import asdict
 
 from rocketlens.cli.find import exit_code, print_how_understood
 from rocketlens.cli.options import add_message, add_text_output, option

@@ -6,11 +6,12 @@ broker that fails makes an answer incomplete and is named in its coverage.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack, overload
+
+from msgspec.structs import replace
 
 from rocketlens import limits
 from rocketlens.client.connect import broker_calls

@@ -9,8 +9,9 @@
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
 
 from rocketlens.client.admin.cluster_groups import find_groups
 from rocketlens.client.admin.track import MessageTrack, track_of_group

@@ -16,10 +16,11 @@ something did not answer               `AnswerIncomplete`
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import Any, Final, Self
+
+from msgspec import Struct
 
 from rocketlens.errors import (
     AnswerIncomplete,
@@ -59,8 +60,7 @@ _UNPROVED: Final = frozenset(
 """States in which the group may have consumed the message."""
 
 
-@dataclass(frozen=True, slots=True)
-class ExpectRequest:
+class ExpectRequest(Struct, frozen=True):
     """The message that is expected, by when, and by which group it is to be consumed, if any."""
 
     message: FindRequest

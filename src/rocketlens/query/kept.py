@@ -19,12 +19,11 @@ than its newest message in a store or an archive, since no broker may run on it.
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import partial
 from typing import Final
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from rocketlens import limits
 from rocketlens.errors import RocketLensError, TopicNotFound
@@ -172,7 +171,7 @@ def told_what_waits(
     shown = [number for number, each in enumerate(answer.messages) if id(each) not in gone]
     end_ms = yield from end_steps(sources if waits else ())
     notes = tuple(hint(KEPT, each) for each in _words(waits, kept, end_ms))
-    return structs.replace(
+    return replace(
         answer,
         messages=tuple(answer.messages[number] for number in shown),
         held_by=tuple(answer.held_by[number] for number in shown if answer.held_by),

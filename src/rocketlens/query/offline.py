@@ -5,16 +5,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rocketlens import limits
-from rocketlens.errors import BadInput
+from rocketlens.errors import AnswerIncomplete, BadInput, MessageNotFound
+from rocketlens.formats.commitlog_record import message_of
 from rocketlens.model.answer import Coverage
 from rocketlens.model.arguments import check_text
+from rocketlens.model.message import MessageExt
+from rocketlens.model.message_id import OffsetMessageId
 from rocketlens.query.answer_builder import Findings
+from rocketlens.query.lookup.by_id import record_of_offset_id
 from rocketlens.query.lookup.by_key import find_by_key
+from rocketlens.query.lookup.by_queue_offset import record_of_entry
 from rocketlens.query.lookup.by_time import Scan
 from rocketlens.query.lookup.message_filter import MessageFilter
 from rocketlens.query.lookup.newest import WHOLE_LOG, find_newest, part_in_time
 from rocketlens.query.options import ContentOptions, takes
-from rocketlens.query.request import FindRequest
+from rocketlens.query.request import FindRequest, QueuePosition
 from rocketlens.query.search_api import SearchApi
 from rocketlens.query.store_reader import OnProgress, StoreReader
 from rocketlens.query.store_source import StoreSource
@@ -221,6 +226,19 @@ class Store(SearchApi):
         reader.refresh()
         findings.as_told = reader.static_topics.as_told
         find_newest(reader, conditions, findings, exhaustive=False)
+
+    def _message_at(self, where: OffsetMessageId | QueuePosition) -> MessageExt | None:
+        reader = self._reader
+        reader.refresh()
+        try:
+            record = (
+                record_of_offset_id(reader, where)
+                if isinstance(where, OffsetMessageId)
+                else record_of_entry(reader, where)
+            )
+        except (AnswerIncomplete, MessageNotFound):
+            return None
+        return None if record is None else message_of(reader.static_topics.as_told(record))
 
     def _unknown(self, topic: str) -> Iterable[Coverage]:
         return self._opened.topics.tell_unknown((topic,))

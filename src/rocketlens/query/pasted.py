@@ -20,9 +20,10 @@ around it, a comma behind it, ``msgId=`` before it
 import re
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import chain
 from typing import Final
+
+from msgspec.structs import replace
 
 from rocketlens.errors import BadInput
 from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState, hint

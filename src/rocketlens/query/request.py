@@ -17,9 +17,11 @@ kind                what the text is
 import re
 import time
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Final, NamedTuple, Self, Unpack
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rocketlens import limits
 from rocketlens.errors import BadInput, MessageNotFound
@@ -50,7 +52,8 @@ _TAG: Final = "tags"
 _QUEUE_POSITION: Final = re.compile(
     r"(?P<topic>.+)/(?P<queue_id>\d{1,10})/(?P<queue_offset>\d{1,19})\Z", re.ASCII | re.DOTALL
 )
-
+_TOO_LARGE: Final = 10**10, 10**19
+"""The first queue id and queue offset that such a text cannot have."""
 
 MAX_TEXTS: Final = 100
 """Texts that are searched of one that was pasted: see `rocketlens.query.pasted`."""
@@ -68,8 +71,7 @@ class QueuePosition(NamedTuple):
         return f"{self.topic}/{self.queue_id}/{self.queue_offset}"
 
 
-@dataclass(frozen=True, slots=True)
-class FindRequest:
+class FindRequest(Struct, frozen=True):
     """What to find. Without a text the topics, the times and the tags alone decide.
 
     ``topics`` are names and patterns, none for every topic. Times are store times in epoch
@@ -173,10 +175,9 @@ class FindRequest:
         check_int(queue_offset, "queue_offset")
         position = QueuePosition(check_text(topic, "topic"), queue_id, queue_offset)
         check_queue_position(position)
-        request = cls(str(position), kind="queue-offset")
-        if request.queue_position is None:
+        if queue_id >= _TOO_LARGE[0] or queue_offset >= _TOO_LARGE[1]:
             raise MessageNotFound(f"there is no {position}: no queue has such numbers")
-        return request
+        return cls(str(position), kind="queue-offset")
 
     def _narrowed(self) -> Self:
         """Return the request with what its filter implies."""
@@ -312,8 +313,7 @@ def name_of(message: MessageExt) -> tuple[str, Kind]:
     return message.position, "queue-offset"
 
 
-@dataclass(frozen=True, slots=True)
-class StoryRequest:
+class StoryRequest(Struct, frozen=True):
     """The message whose story is told; keywords as `rocketlens.query.options.StoryOptions`."""
 
     message: FindRequest

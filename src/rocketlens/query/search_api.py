@@ -3,20 +3,23 @@
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar, Self, Unpack, overload
+
+from msgspec.structs import replace
 
 from rocketlens import limits
 from rocketlens.model.answer import Answer, Coverage
 from rocketlens.model.arguments import check_text
 from rocketlens.model.message import MessageExt
+from rocketlens.model.message_id import OffsetMessageId
 from rocketlens.query.answer_builder import AnswerMessages, Findings, OnRead
 from rocketlens.query.find import find_local, one_message
 from rocketlens.query.lookup.message_filter import MessageFilter
 from rocketlens.query.options import FindOptions, StoryOptions, TailOptions, takes
 from rocketlens.query.request import (
     FindRequest,
+    QueuePosition,
     StoryRequest,
     check_key,
     check_max_num,
@@ -49,6 +52,10 @@ class SearchApi(ABC):
     @abstractmethod
     def _unknown(self, topic: str) -> Iterable[Coverage]:
         """Return what says that there is no topic of a name, if nothing names it."""
+
+    def _message_at(self, _where: OffsetMessageId | QueuePosition) -> MessageExt | None:
+        """Return the message that is there, if it is found at once; None if it must be searched."""
+        return None
 
     @abstractmethod
     def _story_source(self) -> "StorySource":
@@ -116,8 +123,12 @@ class SearchApi(ABC):
             all_topics=True,
             only_delivered=True,
         )
+        offset_msg_id = by_id.offset_msg_id
+        message = None if offset_msg_id is None else self._message_at(offset_msg_id)
+        if message is not None and message.topic in (topics or (message.topic,)):
+            return message
         findings = self._findings(1, oldest=True)
-        if by_id.offset_msg_id is not None:
+        if offset_msg_id is not None:
             self.source.find(by_id, findings)
         if not findings.messages:
             self.source.find(replace(by_id, kind="unique-key"), findings)
@@ -180,6 +191,9 @@ class SearchApi(ABC):
             brokers have a message there.
         """
         request = FindRequest.at(topic, queue_id, queue_offset)
+        message = self._message_at(QueuePosition(topic, queue_id, queue_offset))
+        if message is not None:
+            return message
         findings = self._findings(None)
         self.source.find(request, findings)
         return one_message(findings.answer(request.query), self._where)

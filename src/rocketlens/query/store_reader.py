@@ -224,15 +224,7 @@ class StoreReader:
 
     def _is_unwritten(self, physical_offset: int) -> bool:
         """Return whether the first bytes of a record are all zero; the usual case, in 2 us."""
-        segment = self.log.segment_of(physical_offset)
-        if segment is None:
-            return False
-        byte_offset = physical_offset - segment.base_offset
-        try:
-            head = self.log.map(segment).view[byte_offset : byte_offset + SIZE_AND_MAGIC.size]
-        except RecordError:
-            return False
-        return head == _NO_RECORD
+        return self.log.bytes_at(physical_offset, SIZE_AND_MAGIC.size) == _NO_RECORD
 
     def _end_of_record(self, physical_offset: int) -> int | None:
         try:
@@ -327,6 +319,8 @@ class StoreReader:
         self._look_at_small_files()
         if self._ahead is None:
             self._ahead = self._groups.ahead()
+        if not self._ahead:
+            return []
         # Offsets of groups in static topics can be those of logical queues.
         ahead = [each for each in self._ahead if each.queue.topic not in self.static_topics]
         return [str(each) for each in ahead if takes_topic(each.queue.topic)]

@@ -83,9 +83,11 @@ class StoreSource:
             find_by_offset_id(reader, offset_msg_id, message_filter, findings)
         position = None if findings.count else request.queue_position
         is_known = position is not None and (
-            position.topic.startswith(LMQ_PREFIX) or position.topic in reader.topics.known()
+            request.kind == "queue-offset"
+            or position.topic.startswith(LMQ_PREFIX)
+            or position.topic in reader.topics.known()
         )
-        if position is not None and (is_known or request.kind == "queue-offset"):
+        if position is not None and is_known:
             message_filter = request.filter_of(findings.tally, is_identified=True)
             stored, elsewhere = reader.static_topics.as_stored(position)
             if stored is not None:
@@ -96,8 +98,10 @@ class StoreSource:
                 findings.tally, topics, with_key=True, with_kept=with_kept
             )
             find_by_key(reader, key_filter, findings)
-        if position is not None and not is_known and not findings.count:
-            findings.cover((no_topic_of_position(position.topic, reader.topics.known()),))
+        if position is not None and not findings.count:
+            known = reader.topics.known()
+            if not position.topic.startswith(LMQ_PREFIX) and position.topic not in known:
+                findings.cover((no_topic_of_position(position.topic, known),))
 
     def lacks(self, topics: Sequence[str]) -> bool:
         """Return whether neither queues nor the end of the log have these topics.

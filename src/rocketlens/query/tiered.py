@@ -5,10 +5,9 @@ is, up to the first message that the log of the store still has: so no message i
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from rocketlens.errors import NotAStore, RecordError
 from rocketlens.formats.commitlog_record import Record
@@ -162,7 +161,7 @@ class TieredLogs:
 
 def outside_log(record: Record) -> Record:
     """Return the record of a message that is not in the store's log, without an offset in it."""
-    return structs.replace(record, physical_offset=NOT_IN_LOG)
+    return replace(record, physical_offset=NOT_IN_LOG)
 
 
 def findings_outside_log(findings: Findings) -> Findings:

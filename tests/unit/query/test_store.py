@@ -1,5 +1,6 @@
 """A store directory that is asked: what it takes a text for, its topics, how far it was read."""
 
+import sys
 from datetime import UTC, datetime
 
 import pytest
@@ -15,6 +16,7 @@ from rocketlens.errors import (
     WrongUse,
 )
 from rocketlens.model.answer import SourceKind, SourceState
+from rocketlens.store import fs
 from rocketlens.store.read.index.tail import Tail
 from tests.support import made_stores
 from tests.support.made_stores import Sent, flip, make_store, overwrite, record_of, some_messages
@@ -287,3 +289,51 @@ def test_damage_that_may_hide_a_deleted_topic_makes_not_found_incomplete(deleted
         assert (answer.messages, answer.complete) == ((), False)
         assert str(gone.physical_offset) in answer.failures[0].error
         assert store.find("order-7").complete
+
+
+@pytest.fixture(scope="module")
+def twenty_topics(tmp_path_factory):
+    """A store of twenty topics with twelve index files."""
+    sent = [
+        Sent(f"Topic{n % 20}", f"order-{n}", f"0A0102031234567{n:017X}", queue_id=n % 2)
+        for n in range(240)
+    ]
+    made = make_store(tmp_path_factory.mktemp("twenty") / "store", sent, index=(50, 41))
+    assert len(made.index_paths()) == 12
+    return made
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "most"),
+    [
+        ("view_message", ["OFFSET MESSAGE ID"], (17, 47, 53)),
+        ("query_by_queue_offset", ["Topic17", 1, 0], (19, 53, 69)),
+        ("query_message", ["Topic17", "order-17"], (24, 118, 149)),
+        ("query_message", [None, "order-17"], (25, 125, 164)),
+        ("view_message", ["Topic17", f"0A0102031234567{17:017X}"], (25, 127, 159)),
+        ("find", ["order-17", "Topic17"], (30, 151, 188)),
+    ],
+)
+def test_a_warm_look_up_makes_few_calls(twenty_topics, monkeypatch, name, arguments, most):
+    # Files that were just written count as changed.
+    monkeypatch.setattr(fs, "_STAMP_STEP_NS", 0)
+    monkeypatch.setattr(fs, "_COARSE_STAMP_STEP_NS", 0)
+    if arguments == ["OFFSET MESSAGE ID"]:
+        arguments = [twenty_topics.records[17].offset_msg_id]
+    called = []
+
+    def note(frame, event, _argument):
+        if event == "call" and frame.f_globals.get("__name__", "").startswith("rocketlens."):
+            called.append((frame.f_code.co_filename, frame.f_code.co_qualname))
+
+    with rocketlens.open_store(twenty_topics.path) as store:
+        look_up = getattr(store, name)
+        warm = [look_up(*arguments) for _ in range(2)]
+        sys.setprofile(note)
+        try:
+            found = look_up(*arguments)
+        finally:
+            sys.setprofile(None)
+    assert found == warm[0]
+    counts = len({path for path, _ in called}), len(set(called)), len(called)
+    assert all(map(int.__le__, counts, most)), counts

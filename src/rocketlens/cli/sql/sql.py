@@ -7,7 +7,6 @@ from argparse import ArgumentParser, Namespace
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import replace
 from datetime import date, datetime
 from decimal import Decimal
 from functools import partial
@@ -15,7 +14,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from rocketlens.cli.export import OutputFile, add_overwrite, batches_in
 from rocketlens.cli.find import exit_code
@@ -295,7 +294,7 @@ class _Messages:
             # All there are, unless they are too large for an answer.
             return None if answer.truncated else answer
         if is_in_log or (limit.is_only and not is_store):
-            return structs.replace(answer, truncated=False)
+            return replace(answer, truncated=False)
         if limit.oldest:
             self._request = replace(self._request, end=max(times))
         else:
@@ -324,7 +323,7 @@ class _Messages:
     def answer(self) -> Answer:
         """Return what was searched; a LIMIT may have needed only a part, which is complete then."""
         if self._answer is not None:
-            return structs.replace(self._answer, messages=())
+            return replace(self._answer, messages=())
         return Answer("", (), self._scan.coverage if self._is_read else self._scan.coverage_so_far)
 
 

@@ -615,7 +615,7 @@ async def _count_with_key(
     most = MAX_QUERY_MESSAGES
     findings = Findings(AnswerMessages(most))
     key_filter = request.filter_of(findings.tally, [topic], with_key=True)
-    key_filter = replace(key_filter, content=None, leaves_out=False)
+    key_filter = structs.replace(key_filter, content=None, leaves_out=False)
     await source.find_by_key(key_filter, findings, tries_index=False)
     is_least = findings.messages.truncated or not findings.is_complete
     tally.put_internal(topic, min(findings.count, most), is_least=is_least)

@@ -2,10 +2,10 @@
 
 import re
 from contextlib import aclosing
-from dataclasses import replace
 from typing import Annotated, Final, Self
 from urllib.parse import unquote
 
+from msgspec.structs import replace
 from pydantic import Field
 
 from rocketlens import limits

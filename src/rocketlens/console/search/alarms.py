@@ -7,9 +7,9 @@ with the search. One whose time passes while no console runs is asked when the n
 import asyncio
 import time
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, cast
 
+from msgspec.structs import replace
 from pydantic import ConfigDict, Field
 
 from rocketlens.client.all_sources import story_source

@@ -24,12 +24,11 @@ A source is asked for messages, and for facts that are None if it lacks them.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Final, Literal
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from rocketlens import limits
 from rocketlens.client.connect.namespace import without_namespace
@@ -158,9 +157,9 @@ def without_names(coverage: Iterable[Coverage]) -> tuple[Coverage, ...]:
     worst = (failed or proofs or others)[0]
     relies_on = next((each.relies_on for each in others if each.relies_on), None)
     kind = SourceKind.COMMIT_LOG if failed or proofs else worst.kind
-    one = _plain(structs.replace(worst, relies_on=relies_on), "", kind)
+    one = _plain(replace(worst, relies_on=relies_on), "", kind)
     if proofs and not failed:
-        one = structs.replace(one, begin_offset=0, end_offset=0, log_end_offset=0)
+        one = replace(one, begin_offset=0, end_offset=0, log_end_offset=0)
     return (*brokers.values(), one)
 
 
@@ -203,8 +202,7 @@ class _Rights:
         return self._viewer.may_see_message(self._source.name, plain(message.topic), origins)
 
 
-@dataclass(frozen=True, slots=True)
-class _VisibleContent(ContentFilter):
+class _VisibleContent(ContentFilter, frozen=True):
     """A filter that looks at what may be seen only: coverage quotes what it could not decide on."""
 
     rights: _Rights | None = None
@@ -398,8 +396,7 @@ class VisibleSource(ConsoleSource):
             raise no_topic(topic)
         settings = await self._opened.topic_settings(topic)
         return [
-            structs.replace(each, error=None if each.error is None else _HIDDEN_ERROR)
-            for each in settings
+            replace(each, error=None if each.error is None else _HIDDEN_ERROR) for each in settings
         ]
 
     async def stored_since(self, topic: str, times_ms: Sequence[int]) -> list[int] | None:

@@ -21,12 +21,12 @@ read; then queues are compared with nothing.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
 from itertools import chain, pairwise
 from typing import Final, NamedTuple
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from rocketlens import limits
@@ -67,15 +67,14 @@ class Span(NamedTuple):
     last_physical_offset: int
 
 
-@dataclass(slots=True)
-class LogContents:
+class LogContents(Struct):
     """The result of reading the log."""
 
-    damage: list[Damage] = field(default_factory=list)
+    damage: list[Damage] = []
     torn_at: int | None = None
     newest_ms: int | None = None
     """The latest store time, in epoch milliseconds."""
-    spans: dict[QueueName, Span] = field(default_factory=dict)
+    spans: dict[QueueName, Span] = {}
 
 
 class QueueFaultKind(Enum):

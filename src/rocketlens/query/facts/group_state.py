@@ -25,9 +25,10 @@ decided by `rocketlens.query.story.story`, which asks here for the rest.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from rocketlens import limits
 from rocketlens.model.message import MessageExt
@@ -65,8 +66,7 @@ class GroupVerdict(NamedTuple):
     rests_on: str
 
 
-@dataclass(frozen=True, slots=True)
-class Subscribed:
+class Subscribed(Struct, frozen=True):
     """The subscription of a group's clients to a topic."""
 
     expression_type: str
@@ -75,8 +75,7 @@ class Subscribed:
     """The tags in the expression; none for all."""
 
 
-@dataclass(frozen=True, slots=True)
-class GroupFacts:
+class GroupFacts(Struct, frozen=True):
     """The facts about a group and one message; None stands for facts that are not known."""
 
     group: str

@@ -13,11 +13,11 @@ How a topic is configured is in its file of topics: `settings_in_store`.
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from msgspec import structs
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rocketlens import limits
 from rocketlens.errors import RecordError
@@ -132,13 +132,10 @@ def topics_of_store(reader: StoreReader, requested: Collection[str]) -> TopicsAn
         # A parent may have no lite topic yet.
         if not (name.startswith(LITE_PREFIX) and is_pattern(name)):
             raise error
-    return structs.replace(
-        answer, topics=tuple(each for each in answer.topics if each.name in names)
-    )
+    return replace(answer, topics=tuple(each for each in answer.topics if each.name in names))
 
 
-@dataclass(slots=True)
-class _Counted:
+class _Counted(Struct):
     """The counts of one queue so far."""
 
     min_offset: int = 0
@@ -219,7 +216,7 @@ class _StoreTopics:
         listed = set(self._counted) | set(configured)
         deleted = reader.topics.known() - reader.topics.configured() - listed - BROKER_TOPICS
         lite = self._lite(table)
-        topics = [structs.replace(self._topic(name), lite=lite.get(name)) for name in listed]
+        topics = [replace(self._topic(name), lite=lite.get(name)) for name in listed]
         topics += [FoundTopic(name, None, is_deleted=True) for name in deleted]
         topics.sort(key=lambda topic: topic.name)
         self._coverage += reader.topics.coverage(is_found=True)
@@ -352,7 +349,7 @@ class _StoreTopics:
         self._coverage += torn_coverage(walk.torn_at)
         log = reader.log_coverage(walk.position, min(walk.stop, log_end), begin_offset=start)
         if start > reader.log.min_offset and StoreLayout(reader.path).abort.exists():
-            log = structs.replace(log, relies_on=Sentence("queues_before", start=start))
+            log = replace(log, relies_on=Sentence("queues_before", start=start))
         self._coverage.append(log)
 
     def _add_rows(self, topic: str, queue_id: int, rows: "npt.NDArray[np.void]") -> None:

@@ -18,10 +18,11 @@ and bodies have a field of that name
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, get_args
+
+from msgspec import Struct
 
 from rocketlens.decode.bodies import BINARY, DecodedBody, text_of_body
 from rocketlens.decode.rules import BodyRules
@@ -46,8 +47,7 @@ GREP_IN: Final[tuple[GrepIn, ...]] = get_args(GrepIn)
 _NO_RULES: Final = BodyRules()
 
 
-@dataclass(frozen=True, slots=True)
-class ContentFilter:
+class ContentFilter(Struct, frozen=True):
     """The conditions on the content of messages: all that are given must hold."""
 
     where: Where | None = None

@@ -2,7 +2,10 @@
 
 from collections import deque
 from collections.abc import Collection, Iterator
-from dataclasses import replace
+from operator import attrgetter
+from typing import Final
+
+from msgspec.structs import replace
 
 from rocketlens.formats.commitlog_record import Record
 from rocketlens.model.text.java import key_hashes
@@ -13,6 +16,8 @@ from rocketlens.query.store_reader import StoreReader
 from rocketlens.query.tiered import find_in_tiers
 from rocketlens.store.read.index.index_files import CorruptIndexFile, newest_first
 from rocketlens.store.read.index.tail import Tail
+
+_INDEXED_TO_MS: Final = attrgetter("indexed_to_ms")
 
 
 def find_by_key(reader: StoreReader, message_filter: MessageFilter, findings: Findings) -> None:
@@ -52,11 +57,12 @@ def find_by_key(reader: StoreReader, message_filter: MessageFilter, findings: Fi
     if topics is None:
         coverage += tuple(reader.topics.coverage(is_found=is_found))
     failures += reader.lost_of_queues(message_filter.takes_topic)
-    coverage += tuple(reader.log_failures(failures))
+    if failures:
+        coverage += tuple(reader.log_failures(failures))
     coverage += reader.kept_elsewhere(message_filter.begin)
     findings.cover(coverage)
     _find_in_batches(reader, message_filter, findings)
-    newest_ms = max([each.indexed_to_ms or 0 for each in coverage], default=0)
+    newest_ms = max(filter(None, map(_INDEXED_TO_MS, coverage)), default=0)
     findings.indexed_to_ms = max(findings.indexed_to_ms, newest_ms)
     find_in_tiers(reader, message_filter, findings, find_by_key)
 

@@ -41,6 +41,22 @@ def find_by_queue_offset(
         search.read_log((reader.log.min_offset, None), f"cannot be read: {error.strerror}")
 
 
+def record_of_entry(reader: StoreReader, position: QueuePosition) -> Record | None:
+    """Return the record that the consume queue has at a position.
+
+    None if the queue has no entry there, or is not believed, and of static topics: see
+    `find_by_queue_offset`.
+    """
+    if position.topic in reader.static_topics:
+        return None
+    try:
+        queue = reader.queues.queue(position.topic, position.queue_id)
+        entry = queue.entry(position.queue_offset) if queue else None
+    except OSError:
+        return None
+    return None if entry is None else _record_of(reader, entry, position)[0]
+
+
 class _Search:
     def __init__(
         self,

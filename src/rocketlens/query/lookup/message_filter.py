@@ -13,10 +13,12 @@ what is deleted                               nothing
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Final, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import force_setattr, replace
 
 from rocketlens import limits
 from rocketlens.errors import IndexFileError, RecordError
@@ -49,8 +51,7 @@ class KeptFor(NamedTuple):
         return any(fnmatchcase(real, each) for each in self.names)
 
 
-@dataclass(frozen=True, slots=True)
-class MessageFilter:
+class MessageFilter(Struct, frozen=True):
     """Conditions for messages. None is not a condition.
 
     A message must have the ``topic``, and one of the ``topics``. ``light`` are the light topics
@@ -74,14 +75,15 @@ class MessageFilter:
     content: "ContentFilter | None" = None
     leaves_out: bool = False
     kept: KeptFor | None = None
-    tally: SearchTally | None = field(default=None, compare=False)
-    light: frozenset[str] = field(init=False, compare=False)
+    tally: SearchTally | None = None
+    light: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         """Find the light topics."""
         topics = (self.topic or "",) if self.topics is None else (self.topic or "", *self.topics)
         light = frozenset([topic for topic in topics if topic.startswith(LMQ_PREFIX)])
-        object.__setattr__(self, "light", light)
+        if light != self.light:
+            force_setattr(self, "light", light)
 
     def at(self, origin: Origin) -> "MessageFilter":
         """Return this filter for the records of one broker."""

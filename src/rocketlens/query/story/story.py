@@ -18,8 +18,10 @@ consumed              the last copy is a retry, and the group's offset there is 
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rocketlens.model import properties as props
 from rocketlens.model.answer import Answer, Coverage
@@ -44,8 +46,7 @@ _SHOWN_QUERY: Final = 100
 """Characters of a query in a ``repr``."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unlearnt:
+class Unlearnt(Struct, frozen=True):
     """A fact that could not be found out, and why. ``is_failure``: of no answer, or damage."""
 
     what: str
@@ -53,8 +54,7 @@ class Unlearnt:
     is_failure: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class GroupStory:
+class GroupStory(Struct, frozen=True):
     """The message in one group."""
 
     group: str
@@ -73,8 +73,7 @@ class GroupStory:
     """Why it failed last, if the last copy for the group says so: class and first line."""
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Story(TableView):
+class Story(TableView, Struct, frozen=True):
     """The story of one message; `message` is None if there is no such message."""
 
     _titles = ("message", "time", "event", "group", "text")
@@ -125,8 +124,7 @@ class Story(TableView):
             yield from (f"{group.group}: {group.state}: {group.rests_on}" for group in each.groups)
 
 
-@dataclass(frozen=True, slots=True)
-class StoryEvidence:
+class StoryEvidence(Struct, frozen=True):
     """The facts of a story. Copies are all records of the message; brokers are by store host."""
 
     message: MessageExt

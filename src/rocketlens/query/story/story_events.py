@@ -1,9 +1,10 @@
 """The events of a message in order of time, from its records and its traces."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from rocketlens.errors import BadInput
 from rocketlens.formats.trace_body import TraceRecord, TraceType
@@ -57,8 +58,7 @@ class TraceEntry(NamedTuple):
     source: str
 
 
-@dataclass(frozen=True, slots=True)
-class StoryEvent:
+class StoryEvent(Struct, frozen=True):
     """One fact with its time, in epoch milliseconds, and who said it.
 
     Times of sends and consumptions are those of clients, the others those of brokers: their clocks
@@ -76,8 +76,7 @@ class StoryEvent:
     offset_msg_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
+class Delivery(Struct, frozen=True):
     """One call of a listener, as the client told it."""
 
     group: str

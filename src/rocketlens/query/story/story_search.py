@@ -8,9 +8,11 @@ asked or not answered looks like an absence.
 
 import time
 from collections.abc import Awaitable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rocketlens import limits
 from rocketlens.errors import BadInput, RocketLensError, TopicNotFound, WrongUse
@@ -65,8 +67,7 @@ _MAX_OTHERS: Final = 100
 """Other matching messages that a story names."""
 
 
-@dataclass(frozen=True, slots=True)
-class SourceFacts:
+class SourceFacts(Struct, frozen=True):
     """The facts of one source about the groups of a message."""
 
     groups: tuple[GroupFacts, ...] = ()
@@ -78,8 +79,7 @@ class SourceFacts:
     """What says that there is no group that was asked for; empty if there is, None if not known."""
 
 
-@dataclass(frozen=True, slots=True)
-class CopyTopics:
+class CopyTopics(Struct, frozen=True):
     """The topics of a source in which copies of a message are searched; empty for all."""
 
     topics: tuple[str, ...] = ()
@@ -120,15 +120,14 @@ class StorySource:
         return self.source.name
 
 
-@dataclass(slots=True)
-class _Gathered:
+class _Gathered(Struct):
     """The facts of all sources so far."""
 
-    copies: dict[tuple[object, ...], MessageExt] = field(default_factory=dict)
-    sources: dict[str, str] = field(default_factory=dict)
-    traces: dict[tuple[object, ...], TraceEntry] = field(default_factory=dict)
-    unlearnt: list[Unlearnt] = field(default_factory=list)
-    coverage: list[Coverage] = field(default_factory=list)
+    copies: dict[tuple[object, ...], MessageExt] = {}
+    sources: dict[str, str] = {}
+    traces: dict[tuple[object, ...], TraceEntry] = {}
+    unlearnt: list[Unlearnt] = []
+    coverage: list[Coverage] = []
 
     def fail(self, what: str, error: RocketLensError) -> None:
         """Keep what could not be learnt. An error of the caller is raised."""

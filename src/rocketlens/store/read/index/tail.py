@@ -270,7 +270,7 @@ class Tail:
             self._read_again_unread()
         few: set[int] = set()
         if self._few:
-            few = {offset for key_hash in hashes for offset in self._few.get(key_hash, ())}
+            few = {o for key_hash in self._few.keys() & hashes for o in self._few[key_hash]}
         if not self._runs.count and not self._read_again:
             return iter(sorted(few, reverse=True))
         parts = [self._runs.find(hashes, few)]
@@ -314,10 +314,10 @@ class Tail:
         if self.torn_at is not None:
             pieces = self._torn_pieces
             return pieces is None or any(self._log.bytes_at(*one) != was for one, was in pieces)
-        if self._log.segment_of(open_at) is None:
+        head = self._log.bytes_at(open_at, SIZE_AND_MAGIC.size)
+        if not head and self._log.segment_of(open_at) is None:
             self._log.refresh()
             return open_at < self._log.max_offset
-        head = self._log.bytes_at(open_at, SIZE_AND_MAGIC.size)
         return not head or any(head)
 
     def _pieces_behind(self, torn_at: int) -> Pieces:

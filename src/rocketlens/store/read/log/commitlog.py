@@ -109,6 +109,8 @@ class CommitLog:
         self.unlisted: str | None = None
         self.tap_note: Path | None = None
         """The note of a copy, which names what it lacks."""
+        self._recent: tuple[memoryview, int] | None = None
+        """The bytes of the segment that was read last, and its base offset."""
         self._stop = limits.MAX_PHYSICAL_OFFSET
         self._stamps: list[tuple[str, fs.DirectoryStamp | None]] = []
         try:
@@ -163,6 +165,7 @@ class CommitLog:
         read.
         """
         self._mapped.look_again()
+        self._recent = None
         if self.replica is not None:
             self.replica.look_again()
         for directory, stamp in self._stamps:
@@ -174,6 +177,7 @@ class CommitLog:
         self.refresh()
 
     def _list(self) -> None:
+        self._recent = None
         self._stamps = [(str(each), fs.directory_stamp(each)) for each in self.directories]
         segments: list[Segment] = []
         odd_files: list[str] = []
@@ -279,14 +283,28 @@ class CommitLog:
 
         So it is, too, when the segment cannot be opened.
         """
-        segment = self.segment_of(physical_offset)
-        if segment is None:
-            return b""
-        byte_offset = physical_offset - segment.base_offset
         try:
-            return bytes(self.map(segment).view[byte_offset : byte_offset + count])
+            found = self._view_at(physical_offset)
         except SegmentLost:
             return b""
+        if found is None:
+            return b""
+        byte_offset = physical_offset - found[1]
+        return bytes(found[0][byte_offset : byte_offset + count])
+
+    def _view_at(self, physical_offset: int) -> tuple[memoryview, int] | None:
+        """Return the bytes of the segment with an offset, and its base offset; None if none has it.
+
+        :raises SegmentLost: as `map`.
+        """
+        recent = self._recent
+        if recent is not None and 0 <= physical_offset - recent[1] < len(recent[0]):
+            return recent
+        segment = self.segment_of(physical_offset)
+        if segment is None:
+            return None
+        self._recent = found = self.map(segment).view, segment.base_offset
+        return found
 
     def record_at(self, physical_offset: int, *, check_crc: bool = True) -> Record:
         """Read the record at ``physical_offset``, or behind the header of a DLedger entry there.
@@ -296,27 +314,25 @@ class CommitLog:
         :raises RecordError: with the reason, when these bytes are not one whole record that
             belongs at this offset.
         """
-        segment = self.segment_of(physical_offset)
-        if segment is None and physical_offset >= self.max_offset:
-            self.refresh()
-            segment = self.segment_of(physical_offset)
-        if segment is None:
-            detail = f"the log has offsets {self.min_offset} to {self.max_offset}"
-            raise RecordError(Reason.END, detail, physical_offset)
         try:
-            mapped = self.map(segment)
+            found = self._view_at(physical_offset)
+            if found is None and physical_offset >= self.max_offset:
+                self.refresh()
+                found = self._view_at(physical_offset)
         except SegmentLost:
             self.refresh()
             raise
+        if found is None:
+            detail = f"the log has offsets {self.min_offset} to {self.max_offset}"
+            raise RecordError(Reason.END, detail, physical_offset)
+        view, base = found
         try:
-            return _record(mapped.view, segment.base_offset, physical_offset, check_crc=check_crc)
+            return _record(view, base, physical_offset, check_crc=check_crc)
         except RecordError:
-            byte_offset = physical_offset - segment.base_offset
-            behind = dledger.bytes_before_record(mapped.view, byte_offset, physical_offset)
+            behind = dledger.bytes_before_record(view, physical_offset - base, physical_offset)
             if not behind:
                 raise
-        physical_offset += behind
-        return _record(mapped.view, segment.base_offset, physical_offset, check_crc=check_crc)
+        return _record(view, base, physical_offset + behind, check_crc=check_crc)
 
     def record_of(
         self, entry: QueueEntry, name: tuple[str, int], queue_offset: int
@@ -334,13 +350,12 @@ class CommitLog:
 
         Its checksums are not looked at, nor entries of DLedger.
         """
-        segment = self.segment_of(physical_offset)
-        if segment is None:
-            return None
-        byte_offset = physical_offset - segment.base_offset
         try:
-            view = self.map(segment).view
-            return RecordView(view, byte_offset, physical_offset).store_timestamp_ms
+            found = self._view_at(physical_offset)
+            if found is None:
+                return None
+            view, base = found
+            return RecordView(view, physical_offset - base, physical_offset).store_timestamp_ms
         except RecordError:
             return None
 
@@ -369,6 +384,7 @@ class CommitLog:
 
     def close(self) -> None:
         """Unmap all segments."""
+        self._recent = None
         self._mapped.close()
 
 
