@@ -250,17 +250,19 @@ class Bench:
     def _lookups(self, small: SyntheticStore, store: SyntheticStore) -> Iterator[str]:
         few, many = map(find.microseconds_of_lookups, (small, store))
         rows = [
-            (name.replace("_", " "), f"{one:.1f}", f"{other:.1f}", ratio(other, one))
-            for name, one, other in zip(few._fields, few, many, strict=True)
+            (name.replace("_", " "), f"{one:.1f}", f"{other:.1f}", ratio(other, one), f"{most}")
+            for name, one, other, most in zip(few._fields, few, many, find.WANTED, strict=True)
         ]
         titles = (
-            "one look-up, median us",
-            f"{small.messages:,} messages",
-            f"{store.messages:,}",
-            "ratio",
+            "one look-up, us in the fastest window",
+            *(f"{small.messages:,} messages", f"{store.messages:,}", "ratio", "wanted"),
         )
         yield from table(titles, rows)
-        text = f"slowest median: {max(many):.0f} us, wanted under {LOOK_UP_MICROSECONDS:.0f} us"
+        missed = [
+            row[0] for row, one, most in zip(rows, few, find.WANTED, strict=True) if one > most
+        ]
+        yield goal(is_met=not missed, text=f"slower than wanted: {', '.join(missed) or 'none'}")
+        text = f"slowest: {max(many):.0f} us, wanted under {LOOK_UP_MICROSECONDS:.0f} us"
         yield goal(is_met=max(many) < LOOK_UP_MICROSECONDS, text=text)
         worst = max(other / one for one, other in zip(few, many, strict=True))
         text = f"10 times the messages: {worst:.2f}x at most, wanted no more (within noise, 1.25x)"

@@ -126,13 +126,8 @@ class SearchTally:
 
     def coverage(self) -> tuple[Coverage, ...]:
         """Return what was counted; nothing if all was searched and decided on."""
-        if not (
-            self._counted
-            or self._internal
-            or self._batches
-            or self.body_fields
-            or self.unknown_origins
-        ):
+        counts = self._counted, self._internal, self._batches
+        if not any((*counts, self.body_fields, self.unknown_origins)):
             return ()
         kind, failed = SourceKind.FILTER, SourceState.FAILED
         parts: list[Coverage] = []

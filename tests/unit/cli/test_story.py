@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from rocketlens import ConsumeConcurrentlyStatus, SyncPushConsumer
 from rocketlens.cli.printing import cells
@@ -136,7 +137,6 @@ def test_text_of_others_cannot_command_the_terminal():
 
 @pytest.mark.parametrize("state", GroupState)
 def test_every_state_has_a_word(state):
-    told = story([copy()])
     group = GroupStory("g", state, "because", "broker-a")
-    object.__setattr__(told, "groups", (group,))
+    told = replace(story([copy()]), groups=(group,))
     assert any(line.startswith("  g: ") for line in story_lines(told, 80))
