@@ -233,7 +233,6 @@ def build_parser(argv: Sequence[str] | None = None) -> CommandParser:
         if not module:
             groups[name] = command.add_commands()
         elif names is None or name == named:
-            _import_msgspec()
             imported = vars(import_module(f"{__package__}.{module}"))
             is_alone = "add_arguments" in imported
             imported["add_arguments" if is_alone else f"{word}_options"](command)
@@ -242,20 +241,6 @@ def build_parser(argv: Sequence[str] | None = None) -> CommandParser:
             run = imported["run" if is_alone else f"run_{word}"]
             command.set_defaults(run=run, parser=command, all_commands=build_parser)
     return parser
-
-
-def _import_msgspec() -> None:
-    """Import msgspec without typing_extensions, which imports inspect, too: 10 ms for each command.
-
-    msgspec takes from it what the typing of this Python has as well.
-    """
-    modules: dict[str, Any] = sys.modules
-    if not modules.keys() & {"msgspec", "typing_extensions"}:
-        modules["typing_extensions"] = None
-        try:
-            import_module("msgspec")
-        finally:
-            del modules["typing_extensions"]
 
 
 def _is_named(name: str, names: Sequence[str] | None) -> bool:

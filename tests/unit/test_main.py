@@ -308,7 +308,6 @@ def test_finding_by_id_or_key_loads_nothing_heavy(golden):
         *("pandas", "pyarrow", "pyspark", "rich", "asyncio", "email", "socket", "ssl"),
         *("subprocess", "tempfile", "unittest", "multiprocessing", "logging", "numpy"),
         *("rocketlens.model.sql92", "rocketlens.model.topic", "rocketlens.model.group"),
-        "typing_extensions",
     }
     # What measures how much of the code is reached, is there before.
     code = (
