@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from contextlib import closing
 
 import pytest
 
@@ -10,8 +11,14 @@ from rocketlens.bulk.messages import read_batches
 from rocketlens.errors import AnswerIncomplete, BadInput, MessageNotFound, NotAStore
 from rocketlens.formats import batchqueue_entry, dledger
 from rocketlens.formats.batch_body import message_count
+from rocketlens.formats.consumequeue_entry import ENTRY_BYTES
+from rocketlens.formats.rocksdb.queue_key import QueueKey
 from rocketlens.model.installation import install_command
 from rocketlens.model.message import Host
+from rocketlens.query.facts.examination import StoreExamination
+from rocketlens.query.store_reader import StoreReader
+from rocketlens.store.layout import StoreLayout
+from rocketlens.store.read.consumequeue import ConsumeQueues
 from rocketlens.store.read.former_topics import read_evidence
 from rocketlens.store.read.log.commitlog import CommitLog
 from rocketlens.store.write.config import StoreConfig
@@ -268,10 +275,15 @@ def test_a_light_topic_that_is_not_there_is_told_or_refused(layout):
 
 @pytest.mark.parametrize(
     ("name", "config"),
-    [(ROCKSDB, "config"), (ONE_ROCKSDB, "config"), (ONE_ROCKSDB, "config-v2")],
+    [
+        *[(ROCKSDB, "config"), (ONE_ROCKSDB, "config")],
+        *[(ONE_ROCKSDB, "config-v2"), (ROCKSDB, "separate")],
+    ],
 )
 def test_queues_groups_and_topics_are_read_from_rocksdb_and_nothing_is_changed(layout, config):
-    if config != "config":
+    if config == "separate":
+        put_apart(layout)
+    elif config != "config":
         # What a broker with configManagerVersion=v2 has instead, to which the same was sent.
         shutil.rmtree(layout.store / "config")
         (layout.path / config).rename(layout.store / "config")
@@ -291,6 +303,44 @@ def test_queues_groups_and_topics_are_read_from_rocksdb_and_nothing_is_changed(l
             assert [each.kind for each in answer.coverage] == ["consume_queue", "commit_log"]
             assert answer.coverage[0].error is None
     assert {path: path.stat().st_mtime_ns for path in layout.store.rglob("*")} == before
+
+
+def put_apart(layout):
+    """Have the database where brokers with useSeparateStorePathForRocksdbCQ have it."""
+    (layout.store / "consumequeue").rename(layout.store / "consumequeue_rocksdb")
+    (layout.store / "consumequeue").mkdir()
+
+
+@both_with_light_topics
+def test_light_topics_that_only_a_database_beside_the_files_has_are_listed(layout):
+    """So they are with rocksdbCQDoubleWriteEnable and combineCQUseRocksdbForLmq."""
+    with layout.open() as store:
+        before = store.topics().topics
+    rocksdict = pytest.importorskip("rocksdict")
+    files = layout.store / "consumequeue"
+    queues = ConsumeQueues(files)
+    database = rocksdict.Rdict(f"{files}_rocksdb", rocksdict.Options(raw_mode=True))
+    for queue, opened in queues.readable():
+        for first, run in opened.contents():
+            for at in range(0, len(run), ENTRY_BYTES):
+                key = QueueKey(*queue, first + at // ENTRY_BYTES).encode()
+                database[key] = bytes(run[at : at + ENTRY_BYTES]) + bytes(8)
+    database.close()
+    queues.close()
+    for each in files.glob("%LMQ%*"):
+        shutil.rmtree(each)
+    with layout.open() as store:
+        answer = store.topics()
+        assert answer.complete
+        assert answer.topics == before
+    with pytest.raises(BadInput, match="consumequeue_rocksdb is a RocksDB database"):
+        MessageStore(layout.store, StoreConfig(), StoreOptions(Host("127.0.0.1", 10911)))
+
+
+@every_layout
+def test_queues_of_a_sound_store_have_no_fault(layout):
+    with closing(StoreReader(StoreLayout.of(layout.store))) as reader:
+        assert list(StoreExamination(reader).queue_faults()) == []
 
 
 @pytest.mark.parametrize("name", [ROCKSDB])

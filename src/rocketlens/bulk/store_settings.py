@@ -17,7 +17,7 @@ from rocketlens.store import fs
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.consumequeue import ConsumeQueues
 from rocketlens.store.read.log.commitlog import CommitLog
-from rocketlens.store.read.rocks import is_database
+from rocketlens.store.read.rocks import queue_database
 
 NAME_DIGITS: Final = 17
 _ENTRIES_LOOKED_AT: Final = 20_000
@@ -94,8 +94,10 @@ def batch_topics(store: Path) -> set[str]:
 
 
 def queues_are_in_rocksdb(store: Path) -> bool:
-    """Return whether ``consumequeue`` is a RocksDB database and no directory of queue files."""
-    return is_database(StoreLayout(store).consume_queue)
+    """Return whether the store has its queues in a RocksDB database and not in files."""
+    directory = StoreLayout(store).consume_queue
+    database = queue_database(directory)
+    return database == directory or (database is not None and not list(fs.entries(directory)))
 
 
 def queue_file_bytes(store: Path) -> int:

@@ -41,9 +41,10 @@ Source: ``CommitLog.checkMessageAndReturnSize``, ``MessageDecoder.decode``.
 
 import struct
 import zlib
+from collections.abc import Mapping
 from enum import StrEnum
 from functools import lru_cache
-from itertools import takewhile
+from itertools import takewhile, zip_longest
 from typing import TYPE_CHECKING, Annotated, Any, Final, overload
 
 from msgspec import Struct
@@ -59,6 +60,7 @@ from rocketlens.model.message import I32, I64, Host, MessageExt
 from rocketlens.model.message_id import address_text, offset_msg_id_of, pack_address
 from rocketlens.model.rocketmq import (
     CRC_MASK,
+    LMQ_PREFIX,
     SYS_FLAG_BORN_HOST_V6,
     SYS_FLAG_PREPARED,
     SYS_FLAG_ROLLBACK,
@@ -571,6 +573,23 @@ def encode(record: Record, *, append_crc: bool = False) -> bytes:
 def encode_blank(bytes_left: int) -> bytes:
     """Write the 8 bytes that close a segment in which ``bytes_left`` bytes stay unused."""
     return SIZE_AND_MAGIC.pack(bytes_left, MAGIC_BLANK)
+
+
+def is_dispatched_to(record: Record, topic: str) -> bool:
+    """Return whether a topic is a light one that a message was dispatched to."""
+    is_light = topic.startswith(LMQ_PREFIX)
+    return is_light and topic in light_queues(props.parse(decode_utf8(record.properties)))
+
+
+def light_queues(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the light topics that a message was dispatched to, each with its offset there as text.
+
+    The broker counts these offsets apart from the queues' own, and can get them wrong, so an
+    entry of such a queue is believed before them.
+    """
+    topics = properties.get(props.MULTI_DISPATCH, "").split(",")
+    offsets = properties.get(props.MULTI_QUEUE_OFFSET, "").split(",")
+    return dict(zip_longest(topics, offsets[: len(topics)], fillvalue=""))
 
 
 def message_of(

@@ -37,7 +37,7 @@ from rocketlens.client.search.queue_offsets import unreadable_messages
 from rocketlens.client.search.queue_read import RISING_TIMES, read_queues
 from rocketlens.client.search.view import offset_id_of, record_of_position, records_of_id
 from rocketlens.errors import BrokerError, RecordError, RocketLensError, TopicNotFound
-from rocketlens.formats.commitlog_record import Record
+from rocketlens.formats.commitlog_record import Record, is_dispatched_to
 from rocketlens.model.answer import Coverage, SourceKind, SourceState, hint
 from rocketlens.model.message import MessageExt
 from rocketlens.model.message_id import OffsetMessageId
@@ -48,7 +48,7 @@ from rocketlens.net.pace import at_once
 from rocketlens.query.answer_builder import AnswerMessages, Findings, PlacedFindings
 from rocketlens.query.find import one_message
 from rocketlens.query.kept import KeptFindings
-from rocketlens.query.lookup.message_filter import MessageFilter, is_dispatched_to
+from rocketlens.query.lookup.message_filter import MessageFilter
 from rocketlens.query.request import FindRequest, QueuePosition
 from rocketlens.query.tally import SearchTally
 from rocketlens.query.topic_choice import (

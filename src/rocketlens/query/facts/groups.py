@@ -37,7 +37,7 @@ from rocketlens.store.read.config_tables import (
     read_table,
 )
 from rocketlens.store.read.consumequeue import ConsumeQueue, QueueName
-from rocketlens.store.read.rocks import is_database
+from rocketlens.store.read.rocks import queue_database
 
 _MAX_POP_RECORDS: Final = 1_000
 """Records of POP, the newest, that are read for the groups that they name."""
@@ -152,7 +152,7 @@ class StoreGroupFiles:
 
         A broker that runs writes them to RocksDB later than its groups' offsets.
         """
-        if not is_database(self._reader.layout.consume_queue):
+        if queue_database(self._reader.layout.consume_queue) is None:
             return
         behind = {
             topic

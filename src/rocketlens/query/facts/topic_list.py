@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from rocketlens import limits
 from rocketlens.errors import RecordError
 from rocketlens.formats.batch_body import message_at, message_count
+from rocketlens.formats.commitlog_record import is_dispatched_to
 from rocketlens.formats.consumequeue_entry import ENTRY_LAYOUT, FILLER_SIZE
 from rocketlens.late import np, npt
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
@@ -40,7 +41,7 @@ from rocketlens.model.rocketmq import (
 from rocketlens.model.text.sentences import Sentence
 from rocketlens.model.topic import FoundTopic, LiteTopics, TopicQueue, TopicsAnswer, TopicSettings
 from rocketlens.query.lookup.by_time import Scan
-from rocketlens.query.lookup.message_filter import MessageFilter, is_dispatched_to
+from rocketlens.query.lookup.message_filter import MessageFilter
 from rocketlens.query.store_reader import CONSUME_QUEUE, StoreReader, torn_coverage, unfinished
 from rocketlens.query.store_topics import BROKER_TOPICS
 from rocketlens.query.topic_choice import is_pattern, matching_topics, unknown_topic

@@ -7,7 +7,12 @@ from msgspec.structs import replace
 
 from rocketlens.errors import RecordError
 from rocketlens.formats.batch_body import message_at
-from rocketlens.formats.commitlog_record import Record, has_queue_entry
+from rocketlens.formats.commitlog_record import (
+    Record,
+    has_queue_entry,
+    is_dispatched_to,
+    light_queues,
+)
 from rocketlens.formats.consumequeue_entry import QueueEntry
 from rocketlens.model import properties as props
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
@@ -15,7 +20,7 @@ from rocketlens.model.rocketmq import LMQ_PREFIX
 from rocketlens.model.text.java import decode_utf8
 from rocketlens.query.answer_builder import Findings
 from rocketlens.query.lookup.by_time import Scan
-from rocketlens.query.lookup.message_filter import MessageFilter, is_dispatched_to, light_queues
+from rocketlens.query.lookup.message_filter import MessageFilter
 from rocketlens.query.request import QueuePosition
 from rocketlens.query.store_reader import CONSUME_QUEUE, StoreReader
 from rocketlens.query.tally import SearchTally

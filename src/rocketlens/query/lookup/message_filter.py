@@ -12,9 +12,8 @@ what is deleted                               nothing
 ============================================  ==================================================
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
-from itertools import zip_longest
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from msgspec import Struct
@@ -23,7 +22,14 @@ from msgspec.structs import force_setattr, replace
 from rocketlens import limits
 from rocketlens.errors import IndexFileError, RecordError
 from rocketlens.formats.batch_body import records_in
-from rocketlens.formats.commitlog_record import Origin, Reason, Record, RecordView, decode
+from rocketlens.formats.commitlog_record import (
+    Origin,
+    Reason,
+    Record,
+    RecordView,
+    decode,
+    light_queues,
+)
 from rocketlens.model import properties as props
 from rocketlens.model.rocketmq import LMQ_PREFIX, SYS_FLAG_INNER_BATCH, is_internal_topic
 from rocketlens.model.text.java import decode_utf8
@@ -206,23 +212,6 @@ class MessageFilter(Struct, frozen=True):
         return (
             self.unique_key is not None and properties.get(props.UNIQUE_KEY) == self.unique_key
         ) or (self.key is not None and self.key in props.split_keys(properties.get(props.KEYS)))
-
-
-def is_dispatched_to(record: Record, topic: str) -> bool:
-    """Return whether a topic is a light one that a message was dispatched to."""
-    is_light = topic.startswith(LMQ_PREFIX)
-    return is_light and topic in light_queues(props.parse(decode_utf8(record.properties)))
-
-
-def light_queues(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the light topics that a message was dispatched to, each with its offset there as text.
-
-    The broker counts these offsets apart from the queues' own, and can get them wrong, so an
-    entry of such a queue is believed before them.
-    """
-    topics = properties.get(props.MULTI_DISPATCH, "").split(",")
-    offsets = properties.get(props.MULTI_QUEUE_OFFSET, "").split(",")
-    return dict(zip_longest(topics, offsets[: len(topics)], fillvalue=""))
 
 
 def check_entry(log: "CommitLog", hit: "Hit | None") -> None:

@@ -4,6 +4,7 @@
 directory                             family        key, and value
 ====================================  ============  ==========================================
 ``consumequeue``                      ``default``   an entry of a queue
+``consumequeue_rocksdb``              ``default``   the same (useSeparateStorePathForRocksdbCQ)
 ``config/...``                                      see `rocketlens.store.read.config_tables`
 ====================================  ============  ==========================================
 
@@ -346,17 +347,62 @@ class RocksQueues(ConsumeQueues):
             self._database = None
 
 
+class QueuesInBoth(FileQueues):
+    """Queues in files, and in a database beside them, which has light topics alone."""
+
+    def __init__(self, directory: Path, database: Path) -> None:
+        """Set both directories."""
+        super().__init__(directory, directory.with_name(BATCH_QUEUES))
+        self._others = RocksQueues(database)
+
+    def names(self) -> list[QueueName]:
+        """List all queues; those that only the database has come last."""
+        return list(dict.fromkeys([*super().names(), *self._others.names()]))
+
+    def topics(self) -> list[str]:
+        """List the topics that have queues; none, and ``unlisted``, when that fails."""
+        topics = list(dict.fromkeys([*super().topics(), *self._others.topics()]))
+        self.unlisted = self.unlisted or self._others.unlisted
+        return [] if self.unlisted else topics
+
+    def look_again(self) -> None:
+        """Look at files and database again before a queue is next returned."""
+        super().look_again()
+        self._others.look_again()
+
+    def queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """Return one queue; None if there can be none of that name.
+
+        :raises OSError: if its directory or the database cannot be read.
+        """
+        queue = super().queue(topic, queue_id)
+        return queue if queue is None or queue.files else self._others.queue(topic, queue_id)
+
+    def close(self) -> None:
+        """Unmap everything, and close the database."""
+        super().close()
+        self._others.close()
+
+
+def queue_database(directory: Path) -> Path | None:
+    """Return the database with queues that ``consumequeue/`` is, or that is beside it, if any."""
+    both = directory, directory.with_name("consumequeue_rocksdb")
+    return next(filter(is_database, both), None)
+
+
 def queues_in(directory: Path) -> ConsumeQueues:
     """Return the queues of ``consumequeue/``, in files or in RocksDB, and those of batches.
 
-    Where RocksDB cannot be read here there are none, and ``missing`` says why.
+    Where RocksDB cannot be read here there are none of it, and ``missing`` says why.
     """
-    if not is_database(directory):
-        return FileQueues(directory, directory.with_name(BATCH_QUEUES))
-    if is_readable():
-        return RocksQueues(directory)
-    queues = ConsumeQueues(directory)
-    queues.missing = f"they are {needed()}; the log was read"
+    database = queue_database(directory)
+    if database is not None and is_readable():
+        return (
+            RocksQueues(directory) if database == directory else QueuesInBoth(directory, database)
+        )
+    queues = FileQueues(directory, directory.with_name(BATCH_QUEUES))
+    if database is not None:
+        queues.missing = f"they are {needed()}; the log was read"
     return queues
 
 

@@ -26,7 +26,7 @@ from rocketlens.store.lock import StoreLock
 from rocketlens.store.read.config_tables import IN_DATABASES, database_of
 from rocketlens.store.read.former_topics import DeletionMark
 from rocketlens.store.read.log.commitlog import OpenLog, Replica
-from rocketlens.store.read.rocks import is_database
+from rocketlens.store.read.rocks import queue_database
 from rocketlens.store.read.state import StoreState, read_state, read_synced
 from rocketlens.store.write.append import Appender
 from rocketlens.store.write.config import StoreConfig
@@ -255,9 +255,8 @@ def _check_writable(layout: StoreLayout) -> None:
 
 def _database_of(layout: StoreLayout) -> Path | None:
     """Return a RocksDB database that has queues or a table of the store, instead of files."""
-    if is_database(layout.consume_queue):
-        return layout.consume_queue
-    databases = (database_of(layout.root / file, table) for file, table in IN_DATABASES.items())
+    tables = (database_of(layout.root / file, table) for file, table in IN_DATABASES.items())
+    databases = (queue_database(layout.consume_queue), *tables)
     return next((each for each in databases if each is not None), None)
 
 

@@ -22,6 +22,7 @@ from rocketlens.formats.commitlog_record import (
     Reason,
     Record,
     RecordView,
+    is_dispatched_to,
 )
 from rocketlens.formats.consumequeue_entry import QueueEntry
 from rocketlens.store import fs
@@ -343,7 +344,7 @@ class CommitLog:
         except RecordError:
             return None
         is_it = (record.topic, record.queue_id) == name and message_at(record, queue_offset)
-        return record if is_it else None
+        return record if is_it or is_dispatched_to(record, name[0]) else None
 
     def time_at(self, physical_offset: int) -> int | None:
         """Return the store time of the record at an offset; None if none can be read there now.
