@@ -85,6 +85,14 @@ def test_index_files_that_are_deleted_are_replaced_by_the_log(made, check):
     assert_right(made, step=3, topics=(None,))
 
 
+def test_a_file_with_some_entries_of_a_record_that_is_gone_is_replaced_by_the_log(tmp_path, check):
+    """RocketMQ overwrites a file that it made in the same millisecond."""
+    made = make_store(tmp_path / "store", some_messages(60), index=(5, 3))
+    for path in made.index_paths()[3::7]:
+        path.unlink()
+    assert_right(made, step=1, topics=(None,), damaged=False)
+
+
 @pytest.mark.parametrize("position", range(0, 40, sized(7, 1)))
 def test_a_flipped_byte_in_a_header_changes_no_answer(made, check, position):
     flip(made.index_paths()[1], position, 1 << position % 8)

@@ -21,14 +21,16 @@ RocketMQ deletes the others when it starts.
 """
 
 from array import array
+from bisect import bisect_left
 from collections.abc import Collection, Iterator
 from heapq import merge
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from msgspec import Struct
 
-from rocketlens.errors import CheckpointError, IndexFileError
+from rocketlens.errors import CheckpointError, IndexFileError, RecordError
 from rocketlens.formats import checkpoint
 from rocketlens.formats.commitlog_record import Record
 from rocketlens.formats.compiled.index import address_of, find_entries
@@ -336,12 +338,35 @@ class IndexFiles:
             if last is None:
                 if first > self._log.min_offset:
                     ranges.append((self._log.min_offset, first + 1))
-            elif first > last and first != self._after(last):
+            elif (first > last and first != self._after(last)) or not (
+                self._has_all_of(last) and self._has_all_of(first)
+            ):
                 ranges.append((last, first + 1))
             ranges += extent.gaps
             last = max(extent.last, last or 0, self._log.min_offset)
         ranges.append((self._log.min_offset if last is None else last, None))
         return ranges
+
+    def _has_all_of(self, physical_offset: int) -> bool:
+        """Return whether all entries of a record are there, which can be in several files.
+
+        RocketMQ names a file by the millisecond: it can have overwritten one of a few entries.
+        """
+        try:
+            record = self._log.record_at(physical_offset, check_crc=False)
+        except RecordError:
+            return True
+        hashes = set()
+        first = bisect_left(self._sound, physical_offset, key=lambda file: file.header.end_offset)
+        for file in islice(self._sound, first, None):
+            if file.header.begin_offset > physical_offset:
+                break
+            for number in range(file.number_before(physical_offset), 0, -1):
+                entry = file.entry(number)
+                if entry.physical_offset < physical_offset:
+                    break
+                hashes.add(entry.key_hash)
+        return hashes.issuperset(index_hashes(record, with_tags=False))
 
     def _after(self, physical_offset: int) -> int | None:
         """Return the offset behind a record, or the begin of the next segment."""
