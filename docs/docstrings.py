@@ -79,12 +79,12 @@ def _blocking_method(member: Any, pkg: griffe.Module) -> griffe.Function:
 
 
 def _parameters_of(settings: griffe.Class) -> list[griffe.Parameter]:
-    """Return the fields of a dataclass, those of its bases first; the first one is positional."""
+    """Return the fields of a Struct, those of its bases first; the first one is positional."""
     fields: dict[str, griffe.Parameter] = {}
     for part in reversed([settings, *settings.mro()]):
         for name, field in part.members.items():
             is_field = isinstance(field, griffe.Attribute) and "property" not in field.labels
-            if is_field and field.annotation and name != "_":
+            if is_field and field.annotation:
                 fields[name] = griffe.Parameter(
                     name,
                     annotation=field.annotation,

@@ -12,11 +12,10 @@ import zlib
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from itertools import accumulate
 
 import pytest
-from msgspec import structs
+from msgspec.structs import replace
 
 from rocketlens import limits
 from rocketlens.client.mq_admin import MQAdmin
@@ -436,7 +435,7 @@ class FakeBroker(Fake):
         starts = accumulate((each.total_size for each in kept), initial=0)
         own = {id(each): start for each, start in zip(kept, starts, strict=False)}
         body = b"".join(
-            records.encode(structs.replace(each, physical_offset=own[id(each)])) for each in given
+            records.encode(replace(each, physical_offset=own[id(each)])) for each in given
         )
         return Response(
             ResponseCode.SUCCESS if given else ResponseCode.PULL_NOT_FOUND, fields, body

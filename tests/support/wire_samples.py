@@ -71,7 +71,7 @@ from rocketlens.wire.bodies.tables import (
 )
 from rocketlens.wire.commands import auth, brokers, groups, messages
 from rocketlens.wire.commands.messages import SendMessageRequest
-from rocketlens.wire.declare import BOOLEAN, INT32, INT64, TABLES, TEXT, Command
+from rocketlens.wire.declare import BOOLEAN, INT32, INT64, TEXT, Command, WireStruct, fields_of
 
 COMMANDS = {
     command.code: command
@@ -89,7 +89,11 @@ SHORT_JAVA_NAME = "SendMessageRequestHeaderV2"
 
 
 def java_names_of(cls):
-    return TABLES[cls].java_names
+    """RocketMQ's classes of a body; a NamedTuple has the name of its one."""
+    return getattr(cls, "java_names", (cls.__name__,))
+
+
+CLASSES = {name: cls for cls in WireStruct.__subclasses__() for name in cls.java_names}
 
 
 def headers():
@@ -97,7 +101,7 @@ def headers():
     for command in COMMANDS.values():
         for codec in (command.request, command.response):
             is_short = codec.header_class is SendMessageRequest and "a" in codec.wire_names.values()
-            for java_name in java_names_of(codec.header_class):
+            for java_name in codec.header_class.java_names:
                 yield (SHORT_JAVA_NAME if is_short else java_name), codec
 
 
@@ -107,7 +111,7 @@ HEADERS = dict(headers())
 def sample(header_class, version):
     """A header whose every field that ``version`` has holds something else than its default."""
     values = {}
-    for number, field in enumerate(TABLES[header_class].fields, 1):
+    for number, field in enumerate(fields_of(header_class), 1):
         if not has_field(header_class, field, version) or field.wire_name == "lo":
             # The headers that RocketMQ wrote were written without the last one.
             values[field.name] = field.default
@@ -302,7 +306,7 @@ def has_field(header_class, field, version):
     known = [
         fields[java_name]
         for fields in [fields_of_java("5.5.0" if version > 407 else "4.9.7")]
-        for java_name in java_names_of(header_class)
+        for java_name in header_class.java_names
         if java_name in fields
     ]
     return not known or field.wire_name in {*known[0], "_UNIQUE_KEY_QUERY"}

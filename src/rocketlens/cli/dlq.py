@@ -2,12 +2,11 @@
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from rocketlens.cli.find import exit_code, print_answer
 from rocketlens.cli.options import (

@@ -3,12 +3,13 @@
 import sys
 from argparse import ArgumentParser, Namespace
 from contextlib import ExitStack
-from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec.structs import asdict
 
 from rocketlens import limits
 from rocketlens.cli.options import add_cluster, add_list_output, option, positive_number, seconds

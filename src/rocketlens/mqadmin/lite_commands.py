@@ -15,7 +15,7 @@ from rocketlens.model.rocketmq import lite_topic
 from rocketlens.mqadmin.printing.form import NULL, columns, flag_text, padded, time_of
 from rocketlens.mqadmin.tool import Call, Failed, masters_of
 from rocketlens.wire.bodies.tables import OffsetWrapper
-from rocketlens.wire.declare import Command, NoFields
+from rocketlens.wire.declare import Command, NoFields, Q
 from rocketlens.wire.lite import (
     GET_BROKER_LITE_INFO,
     GET_LITE_CLIENT_INFO,
@@ -37,7 +37,6 @@ from rocketlens.wire.lite import (
 )
 
 B = TypeVar("B")
-Q = TypeVar("Q")
 _BROKER_WIDTHS: Final = (30, 17, 10, 14, 20, 17, 15, 18, 15)
 _BROKER_NAMES: Final = (
     *("#Broker", "#Store Type", "#Max LMQ", "#Current LMQ", "#SubscriptionCount"),

@@ -2,12 +2,13 @@
 skipAccumulatedMessage and cloneGroupOffset.
 """
 
-import dataclasses
 import json
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from typing import Final
+
+from msgspec.structs import replace
 
 from rocketlens import limits
 from rocketlens.client.admin.offset_reset import TO_THE_END, RollbackStats
@@ -86,8 +87,8 @@ def _config(call: Call) -> SubscriptionGroupConfig:
             read = read_body(GroupRetryPolicy, policy.encode())
         except CommandBodyError as error:
             raise BadInput(f"invalid -p: {error}") from error
-        config = dataclasses.replace(config, group_retry_policy=read)
-    return dataclasses.replace(config, attributes=_attributes(given.text("attributes")))
+        config = replace(config, group_retry_policy=read)
+    return replace(config, attributes=_attributes(given.text("attributes")))
 
 
 def _attributes(text: str | None) -> dict[str, str]:

@@ -15,8 +15,10 @@ no program any more that is one. Source: ``RouteInfoManager``.
 
 import logging
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from rocketlens import limits
 from rocketlens.errors import BadInput
@@ -55,8 +57,7 @@ BrokerKey = tuple[str, str]
 """Cluster and address."""
 
 
-@dataclass(slots=True)
-class _Live:
+class _Live(Struct):
     """A registered broker."""
 
     broker_name: str
@@ -67,8 +68,7 @@ class _Live:
     expiry_s: float
 
 
-@dataclass(slots=True)
-class _Name:
+class _Name(Struct):
     """The brokers of one name."""
 
     cluster: str

@@ -109,8 +109,6 @@ def discard_result(done: asyncio.Future[Response | None]) -> None:
 
 Answer = Response | Awaitable[Response | None] | None
 _Later = asyncio.Future[Response | None]
-Handler = Callable[[RemotingCommand, "Channel"], Answer]
-"""Handles requests of one code; any error that it raises becomes a response, too (`failure`)."""
 
 
 class Channel(asyncio.Protocol):
@@ -119,7 +117,7 @@ class Channel(asyncio.Protocol):
     def __init__(
         self,
         group: ChannelGroup,
-        handlers: Mapping[int, Handler],
+        handlers: Mapping[int, "Handler"],
         connection: Connection[Waiting],
         address: str = "",
     ) -> None:
@@ -629,3 +627,7 @@ class Channel(asyncio.Protocol):
             if behind > self.group.bounds.unsent_bytes:
                 logger.warning("%s does not read: %d bytes wait for it", self.address, behind)
                 self.abort(f"{behind} bytes waited for the other end to read them")
+
+
+Handler = Callable[[RemotingCommand, Channel], Answer]
+"""Handles requests of one code; any error that it raises becomes a response, too (`failure`)."""

@@ -16,9 +16,10 @@ import re
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from msgspec import Struct
 
 from rocketlens import limits
 from rocketlens.errors import RocketLensError
@@ -89,8 +90,7 @@ class Waiting:
             self.future.set_exception(error)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectionLimits:
+class ConnectionLimits(Struct, frozen=True, kw_only=True):
     """Bounds of one server or client; see :mod:`rocketlens.limits` for reasons."""
 
     connections: int = limits.MAX_CONNECTIONS

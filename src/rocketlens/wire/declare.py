@@ -2,19 +2,17 @@
 
 ::
 
-    @declare("QueryConsumerOffsetRequestHeader")
-    class QueryConsumerOffsetRequest:
+    class QueryConsumerOffsetRequest(WireStruct, java="QueryConsumerOffsetRequestHeader"):
         consumer_group: str = ""
         topic: str
         queue_id: I32
         set_zero_if_not_found: bool | None = None
 
-    @declare("GroupList")
-    class GroupList:
-        groups: tuple[str, ...] = wire("groupList", default=())
+    class GroupList(WireStruct):
+        groups: tuple[str, ...] = field(name="groupList", default=())
 
-makes frozen dataclasses (keyword arguments only). A field's name on the wire is its name in Python
-in camel case, without the unit ``_ms``, unless ``wire`` says another. Its type is one of ``str``,
+makes frozen Structs (keyword arguments only). A field's name on the wire is its name in Python
+in camel case, without the unit ``_ms``, unless ``name`` says another. Its type is one of ``str``,
 ``I32``, ``I64``, ``bool``, and in bodies ``float``, an Enum, another declared class, and tuples and
 mappings of these. The fields are read and written in two ways:
 
@@ -32,16 +30,16 @@ quotes, as in RocketMQ's JSON library. Members are written sorted by name. Sourc
 Both ignore what is not declared, and leave out what is None.
 """
 
-import dataclasses
 import json
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
-from functools import cache
+from functools import cache, cached_property
 from typing import (
     Annotated,
     Any,
+    ClassVar,
     Final,
     Generic,
     NamedTuple,
@@ -50,18 +48,18 @@ from typing import (
     overload,
 )
 
+from msgspec import NODEFAULT, Struct, StructMeta, field
+from msgspec.structs import fields
+
 from rocketlens import limits
 from rocketlens.errors import CommandBodyError, FieldError
 from rocketlens.model.text.json_dialect import dumps, loads, quote
 from rocketlens.wire.codes import RequestCode
 
 T = TypeVar("T")
-Q = TypeVar("Q")
-A = TypeVar("A")
-
-MANDATORY: Final = dataclasses.MISSING
-EMPTY: Final[Mapping[Any, Any]] = types.MappingProxyType({})
-"""The default of a mapping: each object gets an empty dictionary of its own."""
+H = TypeVar("H", bound="WireStruct")
+Q = TypeVar("Q", bound="WireStruct")
+A = TypeVar("A", bound="WireStruct")
 
 
 class Shape(NamedTuple):
@@ -82,14 +80,14 @@ class Field(NamedTuple):
     wire_name: str
     shape: Shape
     default: Any
-    """Its value when it is missing; MANDATORY if it must not be."""
+    """Its value when it is missing; NODEFAULT if it must not be."""
     name: str
     """Its name in Python."""
 
     @property
     def is_mandatory(self) -> bool:
         """Return whether a header or body without it is refused."""
-        return self.default is MANDATORY
+        return self.default is NODEFAULT
 
 
 def read_i32(value: str, wire_name: str = "") -> int:
@@ -191,76 +189,58 @@ I64 = Annotated[int, INT64]
 """A signed integer of 64 bits."""
 
 
-class FieldTable(NamedTuple):
-    """The fields of a declared class, and the names of RocketMQ's classes that have them."""
-
-    java_names: tuple[str, ...]
-    fields: tuple[Field, ...]
-    by_wire_name: tuple[Field, ...]
-
-
-TABLES: Final[dict[type, FieldTable]] = {}
-"""Of each class that was declared."""
-
-
-class _Wire(NamedTuple):
-    name: str
-    default: Any
-
-
-def wire(name: str, *, default: Any = MANDATORY) -> Any:
-    """Declare a field whose name on the wire is not its name in Python in camel case."""
-    return _Wire(name, default)
-
-
-@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(wire,))
-def declare(*java_names: str) -> Callable[[type[T]], type[T]]:
-    """Declare a class as a header or body; ``java_names`` are RocketMQ's classes of these fields.
-
-    Without names RocketMQ has no such class.
-    """
-
-    def make(cls: type[T]) -> type[T]:
-        rows = [
-            _field(cls, name, hint)
-            for name, hint in typing.get_type_hints(cls, include_extras=True).items()
-        ]
-        for row in rows:
-            if row.default is EMPTY:
-                setattr(cls, row.name, dataclasses.field(default_factory=dict))
-            elif not row.is_mandatory:
-                setattr(cls, row.name, row.default)
-            elif row.name in vars(cls):
-                delattr(cls, row.name)
-        made = dataclasses.dataclass(frozen=True, slots=True, kw_only=True)(cls)
-        by_wire_name = sorted(rows, key=lambda row: row.wire_name)
-        TABLES[made] = FieldTable(java_names, tuple(rows), tuple(by_wire_name))
-        return made
-
-    return make
-
-
-def declare_tuple(cls: type[T], *java_names: str) -> type[T]:
-    """Declare a NamedTuple as a body or the name of a member; none of its fields has a default."""
-    hints = typing.get_type_hints(cls, include_extras=True)
-    rows = [
-        Field(_camel_case(name), shape_of(hint), MANDATORY, name) for name, hint in hints.items()
-    ]
-    by_wire_name = sorted(rows, key=lambda row: row.wire_name)
-    TABLES[cls] = FieldTable(java_names, tuple(rows), tuple(by_wire_name))
-    return cls
-
-
-def _field(cls: type, name: str, hint: Any) -> Field:
-    default = vars(cls).get(name, MANDATORY)
-    if isinstance(default, _Wire):
-        return Field(default.name, shape_of(hint), default.default, name)
-    return Field(_camel_case(name), shape_of(hint), default, name)
-
-
 def _camel_case(name: str) -> str:
     first, *others = name.removesuffix("_ms").split("_")
     return first + "".join(map(str.capitalize, others))
+
+
+class _WireMeta(StructMeta):
+    def __new__(
+        mcs,
+        name: str,
+        bases: tuple[type, ...],
+        namespace: dict[str, Any],
+        *,
+        java: str | tuple[str, ...] | None = None,
+        **config: Any,
+    ) -> Any:
+        names = name if java is None else java
+        namespace["java_names"] = (names,) if isinstance(names, str) else names
+        return super().__new__(mcs, name, bases, namespace, kw_only=True, **config)
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
+class WireStruct(Struct, metaclass=_WireMeta, frozen=True, rename=_camel_case, java=()):
+    """A header or body. ``java`` names RocketMQ's classes of these fields, where the name differs.
+
+    ``()`` if RocketMQ has no such class.
+    """
+
+    java_names: ClassVar[tuple[str, ...]]
+
+    def __init_subclass__(cls, java: str | tuple[str, ...] | None = None) -> None: ...
+
+
+@cache
+def fields_of(cls: type) -> tuple[Field, ...]:
+    """Return the fields of a header, a body, or a NamedTuple, whose fields have no defaults."""
+    if not issubclass(cls, Struct):
+        hints = typing.get_type_hints(cls, include_extras=True)
+        return tuple(Field(_camel_case(n), shape_of(h), NODEFAULT, n) for n, h in hints.items())
+    return tuple(
+        Field(
+            each.encode_name,
+            shape_of(each.type),
+            each.default if each.default_factory is NODEFAULT else each.default_factory(),
+            each.name,
+        )
+        for each in fields(cls)
+    )
+
+
+@cache
+def _members_of(cls: type) -> list[Field]:
+    return sorted(fields_of(cls), key=lambda each: each.wire_name)
 
 
 _SHAPES: Final[Mapping[Any, Shape]] = {str: TEXT, bool: BOOLEAN, float: _REAL}
@@ -288,25 +268,23 @@ def shape_of(hint: Any, *, is_key: bool = False) -> Shape:
     return Shape(lambda value: _read_object(hint, value), write_object)
 
 
-class HeaderCodec(Generic[T]):
+class HeaderCodec(Generic[H]):
     """Reads and writes one header class; ``letters`` are the names of its fields, if given."""
 
-    __slots__ = ("_readers", "_writers", "header_class", "wire_names")
-
-    def __init__(self, header_class: type[T], letters: str = "") -> None:
+    def __init__(self, header_class: type[H], letters: str = "") -> None:
         self.header_class = header_class
-        rows = TABLES[header_class].fields
-        names = letters or [row.wire_name for row in rows]
-        self.wire_names: Final = {row.name: name for row, name in zip(rows, names, strict=True)}
+        names = letters or header_class.__struct_encode_fields__
+        self.wire_names: Final = dict(zip(header_class.__struct_fields__, names, strict=True))
         """Names in Python to names on the wire, for reading ``ext_fields`` without a codec."""
-        self._readers = {
-            row.name: (self.wire_names[row.name], row.shape.read_text, row.default) for row in rows
-        }
-        self._writers = [
-            (row.name, self.wire_names[row.name], row.shape is BOOLEAN) for row in rows
-        ]
 
-    def decode(self, ext_fields: Mapping[str, str]) -> T:
+    @cached_property
+    def _readers(self) -> dict[str, tuple[str, Callable[[str, str], Any] | None, Any]]:
+        return {
+            row.name: (self.wire_names[row.name], row.shape.read_text, row.default)
+            for row in fields_of(self.header_class)
+        }
+
+    def decode(self, ext_fields: Mapping[str, str]) -> H:
         """Parse a header; unknown fields are ignored.
 
         :raises FieldError: when a mandatory field is missing, or one is not of its type.
@@ -315,22 +293,21 @@ class HeaderCodec(Generic[T]):
         for name, (wire_name, read, default) in self._readers.items():
             value = ext_fields.get(wire_name)
             if value is None:
-                if default is MANDATORY:
+                if default is NODEFAULT:
                     raise missing(wire_name)
                 values[name] = default
             else:
                 values[name] = value if read is None else read(value, wire_name)
         return self.header_class(**values)
 
-    def encode(self, made: T) -> dict[str, str]:
+    def encode(self, made: H) -> dict[str, str]:
         """Write a header; a field that is None is left out."""
         ext_fields: dict[str, str] = {}
-        for name, wire_name, is_boolean in self._writers:
+        for name, wire_name in self.wire_names.items():
             value = getattr(made, name)
             if value is not None:
-                if is_boolean:
-                    value = "true" if value else "false"
-                ext_fields[wire_name] = value if type(value) is str else str(value)
+                text = value if type(value) is str else str(value)
+                ext_fields[wire_name] = text.lower() if type(value) is bool else text
         return ext_fields
 
     def picker(self, *names: str) -> Callable[[Mapping[str, str]], tuple[Any, ...]]:
@@ -347,7 +324,7 @@ class HeaderCodec(Generic[T]):
             for wire_name, read, default in readers:
                 value: Any = get(wire_name)
                 if value is None:
-                    if default is MANDATORY:
+                    if default is NODEFAULT:
                         raise missing(wire_name)
                     value = default
                 elif read is not None:
@@ -358,8 +335,7 @@ class HeaderCodec(Generic[T]):
         return pick
 
 
-@declare()
-class NoFields:
+class NoFields(WireStruct, java=()):
     """The header of a command that has none."""
 
 
@@ -445,14 +421,16 @@ def write_body(made: Any) -> bytes:
 
 
 def _name_of(cls: Any) -> str:
-    return " or ".join(TABLES[cls].java_names) if cls in TABLES else str(cls)
+    if isinstance(cls, type):
+        return " or ".join(getattr(cls, "java_names", ())) or cls.__name__
+    return str(cls)
 
 
-def _read_object(cls: type[T], value: Any) -> T:
+def _read_object(cls: Any, value: Any) -> Any:
     if type(value) is not dict:
         raise TypeError(f"{_name_of(cls)} is an object")
     values: dict[str, Any] = {}
-    for row in TABLES[cls].by_wire_name:
+    for row in _members_of(cls):
         member_value = value.get(row.wire_name)
         taken = None if member_value is None else row.shape.read(member_value)
         if taken is not None:
@@ -465,7 +443,7 @@ def _read_object(cls: type[T], value: Any) -> T:
 def write_object(made: Any) -> str:
     """Write a body as JSON text."""
     members = []
-    for row in TABLES[type(made)].by_wire_name:
+    for row in _members_of(made.__class__):
         value = getattr(made, row.name)
         if value is not None:
             members.append(f'"{row.wire_name}":{row.shape.write(value)}')
@@ -475,9 +453,10 @@ def write_object(made: Any) -> str:
 def read_member(cls: type[T], value: Any) -> T | None:
     """Return the body that a value of parsed JSON is; None if it is not one."""
     try:
-        return _read_object(cls, value)
+        read: T = _read_object(cls, value)
     except (TypeError, ValueError, RecursionError):
         return None
+    return read
 
 
 def members_of(made: Any) -> dict[str, Any]:

@@ -8,26 +8,23 @@ from typing import Final
 
 from rocketlens.wire.bodies.tables import OffsetWrapper, TopicOffset
 from rocketlens.wire.codes import RequestCode
-from rocketlens.wire.declare import EMPTY, I32, I64, Command, declare
+from rocketlens.wire.declare import I32, I64, Command, WireStruct
 
 
-@declare("GetParentTopicInfoRequestHeader")
-class GetParentTopicInfoRequest:
+class GetParentTopicInfoRequest(WireStruct, java="GetParentTopicInfoRequestHeader"):
     """Ask about a parent topic; the body of the answer is a `ParentTopicInfo`."""
 
     topic: str
 
 
-@declare("GetLiteTopicInfoRequestHeader")
-class GetLiteTopicInfoRequest:
+class GetLiteTopicInfoRequest(WireStruct, java="GetLiteTopicInfoRequestHeader"):
     """Ask about a lite topic; the body of the answer is a `LiteTopicInfo`."""
 
     parent_topic: str
     lite_topic: str
 
 
-@declare("GetLiteClientInfoRequestHeader")
-class GetLiteClientInfoRequest:
+class GetLiteClientInfoRequest(WireStruct, java="GetLiteClientInfoRequestHeader"):
     """Ask about a client of a group; the body of the answer is a `LiteClientInfo`."""
 
     parent_topic: str
@@ -36,8 +33,7 @@ class GetLiteClientInfoRequest:
     max_count: I32 = 1000
 
 
-@declare("GetLiteGroupInfoRequestHeader")
-class GetLiteGroupInfoRequest:
+class GetLiteGroupInfoRequest(WireStruct, java="GetLiteGroupInfoRequestHeader"):
     """Ask about a group, or what it has of one lite topic; the answer is a `LiteGroupInfo`."""
 
     group: str
@@ -45,16 +41,14 @@ class GetLiteGroupInfoRequest:
     top_k: I32 = 20
 
 
-@declare("TriggerLiteDispatchRequestHeader")
-class TriggerLiteDispatchRequest:
+class TriggerLiteDispatchRequest(WireStruct, java="TriggerLiteDispatchRequestHeader"):
     """Make a broker look again for messages of lite topics for a group, or one client of it."""
 
     group: str
     client_id: str | None = None
 
 
-@declare("GetBrokerLiteInfoResponseBody")
-class BrokerLiteInfo:
+class BrokerLiteInfo(WireStruct, java="GetBrokerLiteInfoResponseBody"):
     """Counts of the lite topics of a broker, and the parent topics and groups."""
 
     store_type: str | None = None
@@ -65,12 +59,11 @@ class BrokerLiteInfo:
     cq_table_size: I32 = 0
     offset_table_size: I32 = 0
     event_map_size: I32 = 0
-    topic_meta: Mapping[str, I32] = EMPTY
-    group_meta: Mapping[str, tuple[str, ...]] = EMPTY
+    topic_meta: Mapping[str, I32] = {}
+    group_meta: Mapping[str, tuple[str, ...]] = {}
 
 
-@declare("GetParentTopicInfoResponseBody")
-class ParentTopicInfo:
+class ParentTopicInfo(WireStruct, java="GetParentTopicInfoResponseBody"):
     """A parent topic on one broker; ``ttl`` in minutes, -1 for no end."""
 
     ttl: I32 = 0
@@ -79,16 +72,14 @@ class ParentTopicInfo:
     lite_topic_count: I32 = 0
 
 
-@declare("ClientGroup")
-class LiteSubscriber:
+class LiteSubscriber(WireStruct, java="ClientGroup"):
     """A client that subscribes to a lite topic."""
 
     client_id: str | None = None
     group: str | None = None
 
 
-@declare("GetLiteTopicInfoResponseBody")
-class LiteTopicInfo:
+class LiteTopicInfo(WireStruct, java="GetLiteTopicInfoResponseBody"):
     """A lite topic on one broker."""
 
     subscriber: tuple[LiteSubscriber, ...] = ()
@@ -96,8 +87,7 @@ class LiteTopicInfo:
     sharding_to_broker: bool = False
 
 
-@declare("GetLiteClientInfoResponseBody")
-class LiteClientInfo:
+class LiteClientInfo(WireStruct, java="GetLiteClientInfoResponseBody"):
     """A client of a group on one broker; times in epoch milliseconds, 0 or less for never."""
 
     last_access_time: I64 = 0
@@ -106,8 +96,7 @@ class LiteClientInfo:
     lite_topic_set: tuple[str, ...] | None = None
 
 
-@declare("LiteLagInfo")
-class LiteLag:
+class LiteLag(WireStruct, java="LiteLagInfo"):
     """What a group has not consumed of a lite topic."""
 
     lite_topic: str | None = None
@@ -115,8 +104,7 @@ class LiteLag:
     earliest_unconsumed_timestamp: I64 = 0
 
 
-@declare("GetLiteGroupInfoResponseBody")
-class LiteGroupInfo:
+class LiteGroupInfo(WireStruct, java="GetLiteGroupInfoResponseBody"):
     """What a group has not consumed on one broker; the lists have the worst lite topics."""
 
     earliest_unconsumed_timestamp: I64 = 0

@@ -6,8 +6,9 @@ is when the message is due, in epoch milliseconds. Source: ``RecallMessageHandle
 
 from base64 import b64decode, urlsafe_b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, Self
+
+from msgspec import Struct
 
 from rocketlens.errors import BadInput, ProtocolError
 from rocketlens.model import properties as props
@@ -17,8 +18,7 @@ from rocketlens.wire.declare import read_i64
 _HANDLE_WORDS: Final = 5
 
 
-@dataclass(frozen=True, slots=True)
-class RecallHandle:
+class RecallHandle(Struct, frozen=True):
     """Topic, broker and unique key of a message that waits for its time."""
 
     topic: str

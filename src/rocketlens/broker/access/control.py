@@ -19,9 +19,10 @@ is in a namespace that has such a topic, that one is meant.
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
 from weakref import WeakKeyDictionary
+
+from msgspec import Struct
 
 from rocketlens.broker.access.guard import Audit, guarded
 from rocketlens.broker.access.needs import reading_need, writing_need
@@ -239,8 +240,7 @@ class AccessControl:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class MessageReader:
+class MessageReader(Struct, frozen=True):
     """Whose request reads messages, each of which it may read or not."""
 
     access: AccessControl

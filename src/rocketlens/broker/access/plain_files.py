@@ -40,7 +40,7 @@ from rocketlens.model.text.escape import printable
 from rocketlens.net.pace import in_thread
 from rocketlens.wire.bodies.auth import PlainAccessConfig, PlainAccessTable
 from rocketlens.wire.bodies.tables import DataVersion
-from rocketlens.wire.declare import TABLES, TEXT, read_member
+from rocketlens.wire.declare import TEXT, fields_of, read_member
 
 MAX_ACL_FILE_BYTES: Final = 1024 * 1024
 """Largest file of accounts, in bytes: some 5,000 accounts. RocketMQ: any."""
@@ -237,7 +237,7 @@ def _config_of(value: Any, number: int) -> PlainAccessConfig:
     if not isinstance(value, dict):
         raise BadInput(f"account {number} has no names and values")
     values: dict[str, Any] = {}
-    for row in TABLES[PlainAccessConfig].fields:
+    for row in fields_of(PlainAccessConfig):
         each, where = value.get(row.wire_name), f"{row.wire_name} of account {number}"
         if row.shape is TEXT:
             values[row.name] = _text(each, where)

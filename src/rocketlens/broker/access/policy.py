@@ -13,9 +13,12 @@ commands cannot make two such entries. Source: ``AclAuthorizationHandler``, ``Re
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from typing import Final, NamedTuple, Self, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rocketlens.broker.access.addresses import Address, AddressPattern, parse_source
 from rocketlens.errors import BadInput
@@ -164,8 +167,7 @@ class Need(NamedTuple):
     actions: tuple[Action, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """One entry of a policy."""
 
     resource: Resource
@@ -198,8 +200,7 @@ class Entry:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Acl:
+class Acl(Struct, frozen=True):
     """All policies of a subject, each with its entries in the order in which they came."""
 
     subject: str

@@ -17,9 +17,10 @@ Source: ``PullRequestHoldService``, which looks at the time every five seconds.
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, Final, NamedTuple, Self, TypeVar
+
+from msgspec import Struct, field
 
 from rocketlens import limits
 from rocketlens.broker.delivery.pull_filter import PullFilter
@@ -77,8 +78,7 @@ class PullFields(NamedTuple):
 _pick: Final = PULL_MESSAGE.request.picker(*PullFields._fields)
 
 
-@dataclass(slots=True, eq=False)
-class HeldPull:
+class HeldPull(Struct, eq=False):
     """A pull that waits; the fields of ``command`` are in ``request``."""
 
     command: RemotingCommand
@@ -98,8 +98,7 @@ class HeldPull:
         self.size_bytes = _PULL_BYTES + codes * _CODE_BYTES + 4 * sum(map(len, texts))
 
 
-@dataclass(slots=True, eq=False)
-class _Alike:
+class _Alike(Struct, eq=False):
     """The held pulls of one queue that have one filter, and up to where no entry passes it."""
 
     queue: Queue
@@ -119,8 +118,7 @@ class QueueScan(NamedTuple):
     """Whether there are no more entries."""
 
 
-@dataclass(slots=True, eq=False)
-class ReadOnce:
+class ReadOnce(Struct, eq=False):
     """The last result, reused by pulls that woke together and ask exactly the same.
 
     All pulls of a queue wake at once, and mostly want the same messages.

@@ -26,8 +26,9 @@ import heapq
 import logging
 from array import array
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from rocketlens.broker.delivery.schedule import CopyWriter, real_queue, waiting_record
 from rocketlens.broker.tables.timer_progress import TimerProgress
@@ -124,8 +125,7 @@ _DeletedKey = tuple[str, str]
 """A topic, empty where it does not count, and the unique key of messages."""
 
 
-@dataclass(slots=True)
-class _Slot:
+class _Slot(Struct):
     """The messages of one second."""
 
     queue_offsets: "array[int]" = field(default_factory=lambda: array("q"))

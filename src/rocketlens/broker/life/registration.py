@@ -38,8 +38,9 @@ import logging
 import zlib
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from rocketlens.broker.config import HA_DISTANCE
 from rocketlens.broker.core import BrokerCore

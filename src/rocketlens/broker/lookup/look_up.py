@@ -12,10 +12,12 @@ set back.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
 from heapq import merge
 from time import perf_counter
 from typing import Final, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rocketlens import limits
 from rocketlens.broker.lookup.live_index import LiveIndex
@@ -150,8 +152,7 @@ def _in_time(
     return offsets[is_in_time]
 
 
-@dataclass(frozen=True, slots=True)
-class FoundRecords:
+class FoundRecords(Struct, frozen=True):
     """Stored records in the log's order, and what could not be searched."""
 
     body: bytes = b""

@@ -16,8 +16,9 @@ import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Generator
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeVar
+
+from msgspec import Struct
 
 from rocketlens.errors import RocketLensError
 from rocketlens.net.pace import Owner
@@ -59,8 +60,7 @@ def piece_end_s() -> float:
     return time.perf_counter() + MAX_LOOK_UP_TURN_S
 
 
-@dataclass(slots=True, eq=False)
-class _Job:
+class _Job(Struct, eq=False):
     """A look-up that waits or runs."""
 
     owner: Owner | None

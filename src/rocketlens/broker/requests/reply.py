@@ -22,8 +22,9 @@ its flag, so that it cannot be read again; here it is stored with it.
 
 import asyncio
 import logging
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from rocketlens import limits
 from rocketlens.broker.core import BrokerCore

@@ -9,8 +9,9 @@ Sources: ``ProducerManager``, ``ConsumerManager``, ``ConsumerGroupInfo``.
 
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple
+
+from msgspec import Struct, field
 
 from rocketlens import limits
 from rocketlens.errors import BadInput, RocketLensError
@@ -51,8 +52,7 @@ class Client(NamedTuple):
     version: int
 
 
-@dataclass(slots=True)
-class ConsumerGroup:
+class ConsumerGroup(Struct):
     """Connected consumers of a group, and their subscriptions."""
 
     consume_type: bodies.ConsumeType | None = None

@@ -14,9 +14,10 @@ import logging
 from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from itertools import takewhile
 from typing import Any, ClassVar, Final, Generic, TypeVar
+
+from msgspec.structs import replace
 
 from rocketlens import limits
 from rocketlens.broker.tables.config_table import ConfigFile, encoded, table_of, version_in

@@ -5,8 +5,9 @@ Topics announce their changes here, and :mod:`rocketlens.broker.life.registratio
 
 import asyncio
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from rocketlens.net.channel import Channel
 
@@ -16,8 +17,7 @@ not answer must not make clients give up the request, after 3 seconds. RocketMQ 
 """
 
 
-@dataclass(slots=True)
-class NameServerState:
+class NameServerState(Struct):
     """The topics that one name server knows of this broker."""
 
     channel: Channel | None = None

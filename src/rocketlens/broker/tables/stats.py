@@ -5,9 +5,10 @@ Source: ``StoreStatsService``, ``BrokerStats``.
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, NamedTuple
+
+from msgspec import Struct, field
 
 SPANS_S: Final = (10, 60, 600)
 """Spans, in seconds, over which rates are averaged."""
@@ -21,8 +22,7 @@ class _Sample(NamedTuple):
     get_missed: int
 
 
-@dataclass(slots=True)
-class BrokerStats:
+class BrokerStats(Struct):
     """Counts since the start. Call ``sample`` once a second: rates are computed from samples."""
 
     clock: Callable[[], int]

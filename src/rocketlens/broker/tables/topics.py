@@ -4,8 +4,9 @@ Unknown members are kept and written back, so a newer RocketMQ loses nothing.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final, Self
+
+from msgspec import Struct, field
 
 from rocketlens import limits
 from rocketlens.broker.tables.entry_table import EntryTable
@@ -26,8 +27,7 @@ _NUMBERS: Final = frozenset({"perm", "read_queue_count", "sys_flag", "write_queu
 _FILTER_TYPES: Final = ("SINGLE_TAG", "MULTI_TAG")
 
 
-@dataclass(slots=True)
-class StoredTopic:
+class StoredTopic(Struct):
     """One topic. ``perm`` is a sum of ``PERM_READ``, ``PERM_WRITE`` and ``PERM_INHERIT``."""
 
     topic: str

@@ -16,9 +16,10 @@ that every broker has from the start are left out unless one is asked for.
 import asyncio
 import itertools
 from collections.abc import Awaitable, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, TypeVar
+
+from msgspec import Struct, field
 
 from rocketlens.client.admin.group_calls import OF_PROXIES
 from rocketlens.client.connect import broker_calls
@@ -55,8 +56,7 @@ _NOTHING_OF_IT: Final = frozenset(
 )
 
 
-@dataclass(slots=True)
-class _Facts:
+class _Facts(Struct):
     """The facts of brokers about one group so far; None: a broker did not answer."""
 
     name: str

@@ -14,8 +14,9 @@ the result says so.
 """
 
 import asyncio
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from rocketlens.client.admin.group_calls import (
     RELAYED_TIMEOUT_S,
@@ -41,8 +42,7 @@ from rocketlens.wire.commands.groups import CONSUME_MESSAGE_DIRECTLY, ConsumeMes
 _MAY_BE_CONSUMED: Final = "it may have consumed the message; look at its log before trying again"
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumedDirectly:
+class ConsumedDirectly(Struct, frozen=True):
     """What one client of a group made of a message that it was handed.
 
     ``consume_result`` is None if the client returned none that RocketMQ knows. ``spent_time_ms``

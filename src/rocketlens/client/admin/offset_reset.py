@@ -3,8 +3,9 @@
 Source: ``DefaultMQAdminExtImpl.resetOffsetByTimestamp`` and ``resetOffsetByTimestampOld``.
 """
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from rocketlens.client.connect import broker_calls
 from rocketlens.client.connect.cluster import ClusterCalls
@@ -16,8 +17,7 @@ TO_THE_END: Final = -1
 """In place of a time: behind the last message."""
 
 
-@dataclass(frozen=True, slots=True)
-class RollbackStats:
+class RollbackStats(Struct, frozen=True):
     """The offsets of one queue before and after a reset in the broker's table."""
 
     broker_name: str

@@ -21,9 +21,11 @@ names what it rests on.
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from rocketlens.client.admin.group_calls import (
     connections_of,
@@ -70,8 +72,7 @@ class TrackType(Enum):
     UNKNOWN = "UNKNOWN"
 
 
-@dataclass(frozen=True, slots=True)
-class MessageTrack:
+class MessageTrack(Struct, frozen=True):
     """One message in one consumer group."""
 
     consumer_group: str

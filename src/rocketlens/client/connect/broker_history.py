@@ -25,9 +25,10 @@ import os
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
+
+from msgspec import Struct
 
 from rocketlens.client.connect.route import Broker
 
@@ -44,8 +45,7 @@ _NOTE_AGAIN_MS: Final = 60_000
 _MS_OF_DAY: Final = 86_400_000
 
 
-@dataclass(frozen=True, slots=True)
-class SeenBroker:
+class SeenBroker(Struct, frozen=True):
     """One broker, as it was when it was last seen."""
 
     name_servers: tuple[str, ...]

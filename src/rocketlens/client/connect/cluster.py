@@ -54,7 +54,7 @@ from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.commands import brokers as commands
 from rocketlens.wire.commands.groups import GET_BROKER_RUNTIME_INFO
-from rocketlens.wire.declare import Command, NoFields, read_body
+from rocketlens.wire.declare import A, Command, NoFields, Q, read_body
 
 MIN_NAMESRV_TIMEOUT_S: Final = 1.0
 """Seconds that each of many name servers has to answer before the next is asked."""
@@ -95,8 +95,6 @@ _NO_SAMPLE_DELAY_S: Final = 0.1
 
 B = TypeVar("B")
 T = TypeVar("T")
-Q = TypeVar("Q")
-A = TypeVar("A")
 
 RETRIABLE_CODES: Final = frozenset(
     {

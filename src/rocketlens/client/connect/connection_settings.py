@@ -1,7 +1,7 @@
-"""Settings of clients: each is declared once, as a field of a frozen dataclass, and checked there.
+"""Settings of clients: each is declared once, as a field of a frozen Struct, and checked there.
 
 A client takes its settings as keyword arguments. `takes_settings` gives its ``__init__`` those of
-the dataclass, for type checkers, editors and ``help()``::
+the Struct, for type checkers, editors and ``help()``::
 
     class Reader:
         @takes_settings(ReaderSettings)
@@ -15,9 +15,10 @@ import inspect
 import ssl
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import KW_ONLY, dataclass, fields
 from os import PathLike
 from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from msgspec import Struct
 
 from rocketlens import limits
 from rocketlens.client.connect.cluster import Credentials
@@ -29,13 +30,14 @@ S = TypeVar("S")
 C = TypeVar("C")
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionSettings:
-    """How a client reaches a cluster."""
-
+class _Addresses(Struct, frozen=True):
     name_servers: str | Iterable[str] | None = None
     """``"host:9876;host2:9876"``, or several addresses; None for the environment's NAMESRV_ADDR."""
-    _: KW_ONLY
+
+
+class ConnectionSettings(_Addresses, frozen=True, kw_only=True):
+    """How a client reaches a cluster."""
+
     namespace: str = ""
     """The namespace of all topics and groups."""
     credentials: Credentials | None = None
@@ -47,8 +49,7 @@ class ConnectionSettings:
     """Returns seconds, and never goes back."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AdminSettings(ConnectionSettings):
+class AdminSettings(ConnectionSettings, frozen=True, kw_only=True):
     """The settings of an admin beside these."""
 
     handlers: Mapping[int, Handler] | None = None
@@ -57,10 +58,9 @@ class AdminSettings(ConnectionSettings):
     """A file in which the brokers that answers come from are remembered for 30 days."""
 
 
-def arguments_of(settings: object, kind: type | None = None) -> dict[str, Any]:
-    """Return settings as keyword arguments, or only those that the dataclass ``kind`` has."""
-    each: Any = kind or type(settings)
-    return {field.name: getattr(settings, field.name) for field in fields(each)}
+def arguments_of(settings: Struct, kind: type[Struct] | None = None) -> dict[str, Any]:
+    """Return settings as keyword arguments, or only those that the Struct ``kind`` has."""
+    return {name: getattr(settings, name) for name in (kind or settings).__struct_fields__}
 
 
 def takes_settings(

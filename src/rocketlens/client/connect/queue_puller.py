@@ -40,9 +40,11 @@ has and which has no members, so no subscription, no offset and no member is kep
 import asyncio
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rocketlens import limits
 from rocketlens.client.connect.cluster import ClusterCalls, broker_error, fields_of, request_name
@@ -104,8 +106,7 @@ _STATUS_OF_CODE: Final[dict[int, PullStatus]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Pulled:
+class Pulled(Struct, frozen=True):
     """The answer to one pull: what it has, and the offset at which reading continues."""
 
     status: PullStatus

@@ -1,8 +1,9 @@
 """Routes: brokers and queues of a topic, for clients, and answers that are kept as long as one."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, Generic, Self, TypeVar
+
+from msgspec import Struct
 
 from rocketlens import limits
 from rocketlens.errors import BadInput, CommandBodyError, TopicNotFound
@@ -27,8 +28,7 @@ T = TypeVar("T")
 K = TypeVar("K")
 
 
-@dataclass(frozen=True, slots=True)
-class Broker:
+class Broker(Struct, frozen=True):
     """Master and slaves with one broker name. ``addresses`` maps broker ids to addresses."""
 
     name: str
@@ -115,8 +115,7 @@ def brokers_of(broker_datas: Iterable[BrokerData]) -> dict[str, Broker]:
     return {each.name: each for each in sorted(brokers, key=lambda each: each.name)}
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(Struct, frozen=True):
     """The route of one topic.
 
     Queues are in the order of broker name and queue id, so that every client which maps a

@@ -25,12 +25,11 @@ a slave is in a route as the master   as any slave: name servers of RocketMQ 5 w
 import asyncio
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from rocketlens import limits
 from rocketlens.client.connect.broker_history import SeenBroker, SeenBrokers
@@ -66,12 +65,10 @@ from rocketlens.wire.bodies.tables import (
 )
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.commands import brokers as commands
-from rocketlens.wire.declare import Command, NoFields
+from rocketlens.wire.declare import A, Command, NoFields, Q
 
 B = TypeVar("B")
 T = TypeVar("T")
-Q = TypeVar("Q")
-A = TypeVar("A")
 
 
 NAME_SERVERS: Final = "name servers"
@@ -235,7 +232,7 @@ class Topology:
 
         :raises RemotingError: if there is no response.
         """
-        record = structs.replace(record, origin=broker.origin)
+        record = replace(record, origin=broker.origin)
         try:
             config = await topic_config(self._cluster, record.topic, address)
         except BrokerError:

@@ -29,10 +29,11 @@ import socket
 import traceback
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct
 
 import rocketlens
 from rocketlens import limits
@@ -74,8 +75,7 @@ class Abandoned(Enum):
     ABANDONED = "ABANDONED"
 
 
-@dataclass(slots=True)
-class ConsumeContext:
+class ConsumeContext(Struct):
     """The context of a call of a listener, of which it may set fields."""
 
     message_queue: MessageQueue
@@ -207,8 +207,7 @@ class ConsumeService:
         """Start no further messages, and wait so long for those that listeners have."""
 
 
-@dataclass(frozen=True, slots=True)
-class Called:
+class Called(Struct, frozen=True):
     """How a call of a listener went: what it returned, or raised."""
 
     returned: object

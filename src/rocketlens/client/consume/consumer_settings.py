@@ -9,9 +9,10 @@ Java share a topic without a gap or an overlap, once they see the same members a
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from os import PathLike
 from typing import Final, Literal, Self
+
+from msgspec import Struct
 
 from rocketlens import limits
 from rocketlens.client.connect.connection_settings import ConnectionSettings
@@ -51,8 +52,7 @@ AllocateStrategy = Callable[[str, Sequence[MessageQueue], Sequence[str]], list[M
 """Of a client id, all queues of a topic and all client ids of the group, both in Java's order."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerSettings(ConnectionSettings):
+class ConsumerSettings(ConnectionSettings, frozen=True, kw_only=True):
     """The settings of push and of lite pull consumers."""
 
     group: str
@@ -97,8 +97,7 @@ class ConsumerSettings(ConnectionSettings):
         return None if self.broadcasting else self.allocate or allocate_averagely
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PushSettings(ConsumerSettings):
+class PushSettings(ConsumerSettings, frozen=True, kw_only=True):
     """The settings of a push consumer beside these."""
 
     concurrency: int = DEFAULT_CONSUME_CONCURRENCY
@@ -119,8 +118,7 @@ class PushSettings(ConsumerSettings):
         check_range("batch", self.batch, MAX_CONSUME_BATCH)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LitePullSettings(ConsumerSettings):
+class LitePullSettings(ConsumerSettings, frozen=True, kw_only=True):
     """The settings of a lite pull consumer beside these."""
 
     auto_commit: bool = True
@@ -183,8 +181,7 @@ def allocate_by_circle(
 _OR: Final = "||"
 
 
-@dataclass(frozen=True, slots=True)
-class MessageSelector:
+class MessageSelector(Struct, frozen=True):
     """What a group subscribes to: tags, or an SQL92 expression that brokers evaluate.
 
     =====================  ==============================  ======================================

@@ -7,8 +7,9 @@ held it commits the offset behind the last one. Source: ``ProcessQueue``.
 
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from rocketlens import limits
 from rocketlens.client.connect.route import MessageQueue
@@ -27,8 +28,7 @@ MAX_QUEUE_SPAN: Final = 2_000
 """From the first to the last offset of one queue that is held. RocketMQ: 2,000."""
 
 
-@dataclass(slots=True)
-class Held:
+class Held(Struct):
     """A message that a consumer holds; ``began_s`` is None until a listener has it."""
 
     message: MessageExt

@@ -17,8 +17,9 @@ import sys
 import threading
 import traceback
 from collections.abc import Awaitable, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
 
 from rocketlens import limits
 from rocketlens.errors import RecordError

@@ -8,9 +8,9 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
 from typing import Any, Final
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from rocketlens import limits
@@ -33,8 +33,7 @@ _MINUTE_S: Final = 60.0
 _HOUR_S: Final = 3600.0
 
 
-@dataclass(slots=True)
-class _Slot:
+class _Slot(Struct):
     """The counts of ten seconds."""
 
     begins_s: float
@@ -95,8 +94,7 @@ class ConsumeRates:
         return self._slots[-1]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupSession:
+class GroupSession(Struct, frozen=True, kw_only=True):
     """What the parts of one consumer share. Its group and topics have their namespace."""
 
     cluster: ClusterCalls

@@ -4,8 +4,9 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from msgspec import Struct, field
 
 from rocketlens.client.resend.resend_job import MARKER, Target, planned
 from rocketlens.client.resend.resend_journal import EarlierSend, PlannedMessage
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
     from rocketlens.query.offline import Store
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LetterFilter:
+class LetterFilter(Struct, frozen=True, kw_only=True):
     """Which dead letters of a group: those for which all holds that is given.
 
     ``cause`` is a part of what `rocketlens.model.life.cause_of` returns, in any case of letters,

@@ -27,9 +27,10 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from msgspec import Struct
 
 from rocketlens.client.resend.resend_journal import SENT, Outcome, PlannedMessage, ResendJournal
 from rocketlens.client.send.message import RESEND_GROUP, Message, message_again
@@ -79,8 +80,7 @@ _OF_DELIVERY: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class Target(Struct, frozen=True, kw_only=True):
     """Where messages go: to ``topic``, to one ``group`` alone, or (``original``) to the topic in
     which a consumer group first got them; without any of these to their own topics.
     """

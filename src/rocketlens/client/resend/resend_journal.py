@@ -22,10 +22,12 @@ is an error: a line that is lost may have been the one of a message that was sen
 import json
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import MISSING, asdict, dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple, Self
+
+from msgspec import Struct
+from msgspec.structs import asdict, fields
 
 from rocketlens import limits
 from rocketlens.errors import BadInput, StoreLocked
@@ -44,8 +46,7 @@ _LINE_BYTES: Final = 8 * limits.MAX_PROPERTIES_BYTES
 """Of one line: a unique key is a property, and JSON may need six characters for one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedMessage:
+class PlannedMessage(Struct, frozen=True, kw_only=True):
     """A stored message that is to be sent again; topics with their namespaces."""
 
     topic: str
@@ -62,8 +63,7 @@ class PlannedMessage:
         return self.unique_key or self.offset_msg_id
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobHeader:
+class JobHeader(Struct, frozen=True, kw_only=True):
     """The task of a job, for whom and why."""
 
     job: str
@@ -91,8 +91,7 @@ class JobHeader:
     """Who logged in to the console that made it; empty for a user of the machine."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """The outcome of a message: one of `SENDING`, `SENT`, `FAILED`, `UNKNOWN`.
 
     ``SENDING`` is the last word only if a run ended before the answer came.
@@ -442,13 +441,13 @@ def _lines(path: Path, file: BinaryIO) -> Iterator[tuple[int, dict[str, Any]]]:
         yield end, fields_of_line
 
 
-def _fields(kind: type[Any], line: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a dataclass from a line.
+def _fields(kind: type[Struct], line: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a Struct from a line.
 
     :raises ValueError: if one is missing or not of its type.
     """
     # Files of earlier versions lack what has a default.
-    names = [each.name for each in fields(kind) if each.name in line or each.default is MISSING]
+    names = [each.name for each in fields(kind) if each.name in line or each.required]
     values = {name: line[name] for name in names}
     for name, value in values.items():
         is_number = name in {"count", "queue_id", "queue_offset"}

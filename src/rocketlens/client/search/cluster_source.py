@@ -9,11 +9,10 @@ searched, and messages have their topics' full names.
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from itertools import chain
 from typing import Final
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from rocketlens import limits
 from rocketlens.client.connect import broker_calls
@@ -251,9 +250,7 @@ class ClusterSource:
                 continue
             findings.indexed_to_ms = max(findings.indexed_to_ms, searched.indexed_to_ms)
             newest_ms = searched.indexed_to_ms or None
-            coverage.append(
-                structs.replace(covered, indexed_to_ms=newest_ms, relies_on=searched.relies_on)
-            )
+            coverage.append(replace(covered, indexed_to_ms=newest_ms, relies_on=searched.relies_on))
             coverage += [failed_broker(broker.name, error) for error in searched.damage]
         findings.cover((*coverage, *doubts))
 
@@ -494,7 +491,7 @@ class ClusterSource:
             if search is None:
                 findings.cover((coverage,))
                 continue
-            covered = structs.replace(coverage, relies_on=search.relies_on)
+            covered = replace(coverage, relies_on=search.relies_on)
             damage = [failed_broker(broker.name, error) for error in search.damage]
             findings.cover((covered, *damage))
 
@@ -615,7 +612,7 @@ async def _count_with_key(
     most = MAX_QUERY_MESSAGES
     findings = Findings(AnswerMessages(most))
     key_filter = request.filter_of(findings.tally, [topic], with_key=True)
-    key_filter = structs.replace(key_filter, content=None, leaves_out=False)
+    key_filter = replace(key_filter, content=None, leaves_out=False)
     await source.find_by_key(key_filter, findings, tries_index=False)
     is_least = findings.messages.truncated or not findings.is_complete
     tally.put_internal(topic, min(findings.count, most), is_least=is_least)

@@ -29,8 +29,9 @@ A response over 16 MiB closes the connection (RocketMQ does not bound its respon
 import asyncio
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple
+
+from msgspec import Struct, field
 
 from rocketlens import limits
 from rocketlens.client.connect.cluster import (
@@ -243,8 +244,7 @@ RISING_KEY_TIMES: Final = Sentence("rising_key")
 """What a search relies on for a key if the broker did not return all messages at once."""
 
 
-@dataclass(frozen=True, slots=True)
-class SearchedIndex:
+class SearchedIndex(Struct, frozen=True):
     """What one broker reported of its search: damage, and the progress of its index."""
 
     damage: tuple[str, ...]
@@ -254,8 +254,7 @@ class SearchedIndex:
     relies_on: str | None = None
 
 
-@dataclass(slots=True)
-class KeySearch:
+class KeySearch(Struct):
     """One search on one broker; ``queues`` are the topic's queues there.
 
     The filter has the topic and the key; ``findings`` receives matching messages.

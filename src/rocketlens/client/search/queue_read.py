@@ -52,9 +52,10 @@ pull before the next one, and so needs no bound on all of them.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
+
+from msgspec import Struct
 
 from rocketlens import limits
 from rocketlens.client.connect.broker_calls import max_offset, min_offset, offset_at_time
@@ -203,8 +204,7 @@ async def _for_each(
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-@dataclass(slots=True)
-class QueueReader:
+class QueueReader(Struct):
     """Reads one queue of a broker at one address, once."""
 
     cluster: ClusterCalls

@@ -25,9 +25,9 @@ import logging
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Self
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from rocketlens import limits
@@ -72,8 +72,7 @@ _CLOCKS_DIFFER_MS: Final = 60_000
 """How much a broker's clock may differ from ours without a message being missed."""
 
 
-@dataclass(slots=True)
-class _Queue:
+class _Queue(Struct):
     """The position up to which one queue was read."""
 
     queue: MessageQueue

@@ -15,7 +15,6 @@ Source: ``DefaultMQProducerImpl``.
 
 import asyncio
 import contextlib
-import dataclasses
 import itertools
 import logging
 import os
@@ -23,6 +22,8 @@ import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Literal
+
+from msgspec import Struct
 
 from rocketlens import limits
 from rocketlens.client.cluster_client import ClusterClient
@@ -149,8 +150,7 @@ DEFAULT_TOPIC_QUEUE_NUMS: Final = 4
 DEFAULT_GROUP: Final = "rocketlens_producer"
 
 
-@dataclasses.dataclass(slots=True)
-class SendContext:
+class SendContext(Struct):
     """Context of an attempt for a send hook. After the attempt ``result`` or ``error`` is set, of
     one that is one-way and succeeded neither.
     """
@@ -181,8 +181,7 @@ _ALLOW_RECALLS: Final = (
 )
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class SendingSettings(ConnectionSettings):
+class SendingSettings(ConnectionSettings, frozen=True, kw_only=True):
     """The settings of both kinds of producers, checked when they are made."""
 
     group: str = DEFAULT_GROUP
@@ -217,8 +216,7 @@ class SendingSettings(ConnectionSettings):
             raise BadInput(f"retries is {self.retries}; give how often to try again, 0 for never")
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class ProducerSettings(SendingSettings):
+class ProducerSettings(SendingSettings, frozen=True, kw_only=True):
     """The settings of a producer beside these."""
 
     handlers: Mapping[int, Handler] | None = None

@@ -19,8 +19,9 @@ import logging
 import uuid
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from rocketlens import limits
 from rocketlens.client.send.message import Message
@@ -38,8 +39,7 @@ from rocketlens.wire.commands.messages import PUSH_REPLY_MESSAGE_TO_CLIENT
 logger: Final = logging.getLogger("rocketlens.client")
 
 
-@dataclass(frozen=True, slots=True)
-class ReplyMessage(HasBody):
+class ReplyMessage(HasBody, Struct, frozen=True):
     """The reply of a consumer to a request. ``born_host`` is its address, as the broker saw it."""
 
     body: bytes

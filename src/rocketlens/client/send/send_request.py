@@ -2,9 +2,10 @@
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from msgspec import Struct
 
 from rocketlens.client.connect.route import MessageQueue
 from rocketlens.client.send.message import (
@@ -80,8 +81,7 @@ class Compression(Enum):
 SYS_FLAG_OF = {Compression.ZLIB: ZLIB, Compression.LZ4: LZ4, Compression.ZSTD: ZSTD}
 
 
-@dataclass(frozen=True, slots=True)
-class SendRequest:
+class SendRequest(Struct, frozen=True):
     """One send, the same for each attempt except for the queue. ``topic`` has the namespace."""
 
     command: SendCommand
@@ -98,8 +98,7 @@ class SendRequest:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Sending:
+class Sending(Struct, frozen=True):
     """Builds the requests of one producer."""
 
     group: str

@@ -1,8 +1,9 @@
 """The result of a send, with RocketMQ's fields and printed form."""
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
+
+from msgspec import Struct
 
 from rocketlens.client.connect.route import MessageQueue
 from rocketlens.model.rocketmq import DEFAULT_REGION
@@ -29,8 +30,7 @@ STATUS_OF_CODE: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class SendResult:
+class SendResult(Struct, frozen=True):
     """The position at which a message was stored.
 
     ``msg_id`` is its unique key and ``offset_msg_id`` the broker's id; of a batch both are those

@@ -22,8 +22,9 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
+
+from msgspec import Struct
 
 from rocketlens import limits
 from rocketlens.client.connect.namespace import without_namespace
@@ -78,8 +79,7 @@ def trace_topic_of(*, trace: bool | str) -> str | None:
     return trace
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumptionBegun:
+class ConsumptionBegun(Struct, frozen=True):
     """A call of a listener that was traced when it began."""
 
     request_id: str

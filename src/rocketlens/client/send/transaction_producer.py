@@ -16,12 +16,13 @@ Ends (37) are one-way, from brokers that ask, too. Source: ``DefaultMQProducerIm
 """
 
 import asyncio
-import dataclasses
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from enum import Enum
 from typing import Any, Final
+
+from msgspec import Struct
 
 from rocketlens.client.connect.connection_settings import arguments_of, takes_settings
 from rocketlens.client.send.message import Message, check_message
@@ -73,16 +74,14 @@ Check = Callable[[MessageExt], LocalTransactionState | Awaitable[LocalTransactio
 """Returns what became of the local transaction of a message; called like `Execute`."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class TransactionSendResult:
+class TransactionSendResult(Struct, frozen=True):
     """Where the half message was stored, and the outcome of the local transaction."""
 
     send_result: SendResult
     local_transaction_state: LocalTransactionState
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionSettings(SendingSettings):
+class TransactionSettings(SendingSettings, frozen=True, kw_only=True):
     """The settings of a producer of transactions beside these."""
 
     check: Check
@@ -286,8 +285,7 @@ class TransactionProducer(Producer):
         return await result if inspect.isawaitable(result) else result
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _HeldCheck:
+class _HeldCheck(Struct, frozen=True):
     request: commands.CheckTransactionStateRequest
     message: MessageExt
     address: str

@@ -3,9 +3,9 @@
 import base64
 import binascii
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Annotated, Final, Literal, Self
 
+from msgspec.structs import replace
 from pydantic import Field, StringConstraints, field_validator
 
 from rocketlens import limits

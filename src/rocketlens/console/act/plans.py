@@ -9,11 +9,11 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from contextlib import aclosing
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 from msgspec import Struct
+from msgspec.structs import asdict, replace
 from pydantic import Field, StringConstraints
 
 from rocketlens import limits

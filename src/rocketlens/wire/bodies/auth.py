@@ -4,11 +4,10 @@ Of RocketMQ 5: a user (3001, 3002, 3004), what a subject may do (3006, 3007, 300
 both (3005, 3010). Of RocketMQ 4: all accounts of a broker (54).
 """
 
-from rocketlens.wire.declare import declare
+from rocketlens.wire.declare import WireStruct
 
 
-@declare("UserInfo")
-class UserInfo:
+class UserInfo(WireStruct):
     """A user. ``user_type``: Super or Normal; ``user_status``: enable or disable."""
 
     username: str | None = None
@@ -17,8 +16,7 @@ class UserInfo:
     user_status: str | None = None
 
 
-@declare("PolicyEntryInfo")
-class PolicyEntryInfo:
+class PolicyEntryInfo(WireStruct):
     """The actions that are allowed or denied on a resource (``Topic:orders*``), and from where."""
 
     resource: str | None = None
@@ -27,24 +25,21 @@ class PolicyEntryInfo:
     decision: str | None = None
 
 
-@declare("PolicyInfo")
-class PolicyInfo:
+class PolicyInfo(WireStruct):
     """Entries of one kind. ``policy_type``: Custom, or Default for where no other applies."""
 
     policy_type: str | None = None
     entries: tuple[PolicyEntryInfo, ...] | None = None
 
 
-@declare("AclInfo")
-class AclInfo:
+class AclInfo(WireStruct):
     """All policies of a subject, such as ``User:alice``."""
 
     subject: str | None = None
     policies: tuple[PolicyInfo, ...] | None = None
 
 
-@declare("PlainAccessConfig")
-class PlainAccessConfig:
+class PlainAccessConfig(WireStruct):
     """An account of plain_acl.yml. Permissions: DENY, PUB, SUB, PUB|SUB; ``name=PERMISSION``."""
 
     access_key: str | None = None
@@ -57,8 +52,7 @@ class PlainAccessConfig:
     group_perms: tuple[str, ...] | None = None
 
 
-@declare("GetBrokerClusterAclConfigResponseBody")
-class PlainAccessTable:
+class PlainAccessTable(WireStruct, java="GetBrokerClusterAclConfigResponseBody"):
     """All accounts of a broker, and the addresses that need none."""
 
     global_white_addrs: tuple[str, ...] = ()

@@ -8,8 +8,10 @@ consumers (220) and their responses (221, 307, 309), subscriptions (345), entrie
 from collections.abc import Mapping
 from enum import Enum
 
+from msgspec import field
+
 from rocketlens.wire.bodies.tables import MessageQueue
-from rocketlens.wire.declare import EMPTY, I32, I64, declare, wire
+from rocketlens.wire.declare import I32, I64, WireStruct
 
 
 class ConsumeType(Enum):
@@ -38,57 +40,52 @@ class ConsumeFromWhere(Enum):
     CONSUME_FROM_TIMESTAMP = 5
 
 
-@declare("SubscriptionData")
-class SubscriptionData:
+class SubscriptionData(WireStruct):
     """A group's subscription to a topic. ``codes`` are the hash codes of ``tags``."""
 
     topic: str
     sub_string: str | None = None
-    tags: tuple[str, ...] = wire("tagsSet", default=())
-    codes: tuple[I32, ...] = wire("codeSet", default=())
+    tags: tuple[str, ...] = field(name="tagsSet", default=())
+    codes: tuple[I32, ...] = field(name="codeSet", default=())
     sub_version: I64 = 0
     expression_type: str | None = "TAG"
     class_filter_mode: bool = False
 
 
-@declare("ConsumerData")
-class ConsumerData:
+class ConsumerData(WireStruct):
     """A client's membership in a consumer group."""
 
     group_name: str
     consume_type: ConsumeType | None = None
     message_model: MessageModel | None = None
     consume_from_where: ConsumeFromWhere | None = None
-    subscription_datas: tuple[SubscriptionData, ...] = wire("subscriptionDataSet", default=())
+    subscription_datas: tuple[SubscriptionData, ...] = field(name="subscriptionDataSet", default=())
     unit_mode: bool = False
 
 
-@declare("ProducerData")
-class ProducerData:
+class ProducerData(WireStruct):
     """A client's membership in a producer group."""
 
     group_name: str
 
 
-@declare("HeartbeatData")
-class HeartbeatData:
+class HeartbeatData(WireStruct):
     """All groups of a client."""
 
-    client_id: str = wire("clientID")
-    producer_datas: tuple[ProducerData, ...] = wire("producerDataSet", default=())
-    consumer_datas: tuple[ConsumerData, ...] = wire("consumerDataSet", default=())
+    client_id: str = field(name="clientID")
+    producer_datas: tuple[ProducerData, ...] = field(name="producerDataSet", default=())
+    consumer_datas: tuple[ConsumerData, ...] = field(name="consumerDataSet", default=())
     heartbeat_fingerprint: I32 = 0
     """0: not used. Otherwise the same number as before means: nothing changed."""
     without_sub: bool = False
 
 
-@declare("CheckClientRequestBody")
-class CheckClientRequest:
+class CheckClientRequest(WireStruct, java="CheckClientRequestBody"):
     """Ask whether a broker takes a subscription (46)."""
 
     client_id: str | None = None
     group: str | None = None
-    subscription: SubscriptionData | None = wire("subscriptionData", default=None)
+    subscription: SubscriptionData | None = field(name="subscriptionData", default=None)
     namespace: str | None = None
 
 
@@ -103,8 +100,7 @@ class ConsumeResult(Enum):
     CR_RETURN_NULL = 5
 
 
-@declare("Connection")
-class ClientConnection:
+class ClientConnection(WireStruct, java="Connection"):
     """A client: its address for the broker, language and version."""
 
     client_id: str
@@ -114,182 +110,164 @@ class ClientConnection:
     version: I32 = 0
 
 
-@declare("ConsumerConnection")
-class ConsumerConnection:
+class ConsumerConnection(WireStruct):
     """The clients of a consumer group, and their subscriptions."""
 
-    connections: tuple[ClientConnection, ...] = wire("connectionSet", default=())
-    subscription_table: Mapping[str, SubscriptionData] = EMPTY
+    connections: tuple[ClientConnection, ...] = field(name="connectionSet", default=())
+    subscription_table: Mapping[str, SubscriptionData] = {}
     consume_type: ConsumeType | None = None
     message_model: MessageModel | None = None
     consume_from_where: ConsumeFromWhere | None = None
 
 
-@declare("GetConsumerListByGroupResponseBody")
-class ConsumerIdList:
+class ConsumerIdList(WireStruct, java="GetConsumerListByGroupResponseBody"):
     """The client ids of a group."""
 
-    consumer_ids: tuple[str, ...] = wire("consumerIdList", default=())
+    consumer_ids: tuple[str, ...] = field(name="consumerIdList", default=())
 
 
-@declare("GroupList")
-class GroupList:
+class GroupList(WireStruct):
     """Names of consumer groups."""
 
-    groups: tuple[str, ...] = wire("groupList", default=())
+    groups: tuple[str, ...] = field(name="groupList", default=())
 
 
-@declare("LockBatchRequestBody")
-class LockBatchRequest:
+class LockBatchRequest(WireStruct, java="LockBatchRequestBody"):
     """Queues that a client locks (41) or unlocks (42)."""
 
     consumer_group: str
     client_id: str
-    queues: tuple[MessageQueue, ...] = wire("mqSet", default=())
+    queues: tuple[MessageQueue, ...] = field(name="mqSet", default=())
     only_this_broker: bool | None = None
 
 
-@declare("LockBatchResponseBody")
-class LockBatchResponse:
+class LockBatchResponse(WireStruct, java="LockBatchResponseBody"):
     """The queues that were locked."""
 
-    locked_queues: tuple[MessageQueue, ...] = wire("lockOKMQSet", default=())
+    locked_queues: tuple[MessageQueue, ...] = field(name="lockOKMQSet", default=())
 
 
-@declare("ConsumeStatus")
-class ConsumeStatus:
+class ConsumeStatus(WireStruct):
     """Statistics of a consumer in one topic; times in milliseconds, rates per second."""
 
-    pull_rt: float = wire("pullRT", default=0.0)
-    pull_tps: float = wire("pullTPS", default=0.0)
-    consume_rt: float = wire("consumeRT", default=0.0)
-    consume_ok_tps: float = wire("consumeOKTPS", default=0.0)
-    consume_failed_tps: float = wire("consumeFailedTPS", default=0.0)
+    pull_rt: float = field(name="pullRT", default=0.0)
+    pull_tps: float = field(name="pullTPS", default=0.0)
+    consume_rt: float = field(name="consumeRT", default=0.0)
+    consume_ok_tps: float = field(name="consumeOKTPS", default=0.0)
+    consume_failed_tps: float = field(name="consumeFailedTPS", default=0.0)
     consume_failed_msgs: I64 = 0
 
 
-@declare("ProcessQueueInfo")
-class ProcessQueueInfo:
+class ProcessQueueInfo(WireStruct):
     """The messages of one queue that a consumer has in memory."""
 
     commit_offset: I64 = 0
     cached_msg_min_offset: I64 = 0
     cached_msg_max_offset: I64 = 0
     cached_msg_count: I32 = 0
-    cached_msg_size_mib: I32 = wire("cachedMsgSizeInMiB", default=0)
+    cached_msg_size_mib: I32 = field(name="cachedMsgSizeInMiB", default=0)
     transaction_msg_min_offset: I64 = 0
     transaction_msg_max_offset: I64 = 0
     transaction_msg_count: I32 = 0
     locked: bool = False
     try_unlock_times: I64 = 0
     last_lock_timestamp_ms: I64 = 0
-    dropped: bool = wire("droped", default=False)
+    dropped: bool = field(name="droped", default=False)
     last_pull_timestamp_ms: I64 = 0
     last_consume_timestamp_ms: I64 = 0
 
 
-@declare("PopProcessQueueInfo")
-class PopProcessQueueInfo:
+class PopProcessQueueInfo(WireStruct):
     """Messages of one queue that a consumer which pops holds."""
 
     wait_ack_count: I32 = 0
-    dropped: bool = wire("droped", default=False)
+    dropped: bool = field(name="droped", default=False)
     last_pop_timestamp_ms: I64 = 0
 
 
-@declare("ConsumerRunningInfo")
-class ConsumerRunningInfo:
+class ConsumerRunningInfo(WireStruct):
     """The state of a consumer; ``properties`` are its settings, PROP_CONSUME_TYPE and others."""
 
-    properties: Mapping[str, str] = EMPTY
-    subscriptions: tuple[SubscriptionData, ...] = wire("subscriptionSet", default=())
-    queue_table: Mapping[MessageQueue, ProcessQueueInfo] = wire("mqTable", default=EMPTY)
-    pop_table: Mapping[MessageQueue, PopProcessQueueInfo] = wire("mqPopTable", default=EMPTY)
-    status_table: Mapping[str, ConsumeStatus] = EMPTY
+    properties: Mapping[str, str] = {}
+    subscriptions: tuple[SubscriptionData, ...] = field(name="subscriptionSet", default=())
+    queue_table: Mapping[MessageQueue, ProcessQueueInfo] = field(name="mqTable", default={})
+    pop_table: Mapping[MessageQueue, PopProcessQueueInfo] = field(name="mqPopTable", default={})
+    status_table: Mapping[str, ConsumeStatus] = {}
     user_consumer_info: Mapping[str, str] | None = None
     jstack: str | None = None
 
 
-@declare("ConsumeMessageDirectlyResult")
-class ConsumeMessageDirectlyResult:
+class ConsumeMessageDirectlyResult(WireStruct):
     """The result of a message that a consumer was sent directly."""
 
     order: bool = False
     auto_commit: bool = True
     consume_result: ConsumeResult | None = None
     remark: str | None = None
-    spent_time_ms: I64 = wire("spentTimeMills", default=0)
+    spent_time_ms: I64 = field(name="spentTimeMills", default=0)
 
 
-@declare("OffsetSerializeWrapper")
-class LocalOffsets:
+class LocalOffsets(WireStruct, java="OffsetSerializeWrapper"):
     """The file in which a broadcasting consumer keeps its offsets."""
 
-    offset_table: Mapping[MessageQueue, I64] = EMPTY
+    offset_table: Mapping[MessageQueue, I64] = {}
 
 
-@declare("GetConsumerStatusBody")
-class ConsumerStatusAnswer:
+class ConsumerStatusAnswer(WireStruct, java="GetConsumerStatusBody"):
     """Progress of a consumer (221), or of several by their client ids (223)."""
 
-    queue_table: Mapping[MessageQueue, I64] = wire("messageQueueTable", default=EMPTY)
-    consumer_table: Mapping[str, Mapping[MessageQueue, I64]] = EMPTY
+    queue_table: Mapping[MessageQueue, I64] = field(name="messageQueueTable", default={})
+    consumer_table: Mapping[str, Mapping[MessageQueue, I64]] = {}
 
 
-@declare("ProducerConnection")
-class ProducerConnection:
+class ProducerConnection(WireStruct):
     """The clients of a producer group."""
 
-    connections: tuple[ClientConnection, ...] = wire("connectionSet", default=())
+    connections: tuple[ClientConnection, ...] = field(name="connectionSet", default=())
 
 
-@declare("ProducerInfo")
-class ProducerInfo:
+class ProducerInfo(WireStruct):
     """A producer: its address for the broker, language and version."""
 
     client_id: str
-    remote_ip: str = wire("remoteIP")
+    remote_ip: str = field(name="remoteIP")
     language: str | None = None
     version: I32 = 0
     last_update_timestamp_ms: I64 = 0
 
 
-@declare("ProducerTableInfo")
-class ProducerTable:
+class ProducerTable(WireStruct, java="ProducerTableInfo"):
     """The producers of all groups."""
 
-    groups: Mapping[str, tuple[ProducerInfo, ...]] = wire("data", default=EMPTY)
+    groups: Mapping[str, tuple[ProducerInfo, ...]] = field(name="data", default={})
 
 
-@declare("QuerySubscriptionResponseBody")
-class SubscriptionAnswer:
+class SubscriptionAnswer(WireStruct, java="QuerySubscriptionResponseBody"):
     """The subscription of a group to a topic, if any of its consumers is connected."""
 
-    subscription: SubscriptionData | None = wire("subscriptionData", default=None)
+    subscription: SubscriptionData | None = field(name="subscriptionData", default=None)
     group: str
     topic: str
 
 
-@declare("ConsumeQueueData")
-class ConsumeQueueData:
+class ConsumeQueueData(WireStruct):
     """An entry of a consume queue."""
 
-    physical_offset: I64 = wire("physicOffset", default=0)
-    store_size: I32 = wire("physicSize", default=0)
+    physical_offset: I64 = field(name="physicOffset", default=0)
+    store_size: I32 = field(name="physicSize", default=0)
     tags_code: I64 = 0
     extend_data_json: str | None = None
     bit_map: str | None = None
-    is_passing: bool = wire("eval", default=False)
+    is_passing: bool = field(name="eval", default=False)
     """Whether a filter matches it; only for filters that RocketLens does not have."""
-    message: str | None = wire("msg", default=None)
+    message: str | None = field(name="msg", default=None)
 
 
-@declare("QueryConsumeQueueResponseBody")
-class ConsumeQueueAnswer:
+class ConsumeQueueAnswer(WireStruct, java="QueryConsumeQueueResponseBody"):
     """Entries of a consume queue, and a group's subscription to it."""
 
-    subscription: SubscriptionData | None = wire("subscriptionData", default=None)
+    subscription: SubscriptionData | None = field(name="subscriptionData", default=None)
     filter_data: str | None = None
-    entries: tuple[ConsumeQueueData, ...] | None = wire("queueData", default=None)
-    max_offset: I64 = wire("maxQueueIndex", default=0)
-    min_offset: I64 = wire("minQueueIndex", default=0)
+    entries: tuple[ConsumeQueueData, ...] | None = field(name="queueData", default=None)
+    max_offset: I64 = field(name="maxQueueIndex", default=0)
+    min_offset: I64 = field(name="minQueueIndex", default=0)

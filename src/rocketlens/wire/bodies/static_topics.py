@@ -16,15 +16,16 @@ Each broker keeps the parts of the logical queues that it has, or had, in
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
+from msgspec import field
+
 from rocketlens.errors import CommandBodyError
-from rocketlens.wire.declare import EMPTY, I32, I64, declare, shape_of, wire
+from rocketlens.wire.declare import I32, I64, WireStruct, shape_of
 
 
-@declare("LogicQueueMappingItem")
-class LogicalPart:
+class LogicalPart(WireStruct, java="LogicQueueMappingItem"):
     """A part of a logical queue: a queue of one broker, from one offset to another there."""
 
-    broker_name: str = wire("bname")
+    broker_name: str = field(name="bname")
     queue_id: I32
     logic_offset: I64 = -1
     """The offset of its first message in the logical queue; below 0 until that is decided."""
@@ -45,14 +46,13 @@ class LogicalPart:
         )
 
 
-@declare("TopicQueueMappingDetail")
-class QueueMapping:
+class QueueMapping(WireStruct, java="TopicQueueMappingDetail"):
     """The logical queues of a static topic that one broker has, or had, a part of."""
 
-    broker_name: str = wire("bname")
+    broker_name: str = field(name="bname")
     epoch: I64 = 0
     """The mapping with the largest is the newest."""
-    hosted_queues: Mapping[I64, tuple[LogicalPart, ...]] = EMPTY
+    hosted_queues: Mapping[I64, tuple[LogicalPart, ...]] = {}
 
 
 class LogicalPosition(NamedTuple):

@@ -30,21 +30,14 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Final, NamedTuple
 
+from msgspec import field
+
 from rocketlens import limits
 from rocketlens.errors import CommandBodyError
 from rocketlens.model.text.json_dialect import loads
 from rocketlens.wire.bodies.static_topics import QueueMapping
 from rocketlens.wire.codes import version_number
-from rocketlens.wire.declare import (
-    EMPTY,
-    I32,
-    I64,
-    declare,
-    declare_tuple,
-    read_body,
-    read_i32,
-    wire,
-)
+from rocketlens.wire.declare import I32, I64, WireStruct, read_body, read_i32
 
 
 class MessageQueue(NamedTuple):
@@ -62,11 +55,7 @@ class MessageQueue(NamedTuple):
         )
 
 
-declare_tuple(MessageQueue, "MessageQueue")
-
-
-@declare("TopicOffset")
-class TopicOffset:
+class TopicOffset(WireStruct):
     """Offsets of a queue: the first one, the next one, and when the last message was stored."""
 
     min_offset: I64 = 0
@@ -74,34 +63,30 @@ class TopicOffset:
     last_update_timestamp_ms: I64 = 0
 
 
-@declare("TopicStatsTable")
-class TopicStatsTable:
+class TopicStatsTable(WireStruct):
     """All queues of a topic on one broker."""
 
-    offset_table: Mapping[MessageQueue, TopicOffset] = EMPTY
+    offset_table: Mapping[MessageQueue, TopicOffset] = {}
     topic_put_tps: float | None = None
 
 
-@declare("BrokerStatsItem")
-class BrokerStatsItem:
+class BrokerStatsItem(WireStruct):
     """A count of a broker's over a time."""
 
     sum: I64 = 0
-    per_second: float = wire("tps", default=0.0)
-    per_put: float = wire("avgpt", default=0.0)
+    per_second: float = field(name="tps", default=0.0)
+    per_put: float = field(name="avgpt", default=0.0)
 
 
-@declare("BrokerStatsData")
-class BrokerStatsData:
+class BrokerStatsData(WireStruct):
     """A count of a broker's over the last minute, hour and day."""
 
-    minute: BrokerStatsItem = wire("statsMinute", default=BrokerStatsItem())
-    hour: BrokerStatsItem = wire("statsHour", default=BrokerStatsItem())
-    day: BrokerStatsItem = wire("statsDay", default=BrokerStatsItem())
+    minute: BrokerStatsItem = field(name="statsMinute", default=BrokerStatsItem())
+    hour: BrokerStatsItem = field(name="statsHour", default=BrokerStatsItem())
+    day: BrokerStatsItem = field(name="statsDay", default=BrokerStatsItem())
 
 
-@declare("OffsetWrapper")
-class OffsetWrapper:
+class OffsetWrapper(WireStruct):
     """The progress of a group in a queue."""
 
     broker_offset: I64 = 0
@@ -110,16 +95,14 @@ class OffsetWrapper:
     last_timestamp_ms: I64 = 0
 
 
-@declare("ConsumeStats")
-class ConsumeStats:
+class ConsumeStats(WireStruct):
     """The progress of a group on one broker."""
 
-    offset_table: Mapping[MessageQueue, OffsetWrapper] = EMPTY
+    offset_table: Mapping[MessageQueue, OffsetWrapper] = {}
     consume_tps: float = 0.0
 
 
-@declare("ConsumeStatsList")
-class ConsumeStatsList:
+class ConsumeStatsList(WireStruct):
     """The progress of each group on one broker: a map of one group for each."""
 
     consume_stats_list: tuple[Mapping[str, tuple[ConsumeStats, ...]], ...] = ()
@@ -130,15 +113,13 @@ class ConsumeStatsList:
     """Messages that the groups have pulled and not consumed."""
 
 
-@declare("ResetOffsetBody")
-class ResetOffsets:
+class ResetOffsets(WireStruct, java="ResetOffsetBody"):
     """The offsets from which the consumers of a group continue after a reset."""
 
-    offset_table: Mapping[MessageQueue, I64] = EMPTY
+    offset_table: Mapping[MessageQueue, I64] = {}
 
 
-@declare("HARuntimeInfo.HAConnectionRuntimeInfo")
-class ConnectedSlave:
+class ConnectedSlave(WireStruct, java="HARuntimeInfo.HAConnectionRuntimeInfo"):
     """What a master knows of a slave."""
 
     addr: str | None = None
@@ -149,8 +130,7 @@ class ConnectedSlave:
     transfer_from_where: I64 = 0
 
 
-@declare("HARuntimeInfo.HAClientRuntimeInfo")
-class SlaveStatus:
+class SlaveStatus(WireStruct, java="HARuntimeInfo.HAClientRuntimeInfo"):
     """What a slave says of itself; times in epoch milliseconds."""
 
     master_addr: str | None = None
@@ -161,22 +141,20 @@ class SlaveStatus:
     master_flush_offset: I64 = 0
 
 
-@declare("HARuntimeInfo")
-class HaStatus:
+class HaStatus(WireStruct, java="HARuntimeInfo"):
     """The replication of a broker: of its slaves if it is a master, else its own."""
 
     master: bool = False
     master_commit_log_max_offset: I64 = 0
     in_sync_slave_nums: I32 = 0
-    slaves: tuple[ConnectedSlave, ...] = wire("haConnectionInfo", default=())
-    slave: SlaveStatus | None = wire("haClientRuntimeInfo", default=None)
+    slaves: tuple[ConnectedSlave, ...] = field(name="haConnectionInfo", default=())
+    slave: SlaveStatus | None = field(name="haClientRuntimeInfo", default=None)
 
 
-@declare("KVTable")
-class KvTable:
+class KvTable(WireStruct, java="KVTable"):
     """Names and values, in their order."""
 
-    table: Mapping[str, str] = EMPTY
+    table: Mapping[str, str] = {}
 
 
 V3_0_11: Final = version_number("V3_0_11")
@@ -190,8 +168,7 @@ class TopicFilterType(Enum):
     MULTI_TAG = 1
 
 
-@declare("DataVersion")
-class DataVersion:
+class DataVersion(WireStruct):
     """The version of a table; it changes with every change of the table."""
 
     counter: I64 = 0
@@ -199,8 +176,7 @@ class DataVersion:
     timestamp_ms: I64 = 0
 
 
-@declare("TopicConfig")
-class TopicConfig:
+class TopicConfig(WireStruct):
     """A topic on one broker. ``perm``: 4 read, 2 write, 1 inherit."""
 
     topic_name: str
@@ -216,20 +192,18 @@ class TopicConfig:
     """Of a static topic, if it was asked for with ``lo``."""
 
 
-@declare("TopicConfigSerializeWrapper")
-class TopicConfigTable:
+class TopicConfigTable(WireStruct, java="TopicConfigSerializeWrapper"):
     """All topics of a broker."""
 
     data_version: DataVersion = DataVersion()
-    topic_config_table: Mapping[str, TopicConfig] = EMPTY
+    topic_config_table: Mapping[str, TopicConfig] = {}
 
 
-@declare("RegisterBrokerBody")
-class RegisterBrokerBody:
+class RegisterBrokerBody(WireStruct):
     """A broker's registration at a name server."""
 
-    topic_config_table: TopicConfigTable = wire(
-        "topicConfigSerializeWrapper", default=TopicConfigTable()
+    topic_config_table: TopicConfigTable = field(
+        name="topicConfigSerializeWrapper", default=TopicConfigTable()
     )
     filter_server_list: tuple[str, ...] = ()
 
@@ -326,8 +300,7 @@ class RetryPolicyType(Enum):
     CUSTOMIZED = "CUSTOMIZED"
 
 
-@declare("ExponentialRetryPolicy")
-class ExponentialRetryPolicy:
+class ExponentialRetryPolicy(WireStruct):
     """Delays that grow by a factor, in milliseconds."""
 
     initial_ms: I64 = 5000
@@ -335,24 +308,21 @@ class ExponentialRetryPolicy:
     multiplier: I64 = 2
 
 
-@declare("CustomizedRetryPolicy")
-class CustomizedRetryPolicy:
+class CustomizedRetryPolicy(WireStruct):
     """Delays one by one, in milliseconds; the last one again and again."""
 
     next_ms: tuple[I64, ...] = ()
 
 
-@declare("GroupRetryPolicy")
-class GroupRetryPolicy:
+class GroupRetryPolicy(WireStruct):
     """When a group gets a message again that it could not consume: by default the delay levels."""
 
     type: RetryPolicyType = RetryPolicyType.CUSTOMIZED
-    exponential: ExponentialRetryPolicy | None = wire("exponentialRetryPolicy", default=None)
-    customized: CustomizedRetryPolicy | None = wire("customizedRetryPolicy", default=None)
+    exponential: ExponentialRetryPolicy | None = field(name="exponentialRetryPolicy", default=None)
+    customized: CustomizedRetryPolicy | None = field(name="customizedRetryPolicy", default=None)
 
 
-@declare("SubscriptionGroupConfig")
-class SubscriptionGroupConfig:
+class SubscriptionGroupConfig(WireStruct):
     """The permissions of a group, and its number of retries. Defaults are RocketMQ's."""
 
     group_name: str
@@ -370,32 +340,29 @@ class SubscriptionGroupConfig:
     notify_consumer_ids_changed_enable: bool = True
     group_sys_flag: I32 = 0
     consume_timeout_minute: I32 = 15
-    attributes: Mapping[str, str] = EMPTY
+    attributes: Mapping[str, str] = {}
 
 
-@declare("SubscriptionGroupWrapper")
-class SubscriptionGroupTable:
+class SubscriptionGroupTable(WireStruct, java="SubscriptionGroupWrapper"):
     """All groups of a broker, by name."""
 
-    subscription_group_table: Mapping[str, SubscriptionGroupConfig] = EMPTY
+    subscription_group_table: Mapping[str, SubscriptionGroupConfig] = {}
     data_version: DataVersion = DataVersion()
-    forbidden_table: Mapping[str, Mapping[str, I32]] = EMPTY
+    forbidden_table: Mapping[str, Mapping[str, I32]] = {}
     """Operations that are forbidden to a group, as bits, by group and topic."""
 
 
-@declare("BrokerData")
-class BrokerData:
+class BrokerData(WireStruct):
     """The brokers of one name: broker id (0 is the master) to address."""
 
     broker_name: str
-    broker_addrs: Mapping[I64, str] = EMPTY
+    broker_addrs: Mapping[I64, str] = {}
     cluster: str | None = None
     zone_name: str | None = None
     enable_acting_master: bool = False
 
 
-@declare("QueueData")
-class QueueData:
+class QueueData(WireStruct):
     """How many queues of a topic the brokers of one name have."""
 
     broker_name: str
@@ -405,45 +372,40 @@ class QueueData:
     topic_sys_flag: I32 = 0
 
 
-@declare("TopicRouteData")
-class TopicRouteData:
+class TopicRouteData(WireStruct):
     """The route of a topic."""
 
     queue_datas: tuple[QueueData, ...]
     broker_datas: tuple[BrokerData, ...]
-    filter_server_table: Mapping[str, tuple[str, ...]] = EMPTY
+    filter_server_table: Mapping[str, tuple[str, ...]] = {}
     order_topic_conf: str | None = None
     topic_queue_mapping_by_broker: Mapping[str, QueueMapping] | None = None
     """Of a static topic, without its ``hosted_queues``."""
 
 
-@declare("ClusterInfo")
-class ClusterInfo:
+class ClusterInfo(WireStruct):
     """All brokers by name, and the names in each cluster."""
 
-    broker_addr_table: Mapping[str, BrokerData] = EMPTY
-    cluster_addr_table: Mapping[str, tuple[str, ...]] = EMPTY
+    broker_addr_table: Mapping[str, BrokerData] = {}
+    cluster_addr_table: Mapping[str, tuple[str, ...]] = {}
 
 
-@declare("TopicList")
-class TopicList:
+class TopicList(WireStruct):
     """Names of topics. For 304: of clusters and brokers, and the address of one broker."""
 
     topic_list: tuple[str, ...] = ()
     broker_addr: str | None = None
 
 
-@declare("BrokerMemberGroup")
-class BrokerMemberGroup:
+class BrokerMemberGroup(WireStruct):
     """The brokers of one name: broker id to address."""
 
     cluster: str | None = None
     broker_name: str
-    broker_addrs: Mapping[I64, str] = EMPTY
+    broker_addrs: Mapping[I64, str] = {}
 
 
-@declare("GetBrokerMemberGroupResponseBody")
-class BrokerMemberGroupAnswer:
+class BrokerMemberGroupAnswer(WireStruct, java="GetBrokerMemberGroupResponseBody"):
     """The body of the answer to 901."""
 
     broker_member_group: BrokerMemberGroup

@@ -8,11 +8,10 @@ and 3010. What was not found is answered with success and no body.
 from typing import Final
 
 from rocketlens.wire.codes import RequestCode as Code
-from rocketlens.wire.declare import Command, NoFields, declare
+from rocketlens.wire.declare import Command, NoFields, WireStruct
 
 
-@declare("CreateAccessConfigRequestHeader")
-class CreateAccessConfigRequest:
+class CreateAccessConfigRequest(WireStruct, java="CreateAccessConfigRequestHeader"):
     """Make an account, or change the members that are given. Lists have commas between them."""
 
     access_key: str
@@ -25,23 +24,20 @@ class CreateAccessConfigRequest:
     group_perms: str | None = None
 
 
-@declare("DeleteAccessConfigRequestHeader")
-class DeleteAccessConfigRequest:
+class DeleteAccessConfigRequest(WireStruct, java="DeleteAccessConfigRequestHeader"):
     """Remove an account."""
 
     access_key: str
 
 
-@declare("UpdateGlobalWhiteAddrsConfigRequestHeader")
-class UpdateGlobalWhiteAddrsRequest:
+class UpdateGlobalWhiteAddrsRequest(WireStruct, java="UpdateGlobalWhiteAddrsConfigRequestHeader"):
     """Replace the addresses that need no account, in one of the files."""
 
     global_white_addrs: str
     acl_file_full_path: str | None = None
 
 
-@declare("GetBrokerAclConfigResponseHeader")
-class GetBrokerAclConfigResponse:
+class GetBrokerAclConfigResponse(WireStruct, java="GetBrokerAclConfigResponseHeader"):
     """The DataVersion of the default file, and of each file by its path, as JSON."""
 
     version: str
@@ -51,34 +47,35 @@ class GetBrokerAclConfigResponse:
     cluster_name: str
 
 
-@declare(
-    "CreateUserRequestHeader",
-    "UpdateUserRequestHeader",
-    "DeleteUserRequestHeader",
-    "GetUserRequestHeader",
-)
-class UserRequest:
+class UserRequest(
+    WireStruct,
+    java=(
+        "CreateUserRequestHeader",
+        "UpdateUserRequestHeader",
+        "DeleteUserRequestHeader",
+        "GetUserRequestHeader",
+    ),
+):
     """Make, change, remove or return a user; the body has the members to write."""
 
     username: str | None = None
 
 
-@declare("ListUsersRequestHeader")
-class ListUsersRequest:
+class ListUsersRequest(WireStruct, java="ListUsersRequestHeader"):
     """Ask for the users whose names contain a text."""
 
     filter: str | None = None
 
 
-@declare("CreateAclRequestHeader", "UpdateAclRequestHeader", "GetAclRequestHeader")
-class AclRequest:
+class AclRequest(
+    WireStruct, java=("CreateAclRequestHeader", "UpdateAclRequestHeader", "GetAclRequestHeader")
+):
     """Add policies to a subject, replace them, or return them."""
 
     subject: str | None = None
 
 
-@declare("DeleteAclRequestHeader")
-class DeleteAclRequest:
+class DeleteAclRequest(WireStruct, java="DeleteAclRequestHeader"):
     """Remove what a subject may do, with one resource or with all."""
 
     subject: str | None = None
@@ -86,8 +83,7 @@ class DeleteAclRequest:
     resource: str | None = None
 
 
-@declare("ListAclsRequestHeader")
-class ListAclsRequest:
+class ListAclsRequest(WireStruct, java="ListAclsRequestHeader"):
     """Ask for policies; subjects, and resources, whose names contain a text."""
 
     subject_filter: str | None = None

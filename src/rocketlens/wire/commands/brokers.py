@@ -10,18 +10,22 @@ Topics on a broker: create or change (17), delete (215), configuration (351, 21)
 
 from typing import Final
 
+from msgspec import field
+
 from rocketlens.wire.codes import RequestCode as Code
-from rocketlens.wire.declare import I32, I64, Command, declare, wire
+from rocketlens.wire.declare import I32, I64, Command, WireStruct
 
 
-@declare(
-    "DeleteTopicRequestHeader",
-    "GetTopicConfigRequestHeader",
-    "GetTopicStatsInfoRequestHeader",
-    "RegisterTopicRequestHeader",
-    "QueryTopicConsumeByWhoRequestHeader",
-)
-class TopicRequest:
+class TopicRequest(
+    WireStruct,
+    java=(
+        "DeleteTopicRequestHeader",
+        "GetTopicConfigRequestHeader",
+        "GetTopicStatsInfoRequestHeader",
+        "RegisterTopicRequestHeader",
+        "QueryTopicConsumeByWhoRequestHeader",
+    ),
+):
     """A topic: register its route at a name server (217; the body is a TopicRouteData), delete it
     (215), or return its configuration (351; a TopicConfig), the offsets of its queues (202; a
     TopicStatsTable) or its groups (300; a GroupList).
@@ -32,16 +36,14 @@ class TopicRequest:
     """Whether a configuration has the mapping of a static topic."""
 
 
-@declare("GetKVConfigRequestHeader", "DeleteKVConfigRequestHeader")
-class KvKeyRequest:
+class KvKeyRequest(WireStruct, java=("GetKVConfigRequestHeader", "DeleteKVConfigRequestHeader")):
     """Return or delete the value of a key."""
 
     namespace: str = "null"
     key: str = "null"
 
 
-@declare("RegisterBrokerRequestHeader")
-class RegisterBrokerRequest:
+class RegisterBrokerRequest(WireStruct, java="RegisterBrokerRequestHeader"):
     """A broker says where it is, and in its body (RegisterBrokerBody) which topics it has."""
 
     broker_name: str
@@ -50,23 +52,21 @@ class RegisterBrokerRequest:
     ha_server_addr: str
     broker_id: I64
     """0: the master."""
-    heartbeat_timeout_ms: I64 | None = wire("heartbeatTimeoutMillis", default=None)
+    heartbeat_timeout_ms: I64 | None = field(name="heartbeatTimeoutMillis", default=None)
     enable_acting_master: bool | None = None
     compressed: bool = False
     body_crc32: I32 = 0
     """CRC-32 of the body & 0x7FFFFFFF; 0: not to be checked."""
 
 
-@declare("RegisterBrokerResponseHeader")
-class RegisterBrokerResponse:
+class RegisterBrokerResponse(WireStruct, java="RegisterBrokerResponseHeader"):
     """For a slave: where its master is."""
 
     ha_server_addr: str | None = None
     master_addr: str | None = None
 
 
-@declare("UnRegisterBrokerRequestHeader")
-class UnregisterBrokerRequest:
+class UnregisterBrokerRequest(WireStruct, java="UnRegisterBrokerRequestHeader"):
     """A broker says that it goes."""
 
     broker_name: str
@@ -75,31 +75,27 @@ class UnregisterBrokerRequest:
     broker_id: I64
 
 
-@declare("GetRouteInfoRequestHeader")
-class GetRouteInfoRequest:
+class GetRouteInfoRequest(WireStruct, java="GetRouteInfoRequestHeader"):
     """Ask where a topic is; the body of the answer is a TopicRouteData."""
 
     topic: str
     accept_standard_json_only: bool | None = None
 
 
-@declare("GetTopicsByClusterRequestHeader")
-class GetTopicsByClusterRequest:
+class GetTopicsByClusterRequest(WireStruct, java="GetTopicsByClusterRequestHeader"):
     """Ask for the topics of a cluster; the body of the answer is a TopicList."""
 
     cluster: str = ""
 
 
-@declare("DeleteTopicFromNamesrvRequestHeader")
-class DeleteTopicFromNamesrvRequest:
+class DeleteTopicFromNamesrvRequest(WireStruct, java="DeleteTopicFromNamesrvRequestHeader"):
     """Forget the route of a topic, in one cluster or all."""
 
     topic: str
     cluster_name: str | None = None
 
 
-@declare("PutKVConfigRequestHeader")
-class PutKvConfigRequest:
+class PutKvConfigRequest(WireStruct, java="PutKVConfigRequestHeader"):
     """Keep a value."""
 
     namespace: str
@@ -107,22 +103,19 @@ class PutKvConfigRequest:
     value: str = ""
 
 
-@declare("GetKVConfigResponseHeader")
-class GetKvConfigResponse:
+class GetKvConfigResponse(WireStruct, java="GetKVConfigResponseHeader"):
     """A value."""
 
     value: str | None = None
 
 
-@declare("GetKVListByNamespaceRequestHeader")
-class GetKvListByNamespaceRequest:
+class GetKvListByNamespaceRequest(WireStruct, java="GetKVListByNamespaceRequestHeader"):
     """Ask for all values of a namespace; the body of the answer is a KVTable."""
 
     namespace: str = "null"
 
 
-@declare("QueryDataVersionRequestHeader")
-class QueryDataVersionRequest:
+class QueryDataVersionRequest(WireStruct, java="QueryDataVersionRequestHeader"):
     """A broker asks whether its topics are known; its body is its DataVersion."""
 
     broker_name: str = ""
@@ -131,15 +124,13 @@ class QueryDataVersionRequest:
     broker_id: I64 = 0
 
 
-@declare("QueryDataVersionResponseHeader")
-class QueryDataVersionResponse:
+class QueryDataVersionResponse(WireStruct, java="QueryDataVersionResponseHeader"):
     """Whether they changed; the body is the DataVersion that is known, if one is."""
 
     changed: bool
 
 
-@declare("BrokerHeartbeatRequestHeader")
-class BrokerHeartbeatRequest:
+class BrokerHeartbeatRequest(WireStruct, java="BrokerHeartbeatRequestHeader"):
     """A broker says that it is alive; a controller also gets the end of its log."""
 
     cluster_name: str
@@ -149,34 +140,30 @@ class BrokerHeartbeatRequest:
     epoch: I32 | None = None
     max_offset: I64 | None = None
     confirm_offset: I64 | None = None
-    heartbeat_timeout_ms: I64 | None = wire("heartbeatTimeoutMills", default=None)
+    heartbeat_timeout_ms: I64 | None = field(name="heartbeatTimeoutMills", default=None)
     election_priority: I32 | None = None
 
 
-@declare("GetBrokerMemberGroupRequestHeader")
-class GetBrokerMemberGroupRequest:
+class GetBrokerMemberGroupRequest(WireStruct, java="GetBrokerMemberGroupRequestHeader"):
     """Ask for all brokers of one name."""
 
     cluster_name: str
     broker_name: str
 
 
-@declare("WipeWritePermOfBrokerRequestHeader")
-class WritePermissionRequest:
+class WritePermissionRequest(WireStruct, java="WipeWritePermOfBrokerRequestHeader"):
     """Take write permission from all topics of a broker, or give it back."""
 
     broker_name: str
 
 
-@declare("WipeWritePermOfBrokerResponseHeader")
-class WipeWritePermissionResponse:
+class WipeWritePermissionResponse(WireStruct, java="WipeWritePermOfBrokerResponseHeader"):
     """How many topics."""
 
     wipe_topic_count: I32
 
 
-@declare("AddWritePermOfBrokerResponseHeader")
-class AddWritePermissionResponse:
+class AddWritePermissionResponse(WireStruct, java="AddWritePermOfBrokerResponseHeader"):
     """How many topics."""
 
     add_topic_count: I32
@@ -211,8 +198,7 @@ ADD_WRITE_PERM_OF_BROKER: Final = Command(
 )
 
 
-@declare("CreateTopicRequestHeader")
-class CreateTopicRequest:
+class CreateTopicRequest(WireStruct, java="CreateTopicRequestHeader"):
     """Make a topic, or change it."""
 
     topic: str

@@ -13,17 +13,21 @@ changed by 25), and offsets that slaves take over: those of consumers (43) and o
 
 from typing import Final
 
+from msgspec import field
+
 from rocketlens.wire.codes import RequestCode as Code
 from rocketlens.wire.commands.brokers import TopicRequest
-from rocketlens.wire.declare import I32, I64, Command, NoFields, declare, wire
+from rocketlens.wire.declare import I32, I64, Command, NoFields, WireStruct
 
 
-@declare(
-    "GetConsumerListByGroupRequestHeader",
-    "NotifyConsumerIdsChangedRequestHeader",
-    "GetConsumerConnectionListRequestHeader",
-)
-class ConsumerGroupRequest:
+class ConsumerGroupRequest(
+    WireStruct,
+    java=(
+        "GetConsumerListByGroupRequestHeader",
+        "NotifyConsumerIdsChangedRequestHeader",
+        "GetConsumerConnectionListRequestHeader",
+    ),
+):
     """A consumer group: return its client ids (38; a ConsumerIdList) or its clients and their
     subscriptions (203; a ConsumerConnection); or, from broker to client and one-way, its members
     changed (40).
@@ -32,8 +36,10 @@ class ConsumerGroupRequest:
     consumer_group: str
 
 
-@declare("GetSubscriptionGroupConfigRequestHeader", "QueryTopicsByConsumerRequestHeader")
-class GroupRequest:
+class GroupRequest(
+    WireStruct,
+    java=("GetSubscriptionGroupConfigRequestHeader", "QueryTopicsByConsumerRequestHeader"),
+):
     """A group: return its SubscriptionGroupConfig (352), or a TopicList of those where it has
     offsets (343).
     """
@@ -41,33 +47,32 @@ class GroupRequest:
     group: str
 
 
-@declare("GetMinOffsetRequestHeader", "GetEarliestMsgStoretimeRequestHeader")
-class QueueRequest:
+class QueueRequest(
+    WireStruct, java=("GetMinOffsetRequestHeader", "GetEarliestMsgStoretimeRequestHeader")
+):
     """A queue: return the first offset that is still stored (31), or when that message was stored
     (32).
     """
 
     topic: str
     queue_id: I32
-    broker_name: str | None = wire("bname", default=None)
+    broker_name: str | None = field(name="bname", default=None)
     """The queue's broker: a proxy, which has one address for many, passes the request on to it."""
     lo: bool | None = None
     """False: the queue of a static topic is the broker's own one, not a logical one."""
 
 
-@declare()
-class HeartbeatResponse:
+class HeartbeatResponse(WireStruct, java=()):
     """Fields that a 5.x broker adds to its answer; RocketMQ has no class for them."""
 
-    is_support_heart_beat_v2: bool | None = wire("IS_SUPPORT_HEART_BEAT_V2", default=None)
-    is_sub_change: bool | None = wire("IS_SUB_CHANGE", default=None)
+    is_support_heart_beat_v2: bool | None = field(name="IS_SUPPORT_HEART_BEAT_V2", default=None)
+    is_sub_change: bool | None = field(name="IS_SUB_CHANGE", default=None)
 
 
-@declare("UnregisterClientRequestHeader")
-class UnregisterClientRequest:
+class UnregisterClientRequest(WireStruct, java="UnregisterClientRequestHeader"):
     """A client says that a producer or consumer of it goes."""
 
-    client_id: str = wire("clientID", default="")
+    client_id: str = field(name="clientID", default="")
     producer_group: str | None = None
     consumer_group: str | None = None
 
@@ -78,8 +83,7 @@ GET_CONSUMER_LIST_BY_GROUP: Final = Command(Code.GET_CONSUMER_LIST_BY_GROUP, Con
 NOTIFY_CONSUMER_IDS_CHANGED: Final = Command(Code.NOTIFY_CONSUMER_IDS_CHANGED, ConsumerGroupRequest)
 
 
-@declare("SearchOffsetRequestHeader")
-class SearchOffsetRequest:
+class SearchOffsetRequest(WireStruct, java="SearchOffsetRequestHeader"):
     """Ask which message of a queue was stored at a time."""
 
     topic: str
@@ -88,66 +92,63 @@ class SearchOffsetRequest:
     boundary_type: str | None = None
     """LOWER (also when absent) or UPPER, read in any case of letters."""
     lite_topic: str | None = None
-    broker_name: str | None = wire("bname", default=None)
+    broker_name: str | None = field(name="bname", default=None)
     lo: bool | None = None
 
 
-@declare(
-    "SearchOffsetResponseHeader",
-    "GetMaxOffsetResponseHeader",
-    "GetMinOffsetResponseHeader",
-    "QueryConsumerOffsetResponseHeader",
-)
-class QueueOffsetResponse:
+class QueueOffsetResponse(
+    WireStruct,
+    java=(
+        "SearchOffsetResponseHeader",
+        "GetMaxOffsetResponseHeader",
+        "GetMinOffsetResponseHeader",
+        "QueryConsumerOffsetResponseHeader",
+    ),
+):
     """A queue offset."""
 
-    queue_offset: I64 = wire("offset")
+    queue_offset: I64 = field(name="offset")
 
 
-@declare("GetMaxOffsetRequestHeader")
-class GetMaxOffsetRequest:
+class GetMaxOffsetRequest(WireStruct, java="GetMaxOffsetRequestHeader"):
     """Ask for the offset that the next message of a queue will have."""
 
     topic: str
     queue_id: I32
     committed: bool | None = None
-    broker_name: str | None = wire("bname", default=None)
+    broker_name: str | None = field(name="bname", default=None)
     lo: bool | None = None
 
 
-@declare("GetEarliestMsgStoretimeResponseHeader")
-class GetEarliestStoreTimeResponse:
+class GetEarliestStoreTimeResponse(WireStruct, java="GetEarliestMsgStoretimeResponseHeader"):
     """A time; -1 where there is no message."""
 
     timestamp_ms: I64
 
 
-@declare("QueryConsumerOffsetRequestHeader")
-class QueryConsumerOffsetRequest:
+class QueryConsumerOffsetRequest(WireStruct, java="QueryConsumerOffsetRequestHeader"):
     """Ask for the offset of a consumer group in a queue."""
 
     consumer_group: str = ""
     topic: str
     queue_id: I32
     set_zero_if_not_found: bool | None = None
-    broker_name: str | None = wire("bname", default=None)
+    broker_name: str | None = field(name="bname", default=None)
     lo: bool | None = None
 
 
-@declare("UpdateConsumerOffsetRequestHeader")
-class UpdateConsumerOffsetRequest:
+class UpdateConsumerOffsetRequest(WireStruct, java="UpdateConsumerOffsetRequestHeader"):
     """Store the offset of a consumer group in a queue; mostly one-way."""
 
     consumer_group: str
     topic: str
     queue_id: I32
     commit_offset: I64
-    broker_name: str | None = wire("bname", default=None)
+    broker_name: str | None = field(name="bname", default=None)
     lo: bool | None = None
 
 
-@declare("ResetOffsetRequestHeader")
-class ResetOffsetRequest:
+class ResetOffsetRequest(WireStruct, java="ResetOffsetRequestHeader"):
     """Reset the offsets of a group's consumers; the response's body is a ResetOffsetBody.
 
     To ``offset`` in one queue, or in all queues (``queue_id`` -1 or None) to a time. Without
@@ -162,15 +163,14 @@ class ResetOffsetRequest:
     is_force: bool
 
 
-@declare("CloneGroupOffsetRequestHeader")
-class CloneGroupOffsetRequest:
+class CloneGroupOffsetRequest(WireStruct, java="CloneGroupOffsetRequestHeader"):
     """Copy the offsets of one group to another, of all topics if none is given.
 
     Unless ``offline``, only in topics that the consumers of the other group subscribe to.
     """
 
-    source_group: str = wire("srcGroup")
-    target_group: str = wire("destGroup")
+    source_group: str = field(name="srcGroup")
+    target_group: str = field(name="destGroup")
     topic: str | None = None
     offline: bool = False
 
@@ -193,8 +193,7 @@ INVOKE_BROKER_TO_RESET_OFFSET: Final = Command(
 CLONE_GROUP_OFFSET: Final = Command(Code.CLONE_GROUP_OFFSET, CloneGroupOffsetRequest)
 
 
-@declare("GetConsumerRunningInfoRequestHeader")
-class GetConsumerRunningInfoRequest:
+class GetConsumerRunningInfoRequest(WireStruct, java="GetConsumerRunningInfoRequestHeader"):
     """Ask a consumer how it does; the body of the answer is a ConsumerRunningInfo."""
 
     consumer_group: str
@@ -202,8 +201,7 @@ class GetConsumerRunningInfoRequest:
     jstack_enable: bool = False
 
 
-@declare("ConsumeMessageDirectlyResultRequestHeader")
-class ConsumeMessageDirectlyRequest:
+class ConsumeMessageDirectlyRequest(WireStruct, java="ConsumeMessageDirectlyResultRequestHeader"):
     """Let a consumer handle one message; the response's body: ConsumeMessageDirectlyResult.
 
     ``msg_id`` is an offsetMsgId. From broker to consumer the body is the stored record.
@@ -218,8 +216,7 @@ class ConsumeMessageDirectlyRequest:
     group_sys_flag: I32 | None = None
 
 
-@declare("GetConsumerStatusRequestHeader")
-class GetConsumerStatusRequest:
+class GetConsumerStatusRequest(WireStruct, java="GetConsumerStatusRequestHeader"):
     """Ask a consumer for its progress in a topic; the answer's body is a GetConsumerStatusBody."""
 
     topic: str
@@ -244,8 +241,7 @@ INVOKE_BROKER_TO_GET_CONSUMER_STATUS: Final = Command(
 )
 
 
-@declare("GetConsumeStatsRequestHeader")
-class GetConsumeStatsRequest:
+class GetConsumeStatsRequest(WireStruct, java="GetConsumeStatsRequestHeader"):
     """Ask for the progress of a group, in one topic or all; the answer's body is a ConsumeStats."""
 
     consumer_group: str
@@ -253,38 +249,35 @@ class GetConsumeStatsRequest:
     topic_list: str | None = None
 
 
-@declare("GetProducerConnectionListRequestHeader")
-class GetProducerConnectionListRequest:
+class GetProducerConnectionListRequest(WireStruct, java="GetProducerConnectionListRequestHeader"):
     """Ask who produces in a group; the body of the answer is a ProducerConnection."""
 
     producer_group: str
 
 
-@declare("GetConsumeStatsInBrokerHeader")
-class GetBrokerConsumeStatsRequest:
+class GetBrokerConsumeStatsRequest(WireStruct, java="GetConsumeStatsInBrokerHeader"):
     """Ask for the progress of all groups, or in ordered topics; the body is a ConsumeStatsList."""
 
     is_order: bool = False
 
 
-@declare("DeleteSubscriptionGroupRequestHeader")
-class DeleteSubscriptionGroupRequest:
+class DeleteSubscriptionGroupRequest(WireStruct, java="DeleteSubscriptionGroupRequestHeader"):
     """Remove a group, and its offsets if the request says so; 4.9 has ``removeOffset`` for it."""
 
     group_name: str
     clean_offset: bool | None = None
 
 
-@declare("QuerySubscriptionByConsumerRequestHeader")
-class QuerySubscriptionByConsumerRequest:
+class QuerySubscriptionByConsumerRequest(
+    WireStruct, java="QuerySubscriptionByConsumerRequestHeader"
+):
     """Ask what a group wants of a topic; the answer's body is a QuerySubscriptionResponseBody."""
 
     group: str
     topic: str = ""
 
 
-@declare("QueryConsumeQueueRequestHeader")
-class QueryConsumeQueueRequest:
+class QueryConsumeQueueRequest(WireStruct, java="QueryConsumeQueueRequestHeader"):
     """Ask for entries of a queue; the body of the answer is a QueryConsumeQueueResponseBody."""
 
     topic: str = ""
@@ -294,8 +287,7 @@ class QueryConsumeQueueRequest:
     consumer_group: str | None = None
 
 
-@declare("ViewBrokerStatsDataRequestHeader")
-class ViewBrokerStatsDataRequest:
+class ViewBrokerStatsDataRequest(WireStruct, java="ViewBrokerStatsDataRequestHeader"):
     """Ask for a count of a broker, by its name and its key."""
 
     stats_name: str
@@ -331,8 +323,7 @@ QUERY_CONSUME_QUEUE: Final = Command(Code.QUERY_CONSUME_QUEUE, QueryConsumeQueue
 VIEW_BROKER_STATS_DATA: Final = Command(Code.VIEW_BROKER_STATS_DATA, ViewBrokerStatsDataRequest)
 
 
-@declare("GetBrokerConfigResponseHeader")
-class GetBrokerConfigResponse:
+class GetBrokerConfigResponse(WireStruct, java="GetBrokerConfigResponseHeader"):
     """The version of a broker's configuration; the body is a Java properties file."""
 
     version: str

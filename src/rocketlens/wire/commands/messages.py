@@ -12,13 +12,14 @@ from broker to producer, ask how it went (39).
 
 from typing import Final
 
+from msgspec import field
+
 from rocketlens.model.rocketmq import SYS_FLAG_COMMIT, SYS_FLAG_ROLLBACK
 from rocketlens.wire.codes import RequestCode as Code
-from rocketlens.wire.declare import I32, I64, Command, declare, wire
+from rocketlens.wire.declare import I32, I64, Command, WireStruct
 
 
-@declare("SendMessageRequestHeader")
-class SendMessageRequest:
+class SendMessageRequest(WireStruct, java="SendMessageRequestHeader"):
     """The fields that a producer sets; ``properties`` are in their stored form.
 
     Of the fields that RocketMQ declares mandatory, its brokers never look for the producer group
@@ -39,11 +40,10 @@ class SendMessageRequest:
     unit_mode: bool | None = None
     batch: bool | None = None
     max_reconsume_times: I32 | None = None
-    broker_name: str | None = wire("bname", default=None)
+    broker_name: str | None = field(name="bname", default=None)
 
 
-@declare("SendMessageResponseHeader")
-class SendMessageResponse:
+class SendMessageResponse(WireStruct, java="SendMessageResponseHeader"):
     """Where a message was stored. ``msg_id`` is its offsetMsgId; for a batch all, with commas.
 
     ``transaction_id`` is the unique key, and absent for a batch. ``MSG_REGION`` and ``TRACE_ON``
@@ -54,26 +54,24 @@ class SendMessageResponse:
     queue_id: I32
     queue_offset: I64
     transaction_id: str | None = None
-    batch_unique_key: str | None = wire("batchUniqId", default=None)
+    batch_unique_key: str | None = field(name="batchUniqId", default=None)
     recall_handle: str | None = None
 
 
-@declare("ConsumerSendMsgBackRequestHeader")
-class ConsumerSendMessageBackRequest:
+class ConsumerSendMessageBackRequest(WireStruct, java="ConsumerSendMsgBackRequestHeader"):
     """A message that a consumer could not handle, to be delivered again later."""
 
-    physical_offset: I64 = wire("offset")
-    consumer_group: str = wire("group")
+    physical_offset: I64 = field(name="offset")
+    consumer_group: str = field(name="group")
     delay_level: I32
     origin_msg_id: str | None = None
     origin_topic: str | None = None
     unit_mode: bool = False
     max_reconsume_times: I32 | None = None
-    broker_name: str | None = wire("bname", default=None)
+    broker_name: str | None = field(name="bname", default=None)
 
 
-@declare("ReplyMessageRequestHeader")
-class ReplyMessageRequest:
+class ReplyMessageRequest(WireStruct, java="ReplyMessageRequestHeader"):
     """A reply, on its way from a broker to the producer that asked; the body is the reply's.
 
     Hosts are ``10.0.0.1:10911``; ``store_host`` is the broker.
@@ -95,19 +93,17 @@ class ReplyMessageRequest:
     store_timestamp_ms: I64
 
 
-@declare("RecallMessageRequestHeader")
-class RecallMessageRequest:
+class RecallMessageRequest(WireStruct, java="RecallMessageRequestHeader"):
     """A message with a delivery time of its own that is not to be delivered (5.x)."""
 
     producer_group: str | None = None
     topic: str
     recall_handle: str
     """The handle that the broker returned when it was sent."""
-    broker_name: str | None = wire("bname", default=None)
+    broker_name: str | None = field(name="bname", default=None)
 
 
-@declare("RecallMessageResponseHeader")
-class RecallMessageResponse:
+class RecallMessageResponse(WireStruct, java="RecallMessageResponseHeader"):
     """``msg_id`` is the unique key of the message."""
 
     msg_id: str
@@ -143,32 +139,30 @@ LITE_PULL_FLAG: Final = 16
 """Bits of a pull's ``sys_flag``."""
 
 
-@declare("PullMessageRequestHeader")
-class PullMessageRequest:
+class PullMessageRequest(WireStruct, java="PullMessageRequestHeader"):
     """Ask for the messages of a queue from an offset on."""
 
     consumer_group: str
     topic: str
     queue_id: I32
     queue_offset: I64
-    max_message_nums: I32 = wire("maxMsgNums")
+    max_message_nums: I32 = field(name="maxMsgNums")
     sys_flag: I32
     commit_offset: I64 = 0
-    suspend_timeout_ms: I64 = wire("suspendTimeoutMillis", default=0)
+    suspend_timeout_ms: I64 = field(name="suspendTimeoutMillis", default=0)
     subscription: str | None = None
-    subscription_version: I64 = wire("subVersion", default=0)
+    subscription_version: I64 = field(name="subVersion", default=0)
     expression_type: str | None = None
-    max_message_bytes: I32 | None = wire("maxMsgBytes", default=None)
+    max_message_bytes: I32 | None = field(name="maxMsgBytes", default=None)
     request_source: I32 | None = None
-    proxy_forward_client_id: str | None = wire("proxyFrowardClientId", default=None)
+    proxy_forward_client_id: str | None = field(name="proxyFrowardClientId", default=None)
     lite_topic: str | None = None
-    broker_name: str | None = wire("bname", default=None)
+    broker_name: str | None = field(name="bname", default=None)
     lo: bool | None = None
     """False: the queue of a static topic is the broker's own one, not a logical one."""
 
 
-@declare("PullMessageResponseHeader")
-class PullMessageResponse:
+class PullMessageResponse(WireStruct, java="PullMessageResponseHeader"):
     """The next offset: in every answer, also where there are no messages."""
 
     suggest_which_broker_id: I64
@@ -185,8 +179,7 @@ PULL_MESSAGE: Final = Command(Code.PULL_MESSAGE, PullMessageRequest, PullMessage
 LITE_PULL_MESSAGE: Final = Command(Code.LITE_PULL_MESSAGE, PullMessageRequest, PullMessageResponse)
 
 
-@declare("QueryMessageRequestHeader")
-class QueryMessageRequest:
+class QueryMessageRequest(WireStruct, java="QueryMessageRequestHeader"):
     """Ask for messages by key or unique key, stored between two times, both inclusive."""
 
     topic: str = ""
@@ -194,26 +187,24 @@ class QueryMessageRequest:
     max_num: I32
     begin_timestamp_ms: I64
     end_timestamp_ms: I64
-    is_unique_key: bool = wire("_UNIQUE_KEY_QUERY", default=False)
+    is_unique_key: bool = field(name="_UNIQUE_KEY_QUERY", default=False)
     """Not in RocketMQ's header class; a client adds it to ``extFields``."""
     index_type: str | None = None
     """K keys, U unique key, T tags."""
     last_key: str | None = None
 
 
-@declare("QueryMessageResponseHeader")
-class QueryMessageResponse:
+class QueryMessageResponse(WireStruct, java="QueryMessageResponseHeader"):
     """The end of the index: in every answer, also where there are no messages."""
 
     index_last_update_timestamp_ms: I64
-    index_last_update_physical_offset: I64 = wire("indexLastUpdatePhyoffset")
+    index_last_update_physical_offset: I64 = field(name="indexLastUpdatePhyoffset")
 
 
-@declare("ViewMessageRequestHeader")
-class ViewMessageRequest:
+class ViewMessageRequest(WireStruct, java="ViewMessageRequestHeader"):
     """Ask for the record at an offset of the log; the topic is not compared with it."""
 
-    physical_offset: I64 = wire("offset")
+    physical_offset: I64 = field(name="offset")
     topic: str | None = None
 
 
@@ -229,8 +220,7 @@ UNKNOWN: Final = 0
 """Values of ``commit_or_rollback``."""
 
 
-@declare("EndTransactionRequestHeader")
-class EndTransactionRequest:
+class EndTransactionRequest(WireStruct, java="EndTransactionRequestHeader"):
     """Commit or roll back a half message."""
 
     producer_group: str
@@ -242,11 +232,10 @@ class EndTransactionRequest:
     msg_id: str | None = None
     transaction_id: str | None = None
     topic: str | None = None
-    broker_name: str | None = wire("bname", default=None)
+    broker_name: str | None = field(name="bname", default=None)
 
 
-@declare("CheckTransactionStateRequestHeader")
-class CheckTransactionStateRequest:
+class CheckTransactionStateRequest(WireStruct, java="CheckTransactionStateRequestHeader"):
     """Broker to producer, one-way; the body is the half message, its real topic restored."""
 
     tran_state_table_offset: I64

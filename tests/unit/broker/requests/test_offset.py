@@ -1,9 +1,9 @@
 """Offsets of queues and of groups."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from rocketlens.wire.bodies.tables import ResetOffsets
 from rocketlens.wire.codes import RequestCode

@@ -1,10 +1,10 @@
 """A message has a track for each consumer group of its topic, and is handed to one on request."""
 
 import asyncio
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
 from rocketlens.client.admin.consume_directly import address_of, online_clients
 from rocketlens.client.admin.track import TrackType, message_tracks

@@ -3,9 +3,9 @@
 import errno
 import json
 import zlib
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from rocketlens.client.resend.resend_journal import (
     FAILED,

@@ -1,8 +1,7 @@
 """Static topics of a cluster: a queue that was moved from one broker to another."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from rocketlens.net.channel import Response
 from rocketlens.wire.bodies.tables import TopicConfig, TopicRouteData

@@ -2,9 +2,9 @@
 
 import asyncio
 from collections import Counter
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from rocketlens.client.connect.route import MessageQueue
 from rocketlens.client.send.message import Message

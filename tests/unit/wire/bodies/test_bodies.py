@@ -1,6 +1,5 @@
 """How declared headers and bodies are read and written, against what RocketMQ wrote."""
 
-import dataclasses
 import json
 import struct
 import tracemalloc
@@ -46,10 +45,9 @@ from rocketlens.wire.commands.messages import (
     SendMessageRequest,
     ViewMessageRequest,
 )
-from rocketlens.wire.declare import TABLES, read_body, read_i32, read_i64, write_body
-from tests.support.wire_samples import VERSIONS, all_vectors, bodies, java_names_of, sample
+from rocketlens.wire.declare import fields_of, read_body, read_i32, read_i64, write_body
+from tests.support.wire_samples import CLASSES, VERSIONS, all_vectors, bodies, java_names_of, sample
 
-CLASSES = {name: cls for cls, table in TABLES.items() for name in table.java_names}
 BODIES = bodies()
 each_body = pytest.mark.parametrize("body", BODIES, ids=lambda body: type(body).__name__)
 # Members of RocketMQ's that say nothing to us, and what they hold when nothing was said.
@@ -286,14 +284,14 @@ def test_a_boolean_is_true_in_any_case_of_letters_or_else_false():
 def test_a_picker_reads_what_decode_reads():
     codec = SEND_MESSAGE_V2.request
     header = sample(SendMessageRequest, 1000)
-    names = tuple(field.name for field in TABLES[SendMessageRequest].fields)
+    names = tuple(field.name for field in fields_of(SendMessageRequest))
     picked = codec.picker(*names)(codec.encode(header))
     assert picked == tuple(getattr(header, name) for name in names)
 
 
 def test_a_header_cannot_be_changed_and_takes_names_only():
     header = sample(ViewMessageRequest, 1000)
-    with pytest.raises(dataclasses.FrozenInstanceError):
+    with pytest.raises(AttributeError):
         header.topic = "other"
     with pytest.raises(TypeError):
         ViewMessageRequest(5)

@@ -16,14 +16,13 @@ from rocketlens.wire.commands.messages import (
     SEND_MESSAGE_V2,
     SendMessageRequest,
 )
-from rocketlens.wire.declare import BOOLEAN, INT32, INT64, TABLES, TEXT
+from rocketlens.wire.declare import BOOLEAN, INT32, INT64, TEXT, fields_of
 from tests.support.wire_samples import (
     COMMANDS,
     GENERIC_FIELDS,
     HEADERS,
     VERSIONS,
     fields_of_java,
-    java_names_of,
     sample,
     vectors_of,
 )
@@ -53,7 +52,7 @@ def test_every_class_has_the_fields_and_types_of_rocketmqs_class():
     assert len(older.keys() | newer.keys()) > 30
     for java_name in older.keys() | newer.keys():
         codec = HEADERS[java_name]
-        rows = {codec.wire_names[field.name]: field for field in TABLES[codec.header_class].fields}
+        rows = {codec.wire_names[field.name]: field for field in fields_of(codec.header_class)}
         theirs = {**older.get(java_name, {}), **newer.get(java_name, {})}
         assert set(rows) - NOT_IN_JAVA <= set(theirs), java_name
         assert set(theirs) - GENERIC_FIELDS - RENAMED <= set(rows), java_name
@@ -70,9 +69,9 @@ def test_every_class_has_the_fields_and_types_of_rocketmqs_class():
 def test_every_header_class_is_one_of_rocketmqs_or_says_that_it_has_none():
     # RocketMQ 5 has none for the accounts of 4.
     known = {java_name for version in VERSIONS for java_name in fields_of_java(version)}
-    assert {name for codec in CODECS for name in java_names_of(codec.header_class)} <= known
+    assert {name for codec in CODECS for name in codec.header_class.java_names} <= known
     without = {codec.header_class.__name__ for codec in CODECS} - {
-        codec.header_class.__name__ for codec in CODECS if java_names_of(codec.header_class)
+        codec.header_class.__name__ for codec in CODECS if codec.header_class.java_names
     }
     assert without == {"NoFields", "HeartbeatResponse"}
 
@@ -93,7 +92,7 @@ def test_a_wire_name_stands_for_one_field(codec):
 @each_codec
 def test_a_mandatory_field_that_is_missing_is_named_in_rocketmqs_words(codec):
     ext_fields = codec.encode(sample(codec.header_class, 1000))
-    for field in TABLES[codec.header_class].fields:
+    for field in fields_of(codec.header_class):
         wire_name = codec.wire_names[field.name]
         rest = {name: value for name, value in ext_fields.items() if name != wire_name}
         if field.is_mandatory:
@@ -120,7 +119,7 @@ def test_fields_that_nobody_knows_are_ignored(codec):
 @each_codec
 def test_a_number_that_is_none_is_refused_with_rocketmqs_remark(codec):
     ext_fields = codec.encode(sample(codec.header_class, 1000))
-    for field in TABLES[codec.header_class].fields:
+    for field in fields_of(codec.header_class):
         wire_name = codec.wire_names[field.name]
         if field.shape in (INT32, INT64):
             for wrong in ("x", "", "1.5", " 1", "1_0", "9" * 30, "9" * 10_000, "--1", "\ud800"):
