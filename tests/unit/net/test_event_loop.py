@@ -44,7 +44,8 @@ def test_no_thread_keeps_a_servers_loop_from_running_for_long():
 
 
 def test_a_server_does_not_collect_what_it_has_loaded_and_other_programs_collect_all():
-    before, frozen = sys.getswitchinterval(), gc.get_freeze_count()
+    before = sys.getswitchinterval()
+    gc.unfreeze()
 
     async def main():
         keep_objects()
@@ -52,8 +53,8 @@ def test_a_server_does_not_collect_what_it_has_loaded_and_other_programs_collect
 
     try:
         keep_objects()
-        assert gc.get_freeze_count() == frozen
-        assert run(main()) > frozen + 1000
+        assert gc.get_freeze_count() == 0
+        assert run(main()) > 1000
     finally:
         sys.setswitchinterval(before)
         gc.unfreeze()
