@@ -6,7 +6,6 @@ import shlex
 import textwrap
 import tomllib
 from contextlib import ExitStack
-from dataclasses import fields
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -353,7 +352,7 @@ def test_every_variable_of_the_environment_is_named():
 
 def test_the_contexts_in_the_guide_have_the_keys_of_the_program():
     (block,) = (each for each in BLOCKS if each.language == "toml" and "contexts" in each.content)
-    keys = {field.name for field in fields(Context)} - {"name"}
+    keys = {*Context._fields} - {"name"}
     shown = tomllib.loads(block.content)
     assert shown["default_context"] in shown["contexts"]
     assert {key for context in shown["contexts"].values() for key in context} <= keys
