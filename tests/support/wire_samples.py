@@ -93,7 +93,9 @@ def java_names_of(cls):
     return getattr(cls, "java_names", (cls.__name__,))
 
 
-CLASSES = {name: cls for cls in WireStruct.__subclasses__() for name in cls.java_names}
+CLASSES = {
+    name: cls for cls in (*WireStruct.__subclasses__(), MessageQueue) for name in java_names_of(cls)
+}
 
 
 def headers():

@@ -111,12 +111,7 @@ def run(arguments: Namespace) -> ExitCode:
             f"{counted(len(story.others), 'other message')} {matches}, which `rocketlens find` "
             f"lists: {shown}" + (f" and {more} more" if more > 0 else "")
         )
-    if not story.complete:
-        return ExitCode.INCOMPLETE
-    # A group that does not exist did nothing, as `groups` answers, too.
-    stories = (story, *story.more)
-    is_known = arguments.group is None or any(each.groups for each in stories)
-    return exit_code(answer, len(messages) if is_known else 0)
+    return ExitCode.INCOMPLETE if not story.complete else exit_code(answer)
 
 
 def columns_of_output() -> int:

@@ -464,7 +464,6 @@ def _ask_about_groups(
         if facts.no_group is not None:
             no_group.append(facts.no_group)
     if no_group and all(no_group):
-        groups.clear()
         gathered.unlearnt.append(Unlearnt(Sentence("group_did", group=group), no_group[0]))
     return SourceFacts(tuple(groups.values()), broker_names=broker_names)
 
