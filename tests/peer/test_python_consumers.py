@@ -1,15 +1,26 @@
 """Our consumers on real brokers, also in one group with consumers in Java."""
 
 import asyncio
+import json
+import os
+import subprocess
+import sys
 from contextlib import ExitStack, suppress
 
 import pytest
 
 from rocketlens import LitePullConsumer, Message, MQAdmin, Producer, PushConsumer
-from rocketlens.errors import RocketLensError
+from rocketlens.client.resend.resend_job import MARKER
+from rocketlens.errors import RocketLensError, TopicNotFound
+from tests.conftest import WITHOUT_TIMERS
 from tests.peer.java_member import JavaMember
+from tests.peer.our_servers import OurBroker, OurNameServer
 from tests.peer.rocketmq_peer import (
+    START_SECONDS,
     VERSIONS,
+    accepts_connections,
+    reap,
+    wait_until,
 )
 from tests.support.patience import PATIENCE_S
 from tests.unit.client.consume import behaviour
@@ -89,6 +100,38 @@ async def test_the_tools_show_a_consumer_and_have_it_consume_and_go_on_elsewhere
     assert "consumeResult=CR_SUCCESS" in printed["direct"]
 
 
+@pytest.fixture(scope="module")
+def our_name_server(tmp_path_factory):
+    name_server = OurNameServer()
+    broker = OurBroker(tmp_path_factory.mktemp("ours"), str(name_server.address))
+    yield str(name_server.address)
+    broker.stop()
+    name_server.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_the_tools_reach_a_consumer_through_our_broker(version, peer, our_name_server):
+    topic, group = f"Ours{version[0]}", f"g_ours{version[0]}"
+    sent = await behaviour.send(our_name_server, topic, 8)
+    listener = Collecting()
+    consumer = push(our_name_server, topic, listener, group=group)
+    async with consumer:
+        await until(lambda: listener.numbers == set(range(8)))
+
+        def tool(command, *arguments):
+            return peer.mqadmin(version, command, "-n", our_name_server, "-g", group, *arguments)
+
+        status = await asyncio.to_thread(tool, "consumerStatus", "-i", consumer.client_id)
+        asked = ("-t", topic) if version != "4.9.7" else ()
+        which = ("-i", sent[3].offset_msg_id, "-d", consumer.client_id, *asked)
+        direct = await asyncio.to_thread(tool, "queryMsgById", *which)
+    assert sent[3].offset_msg_id in [each.offset_msg_id for each in listener.messages[8:]]
+    assert "CONSUME_PASSIVELY" in status
+    assert status.count("ProcessQueueInfo [commitOffset=2") == 4
+    assert "consumeResult=CR_SUCCESS" in direct
+
+
 # One group of members in Python and Java.
 
 
@@ -151,6 +194,44 @@ def test_members_in_python_and_java_share_a_topic_through_joins_leaves_and_kills
         asyncio.run(scenario(broker.namesrv_address, running))
 
 
+def kill_and_restart(broker):
+    broker.broker.kill()
+    broker.broker.wait()
+    assert (broker.store / "abort").exists()
+    broker.broker = subprocess.Popen(
+        broker.broker.args,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd=broker.directory,
+    )
+    wait_until(lambda: accepts_connections(broker.broker_port), broker.broker, START_SECONDS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_broker_that_is_killed_and_comes_back_loses_no_message(version, peer, tmp_path):
+    async def scenario(broker, running):
+        name_server = broker.namesrv_address
+        async with MQAdmin(name_server) as admin:
+            await admin.create_topic("Restarted", 4)
+        sent, stop = [], asyncio.Event()
+        sending = asyncio.create_task(keep_sending(name_server, "Restarted", sent, stop))
+        listener = Collecting()
+        async with push(name_server, "Restarted", listener):
+            await until(lambda: len(listener.messages) > 50)
+            await asyncio.to_thread(kill_and_restart, broker)
+            running.callback(reap, broker.broker)
+            count = len(listener.messages)
+            await until(lambda: len(listener.messages) > count + 50)
+            stop.set()
+            await sending
+            await until(lambda: set(sent) <= set(listener.bodies))
+
+    with ExitStack() as running, peer.start(version, tmp_path, **WITHOUT_TIMERS) as broker:
+        asyncio.run(scenario(broker, running))
+
+
 async def test_a_group_goes_on_in_python_where_java_stopped(peer, broker, tmp_path):
     name_server = broker.namesrv_address
     await behaviour.send(name_server, "Taken", 30)
@@ -181,3 +262,91 @@ async def test_a_group_goes_on_in_python_where_java_stopped(peer, broker, tmp_pa
 
 
 # Jobs that send stored messages and dead letters again.
+
+
+def job(directory, name_server, *words):
+    """Return the command line of a job, and the environment it runs in."""
+    command = [sys.executable, "-m", "rocketlens.main", *words, "--namesrv", name_server]
+    command += ["--job", str(directory / "a.job"), "--send", "--reason", "mended", "-o", "json"]
+    return command, {**os.environ, "XDG_STATE_HOME": str(directory)}
+
+
+def dead_letters(name_server, *groups):
+    """Return what ``dlq list`` prints of each group: its name, its messages, and an error."""
+    command = [sys.executable, "-m", "rocketlens.main", "dlq", "list", *groups]
+    command += ["--namesrv", name_server, "-o", "json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    listed = [json.loads(line) for line in done.stdout.splitlines()]
+    return [(each["group"], each["messages"], each["error"]) for each in listed]
+
+
+def run_in_two_lives(directory, name_server, *words):
+    """Kill a job when it has sent one message, and have it resumed; return the states of all."""
+    directory.mkdir()
+    command, environment = job(directory, name_server, *words)
+    with subprocess.Popen(
+        [*command, "--rate", "1"], stdout=subprocess.PIPE, text=True, env=environment
+    ) as killed:
+        assert json.loads(killed.stdout.readline())["state"] == "sent"
+        killed.kill()
+    done = subprocess.run(
+        [*command, "--rate", "1000"], capture_output=True, text=True, env=environment, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line)["state"] for line in done.stdout.splitlines()]
+
+
+@pytest.mark.slow
+def test_killed_jobs_send_dead_letters_and_stored_messages_again_once(broker, tmp_path):
+    name_server, group = broker.namesrv_address, "g_Buried"
+    sent = asyncio.run(behaviour.send(name_server, "Buried", 6))
+
+    async def bury():
+        refused = []
+
+        async def listener(messages, context):
+            refused.extend(messages)
+            context.delay_level = -1
+            raise ValueError("as it was told to")
+
+        async with push(name_server, "Buried", listener, group=group):
+            await until(lambda: len({each.offset_msg_id for each in refused}) == 6)
+            async with MQAdmin(name_server) as admin, asyncio.timeout(PATIENCE_S):
+                while len(await stored(admin, f"%DLQ%{group}")) < 6:  # noqa: ASYNC110 - the broker's
+                    await asyncio.sleep(0.1)
+
+    async def stored(admin, topic):
+        try:
+            return (await admin.find(None, topic)).messages
+        except TopicNotFound:
+            return ()
+
+    async def copies():
+        """Return the body of each copy by its marker: those stored, and those consumed."""
+        again = Collecting()
+
+        def consumed():
+            return {
+                each.properties[MARKER]: int(each.body)
+                for each in again.messages
+                if MARKER in each.properties
+            }
+
+        async with push(name_server, "Buried", again, group=group):
+            await until(lambda: len(consumed()) >= 9)
+        async with MQAdmin(name_server) as admin:
+            topics = ("Buried", f"%RETRY%{group}")
+            found = [each for topic in topics for each in await stored(admin, topic)]
+        marked = [each for each in found if MARKER in each.properties]
+        return sorted(int(each.body) for each in marked), sorted(consumed().values())
+
+    asyncio.run(bury())
+    assert dead_letters(name_server, group) == [(group, 6, None)]
+    assert (group, 6, None) in dead_letters(name_server)
+    redriven = run_in_two_lives(tmp_path / "redrive", name_server, "dlq", "redrive", group)
+    ids = [each.offset_msg_id for each in sent[:3]]
+    resent = run_in_two_lives(tmp_path / "resend", name_server, "resend", *ids)
+    stored_again, consumed_again = asyncio.run(copies())
+    assert set(redriven + resent) == {"sent"}, (redriven, resent)
+    assert stored_again == consumed_again == [0, 0, 1, 1, 2, 2, 3, 4, 5]
