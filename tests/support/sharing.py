@@ -127,6 +127,7 @@ class Part(pytest.Item):
             test.ihook.pytest_runtest_protocol(item=test, nextitem=next_test)
             if self.session.shouldfail or self.session.shouldstop:
                 break
+        gc.unfreeze()
 
 
 class PartFile(pytest.File):
