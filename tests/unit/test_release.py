@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import tomllib
 import zipfile
@@ -310,3 +311,23 @@ def test_hooks_before_a_commit_are_the_checks_of_make_check():
     tools = re.search(r"for tool in (.*); do", (root / "Makefile").read_text())[1]
     for tool in re.findall(r'"?([a-z-]+)[^"]*"?', tools.replace("$(mkdocs)", "mkdocs")):
         assert tool in entries
+
+
+def test_what_the_constants_of_kernels_import_is_required_to_build():
+    code = (
+        "import sys; from pathlib import Path; sys.path.insert(0, 'packaging'); import kernels\n"
+        "names = set(); source = Path('src')\n"
+        "sys.addaudithook(lambda event, words: event == 'import' and names.add(words[0]))\n"
+        "for path in source.glob('rocketlens/formats/compiled/*_constants.py'):\n"
+        "    kernels._values_of(source, path)\n"
+        "print(*names)"
+    )
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    imported = {name.partition(".")[0] for name in done.stdout.split()}
+    required = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["build-system"][
+        "requires"
+    ]
+    names = {re.split("[<>=]", each)[0] for each in required}
+    packages = {path.name for path in Path(sysconfig.get_path("purelib")).iterdir()}
+    assert "msgspec" in packages & imported <= names
