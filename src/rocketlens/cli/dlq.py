@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from rocketlens.query.facts.letter_causes import LetterCause
 
 _MAX_CAUSES: Final = 100
-"""Causes of a group that are told apart; the others are one."""
+"""Causes listed for a group. The others are counted as one."""
 _PROMETHEUS: Final = "prometheus"
 LIST_EXAMPLES: Final = """
 rocketlens dlq list  # the groups that have dead letters, and the causes of these

@@ -15,7 +15,7 @@ from rocketlens.errors import BadInput
 from rocketlens.model.answer import Coverage
 from rocketlens.model.message import MessageExt
 from rocketlens.model.text.escape import printable
-from rocketlens.terminal.json_text import coverage_fields, json_line
+from rocketlens.terminal.json_text import json_line
 from rocketlens.terminal.message_values import (
     AS_IT_IS,
     BODY_FORMS,
@@ -139,8 +139,7 @@ def print_listing(
     name: str, values: Sequence[object], coverage: Iterable[Coverage], **fields: object
 ) -> None:
     """Print an answer that is a list of things as one JSON object."""
-    covered = [coverage_fields(each) for each in coverage]
-    print(json_line({**fields, name: values, "coverage": covered}))
+    print(json_line({**fields, name: values, "coverage": [*coverage]}))
 
 
 def _column(title: str, column: Sequence[object]) -> list[str]:

@@ -30,7 +30,7 @@ from rocketlens.model.status import (
 )
 from rocketlens.model.text.counted import counted
 from rocketlens.model.text.escape import printable
-from rocketlens.terminal.json_text import coverage_fields, json_line
+from rocketlens.terminal.json_text import json_line
 from rocketlens.terminal.notes import print_notes
 from rocketlens.terminal.output import (
     BOLD,
@@ -256,6 +256,5 @@ def _print_json(status: StoreStatus | ClusterStatus) -> None:
         **asdict(status),
         "complete": status.complete,
         "groups": [group_fields(each) for each in status.groups],
-        "coverage": [coverage_fields(each) for each in status.coverage],
     }
     print(json_line(fields))

@@ -17,7 +17,7 @@ from rocketlens.cli.source import choose_source
 from rocketlens.model.answer import Answer
 from rocketlens.model.text.counted import counted
 from rocketlens.model.text.escape import printable
-from rocketlens.terminal.json_text import coverage_fields, json_line
+from rocketlens.terminal.json_text import json_line
 from rocketlens.terminal.notes import print_notes
 from rocketlens.terminal.output import (
     BOLD,
@@ -236,7 +236,7 @@ def _fields(story: "Story") -> dict[str, Any]:
         "groups": [{**asdict(each), "since": _iso(each.since_ms)} for each in story.groups],
         "repeats": list(story.repeats),
         "unlearnt": [asdict(each) for each in story.unlearnt],
-        "coverage": [coverage_fields(each) for each in story.coverage],
+        "coverage": [asdict(each) for each in story.coverage],
     }
 
 

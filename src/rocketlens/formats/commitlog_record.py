@@ -584,8 +584,8 @@ def is_dispatched_to(record: Record, topic: str) -> bool:
 def light_queues(properties: Mapping[str, str]) -> dict[str, str]:
     """Return the light topics that a message was dispatched to, each with its offset there as text.
 
-    The broker counts these offsets apart from the queues' own, and can get them wrong, so an
-    entry of such a queue is believed before them.
+    The broker counts these offsets apart from the queues' own, and they can be wrong. If the queue
+    has an entry for the message, use its offset.
     """
     topics = properties.get(props.MULTI_DISPATCH, "").split(",")
     offsets = properties.get(props.MULTI_QUEUE_OFFSET, "").split(",")

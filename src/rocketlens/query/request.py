@@ -49,11 +49,13 @@ _NO_KEY: Final = frozenset(" \x01\x02")
 """Characters that no key has: a look-up would not find what a comparison does."""
 _TOPIC: Final = "topic"
 _TAG: Final = "tags"
+_QUEUE_ID_DIGITS: Final = 10
+_QUEUE_OFFSET_DIGITS: Final = 19
 _QUEUE_POSITION: Final = re.compile(
-    r"(?P<topic>.+)/(?P<queue_id>\d{1,10})/(?P<queue_offset>\d{1,19})\Z", re.ASCII | re.DOTALL
+    rf"(?P<topic>.+)/(?P<queue_id>\d{{1,{_QUEUE_ID_DIGITS}}})"
+    rf"/(?P<queue_offset>\d{{1,{_QUEUE_OFFSET_DIGITS}}})\Z",
+    re.ASCII | re.DOTALL,
 )
-_TOO_LARGE: Final = 10**10, 10**19
-"""The first queue id and queue offset that such a text cannot have."""
 
 MAX_TEXTS: Final = 100
 """Texts that are searched of one that was pasted: see `rocketlens.query.pasted`."""
@@ -175,7 +177,7 @@ class FindRequest(Struct, frozen=True):
         check_int(queue_offset, "queue_offset")
         position = QueuePosition(check_text(topic, "topic"), queue_id, queue_offset)
         check_queue_position(position)
-        if queue_id >= _TOO_LARGE[0] or queue_offset >= _TOO_LARGE[1]:
+        if queue_id >= 10**_QUEUE_ID_DIGITS or queue_offset >= 10**_QUEUE_OFFSET_DIGITS:
             raise MessageNotFound(f"there is no {position}: no queue has such numbers")
         return cls(str(position), kind="queue-offset")
 

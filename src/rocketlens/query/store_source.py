@@ -82,12 +82,9 @@ class StoreSource:
             )
             find_by_offset_id(reader, offset_msg_id, message_filter, findings)
         position = None if findings.count else request.queue_position
-        is_known = position is not None and (
-            request.kind == "queue-offset"
-            or position.topic.startswith(LMQ_PREFIX)
-            or position.topic in reader.topics.known()
-        )
-        if position is not None and is_known:
+        if position is not None and (
+            request.kind == "queue-offset" or self._may_be_there(position.topic)
+        ):
             message_filter = request.filter_of(findings.tally, is_identified=True)
             stored, elsewhere = reader.static_topics.as_stored(position)
             if stored is not None:
@@ -98,10 +95,12 @@ class StoreSource:
                 findings.tally, topics, with_key=True, with_kept=with_kept
             )
             find_by_key(reader, key_filter, findings)
-        if position is not None and not findings.count:
-            known = reader.topics.known()
-            if not position.topic.startswith(LMQ_PREFIX) and position.topic not in known:
-                findings.cover((no_topic_of_position(position.topic, known),))
+        if position is not None and not findings.count and not self._may_be_there(position.topic):
+            findings.cover((no_topic_of_position(position.topic, reader.topics.known()),))
+
+    def _may_be_there(self, topic: str) -> bool:
+        """Return whether a topic is known, or a light one, of which only queues can tell."""
+        return topic.startswith(LMQ_PREFIX) or topic in self.reader.topics.known()
 
     def lacks(self, topics: Sequence[str]) -> bool:
         """Return whether neither queues nor the end of the log have these topics.

@@ -16,7 +16,7 @@ from msgspec.structs import asdict
 
 from rocketlens import limits
 from rocketlens.errors import BadInput
-from rocketlens.model.answer import Answer, Coverage
+from rocketlens.model.answer import Answer
 from rocketlens.model.text.escape import printable, safe_json
 from rocketlens.terminal.output import CYAN, GREEN, YELLOW, coloured
 
@@ -135,18 +135,13 @@ def laid_out(text: str) -> Iterator[tuple[JsonPart, str]]:
             yield JsonPart.OTHER, piece
 
 
-def coverage_fields(coverage: Coverage) -> dict[str, Any]:
-    """Return one source of an answer as JSON values."""
-    return asdict(coverage)
-
-
 def answer_fields(answer: Answer) -> dict[str, Any]:
     """Return all of an answer except its messages, as JSON values."""
     return {
         "query": answer.query,
         "complete": answer.complete,
         "truncated": answer.truncated,
-        "coverage": [coverage_fields(coverage) for coverage in answer.coverage],
+        "coverage": [asdict(coverage) for coverage in answer.coverage],
     }
 
 

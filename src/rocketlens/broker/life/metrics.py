@@ -237,9 +237,9 @@ class CauseReader:
                 for at, stored_ms, cause in kept:
                     if at >= first and cause:
                         causes.add(cause, stored_ms)
+                await pace.turn()
             if most := causes.most(MAX_CAUSE_LABELS):
                 groups.append((topic.removeprefix(DEAD_LETTER_PREFIX), most))
-            await pace.turn()
         return groups
 
 

@@ -193,7 +193,9 @@ async def check_targets(admin: "MQAdmin", messages: list[PlannedMessage]) -> Non
                 raise
             group = target.removeprefix(RETRY_PREFIX)
             topics = (await admin.source.topology.topics()).value
-            groups = [each.removeprefix(RETRY_PREFIX) for each in topics if RETRY_PREFIX in each]
+            groups = [
+                each.removeprefix(RETRY_PREFIX) for each in topics if each.startswith(RETRY_PREFIX)
+            ]
             raise TopicNotFound(
                 f"no broker has a retry topic of group {group}: no consumer of it was ever here"
                 f"{suggestion(group, groups)}"

@@ -94,7 +94,7 @@ class SavedSearch(BaseModel):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the search has an alarm, and the alarm has no result yet."""
+        """Whether the search has an alarm that has no result yet."""
         return self.alarm is not None and self.alarm.state == "waiting"
 
     @property

@@ -17,6 +17,7 @@ from urllib.parse import urlencode
 
 from fastapi import Query, Request
 from fastapi.responses import Response, StreamingResponse
+from msgspec.structs import asdict
 
 from rocketlens import limits
 from rocketlens.console.act.permission import may_act_at_all, may_send
@@ -43,7 +44,6 @@ from rocketlens.model.message import MessageExt
 from rocketlens.model.text.escape import printable
 from rocketlens.net.pace import in_thread
 from rocketlens.terminal.as_json import message_fields
-from rocketlens.terminal.json_text import coverage_fields
 from rocketlens.terminal.message_values import PIPED_COLUMNS, BodyView, csv_row, defused, shown
 
 ExportForm = Literal["csv", "jsonl"]
@@ -145,7 +145,7 @@ def _lines(messages: Sequence[MessageExt], form: ExportForm) -> bytes:
 
 def _last_line(failures: Sequence[Coverage], form: ExportForm) -> bytes:
     if form == "jsonl":
-        coverage = [coverage_fields(each) for each in failures]
+        coverage = [asdict(each) for each in failures]
         return _json_line({"complete": False, "error": _MISSING, "coverage": coverage})
     failed = [": ".join(filter(None, (each.source, each.error))) for each in failures]
     return _row([defused(f"# INCOMPLETE: {_MISSING}: {printable('; '.join(failed))}")])

@@ -9,9 +9,9 @@ if TYPE_CHECKING:
     from prometheus_client import Metric
 
 MAX_CAUSES_READ: Final = 1_000
-"""Dead letters of a group, the newest, whose causes are read if it is asked for all."""
+"""Dead letters of a group that are read for their causes, the newest, unless a filter is given."""
 MAX_CAUSE_LABELS: Final = 20
-"""Causes of a group that are exported, those with most dead letters; the others are one."""
+"""Causes exported for a group, those with most dead letters. The others are counted as one."""
 _HOUR_MS: Final = 3_600_000
 _OTHERS: Final = "others"
 
