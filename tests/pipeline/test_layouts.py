@@ -239,13 +239,7 @@ def batch(store, **options):
     return RocketMQReader({"store": str(store), **options})
 
 
-def stream(store, **options):
-    from rocketlens.pipeline.stream import RocketMQStreamReader
-
-    return RocketMQStreamReader({"store": str(store), **options})
-
-
-@pytest.mark.parametrize("make", [batch, stream])
+@pytest.mark.parametrize("make", [batch, streaming])
 @pytest.mark.parametrize(
     ("name", "meant"),
     [
@@ -260,7 +254,7 @@ def test_an_option_that_is_none_is_refused_with_the_one_that_was_meant(make, tmp
         make(tmp_path, **{name: "x"})
 
 
-@pytest.mark.parametrize("make", [batch, stream])
+@pytest.mark.parametrize("make", [batch, streaming])
 def test_an_option_like_no_other_is_refused_with_all_there_are(make, tmp_path):
     with pytest.raises(BadInput, match=r"no option 'qwertz' \(options: store, brokerConf, topic, "):
         make(tmp_path, qwertz="x")
@@ -272,7 +266,7 @@ def test_options_of_streams_and_of_batches_are_told_apart(tmp_path):
     with pytest.raises(BadInput, match=r"maxOffsetsPerTrigger is not for batch reads$"):
         batch(tmp_path, maxOffsetsPerTrigger="5")
     with pytest.raises(BadInput, match=r"namesrv is not for streams$"):
-        stream(tmp_path, namesrv="a:1")
+        streaming(tmp_path, namesrv="a:1")
 
 
 @pytest.mark.parametrize(
@@ -325,7 +319,7 @@ def test_spark_takes_what_a_batch_read_or_a_stream_can_have(options):
     assert RocketMQDataSource(options).schema()
 
 
-@pytest.mark.parametrize(("make", "reader"), [(batch, "batch reads"), (stream, "streams")])
+@pytest.mark.parametrize(("make", "reader"), [(batch, "batch reads"), (streaming, "streams")])
 def test_every_option_of_the_table_is_taken_with_its_default(make, reader, tmp_path):
     options = [option for option in OPTIONS if reader in option.readers]
     assert len(options) > 10
@@ -351,7 +345,7 @@ def test_a_topic_that_the_store_does_not_have_is_refused(store, topic, says):
     with pytest.raises(BadInput, match=says):
         batch(store, topic=topic).partitions()
     with pytest.raises(BadInput, match=says):
-        stream(store, topic=topic).initialOffset()
+        streaming(store, topic=topic).initialOffset()
 
 
 def topics_of(reader):

@@ -147,11 +147,6 @@ def test_a_cluster_that_is_not_there_is_one_line_and_code_2(run):
 
 
 @pytest.fixture
-def send_lines(run, rocketmq):
-    return lambda *arguments: run("send", "--namesrv", rocketmq.name_server, *arguments)
-
-
-@pytest.fixture
 def stored(rocketmq):
     def stored(topic):
         with rocketmq.admin() as admin:
@@ -160,11 +155,11 @@ def stored(rocketmq):
     return stored
 
 
-def test_each_line_is_a_message(send_lines, stored, tmp_path):
+def test_each_line_is_a_message(send, stored, tmp_path):
     lines = [f"line {number} é\t\\".encode() for number in range(3_000)]
     path = tmp_path / "lines"
     path.write_bytes(b"\n".join(lines))
-    done = send_lines("Lines", "--lines", path, "--tags", "TagA", "--property", "a=b")
+    done = send("Lines", "--lines", path, "--tags", "TagA", "--property", "a=b")
     assert (done.code, done.out) == (0, "")
     assert done.err == "rocketlens: sent 3,000 messages, 0 failed\n"
     messages = stored("Lines")
@@ -173,10 +168,10 @@ def test_each_line_is_a_message(send_lines, stored, tmp_path):
     assert len({each.unique_key for each in messages}) == 3_000
 
 
-def test_one_queue_gets_the_lines_in_their_order(send_lines, stored, monkeypatch):
+def test_one_queue_gets_the_lines_in_their_order(send, stored, monkeypatch):
     text = b"".join(b"%d\n" % number for number in range(2_000))
     monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(text)))
-    done = send_lines("Ordered", "--lines", "-", "--queue", "1", "-o", "json")
+    done = send("Ordered", "--lines", "-", "--queue", "1", "-o", "json")
     assert json.loads(done.out) == {"sent": 2000, "failed": 0, "stopped_at": None}
     messages = sorted(stored("Ordered"), key=lambda each: each.queue_offset)
     assert [int(each.body) for each in messages] == list(range(2_000))
@@ -195,7 +190,7 @@ def printed(run, rocketmq):
 
 
 @pytest.mark.parametrize("form", ["", "json", "base64"])
-def test_what_find_prints_can_be_sent_again(send_lines, stored, printed, tmp_path, form):
+def test_what_find_prints_can_be_sent_again(send, stored, printed, tmp_path, form):
     first = {"body_base64": "AP8=", "tags": "A", "keys": ["K1", "K2"], "properties": {"n": "1"}}
     second = {"body": {"sum": 1}, "keys": "K3", "delay_level": None}
     path = tmp_path / "messages.jsonl"
@@ -205,12 +200,12 @@ def test_what_find_prints_can_be_sent_again(send_lines, stored, printed, tmp_pat
     given = (first, second, third, fourth, fifth)
     path.write_text("".join(json.dumps(each) + "\n" for each in given))
     sent, sent_again = f"Sent{form}", f"Again{form}"
-    assert send_lines(sent, "--jsonl", path, "--property", "all=1").code == 0
+    assert send(sent, "--jsonl", path, "--property", "all=1").code == 0
     again = tmp_path / "again.jsonl"
     lines = printed(sent, form)
     assert len(lines.splitlines()) == len(given)
     again.write_text(lines)
-    assert send_lines(sent_again, "--jsonl", again).code == 0
+    assert send(sent_again, "--jsonl", again).code == 0
 
     def parts(topic):
         return Counter(
@@ -228,14 +223,14 @@ def test_what_find_prints_can_be_sent_again(send_lines, stored, printed, tmp_pat
     )
 
 
-def test_a_line_that_cannot_be_sent_costs_one_line_and_is_named(send_lines, stored, tmp_path):
+def test_a_line_that_cannot_be_sent_costs_one_line_and_is_named(send, stored, tmp_path):
     path = tmp_path / "some.jsonl"
     good = json.dumps({"body": "good"})
     bad = ["{", "[]", "{}", '{"body": ""}', '{"body_base64": "?"}', '{"body": "x", "keys": [1]}']
     bad += ['{"body_encoding": "json"}', '{"body": null}', '{"body": "x", "body_text": "x"}']
     bad += ['{"body": "x", "body_encoding": "hex"}', '{"body": 1, "body_encoding": "text"}']
     path.write_text("\n".join([good, *bad, good]) + "\n")
-    done = send_lines("Some", "--jsonl", path)
+    done = send("Some", "--jsonl", path)
     assert done.code == 2
     said = done.err.splitlines()
     assert said[-1] == "rocketlens: sent 2 messages, 11 failed"
@@ -244,10 +239,10 @@ def test_a_line_that_cannot_be_sent_costs_one_line_and_is_named(send_lines, stor
     assert [each.body for each in stored("Some")] == [b"good", b"good"]
 
 
-def test_many_bad_lines_are_counted_and_not_all_shown(send_lines, tmp_path):
+def test_many_bad_lines_are_counted_and_not_all_shown(send, tmp_path):
     path = tmp_path / "bad.jsonl"
     path.write_text("x\n" * 500)
-    done = send_lines("Bad", "--jsonl", path)
+    done = send("Bad", "--jsonl", path)
     assert (done.code, done.err.count("\n")) == (2, 22)
     assert done.err.endswith("sent 0 messages, 500 failed\n")
 
@@ -275,8 +270,8 @@ def test_a_broker_that_is_gone_ends_it(run, tmp_path):
         (("T", "--lines", "a", "--jsonl", "b"), "not allowed with"),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_line(send_lines, arguments, said):
-    done = send_lines(*arguments)
+def test_what_cannot_be_is_refused_in_one_line(send, arguments, said):
+    done = send(*arguments)
     assert done.code == 2
     assert said in done.err
 

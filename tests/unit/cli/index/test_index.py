@@ -96,17 +96,19 @@ def test_an_impossible_output_is_refused_before_spark_starts(run, golden, copy, 
     assert contents(copy) == before
 
 
-def test_what_is_no_store_is_refused_before_spark_starts(run, tmp_path, monkeypatch):
+@pytest.mark.parametrize("command", ["build", "verify"])
+def test_what_is_no_store_is_refused_before_spark_starts(run, tmp_path, monkeypatch, command):
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
-    done = run("index", "build", "--store", tmp_path)
+    done = run("index", command, "--store", tmp_path)
     assert (done.code, done.err.count("\n")) == (2, 1)
     assert "commit log" in done.err
 
 
-def test_without_a_jdk_one_line_says_what_to_install(run, golden, monkeypatch):
+@pytest.mark.parametrize("command", ["build", "verify"])
+def test_without_a_jdk_one_line_says_what_to_install(run, golden, monkeypatch, command):
     pytest.importorskip("pyspark")
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
-    done = run("index", "build", "--store", golden("5.5.0").store)
+    done = run("index", command, "--store", golden("5.5.0").store)
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
     assert "install a JDK >= 17" in done.err
 
@@ -221,21 +223,6 @@ def test_a_store_whose_log_is_elsewhere_is_verified_by_its_broker_conf(
     done = run("index", "verify", "--broker-conf", layout.conf)
     assert done.code == 0, done.out + done.err
     assert fingerprint(tmp_path) == before
-
-
-def test_verify_refuses_what_is_no_store(run, tmp_path, monkeypatch):
-    monkeypatch.setenv("JAVA_HOME", "/nowhere")
-    done = run("index", "verify", "--store", tmp_path)
-    assert (done.code, done.err.count("\n")) == (2, 1)
-    assert "commit log" in done.err
-
-
-def test_without_a_jdk_verify_says_what_to_install(run, golden, monkeypatch):
-    pytest.importorskip("pyspark")
-    monkeypatch.setenv("JAVA_HOME", "/nowhere")
-    done = run("index", "verify", "--store", golden("5.5.0").store)
-    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
-    assert "install a JDK >= 17" in done.err
 
 
 def test_a_dry_run_starts_nothing(run, copy, monkeypatch):
