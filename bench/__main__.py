@@ -1,16 +1,15 @@
-"""``make bench``: speed against the real RocketMQ, as ratios of one run on one machine.
+"""``make bench``: speed compared with the real RocketMQ, as ratios of one run on one machine.
 
-Goals are those of the project: rebuilding index and queues 5 times as fast, twice as a whole
-process, and 10 times with 10 GiB of log; the kernel alone 10 times; finding in 0.35 s and 10 times
-as fast as mqadmin; ``--help`` in 0.2 s; a look-up in an open store in 100 microseconds, and no
-slower with 10 times the messages. The broker: BROKER_GOALS, a start in 1.5 s, and every message
-found by all its ids as soon as its send is answered. The index that Spark builds beside a broker:
-20,000 messages a second without falling farther behind. The first send of a new topic: 170 ms at
-most, with 50,000 topics. A million rows a second to Arrow, and 20,000 lines a second to a broker.
-An archive: 250,000 messages a second with local[2], and a key among 20 million of ten days in 0.6
-s, or 20 ms once it is open. A tap: 150 MB of log a second of one core. The console: a row 300 ms
-after a key was pasted, with 20 million of them, and a second for 50 users at once.
-Its page of the newest 20 messages of a topic and a time: 40 ms.
+Goals: rebuilding index and queues 5 times as fast as RocketMQ, 2 times as a whole process, 10 times
+with 10 GiB of log, and 10 times for the kernel alone. `find` in 0.35 s and 10 times as fast as
+mqadmin, ``--help`` in 0.2 s, a look-up in an open store in 100 microseconds, also with 10 times the
+messages. The broker: BROKER_GOALS, a start in 1.5 s, and every message found by all its ids once
+its send is answered. Spark indexes 20,000 messages a second beside a broker. The first send of a
+new topic takes at most 170 ms with 50,000 topics. A million rows a second to Arrow, 20,000 lines a
+second to a broker. An archive stores 250,000 messages a second with local[2], and finds a key among
+20 million of ten days in 0.6 s, or 20 ms once open. A tap copies 150 MB of log a second of one
+core. The console shows a row 300 ms after a key is pasted, with 20 million keys, in a second for 50
+users, and its page of the newest 20 messages of a topic and a time in 40 ms.
 """
 
 import argparse
@@ -110,7 +109,7 @@ NO_SLOWER = 1.25
 
 
 class Bench:
-    """One run: what it may use, and what it could not."""
+    """The state of one run: peer, directory, rows, and sections that could not run."""
 
     def __init__(self, directory: Path, master: str, *, is_quick: bool) -> None:
         self.directory = directory
@@ -186,7 +185,7 @@ class Bench:
         shutil.rmtree(long, ignore_errors=True)
 
     def run_workers(self) -> Iterator[str | Row]:
-        """Index and queues from the log by 1, 2 and 4 workers of a cluster of Spark."""
+        """Index and queues from the log by 1, 2 and 4 workers of a Spark cluster."""
         if self.has_spark:
             store, directory = self.written(), self.directory / "workers"
             yield from whole_rebuild.report_of_clusters(store, directory)
@@ -194,7 +193,7 @@ class Bench:
     def _rebuilds(
         self, store: SyntheticStore
     ) -> tuple[rebuild.Rebuilt, rebuild.Rebuilt | None, list[str]]:
-        """Rebuild by turns; give the better run of each, and what differs between the results."""
+        """Rebuild by turns; return the better run of each side, and the differing files."""
         ours, theirs, different = [], [], []
         aside = self.directory / "built-by-spark"
         with rebuild.spark_session(self.master) as (spark, session_seconds):
@@ -330,7 +329,7 @@ class Bench:
             yield goal(is_met=better >= 1, text=f"{name}: {better:.2f}x, wanted 1x")
 
     def run_directly(self) -> Iterator[str]:
-        """A message that a Java tool hands to a Java consumer, through each broker."""
+        """A message that a Java tool passes to a Java consumer, through each broker."""
         if self.peer is None:
             return
         count = QUICK_DIRECTLY_COUNT if self.is_quick else DIRECTLY_COUNT
@@ -364,20 +363,20 @@ class Bench:
         yield goal(is_met=is_met, text=f"keeps up with {STREAM_RATE:,} messages a second")
 
     def run_fairness(self) -> Iterator[str | Row]:
-        """Look-ups by key at our broker while one connection asks for much."""
+        """Look-ups by key at our broker beside one busy connection."""
         yield from lookup_fairness.report(self.directory / "fairness")
 
     def run_sends(self) -> Iterator[str | Row]:
-        """Processor time of a sent message at our broker, together and one by one."""
+        """Processor time of a sent message at our broker, in groups and one by one."""
         yield from sends.report(self.directory / "sends", is_quick=self.is_quick)
 
     def run_hot_key(self) -> Iterator[str]:
-        """The newest messages of a key of all messages, and of a key of one, at both brokers."""
+        """The newest messages of a frequent key and of a unique key, at both brokers."""
         directory = self.directory / "hot-key"
         yield from hot_key.report(directory, self.peer, VERSION, is_quick=self.is_quick)
 
     def run_hostile(self) -> Iterator[str | Row]:
-        """What others notice while one connection does its worst."""
+        """Latencies of an honest client during attacks."""
         seconds = QUICK_HOSTILE_SECONDS if self.is_quick else HOSTILE_SECONDS
         for loop in hostile.LOOPS:
             directory = self.directory / "hostile" / loop
@@ -419,7 +418,7 @@ class Bench:
         shutil.rmtree(store.path.parent)
 
     def run_archive(self) -> Iterator[str | Row]:
-        """An archive: written by Spark, and looked up in."""
+        """An archive: written by Spark, then searched."""
         directory = self.directory / "archive"
         store = write_store(directory / "store", self.log_bytes)
         yield from archive.report(directory, store, is_quick=self.is_quick)
@@ -445,11 +444,11 @@ class Bench:
         yield from first_sends.report(self.directory / "topics", is_quick=self.is_quick)
 
     def run_held(self) -> Iterator[str]:
-        """Pulls that wait at our broker, and what it takes to wake them."""
+        """Pulls that wait at our broker, and the cost of waking them."""
         yield from held_pulls.report(self.directory / "held")
 
     def run_passing_on(self) -> Iterator[str]:
-        """Messages as tables and files, and lines as messages."""
+        """Messages exported as tables and files, and lines imported as messages."""
         yield from passing_on.report(self.directory, self.written(), is_quick=self.is_quick)
 
     def run_console(self) -> Iterator[str]:
@@ -466,7 +465,7 @@ class Bench:
         yield from console.report(store, entries, is_quick=self.is_quick)
 
     def run_by_time(self) -> Iterator[str | Row]:
-        """The newest messages of a topic and a time, as the console's page and in a store."""
+        """The newest messages of a topic and a time, on the console's page and in a store."""
         directory = self.directory / "by_time"
         large = directory / "large" / "store"
         store = self.written() if self.is_quick else write_store(large, BY_TIME_LOG_BYTES)
@@ -486,7 +485,7 @@ class Bench:
             yield goal(is_met=seconds < START_SECONDS, text=text)
 
     def written(self) -> SyntheticStore:
-        """Give the large store, which is written when first asked for."""
+        """Return the large store; it is written on first use."""
         if self.store is None:
             self.store = write_store(self.directory / "large" / "store", self.log_bytes)
         return self.store
@@ -496,7 +495,7 @@ REBUILD_TITLES = ("index and queues", "seconds", "M entries/s", "start s, apart"
 
 
 def main() -> int:
-    """Run the sections that were asked for, and print each as it is done."""
+    """Run the chosen sections, and print each when it is done."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"of {', '.join(SECTIONS)}")
     parser.add_argument("--quick", action="store_true", help="less of everything")
@@ -538,7 +537,7 @@ def main() -> int:
 
 
 def _compare(now: dict[str, Any]) -> None:
-    """Print which rows became worse since their last record, and keep this one."""
+    """Print the rows that became worse since their last record, and append a record."""
     print(heading("Worse than the last record of such a machine, by more than noise"))
     for line in history.worse(now, history.read()):
         print(f"  {line}")

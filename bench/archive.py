@@ -1,11 +1,10 @@
-"""An archive: written from a store by Spark, and looked up in by key.
+"""An archive: written from a store by Spark, then searched by key.
 
-The archive that is looked up in has ten days, and then fifty with as many messages; a message has
-two keys. A look-up names neither topic nor day. The same rows are looked up in with DuckDB, in
-files of Parquet as they are dumped: one a day, in the order of arrival, which no key follows, so
-statistics of row groups rule nothing out, and DuckDB has all cores. Files are in the page cache.
-Look-ups are compared by CPU, of all threads. What archiving costs is CPU of the driver and of
-Spark's workers from their start, without the JVM's own: others on the machine count little there.
+The archive has ten days, and then fifty days with as many messages; a message has two keys. A
+look-up names neither topic nor day. DuckDB does the same look-ups in plain Parquet files, one a
+day, in order of arrival: keys are unordered there, so statistics exclude no row group. DuckDB uses
+all cores. Files are in the page cache. Look-ups are compared by CPU of all threads. The cost of
+archiving is CPU of the driver and of Spark's workers, without the JVM.
 """
 
 import random
@@ -83,14 +82,14 @@ with rocketlens.open_archive(sys.argv[1]) as archive:
 
 
 class Archived(NamedTuple):
-    """Messages that a job archives in a second, and CPU seconds that each takes."""
+    """Messages archived per second, and CPU seconds for each."""
 
     rate: float
     cpu_seconds: float
 
 
 class LookUps(NamedTuple):
-    """Seconds of look-ups by key: of a whole process, and CPU seconds in an open archive."""
+    """Seconds of a look-up as a whole process, and CPU seconds in an open archive."""
 
     keys: int
     process_seconds: float
@@ -99,7 +98,7 @@ class LookUps(NamedTuple):
 
     @property
     def open_seconds(self) -> float:
-        """The median of those in an open archive."""
+        """The median in an open archive."""
         return median(self.open_cpu)
 
 
@@ -158,7 +157,7 @@ def report(directory: Path, store: SyntheticStore, *, is_quick: bool) -> Iterato
 
 
 def archive_with_spark(store: SyntheticStore, target: Path) -> Archived:
-    """Archive a store with ``local[2]``; the start of Spark is not counted."""
+    """Archive a store with ``local[2]``, without the start of Spark."""
     done = subprocess.run(
         [sys.executable, "-c", ARCHIVE, str(store.path), str(target)],
         check=True,
@@ -172,7 +171,7 @@ def archive_with_spark(store: SyntheticStore, target: Path) -> Archived:
 
 
 def look_ups(root: Path, messages: int, days: int) -> LookUps:
-    """Write an archive of so many messages, and look some of their keys up."""
+    """Write an archive of `message_count` messages, and look up some of their keys."""
     write_archive(root, messages, days)
     chosen = random.Random(1).sample(range(messages), LOOK_UPS)
     began = time.perf_counter()
@@ -192,7 +191,7 @@ def look_ups(root: Path, messages: int, days: int) -> LookUps:
 
 
 def scan_rates(root: Path, messages: int) -> dict[str, list[float]]:
-    """Search messages of some days for what none has; return the bytes of log a second of CPU."""
+    """Scan some days without a match; return bytes of log per CPU second."""
     rates: dict[str, list[float]] = {name: [] for name in SCANS}
     with open_archive(root) as archive:
         for day in range(SCANNED_DAYS):
@@ -207,7 +206,7 @@ def scan_rates(root: Path, messages: int) -> dict[str, list[float]]:
 
 
 def _dump_look_ups(root: Path, chosen: list[int]) -> Iterator[float]:
-    """Write the messages of an archive as plain files; yield CPU seconds of DuckDB for keys."""
+    """Write the messages as plain files; yield CPU seconds of DuckDB look-ups."""
     import duckdb
 
     dump = root / "dump"
@@ -225,7 +224,6 @@ def _dump_look_ups(root: Path, chosen: list[int]) -> Iterator[float]:
 
 
 def key(number: int) -> str:
-    """Return the key of a message."""
     return f"order-{number:010d}"
 
 
@@ -244,13 +242,12 @@ def _properties(number: int) -> list[tuple[str, str]]:
 
 
 def _body(number: int) -> bytes:
-    """Return JSON of 200 bytes."""
     begin = b'{"order": %d, "status": "paid", "note": "' % number
     return begin + b"a" * (198 - len(begin)) + b'"}'
 
 
 def write_archive(root: Path, messages: int, days: int) -> None:
-    """Write an archive whose messages are spread over the days, one share a day."""
+    """Write an archive with messages spread over the days, one batch a day."""
     tables = ArchiveTables(str(root), create=True)
     files: list[DataFile] = []
     ranges: list[QueueRange] = []

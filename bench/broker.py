@@ -1,8 +1,8 @@
-"""Sends and look-ups of a Java client, on our name server and broker and on the real ones.
+"""Sends and look-ups of a Java client, on our servers and on the real ones.
 
-Both run all the while, and the client loads one and then the other, several rounds of each kind of
-load; figures are medians over the rounds. CPU is that of the broker's process for each message
-sent, so it can be compared on a machine that others use, too.
+Both sides run all the time, and the client loads them by turns, several rounds for each kind of
+load. Results are medians over the rounds. CPU is that of the broker's process per message sent, and
+therefore comparable on a busy machine.
 """
 
 import os
@@ -43,7 +43,7 @@ SETTINGS = {
 
 
 class Running(NamedTuple):
-    """A broker that runs: which, where its name server is, and how long it took to start."""
+    """A running broker: its side, name server, process and start time."""
 
     side: str
     namesrv: str
@@ -52,25 +52,23 @@ class Running(NamedTuple):
 
 
 class Figures:
-    """What was measured, by side and by ``load metric``, a value for each round."""
+    """Measured values by side and by ``load metric``, one for each round."""
 
     def __init__(self) -> None:
-        """Begin with nothing."""
         self.of: dict[str, dict[str, list[float]]] = {
             side: defaultdict(list) for side in ("ours", "theirs")
         }
 
     def median(self, side: str, name: str) -> float:
-        """Give the median over the rounds."""
         return statistics.median(self.of[side][name])
 
     def better(self, name: str) -> float:
-        """Say how many times better ours is: faster, or less."""
+        """Return the ratio in our favour: above 1 is faster, or less."""
         ours, theirs = (self.median(side, name) for side in ("ours", "theirs"))
         return self._better(name, ours, theirs)
 
     def rows(self, section: str) -> Iterator[Row]:
-        """Return what the history keeps: how many times better each round was, and our CPU."""
+        """Yield history rows: the ratio of each round, and our CPU."""
         for name, values in self.of["ours"].items():
             pairs = zip(values, self.of["theirs"][name], strict=True)
             ratios = [self._better(name, *pair) for pair in pairs]
@@ -86,13 +84,13 @@ class Figures:
 
 
 class Client(NamedTuple):
-    """The real client, of one version."""
+    """The real Java client of one version."""
 
     peer: RocketMQPeer
     version: str
 
     def load(self, namesrv: str, count: int, *kinds: str) -> dict[str, list[float]]:
-        """Run loads; gives four figures for each: see `METRICS`."""
+        """Run loads; return the values of `METRICS` for each."""
         said = self.peer.java(self.version, PROGRAM, namesrv, TOPIC, str(count), *kinds)
         lines = [line.split() for line in said.splitlines() if not line.startswith("#")]
         return {
@@ -104,7 +102,6 @@ class Client(NamedTuple):
 
 @contextmanager
 def our_broker(directory: Path) -> Iterator[Running]:
-    """Run our name server and broker."""
     with ExitStack() as stack:
         namesrv = OurNameServer()
         stack.callback(namesrv.close)
@@ -118,7 +115,6 @@ def our_broker(directory: Path) -> Iterator[Running]:
 
 @contextmanager
 def their_broker(directory: Path, client: Client) -> Iterator[Running]:
-    """Run the real ones."""
     began = time.monotonic()
     with client.peer.start(client.version, directory) as broker:
         seconds = time.monotonic() - began
@@ -144,7 +140,7 @@ def measure(client: Client, directory: Path, count: int, rounds: int) -> Figures
 
 
 def seconds_to_restart(directory: Path, rounds: int, *, is_killed: bool) -> float:
-    """Give the median time in which our broker serves the store of :func:`measure` again."""
+    """Return the median time of a restart on the store of :func:`measure`."""
     taken = []
     namesrv = OurNameServer()
     try:
@@ -162,10 +158,7 @@ def seconds_to_restart(directory: Path, rounds: int, *, is_killed: bool) -> floa
 
 
 def batches_without_a_broker(client: Client, count: int, rounds: int) -> float:
-    """Give the messages a second that the client sends in batches to a server that stores nothing.
-
-    No broker can take more from it on this machine.
-    """
+    """Return messages per second in batches to a server that stores nothing: an upper bound."""
     thread, counts = LoopThread(), {"read_queue_nums": 8, "write_queue_nums": 8}
     fields = {"msgId": "0", "queueId": "0", "queueOffset": "0"}
     handlers: dict[int, Handler] = {
@@ -197,9 +190,9 @@ def _nothing(_: RemotingCommand, __: Channel) -> Response:
 
 
 def failures_at_once(client: Client, directory: Path, count: int) -> int:
-    """Look each message up by all three ids as soon as its send is answered; gives the failures.
+    """Look each message up by all three ids once its send is answered; return the failures.
 
-    :raises PeerFailed: when the load came to no end.
+    :raises PeerFailed: if the load did not end.
     """
     with our_broker(directory) as running:
         figures = client.load(running.namesrv, count, "found")
@@ -211,7 +204,7 @@ def failures_at_once(client: Client, directory: Path, count: int) -> int:
 def _load(
     client: Client, running: Running, kind: str, count: int, into: dict[str, list[float]]
 ) -> None:
-    """Run the load of one kind, and note what it says under ``kind metric``."""
+    """Run the load of one kind, and add its values under ``kind metric``."""
     before = cpu_seconds(running.process)
     # Look-ups need messages to look for.
     kinds = ("sync", kind) if kind in LOOK_UPS else (kind,)
@@ -227,13 +220,12 @@ def _load(
 
 
 def cpu_seconds(process: int) -> float:
-    """Give the processor time that a process has used."""
     fields = Path(f"/proc/{process}/stat").read_text(encoding="ascii").rpartition(") ")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def anonymous_mib(process: int) -> float:
-    """Give the memory of a process that is not files, which holds its index in memory."""
+    """Return the memory of a process without mapped files."""
     status = Path(f"/proc/{process}/status").read_text(encoding="ascii")
     line = next(line for line in status.splitlines() if line.startswith("RssAnon"))
     return int(line.split()[1]) / 1024

@@ -1,10 +1,9 @@
-"""How long the newest 20 messages of a topic and a time take: as a page, and of a store.
+"""The newest 20 messages of a topic and a time: as a page, and in a store.
 
-The page is the console's, beside our broker and beside the real one, by turns; most of its time is
-that of the console's process, which is counted, too. Beside it stand the calls that any page has to
-make with RocketMQ's own client, as that of RocketMQ's dashboard does, for 20 messages that need not
-be the newest: a warm JVM, without the page. The store has no queues: what is not known of it is
-read.
+The page is the console's, beside our broker and beside the real one, by turns; the CPU of the
+console's process is counted, too. The comparison is RocketMQ's own client in a warm JVM, with the
+calls of RocketMQ's dashboard for any 20 messages of that time, without a page. The store has no
+consume queues, so its log is read.
 """
 
 import asyncio
@@ -109,7 +108,7 @@ def report(
 
 
 def _of_store(store: SyntheticStore) -> Iterator[str | Row]:
-    """Find the messages of a second in the middle of a store, as a process of its own."""
+    """Find the messages of a second in the middle of a store, in a process of its own."""
     middle_ms = store.born_ms + store.messages // 8
     times = ("--since", _text(middle_ms), "--until", _text(middle_ms + 1_000))
     command = ("find", "-t", TOPIC, *times, "--store", str(store.path), "-o", "jsonl")
@@ -123,7 +122,6 @@ def _of_store(store: SyntheticStore) -> Iterator[str | Row]:
 def _client(
     stack: ExitStack, peer: RocketMQPeer, version: str, name_server: str
 ) -> "subprocess.Popen[str]":
-    """Start RocketMQ's client."""
     home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="java-")))
     classes = peer.compiled(version, CLIENT)
     command = peer.command(version, home, CLIENT.stem, name_server, classes=classes)
@@ -141,7 +139,7 @@ def _client(
 
 
 def _client_ms(client: "subprocess.Popen[str]", topic: str, times: tuple[int, int]) -> float:
-    """Return the milliseconds of one search of RocketMQ's client."""
+    """Return the milliseconds of one search with RocketMQ's client."""
     assert client.stdin is not None  # noqa: S101 - they are pipes
     assert client.stdout is not None  # noqa: S101
     client.stdin.write(f"{topic} {times[0]} {times[1]} {FOUND}\n")
@@ -193,7 +191,7 @@ def _beside(stack: ExitStack, name_server: str, messages: int) -> Side:
 
 
 async def _fill(name_server: str, topic: str, queues: int, messages: int) -> tuple[int, int]:
-    """Send the messages; return when the first was sent, and when the last was stored."""
+    """Send the messages; return the times of the first send and of the last store."""
     async with MQAdmin(name_server) as admin, Producer(name_server, group="bench") as producer:
         await admin.create_topic(topic, queues)
         broker = (await admin.message_queues(topic))[0].broker_name
@@ -213,9 +211,7 @@ async def _fill(name_server: str, topic: str, queues: int, messages: int) -> tup
 
 
 async def _measure(sides: dict[str, Side]) -> dict[tuple[str, str], _Figures]:
-    """Return milliseconds, those of CPU, and those of RocketMQ's client of each question, a median
-    for each round.
-    """
+    """Return medians over the rounds for each question: ms, CPU ms, and ms of RocketMQ's client."""
     figures: dict[tuple[str, str], _Figures] = defaultdict(lambda: ([], [], []))
     async with httpx.AsyncClient(timeout=60) as client:
         for number in range(ROUNDS + 1):
@@ -251,7 +247,7 @@ async def _measure(sides: dict[str, Side]) -> dict[tuple[str, str], _Figures]:
 def _questions(
     times: dict[str, tuple[int, int]],
 ) -> Iterator[tuple[str, str, int | None, int | None]]:
-    """Yield what is asked: its name, the topic, and the times in epoch milliseconds."""
+    """Yield the questions: name, topic, and times in epoch milliseconds."""
     for topic, queues in TOPICS.items():
         first, last = times[topic]
         fifth = (last - first) // 5

@@ -1,4 +1,4 @@
-"""The console over a large store: the wait for a pasted key, many users, and a long list."""
+"""The console over a large store: a pasted key, many users, and a long list."""
 
 import asyncio
 import random
@@ -57,7 +57,7 @@ _SCROLL: Final = """async (rows) => {
 
 
 class Scrolled(NamedTuple):
-    """A list that was read to its end: rows that came, and those that the page holds then."""
+    """A list read to its end: rows received, and rows in the page at the end."""
 
     loaded: int
     seconds: float
@@ -66,7 +66,7 @@ class Scrolled(NamedTuple):
 
 
 def chromium() -> str | None:
-    """Return the path of a Chromium of this system, or None."""
+    """Return the path of the system's Chromium, or None."""
     return next(filter(None, map(shutil.which, BROWSERS)), None)
 
 
@@ -116,7 +116,7 @@ def report(store: SyntheticStore, entries: int, *, is_quick: bool) -> Iterator[s
 
 @contextmanager
 def running(*source: str) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
-    """Run a console of a source, and return its address and its process."""
+    """Run a console of a source; yield its address and process."""
     words = ["-m", "rocketlens", "console", *source, "--bind", "127.0.0.1:0"]
     with subprocess.Popen([sys.executable, *words], stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -127,7 +127,7 @@ def running(*source: str) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
 
 
 async def _searches(address: str, store: SyntheticStore, chosen: random.Random) -> list[float]:
-    """Return the seconds of each search; users search again as soon as they have an answer."""
+    """Return the seconds of each search; users search again after each answer."""
 
     async def search_again_and_again(client: httpx.AsyncClient) -> list[float]:
         taken = []
@@ -148,7 +148,7 @@ async def _searches(address: str, store: SyntheticStore, chosen: random.Random) 
 
 
 def _page_kib(page: "Page", address: str, store: SyntheticStore) -> float:
-    """Return what a browser that was never there loads for an answer, as it came."""
+    """Return the KiB that a browser with an empty cache loads for an answer, compressed."""
     sizes = []
     page.on("response", lambda response: sizes.append(response.request.sizes()))
     page.goto(f"{address}/search?q={store.key(1)}", wait_until="networkidle")

@@ -1,6 +1,6 @@
-"""Consumption through our broker and a real one: a backlog drained, and from send to listener.
+"""Consumption through our broker and a real one: a drained backlog, and latency to a listener.
 
-Producer and push consumer are RocketMQ's own, in one process: what differs is the broker.
+Producer and push consumer are RocketMQ's own, in one process.
 """
 
 from pathlib import Path
@@ -14,9 +14,9 @@ RATE = 1_000
 
 
 def measure(client: Client, directory: Path, backlog: int, seconds: int, rounds: int) -> Figures:
-    """Run the consumer on both brokers by turns, each time with a topic of its own.
+    """Run the consumer on both brokers by turns, each time with a new topic.
 
-    CPU is that of the broker's process, so it can be compared on a machine that others use, too.
+    CPU is that of the broker's process, and therefore comparable on a busy machine.
     """
     figures = Figures()
     with (

@@ -1,7 +1,7 @@
-"""Round trips of a message that a tool hands to a push consumer, through our broker and a real one.
+"""Round trips of a message that a tool passes to a push consumer, through both brokers.
 
-Tool and consumer are RocketMQ's own, in one process: what differs is the broker that finds the
-message and passes it on. The tool also looks the message up each time, by its offset message id.
+Tool and consumer are RocketMQ's own, in one process. The tool also looks the message up each time,
+by its offset message id.
 """
 
 import statistics
@@ -22,7 +22,7 @@ class RoundTrips(NamedTuple):
 
 
 def measure(client: Client, directory: Path, count: int, rounds: int) -> dict[str, RoundTrips]:
-    """Hand a message over `count` times a round, on both brokers by turns."""
+    """Pass a message on `count` times a round, on both brokers by turns."""
     found: dict[str, list[tuple[float, float]]] = {"ours": [], "theirs": []}
     with (
         our_broker(directory / "ours") as ours,

@@ -1,8 +1,8 @@
-"""How long a look-up takes: as a whole process, beside the real tool, and inside one open store.
+"""Look-ups: as a whole process, with the real tool, and in an open store.
 
-Times are medians of several runs, with files in the page cache; the first of each is not counted.
-Look-ups in an open store take microseconds, which other work on the machine doubles: of these the
-fastest window of many counts, by its median.
+Times are medians of several runs, with files in the page cache; the first run is not counted. For
+look-ups in an open store, which take microseconds, the fastest window of many counts, by its
+median.
 """
 
 import os
@@ -26,7 +26,7 @@ WINDOW = 100
 
 
 class Lookups(NamedTuple):
-    """Microseconds of one look-up in a store that is open: the median of the fastest window."""
+    """Microseconds of one look-up in an open store: the median of the fastest window."""
 
     key: float
     unique_key: float
@@ -38,7 +38,7 @@ WANTED = Lookups(key=60, unique_key=75, offset_id=30, queue_position=30)
 
 
 def seconds_of_processes(store: SyntheticStore, runs: int) -> dict[str, float]:
-    """Time ``rocketlens`` from start to exit, Python's own start included."""
+    """Time ``rocketlens`` from start to exit, with Python's own start."""
     number = store.messages * 2 // 3
     at_store = ("--store", str(store.path))
     commands = {
@@ -57,7 +57,7 @@ def seconds_of_processes(store: SyntheticStore, runs: int) -> dict[str, float]:
 
 
 def run_program(arguments: tuple[str, ...], expected: str) -> None:
-    """Run ``rocketlens`` and make sure that it finds what it is asked for."""
+    """Run ``rocketlens``, and check that it finds the messages."""
     command = [sys.executable, "-c", PROGRAM, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     if arguments[0] == "find" and expected not in done.stdout:
@@ -68,7 +68,7 @@ def run_program(arguments: tuple[str, ...], expected: str) -> None:
 def seconds_of_mqadmin(
     peer: RocketMQPeer, version: str, store: SyntheticStore, runs: int
 ) -> dict[str, float]:
-    """Time the real tool against a real broker on the same store, which it changes."""
+    """Time the real tool with a real broker on the same store, which the broker changes."""
     number = store.messages * 2 // 3
     key, unique_key = store.key(number), store.unique_key(number)
     with peer.start(version, store.path.parent) as broker:
@@ -89,7 +89,7 @@ def seconds_of_mqadmin(
 
 
 def microseconds_of_lookups(store: SyntheticStore, seed: int = 1) -> Lookups:
-    """Time look-ups of messages all over a store that is open, one after another."""
+    """Time look-ups of messages all over an open store."""
     generator = random.Random(seed)
     numbers = [generator.randrange(store.messages) for _ in range(LOOK_UPS)]
     with rocketlens.open_store(store.path) as opened:
@@ -115,7 +115,7 @@ def microseconds_of_lookups(store: SyntheticStore, seed: int = 1) -> Lookups:
 
 
 def median_seconds(run: Callable[[], object], runs: int) -> float:
-    """Give the median of several runs; one before them is not counted."""
+    """Return the median of several runs after one that is not counted."""
     run()
     times = []
     for _ in range(runs):
@@ -126,7 +126,7 @@ def median_seconds(run: Callable[[], object], runs: int) -> float:
 
 
 def read_into_cache(directory: Path) -> None:
-    """Read the log and the index once, so that no run pays for the disk."""
+    """Read log and index once, into the page cache."""
     for path in sorted(directory.rglob("*")):
         if path.is_file():
             with path.open("rb") as file:

@@ -1,8 +1,8 @@
-"""The first minute after an installation, second by second: our broker and the real one, by turns.
+"""The first minute after an installation, second by second: both brokers by turns.
 
 Each round installs RocketLens into a new virtual environment, and starts a new broker and a new
-Java client, which sends asynchronously and looks up what it sent. The real broker and its client
-are new processes, too.
+Java client, which sends asynchronously and looks messages up. The real broker and its client are
+new processes, too.
 """
 
 import os
@@ -35,7 +35,7 @@ class Second(NamedTuple):
 
 
 def report(client: Client, directory: Path, seconds: int, rounds: int) -> Iterator[str | Row]:
-    """Measure both, and return what was measured."""
+    """Measure both sides, and return the lines of the section."""
     ours, theirs = [], []
     for number in range(rounds):
         ours.append(first_seconds_of_ours(client, directory / f"ours-{number}", seconds))
@@ -109,7 +109,7 @@ def installed(directory: Path) -> Path:
 
 @contextmanager
 def broker_of(program: Path, directory: Path, name_server: str) -> Iterator[None]:
-    """Run a broker of an installation, with a home that nothing was written to."""
+    """Run a broker of an installation, with an empty home."""
     port = free_ports(-2, 1)
     conf = broker_conf(directory, port, name_server) | SETTINGS
     file = directory / "broker.conf"

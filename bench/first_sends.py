@@ -1,8 +1,7 @@
-"""How long the first send of a new topic takes at a broker that has many topics.
+"""The first send of a new topic at a broker with many topics.
 
-Broker and name server are a process each, and an honest client is this one: it sends a message to
-one new topic after another, first while nothing else happens, and then while the broker registers
-all of its topics with a name server that has just been started again and knows none of them.
+Broker and name server are processes of their own. The client sends a message to one new topic after
+another: first in peace, then while the broker registers all topics with a restarted name server.
 """
 
 import asyncio
@@ -46,7 +45,7 @@ class Waits(NamedTuple):
 
 
 def report(directory: Path, *, is_quick: bool) -> Iterator[str]:
-    """Say what first sends took, and whether that is little enough."""
+    """Return the lines of the section, with the goal."""
     waits = measure(
         directory, QUICK_SENDS if is_quick else SENDS, QUICK_ROUNDS if is_quick else ROUNDS
     )
@@ -88,7 +87,6 @@ def measure(directory: Path, sends: int, rounds: int) -> dict[str, Waits]:
 
 @contextmanager
 def name_server(port: int) -> Iterator[subprocess.Popen[str]]:
-    """Run ``rocketlens namesrv`` on a port."""
     command = [sys.executable, "-m", "rocketlens.main", "namesrv", "--port", str(port)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
@@ -100,7 +98,7 @@ def name_server(port: int) -> Iterator[subprocess.Popen[str]]:
 
 
 async def first_sends(address: str, begin: str, count: int) -> list[float]:
-    """Send a message to each of so many new topics; return the milliseconds until its answer."""
+    """Send a message to each of `count` new topics; return the milliseconds of each."""
     pool = ClientPool(lambda _: True)
     taken = []
     for number in range(count):

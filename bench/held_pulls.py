@@ -32,7 +32,7 @@ TOPIC, GROUP = "BenchHeld", "TOOLS_CONSUMER"
 def report(directory: Path) -> Iterator[str]:
     """Hold 10,000 pulls, and wake all of them by one message, several times.
 
-    Memory is that of the connections, too, and of what the broker loads meanwhile.
+    Memory includes that of the connections, and of modules that the broker loads meanwhile.
     """
     count = CONNECTIONS * PULLS_OF_EACH
     with our_broker(directory) as ours, SyncProducer(ours.namesrv) as producer:
@@ -60,7 +60,7 @@ def report(directory: Path) -> Iterator[str]:
 
 
 def _pull(peers: list[socket.socket], offset: int) -> None:
-    """Have all pulls held: those of a connection are, once a request behind them is answered."""
+    """Send pulls, then a request on each connection, whose answer shows that they are held."""
     header = PULL_MESSAGE.request.encode(
         PullMessageRequest(
             consumer_group=GROUP,
@@ -84,7 +84,7 @@ def _pull(peers: list[socket.socket], offset: int) -> None:
 
 
 def _read(peers: list[socket.socket], wanted: list[int]) -> None:
-    """Read so many answers of each connection; all must be successes."""
+    """Read `count` successful answers of each connection."""
     left = dict(zip(peers, wanted, strict=True))
     splitters = {each: FrameSplitter() for each in peers}
     with selectors.DefaultSelector() as selector:

@@ -1,8 +1,8 @@
-"""What was measured before: ``bench/history.jsonl``, a record for each run, and what became worse.
+"""``bench/history.jsonl``: a record for each run, compared with earlier ones.
 
 A row is compared with the last record of the same kind of machine and the same amount of data. It
-became worse when its median did by more than the spread of the rounds, now or then, and 3 %: rounds
-differ that much without any change. Nothing fails by it, since a clock is no test.
+became worse if its median did by more than the spread of the rounds, now or then, and by more than
+3 %. Nothing fails by it.
 """
 
 import json
@@ -21,20 +21,20 @@ NOISE: Final = 0.03
 
 
 class Row(NamedTuple):
-    """One figure, a value for each round; more is better where the name ends in ``/s`` or ``x``."""
+    """A result with a value for each round; more is better if the name ends in ``/s`` or ``x``."""
 
     name: str
     values: list[float]
 
 
 def machine() -> dict[str, str | int]:
-    """Return what figures depend on: the kind of machine, and not which one it is."""
+    """Return the kind of this machine, without its name."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return {"processor": processor(), "cores": cores or 1, "memory GiB": round(memory_gib())}
 
 
 def record(rows: Iterable[Row], *, is_quick: bool, load: float) -> dict[str, Any]:
-    """Return one line of the history; rows of less than three rounds have no spread to judge by."""
+    """Return one line of the history; rows of less than three rounds have no spread."""
     return {
         "commit": _commit(),
         "machine": machine(),
@@ -52,7 +52,7 @@ def record(rows: Iterable[Row], *, is_quick: bool, load: float) -> dict[str, Any
 
 
 def worse(now: dict[str, Any], past: Iterable[dict[str, Any]]) -> Iterator[str]:
-    """Return a line for each row that became worse by more than its noise since its last record."""
+    """Return a line for each row that became worse by more than its noise."""
     last: dict[str, tuple[dict[str, Any], dict[str, float]]] = {}
     for one in past:
         if (one["machine"], one["quick"]) == (now["machine"], now["quick"]):
@@ -77,13 +77,12 @@ def read(path: Path = HISTORY) -> list[dict[str, Any]]:
 
 
 def append(one: dict[str, Any], path: Path = HISTORY) -> None:
-    """Write one record to the end."""
     with path.open("a", encoding="utf-8") as file:
         file.write(json.dumps(one) + "\n")
 
 
 def _commit() -> str:
-    """Return the commit, with a ``+`` where files differ from it."""
+    """Return the commit, with ``+`` if files differ from it."""
     words = ["git", "-C", str(HISTORY.parent), "describe", "--always", "--dirty=+"]
     words += ["--exclude", "*"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
@@ -91,9 +90,7 @@ def _commit() -> str:
 
 
 def _spread(values: list[float]) -> float:
-    """Return how far the middle half of the rounds extends: one round that was disturbed is not
-    noise.
-    """
+    """Return the range of the middle half of the rounds."""
     lower, _, upper = statistics.quantiles(values, n=4, method="inclusive")
     return upper - lower
 

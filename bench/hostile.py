@@ -1,8 +1,8 @@
-"""What others notice while one connection does its worst, on both event loops.
+"""Latencies of an honest client during attacks, on both event loops.
 
-``rocketlens serve`` runs in a process of its own, each attack in another, and an honest client in
-this one: a producer that sends one message after another, and asks the name server for a route now
-and then. Figures are its milliseconds. Run as a program this is an attack: see `ATTACKS`.
+``rocketlens serve`` and each attack run in processes of their own. The honest client is a producer
+that sends one message after another, and asks the name server for a route now and then. Run as a
+program, this module is an attack: see `ATTACKS`.
 """
 
 import os
@@ -44,12 +44,11 @@ class Latencies(NamedTuple):
 
     @property
     def worst_p99(self) -> float:
-        """The larger 99th percentile of the two."""
         return max(p99(self.sends), p99(self.routes))
 
 
 def p99(samples: list[float]) -> float:
-    """Give the 99th percentile; the largest where there are too few for one."""
+    """Return the 99th percentile; the largest value of fewer than 100."""
     if len(samples) < MIN_SAMPLES:
         return max(samples)
     return statistics.quantiles(samples, n=100)[98]
@@ -59,14 +58,12 @@ class Peer:
     """A connection that sends frames and reads answers."""
 
     def __init__(self, address: str) -> None:
-        """Connect."""
         host, _, port = address.rpartition(":")
         self.socket = socket.create_connection((host, int(port)), TIMEOUT_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.connection: Connection[int] = Connection()
 
     def ask(self, code: int, fields: dict[str, str], body: bytes = b"") -> RemotingCommand:
-        """Ask, and wait for the answer."""
         self.socket.sendall(self.connection.request(code, fields, body, context=0)[1])
         while True:
             received = self.socket.recv(1 << 18)
@@ -77,7 +74,6 @@ class Peer:
 
 
 def send_fields(topic: str = TOPIC) -> dict[str, str]:
-    """Give the header of a send (310)."""
     return {
         "a": "bench",
         "b": topic,
@@ -97,7 +93,7 @@ def send_fields(topic: str = TOPIC) -> dict[str, str]:
 
 
 def one_way_flood(_: str, broker: str) -> None:
-    """One-way sends, as fast as they go."""
+    """One-way sends, as fast as possible."""
     peer = Peer(broker)
     peer.socket.settimeout(None)
     frame = encode_command(RemotingCommand(310, 1, ONE_WAY_FLAG, None, send_fields(), b"x" * 100))
@@ -131,7 +127,7 @@ def in_flight(_: str, broker: str, count: int = 10_000) -> None:
 
 
 def unread_questions(_: str, broker: str, connections: int = 1) -> None:
-    """Code 28, pipelined 1,000 at once, and no answer is read."""
+    """Code 28, 1,000 pipelined requests whose answers are not read."""
     frame = encode_command(RemotingCommand(int(RequestCode.GET_BROKER_RUNTIME_INFO), 1))
     while True:
         peers = [Peer(broker) for _ in range(connections)]
@@ -224,7 +220,7 @@ ATTACKS: dict[str, Callable[[str, str], None]] = {
 
 @contextmanager
 def served(directory: Path, loop: str) -> Iterator[tuple[str, str, subprocess.Popen[str]]]:
-    """Run ``rocketlens serve`` on one of the loops; gives both addresses and the process."""
+    """Run ``rocketlens serve`` on one of the loops; yield both addresses and the process."""
     command = [sys.executable, "-c", PROGRAM.format(LOOPS[loop]), "serve", "--home", str(directory)]
     command += ["--namesrv-port", "0", "--broker-port", "0", "--index-builder", "inline"]
     with (directory / "serve.log").open("w") as log:
@@ -258,7 +254,7 @@ def attacking(name: str, namesrv: str, broker: str) -> Iterator[None]:
 
 
 def latencies(namesrv: str, broker: str, seconds: float) -> Latencies:
-    """Send and ask for as long as this; an answer that never came counts with its time-out."""
+    """Send and query for `seconds`; a missing answer counts with its time-out."""
     sends: list[float] = []
     routes: list[float] = []
     ends = time.monotonic() + seconds
@@ -283,7 +279,7 @@ def latencies(namesrv: str, broker: str, seconds: float) -> Latencies:
 def measure(
     directory: Path, loop: str, seconds: float, chosen: list[str]
 ) -> Iterator[tuple[str, Latencies]]:
-    """Measure the quiet server, and then each attack."""
+    """Measure the quiet server, then each attack."""
     directory.mkdir(parents=True, exist_ok=True)
     with served(directory, loop) as (namesrv, broker, _):
         latencies(namesrv, broker, 1.0)
@@ -293,7 +289,7 @@ def measure(
 
 
 def seconds_to_stop(directory: Path, loop: str, floods: int) -> float:
-    """Give how long SIGTERM takes under so many one-way floods."""
+    """Return the seconds of SIGTERM during `count` one-way floods."""
     directory.mkdir(parents=True, exist_ok=True)
     with served(directory, loop) as (namesrv, broker, process):
         command = [sys.executable, "-m", "bench.hostile", "one-way flood", namesrv, broker]

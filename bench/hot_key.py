@@ -1,6 +1,6 @@
-"""How long the newest 64 messages of a key that all have take, beside a key of one message.
+"""The newest 64 messages of a key that all messages have, beside a key of one message.
 
-Our client asks our broker, and then the real one, each with the same messages.
+Our client asks our broker, then the real one, each with the same messages.
 """
 
 import statistics
@@ -30,7 +30,7 @@ MAX_TIMES: Final = 2 * MAX_NUM
 def report(
     directory: Path, peer: RocketMQPeer | None, version: str, *, is_quick: bool
 ) -> Iterator[str]:
-    """Say what both take at each broker, and whether the hot key costs what its answer costs."""
+    """Return the lines of the section, with the goal."""
     messages = QUICK_MESSAGES if is_quick else MESSAGES
     found = {"rocketlens": _at_ours(directory / "ours", messages)}
     if peer is not None:
@@ -66,7 +66,7 @@ def _at_theirs(
 
 
 def measure(name_server: str, messages: int) -> dict[str, float]:
-    """Send the messages; return the median seconds of a look-up of either kind of key."""
+    """Send the messages; return the median seconds of look-ups by either kind of key."""
     with closing(SyncProducer(name_server, group="bench")) as producer:
         producer.send(Message(TOPIC, bytes(100), keys=f"k0 {HOT}"))
         queue = MessageQueue(

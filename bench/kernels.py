@@ -1,6 +1,6 @@
-"""Rates of the kernels alone, on one core, over a log made in memory.
+"""Rates of the kernels alone, on one core, over a log in memory.
 
-`measure` gives the numbers; the report is written elsewhere. `python -m bench.kernels` prints them.
+`measure` returns the rates. `python -m bench.kernels` prints them.
 """
 
 import struct
@@ -32,7 +32,7 @@ PROPERTIES = (
 
 
 class KernelRates(NamedTuple):
-    """Millions a second, best of several runs; the log and the entries stay in memory."""
+    """Millions a second, best of several runs; log and entries stay in memory."""
 
     records_scanned: float
     records_scanned_with_entries: float
@@ -82,7 +82,7 @@ def put_digits(log: NDArray[np.uint8], at: int, width: int, values: NDArray[np.i
 
 
 def best_seconds(run: Callable[[], object], runs: int) -> float:
-    """Give the shortest of several runs; the first, which loads or compiles, isn't counted."""
+    """Return the shortest of several runs, without the first."""
     run()
     seconds = []
     for _ in range(runs):
@@ -93,7 +93,7 @@ def best_seconds(run: Callable[[], object], runs: int) -> float:
 
 
 def scan_all(log: NDArray[np.uint8]) -> Iterator[Rows]:
-    """Scan the whole log in pieces, as the jobs do."""
+    """Scan the whole log in pieces, as jobs do."""
     memory = memoryview(bytearray(ROWS_AT_ONCE * ROW_BYTES))
     position, reason = 0, FULL
     while reason == FULL:
@@ -108,7 +108,7 @@ def entries_of(log: NDArray[np.uint8]) -> Iterator[IndexEntries]:
 
 
 class IndexFileSpace:
-    """Memory for one index file, reused, so that no run pays for fresh pages."""
+    """Memory for one index file, reused by all runs."""
 
     def __init__(self, slot_count: int, entry_count: int) -> None:
         self.slot_count = slot_count

@@ -1,8 +1,8 @@
-"""How long a look-up by key waits at our broker while one connection asks for much.
+"""Look-ups by key at our broker beside one busy connection.
 
-The busy connection keeps :data:`AT_ONCE` look-ups under way: by a tag that no message has, by a key
-that all messages have, or by that key in a time that no message has, which compares each of them.
-It is a process of its own, and so is the broker.
+The busy connection keeps :data:`AT_ONCE` look-ups in flight: by a tag that no message has, by a key
+that all messages have, or by that key in a time without messages, which compares each of them. It
+is a process of its own, and so is the broker.
 """
 
 import asyncio

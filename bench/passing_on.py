@@ -1,6 +1,6 @@
-"""How fast messages go on into other tools, and come in as lines.
+"""Rates of exports to other tools, and of imports of lines.
 
-The sender and the broker are a process each, so on two cores neither waits for the other's turn.
+Sender and broker are processes of their own.
 """
 
 import subprocess

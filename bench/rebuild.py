@@ -1,7 +1,7 @@
-"""How long it takes to make index and queues anew from the log: our Spark job, and the real broker.
+"""Rebuilds of index and queues from the log: our Spark job, and the real broker.
 
-Both get the same store without ``index`` and ``consumequeue``, both write entries for tags (as
-RocketMQ 5.5 does), and what they made is compared byte for byte.
+Both get the same store without ``index`` and ``consumequeue``, and write entries for tags, as
+RocketMQ 5.5 does. Their files are compared byte for byte.
 """
 
 import shutil
@@ -41,13 +41,13 @@ class Rebuilt(NamedTuple):
 
 
 def entries_of(store: SyntheticStore) -> int:
-    """Give the index entries of the store's log: unique key, two keys, tag."""
+    """Return the index entries of the store's log: unique key, two keys, tag."""
     return store.messages * (ENTRIES_PER_RECORD + 1)
 
 
 @contextmanager
 def spark_session(master: str) -> "Iterator[tuple[SparkSession, float]]":
-    """Give a session, with its workers warm, and the seconds that took."""
+    """Return a session with warm workers, and the seconds of its start."""
     begin = time.perf_counter()
     spark = start(master)
     try:
@@ -78,7 +78,7 @@ def rebuild_with_spark(
 
 
 def rebuild_with_rocketmq(peer: RocketMQPeer, version: str, store: SyntheticStore) -> Rebuilt:
-    """Let a real broker rebuild them, and stop it, so that all of it is in the files."""
+    """Rebuild with a real broker, and stop it, so that its files are complete."""
     with recovered(peer, version, store) as (recovery, broker):
         broker.stop()
     seconds, start_seconds = recovery.last - recovery.first, recovery.first - recovery.begin
@@ -86,7 +86,7 @@ def rebuild_with_rocketmq(peer: RocketMQPeer, version: str, store: SyntheticStor
 
 
 class Recovery(NamedTuple):
-    """When a real broker was started, and had made its first and its last entry."""
+    """The times of a real broker's start, first entry and last entry."""
 
     begin: float
     first: float
@@ -98,7 +98,7 @@ class Recovery(NamedTuple):
 def recovered(
     peer: RocketMQPeer, version: str, store: SyntheticStore
 ) -> "Iterator[tuple[Recovery, RunningBroker]]":
-    """Start a real broker, which rebuilds index and queues when it has none, and wait for that."""
+    """Start a real broker without index and queues, and wait until it has rebuilt them."""
     forget(store.path)
     watch = _Watch(store)
     watch.start()
@@ -120,7 +120,7 @@ def recovered(
 
 
 class _Watch(threading.Thread):
-    """Notes when a broker's first index entry, and when its last entry of all is there."""
+    """Records the times of a broker's first and last index entry."""
 
     def __init__(self, store: SyntheticStore) -> None:
         super().__init__(daemon=True)
@@ -140,7 +140,7 @@ class _Watch(threading.Thread):
 
 
 def index_entries(store: Path) -> int:
-    """Count the entries of all index files by their headers, which a broker writes as it goes."""
+    """Count the entries of all index files by their headers."""
     made = 0
     for path in store.glob("index/*"):
         with path.open("rb") as file:
@@ -151,7 +151,7 @@ def index_entries(store: Path) -> int:
 
 
 def has_last_queue_entries(store: SyntheticStore) -> bool:
-    """Say whether the last message of each queue has its entry."""
+    """Return True if the last message of each queue has its entry."""
     for queue_id in range(QUEUES):
         offset = (store.messages - 1 - queue_id) // QUEUES * ENTRY_BYTES
         files = sorted((store.path / "consumequeue" / TOPIC / str(queue_id)).glob("*"))
@@ -167,7 +167,7 @@ def has_last_queue_entries(store: SyntheticStore) -> bool:
 
 
 def forget(store: Path) -> None:
-    """Delete all but log and configuration, as in a copy of nothing else."""
+    """Delete everything but log and configuration."""
     for path in store.iterdir():
         if path.name in {"commitlog", "config"}:
             continue
@@ -185,7 +185,7 @@ def set_aside(store: Path, aside: Path) -> None:
 
 
 def differences(store: Path, aside: Path) -> list[str]:
-    """Name the index and queue files that are not the same bytes; index files by their order."""
+    """Return the names of differing index and queue files; index files are compared in order."""
     different = []
     for kind in ("index", "consumequeue"):
         ours, theirs = (

@@ -1,4 +1,4 @@
-"""What was measured, as text: numbers beside one another, ratios, and what could not be run."""
+"""Results as text: tables, ratios, goals."""
 
 import os
 import platform
@@ -10,7 +10,7 @@ PACKAGES = ("rocketlens", "numpy", "pyspark", "pyarrow")
 
 
 def machine_lines() -> Iterator[str]:
-    """Say what the numbers were measured on and with."""
+    """Return lines about the machine and the versions."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     load = ", ".join(f"{one:.1f}" for one in os.getloadavg())
     yield f"machine   {processor()}, {cores} cores, {memory_gib():.0f} GiB, {platform.system()}"
@@ -20,7 +20,6 @@ def machine_lines() -> Iterator[str]:
 
 
 def processor() -> str:
-    """Return the kind of processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -30,7 +29,6 @@ def processor() -> str:
 
 
 def memory_gib() -> float:
-    """Return the memory of the machine."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / (1 << 30)
 
 
@@ -42,12 +40,11 @@ def _version(package: str) -> str:
 
 
 def heading(text: str) -> str:
-    """Give the line above a section."""
     return f"\n== {text}"
 
 
 def table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Give aligned lines: the first column to the left, all others to the right."""
+    """Return aligned lines: the first column to the left, all others to the right."""
     lines = [titles, *rows]
     widths = [max(len(line[place]) for line in lines) for place in range(len(titles))]
     for line in lines:
@@ -59,22 +56,21 @@ def table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]
 
 
 def ratio(ours: float, theirs: float) -> str:
-    """Say how many times one number is the other; ``2.0x``."""
+    """Return the ratio of two numbers as text, such as ``2.0x``."""
     return f"{ours / theirs:.1f}x" if theirs else "-"
 
 
 def thirds_p99(samples: Sequence[float]) -> list[float]:
-    """Return the 99th percentile of each third of samples, which are in the order of their time."""
+    """Return the 99th percentile of each third of samples in order of time."""
     size = max(len(samples) // 3, 1)
     parts = [sorted(samples[start : start + size]) for start in range(0, 3 * size, size)]
     return [part[len(part) * 99 // 100] for part in parts if part]
 
 
 def goal(*, is_met: bool, text: str) -> str:
-    """Say whether what was aimed at was reached."""
+    """Return a line that compares a result with its goal."""
     return f"  {'reached' if is_met else 'MISSED '}  {text}"
 
 
 def size_text(count: int) -> str:
-    """Give bytes in MiB or GiB."""
     return f"{count / (1 << 30):.2f} GiB" if count >= 1 << 30 else f"{count / (1 << 20):.0f} MiB"

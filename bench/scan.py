@@ -1,7 +1,6 @@
-"""Reading all of a topic: as lines of JSON, as Arrow, and only its newest messages.
+"""Reading all messages of a topic: as lines of JSON, as Arrow, and only the newest ones.
 
-Whole processes, with files in the page cache; rates count Python's start and loading the kernels,
-but not their compilation, which the first run of each does.
+Whole processes, with files in the page cache; rates include Python's start.
 """
 
 import os
@@ -27,7 +26,7 @@ QUEUE_FILE_ENTRIES = 300_000
 
 
 class Reading(NamedTuple):
-    """What one process took: wall clock and processor."""
+    """Wall-clock and processor time of one process."""
 
     seconds: float
     cpu_seconds: float
@@ -49,7 +48,7 @@ def measure(store: SyntheticStore, runs: int) -> dict[str, Reading]:
 
 
 def run(command: tuple[str, ...]) -> Reading:
-    """Run Python with a program; its output goes nowhere."""
+    """Run a Python program, and discard its output."""
     began, cpu_began = time.perf_counter(), _children_seconds()
     subprocess.run(
         [sys.executable, "-c", *command],
@@ -66,7 +65,7 @@ def _children_seconds() -> float:
 
 
 def write_queues(store: SyntheticStore) -> None:
-    """Write the consume queues that a broker would have written."""
+    """Write the consume queues as a broker does."""
     numbers = np.arange(store.messages)
     offsets = np.array([store.physical_offset(number) for number in range(store.messages)])
     for queue_id in range(QUEUES):

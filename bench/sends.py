@@ -1,9 +1,7 @@
-"""What a message costs our broker: processor time for each, over a raw socket, 1,000 in flight.
+"""Processor time of a message at our broker, over a raw socket, with 1,000 in flight.
 
-Sends alone, sends that are signed for access control, and batches of 32.
-
-The time is what the kernel counts for each thread of the broker's process (schedstat), so it can be
-compared on a machine that others use, too; messages a second cannot.
+Sends alone, signed sends, and batches of 32. The time is that of all threads of the broker's
+process, from schedstat, and therefore comparable on a busy machine.
 """
 
 import socket
@@ -36,14 +34,14 @@ LOADED_SECONDS = 2.0
 
 
 def properties_of(number: int, *, is_plain: bool = True) -> str:
-    """Give the properties of a message; some members of batches are not plain with a delay of 0."""
+    """Return the properties of a message; some batch members are not plain, with a delay of 0."""
     key = f"UNIQ_KEY\x017F000001{number:024X}\x02"
     text = f"KEYS\x01order-{number:08d}\x02{key}WAIT\x01true\x02TAGS\x01paid\x02"
     return text if is_plain else f"{text}DELAY\x010\x02"
 
 
 def frame(code: int, number: int, codec: int, body: bytes, **changes: str) -> bytes:
-    """Give a send, as a Java producer of 5.5 writes it, to one of four queues."""
+    """Return a send to one of four queues, as a Java producer of 5.5 writes it."""
     fields = {
         "a": "bench-producers",
         "b": "BenchTopic",
@@ -66,7 +64,7 @@ def frame(code: int, number: int, codec: int, body: bytes, **changes: str) -> by
 
 
 def frames(count: int, codec: int, *, is_plain: bool, **changes: str) -> list[bytes]:
-    """Give ``count`` sends to four queues by turns."""
+    """Return ``count`` sends to four queues by turns."""
     sent = []
     if codec and not is_plain:
         changes["z"] = ""
@@ -81,7 +79,7 @@ def frames(count: int, codec: int, *, is_plain: bool, **changes: str) -> list[by
 
 
 def batches(count: int, *, is_plain: bool) -> list[bytes]:
-    """Give ``count`` messages of 200 bytes in batches."""
+    """Return ``count`` messages of 200 bytes in batches."""
     sent = []
     for number in range(count // BATCH_MEMBERS):
         first = number * BATCH_MEMBERS
@@ -94,7 +92,7 @@ def batches(count: int, *, is_plain: bool) -> list[bytes]:
 
 
 def thread_seconds(process: int) -> dict[str, float]:
-    """Give the processor time of each thread of a process, by its number and name."""
+    """Return the processor time of each thread of a process, by number and name."""
     seconds = {}
     for task in Path(f"/proc/{process}/task").iterdir():
         name = (task / "comm").read_text().strip()
@@ -103,12 +101,12 @@ def thread_seconds(process: int) -> dict[str, float]:
 
 
 def used_seconds(before: dict[str, float], after: dict[str, float]) -> float:
-    """Return what threads used in between; those that ended are left out."""
+    """Return the time used in between by threads that still run."""
     return sum(seconds - before.get(name, 0.0) for name, seconds in after.items())
 
 
 def wait_until_idle(process: int) -> None:
-    """Return when a broker that nobody uses computes nothing any more: its kernels are loaded."""
+    """Wait until an unused broker uses no CPU."""
     is_idle = False
     while not is_idle:
         before = thread_seconds(process)
@@ -117,16 +115,15 @@ def wait_until_idle(process: int) -> None:
 
 
 class Sender:
-    """Sends over one raw socket; answers are counted by their lengths, and looked at no further."""
+    """Sends over one raw socket; answers are counted by their lengths, not parsed."""
 
     def __init__(self, address: str) -> None:
-        """Connect to a broker."""
         host, _, port = address.rpartition(":")
         self.socket = socket.create_connection((host, int(port)))
         self.answered = 0
 
     def send(self, parts: list[bytes]) -> None:
-        """Send all, and return when all are answered."""
+        """Send all, and wait for all answers."""
         room = threading.Semaphore(IN_FLIGHT // AT_ONCE)
         self.answered = 0
 
@@ -156,10 +153,10 @@ class Sender:
 
 
 def measure(directory: Path, count: int, rounds: int) -> dict[tuple[str, str], list[float]]:
-    """Give the microseconds of a message, by way and kind, a value for each round, by turns.
+    """Return microseconds per message by way and kind, a value for each round, by turns.
 
-    What is sent as no client of RocketMQ writes it, with a space or one more field in the header,
-    or a delay of 0 in a batch, is handled one by one.
+    Requests that no RocketMQ client writes (a space or another field in the header, a delay of 0 in
+    a batch) are handled one by one.
     """
     figures: dict[tuple[str, str], list[float]] = {}
     namesrv = OurNameServer()
@@ -203,7 +200,7 @@ def measure(directory: Path, count: int, rounds: int) -> dict[tuple[str, str], l
 
 
 def report(directory: Path, *, is_quick: bool) -> Iterator[str | Row]:
-    """Say what a message costs."""
+    """Return the lines of the section."""
     figures = measure(directory, 20_000 if is_quick else 50_000, 5)
     rows = [
         (way, kind, f"{statistics.median(values):.1f}", f"{min(values):.1f}")

@@ -1,4 +1,4 @@
-"""The index that Spark builds while a broker appends: how far it falls behind a steady load."""
+"""Spark's index beside an appending broker: its lag under a steady load."""
 
 import re
 import signal
@@ -22,7 +22,7 @@ START_SECONDS = 120.0
 
 
 class Followed(NamedTuple):
-    """A load, and how many bytes of log were not indexed yet: the median of each third of it."""
+    """A load, and the median bytes of unindexed log in each third of it."""
 
     messages: int
     seconds: float
@@ -66,7 +66,7 @@ def measure(directory: Path, client: Client, rate: int, seconds: int, master: st
 
 @contextmanager
 def served(directory: Path, master: str) -> Iterator[str]:
-    """Run `rocketlens serve`; gives the address of its name server."""
+    """Run `rocketlens serve`; yield the address of its name server."""
     command = [
         *(sys.executable, "-m", "rocketlens.main", "serve", "--home", str(directory)),
         *("--namesrv-port", "0", "--broker-port", "0"),
@@ -84,18 +84,18 @@ def served(directory: Path, master: str) -> Iterator[str]:
 
 
 def watch(layout: StoreLayout, lags: list[int], ended: threading.Event) -> None:
-    """Note again and again how many bytes of log are not indexed."""
+    """Sample the bytes of unindexed log."""
     while not ended.wait(SAMPLE_SECONDS):
         lags.append(max(synced(layout) - safe_offset_of(layout), 0))
 
 
 def synced(layout: StoreLayout) -> int:
-    """Give how far the log is synced."""
+    """Return the synced end of the log."""
     return read_synced_offset(layout) or 0
 
 
 def wait(condition: Callable[[], bool]) -> float:
-    """Wait for something; gives for how long."""
+    """Wait for a condition; return the seconds."""
     pause = threading.Event()
     waited = 0.0
     while not condition():

@@ -1,8 +1,7 @@
-"""Stores of any size, made in seconds: one record, repeated, with its own numbers in each copy.
+"""Stores of any size, made in seconds from one record, with its own numbers in each copy.
 
-What a broker would have written: V1 records with right checksums in files of 1 GiB, four queues,
-three index entries a message (unique key and two keys), topics.json. Index and queues are left to
-whoever measures their making.
+A store has V1 records with valid checksums in files of 1 GiB, four queues, and topics.json. Each
+message has a unique key and two keys. There is no index and no consume queue.
 """
 
 import json
@@ -38,7 +37,7 @@ _PER_MILLISECOND: Final = 4
 
 @dataclass(frozen=True)
 class SyntheticStore:
-    """A store, and what its messages are called: number ``n`` runs from 0 to ``messages - 1``."""
+    """A store; its messages are numbered from 0 to ``messages - 1``."""
 
     path: Path
     messages: int
@@ -47,25 +46,22 @@ class SyntheticStore:
     born_ms: int
 
     def key(self, number: int) -> str:
-        """Give the key that only message ``number`` has."""
+        """Return the key that only message ``number`` has."""
         return f"order-{number:0{_DIGITS}d}"
 
     def unique_key(self, number: int) -> str:
-        """Give the unique key of message ``number``."""
         text = _unique_key(self.born_ms)
         return text.replace(_ZEROS, f"{number:0{_DIGITS}d}", 1)
 
     def physical_offset(self, number: int) -> int:
-        """Give the physical offset of message ``number``."""
         segment, place = divmod(number, _records_per_segment(self.record_bytes))
         return segment * SEGMENT_BYTES + place * self.record_bytes
 
     def offset_msg_id(self, number: int) -> str:
-        """Give the offset message id of message ``number``."""
         return OffsetMessageId(_HOST, self.physical_offset(number)).encode()
 
     def position(self, number: int) -> str:
-        """Give the queue position of message ``number``, as ``rocketlens find`` takes it."""
+        """Return the queue position of a message, as ``rocketlens find`` takes it."""
         return f"{TOPIC}/{number % QUEUES}/{number // QUEUES}"
 
 
@@ -98,14 +94,14 @@ def _records_per_segment(record_bytes: int) -> int:
 
 
 def _unique_key(born_ms: int) -> str:
-    """Give a unique key as RocketMQ makes them, with eight zeros where the number goes."""
+    """Return a unique key in RocketMQ's form, with eight zeros in place of the number."""
     month = np.datetime64(born_ms, "ms").astype("datetime64[M]").astype("datetime64[ms]")
     month_millis = born_ms - int(month.astype(np.int64))
     return UniqueKey("10.1.2.3", 0x1234, 0, month_millis, 0x7777).encode()
 
 
 def _template(born_ms: int) -> bytes:
-    """Give the record of message 0, with zeros where numbers differ."""
+    """Return the record of message 0, with zeros in place of numbers."""
     properties = {
         props.UNIQUE_KEY: _unique_key(born_ms),
         props.KEYS: f"order-{_ZEROS} user-{_ZEROS}",
@@ -136,7 +132,7 @@ def _template(born_ms: int) -> bytes:
 def _records(
     template: bytes, numbers: NDArray[np.int64], offsets: NDArray[np.int64], born_ms: int
 ) -> bytes:
-    """Give the records of some messages, one after another."""
+    """Return some consecutive records."""
     rows = np.tile(np.frombuffer(template, np.uint8), (len(numbers), 1))
     times = born_ms + numbers // _PER_MILLISECOND
     _put(rows, _QUEUE_ID_AT, (numbers % QUEUES).astype(">i4"))
@@ -164,7 +160,7 @@ def _put(rows: NDArray[np.uint8], at: int, values: NDArray[np.int64]) -> None:
 
 
 def _write_topics(directory: Path) -> None:
-    """Tell a real broker of the topic: it routes no other."""
+    """Write topics.json: a real broker routes no other topic."""
     config = directory / "config"
     config.mkdir()
     table = {

@@ -1,4 +1,4 @@
-"""A tap on several of our brokers at once: bytes of log a second of its processor time."""
+"""A tap on several of our brokers at once: bytes of log per second of its processor time."""
 
 import signal
 import subprocess
@@ -24,7 +24,7 @@ _PROGRAM = (sys.executable, "-m", "rocketlens.main")
 
 
 class Tapped(NamedTuple):
-    """What it took to copy all but the first part, in which the tap starts."""
+    """The cost of copying everything after the first part, in which the tap starts."""
 
     copied_bytes: int
     seconds: float
@@ -33,12 +33,11 @@ class Tapped(NamedTuple):
 
     @property
     def bytes_a_cpu_second(self) -> float:
-        """Bytes of log that the tap copies with a second of one core."""
         return self.copied_bytes / self.tap_cpu_seconds
 
 
 def measure(directory: Path, log_bytes: int) -> Tapped:
-    """Copy the logs of BROKERS brokers, which have ``log_bytes`` together, by one tap."""
+    """Copy the logs of BROKERS brokers, ``log_bytes`` in total, with one tap."""
     with ExitStack() as running:
         address = running.enter_context(_name_server())
         brokers, ends = [], {}
@@ -105,7 +104,7 @@ def _broker(home: Path, name_server: str) -> Iterator[int]:
 
 @contextmanager
 def _server(*arguments: str) -> Iterator[int]:
-    """Run a server until the end of the block; gives its process id."""
+    """Run a server until the end of the block; yield its process id."""
     with subprocess.Popen(
         [*_PROGRAM, *arguments], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as process:
@@ -119,6 +118,6 @@ def _server(*arguments: str) -> Iterator[int]:
 
 
 def _cpu_seconds(process_id: int) -> float:
-    """Give the time that all threads of a process ran, as the scheduler counts it."""
+    """Return the processor time of all threads of a process, from schedstat."""
     threads = Path(f"/proc/{process_id}/task").iterdir()
     return sum(int((each / "schedstat").read_text().split()[0]) for each in threads) / 1e9

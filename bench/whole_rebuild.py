@@ -1,11 +1,10 @@
-"""Index and queues made anew as a person has it done: as whole processes, of 1 and of 10 GiB.
+"""Rebuilds of index and queues as whole processes, of 1 and of 10 GiB.
 
-``rocketlens index build --queues`` and the recovery of the real broker take turns. Beside them
-stands what reading the log costs alone (``dd``), since nothing can be faster. What each phase of
-ours took says what limits it. Memory is that of all processes of a side at once, without mapped
-files, whose pages the system takes back when it needs them.
+``rocketlens index build --queues`` and the recovery of the real broker take turns. ``dd`` shows the
+time of reading the log alone, the lower bound. Memory is that of all processes of a side together,
+without mapped files, whose pages the system can reclaim.
 
-Then the same on a standalone cluster of Spark whose workers have one core each.
+Then the same on a standalone Spark cluster whose workers have one core each.
 """
 
 import os
@@ -41,7 +40,7 @@ _PHASE: Final = re.compile(r"(\w+) (\d+\.\d+) s")
 
 
 class Whole(NamedTuple):
-    """One rebuild, from its start to the last entry: seconds, and the most memory at once."""
+    """One rebuild from its start to the last entry: seconds, and the peak memory."""
 
     seconds: float
     cpu_seconds: float
@@ -70,14 +69,14 @@ def by_us(store: SyntheticStore, master: str, *, queues: bool = True) -> Whole:
 
 
 def by_rocketmq(peer: RocketMQPeer, version: str, store: SyntheticStore) -> Whole:
-    """Let a real broker rebuild them, as it does when it starts without; it has all its memory."""
+    """Rebuild with the recovery of a real broker, with all its memory."""
     with rebuild.recovered(peer, version, store) as (recovery, broker):
         memory = anonymous_mib(broker.broker.pid)
     return Whole(recovery.last - recovery.begin, recovery.cpu_seconds, memory, {})
 
 
 def seconds_to_read(store: SyntheticStore, *, is_cold: bool) -> float:
-    """Read the log with ``dd``, file after file."""
+    """Read the log with ``dd``, file by file."""
     if is_cold:
         forget_cached(store)
     begin = time.perf_counter()
@@ -88,7 +87,7 @@ def seconds_to_read(store: SyntheticStore, *, is_cold: bool) -> float:
 
 
 def forget_cached(store: SyntheticStore) -> None:
-    """Take the log out of the page cache."""
+    """Drop the log from the page cache."""
     for path in (store.path / "commitlog").iterdir():
         with path.open("rb") as file:
             os.fsync(file.fileno())
@@ -97,13 +96,13 @@ def forget_cached(store: SyntheticStore) -> None:
 
 @dataclass
 class _Used:
-    """What a process and all below it used: most memory at once, and the time of each."""
+    """Resources of a process and its descendants: peak memory, and the time of each."""
 
     memory_mib: float = 0.0
     cpu_seconds: dict[int, float] = field(default_factory=dict)
 
     def look(self, root: int) -> bool:
-        """Look at those that run, and return whether there are any."""
+        """Sample the running processes; return False if none runs."""
         memory_mib, is_any = 0.0, False
         # Those whose parent ended are not below it any more.
         for process in _processes_below(root) | self.cpu_seconds.keys():
@@ -118,7 +117,7 @@ class _Used:
 
 @contextmanager
 def _watched(root: int) -> Iterator[_Used]:
-    """Watch a process and all below it; end when they have, as the JVM does after its command."""
+    """Watch a process and its descendants until all have ended, the JVM included."""
     used, is_over = _Used(), threading.Event()
 
     def watch() -> None:
@@ -135,7 +134,7 @@ def _watched(root: int) -> Iterator[_Used]:
 
 
 def _processes_below(root: int) -> set[int]:
-    """Return a process and all that it and its children started."""
+    """Return a process and its descendants."""
     children: dict[int, list[int]] = defaultdict(list)
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
