@@ -1,8 +1,8 @@
-"""``rocketlens completion``: what a shell needs to complete command lines.
+"""``rocketlens completion``: prints the completion script of a shell.
 
-Commands, options and their choices stand in the script. Names of topics, groups, jobs and contexts,
-and what mqadmin takes, are asked for while a line is typed, by the script, with ``--words``: topics
-and groups are those of the store or the cluster that the line names.
+The script contains all commands, options and choices. For names of topics, groups, jobs and
+contexts, and for commands of mqadmin, it runs ``rocketlens completion --words`` at each Tab. Topics
+and groups come from the store or cluster that the line names.
 """
 
 import itertools
@@ -22,7 +22,7 @@ from rocketlens.terminal.output import ExitCode
 SHELLS: Final = ("bash", "zsh", "fish", "tcsh")
 _KINDS: Final = ("topics", "groups", "jobs", "contexts", "mqadmin")
 _TIMEOUT_S: Final = 2.0
-"""Seconds for which a Tab may wait for a cluster."""
+"""How long a Tab waits for a cluster."""
 _SOURCE_OPTIONS: Final = ("--store", "--namesrv", "-n", "--context")
 _KIND_OF_OPTION: Final = {
     "--topic": "topics",
@@ -71,22 +71,22 @@ rocketlens completion tcsh  # for tcsh: into a file that ~/.tcshrc reads
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add the command's options."""
     parser.add_argument("shell", metavar="SHELL", nargs="?", help=f"one of {', '.join(SHELLS)}")
-    option(parser, "--words", "print names of a kind, one a line, for the script", choices=_KINDS)
+    option(
+        parser, "--words", "print the names of a kind, one per line, for the script", choices=_KINDS
+    )
     parser.add_argument(
-        "line", metavar="WORD", nargs="*", help="with --words: the command line so far, behind --"
+        "line", metavar="WORD", nargs="*", help="with --words: the command line so far, after --"
     )
 
 
 def run(arguments: Namespace) -> ExitCode:
-    """Print the script of a shell, or the words that its script asks for."""
     if arguments.words:
         words = [word for word in (arguments.shell, *arguments.line) if word is not None]
-        # Bash has what is around a colon or an equals sign as words of their own.
+        # Bash splits words at colons and equals signs.
         line = "\0".join(words).replace("\0:\0", ":").replace("\0=\0", "=").split("\0")
         with suppress(Exception):
-            # Whatever is wrong: a Tab prints no complaints.
+            # A Tab prints no errors.
             for word in _words(arguments, line):
                 print(word)
         return ExitCode.OK
@@ -97,13 +97,12 @@ def run(arguments: Namespace) -> ExitCode:
 
 
 def script(shell: str, parser: ArgumentParser) -> str:
-    """Return the script of a shell for all commands of a parser."""
     import shtab
 
     for each in _parsers(parser):
         for action in each._actions:  # noqa: SLF001 - argparse has no public list of them
-            _mark(action)
-    # A text for each shell, which its annotations do not know.
+            _set_completer(action)
+    # shtab accepts a text per shell, but its annotations do not.
     preamble: Any = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
     return shtab.complete(parser, shell, root_prefix="rocketlens", preamble=preamble)
 
@@ -116,8 +115,7 @@ def _parsers(parser: ArgumentParser) -> Iterator[ArgumentParser]:
                 yield from _parsers(each)
 
 
-def _mark(action: Action) -> None:
-    """Set what completes the values of an option."""
+def _set_completer(action: Action) -> None:
     import shtab
 
     marked: Any = action
@@ -130,7 +128,7 @@ def _mark(action: Action) -> None:
 
 
 def _kind_of(action: Action) -> str | None:
-    """Return what the values of an argument are: one of `_KINDS`, DIR, FILE, or None for others."""
+    """Return the kind of an argument's values: one of `_KINDS`, DIR, FILE, or None."""
     for name in action.option_strings:
         if name in _KIND_OF_OPTION:
             return _KIND_OF_OPTION[name]
@@ -140,7 +138,7 @@ def _kind_of(action: Action) -> str | None:
 
 
 def _words(arguments: Namespace, line: Sequence[str]) -> list[str]:
-    """Return the words of a kind that can stand at the end of a command line, sorted."""
+    """Return the sorted names of a kind that can end a command line."""
     kind = arguments.words
     names: Sequence[str] = ()
     if kind == "mqadmin":
@@ -154,7 +152,7 @@ def _words(arguments: Namespace, line: Sequence[str]) -> list[str]:
         names = arguments.all_commands([kind]).parse_args([kind]).words_after(line[:-1])
     elif kind in {"topics", "groups"}:
         names = _names(kind, line)
-    # A name that a shell would take for several words, or obey, is left out.
+    # Leave out names that a shell would split or interpret.
     return sorted(
         name
         for name in names
@@ -163,7 +161,7 @@ def _words(arguments: Namespace, line: Sequence[str]) -> list[str]:
 
 
 def _names(kind: str, line: Sequence[str]) -> list[str]:
-    """Return the names of the topics or groups of the source that a command line names."""
+    """Return the topics or groups of the source that a command line names."""
     parser = ArgumentParser(exit_on_error=False)
     add_source(parser)
     given: list[str] = []

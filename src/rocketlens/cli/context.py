@@ -1,4 +1,4 @@
-"""``rocketlens context``: named contexts: clusters, stores and archives."""
+"""``rocketlens context``: lists and edits named clusters, stores and archives."""
 
 import json
 import os
@@ -29,33 +29,31 @@ if TYPE_CHECKING:
     from tomlkit import TOMLDocument
 
 LIST_EXAMPLES: Final = """
-rocketlens context list  # which clusters and stores have a name
+rocketlens context list  # the named clusters, stores and archives
 rocketlens context list -o json  # for a program
 """
 
 
 def list_options(parser: ArgumentParser) -> None:
-    """Add the command's options."""
     parser.epilog = (
-        "The default one has a star. Contexts are in ~/.config/rocketlens/config.toml, or in\n"
+        "A star marks the default. Contexts are in ~/.config/rocketlens/config.toml, or in\n"
         "the file that ROCKETLENS_CONFIG names.\n"
-        "exit codes: 0 there are some, 1 there are none, 2 an error."
+        "exit codes: 0 there are contexts, 1 there are none, 2 an error."
     )
     add_list_output(parser)
 
 
 def run_list(arguments: Namespace) -> ExitCode:
-    """Print a row for each context."""
     default, contexts = all_contexts()
     if arguments.output == "json":
         values = [
-            {"name": name, "default": name == default, **_shown(context)}
+            {"name": name, "default": name == default, **_public_fields(context)}
             for name, context in contexts.items()
         ]
         print(safe_json(json.dumps({"file": str(config_path()), "contexts": values}, indent=2)))
     elif contexts:
         rows = (
-            ("*" if name == default else "", name, *_words(_shown(context)))
+            ("*" if name == default else "", name, *_words(_public_fields(context)))
             for name, context in contexts.items()
         )
         print_list(arguments.output, ("", "NAME", "NAMES", "NOTES"), rows)
@@ -64,8 +62,7 @@ def run_list(arguments: Namespace) -> ExitCode:
     return ExitCode.OK if contexts else ExitCode.NO
 
 
-def _shown(context: Context) -> dict[str, object]:
-    """Return what is not a secret."""
+def _public_fields(context: Context) -> dict[str, object]:
     return {
         "store": context.store,
         "archive": context.archive,
@@ -91,7 +88,7 @@ def _words(shown: dict[str, object]) -> tuple[str, str]:
 _FILES: Final = frozenset({"secret_key_file", "ca", "cert", "cert_key"})
 ADD_EXAMPLES: Final = """
 rocketlens context add test -n 127.0.0.1:9876 --use  # a cluster, as the default
-# one that checks access, and that no command may change
+# a cluster with access control, which no command may change
 rocketlens context add prod -n 10.0.0.1:9876 --access-key reader --secret-key-file key --read-only
 rocketlens context add backup --store /backup/rocketmq/store  # a store directory
 rocketlens context add lake --archive s3://lake/rocketmq  # an archive
@@ -99,10 +96,9 @@ rocketlens context add lake --archive s3://lake/rocketmq  # an archive
 
 
 def add_options(parser: ArgumentParser) -> None:
-    """Add the command's options."""
     parser.epilog = (
         "The file is ~/.config/rocketlens/config.toml, or the one that ROCKETLENS_CONFIG names.\n"
-        "It holds no secrets: name the file that has one.\n"
+        "It holds no secrets, only the names of files that do.\n"
         "exit codes: 0 added, 2 an error."
     )
     parser.add_argument("name", metavar="NAME", help="letters, digits, _ and -")
@@ -114,17 +110,11 @@ def add_options(parser: ArgumentParser) -> None:
 
 
 def run_add(arguments: Namespace) -> ExitCode:
-    """Add a context to the file.
-
-    :raises BadInput: if there is one of that name, or it names not one source.
-    """
     if arguments.context is not None:
-        raise BadInput(
-            "--context names a context that is there already: give --store, --archive or --namesrv"
-        )
+        raise BadInput("--context names an existing context: give --store, --archive or --namesrv")
     if sum(map(bool, (arguments.store, arguments.archive, arguments.namesrv))) != 1:
         raise BadInput(
-            "what is it the name of? Give one of --store DIR, --archive DIR and --namesrv ADDR"
+            "a context names one source: give one of --store DIR, --archive DIR and --namesrv ADDR"
         )
     values = _values(arguments)
 
@@ -138,7 +128,6 @@ def run_add(arguments: Namespace) -> ExitCode:
 
 
 def _values(arguments: Namespace) -> dict[str, str | bool]:
-    """Return the settings of the context; paths are absolute."""
     values: dict[str, str | bool] = {}
     if arguments.store:
         values["store"] = str(Path(arguments.store).absolute())
@@ -164,47 +153,37 @@ def _values(arguments: Namespace) -> dict[str, str | bool]:
 
 
 USE_EXAMPLES: Final = """
-rocketlens context use prod  # what commands use if nothing else is said
-rocketlens context use backup  # that is a store, if the context names one
+rocketlens context use prod  # commands use it unless an option names a source
+rocketlens context use backup  # a store, if the context names one
 """
 
 
 def use_options(parser: ArgumentParser) -> None:
-    """Add the command's options."""
-    parser.epilog = "exit codes: 0 it is the default now, 2 an error."
+    parser.epilog = "exit codes: 0 it is now the default, 2 an error."
     parser.add_argument("name", metavar="NAME", help="a context (rocketlens context list)")
 
 
 def run_use(arguments: Namespace) -> ExitCode:
-    """Write the default context into the file.
-
-    :raises BadInput: if there is no context of that name.
-    """
     name: str = arguments.name
     path = change_contexts(lambda document: document.update({DEFAULT: name}), existing=name)
     note(f"written to {path}")
     if os.environ.get(CONTEXT_VARIABLE, arguments.name) != arguments.name:
-        raise BadInput(f"{CONTEXT_VARIABLE} is set, and counts more than the file: unset it")
+        raise BadInput(f"{CONTEXT_VARIABLE} is set and overrides the file: unset it")
     return ExitCode.OK
 
 
 REMOVE_EXAMPLES: Final = """
 rocketlens context remove test  # neither the cluster nor the store changes
-rocketlens context remove prod  # the default one: then there is no default
+rocketlens context remove prod  # if it was the default, there is none afterwards
 """
 
 
 def remove_options(parser: ArgumentParser) -> None:
-    """Add the command's options."""
     parser.epilog = "exit codes: 0 removed, 2 an error."
     parser.add_argument("name", metavar="NAME", help="a context (rocketlens context list)")
 
 
 def run_remove(arguments: Namespace) -> ExitCode:
-    """Remove a context from the file; if it was the default one, there is none.
-
-    :raises BadInput: if there is no context of that name.
-    """
     name: str = arguments.name
     path = change_contexts(lambda document: remove_context(document, name), existing=name)
     note(f"removed from {path}")

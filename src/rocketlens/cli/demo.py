@@ -1,6 +1,6 @@
-"""``rocketlens demo``: what the commands do, on a small store that a real broker wrote.
+"""``rocketlens demo``: runs the main commands on a small store that a real broker wrote.
 
-Works on a copy in a temporary directory, and deletes it at the end.
+It works on a copy in a temporary directory and deletes it at the end.
 """
 
 import io
@@ -19,30 +19,29 @@ from rocketlens.terminal.contexts import STORE_VARIABLE
 from rocketlens.terminal.output import BOLD, GREEN, ExitCode, coloured, note
 
 ARCHIVE: Final = Path(__file__).with_name("demo_store.tar.zst")
-"""The store of tests/golden/stores/rocketmq-5.5.0.tar.zst as it was closed."""
+"""The store of tests/golden/stores/rocketmq-5.5.0.tar.zst."""
 
 _MAX_ARCHIVE_BYTES: Final = 64 << 20
 _MASTER: Final = "local[2]"
 
-# Several messages have this key; the first of them is then found in every other way.
+# Several messages have this key. The demo then finds the first of them in every other way.
 _ORDER: Final = "order-42"
 _TOPIC: Final = "PayTopic"
-# How the broker that wrote the store was configured. Usually read from the index files, which the
-# demo deletes.
+# The configuration of the broker that wrote the store. A job normally reads it from the index
+# files, but the demo deletes them.
 _GEOMETRY: Final = ("--slots", "500", "--entries", "1000")
 EXAMPLES: Final = """
-rocketlens demo  # watch it; nothing of yours is touched
+rocketlens demo  # it changes none of your files
 rocketlens demo | less -R  # page by page
-rocketlens demo && rocketlens doctor  # and is this machine ready?
+rocketlens demo && rocketlens doctor  # then check this machine
 """
 
 
-def add_arguments(_parser: ArgumentParser) -> None:
-    """Add nothing: the command takes no arguments."""
+def add_arguments(_parser: ArgumentParser) -> None: ...
 
 
 def run(arguments: Namespace) -> ExitCode:
-    """Show everything; 0 if all went well, 3 if only Spark is missing, else 2."""
+    """Run the demo; return 3 if only Spark is missing."""
     import tempfile
 
     with (
@@ -88,18 +87,16 @@ def unpack(directory: Path) -> None:
 
 
 class _Demo:
-    """The steps: each explains what it shows and runs the command that a user would."""
+    """The steps: each prints an explanation and runs a command."""
 
     def __init__(self, store: Path, parser_of: Callable[[Sequence[str]], ArgumentParser]) -> None:
-        """Use the store in a directory; ``parser_of`` returns the parser of a command line."""
         self.failures: list[str] = []
         self._store = store
         self._parser_of = parser_of
         self._written_by_the_broker = self._index_contents()
 
     def delete_index(self) -> None:
-        """Delete the index of the copy."""
-        _say("Its index gets lost:")
+        _say("Delete its index:")
         count = len(self._written_by_the_broker)
         for path in (self._store / "index").iterdir():
             path.unlink()
@@ -107,15 +104,13 @@ class _Demo:
         _print(coloured(line, BOLD, sys.stdout))
 
     def find_by_key(self) -> None:
-        """Find without an index."""
         _say(
-            "Messages that are not indexed are read from the log, so answers stay right. An order "
-            "number\nfinds every message that has it as a key:"
+            "Messages that are not indexed are read from the log, so answers stay correct.\n"
+            "An order number finds every message with this key:"
         )
         self._run("find", _ORDER, "--topic", _TOPIC)
 
     def rebuild(self) -> None:
-        """Rebuild the index, and compare it with the broker's own."""
         _say("Spark rebuilds the index from the log alone:")
         self._run("index build", *_GEOMETRY)
         same = self._index_contents() == self._written_by_the_broker
@@ -127,37 +122,33 @@ class _Demo:
             _print(coloured(line, GREEN, sys.stdout))
 
     def find_by_everything(self) -> None:
-        """Find one message in every way."""
         from rocketlens.query.offline import open_store
 
         with open_store(self._store) as store:
             message = store.find(_ORDER, _TOPIC).messages[0]
         position = message.position
-        _say("The first of them by its unique key, which is what a producer logs as msgId:")
+        _say("The first of them by its unique key, which a producer logs as msgId:")
         self._run("find", str(message.unique_key), "--topic", _TOPIC)
-        _say(
-            "By its offset message id, which the broker returns, and which has its physical offset:"
-        )
+        _say("By its offset message id, which the broker returns:")
         self._run("find", message.offset_msg_id)
         _say("By another of its keys, in any language, and as JSON for programs:")
         self._run("find", message.keys[-1], "-o", "jsonl")
         _say("By its position, topic/queue/offset:")
         self._run("find", position)
-        _say("By topic and time (here to the millisecond; 2h, 3d or a date work, too):")
+        _say("By topic and time (here in milliseconds; 2h, 3d or a date also work):")
         moment = str(message.store_timestamp_ms)
         self._run("find", "--topic", _TOPIC, "--since", moment, "--until", moment)
         _say("Everything about it:")
         self._run("show", position)
-        _say("Not found has exit code 1, once everything was searched:")
+        _say("If everything was searched and nothing found, the exit code is 1:")
         self._run("find", "no-such-order", expected=ExitCode.NO)
 
     def verify(self) -> None:
-        """Compare log, queues and index."""
         _say("Do log, consume queues and index agree?")
         self._run("index verify")
 
     def _run(self, name: str, *options: str, expected: ExitCode = ExitCode.OK) -> None:
-        """Run a command in this process, after showing it as a user would type it."""
+        """Print a command line and run it in this process."""
         line = shlex.join(("rocketlens", *name.split(), *options))
         _print(coloured(f"$ {line}", BOLD, sys.stdout))
         words = (*name.split(), *options)
@@ -167,13 +158,12 @@ class _Demo:
             self.failures.append(f"exit code {code} of {line}")
 
     def _index_contents(self) -> Sequence[bytes]:
-        """Return the index files in order: their names are the times of their creation."""
+        """Return the contents of the index files, in the order of their names."""
         return [path.read_bytes() for path in sorted((self._store / "index").iterdir())]
 
 
 @contextmanager
 def _environment(name: str, value: str) -> Iterator[None]:
-    """Set an environment variable for a while."""
     before = os.environ.get(name)
     os.environ[name] = value
     try:

@@ -1,4 +1,4 @@
-"""``rocketlens dlq``: list the dead letters of consumer groups, show them, send them again."""
+"""``rocketlens dlq``: lists, shows and redrives the dead letters of consumer groups."""
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Collection, Iterable, Sequence
@@ -46,19 +46,18 @@ if TYPE_CHECKING:
     from rocketlens.query.facts.letter_causes import LetterCause
 
 _MAX_CAUSES: Final = 100
-"""Causes listed for a group. The others are counted as one."""
+"""Causes listed per group. The others are one row."""
 _PROMETHEUS: Final = "prometheus"
 LIST_EXAMPLES: Final = """
-rocketlens dlq list  # the groups that have dead letters, and the causes of these
-rocketlens dlq list billing --since 1h  # those of one group, of the last hour
-rocketlens dlq list -n 127.0.0.1:9876 -o json  # of a cluster, for programs
+rocketlens dlq list  # the groups that have dead letters, and the causes
+rocketlens dlq list billing --since 1h  # one group, the last hour
+rocketlens dlq list -n 127.0.0.1:9876 -o json  # a cluster, as JSON
 rocketlens dlq list -o prometheus  # causes as metrics, for the textfile collector of node_exporter
 """
 
 
 def _add_filter(parser: ArgumentParser) -> None:
-    """Add the options that say which dead letters, for `_asked`."""
-    group = parser.add_argument_group("which dead letters (all that is given must hold)")
+    group = parser.add_argument_group("dead letters to choose (all conditions must hold)")
     add = partial(option, group)
     add("--key K", "only those with this key or unique key")
     add("--cause TEXT", "only those whose cause has this text: dlq list prints causes")
@@ -66,11 +65,7 @@ def _add_filter(parser: ArgumentParser) -> None:
     add_content(group)
 
 
-def _asked(arguments: Namespace) -> "LetterFilter":
-    """Return which dead letters are asked for.
-
-    :raises BadInput: when a time or a filter cannot be read.
-    """
+def _letter_filter(arguments: Namespace) -> "LetterFilter":
     from rocketlens.client.resend.dead_letters import LetterFilter
 
     begin, end = time_range(arguments)
@@ -81,13 +76,12 @@ def _asked(arguments: Namespace) -> "LetterFilter":
 
 
 def list_options(parser: ArgumentParser) -> None:
-    """Add the command's options."""
     parser.epilog = (
-        "cause: the exception, with # for each number, where retries of RocketLens's consumer say\n"
-        "it; else the topic that the messages were sent to. Without filters the newest 1,000 of a\n"
-        "group are read for it; the older ones are one row. last_hour: how many came since then.\n"
-        "sent_again: how many of them jobs of this user have sent again, or may have (dlq "
-        f"redrive).\n{SEARCH_EXIT_CODES}"
+        "cause: the exception that RocketLens's consumer recorded, with # for each number, else\n"
+        "the topic that the messages were sent to. Without filters the newest 1,000 of a group\n"
+        "are read for it; the older ones are one row. last_hour: stored in the last hour.\n"
+        "sent_again: those that jobs of this user have sent again, or may have (dlq redrive).\n"
+        f"{SEARCH_EXIT_CODES}"
     )
     parser.add_argument("group", metavar="GROUP", nargs="?", help="only this consumer group")
     add_cluster(parser, "$NAMESRV_ADDR")
@@ -101,18 +95,17 @@ def list_options(parser: ArgumentParser) -> None:
 
 
 def run_list(arguments: Namespace) -> ExitCode:
-    """Print a row for each cause of dead letters of a group: how many, and since when."""
-    asked = _asked(arguments)
+    asked = _letter_filter(arguments)
     access = cluster_access(chosen_context(arguments, takes_store=False))
     return ask_cluster(access, lambda admin: _list(arguments, admin, asked))
 
 
 async def _list(arguments: Namespace, admin: "MQAdmin", asked: "LetterFilter") -> ExitCode:
     from rocketlens.client.connect.namespace import is_in_namespace
-    from rocketlens.query.facts.letter_causes import MAX_CAUSE_LABELS
+    from rocketlens.query.facts.letter_causes import MAX_CAUSE_LABELS, cause_metrics
 
     listed, failed = await admin.source.topology.topics()
-    # A broker that is gone may have had some, too.
+    # A missing broker may have dead letters, too.
     _, surveyed = await admin.source.topology.brokers()
     failed = tuple(each for each in (*failed, *surveyed) if each.is_failure)
     only = None
@@ -129,13 +122,19 @@ async def _list(arguments: Namespace, admin: "MQAdmin", asked: "LetterFilter") -
         note(f"INCOMPLETE: {each.source}: {each.error}")
     is_complete = not failed
     most = MAX_CAUSE_LABELS if arguments.output == _PROMETHEUS else _MAX_CAUSES
-    groups: list[dict[str, Any]] = []
+    groups = []
     for topic in topics:
-        fields = await _fields(admin, topic, asked, most)
+        fields, causes = await _letters_of_group(admin, topic, asked, most)
         is_complete &= fields["error"] is None
         if fields["messages"] or fields["error"]:
-            groups.append(fields)
-    _print(arguments, groups)
+            groups.append((fields, causes))
+    if arguments.output == _PROMETHEUS:
+        from rocketlens.net.status_port import exposition
+
+        metrics = cause_metrics((fields["group"], causes) for fields, causes in groups)
+        print(exposition([metrics], of_process=False).decode(), end="")
+    else:
+        _print(arguments.output, [fields for fields, _ in groups])
     if not is_complete:
         return ExitCode.INCOMPLETE
     if not groups:
@@ -147,51 +146,48 @@ async def _list(arguments: Namespace, admin: "MQAdmin", asked: "LetterFilter") -
     return ExitCode.OK if groups else ExitCode.NO
 
 
-async def _fields(
+async def _letters_of_group(
     admin: "MQAdmin", topic: str, asked: "LetterFilter", max_causes: int
-) -> dict[str, Any]:
-    """Return how many dead letters a group has, of which causes, and when they were stored."""
+) -> "tuple[dict[str, Any], list[LetterCause]]":
+    """Return the fields of a group for JSON, and its causes."""
     from rocketlens.client.connect.namespace import without_namespace
     from rocketlens.client.resend.dead_letters import find_causes
 
-    group = without_namespace(admin.namespace, topic).removeprefix(DEAD_LETTER_PREFIX)
     sent = _sent_again(admin, topic)
-    fields: dict[str, Any] = {
-        "group": group,
-        "messages": 0,
-        "sent_again": None if sent is None else len(sent),
-        "newest_ms": None,
-        "causes": [],
-        "error": None,
-    }
     causes: list[LetterCause] = []
-    count = 0
+    count, problem = 0, None
     try:
         queues = await admin.message_queues(topic)
         if not queues:
-            fields["error"] = "its topic cannot be read: give it permission 6"
+            problem = "its topic cannot be read: give it permission 6"
         for queue in queues if asked.is_all else ():
             first = await admin.min_offset(queue)
             count += max(await admin.max_offset(queue) - first, 0)
         if queues:
             causes = (await find_causes(admin, topic, asked, sent or ())).most(max_causes)
     except RocketLensError as error:
-        fields["error"] = str(error)
+        problem = str(error)
     read = sum(each.messages for each in causes)
-    if not asked.is_all and sent is not None:
-        fields["sent_again"] = sum(each.sent_again for each in causes)
-    fields["messages"] = max(count, read)
-    fields["newest_ms"] = max((each.newest_ms for each in causes), default=None)
-    shown = [asdict(each) | ({"sent_again": None} if sent is None else {}) for each in causes]
-    if count > read and not fields["error"]:
+    listed = [asdict(each) | ({"sent_again": None} if sent is None else {}) for each in causes]
+    if count > read and problem is None:
         unread = dict.fromkeys(("last_hour", "sent_again", "oldest_ms", "newest_ms"))
-        shown.append({"cause": "older ones, not read", "messages": count - read, **unread})
-    fields["causes"] = shown
-    return fields
+        listed.append({"cause": "older ones, not read", "messages": count - read, **unread})
+    sent_again = None if sent is None else len(sent)
+    if sent is not None and not asked.is_all:
+        sent_again = sum(each.sent_again for each in causes)
+    fields = {
+        "group": without_namespace(admin.namespace, topic).removeprefix(DEAD_LETTER_PREFIX),
+        "messages": max(count, read),
+        "sent_again": sent_again,
+        "newest_ms": max((each.newest_ms for each in causes), default=None),
+        "causes": listed,
+        "error": problem,
+    }
+    return fields, causes
 
 
 def _sent_again(admin: "MQAdmin", topic: str) -> Collection[str] | None:
-    """Return which messages of a topic jobs have sent; None if a job's file is damaged."""
+    """Return the messages of a topic that jobs have sent; None if a job's file is damaged."""
     from rocketlens.client.resend.resend_journal import earlier_jobs
 
     try:
@@ -201,17 +197,14 @@ def _sent_again(admin: "MQAdmin", topic: str) -> Collection[str] | None:
         return None
 
 
-def _print(arguments: Namespace, groups: Sequence[dict[str, Any]]) -> None:
-    if arguments.output == "json":
+def _print(output: str, groups: Sequence[dict[str, Any]]) -> None:
+    if output == "json":
         for fields in groups:
             print(json_line(fields))
         return
-    if arguments.output == _PROMETHEUS:
-        print(_exposition(groups), end="")
-        return
 
-    # Most lists have no error.
     titles = ["group", "messages", "last_hour", "sent_again", "oldest", "newest", "cause"]
+    # Most lists have no error.
     titles += ["error"] if any(fields["error"] for fields in groups) else []
     rows = []
     for fields in groups:
@@ -227,35 +220,21 @@ def _print(arguments: Namespace, groups: Sequence[dict[str, Any]]) -> None:
                 fields["error"] or "",
             )
             rows.append(row[: len(titles)])
-    print_list(arguments.output, titles, rows)
-
-
-def _exposition(groups: Iterable[dict[str, Any]]) -> str:
-    """Return the causes as Prometheus reads them, without those of letters that were not read."""
-    from rocketlens.net.status_port import exposition
-    from rocketlens.query.facts.letter_causes import LetterCause, cause_metrics
-
-    rows = [
-        (fields["group"], [LetterCause(**each) for each in fields["causes"] if each["newest_ms"]])
-        for fields in groups
-    ]
-    return exposition([cause_metrics(rows)], of_process=False).decode()
+    print_list(output, titles, rows)
 
 
 _DEFAULT_MAX: Final = 50
 SHOW_EXAMPLES: Final = """
-rocketlens dlq show billing  # its newest dead letters: times, keys, start of bodies
+rocketlens dlq show billing  # the newest dead letters: times, keys, start of bodies
 rocketlens dlq show billing --max 500 -o jsonl --body decoded  # for programs, bodies as values
-# with the topic that each came from
+# with the original topic of each
 rocketlens dlq show billing --fields time,keys,properties.RETRY_TOPIC,body
 """
 
 
 def show_options(parser: ArgumentParser) -> None:
-    """Add the command's options."""
     parser.epilog = (
-        "last_failure: how the group failed with it last, where its clients wrote traces.\n"
-        f"{SEARCH_EXIT_CODES}"
+        f"last_failure: why the group failed last, if its clients recorded it.\n{SEARCH_EXIT_CODES}"
     )
     parser.add_argument("group", metavar="GROUP", help="the consumer group")
     add_source(parser)
@@ -271,15 +250,11 @@ def show_options(parser: ArgumentParser) -> None:
 
 
 def run_show(arguments: Namespace) -> ExitCode:
-    """Print the newest dead letters of a group.
-
-    :raises MessageNotFound: if the group has no topic for them.
-    """
     from rocketlens.cli.last_failures import last_failures, last_failures_in
     from rocketlens.client.resend.dead_letters import newest_letters, newest_letters_in
     from rocketlens.query.request import FindRequest
 
-    topic, asked = dead_letter_topic(arguments.group), _asked(arguments)
+    topic, asked = dead_letter_topic(arguments.group), _letter_filter(arguments)
     request = FindRequest.parse(topic=topic, max_num=arguments.max, **asked.options)
     failures: dict[str, str] = {}
     more = {"last_failure": lambda message: failures.get(message.offset_msg_id)}
@@ -305,7 +280,7 @@ def run_show(arguments: Namespace) -> ExitCode:
 
 
 REDRIVE_EXAMPLES: Final = """
-rocketlens dlq redrive billing  # what would be sent: nothing is
+rocketlens dlq redrive billing  # a dry run: shows what would be sent
 rocketlens dlq redrive billing --send --reason 'ticket 7' --rate 50  # send it, 50 messages a second
 # to every group of the original topic, the newest ten of them
 rocketlens dlq redrive billing --to original --max 10
@@ -315,33 +290,31 @@ rocketlens dlq redrive billing --cause TimeoutError --since yesterday
 
 
 def redrive_options(parser: ArgumentParser) -> None:
-    """Add the command's options."""
     parser.epilog = (
-        "A dead letter stays where it is. Of several records of one message the newest is sent.\n"
-        "What jobs (files in the same directory) have sent is left out, whatever command made\n"
-        f"them, unless it has become a dead letter again.\n{JOB_EXIT_CODES}"
+        "Dead letters are copied, not removed. Of several records of one message the newest is\n"
+        "sent. Messages that jobs (files in the same directory) have sent are left out, unless\n"
+        f"they have become dead letters again.\n{JOB_EXIT_CODES}"
     )
     parser.add_argument("group", metavar="GROUP", help="the consumer group")
     add_cluster(parser, "$NAMESRV_ADDR")
     add = partial(option, parser)
     add(
         "--to",
-        "retry (default): only this group gets them again; original: they go to the topics "
-        "that they came from, so every group of those does",
+        "retry (default): only this group gets them again; original: they go to their original "
+        "topics, so every group of those topics gets them",
         choices=("retry", "original"),
         default="retry",
     )
-    add("--again", "send also what earlier jobs have sent")
+    add("--again", "also send what earlier jobs have sent")
     _add_filter(parser)
     add_job_options(parser)
 
 
 def run_redrive(arguments: Namespace) -> ExitCode:
-    """Show which dead letters would be sent, or send them."""
     from rocketlens.client.resend.dead_letters import dead_letter_selection
     from rocketlens.client.resend.resend_job import Target
 
-    asked = _asked(arguments)
+    asked = _letter_filter(arguments)
     is_original = arguments.to == "original"
     target = Target(group=None if is_original else arguments.group, original=is_original)
     selection = dead_letter_selection(arguments.group, asked)
@@ -355,10 +328,8 @@ def run_redrive(arguments: Namespace) -> ExitCode:
 async def _plan(
     arguments: Namespace, admin: "MQAdmin", target: "Target", asked: "LetterFilter"
 ) -> "list[PlannedMessage]":
-    """Read the dead letters.
-
-    :raises MessageNotFound: if the group has none.
-    :raises AnswerIncomplete: if not all of them could be read.
+    """:raises MessageNotFound: if the group has no dead letters.
+    :raises AnswerIncomplete: if some of them could not be read.
     """
     from rocketlens.client.resend.dead_letters import plan_dead_letters
     from rocketlens.client.resend.resend_journal import EarlierSend, earlier_jobs, in_words
@@ -390,15 +361,12 @@ async def _plan(
             f"those, too): {in_words(plan.skipped)}"
         )
     if plan.is_cut:
-        note(f"only the newest {arguments.max} are taken: there are more")
+        note(f"there are more: only the newest {arguments.max} are taken")
     return plan.messages
 
 
 def no_dead_letters(group: str, topics: Iterable[str]) -> MessageNotFound:
-    """Return the error of a group that has none, or that there is not.
-
-    It suggests groups that have some of ``topics``.
-    """
+    """Return the error for a group without dead letters; it suggests groups that have some."""
     prefix = DEAD_LETTER_PREFIX
     groups = (each.removeprefix(prefix) for each in topics if each.startswith(prefix))
     return MessageNotFound(

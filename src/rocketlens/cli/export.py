@@ -1,4 +1,4 @@
-"""``rocketlens export``: messages to a file, as Parquet, Arrow, CSV or JSON lines."""
+"""``rocketlens export``: writes messages to a Parquet, Arrow, CSV or JSON lines file."""
 
 import os
 from argparse import ArgumentParser, Namespace
@@ -39,29 +39,28 @@ _SUFFIXES: Final = {
     ".ndjson": "jsonl",
 }
 _GROUP_BYTES: Final = 64 << 20
-"""Of messages that are written at once."""
+"""Size of a row group."""
 _BODIES: Final = frozenset({"body", "body_error", *TEXT_COLUMNS})
 Write = Callable[[Iterable[MessageExt]], int]
-"""Writes messages, and returns how many there were."""
+"""Writes messages and returns their number."""
 EXAMPLES: Final = """
-rocketlens export shop.parquet -t Shop --since 1d  # a day of a topic, for pandas or DuckDB
-# messages by what is in their bodies, whatever their format
+rocketlens export shop.parquet -t Shop --since 1d  # the last day of a topic, as Parquet
+# messages by values in their decoded bodies
 rocketlens export paid.jsonl -t 'order-*' --where 'body.$.amount > 100' --body decoded
 rocketlens export all.arrow --store /data/rocketmq/store  # a whole store
-# for a spreadsheet program, from a running cluster
+# from a running cluster, for a spreadsheet
 rocketlens export pay.csv -t 'order-*' --fields time,keys,body -n 127.0.0.1:9876
 """
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add the command's options."""
     parser.epilog = (
-        "The file appears when it is whole. What an incomplete answer has is written to\n"
-        f"FILE{INCOMPLETE} instead, with exit code 3, and FILE stays as it was.\n"
+        "FILE appears when it is complete. An incomplete answer is written to FILE"
+        f"{INCOMPLETE}\ninstead, with exit code 3, and FILE is not changed.\n"
         f"{SEARCH_EXIT_CODES}"
     )
     parser.add_argument(
-        "file", metavar="FILE", help="where to write: .parquet, .arrow, .csv or .jsonl"
+        "file", metavar="FILE", help="the file to write: .parquet, .arrow, .csv or .jsonl"
     )
     add_selection(parser)
     add_max(parser)
@@ -71,27 +70,25 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--fields A,B",
         "only these columns, in this order; in CSV and JSON lines those of `rocketlens find`",
     )
-    add("--body", "bodies in CSV and JSON lines, as `rocketlens find` has it", choices=BODY_FORMS)
+    add("--body", "bodies in CSV and JSON lines, as for `rocketlens find`", choices=BODY_FORMS)
     add_overwrite(parser)
 
 
 def run(arguments: Namespace) -> ExitCode:
-    """Export messages; the exit code says whether everything was read."""
     path = Path(arguments.file)
     form = arguments.form or _SUFFIXES.get(path.suffix.lower())
     request = selected(arguments, max_num=arguments.max)
     if form is None:
         raise BadInput(
-            f"--as: which format has {path.name[:80]!r}? Its suffix is none of "
-            + ", ".join(_SUFFIXES)
+            f"the suffix of {path.name[:80]!r} is none of {', '.join(_SUFFIXES)}: give --as FORMAT"
         )
     if form in _TABLES and arguments.body:
-        raise BadInput(f"--body is for CSV and JSON lines: {form} has the bytes")
+        raise BadInput(f"--body is for CSV and JSON lines: {form} contains the bytes")
     with OutputFile(arguments.file, overwrite=arguments.overwrite) as file:
         writer = _table_writer if form in _TABLES else _text_writer
         write = writer(file.partial, form, arguments)
         answer, count = read_into(write, request, choose_source(arguments))
-        # The newest N are all that were asked for.
+        # With --max the newest N are the whole answer.
         is_whole = answer.complete and (not answer.truncated or count == arguments.max)
         target = file.finish(is_whole=is_whole)
     print_notes(answer, count, verbose=arguments.verbose)
@@ -103,13 +100,13 @@ def run(arguments: Namespace) -> ExitCode:
 
 
 def read_into(write: Write, request: "FindRequest", source: ChosenSource) -> tuple[Answer, int]:
-    """Write the messages of a request; return what was searched, and how many there were.
+    """Pass the messages of a request to `write`; return what was searched and their number.
 
-    From the log of a store they come in its order, from an archive file by file; from a cluster in
-    the order of their store times. Messages with a key are few, and are found first, as are those
-    of an archive and another source, which come once, and the newest N.
+    Messages of a store come in log order, of an archive file by file, of a cluster in order of
+    store time. Searches by key, searches of several sources and the newest N are held in memory
+    first.
 
-    :raises TopicNotFound: when nothing was found, for want of a topic.
+    :raises TopicNotFound: if no message was found and a topic does not exist.
     """
     if request.text is not None or request.max_num is not None or source.is_merged:
         answer = source.find(request)
@@ -129,7 +126,6 @@ def read_into(write: Write, request: "FindRequest", source: ChosenSource) -> tup
 def batches_in(
     found: Iterable[MessageExt], *, with_body: bool, with_text: bool
 ) -> "Iterator[pa.RecordBatch]":
-    """Return messages as record batches; the scan of a store or an archive makes none of them."""
     from rocketlens.archive.scan import ArchiveScan
     from rocketlens.query.lookup.by_time import Scan
 
@@ -139,21 +135,21 @@ def batches_in(
 
 
 def _table_writer(path: Path, form: str, arguments: Namespace) -> Write:
-    """Return what writes messages to a file of Arrow batches; memory holds about `_GROUP_BYTES`.
+    """Return a writer of Arrow batches; it holds about `_GROUP_BYTES` in memory.
 
     :raises PackageMissing: without pyarrow.
-    :raises BadInput: naming a column that there is not.
+    :raises BadInput: if --fields names an unknown column.
     """
     package("pyarrow", "arrow", f"export as {form}")
     names = schema().names
-    # The body as text would only repeat it.
+    # Text columns repeat the body.
     asked = [name for name in names if name not in TEXT_COLUMNS]
     if arguments.fields:
         asked = [name.strip() for name in arguments.fields.split(",")]
     columns = [NAMES.get(name, name) for name in asked]
     for column in columns:
         if column not in names:
-            meant = suggestion(column, names) or f"; there are {', '.join(names)}"
+            meant = suggestion(column, names) or f"; the columns are {', '.join(names)}"
             raise BadInput(f"--fields: there is no column {column[:80]!r}{meant}")
     parquet = package("pyarrow.parquet", "arrow", "Parquet")
     ipc = package("pyarrow.ipc", "arrow", "Arrow")
@@ -186,7 +182,6 @@ def _table_writer(path: Path, form: str, arguments: Namespace) -> Write:
 
 
 def _text_writer(path: Path, form: str, arguments: Namespace) -> Write:
-    """Return what writes messages as CSV or JSON lines, as `rocketlens find` prints them."""
     output = MessageOutput(
         form, fields=arguments.fields, bodies=BodyView.of(arguments), is_terminal=False
     )
@@ -212,18 +207,14 @@ INCOMPLETE: Final = ".incomplete"
 
 
 def add_overwrite(parser: ArgumentParser) -> None:
-    """Add ``--overwrite``."""
     option(parser, "--overwrite", "replace FILE if it exists")
 
 
 class OutputFile:
-    """A file that is written under another name, `partial`, and renamed by `finish`."""
+    """A file that is written as `partial`; `finish` gives it its name."""
 
     def __init__(self, name: str, *, overwrite: bool) -> None:
-        """Check that the file can be written.
-
-        :raises BadInput: if it exists, and is not to be replaced, or its directory does not.
-        """
+        """:raises BadInput: if the file exists without `overwrite`, or has no directory."""
         self.path: Final = Path(name)
         self._overwrite: Final = overwrite
         self.partial: Final = self.path.with_name(f".{self.path.name}.{os.getpid()}.part")
@@ -238,24 +229,25 @@ class OutputFile:
         return self
 
     def finish(self, *, is_whole: bool) -> Path:
-        """Rename what was written, durably; return its name: another one if it is not whole.
+        """Sync and rename the file; an incomplete one gets the suffix `INCOMPLETE`. Return its
+        path.
 
-        :raises BadInput: if the file was made meanwhile; what was written has the other name.
+        :raises BadInput: if another program created the file; the result keeps the other name.
         """
         _sync(self.partial)
         other = self.path.with_name(self.path.name + INCOMPLETE)
         if is_whole and not self._overwrite:
             try:
-                # Unlike a rename, this fails if there is a file.
+                # Unlike a rename, this fails if the file exists.
                 os.link(self.partial, self.path)
             except FileExistsError:
                 self.partial.replace(other)
                 raise BadInput(
-                    f"{self.path} was made by another program meanwhile, and is kept: the result "
-                    f"is {other}, and is whole"
+                    f"{self.path} was made by another program meanwhile, and is kept: the complete "
+                    f"result is {other}"
                 ) from None
             except OSError:
-                # A file system without hard links.
+                # The file system has no hard links.
                 self.partial.replace(self.path)
         else:
             self.partial.replace(self.path if is_whole else other)
@@ -267,7 +259,7 @@ class OutputFile:
 
 
 def _sync(path: Path) -> None:
-    """Make a file, or the names in a directory, durable."""
+    """Sync a file, or the names in a directory, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,6 +1,6 @@
-"""``rocketlens find``: messages by id, key, queue position, or topic and time.
+"""``rocketlens find``: finds messages by id, key, queue position, or topic and time.
 
-Where nothing has a text, a note says what may have been meant.
+If a search by text finds nothing, hints suggest what was meant.
 """
 
 import sys
@@ -55,23 +55,22 @@ if TYPE_CHECKING:
 
 _KINDS: Final = ("auto", "key", "unique-key", "offset-id", "queue-offset")
 EXAMPLES: Final = """
-rocketlens find ORDER-42 --store /data/rocketmq/store  # everything with this key, in any topic
+rocketlens find ORDER-42 --store /data/rocketmq/store  # all messages with a key, in any topic
 # the last two hours of a topic, in a running cluster
 rocketlens find -t order-paid --since 2h -n 127.0.0.1:9876
-# by values in decoded bodies, tags and times
+# by a value in decoded bodies, a tag and a time
 rocketlens find --where "body.$.amount > 100 AND tag = 'paid' AND time > '2h'"
-# by a regular expression in bodies; one JSON object a line, bodies as values
+# by a regular expression in bodies; JSON lines with decoded bodies
 rocketlens find -t 'order-*' --grep 'timeout|refused' -o jsonl --body decoded
 # in an archive and in a running cluster, as one answer
 rocketlens find ORDER-42 --archive /lake/rocketmq -n 127.0.0.1:9876
 """
 _MAX_KEYS_SHOWN: Final = 5
 _MAX_MESSAGES_COUNTED: Final = 100
-"""Messages of a key in another case that are counted."""
+"""Bound of the count of messages whose key has another case."""
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add the command's options."""
     parser.epilog = f"{TIMES_HELP}\n{SEARCH_EXIT_CODES}"
     parser.add_argument(
         "text",
@@ -82,8 +81,8 @@ def add_arguments(parser: ArgumentParser) -> None:
         "topic:T, tag:T, since:T, until:T, broker:B, key:KEY, id:ID, source:CONTEXT",
     )
     add = partial(option, parser)
-    add("-k --key KEY", "TEXT, if it is a key and no id; taken as it stands")
-    add("-i --id ID", "TEXT, as mqadmin has it")
+    add("-k --key KEY", "TEXT as a key, without its words, such as topic:T, being read")
+    add("-i --id ID", "TEXT, under mqadmin's name")
     add_source(parser)
     add_archive(parser)
     add_topics(parser, "search only this topic", default="every topic")
@@ -91,7 +90,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("--lite NAME", "only its lite topic of this name (RocketMQ 5.5)")
     add(
         "--kind",
-        "what TEXT is (default: auto, which tries every kind)",
+        "the kind of TEXT (default: auto, which tries every kind)",
         choices=_KINDS,
         default="auto",
     )
@@ -99,38 +98,37 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_max(parser)
     add(
         "--cursor TOKEN",
-        "of an archive: the oldest --max messages behind those of the search that ended with "
-        "this cursor; `begin` for the first",
+        "page through an archive: print the oldest --max messages after this cursor, which the "
+        "page before printed; `begin` starts",
     )
     add(
         "--exhaustive",
-        "read whole queues of a cluster, or all of a store's log, instead of relying on the "
-        "order of store times, or on consume queues that lack nothing",
+        "read whole queues of a cluster, or all of a store's log, instead of relying on sorted "
+        "store times and complete consume queues",
     )
     add_all_topics(parser)
     add(
         "--only-delivered",
-        "leave out messages that wait for the topics: delays, timers, halves of transactions",
+        "leave out messages that wait for delivery: delays, timers, half messages",
     )
     add(
         "--forget-broker NAME",
-        "forget a broker that was seen in this cluster and is gone for good: from now on "
-        "answers are complete without it",
+        "forget a broker that has left this cluster for good: from now on answers are complete "
+        "without it",
     )
     add("--no-pager", "print on a terminal without $PAGER (default: less -FRX)")
     add_content(parser)
     parser.add_argument(
         "--sort",
         metavar="A,-B",
-        help="print what was found in the order of these values, named as those of --fields; - is "
-        "the largest first. It does not change which messages are found",
+        help="sort the found messages by these values, named as for --fields; - sorts in "
+        "descending order. It does not change which messages are found",
     )
     add_output(parser)
     add_verbose(parser)
 
 
 def run(arguments: Namespace) -> ExitCode:
-    """Find messages and print them; the exit code says whether everything was searched."""
     typed = _take_words(arguments)
     text, topic = _text(arguments), _topics(arguments)
     if text is None and arguments.kind != "auto":
@@ -162,11 +160,11 @@ def run(arguments: Namespace) -> ExitCode:
         only_delivered=arguments.only_delivered,
         **content,
     )
-    # A filter can name a key: then the request has a text.
+    # If a filter names a key, the request has a text.
     output = MessageOutput.of(arguments, request.text)
     order = () if arguments.sort is None else value_names(arguments.sort, where="--sort", sign="-")
     if order and arguments.cursor is not None:
-        raise BadInput("--cursor has the oldest messages first: leave out --sort")
+        raise BadInput("--cursor prints the oldest messages first: leave out --sort")
     source = choose_source(arguments)
     is_object = arguments.output == "json"
     if arguments.cursor is not None:
@@ -175,7 +173,7 @@ def run(arguments: Namespace) -> ExitCode:
         return _stream(arguments, request, output, source)
 
     progress = SearchProgress()
-    # A cluster takes Ctrl-C itself; a look-up is over before it could be interrupted.
+    # A search of a cluster handles Ctrl-C itself; a look-up is too short for it.
     takes_interrupt = source.is_local and request.text is None
     with progress if takes_interrupt else closing(progress):
         answer = source.find(request, progress)
@@ -197,25 +195,21 @@ def run(arguments: Namespace) -> ExitCode:
         for line in (*hints, *more):
             note(line)
         if typed not in (None, text):
-            note(f"words such as topic: were read as options: --key {typed!r} is that text")
+            note(f"words such as topic: were read as options: --key {typed!r} finds the text")
     return _code(progress, answer)
 
 
 def _topics(arguments: Namespace) -> list[str] | None:
-    """Return the topics to search, or the lite topic below the one that is named.
-
-    :raises BadInput: when a lite topic has no parent, or several.
-    """
     topics: list[str] | None = arguments.topic
     if arguments.lite is None:
         return topics
     if topics is None or len(topics) != 1 or "," in topics[0]:
-        raise BadInput("--lite needs one --topic: the parent of the lite topic")
+        raise BadInput("--lite needs one --topic, the parent of the lite topic")
     return [lite_topic(topics[0], arguments.lite)]
 
 
 def _code(progress: SearchProgress, answer: Answer, count: int | None = None) -> ExitCode:
-    """Return the exit code; say that the answer is what was found until Ctrl-C."""
+    """Return the exit code; print a note if Ctrl-C ended the search."""
     if not progress.is_interrupted:
         return exit_code(answer, count)
     say("interrupted: this is what was found until then (exit code 130)")
@@ -223,7 +217,7 @@ def _code(progress: SearchProgress, answer: Answer, count: int | None = None) ->
 
 
 def _take_words(arguments: Namespace) -> str | None:
-    """Make TEXT one text, and its words the options that they stand for; return what was typed.
+    """Move the words of TEXT, such as ``topic:T``, to their options; return the original text.
 
     :raises BadInput: if a word and its option are both given, or several texts.
     """
@@ -248,25 +242,25 @@ def _take_words(arguments: Namespace) -> str | None:
 
 
 def _text(arguments: Namespace) -> str | None:
-    """Return what to find: TEXT, or what stands for it."""
+    """Return the text to find, from TEXT, --key or --id."""
     given = [each for each in (arguments.text, arguments.key, arguments.id) if each is not None]
     if len(given) > 1:
-        raise BadInput("what is to be found? Give one of TEXT, --key and --id")
+        raise BadInput("TEXT, --key and --id are the same: give one of them")
     if arguments.key is not None:
         if arguments.kind not in ("auto", "key"):
-            raise BadInput(f"--key is a key, and --kind says {arguments.kind}")
+            raise BadInput(f"--key is of kind key, not of --kind {arguments.kind}")
         arguments.kind = "key"
     return given[0] if given else None
 
 
 def _say_range(begin: int | None, end: int | None) -> None:
-    """Print the time range that was searched: a time can be read in several ways."""
+    """Print the searched time range, because a time can be read in several ways."""
     if begin is not None or end is not None:
         say(f"only messages {range_text(begin, end)}")
 
 
 def print_how_understood(answer: Answer) -> None:
-    """Print on stderr how the text of a search was understood, if it was not searched as it is."""
+    """Print how the text of a search was read, if it was not searched as given."""
     from rocketlens.query.pasted import PASTED
 
     for each in answer.coverage:
@@ -275,7 +269,7 @@ def print_how_understood(answer: Answer) -> None:
 
 
 def exit_code(answer: Answer, count: int | None = None) -> ExitCode:
-    """Return 3 for an incomplete answer, else 0 if it has messages (or ``count``) and 1 if not."""
+    """Return 3 for an incomplete answer, else 0 if it has messages (or `count`) and 1 if not."""
     if not answer.complete:
         return ExitCode.INCOMPLETE
     return ExitCode.OK if (len(answer) if count is None else count) else ExitCode.NO
@@ -289,7 +283,7 @@ def print_answer(
     is_paged: bool = False,
     verbose: bool = False,
 ) -> None:
-    """Print an answer, and the notes on it; ``is_object``: as one JSON object."""
+    """Print an answer and its notes; `is_object` prints one JSON object."""
     if is_object:
         output.print_object(answer_fields(answer), answer.messages)
     else:
@@ -297,7 +291,7 @@ def print_answer(
             output.print_all(answer.messages)
             sys.stdout.flush()
     sys.stdout.flush()
-    # JSON has all of the notes; but a person must see what is missing, too.
+    # JSON contains all notes, but missing messages are also printed for people.
     if not is_object or not answer.complete or answer.truncated:
         print_notes(answer, verbose=verbose)
 
@@ -308,7 +302,7 @@ def _stream(
     output: MessageOutput,
     source: ChosenSource,
 ) -> ExitCode:
-    """Print messages as they are read: a time range can hold more than memory does."""
+    """Print messages as they are read, because a time range can exceed memory."""
     with SearchProgress() as progress, source.scan(request, progress) as scan:
         counted = _Counted(scan, progress)
         with paged(is_allowed=not arguments.no_pager), suppress(BrokenPipeError):
@@ -318,7 +312,7 @@ def _stream(
                 output.print_all(counted)
             sys.stdout.flush()
         if counted.reader_closed and not progress.is_interrupted:
-            # The reader has seen enough, and needs no notes on the rest.
+            # The reader closed the pipe: print no notes.
             discard_stdout()
             return ExitCode.OK
         progress.close()
@@ -332,27 +326,24 @@ def _stream(
 
 
 class _Counted:
-    """Messages that are counted while they are printed; the line of progress ends with the first.
-
-    Where results do not go to the terminal, it stays.
-    """
+    """Counts printed messages; the first one on a terminal ends the progress line."""
 
     def __init__(self, scan: Iterable[MessageExt], progress: SearchProgress) -> None:
         self._scan: Final = scan
         self._progress: Final = progress
         self.count = 0
         self.reader_closed = True
-        """Whether the reader of stdout closed it before all messages were printed."""
+        """Whether stdout was closed before all messages were printed."""
 
     def __iter__(self) -> Iterator[MessageExt]:
         for message in self._scan:
-            self._begin()
+            self._end_progress()
             self.count += 1
             yield message
         self.reader_closed = False
 
     def print_json(self) -> None:
-        """Print all as lines of JSON, many at once."""
+        """Print all messages as lines of JSON, many in one write."""
         from rocketlens.formats.commitlog_record import message_of
         from rocketlens.query.lookup.by_time import Scan
         from rocketlens.terminal.as_json import write_message, write_rows
@@ -362,7 +353,7 @@ class _Counted:
                 write_message(message, "\n")
             return
         for rows, records in self._scan.pieces():
-            self._begin()
+            self._end_progress()
             if rows is not None:
                 self.count += write_rows(rows)
             for record in records:
@@ -370,16 +361,15 @@ class _Counted:
                 self.count += 1
         self.reader_closed = False
 
-    def _begin(self) -> None:
+    def _end_progress(self) -> None:
         if not self.count and sys.stdout.isatty():
             self._progress.close()
 
 
 def _hints(text: str, source: ChosenSource, kind: str) -> Iterator[str]:
-    """Return a line for each thing that the text may stand for.
+    """Yield hints on what a text without results can stand for.
 
-    Only a store or an archive is asked for its topics. ``kind``: what the caller says that the text
-    is.
+    Only a store or an archive is asked for its topics. `kind` is the value of --kind.
     """
     keys = text.split()
     nearly = nearly_message_id(text) if kind in {"auto", "unique-key"} else None
@@ -387,7 +377,7 @@ def _hints(text: str, source: ChosenSource, kind: str) -> Iterator[str]:
         yield f"this looks like a message id with {_mistake(nearly)}"
     if len(keys) > 1:
         shown = ", ".join(keys[:_MAX_KEYS_SHOWN])[: limits.MAX_QUOTATION_CHARACTERS]
-        yield f"spaces separate keys, so no key has one: search for one of {shown}"
+        yield f"no key contains a space, because spaces separate keys: search for one of {shown}"
     elif source.is_local and text in _known_topics(source):
         yield f"{text} is a topic: rocketlens find --topic {text} lists its messages"
 
@@ -403,10 +393,9 @@ def _mistake(nearly: NearlyMessageId) -> str:
 
 
 def _other_cases(text: str, source: ChosenSource, request: "FindRequest") -> Iterator[str]:
-    """Return a line for each key that the text is in another case, and that has messages.
+    """Yield a hint for the text in upper or lower case, if such a key has messages.
 
-    An index has only hashes of keys, so a text in capital or small letters can be looked up, but
-    keys that differ in case cannot be listed.
+    An index has only hashes of keys, so other variants cannot be listed.
     """
     is_key = request.is_key and len(text.split()) == 1
     keys = sorted({text.upper(), text.lower()} - {text}) if is_key else []
@@ -415,7 +404,7 @@ def _other_cases(text: str, source: ChosenSource, request: "FindRequest") -> Ite
     ]
     answers: list[Answer] = []
     if requests:
-        # The answer to the question stands: this is only more.
+        # The hint is optional.
         with suppress(RocketLensError, OSError):
             answers = [source.find(each, is_quick=True) for each in requests]
     for key, answer in zip(keys, answers, strict=False):
@@ -426,7 +415,7 @@ def _other_cases(text: str, source: ChosenSource, request: "FindRequest") -> Ite
 
 
 def _known_topics(source: ChosenSource) -> set[str]:
-    """Return the topics that are archived, or have queues or are configured; reads no log."""
+    """Return the topics that are archived, have queues or are configured; reads no log."""
     if source.archive is not None:
         from rocketlens.archive.archive import open_archive
 
@@ -447,19 +436,21 @@ BEGIN: Final = "begin"
 def print_page(
     source: ChosenSource, arguments: Namespace, request: "FindRequest", output: MessageOutput
 ) -> tuple[SearchProgress, Answer, int]:
-    """Print up to ``--max`` messages behind a cursor, the oldest first, and the next cursor.
+    """Print up to --max messages after a cursor, the oldest first, and the next cursor.
 
-    Return what was searched, and how many there were.
+    Return what was searched, and the number of messages.
 
-    :raises BadInput: without an archive, or beside another source.
+    :raises BadInput: unless the only source is an archive.
     """
     from rocketlens.archive.archive import open_archive
 
     if source.archive is None or source.is_merged:
-        raise BadInput("--cursor is for an archive alone: give --archive DIR and no other source")
+        raise BadInput("--cursor is for one archive: give --archive DIR and no other source")
     is_object = arguments.output == "json"
     if is_object and arguments.max is None:
-        raise BadInput("--cursor with -o json needs --max N: one object has to fit into memory")
+        raise BadInput(
+            "--cursor with -o json needs --max N, because one object must fit into memory"
+        )
     token = None if arguments.cursor == BEGIN else arguments.cursor
     with SearchProgress() as progress, open_archive(source.archive) as archive:
         find = archive.scan_for if request.text is None else archive.look_up_for
@@ -475,7 +466,7 @@ def print_page(
                 output.print_all(page)
                 sys.stdout.flush()
             except BrokenPipeError:
-                # The reader did not get the last messages: a cursor behind them would skip them.
+                # The reader did not get the last messages: a cursor after them would skip them.
                 discard_stdout()
                 return progress, Answer(request.query, (), scan.coverage_so_far), page.count
         sys.stdout.flush()

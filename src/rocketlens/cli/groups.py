@@ -1,4 +1,4 @@
-"""``rocketlens groups``: consumer groups, their members, and their progress."""
+"""``rocketlens groups``: lists consumer groups, their members and their progress."""
 
 import sys
 import time
@@ -47,20 +47,19 @@ _QUEUE_TITLES: Final = (
 )
 
 EXAMPLES: Final = """
-rocketlens groups -n 127.0.0.1:9876  # all groups, and how far each came
-rocketlens groups --watch 10  # again every ten seconds
+rocketlens groups -n 127.0.0.1:9876  # all groups and their progress
+rocketlens groups --watch 10  # repeat every ten seconds
 rocketlens groups billing  # one group: its members and queues
-# what the files of a store say of it
+# a group in the files of a store
 rocketlens groups billing --store /data/rocketmq/store -o json
 """
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add the command's options."""
     parser.epilog = (
-        f"{SEARCH_EXIT_CODES}\n? is what could not be learnt: no file of a store names members.\n"
-        "behind: how old what was consumed last is, in the queue that is furthest behind.\n"
-        "With --watch: consumed/s since it was printed before; ? the first time."
+        f"{SEARCH_EXIT_CODES}\n?: not known, such as the members of a group in a store.\n"
+        "behind: the lag in time, of the queue that is furthest behind.\n"
+        "consumed/s: with --watch, the rate since the last print; ? the first time."
     )
     parser.add_argument(
         "group", metavar="GROUP", nargs="?", help="show this group with its members and queues"
@@ -69,20 +68,19 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_source(parser)
     refuse_archive(
         parser,
-        "an archive has no consumer groups, and a store or a cluster does; `rocketlens story ID "
-        "--archive DIR` shows retries and dead letters that were archived",
+        "an archive has no consumer groups: name a store or a cluster; `rocketlens story ID "
+        "--archive DIR` shows archived retries and dead letters",
     )
     add_list_output(parser)
 
 
 def run(arguments: Namespace) -> ExitCode:
-    """Print groups, once or again and again."""
     rates = None if arguments.watch is None else _Rates()
     return watch(lambda: _run_once(arguments, rates), arguments.watch)
 
 
 class _Rates:
-    """Messages that each group consumes a second, between two times that groups are printed."""
+    """Rates at which groups consume, between two prints of --watch."""
 
     def __init__(self) -> None:
         self._at_s: float | None = None
@@ -90,7 +88,6 @@ class _Rates:
         self._by_group: dict[str, float | None] = {}
 
     def add(self, groups: Sequence[FoundGroup]) -> None:
-        """Take a sample of the offsets of groups."""
         now_s = time.monotonic()
         offsets = {
             each.name: {
@@ -109,7 +106,7 @@ class _Rates:
         self._at_s, self._offsets = now_s, offsets
 
     def of(self, group: FoundGroup) -> float | None:
-        """Return the rate of a group; None with one sample, or if its offsets were reset."""
+        """Return messages per second; None without two samples, or if offsets were reset."""
         return self._by_group.get(group.name)
 
 
@@ -123,7 +120,6 @@ def _rate(
 
 
 def _run_once(arguments: Namespace, rates: _Rates | None = None) -> ExitCode:
-    """Print groups; the exit code says whether all brokers or files could be read."""
     name: str | None = arguments.group
     source = choose_source(arguments)
     listing = source.ask(lambda store: store.groups(name), lambda admin: admin.groups(name))
@@ -150,7 +146,6 @@ def _run_once(arguments: Namespace, rates: _Rates | None = None) -> ExitCode:
 def _table(
     groups: Sequence[FoundGroup], rates: _Rates | None
 ) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:
-    """Return titles and rows; with rates if there are two samples."""
     if rates is None:
         return _TITLES, [_row(each) for each in groups]
     shown = [(each, rates.of(each)) for each in groups]
@@ -172,7 +167,6 @@ def _row(group: FoundGroup) -> tuple[object, ...]:
 
 
 def _behind(group: FoundGroup) -> str | None:
-    """Return the lag of a group in time; empty if it is not."""
     behind_ms = group.behind_ms(time.time_ns() // 1_000_000)
     return span_text(behind_ms) if behind_ms else (None if behind_ms is None else "")
 
@@ -214,7 +208,6 @@ def _time(epoch_ms: int | None) -> Moment | None:
 
 
 def group_fields(group: FoundGroup) -> dict[str, Any]:
-    """Return a group as JSON values."""
     return {
         **asdict(group),
         "lag": group.lag,

@@ -1,6 +1,6 @@
-"""How groups failed with their dead letters last, as far as these or traces of clients tell.
+"""Finds the last failure of each dead letter, in the letter itself or in traces of clients.
 
-Commands import this when they run: their options must not cost what reads traces.
+Commands import this module when they run, because reading traces needs many imports.
 """
 
 import asyncio
@@ -24,14 +24,13 @@ if TYPE_CHECKING:
     from rocketlens.query.offline import Store
 
 _AT_ONCE: Final = 8
-"""Messages whose traces a cluster is asked for at once."""
+"""Concurrent look-ups of traces."""
 
 
 async def last_failures(admin: MQAdmin, messages: Sequence[MessageExt]) -> dict[str, str]:
-    """Return how each dead letter failed last, by its offset message id.
+    """Return the last failure of each dead letter, by its offset message id.
 
-    Those that neither say so nor have a trace that does are left out, and those whose traces cannot
-    be read.
+    Dead letters without a recorded failure, or with unreadable traces, are left out.
     """
     return await _last_failures(
         lambda request: find(request, admin.source), messages, admin.namespace
@@ -39,7 +38,7 @@ async def last_failures(admin: MQAdmin, messages: Sequence[MessageExt]) -> dict[
 
 
 def last_failures_in(store: "Store", messages: Sequence[MessageExt]) -> dict[str, str]:
-    """Return what `last_failures` does, by the traces in a store."""
+    """Return the same as `last_failures`, from the traces in a store."""
 
     async def find_here(request: FindRequest) -> Answer:
         return store.find_for(request)
@@ -52,17 +51,17 @@ async def _last_failures(
     messages: Sequence[MessageExt],
     namespace: str = "",
 ) -> dict[str, str]:
-    turns = asyncio.Semaphore(_AT_ONCE)
+    slots = asyncio.Semaphore(_AT_ONCE)
     failures: dict[str, str] = {}
     has_traces = True
 
     async def look_up(message: MessageExt) -> None:
         nonlocal has_traces
-        said = failure_of(message)
-        if said is not None:
-            failures[message.offset_msg_id] = f"{said.error} (on {said.host})"
+        recorded = failure_of(message)
+        if recorded is not None:
+            failures[message.offset_msg_id] = f"{recorded.error} (on {recorded.host})"
             return
-        async with turns:
+        async with slots:
             if not (has_traces and message.unique_key):
                 return
             try:
@@ -74,7 +73,7 @@ async def _last_failures(
                 has_traces = False
                 return
             except RocketLensError:
-                # The dead letter was found, and is printed.
+                # The dead letter itself was found: print it without a failure.
                 return
         group = message.topic.removeprefix(DEAD_LETTER_PREFIX)
         names = {group, without_namespace(namespace, group)}

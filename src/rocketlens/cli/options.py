@@ -1,4 +1,4 @@
-"""Options that several commands have, and the types of their values."""
+"""Options that several commands share, and the types of their values."""
 
 import os
 import sys
@@ -36,17 +36,14 @@ LOG_VARIABLE: Final = "ROCKETLENS_LOG"
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 LOG_FORMATS: Final = ("text", "json")
 _WATCH_SECONDS: Final = 5
-_WATCH_HELP: Final = (
-    "print it again every so many seconds ({} if none are given), until Ctrl-C: exit code 130"
-)
+_WATCH_HELP: Final = "repeat every SECONDS seconds (default: {}) until Ctrl-C: exit code 130"
 _CLEAR: Final = "\x1b[H\x1b[2J"
-"""Moves to the begin of a terminal, and clears it."""
+"""Clears a terminal."""
 _MAX_SHOWN: Final = 60
 _MAX_DIGITS: Final = 20
-"""Of a number: converting very many takes long."""
+"""Bound of the digits of a number, because converting very many is slow."""
 _STORE_HELP: Final = f"the directory that holds commitlog/ (default: ${STORE_VARIABLE})"
-
-_BROKER_CONF_HELP: Final = "the broker.conf that says where a store and its log are"
+_BROKER_CONF_HELP: Final = "the broker.conf with the paths of a store and its log"
 _READER_OPTIONS: Final = {
     "access_key": "accessKey",
     "secret_key_file": "secretKeyFile",
@@ -57,15 +54,15 @@ _READER_OPTIONS: Final = {
     "check_hostname": "checkHostname",
     "insecure": "insecure",
 }
-"""Options of a connection, and what the data source ``rocketmq`` calls them."""
+"""Connection options, and their names for the data source ``rocketmq``."""
 
 
 def option(
     container: ArgumentParser | _ArgumentGroup, words: str, help_text: str, **more: Any
 ) -> None:
-    """Add an option: its names, and behind them the word for its value, as ``--help`` has them.
+    """Add an option. `words` are its names and the word for its value, as --help prints them.
 
-    Without choices and that word it is a switch. ``more`` is for ``add_argument``.
+    Without choices and such a word it is a switch. `more` is passed to ``add_argument``.
     """
     *names, value = words.split()
     if value.startswith("-"):
@@ -80,7 +77,7 @@ def option(
 def add_watch(
     parser: ArgumentParser, seconds: int = _WATCH_SECONDS, help_text: str = _WATCH_HELP
 ) -> None:
-    """Add ``--watch``, with the seconds between two times where none are given."""
+    """Add --watch; `seconds` is the interval if none is given."""
     option(
         parser,
         "--watch SECONDS",
@@ -92,9 +89,9 @@ def add_watch(
 
 
 def watch(print_once: Callable[[], ExitCode], seconds: int | None) -> ExitCode:
-    """Print something once, or every so many seconds, each time on an empty terminal.
+    """Print once, or every `seconds` seconds on a cleared terminal.
 
-    Errors as those of ``print_once``, but what was there once may be away meanwhile.
+    After the first print, an unreachable broker is only noted.
     """
     if seconds is None:
         return print_once()
@@ -117,22 +114,19 @@ def add_list_output(
     help_text: str = "table (default; tab-separated when piped), CSV, or one JSON object",
     more: tuple[str, ...] = (),
 ) -> None:
-    """Add ``-o``, for commands whose answer is a list of things; ``more``: formats."""
     choices = ("table", "csv", "json", *more)
     option(container, "-o --output", help_text, choices=choices, default="table")
 
 
 def add_text_output(parser: ArgumentParser, help_text: str) -> None:
-    """Add ``-o``, for commands whose answer is one thing."""
     option(parser, "-o --output", help_text, choices=("text", "json"), default="text")
 
 
 def add_log_options(parser: ArgumentParser) -> None:
-    """Add the options that `rocketlens.cli.servers.log_lines` reads."""
     add = partial(option, parser)
     add(
         "--log-level",
-        f"the least that is logged to stderr (default: ${LOG_VARIABLE}, else info)",
+        f"the lowest level logged to stderr (default: ${LOG_VARIABLE}, else info)",
         choices=LOG_LEVELS,
     )
     add(
@@ -143,28 +137,25 @@ def add_log_options(parser: ArgumentParser) -> None:
 
 
 def add_metrics_port(parser: ArgumentParser) -> None:
-    """Add ``--metrics-port``, the address and port that `listen_address` returns, or None."""
     option(
         parser,
         "--metrics-port [IP:]N",
-        "answer /metrics (Prometheus), /livez and /readyz on this port, of 127.0.0.1 unless "
+        "serve /metrics (Prometheus), /livez and /readyz on this port, on 127.0.0.1 unless "
         "an address is given; 0: any free port (default: none)",
         type=listen_address,
     )
 
 
 def add_bind(parser: ArgumentParser, default: str) -> None:
-    """Add ``--bind``, the address to listen on; ``default`` names the default."""
     option(
         parser,
         "--bind IP",
-        f"address to listen on; 0.0.0.0: all of this machine (default: {default})",
+        f"address to listen on; 0.0.0.0: all addresses (default: {default})",
         type=ip_address_text,
     )
 
 
 def add_advertise(parser: ArgumentParser) -> None:
-    """Add ``--advertise``, an IP address in the end."""
     option(
         parser,
         "--advertise ADDR",
@@ -175,23 +166,21 @@ def add_advertise(parser: ArgumentParser) -> None:
 
 
 def add_print_config(parser: ArgumentParser) -> None:
-    """Add ``--print-config``."""
     option(
         parser,
         "--print-config",
-        "print the configuration that would be in effect, as a configuration file, and end",
+        "print the effective configuration as a configuration file and exit",
     )
 
 
 def ip_address_text(text: str) -> str:
-    """Return an IP address."""
     if not is_ip_address(text):
         raise ArgumentTypeError(f"{printable(text[:_MAX_SHOWN])} is not an IP address")
     return text
 
 
 def resolved_address(text: str) -> str:
-    """Return an IP address, or that of a name: the first, of IPv4 if it has one."""
+    """Return an IP address, or the first address of a host name, preferring IPv4."""
     import socket
 
     if is_ip_address(text):
@@ -206,14 +195,13 @@ def resolved_address(text: str) -> str:
 
 
 def listen_address(text: str) -> tuple[str, int]:
-    """Return the address and the port of ``PORT``, ``IP:PORT`` or ``[IPv6]:PORT``."""
+    """Return address and port of ``PORT``, ``IP:PORT`` or ``[IPv6]:PORT``."""
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]") if colon else "127.0.0.1"
     return ip_address_text(host), port_number(port)
 
 
 def add_store(parser: ArgumentParser) -> None:
-    """Add ``--store`` and ``--context``, which `store_directory` reads."""
     _add_store(parser)
     option(parser, "--context NAME", "the store of a named context (rocketlens context list)")
 
@@ -227,23 +215,23 @@ def _add_store(parser: ArgumentParser) -> None:
 
 
 def store_directory(arguments: Namespace) -> Path:
-    """Return the store directory that an option, the environment or the default context names.
+    """Return the store that an option, the environment or the default context names.
 
-    :raises BadInput: when none does.
+    :raises BadInput: if none of them does.
     """
     store = store_if_any(arguments)
     if store is None:
         raise BadInput(
-            "which store? Give --store DIR, the directory that holds commitlog/, or --context "
-            f"NAME, or set {STORE_VARIABLE}"
+            "no store is named: give --store DIR, the directory that holds commitlog/, or "
+            f"--context NAME, or set {STORE_VARIABLE}"
         )
     return store
 
 
 def store_if_any(arguments: Namespace) -> Path | None:
-    """Return as `store_directory`, or None if nothing names a store.
+    """Return the same as `store_directory`, or None if nothing names a store.
 
-    :raises BadInput: when a named context is missing or wrong, or names a cluster.
+    :raises BadInput: if a named context does not exist, is invalid, or names a cluster.
     """
     store, name = arguments.store, getattr(arguments, "context", None)
     if store and name:
@@ -260,23 +248,17 @@ def store_if_any(arguments: Namespace) -> Path | None:
 
 
 def store_path(text: str) -> Path:
-    """Return the path of a store.
-
-    :raises BadInput: if it has a zero character.
-    """
     if "\0" in text:
         raise BadInput("--store has a zero character in it")
     return Path(text)
 
 
 def add_source(parser: ArgumentParser) -> None:
-    """Add the options that name a store or a cluster, for `rocketlens.cli.source`."""
     _add_store(parser)
     add_cluster(parser, "$NAMESRV_ADDR, unless a store is given")
 
 
 def add_max(parser: ArgumentParser, default: int | None = None) -> None:
-    """Add ``--max`` and ``--newest``, which mean the same."""
     option(
         parser,
         "--max --newest N",
@@ -287,17 +269,15 @@ def add_max(parser: ArgumentParser, default: int | None = None) -> None:
 
 
 def add_verbose(parser: ArgumentParser) -> None:
-    """Add ``-v``, for commands that print the notes of a complete answer."""
     option(
         parser,
         "-v --verbose",
-        "print all notes on an answer: hints, and what it assumes without having read it",
+        "print all notes on an answer: hints, and assumptions that were not checked",
     )
 
 
 def add_archive(parser: ArgumentParser, *, with_others: bool = True) -> None:
-    """Add ``--archive``, which `rocketlens.cli.source` reads; ``with_others``: also beside them."""
-    beside = "; with --store, --namesrv or --context also there, for one answer"
+    beside = "; with --store, --namesrv or --context both are searched, for one answer"
     option(
         parser,
         "--archive DIR",
@@ -306,7 +286,7 @@ def add_archive(parser: ArgumentParser, *, with_others: bool = True) -> None:
 
 
 def refuse_archive(parser: ArgumentParser, why: str) -> None:
-    """Add ``--archive`` as an option that says what to do instead."""
+    """Add a hidden --archive option that fails with `why`."""
 
     def refuse(_: str) -> None:
         raise ArgumentTypeError(why)
@@ -315,17 +295,15 @@ def refuse_archive(parser: ArgumentParser, why: str) -> None:
 
 
 def add_all_topics(parser: ArgumentParser) -> None:
-    """Add ``--all``, for searches that leave out RocketMQ's own topics."""
     option(
         parser,
         "--all",
-        "also search RocketMQ's own topics, such as that of traces, where no topic is named "
-        "(default: they are left out, and counted)",
+        "if no topic is named, also search RocketMQ's own topics, such as the trace topic "
+        "(default: they are left out and counted)",
     )
 
 
 def add_cluster(parser: ArgumentParser, default: str) -> None:
-    """Add the options that name a cluster and say how to connect to it."""
     option(
         parser,
         "-n --namesrv ADDR",
@@ -336,7 +314,7 @@ def add_cluster(parser: ArgumentParser, default: str) -> None:
 
 
 def reader_options(given: Namespace | Context) -> dict[str, str]:
-    """Return the options of a connection as those of the data source ``rocketmq``."""
+    """Return connection options as options of the data source ``rocketmq``."""
     values = {option: getattr(given, name) for name, option in _READER_OPTIONS.items()}
     return {
         option: str(value).lower() if isinstance(value, bool) else value
@@ -346,7 +324,6 @@ def reader_options(given: Namespace | Context) -> dict[str, str]:
 
 
 def add_message(parser: ArgumentParser) -> None:
-    """Add what names one message: an id, a position or a key, where, and in which topics."""
     parser.add_argument(
         "text", metavar="ID", help="a message id of either kind, TOPIC/QUEUE/OFFSET, or a key"
     )
@@ -356,7 +333,6 @@ def add_message(parser: ArgumentParser) -> None:
 
 
 def add_content(parser: ArgumentParser | _ArgumentGroup) -> None:
-    """Add the options that choose messages by what is in them, which `content_of` reads."""
     add = partial(option, parser)
     add(
         "--where EXPRESSION",
@@ -365,31 +341,30 @@ def add_content(parser: ArgumentParser | _ArgumentGroup) -> None:
     )
     add(
         "--grep PATTERN",
-        "only messages whose decoded body has this text, or this regular expression (RE2)",
+        "only messages whose decoded body matches this text or regular expression (RE2)",
     )
     add(
         "--grep-in PARTS",
-        "where --grep searches: body (default), keys, properties, or several with commas",
+        "where --grep searches: body (default), keys, properties, or several, separated by commas",
     )
     add_body_rules(parser)
 
 
 def add_body_rules(parser: ArgumentParser | _ArgumentGroup) -> None:
-    """Add ``--body-rules``."""
     option(
         parser,
         "--body-rules FILE",
-        "TOML file that says how the bodies of topics are decoded: formats, schemas, charsets",
+        "TOML file with rules for decoding bodies by topic: formats, schemas, charsets",
     )
 
 
 def content_of(arguments: Namespace) -> "ContentOptions":
-    """Return the keyword arguments that the options of `add_content` stand for; none for none.
+    """Return the options of `add_content` as keyword arguments; empty if none is given.
 
-    :raises BadInput: when ``--grep-in`` has nothing to search for.
+    :raises BadInput: for --grep-in without --grep.
     """
     if arguments.grep_in is not None and arguments.grep is None:
-        raise BadInput("--grep-in says where --grep searches: give --grep, too")
+        raise BadInput("--grep-in is for --grep: give both")
     if arguments.where is None and arguments.grep is None:
         return {}
     parts = [each.strip() for each in (arguments.grep_in or "body").split(",")]
@@ -402,7 +377,6 @@ def content_of(arguments: Namespace) -> "ContentOptions":
 
 
 def add_index_geometry(parser: ArgumentParser) -> None:
-    """Add the options that say what index files are built like."""
     add = partial(option, parser)
     add("--slots N", "hash slots per index file (maxHashSlotNum)", type=positive_number)
     add("--entries N", "entries per index file (maxIndexNum)", type=positive_number)
@@ -410,21 +384,19 @@ def add_index_geometry(parser: ArgumentParser) -> None:
         "--tag-index",
         action=BooleanOptionalAction,
         default=None,
-        help="with or without entries for tags, which RocketMQ writes since 5.5",
+        help="with or without entries for tags, which RocketMQ 5.5 and later write",
     )
 
 
 def add_dry_run(parser: ArgumentParser) -> None:
-    """Add ``--dry-run``."""
     option(
         parser,
         "--dry-run",
-        "check what can be checked without Spark, print what would be done, and end",
+        "check what can be checked without Spark, print what would be done, and exit",
     )
 
 
 def add_master(parser: ArgumentParser) -> None:
-    """Add ``--master``, where Spark runs."""
     option(
         parser,
         "--master M",
@@ -434,7 +406,6 @@ def add_master(parser: ArgumentParser) -> None:
 
 
 def add_topics(parser: ArgumentParser, use: str, *, default: str = "") -> None:
-    """Add ``--topic``: what it is used for, and which topics are meant without it."""
     option(
         parser,
         "-t --topic T",
@@ -445,16 +416,15 @@ def add_topics(parser: ArgumentParser, use: str, *, default: str = "") -> None:
 
 
 def add_times(parser: ArgumentParser | _ArgumentGroup) -> None:
-    """Add ``--since`` and ``--until``, which `time_range` reads."""
     add = partial(option, parser)
     add("--since T", "only messages stored at or after this time")
     add("--until T", "only messages stored at or before this time")
 
 
 def time_range(arguments: Namespace) -> tuple[int | None, int | None]:
-    """Return the first and the last store time of ``--since`` and ``--until``, None if not given.
+    """Return the store times of --since and --until, None for those not given.
 
-    :raises BadInput: when a time cannot be read, or they are in the wrong order.
+    :raises BadInput: if a time is invalid, or --since is after --until.
     """
     begin = parse_time(arguments.since, "--since", is_end=False) if arguments.since else None
     end = parse_time(arguments.until, "--until", is_end=True) if arguments.until else None
@@ -464,17 +434,15 @@ def time_range(arguments: Namespace) -> tuple[int | None, int | None]:
 
 
 def positive_number(text: str) -> int:
-    """Return a number from 1 to the largest of Java's int."""
     return _number(text, 1, limits.MAX_INT, "number")
 
 
 def seconds(text: str) -> int:
-    """Return a number of seconds up to a day."""
     return _number(text, 0, 86_400, "number of seconds")
 
 
 def port_number(text: str) -> int:
-    """Return a port; 0 is any free one."""
+    """Return a port; 0 means any free port."""
     return _number(text, 0, 65_535, "port")
 
 

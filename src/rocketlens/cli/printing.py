@@ -1,4 +1,4 @@
-"""How commands print messages and rows: tables, CSV, JSON, or a template of the user's own."""
+"""Prints messages and rows as tables, CSV, JSON or a template."""
 
 import re
 import shutil
@@ -41,20 +41,19 @@ from rocketlens.terminal.output import (
     zone_text,
 )
 
-# On a terminal. Ids and positions are never cut: people copy them. Nor is the key that was found.
+# On a terminal. Ids, positions and the searched key are never cut, because people copy them.
 _MAX_WIDTHS: Final = {"TAGS": 16, "KEYS": 32}
 _MIN_WIDTH: Final = 8
 NOT_KNOWN: Final = "?"
 _GAP: Final = 2
 _FITTED_ROWS: Final = 200
-"""Messages that columns are fitted to."""
+"""Messages that determine the widths of columns."""
 _MIN_BODY_COLUMNS: Final = 24
 
 
 def print_messages(
     messages: Iterable[MessageExt], searched: str | None = None, **options: Any
 ) -> None:
-    """Print a table for a terminal, as `terminal_lines` has it; without messages, nothing."""
     columns = shutil.get_terminal_size((100, 24)).columns
     for line in terminal_lines(messages, columns, searched, **options):
         print(line)
@@ -73,12 +72,11 @@ def print_rows(
     has_titles: bool = True,
     as_given: bool = False,
 ) -> None:
-    """Print rows in columns on a terminal, else as tab-separated values; None as ``?``.
+    """Print rows in columns on a terminal, else as tab-separated values; None is printed as ``?``.
 
-    Columns of numbers are aligned to the right. On a terminal a time is shown to the second, with
-    its zone in the title; empty columns are left out; and columns that do not fit follow on lines
-    of their own, indented, so that nothing is cut. ``has_titles``: the first line names the
-    columns. ``as_given``: titles keep their case, and empty columns are shown.
+    Columns of numbers are aligned to the right. On a terminal, times are printed to the second with
+    the zone in the title, empty columns are left out, and columns that do not fit continue on
+    indented lines. `as_given` keeps the case of titles and the empty columns.
     """
     is_terminal = sys.stdout.isatty()
     values = [tuple(row) for row in rows]
@@ -115,7 +113,7 @@ def print_rows(
 
 
 def print_csv(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print rows as CSV; what is not known is empty, and no cell is a formula."""
+    """Print rows as CSV. Unknown values are empty, and no cell is a formula."""
     sys.stdout.write(csv_row(titles))
     for row in rows:
         values = (iso_text(each.epoch_ms) if isinstance(each, Moment) else each for each in row)
@@ -123,7 +121,7 @@ def print_csv(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
 
 
 def print_list(output: str, titles: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print rows as the options of `add_list_output` say; ``json`` is a line for each."""
+    """Print rows as the options of `add_list_output` say; ``json`` prints a line per row."""
     if output == "csv":
         print_csv(titles, rows)
     elif output == "json":
@@ -138,12 +136,12 @@ def print_list(output: str, titles: Sequence[str], rows: Iterable[Sequence[objec
 def print_listing(
     name: str, values: Sequence[object], coverage: Iterable[Coverage], **fields: object
 ) -> None:
-    """Print an answer that is a list of things as one JSON object."""
+    """Print a list and its coverage as one JSON object."""
     print(json_line({**fields, name: values, "coverage": [*coverage]}))
 
 
 def _column(title: str, column: Sequence[object]) -> list[str]:
-    """Return the texts of a column for a terminal, its title first."""
+    """Return the texts of a column for a terminal, the title first."""
     zones = {zone_text(cell.epoch_ms) for cell in column if isinstance(cell, Moment)}
     zone = zones.pop() if len(zones) == 1 else ""
     texts = [
@@ -154,7 +152,7 @@ def _column(title: str, column: Sequence[object]) -> list[str]:
 
 
 def _moment_text(moment: Moment, zone: str) -> str:
-    """Return a time to the second; with its zone if that is not ``zone``."""
+    """Return a time to the second, with its zone if `zone` is empty."""
     text, dot, _ = time_text(moment.epoch_ms).partition(".")
     return text if zone or not dot else f"{text}{zone_text(moment.epoch_ms)}"
 
@@ -166,7 +164,7 @@ def _piped_cell(cell: object) -> str:
 
 
 def _folds(widths: Sequence[int], columns: int) -> Iterator[tuple[int, int]]:
-    """Return from which to which column each line of a row goes, so that it fits if it can."""
+    """Return the first and last column of each line of a row."""
     begin = used = 0
     for number, width in enumerate(widths):
         if number > begin and used + width > columns:
@@ -177,7 +175,7 @@ def _folds(widths: Sequence[int], columns: int) -> Iterator[tuple[int, int]]:
 
 
 def piped_row(message: MessageExt, bodies: BodyView = AS_IT_IS) -> Iterable[str]:
-    """Return the values of a message in the order of its `PIPED_COLUMNS`, safe to print."""
+    """Return the values of a message in the order of `PIPED_COLUMNS`, safe to print."""
     yield iso_text(message.store_timestamp_ms)
     yield printable(message.topic)
     yield printable(message.tags or "")
@@ -189,7 +187,7 @@ def piped_row(message: MessageExt, bodies: BodyView = AS_IT_IS) -> Iterable[str]
 
 
 def one_line(message: MessageExt, bodies: BodyView = AS_IT_IS) -> str:
-    """Return a message as one line for a terminal, whatever the lines before it were like."""
+    """Return a message as one line for a terminal."""
     time, position, tags, keys, size = _row(message, zone_text(message.store_timestamp_ms))
     start = bodies.preview(message)
     parts = (time, position, tags, keys, printable(message.msg_id), size, start)
@@ -204,11 +202,11 @@ def terminal_lines(
     has_titles: bool = True,
     bodies: BodyView = AS_IT_IS,
 ) -> Iterable[str]:
-    """Return the lines of a table for a terminal of some width.
+    """Yield the lines of a table for a terminal of `columns` columns.
 
-    If a row does not fit, the id and the start of the body follow on a second line. ``searched``
-    is highlighted among the keys, positions and ids, and not cut. ``bodies`` says how
-    bodies are shown. Columns fit all messages; or the first ones, if the rest is still being read.
+    Rows that do not fit put the id and the start of the body on a second line. `searched` is
+    highlighted in keys, positions and ids, and never cut. Column widths fit all messages of a
+    sequence, else the first `_FITTED_ROWS`.
     """
     coming: Iterator[MessageExt] = iter(())
     first = messages if isinstance(messages, Sequence) else ()
@@ -220,7 +218,7 @@ def terminal_lines(
     zones = {zone_text(message.store_timestamp_ms) for message in first}
     zone = zones.pop() if len(zones) == 1 else ""
     titles = [f"TIME ({zone})" if zone else "TIME", "POSITION", "TAGS", "KEYS", "SIZE"]
-    # Rows are made twice: kept, those of a large answer would take as much memory as the answer.
+    # Rows are created twice, because keeping those of a large answer would double its memory.
     widths = [cells(title) for title in titles]
     id_width = match_width = 0
     for message in first:
@@ -263,7 +261,7 @@ def terminal_lines(
 
 
 def highlighted(text: str, searched: str | None, code: str = "") -> str:
-    """Return text, in a colour if it has one, in which whole words ``searched`` stand out."""
+    """Return text in which whole words equal to `searched` stand out."""
     if not has_colour(sys.stdout):
         return text
     word = re.escape(printable(searched)) if searched else "(?!)"
@@ -276,7 +274,7 @@ def highlighted(text: str, searched: str | None, code: str = "") -> str:
 
 
 def _row(message: MessageExt, zone: str) -> list[str]:
-    """Return the cells of a row; a time has its zone with it if it is not ``zone``."""
+    """Return the cells of a row; a time has its zone if that differs from `zone`."""
     moment = message.store_timestamp_ms
     own_zone = zone_text(moment)
     return [
@@ -291,7 +289,7 @@ def _row(message: MessageExt, zone: str) -> list[str]:
 def _narrow(
     widths: list[int], titles: Sequence[str], least: Mapping[str, int], excess: int
 ) -> None:
-    """Narrow some columns by ``excess`` in all, in the order of ``least``, to no less than that."""
+    """Narrow columns in the order of `least`, each to its minimum, by `excess` in total."""
     for title, minimum in least.items():
         number = titles.index(title)
         less = max(0, min(excess, widths[number] - minimum))
@@ -302,10 +300,10 @@ def _narrow(
 def _line(row: Sequence[str], widths: Sequence[int]) -> str:
     *texts, size = row
     *text_widths, size_width = widths
-    # A position that is wider than those before it takes the room of keys.
+    # A position wider than its column takes space from the keys.
     excess = max(0, cells(texts[1]) - text_widths[1])
     text_widths[-1] = max(text_widths[-1] - excess, min(text_widths[-1], _MIN_WIDTH))
-    # The first two are time and position, which are never cut.
+    # Time and position are never cut.
     fitted = [
         padded(text, width) if number < 2 else fit(text, width)
         for number, (text, width) in enumerate(zip(texts, text_widths, strict=True))
@@ -314,21 +312,21 @@ def _line(row: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def cells(text: str) -> int:
-    """Return the columns that a text takes on a terminal."""
+    """Return the number of terminal columns of a text."""
     if text.isascii():
         return len(text)
     return sum(map(_cells_of, text))
 
 
 def _cells_of(character: str) -> int:
-    is_skin_tone = "\U0001f3fb" <= character <= "\U0001f3ff"  # of the emoji before it
+    is_skin_tone = "\U0001f3fb" <= character <= "\U0001f3ff"  # changes the emoji before it
     if is_skin_tone or unicodedata.category(character) in {"Mn", "Me", "Cf"}:
         return 0
     return 2 if unicodedata.east_asian_width(character) in {"W", "F"} else 1
 
 
 def cut(text: str, width: int) -> str:
-    """Return text of at most ``width`` columns, with ``…`` if something was cut off."""
+    """Return text of at most `width` columns; ``…`` marks a cut."""
     if cells(text) <= width:
         return text
     room = width - 1
@@ -342,19 +340,18 @@ def cut(text: str, width: int) -> str:
 
 
 def fit(text: str, width: int) -> str:
-    """Return text of exactly ``width`` columns, cut or padded with spaces."""
     return padded(cut(text, width), width)
 
 
 def padded(text: str, width: int) -> str:
-    """Return text of at least ``width`` columns."""
+    """Pad to at least `width` columns."""
     return text + " " * (width - cells(text))
 
 
 OUTPUTS: Final = ("table", "csv", "json", "jsonl")
 _HEADED: Final = frozenset({"table", "csv"})
 NO_VALUE: Final = "-"
-"""In a table, a value that is not known."""
+"""An unknown value in a table."""
 
 
 def add_output(
@@ -364,25 +361,24 @@ def add_output(
     help_text: str = "table (default; tab-separated when piped), CSV, one JSON object, or one JSON "
     "line per message",
 ) -> None:
-    """Add the options that say how messages are printed, for `MessageOutput`."""
     add = partial(option, parser)
     add("-o --output", help_text, choices=outputs, default="table")
     add(
         "--fields A,B",
         "only these values, in this order: time, topic, tags, keys, id, position, size, body, "
-        "any other field of a message, prop.NAME for a property, or body.$.PATH",
+        "other fields of a message, prop.NAME for a property, or body.$.PATH",
     )
     add(
         "--format TEMPLATE",
         "print each message as this text, with names of values in braces: "
-        "'{time} {keys} {body}'; \\n, \\t and \\0 are characters, and a newline follows unless it "
+        "'{time} {keys} {body}'; \\n, \\t and \\0 are escapes, and a newline follows unless it "
         "ends with \\n or \\0",
     )
     add("--no-header", "without the line that names the columns")
     add(
         "--body",
         "bodies as text (if not UTF-8: 0x and hex, in JSON base64), as JSON, in base64, or "
-        "decoded whatever their format (default: text, the start of it in tables decoded if it is "
+        "decoded by their format (default: text; in tables the start of it, decoded if it is "
         "not UTF-8)",
         choices=BODY_FORMS,
     )
@@ -390,18 +386,17 @@ def add_output(
 
 
 def add_colour(parser: ArgumentParser) -> None:
-    """Add ``--color``."""
     option(
         parser,
         "--color",
-        "colour always, never, or (default) on terminals, unless NO_COLOR is set",
+        "colour always, never, or on terminals unless NO_COLOR is set (default)",
         choices=COLOUR_CHOICES,
         default="auto",
     )
 
 
 class MessageOutput:
-    """Prints messages as the options of a command line say."""
+    """Prints messages as the options of `add_output` say."""
 
     def __init__(
         self,
@@ -415,12 +410,12 @@ class MessageOutput:
         more: Mapping[str, Callable[[MessageExt], str | None]] | None = None,
         is_terminal: bool | None = None,
     ) -> None:
-        """Use the values of the options; ``searched`` is highlighted where it is found.
+        """Use the values of the options; `searched` is highlighted.
 
-        ``more`` are values beside those of a message, by name: columns before the body, and members
-        in JSON. ``is_terminal`` None: whatever stdout is now.
+        `more` are additional values by name: columns before the body, and members in JSON.
+        `is_terminal` None: ask stdout.
 
-        :raises BadInput: naming options that do not go together, or a value that messages lack.
+        :raises BadInput: if options exclude each other, or a field is unknown.
         """
         self._searched: Final = searched
         self._bodies: Final = bodies
@@ -435,9 +430,9 @@ class MessageOutput:
         self._template: Final = None if template is None else Template(template)
         self._needs_header = has_header and output in _HEADED
         if self._template and (fields or output != "table"):
-            raise BadInput("--format says how to print messages, and so do --fields and -o")
+            raise BadInput("--format excludes --fields and -o")
         if not has_header and (self._template or output not in _HEADED):
-            raise BadInput("--no-header: there is a header in tables and CSV only")
+            raise BadInput("--no-header: only tables and CSV have a header")
 
     @classmethod
     def of(
@@ -446,7 +441,7 @@ class MessageOutput:
         searched: str | None = None,
         more: Mapping[str, Callable[[MessageExt], str | None]] | None = None,
     ) -> Self:
-        """Return what prints as a command line says, in the colour that it chooses."""
+        """Use the options of a command line, and choose the colour."""
         choose_colour(arguments.color)
         return cls(
             arguments.output,
@@ -460,7 +455,7 @@ class MessageOutput:
 
     @property
     def printer(self) -> Callable[[MessageExt], None] | None:
-        """What prints messages one by one; None for a table on a terminal and one JSON object."""
+        """The function that prints one message; None for terminal tables and one JSON object."""
         if self._template:
             return partial(self._print_template, self._template)
         if self._output == "jsonl":
@@ -478,11 +473,11 @@ class MessageOutput:
 
     @property
     def line_printer(self) -> Callable[[MessageExt], None]:
-        """What prints messages one by one, on a terminal a line each without a header."""
+        """The function that prints one message; on a terminal as one line without a header."""
         return self.printer or self._print_line
 
     def print_all(self, messages: Iterable[MessageExt]) -> None:
-        """Print messages as they come, in any way but as one JSON object."""
+        """Print messages in any format except one JSON object."""
         printer = self.printer
         if printer:
             for message in messages:
@@ -498,7 +493,7 @@ class MessageOutput:
             )
 
     def print_object(self, fields: Mapping[str, object], messages: Iterable[MessageExt]) -> None:
-        """Print one JSON object: some fields, and messages as its last member."""
+        """Print one JSON object: `fields`, then the messages as its last member."""
         sys.stdout.write(f'{json_line(fields)[:-1]},"messages":[')
         for number, message in enumerate(messages):
             if number:
@@ -539,7 +534,7 @@ class MessageOutput:
         sys.stdout.write(csv_row(cells))
 
     def print_header(self) -> None:
-        """Print the line that names the columns of CSV, once, if there is one."""
+        """Print the header of CSV once, if there is one."""
         if self._needs_header and self._output == "csv":
             self._needs_header = False
             sys.stdout.write(csv_row(self._csv_names()))
@@ -560,7 +555,7 @@ class MessageOutput:
             print("\t".join(piped_row(message, self._bodies)))
 
     def _short(self, message: MessageExt, name: str) -> object:
-        """Return a cell of a table: a body is cut unless its form was chosen."""
+        """Return a cell of a table; a body is cut unless --body chose its form."""
         if name in self._more:
             return self._more[name](message) or NO_VALUE
         if name == "body" and self._bodies.form is None:

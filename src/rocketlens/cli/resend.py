@@ -1,4 +1,4 @@
-"""``rocketlens resend``: stored messages again, as a job; what it shares with ``dlq redrive``."""
+"""``rocketlens resend``: sends stored messages again, as a job; shared with ``dlq redrive``."""
 
 import sys
 from argparse import ArgumentParser, Namespace
@@ -46,50 +46,49 @@ if TYPE_CHECKING:
     MakePlan = Callable[["ResendOrigin", Target], Awaitable[list[PlannedMessage]]]
 
 JOB_EXIT_CODES: Final = (
-    "Without --send nothing is sent and no file is made: what would be sent is shown.\n"
-    "A job that ended early is resumed by the same command with --job FILE.\n"
+    "Without --send the command only shows what would be sent, and creates no file.\n"
+    "The same command with --job FILE resumes a job that ended early.\n"
     "exit codes: 0 all were sent (or would be), 1 some were not sent, or there are none,\n"
-    "2 wrong usage or an error, 3 incomplete: of some it is not known whether they are stored."
+    "2 wrong usage or an error, 3 incomplete: some may or may not be stored."
 )
 _SHOWN_ROWS: Final = 10
-"""Messages of a dry run that are shown as a table."""
+"""Messages in the table of a dry run."""
 _PREVIEW_CHARACTERS: Final = 60
 _DEFAULT_RATE: Final = 20
 _DEFAULT_FOLLOW_S: Final = 30
-_MAX_TOLD: Final = 20
-"""Messages of which it is found which group failed with them."""
+_MAX_GROUP_SEARCHES: Final = 20
+"""Bound of the messages for --to-group without a group."""
 _COLUMNS: Final = ("n", "state", "id", "from", "to", "detail")
 _PREVIEW_COLUMNS: Final = ("n", "state", "id", "from", "to", "time", "keys", "body", "last_failure")
-"""The last one is of dead letters."""
+"""The last column is for dead letters."""
 EXAMPLES: Final = """
-rocketlens resend order-paid/3/881204  # what would be sent: nothing is
+rocketlens resend order-paid/3/881204  # a dry run: shows what would be sent
 rocketlens resend -t order-paid AC1400020001A3B4C5D6123456780000  # the same, by its message id
-# send it, and write down why
+# send it, and record the reason
 rocketlens resend -t order-paid --key ORDER-42 --send --reason 'ticket 7'
-rocketlens resend order-paid/3/881204 --to-group  # to the group that failed with it
-# messages that the cluster has deleted since
+rocketlens resend order-paid/3/881204 --to-group  # only to the group that failed with it
+# messages that the cluster has deleted
 rocketlens resend -t order-paid --key ORDER-42 --archive /lake/rocketmq
 """
 
 
 class ResendOrigin:
-    """Finds messages for a job of a cluster: there, or in an archive."""
+    """Finds the messages of a job, in its cluster or in an archive."""
 
     def __init__(self, admin: "MQAdmin", archive: "Archive | None" = None) -> None:
-        """Send to the cluster of ``admin``, what is in ``archive``, or without one there."""
         self.admin: Final = admin
         self._archive: Final = archive
 
     @property
     def name(self) -> str:
-        """The archive as a job's header has it; empty for the cluster."""
+        """The archive, as in a job's header; empty for the cluster."""
         return "" if self._archive is None else self._archive.source.name
 
     async def message(self, topic: str | None, text: str) -> MessageExt:
-        """Return the message at a queue position, or with an id.
+        """Return the message at a queue position or with an id.
 
-        :raises MessageNotFound: if there is none.
-        :raises AnswerIncomplete: if not everything could be searched.
+        :raises MessageNotFound: if it does not exist.
+        :raises AnswerIncomplete: if something could not be searched.
         """
         from rocketlens.query.request import FindRequest
 
@@ -108,47 +107,45 @@ class ResendOrigin:
     async def planned(self, message: "PlannedMessage") -> MessageExt:
         """Return the message of a plan.
 
-        :raises MessageNotFound: if it is not there any more.
+        :raises MessageNotFound: if it no longer exists.
         """
         if self._archive is None:
             return await self.admin.view_message(message.offset_msg_id)
         position = f"{message.topic}/{message.queue_id}/{message.queue_offset}"
         for each in await self.find(position, kind="queue-offset"):
-            # Each broker has such a queue.
+            # Each broker has a queue of this number.
             if each.offset_msg_id == message.offset_msg_id:
                 return each
-        raise MessageNotFound(f"{position} is not in {self.name} any more")
+        raise MessageNotFound(f"{position} is no longer in {self.name}")
 
     async def find(self, text: str, topic: str | None = None, *, kind: "Kind") -> Answer:
-        """Return the messages that a text is an id, a position or a key of."""
         if self._archive is not None:
             return self._archive.find(text, topic, kind=kind)
         return await self.admin.find(text, topic, kind=kind)
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add the command's options."""
     parser.epilog = JOB_EXIT_CODES
     parser.add_argument(
         "ids",
         metavar="ID",
         nargs="*",
-        help="TOPIC/QUEUE/OFFSET as find prints it, an offset message id, or with --topic either "
-        "kind of id; of several records with one unique key the oldest is sent",
+        help="TOPIC/QUEUE/OFFSET as find prints it, an offset message id, or with --topic a unique "
+        "key; of several records with one unique key the oldest is sent",
     )
     add_cluster(parser, "$NAMESRV_ADDR")
     add = partial(option, parser)
     add(
         "--archive DIR",
-        "send messages of this archive again: those that the cluster does not have any more",
+        "send messages of this archive, which the cluster may have deleted",
     )
     add("-t --topic T", "the topic of the ids, or of --key")
     add("--key K", "all messages of --topic with this key")
     add("--to-topic T2", "send to this topic (default: its own)")
     add(
         "--to-group G",
-        "send to this consumer group alone, by its retry topic: other groups do not get it; "
-        "without G to the one that failed with the messages",
+        "send only to this consumer group, through its retry topic; without G to the group that "
+        "failed with the messages",
         nargs="?",
         const="",
     )
@@ -156,14 +153,13 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def add_job_options(parser: ArgumentParser) -> None:
-    """Add the options of every job that sends messages again."""
     group = parser.add_argument_group("the job")
     add = partial(option, group)
-    add("--send", "send, and not only show")
-    add("--reason TEXT", "why, for those who read the job's file; --send needs it")
+    add("--send", "send the messages, not only show them")
+    add("--reason TEXT", "the reason, recorded in the job's file; --send needs it")
     add(
         "--job FILE",
-        "the job's file: it is resumed if it is there (default: a new one in the user's state "
+        "the job's file; an existing job is resumed (default: a new file in the user's state "
         "directory)",
     )
     add(
@@ -180,27 +176,28 @@ def add_job_options(parser: ArgumentParser) -> None:
     )
     add(
         "--follow S",
-        "say what became of the messages once each is consumed, in retry or a dead letter, or "
-        f"after S seconds; 0: do not look (default: {_DEFAULT_FOLLOW_S}); `rocketlens job show` "
+        "report the consumption of the messages once each is consumed, in retry or a dead letter, "
+        f"or after S seconds; 0: do not look (default: {_DEFAULT_FOLLOW_S}); `rocketlens job show` "
         "looks again",
         type=seconds,
         default=_DEFAULT_FOLLOW_S,
     )
-    add("--resend-unknown", "send also what may be stored already if that cannot be looked up")
+    add("--resend-unknown", "also send messages that may already be stored if a look-up fails")
     add_list_output(group, "table (default), CSV, or one JSON line per message")
 
 
 def run(arguments: Namespace) -> ExitCode:
-    """Show what would be sent, or send it."""
     from rocketlens.client.resend.resend_job import Target
 
     if arguments.to_topic and arguments.to_group is not None:
-        raise BadInput("--to-topic and --to-group both say where to send: give only one")
+        raise BadInput("--to-topic and --to-group both name a target: give only one")
     if arguments.key is not None and (arguments.ids or not arguments.topic):
-        raise BadInput("--key needs --topic, and no ids")
+        raise BadInput("--key needs --topic, and excludes ids")
     is_selected = bool(arguments.ids or arguments.key is not None)
     if not is_selected and not arguments.job:
-        raise BadInput("which messages? Give ids, or --key and --topic, or the --job to resume")
+        raise BadInput(
+            "no messages are chosen: give ids, --key and --topic, or the --job to resume"
+        )
     if arguments.key is not None:
         selection = f"key {arguments.key} of topic {arguments.topic}"
     else:
@@ -214,7 +211,7 @@ def run(arguments: Namespace) -> ExitCode:
     if group == "":
         access = cluster_access(chosen_context(arguments, takes_store=False))
         group = ask_cluster(access, lambda admin: _failed_group(arguments, ResendOrigin(admin)))
-        note(f"group {group} failed with it: it alone gets it again")
+        note(f"group {group} failed with it: only this group gets it again")
     target = Target(topic=arguments.to_topic, group=group)
     return run_job(arguments, selection if is_selected else None, target, plan)
 
@@ -222,7 +219,7 @@ def run(arguments: Namespace) -> ExitCode:
 def run_job(
     arguments: Namespace, selection: str | None, target: "Target", make_plan: "MakePlan"
 ) -> ExitCode:
-    """Show what a job would send, or run it; ``selection`` None resumes the file's job."""
+    """Show what a job would send, or run it; without a `selection` the job of --job is resumed."""
     is_there = bool(arguments.job) and Path(arguments.job).exists()
     if selection is None and not is_there:
         raise BadInput(f"--job {arguments.job[:200]}: there is no such file")
@@ -248,7 +245,7 @@ def run_job(
         return ask_cluster(access, work)
 
 
-async def _start(  # noqa: PLR0917 - what a new job is made of
+async def _start(  # noqa: PLR0917 - the parts of a new job
     arguments: Namespace,
     selection: str,
     target: "Target",
@@ -256,7 +253,7 @@ async def _start(  # noqa: PLR0917 - what a new job is made of
     origin: ResendOrigin,
     access: ClusterAccess,
 ) -> ExitCode:
-    """Show a new job, or make its file and run it."""
+    """Show a new job, or create its file and run it."""
     from rocketlens.client.resend.resend_job import check_targets
     from rocketlens.client.resend.resend_journal import ResendJournal
 
@@ -287,9 +284,9 @@ async def _resume(
     origin: ResendOrigin,
     access: ClusterAccess,
 ) -> ExitCode:
-    """Show what an existing job has left, or go on with it.
+    """Show what a job has left, or continue it.
 
-    :raises BadInput: if it is the job of another request, or of another cluster.
+    :raises BadInput: if it is the job of another request, cluster or archive.
     """
     from rocketlens.client.resend.resend_journal import ResendJournal
 
@@ -306,8 +303,8 @@ async def _resume(
         if header.origin != origin.name:
             raise BadInput(
                 f"{journal.path} reads its messages from {header.origin[:200] or 'the cluster'}: "
-                "give --archive for an archive, and none for the cluster; the console resumes one "
-                "of a store"
+                "give --archive for an archive, leave it out for the cluster, or resume a job of a "
+                "store in the console"
             )
         if arguments.send:
             return await _run(arguments, journal, origin, access)
@@ -323,11 +320,11 @@ async def _resume(
 async def _run(
     arguments: Namespace, journal: "ResendJournal", origin: ResendOrigin, access: ClusterAccess
 ) -> ExitCode:
-    """Run a job, and print the outcome of each message."""
+    """Run a job and print the outcome of each message."""
     from rocketlens.client.resend.resend_job import ResendJob, producer_options
     from rocketlens.client.send.producer import Producer
 
-    # Topics of a plan have their namespaces.
+    # The topics of a plan contain the namespace.
     options = {**access.client_options, "namespace": ""}
     async with Producer(access.name_servers, **options, **producer_options()) as producer:
         job = ResendJob(
@@ -351,23 +348,23 @@ async def _run(
     if counts["sent"] and arguments.follow:
         await follow_job(journal, origin.admin, arguments.follow)
     if counts["unknown"]:
-        note(f"to look for those of unknown outcome again: --job {journal.path} --send")
+        note(f"to look up unknown outcomes again: --job {journal.path} --send")
         return ExitCode.INCOMPLETE
     return ExitCode.NO if counts["failed"] or counts["left"] else ExitCode.OK
 
 
 async def follow_job(journal: "ResendJournal", admin: "MQAdmin", limit_s: float) -> None:
-    """Print what became of what a job sent: once, or until that is known, for so long at most."""
+    """Print the consumption of a job's messages, once it is known or after `limit_s` seconds."""
     from rocketlens.client.resend.follow import CopyFollower, came_in_words, follow
 
     follower = CopyFollower(admin, journal.contents)
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    is_told = False
+    is_noted = False
     try:
         async for _ in follow(follower, lambda came: journal.came(came, now), limit_s):
-            if not is_told and limit_s and not follower.is_over:
-                note(f"what becomes of it is followed for up to {limit_s:g} s (--follow S)")
-                is_told = True
+            if not is_noted and limit_s and not follower.is_over:
+                note(f"waiting up to {limit_s:g} s for its consumption (--follow S)")
+                is_noted = True
     except RocketLensError as error:
         follower.problem = str(error)
     words = came_in_words(journal.contents)
@@ -376,7 +373,7 @@ async def follow_job(journal: "ResendJournal", admin: "MQAdmin", limit_s: float)
     for group in sorted(follower.offline):
         note(f"group {group} has no member online: nothing is consumed now")
     if follower.problem:
-        note(f"what became of some is not known: {follower.problem}")
+        note(f"the consumption of some is unknown: {follower.problem}")
 
 
 def _totals(journal: "ResendJournal") -> str:
@@ -384,17 +381,16 @@ def _totals(journal: "ResendJournal") -> str:
 
 
 async def _failed_group(arguments: Namespace, origin: ResendOrigin) -> str:
-    """Return the group that failed with the messages: they are its retries or dead letters, or
-    have some.
+    """Return the group that failed with the messages: their retries or dead letters exist.
 
-    :raises BadInput: if none did, or several.
+    :raises BadInput: if no group failed, or several.
     """
     from rocketlens.client.connect.namespace import without_namespace
     from rocketlens.query.facts.group_state import FAILED_STATES
     from rocketlens.query.request import name_of
 
     messages = await _chosen(arguments, origin)
-    if len(messages) > _MAX_TOLD or arguments.archive:
+    if len(messages) > _MAX_GROUP_SEARCHES or arguments.archive:
         raise BadInput(
             "--to-group G: the group that failed is found for a few messages of a cluster"
         )
@@ -416,7 +412,6 @@ async def _failed_group(arguments: Namespace, origin: ResendOrigin) -> str:
 async def _plan(
     arguments: Namespace, origin: ResendOrigin, target: "Target"
 ) -> "list[PlannedMessage]":
-    """Return what is sent for the messages that are asked for; errors as `_chosen`."""
     from rocketlens.client.resend.resend_job import planned
 
     chosen = await _chosen(arguments, origin)
@@ -429,18 +424,16 @@ async def _plan(
 
 
 async def _chosen(arguments: Namespace, origin: ResendOrigin) -> list[MessageExt]:
-    """Find the messages.
-
-    :raises MessageNotFound: if one of the ids is not found.
-    :raises AnswerIncomplete: if not everything could be searched.
+    """:raises MessageNotFound: if an id is not found.
+    :raises AnswerIncomplete: if something could not be searched.
     """
     messages = [await origin.message(arguments.topic, each) for each in arguments.ids]
     if arguments.key is not None:
         answer = await origin.find(arguments.key, arguments.topic, kind="key")
         if not answer.complete or answer.truncated:
             why = first_failure(answer.coverage) or "more than an answer can hold"
-            raise AnswerIncomplete(f"not all messages with the key are known: {why}", answer)
-        # In the order of their times: a copy that was sent again comes after the first.
+            raise AnswerIncomplete(f"not all messages with the key were found: {why}", answer)
+        # Messages are in order of time: a copy that was sent again comes after the original.
         first: dict[str, MessageExt] = {}
         for message in answer.messages:
             first.setdefault(message.msg_id, message)
@@ -473,7 +466,7 @@ def _header(
 async def _show(
     arguments: Namespace, messages: Any, states: dict[int, str], origin: ResendOrigin
 ) -> None:
-    """Print a dry run: the first messages as a table, with what is in them; all in other forms."""
+    """Print a dry run: as a table the first messages with their contents, else all."""
     if arguments.output != "table":
         _print_titles(arguments)
         for number, message in enumerate(messages, 1):
@@ -495,9 +488,9 @@ async def _show(
 
 
 async def _preview(planned: "PlannedMessage", origin: ResendOrigin) -> tuple[object, str, str, str]:
-    """Return the time, the keys, the start of the body and the last failure of a message.
+    """Return time, keys, start of body and last failure of a message.
 
-    They are ``?`` if it cannot be read; a failure that no trace tells is a dash.
+    They are ``?`` if the message cannot be read; an unknown failure is a dash.
     """
     from rocketlens.cli.last_failures import last_failures
 
@@ -514,7 +507,7 @@ async def _preview(planned: "PlannedMessage", origin: ResendOrigin) -> tuple[obj
 
 
 def _where(planned: "PlannedMessage") -> tuple[str, str, str]:
-    """Return the id of a message, where it is, and the topic that it goes to."""
+    """Return the id of a message, its position, and its target topic."""
     origin = f"{planned.topic}/{planned.queue_id}/{planned.queue_offset}"
     return planned.unique_key or planned.offset_msg_id, origin, planned.target
 
@@ -529,7 +522,7 @@ def _print_titles(arguments: Namespace) -> None:
 def _print_row(
     arguments: Namespace, number: int, planned: "PlannedMessage", state: str, detail: str
 ) -> None:
-    """Print one message; ``detail`` is its new offset message id, or why it is not sent."""
+    """Print one message; `detail` is the new offset message id, or why it was not sent."""
     if arguments.output == "json":
         print(json_line({"n": number, "state": state, **asdict(planned), "detail": detail}))
         return

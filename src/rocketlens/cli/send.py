@@ -1,4 +1,4 @@
-"""``rocketlens send``: one message, or one for each line of a file."""
+"""``rocketlens send``: sends one message, or one for each line of a file."""
 
 import re
 import sys
@@ -29,16 +29,15 @@ _QUEUE: Final = re.compile(r"(?:(?P<broker>.{1,255})/)?(?P<queue_id>\d{1,9})\Z",
 EXAMPLES: Final = """
 # one message with a key
 rocketlens send order-paid '{"order": 42}' --keys ORDER-42 -n 127.0.0.1:9876
-rocketlens send order-paid - --tags paid < body.json  # the body from standard input
-rocketlens send order-paid again --delay-level 3  # to be delivered ten seconds later
-rocketlens send order-paid --jsonl paid.jsonl  # a message for each line, as find prints it
+rocketlens send order-paid - --tags paid < body.json  # body from standard input
+rocketlens send order-paid again --delay-level 3  # delivered ten seconds later
+rocketlens send order-paid --jsonl paid.jsonl  # a message per line, as find prints them
 """
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add the command's options."""
     parser.epilog = "exit codes: 0 a broker has stored it, 2 wrong usage or an error."
-    parser.add_argument("topic", metavar="TOPIC", help="created if brokers allow that")
+    parser.add_argument("topic", metavar="TOPIC", help="the topic, created if brokers allow it")
     parser.add_argument(
         "body", metavar="BODY", nargs="?", help="the text to send; - reads it from stdin"
     )
@@ -70,7 +69,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("--delay-level N", "1 (a second) to 18 (2 hours)", type=positive_number, default=0)
     add(
         "--deliver-at T",
-        "when consumers get it, such as 2026-11-20T10:31:02; needs brokers of RocketMQ 5",
+        "the time of delivery, such as 2026-11-20T10:31:02; needs brokers of RocketMQ 5",
     )
     add_text_output(
         parser, "text (default), as RocketMQ's own clients print it, or one JSON object"
@@ -78,7 +77,6 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> ExitCode:
-    """Send the message, and print what a real producer would print."""
     from rocketlens.client.send.message import Message
     from rocketlens.client.send.send_result import SendStatus
     from rocketlens.net.event_loop import run as run_loop
@@ -88,7 +86,7 @@ def run(arguments: Namespace) -> ExitCode:
     if arguments.lines is not None or arguments.jsonl is not None:
         return _send_many(arguments)
     if arguments.body is None:
-        raise BadInput("what is to be sent? Give BODY, or --lines FILE, or --jsonl FILE")
+        raise BadInput("there is no body: give BODY, --lines FILE or --jsonl FILE")
     message = Message(arguments.topic, _body(arguments.body), **_defaults(arguments))
     access = writable_cluster_access(chosen_context(arguments, takes_store=False))
     result = run_loop(_send(arguments, access, message))
@@ -105,7 +103,7 @@ def run(arguments: Namespace) -> ExitCode:
 
 
 def _defaults(arguments: Namespace) -> dict[str, Any]:
-    """Return the arguments of a message that are given for all."""
+    """Return the arguments that all messages share."""
     at = arguments.deliver_at
     return {
         "deliver_at": None if at is None else parse_time(at, "--deliver-at", is_end=False),
@@ -130,7 +128,6 @@ def _result_fields(result: "SendResult") -> dict[str, Any]:
 
 
 def _send_many(arguments: Namespace) -> ExitCode:
-    """Send a message for each line; print how many there were."""
     from rocketlens.cli.send_many import (
         ManySender,
         SendSummary,
@@ -143,7 +140,7 @@ def _send_many(arguments: Namespace) -> ExitCode:
     from rocketlens.net.event_loop import run as run_loop
 
     if arguments.body is not None or arguments.sharding_key is not None:
-        raise BadInput("--lines and --jsonl go without BODY and --sharding-key")
+        raise BadInput("--lines and --jsonl exclude BODY and --sharding-key")
     make_reader = text_line_reader if arguments.jsonl is None else json_line_reader
     read_line = make_reader(arguments.topic, _defaults(arguments))
     access = writable_cluster_access(chosen_context(arguments, takes_store=False))
@@ -169,17 +166,17 @@ def _send_many(arguments: Namespace) -> ExitCode:
                 print(json_line(summary._asdict()))
             note(f"sent {counted(summary.sent, 'message')}, {summary.failed} failed")
     if summary.stopped_at is not None:
-        note(f"nothing behind line {summary.stopped_at} was sent, unless it was on its way already")
+        note(f"lines after {summary.stopped_at} were not sent, except batches already on their way")
     return ExitCode.FAILED if summary.failed else ExitCode.OK
 
 
 def _body(given: str) -> bytes:
     if given != "-":
-        # As it came: an argument need not be text.
+        # An argument can contain bytes that are not text.
         return given.encode("utf-8", "surrogateescape")
     if sys.stdin is None:
         raise BadInput("BODY is -, but standard input is closed")
-    # A byte more than may be sent, so that it is refused and not cut.
+    # One byte more than the limit, so that a larger body is refused, not cut.
     return sys.stdin.buffer.read(limits.MAX_MESSAGE_BYTES + 1)
 
 
@@ -206,7 +203,7 @@ async def _send(arguments: Namespace, access: ClusterAccess, message: "Message")
 def _queue(given: str, queues: "tuple[MessageQueue, ...]") -> "MessageQueue":
     """Return the queue that ``N`` or ``BROKER/N`` names.
 
-    :raises BadInput: when the topic has no such queue, or ``N`` is a queue of several brokers.
+    :raises BadInput: if the topic has no such queue, or several brokers have a queue ``N``.
     """
     match = _QUEUE.match(given)
     if match is None:
@@ -218,7 +215,7 @@ def _queue(given: str, queues: "tuple[MessageQueue, ...]") -> "MessageQueue":
     if named:
         brokers = ", ".join(q.broker_name for q in named)
         raise BadInput(
-            f"--queue {number} is ambiguous: {brokers} have one each; give BROKER/{number}"
+            f"--queue {number} is ambiguous: {brokers} each have one; give BROKER/{number}"
         )
     existing = ", ".join(f"{q.broker_name}/{q.queue_id}" for q in queues[:20])
-    raise BadInput(f"the topic has no queue {given[:80]!r}; it has {existing}")
+    raise BadInput(f"the topic has no queue {given[:80]!r}: expected one of {existing}")

@@ -1,4 +1,4 @@
-"""Messages from lines or JSON lines, for ``rocketlens send``: in batches, several on their way."""
+"""Sends the messages of ``rocketlens send --lines`` and ``--jsonl`` in concurrent batches."""
 
 import asyncio
 import json
@@ -24,9 +24,9 @@ _READ_BYTES: Final = 1 << 18
 _BATCHES_AT_ONCE: Final = 8
 _MAX_SHOWN_ERRORS: Final = 20
 _MAX_LINE_BYTES: Final = limits.MAX_MESSAGE_BYTES * 2
-"""A body of JSON may be escaped, or in base64."""
+"""A body in JSON can be escaped or base64."""
 _OLD_BODIES: Final = {"body_text": "text", "body_base64": "base64"}
-"""Members that `find` printed once instead of ``body``, and their encodings."""
+"""Members that older releases printed instead of ``body``, and their encodings."""
 _MEMBERS: Final = frozenset(
     {"body", "body_encoding", *_OLD_BODIES, "tags", "keys", "properties", "delay_level", "flag"}
 )
@@ -34,12 +34,12 @@ ReadLine = Callable[[bytes], "Message"]
 
 
 class SendSummary(NamedTuple):
-    """How many messages were sent, and how many lines were not."""
+    """The numbers of messages sent and lines that failed."""
 
     sent: int
     failed: int
     stopped_at: int | None
-    """The line from which on nothing was sent, because brokers did not take it."""
+    """The first line of the earliest batch that brokers did not accept."""
 
 
 class _Line(NamedTuple):
@@ -48,11 +48,10 @@ class _Line(NamedTuple):
 
 
 def json_line_reader(topic: str, defaults: Mapping[str, Any]) -> ReadLine:
-    """Return what makes a message of a line of JSON: an object, as ``find -o jsonl`` prints it.
+    """Return a function that converts a line of JSON, as ``find -o jsonl`` prints it, to a message.
 
-    ``body`` is a text, or JSON that is sent as such, or what ``body_encoding`` says. Members that
-    say where a message was stored, and RocketMQ's own properties, are left out. ``defaults`` are
-    arguments of `Message` for what a line lacks.
+    ``body`` is text, JSON, or encoded as ``body_encoding`` says. Storage fields and RocketMQ's own
+    properties are ignored. `defaults` are arguments of `Message` for members that a line lacks.
     """
     from rocketlens.client.send.message import Message
 
@@ -83,10 +82,10 @@ def json_line_reader(topic: str, defaults: Mapping[str, Any]) -> ReadLine:
 
 
 def _body_of(given: dict[str, Any]) -> bytes | str:
-    """Take the body out of the members of a line."""
+    """Remove the body from the members of a line, and return it."""
     names = [name for name in ("body", *_OLD_BODIES) if name in given]
     if len(names) != 1:
-        raise BadInput("it needs one of body, body_text and body_base64")
+        raise BadInput("expected one of body, body_text and body_base64")
     body, encoding = given.pop(names[0]), given.pop("body_encoding", None)
     encoding = _OLD_BODIES.get(names[0], encoding)
     if encoding is None:
@@ -94,9 +93,11 @@ def _body_of(given: dict[str, Any]) -> bytes | str:
     if encoding == "json":
         return json.dumps(body, ensure_ascii=False)
     if encoding not in {"text", "base64"}:
-        raise BadInput(f"body_encoding is {str(encoding)[:40]!r}: give text, json or base64")
+        raise BadInput(
+            f"invalid body_encoding {str(encoding)[:40]!r}: expected text, json or base64"
+        )
     if not isinstance(body, str):
-        raise BadInput(f"the body is not a text, and its encoding is {encoding}")
+        raise BadInput(f"the body is not a string, as encoding {encoding} needs")
     if encoding == "text":
         return body
     try:
@@ -106,14 +107,14 @@ def _body_of(given: dict[str, Any]) -> bytes | str:
 
 
 def text_line_reader(topic: str, defaults: Mapping[str, Any]) -> ReadLine:
-    """Return what makes a message of a line of text: its body, without the newline."""
+    """Return a function that converts a line of text, without its newline, to a message."""
     from rocketlens.client.send.message import Message
 
     return lambda line: Message(topic, line, **defaults)
 
 
 class ManySender:
-    """Sends messages of lines in batches; counts what was sent, and names lines that were not."""
+    """Sends lines in batches, counts them, and reports lines that fail."""
 
     def __init__(
         self,
@@ -122,12 +123,12 @@ class ManySender:
         on_error: Callable[[str], None],
         queue: "MessageQueue | None" = None,
     ) -> None:
-        """Send with ``producer``, to one queue in the order of the lines if that is given."""
+        """Send with `producer`; with `queue`, to this queue in the order of the lines."""
         self._producer: Final = producer
         self._read_line: Final = read_line
         self._on_error: Final = on_error
         self._queue: Final = queue
-        self._room: Final = asyncio.Semaphore(1 if queue else _BATCHES_AT_ONCE)
+        self._slots: Final = asyncio.Semaphore(1 if queue else _BATCHES_AT_ONCE)
         self._sending: Final[set[asyncio.Task[None]]] = set()
         self._sent = 0
         self._failed = 0
@@ -135,11 +136,10 @@ class ManySender:
 
     @property
     def summary(self) -> SendSummary:
-        """The outcome so far."""
         return SendSummary(self._sent, self._failed, self._stopped_at)
 
     async def send(self, pieces: AsyncIterator[bytes]) -> None:
-        """Send the lines of a text that comes in pieces; what came is not kept back for more."""
+        """Send the lines in a stream of pieces; complete lines do not wait for more input."""
         rest, number = b"", 0
         async for piece in pieces:
             *whole, rest = (rest + piece).split(b"\n")
@@ -170,10 +170,10 @@ class ManySender:
                 self._refuse(number, error)
 
     async def _start(self, batch: list[_Line]) -> None:
-        """Send a batch as soon as there is room; return before its answer comes."""
-        await self._room.acquire()
+        """Send a batch as soon as a slot is free; return before the broker answers."""
+        await self._slots.acquire()
         if self._stopped_at is not None:
-            self._room.release()
+            self._slots.release()
             return
         task = asyncio.get_running_loop().create_task(self._send_batch(batch))
         self._sending.add(task)
@@ -181,7 +181,7 @@ class ManySender:
 
     def _end(self, task: asyncio.Task[None]) -> None:
         self._sending.discard(task)
-        self._room.release()
+        self._slots.release()
 
     async def _send_batch(self, batch: list[_Line]) -> None:
         try:
@@ -196,7 +196,7 @@ class ManySender:
             if len(batch) == 1:
                 self._refuse(batch[0].number, error)
             else:
-                # One of them may be what is refused.
+                # Perhaps only one message of the batch is refused.
                 for each in batch:
                     await self._send_batch([each])
         except RocketLensError as error:
@@ -209,10 +209,10 @@ class ManySender:
         if self._failed <= _MAX_SHOWN_ERRORS:
             self._on_error(f"line {number}: {printable(str(error))}")
         elif self._failed == _MAX_SHOWN_ERRORS + 1:
-            self._on_error("and more lines, which are only counted")
+            self._on_error("more lines failed and are only counted")
 
     def _stop(self, batch: list[_Line], error: Exception) -> None:
-        """Stop: where one batch is not taken, those behind it would wait as long, one by one."""
+        """Stop after a failed batch, because each later one would wait for the same timeout."""
         first, last = batch[0].number, batch[-1].number
         self._failed += len(batch)
         self._on_error(f"lines {first} to {last}: {printable(str(error))}")
@@ -221,7 +221,7 @@ class ManySender:
 
 
 async def pieces_of(stream: BinaryIO) -> AsyncIterator[bytes]:
-    """Yield what a stream has, as it comes; the event loop does not wait for it."""
+    """Yield the contents of a stream as they arrive, without blocking the event loop."""
     loop = asyncio.get_running_loop()
     pieces: asyncio.Queue[bytes | OSError] = asyncio.Queue(maxsize=4)
     read = _reader_of(stream)
@@ -234,12 +234,12 @@ async def pieces_of(stream: BinaryIO) -> AsyncIterator[bytes]:
                 piece = error
             try:
                 asyncio.run_coroutine_threadsafe(pieces.put(piece), loop).result()
-            except RuntimeError:  # the loop was closed, and nothing is read any more
+            except RuntimeError:  # the loop is closed
                 return
             if not piece or isinstance(piece, OSError):
                 return
 
-    # A daemon, because a thread that waits for a terminal cannot be told to end.
+    # A daemon, because a thread that waits for a terminal cannot be stopped.
     threading.Thread(target=read_all, name="rocketlens-lines", daemon=True).start()
     while piece := await pieces.get():
         if isinstance(piece, OSError):
@@ -248,7 +248,7 @@ async def pieces_of(stream: BinaryIO) -> AsyncIterator[bytes]:
 
 
 def _reader_of(stream: BinaryIO) -> Callable[[], bytes]:
-    """Return what reads what is there; without a lock that would outlive the interpreter."""
+    """Return a function that reads what is available, without taking a lock."""
     try:
         descriptor = stream.fileno()
     except OSError:
@@ -257,13 +257,10 @@ def _reader_of(stream: BinaryIO) -> Callable[[], bytes]:
 
 
 def open_lines(given: str, stdin: Any) -> BinaryIO:
-    """Return the stream of ``--lines`` or ``--jsonl``: a file, or ``-`` for standard input.
-
-    :raises BadInput: when standard input is closed.
-    """
+    """:raises BadInput: if `given` is ``-`` and standard input is closed."""
     if given != "-":
         return Path(given).open("rb")
     if stdin is None:
-        raise BadInput("lines come from -, but standard input is closed")
+        raise BadInput("lines are read from -, but standard input is closed")
     stream: BinaryIO = stdin.buffer
     return stream

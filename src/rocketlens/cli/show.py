@@ -1,4 +1,4 @@
-"""``rocketlens show``: everything about one message."""
+"""``rocketlens show``: prints one message in full."""
 
 import sys
 import time
@@ -48,19 +48,18 @@ _MAX_HEX_BYTES: Final = 1 << 20
 _MAX_LISTED: Final = 10
 _STEP: Final = 1 << 16
 _SHOWN_ONLY: Final = frozenset({"hex", "raw"})
-"""Forms of a body that JSON does not have."""
+"""Forms of a body that -o json excludes."""
 EXAMPLES: Final = """
-rocketlens show order-paid/3/881204  # all about one message: its position copied from find
+rocketlens show order-paid/3/881204  # a message by the position that find prints
 # by its message id of either kind, in a cluster
 rocketlens show AC1400020001A3B4C5D6123456780000 -n 127.0.0.1:9876
-rocketlens show ORDER-42 -t order-paid --body raw  # nothing but the bytes of its body
-rocketlens show ORDER-42 -o json --body json  # all that match, for programs
-rocketlens show ORDER-42 --body-rules bodies.toml  # its body decoded as the file says for its topic
+rocketlens show ORDER-42 -t order-paid --body raw  # only the bytes of the body
+rocketlens show ORDER-42 -o json --body json  # all that match, as JSON
+rocketlens show ORDER-42 --body-rules bodies.toml  # the body decoded by the rules of a file
 """
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add the command's options."""
     parser.epilog = SEARCH_EXIT_CODES
     add_message(parser)
     add_all_topics(parser)
@@ -71,7 +70,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add(
         "--body",
         "how to print the body (default: text, JSON indented on a terminal, decoded if it is "
-        "not UTF-8; base64 with -o json); raw writes the body's bytes and nothing else",
+        "not UTF-8; base64 with -o json); raw writes only the bytes of the body",
         choices=("decoded", "text", "json", "hex", "base64", "raw"),
     )
     add_body_rules(parser)
@@ -80,14 +79,13 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> ExitCode:
-    """Show one message in full, and name the others that match."""
     from rocketlens.query.request import FindRequest
 
     choose_colour(arguments.color)
     is_object = arguments.output == "json"
     if is_object and (arguments.body in _SHOWN_ONLY or arguments.groups):
         raise BadInput(
-            "-o json: bodies are text, json, base64 or decoded, and groups are in `story -o json`"
+            "-o json: bodies are text, json, base64 or decoded; `story -o json` prints groups"
         )
     source = choose_source(arguments)
     request = FindRequest.parse(arguments.text, arguments.topic or None, all_topics=arguments.all)
@@ -98,7 +96,7 @@ def run(arguments: Namespace) -> ExitCode:
         return exit_code(answer)
     is_complete = True
     if answer.messages:
-        # Copies that the broker keeps until a transaction or a delay ends come last.
+        # Half messages and delayed copies come last.
         message, *others = sorted(answer, key=lambda each: is_system_topic(each.topic))
         if arguments.body == "raw":
             sys.stdout.flush()
@@ -129,7 +127,7 @@ def run(arguments: Namespace) -> ExitCode:
 def _due_text(
     source: ChosenSource, message: MessageExt, others: Sequence[MessageExt]
 ) -> str | None:
-    """Return when a message is due, as far as a cluster, a store or an archive shows it."""
+    """Return when a message is due, as far as the source shows it."""
     from rocketlens.query.request import FindRequest
 
     end_ms = None
@@ -140,7 +138,7 @@ def _due_text(
 
 
 def other_lines(shown: MessageExt, others: Sequence[MessageExt]) -> Iterator[str]:
-    """Return lines, safe to print, on the messages that match beside the one shown."""
+    """Yield lines, safe to print, on the other messages that match."""
     if not others:
         return
     yield f"{len(others)} more match; `rocketlens show POSITION` shows one:"
@@ -154,11 +152,11 @@ def other_lines(shown: MessageExt, others: Sequence[MessageExt]) -> Iterator[str
         position = fit(printable(each.position), width)
         yield f"  {position}  {moment_text(each.store_timestamp_ms)}  {body}{id_words}"
     if len(others) > _MAX_LISTED:
-        yield f"  and {len(others) - _MAX_LISTED} more, which `rocketlens find` lists"
+        yield f"  and {len(others) - _MAX_LISTED} more: `rocketlens find` lists them"
 
 
 def _print_groups(source: ChosenSource, arguments: Namespace, message: MessageExt) -> bool:
-    """Print what groups did with a message; return whether everything could be learnt."""
+    """Print what groups did with a message; return whether everything could be read."""
     from rocketlens.query.request import name_of
 
     name, kind = name_of(message)
@@ -171,9 +169,9 @@ def _print_groups(source: ChosenSource, arguments: Namespace, message: MessageEx
 
 
 def _decoded_body(message: MessageExt, arguments: Namespace) -> "DecodedBody | None":
-    """Return the body as a rule, or a look at its bytes, reads it; None if it is shown as it is.
+    """Return the decoded body, or None if the body is printed unchanged.
 
-    :raises BadInput: when the rules cannot be read.
+    :raises BadInput: if the rules are invalid.
     """
     is_asked_for = arguments.body == "decoded" or arguments.body_rules is not None
     is_plain = b"\0" not in message.body and utf8_text(message.body) is not None
@@ -188,15 +186,12 @@ def field_lines(
     decoded: "DecodedBody | None" = None,
     due: str | None = None,
 ) -> Iterator[str]:
-    """Return all of a message except its body, one field per line, safe to print.
-
-    ``searched`` is highlighted, and how the body was ``decoded`` and when it is ``due`` is said.
-    """
+    """Yield all fields of a message except the body, one per line, safe to print."""
     yield _field("Topic", message.topic)
     yield _field("Tags", message.tags or "-")
     yield _field("Keys", " ".join(message.keys) or "-", searched)
     yield _field("Unique key", message.unique_key or "-", searched)
-    yield _field("Offset id", message.offset_msg_id or "- (its broker tells none)", searched)
+    yield _field("Offset id", message.offset_msg_id or "- (unknown to its broker)", searched)
     yield _field("Queue position", message.position, searched)
     yield _field("Physical offset", f"{message.physical_offset}, {message.store_size} bytes")
     yield _field("Stored", _when(message.store_timestamp_ms, str(message.store_host)))
@@ -241,12 +236,12 @@ def _flags(message: MessageExt) -> str:
 def body_pieces(
     body: bytes, form: str | None, decoded: "DecodedBody | None" = None
 ) -> Iterator[str]:
-    """Return a body, safe to print, as text, json, hex or base64, or as it was ``decoded``.
+    """Return a body, safe to print, as text, json, hex or base64, or as `decoded`.
 
-    None is text, or hex if it is not UTF-8; on a terminal, objects and arrays of JSON are
-    indented. It comes in pieces, because a body can have 64 MiB, and more when escaped.
+    None means text, or hex if it is not UTF-8; on a terminal, JSON is indented. The body comes in
+    pieces, because it can have 64 MiB, and more when escaped.
 
-    :raises BadInput: for json, when the body is not JSON, or too large or deep.
+    :raises BadInput: for json, if the body is not JSON, too large or too deep.
     """
     if decoded is not None:
         text = decoded.as_json()

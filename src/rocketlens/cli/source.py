@@ -1,4 +1,4 @@
-"""Where commands look: in a store directory, a running cluster, or an archive."""
+"""The source of a command: a store directory, a running cluster, an archive, or several."""
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -52,7 +52,7 @@ U = TypeVar("U")
 
 
 class ChosenSource(NamedTuple):
-    """A store, a cluster or an archive; or an archive, and a store or a cluster beside it."""
+    """A store, a cluster or an archive; or an archive and one of the others."""
 
     store: Path | None = None
     cluster: ClusterAccess | None = None
@@ -65,7 +65,7 @@ class ChosenSource(NamedTuple):
 
     @property
     def is_local(self) -> bool:
-        """Whether it is one store, or one archive."""
+        """Whether the source is one store or one archive."""
         return self.cluster is None and not self.is_merged
 
     def ask(
@@ -74,9 +74,9 @@ class ChosenSource(NamedTuple):
         in_cluster: "Callable[[MQAdmin], Awaitable[U]]",
         in_archive: "Callable[[Archive], T] | None" = None,
     ) -> T | U:
-        """Return what the store, the cluster or the archive answers.
+        """Call the function for the chosen source, and return its result.
 
-        :raises BadInput: when an archive is named beside another source.
+        :raises BadInput: if an archive is named together with another source.
         """
         if self.is_merged:
             raise BadInput("--archive stands alone here: give no --store, --namesrv or --context")
@@ -97,9 +97,8 @@ class ChosenSource(NamedTuple):
     ) -> Answer:
         """Find messages.
 
-        ``progress`` shows what was read of a cluster or an archive, and of a store's log; Ctrl-C
-        ends the search of a cluster with what was found. ``is_quick``: read no log of a store only
-        for topics that were deleted.
+        `progress` shows how much was read; Ctrl-C ends the search of a cluster with the messages
+        found. `is_quick` does not scan a store's log for deleted topics.
         """
         report = None if progress is None else progress.report
         if self.archive is not None:
@@ -140,10 +139,10 @@ class ChosenSource(NamedTuple):
         *,
         checks_topics: bool = True,
     ) -> "Iterator[Scan | SyncClusterMessages | ArchiveScan]":
-        """Yield all messages of a request without a text; of one source.
+        """Yield the scan of a request without a text, over one source.
 
-        Without ``checks_topics`` a store or archive may lack the topics: messages of a deleted one
-        may still be in a log.
+        Without `checks_topics` unknown topics are no error in a store or archive: the log may still
+        contain messages of a deleted topic.
         """
         report = None if progress is None else progress.report
         if self.archive is not None:
@@ -161,12 +160,11 @@ class ChosenSource(NamedTuple):
                 yield store.scan_for(request, checks_topics=checks_topics)
 
     def check_topics(self, topics: Sequence[str], count: int) -> None:
-        """Check that a store or archive has the topics in which ``count`` messages were found.
+        """Check the topics of a request that found `count` messages; clusters are not checked.
 
-        Of one topic that has messages this is known; of several one that is not there is noted.
+        If messages were found, an unknown topic is only noted.
 
-        :raises TopicNotFound: if no message was found: naming a topic that it does not have, and
-            what was probably meant.
+        :raises TopicNotFound: if no message was found and a topic does not exist.
         """
         if not topics or self.cluster is not None or (count and len(topics) == 1):
             return
@@ -184,7 +182,6 @@ class ChosenSource(NamedTuple):
     def story(
         self, text: str, topics: Sequence[str] | None, **options: "Unpack[StoryOptions]"
     ) -> "Story":
-        """Return the story of a message."""
         topic = topics or None
         if self.archive is not None:
             from rocketlens.client.all_sources import story
@@ -200,7 +197,7 @@ class ChosenSource(NamedTuple):
 
     @property
     def directory(self) -> Path:
-        """The store, where there is no other source."""
+        """The store, if it is the only source."""
         assert self.store is not None  # noqa: S101 - the other sources were looked at before
         return self.store
 
@@ -209,9 +206,10 @@ class ChosenSource(NamedTuple):
         alone: "Callable[[Archive], T]",
         together: "Callable[[Sequence[AnySource]], T]",
     ) -> T:
-        """Ask an archive, or it and the store or cluster beside it.
+        """Ask an archive, alone or together with the other source.
 
-        What is beside it answers also where the archive cannot be opened; the answer is incomplete.
+        If the archive cannot be opened, the other source still answers, and the answer is
+        incomplete.
         """
         with ExitStack() as entered:
             if not self.is_merged:
@@ -231,12 +229,12 @@ class ChosenSource(NamedTuple):
 def choose_source(arguments: Namespace) -> ChosenSource:
     """Return the source that a command line, the environment or a context names.
 
-    :raises BadInput: when there is none, or the command was given both a store and a cluster.
+    :raises BadInput: if none is named, or both a store and a cluster.
     """
     archive = getattr(arguments, "archive", None) or None
     if archive and not any((arguments.store, arguments.namesrv, arguments.context)):
         return ChosenSource(archive=archive)
-    # Beside an archive only others can be named.
+    # With --archive a context can name only another kind of source.
     takes_archive = hasattr(arguments, "archive") and not archive
     context = chosen_context(arguments, takes_store=True, takes_archive=takes_archive)
     if context.archive is not None:
@@ -245,17 +243,17 @@ def choose_source(arguments: Namespace) -> ChosenSource:
         return ChosenSource(store=store_path(context.store), archive=archive)
     if context.namesrv is None:
         raise BadInput(
-            "which store, or which cluster? Give --store DIR, the directory that holds "
-            "commitlog/, or --namesrv ADDR, or --context NAME; or set "
+            "no source is named: give --store DIR, the directory that holds commitlog/, "
+            "--namesrv ADDR or --context NAME, or set "
             f"{STORE_VARIABLE} or {NAME_SERVER_VARIABLES[0]}"
         )
     return ChosenSource(cluster=cluster_access(context), archive=archive)
 
 
 def one_source(arguments: Namespace, refusal: str) -> Context:
-    """Return the store, the cluster or the archive that a command line names, if it names one.
+    """Return the one source that a command line names; empty if it names none.
 
-    :raises BadInput: as `chosen_context`; with ``refusal`` when an archive is named beside another.
+    :raises BadInput: with `refusal` if an archive and another source are named.
     """
     if arguments.archive and any((arguments.store, arguments.namesrv, arguments.context)):
         raise BadInput(refusal)
@@ -278,7 +276,6 @@ def _find_in_all(request: "FindRequest", sources: "Sequence[AnySource]") -> Answ
 
 
 def add_selection(parser: ArgumentParser) -> None:
-    """Add the options of `selected`, and those that name a store or a cluster."""
     add_source(parser)
     add_archive(parser)
     add_topics(parser, "only this topic", default="all")
@@ -287,8 +284,8 @@ def add_selection(parser: ArgumentParser) -> None:
     add_times(parser)
     add(
         "--exhaustive",
-        "with --since and --until, read all of a store's log instead of relying on the order "
-        "of its store times",
+        "with --since and --until, read all of a store's log instead of relying on sorted store "
+        "times",
     )
     add_content(parser)
     add_verbose(parser)
@@ -297,12 +294,11 @@ def add_selection(parser: ArgumentParser) -> None:
 def selected(
     arguments: Namespace, plan: "SqlPlan | None" = None, *, max_num: int | None = None
 ) -> "FindRequest":
-    """Return what a command line asks for; RocketMQ's own topics are among all.
+    """Return the request of a command line; all topics include RocketMQ's own.
 
-    ``max_num``: only that many of the newest. The plan of a query narrows it: by times, and where
-    no option does, by topics, tags and a key.
+    The plan of a query narrows it by times, and by topics, tags and a key unless options give them.
 
-    :raises BadInput: when a time, a filter, a pattern or the rules for bodies are wrong.
+    :raises BadInput: if a time, filter, pattern or body rule is invalid.
     """
     from rocketlens.query.request import FindRequest
 
@@ -315,7 +311,7 @@ def selected(
         begin = max((each for each in (since, plan.begin) if each is not None), default=None)
         end = min((each for each in (until, plan.end) if each is not None), default=None)
         if begin is not None and end is not None and begin > end:
-            # The query itself leaves out all that the options ask for.
+            # Query and options exclude each other: the query then filters all rows out.
             begin, end = since, until
     return FindRequest.parse(
         key,
@@ -332,10 +328,7 @@ def selected(
 
 
 def forget_broker(access: ClusterAccess | None, broker_name: str) -> None:
-    """Forget a broker that is gone for good.
-
-    :raises BadInput: if it is not remembered, with the broker that was perhaps meant.
-    """
+    """:raises BadInput: if the broker is unknown; the message suggests the nearest name."""
     if access is None:
         raise BadInput("--forget-broker needs a cluster: give --namesrv or --context")
     from rocketlens.client.connect.broker_history import SeenBrokers, seen_brokers_path
@@ -351,9 +344,8 @@ def forget_broker(access: ClusterAccess | None, broker_name: str) -> None:
 
 
 def _say_long_scan(log_bytes: int) -> None:
-    """Print why the answer takes long, and how not to wait for it."""
     gib = log_bytes / (1 << 30)
     note(
-        f"it is in none of the topics that are known: reading {gib:.0f} GiB of log for topics that "
-        f"were deleted, about {gib:.0f} s (--topic NAME looks for it in one topic alone)"
+        f"no existing topic has it: reading {gib:.0f} GiB of log for deleted topics, about "
+        f"{gib:.0f} s (--topic NAME searches one topic only)"
     )

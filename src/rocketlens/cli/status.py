@@ -1,4 +1,4 @@
-"""``rocketlens status``: the state of a store or a cluster on one screen."""
+"""``rocketlens status``: prints the state of a store or a cluster."""
 
 import sys
 from argparse import ArgumentParser, Namespace
@@ -56,36 +56,32 @@ _BROKER_TITLES: Final = (
 _GROUP_TITLES: Final = ("group", "members", "lag", "to_retry", "dead_letters")
 _LABEL_WIDTH: Final = 11
 EXAMPLES: Final = """
-rocketlens status --store /data/rocketmq/store  # how was it closed, and what is in it?
+rocketlens status --store /data/rocketmq/store  # messages, log, queues and index of a store
 rocketlens status -n 127.0.0.1:9876  # brokers, rates, disks and groups of a cluster
-rocketlens status --watch 10  # again every ten seconds
-rocketlens status -n 127.0.0.1:9876 -o json  # the same for programs
+rocketlens status --watch 10  # repeat every ten seconds
+rocketlens status -n 127.0.0.1:9876 -o json  # the same as JSON
 """
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add the command's options."""
     parser.epilog = (
-        f"{SEARCH_EXIT_CODES}\n? is what could not be learnt. `rocketlens topics` lists topics, "
-        "`rocketlens doctor`\nchecks a store."
+        f"{SEARCH_EXIT_CODES}\n?: not known. `rocketlens topics` lists topics, `rocketlens doctor` "
+        "checks a store."
     )
     add_watch(parser)
     add_source(parser)
     refuse_archive(
         parser,
-        "an archive is no broker's store: `rocketlens topics --archive DIR` shows what is in it, "
-        "and from when to when",
+        "an archive has no status: `rocketlens topics --archive DIR` shows its topics and times",
     )
     add_list_output(parser)
 
 
 def run(arguments: Namespace) -> ExitCode:
-    """Print the state, once or again and again."""
     return watch(lambda: _run_once(arguments), arguments.watch)
 
 
 def _run_once(arguments: Namespace) -> ExitCode:
-    """Print the state; the exit code says whether all files or brokers could be read."""
     source = choose_source(arguments)
     status = source.ask(lambda store: store.status(), lambda admin: admin.status())
     if arguments.output == "json":
@@ -106,7 +102,7 @@ def _run_once(arguments: Namespace) -> ExitCode:
 
 
 def store_lines(status: StoreStatus) -> Iterator[tuple[str, str]]:
-    """Return what each line about a store is called, and its text."""
+    """Yield the label and text of each line about a store."""
     closed = {
         StoreClosing.CLEAN: "cleanly",
         StoreClosing.KILLED: "no: its broker was killed, or this is a copy of a store in use",
@@ -130,7 +126,7 @@ def store_lines(status: StoreStatus) -> Iterator[tuple[str, str]]:
 
 
 def tap_words(tap: TapStatus) -> Iterator[str]:
-    """Return of which broker a store is the copy, how far it came, and what it lacks."""
+    """Yield the parts of a text on a copy: its broker, its progress, and what it lacks."""
     yield f"broker {tap.broker_name} ({tap.address})"
     if tap.written_ms:
         behind = f"{_bytes_text(tap.behind_bytes)} behind"
@@ -202,7 +198,7 @@ def _print_cluster(status: ClusterStatus) -> None:
 
 def _broker_row(broker: BrokerStatus) -> Sequence[object]:
     version, ratio, oldest_ms = broker.version, broker.disk_ratio, broker.oldest_ms
-    # It has no messages, or was not asked.
+    # The broker has no messages, or did not answer.
     unknown = "" if broker.error is None else None
     return (
         broker.name,
@@ -243,7 +239,7 @@ def _print_line(label: str, text: str) -> None:
 
 
 def _print_csv(status: StoreStatus | ClusterStatus) -> None:
-    """Print the brokers of a cluster, or one row of what is known of a store."""
+    """Print the brokers of a cluster, or one row about a store."""
     if not isinstance(status, StoreStatus):
         print_csv(_BROKER_TITLES, map(_broker_row, status.brokers))
         return

@@ -1,4 +1,4 @@
-"""``rocketlens story``: what happened to one message, and what consumer groups did with it."""
+"""``rocketlens story``: prints what happened to a message, and what consumer groups did with it."""
 
 import shutil
 import sys
@@ -59,25 +59,23 @@ _STATES: Final = {
     "unknown": ("not known", RED),
 }
 EXAMPLES: Final = """
-rocketlens story order-paid/3/881204  # who consumed it, and what became of it
+rocketlens story order-paid/3/881204  # a message by its position
 rocketlens story ORDER-42 -t order-paid -n 127.0.0.1:9876  # by a key, in a cluster
-rocketlens story AC1400020001A3B4C5D6123456780000 -g billing  # one consumer group alone
+rocketlens story AC1400020001A3B4C5D6123456780000 -g billing  # one consumer group only
 """
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add the command's options."""
     parser.epilog = SEARCH_EXIT_CODES
     add_message(parser)
     add = partial(option, parser)
-    add("-g --group G", "tell of this consumer group alone")
-    add("--one", "of several messages that match, tell the story of the first alone")
-    add("--trace-topic T", "where clients write their traces (default: RMQ_SYS_TRACE_TOPIC)")
+    add("-g --group G", "only this consumer group")
+    add("--one", "if several messages match, print only the story of the first")
+    add("--trace-topic T", "the topic of clients' traces (default: RMQ_SYS_TRACE_TOPIC)")
     add_text_output(parser, "text (default), or one JSON object")
 
 
 def run(arguments: Namespace) -> ExitCode:
-    """Print the story of one message; the exit code says whether everything could be learnt."""
     story = choose_source(arguments).story(
         arguments.text,
         arguments.topic,
@@ -115,7 +113,6 @@ def run(arguments: Namespace) -> ExitCode:
 
 
 def columns_of_output() -> int:
-    """Return how wide lines may be."""
     if not sys.stdout.isatty():
         return _PIPED_COLUMNS
     columns = shutil.get_terminal_size((80, 24)).columns
@@ -123,7 +120,7 @@ def columns_of_output() -> int:
 
 
 def story_lines(story: "Story", columns: int) -> Iterator[str]:
-    """Return a story as lines for people, safe to print; without a message, nothing."""
+    """Yield a story as text lines, safe to print; nothing without a message."""
     message = story.message
     if message is None:
         return
@@ -152,7 +149,7 @@ def story_lines(story: "Story", columns: int) -> Iterator[str]:
 
 
 def group_lines(story: "Story", columns: int) -> Iterator[str]:
-    """Return what groups did as lines for people, safe to print."""
+    """Yield what groups did as text lines, safe to print."""
     yield coloured("What groups did", BOLD, sys.stdout)
     for group in story.groups:
         yield from _group_lines(group, columns)
@@ -161,7 +158,7 @@ def group_lines(story: "Story", columns: int) -> Iterator[str]:
 
 
 def unlearnt_lines(story: "Story", columns: int) -> Iterator[str]:
-    """Return what could not be learnt as lines for people, safe to print."""
+    """Yield what is unknown as text lines, safe to print."""
     failed = [f"{each.what}: {each.why}" for each in story.unlearnt if each.is_failure]
     yield from _listed("What could not be learnt (FAILED)", failed, columns)
     others = [f"{each.what}: {each.why}" for each in story.unlearnt if not each.is_failure]
@@ -169,7 +166,7 @@ def unlearnt_lines(story: "Story", columns: int) -> Iterator[str]:
 
 
 def _labelled(label: str, width: int, lines: Sequence[str]) -> Iterator[str]:
-    """Yield lines behind a label, which takes so many columns."""
+    """Yield lines after a label that takes `width` columns."""
     for number, line in enumerate(lines):
         head = f"{'' if number else label:<{width}}"
         yield f"{'':{_INDENT}}{coloured(head, DIM, sys.stdout)}{line}"
@@ -213,7 +210,7 @@ def _sourced(text: str, source: str, room: int) -> list[str]:
 
 
 def _wrapped(text: str, room: int) -> list[str]:
-    """Return text in lines of a width; ids and positions are never broken."""
+    """Wrap text; ids and positions are never broken."""
     return textwrap.wrap(printable(text), room, break_long_words=False, break_on_hyphens=False) or [
         ""
     ]

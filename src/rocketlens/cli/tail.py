@@ -1,4 +1,4 @@
-"""``rocketlens tail``: the newest messages of a topic, and those that arrive."""
+"""``rocketlens tail``: prints the newest messages of a topic, and with -f those that arrive."""
 
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
@@ -32,30 +32,29 @@ _BEGINNING: Final = "beginning"
 _END: Final = "end"
 EXAMPLES: Final = """
 rocketlens tail order-paid  # the newest ten messages
-rocketlens tail order-paid -f --tag 'paid || refunded'  # and those that arrive, of two tags
-rocketlens tail order-paid --sql "amount > 100" --since 1h  # those of an hour with a property
-# those with a value in their bodies, whatever their format
+rocketlens tail order-paid -f --tag 'paid || refunded'  # and new ones, with one of two tags
+rocketlens tail order-paid --sql "amount > 100" --since 1h  # the last hour, by a property
+# by a value in decoded bodies
 rocketlens tail order-paid -f --where 'body.$.amount > 100'
 """
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add the command's options."""
     parser.epilog = (
         f"{TIMES_HELP}\n{SEARCH_EXIT_CODES}\n"
-        "With -f it runs until Ctrl-C: exit code 130. It is a member of no group, and leaves\n"
-        "nothing at the brokers."
+        "With -f it runs until Ctrl-C: exit code 130. It joins no consumer group and stores no\n"
+        "offsets."
     )
     parser.add_argument("topic_name", metavar="TOPIC", nargs="?", help="the topic")
     add = partial(option, parser)
-    add("-t --topic TOPIC", "the topic, as other commands have it")
+    add("-t --topic TOPIC", "the topic, as in other commands")
     add_source(parser)
     refuse_archive(
         parser,
-        "nothing arrives in an archive as in a queue: `rocketlens find --archive DIR -t TOPIC "
-        "--max N` prints the newest",
+        "an archive cannot be tailed: `rocketlens find --archive DIR -t TOPIC --max N` prints the "
+        "newest messages",
     )
-    add("-f --follow", "go on with messages as they arrive")
+    add("-f --follow", "print messages as they arrive")
     add(
         "--max --newest N",
         "begin with the newest N messages that match "
@@ -65,7 +64,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     add(
         "--from",
-        "begin with the oldest message of each queue, or with what arrives from now on",
+        "begin with the oldest message of each queue, or with new messages",
         choices=(_BEGINNING, _END),
         dest="begin_at",
     )
@@ -73,8 +72,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("--tag TAGS", "only messages with this tag, or one of several: 'A || B'")
     add(
         "--sql EXPRESSION",
-        "only messages for whose properties this SQL92 expression is true; evaluated here, so "
-        "that any broker will do",
+        "only messages whose properties match this SQL92 expression, which is evaluated by "
+        "this command, not the broker",
     )
     add("--key KEY", "only messages with this key or unique key")
     add_content(parser)
@@ -87,26 +86,25 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> ExitCode:
-    """Print the newest messages, oldest first, and with -f those that arrive."""
     if (arguments.topic_name is None) == (arguments.topic is None):
         raise BadInput("give one topic: rocketlens tail TOPIC")
     arguments.topic = arguments.topic_name or arguments.topic
     if (arguments.namesrv or "").isdigit():
-        # As tail of files has it.
+        # `tail -n 10` of files.
         raise BadInput(f"-n is the name server: for {arguments.namesrv[:20]} messages give --max")
     begin = parse_time(arguments.since, "--since", is_end=False) if arguments.since else None
     if arguments.begin_at is not None and (arguments.newest or begin is not None):
-        raise BadInput("--from, and --max or --since, both say where to begin: give only one")
+        raise BadInput("--from and --max or --since name different beginnings: give only one")
     if arguments.begin_at == _END and not arguments.follow:
-        raise BadInput("--from end shows only what arrives: give -f")
-    # An object has an end, and this may have none.
+        raise BadInput("--from end prints only new messages: give -f")
+    # A JSON object needs an end, and following has none.
     arguments.output = "jsonl" if arguments.output == "json" else arguments.output
     print_message = MessageOutput.of(arguments, arguments.key).line_printer
     source = choose_source(arguments)
     if source.cluster is not None:
         return _tail_cluster(source.cluster, arguments, begin, print_message)
     if arguments.follow:
-        raise BadInput("-f follows a cluster, and this is a store: give --namesrv")
+        raise BadInput("-f follows a cluster, not a store: give --namesrv")
     from rocketlens.query.offline import open_store
 
     with open_store(source.directory) as store:
@@ -126,7 +124,7 @@ def run(arguments: Namespace) -> ExitCode:
 
 
 def _newest(arguments: Namespace) -> int | None:
-    """Return how many messages to begin with; None for all."""
+    """Return the number of messages to begin with; None for all."""
     if arguments.begin_at is not None:
         return 0 if arguments.begin_at == _END else None
     if arguments.newest is not None:
@@ -158,7 +156,7 @@ def _tail_cluster(
         async with tailed:
             async for message in tailed:
                 print_message(message)
-                # A program that reads a pipe must see each message when it is there.
+                # A program that reads a pipe gets each message at once.
                 if arguments.follow:
                     sys.stdout.flush()
                 count += 1

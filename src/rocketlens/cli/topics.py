@@ -1,4 +1,4 @@
-"""``rocketlens topics``: the topics of a store or a cluster, and what is in them."""
+"""``rocketlens topics``: lists the topics of a store, a cluster or an archive."""
 
 import sys
 from argparse import ArgumentParser, Namespace
@@ -31,35 +31,32 @@ if TYPE_CHECKING:
 _TITLES: Final = ("topic", "queues", "messages", "waiting", "oldest", "newest", "size", "note")
 _QUEUE_TITLES: Final = ("broker", "queue_id", "min_offset", "max_offset", "oldest", "newest")
 EXAMPLES: Final = """
-rocketlens topics --store /data/rocketmq/store  # what is in this store?
+rocketlens topics --store /data/rocketmq/store  # the topics of a store
 rocketlens topics 'order-*' -n 127.0.0.1:9876  # some topics of a cluster
-rocketlens topics --archive /lake/rocketmq  # what is in an archive?
+rocketlens topics --archive /lake/rocketmq  # the topics of an archive
 rocketlens topics --lite sessions 'alice-*'  # the lite topics of a parent topic
-rocketlens topics --all -o json  # all there is, for programs
+rocketlens topics --all -o json  # all topics, as JSON
 """
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add the command's options."""
     parser.epilog = (
         f"{SEARCH_EXIT_CODES}\n"
-        "? is what could not be learnt: of a topic that was deleted only the log is left. Brokers\n"
-        "do not tell sizes. A topic of the broker was created by itself, under its own name or\n"
-        "its cluster's. waiting: delayed messages and timers that are kept for the topic until\n"
-        "they are due."
+        "?: not known, such as the queues of a deleted topic. Brokers do not report sizes. A\n"
+        "topic of the broker was created by the broker, under its own name or its cluster's.\n"
+        "waiting: delayed messages and timers for the topic that are not due yet."
     )
     parser.add_argument(
         "topic",
         metavar="TOPIC",
         nargs="*",
-        help="list only these; *, ? and [ab] make a name a pattern; one topic is shown with its "
-        "queues",
+        help="list only these; *, ? and [ab] are wildcards; one topic is shown with its queues",
     )
     add = partial(option, parser)
-    add("--all", "with RocketMQ's own topics, and those of groups: retries, dead letters")
+    add("--all", "include RocketMQ's own topics, and those of groups: retries, dead letters")
     add(
         "--lite PARENT",
-        "list the lite topics of RocketMQ 5.5 below this topic; TOPIC is then a name of one",
+        "list the lite topics (RocketMQ 5.5) of this parent; TOPIC is then the name of one",
     )
     add_source(parser)
     add_archive(parser, with_others=False)
@@ -67,14 +64,13 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> ExitCode:
-    """Print topics; the exit code says whether all brokers or files could be read."""
     listing, waiting = _find(arguments)
     kind = TopicKind.NORMAL if arguments.lite is None else TopicKind.LIGHT
     takes_all = arguments.lite is None and (arguments.all or arguments.topic)
     shown = [topic for topic in listing.topics if takes_all or topic.kind is kind]
     rows = _rows(shown, waiting, arguments.lite)
     if arguments.output == "json":
-        # With the parent, which has what lite topics have in common.
+        # The parent has the settings that its lite topics share.
         _print_json(listing, listing.topics if arguments.lite else shown, waiting)
     else:
         print_list(arguments.output, _TITLES, rows)
@@ -103,7 +99,7 @@ def run(arguments: Namespace) -> ExitCode:
 
 
 def _find(arguments: Namespace) -> "tuple[TopicsAnswer, WaitingMessages | None]":
-    """Return the topics, and how many messages wait for each; None if that is not known."""
+    """Return the topics and the number of messages that wait for each; None if unknown."""
     names = arguments.topic or None
     if arguments.lite is not None:
         names = [arguments.lite, *(lite_topic(arguments.lite, name) for name in names or ["*"])]
@@ -127,7 +123,7 @@ def _find(arguments: Namespace) -> "tuple[TopicsAnswer, WaitingMessages | None]"
 
 
 def _say_parent(listing: TopicsAnswer, parent: str) -> None:
-    """Print what all lite topics below a topic have in common."""
+    """Print the settings that the lite topics of a parent share."""
     for lite in (topic.lite for topic in listing.topics if topic.name == parent):
         if lite is None:
             note(
@@ -144,7 +140,7 @@ def _say_parent(listing: TopicsAnswer, parent: str) -> None:
 def _rows(
     topics: Sequence[FoundTopic], waiting: "WaitingMessages | None", parent: str | None
 ) -> Iterator[tuple[object, ...]]:
-    # Of a cluster none has a size.
+    # Topics of a cluster have no size.
     unknown_size = None if any(topic.size_bytes is not None for topic in topics) else ""
     prefix = "" if parent is None else lite_topic(parent, "")
     for topic in topics:
@@ -168,7 +164,7 @@ def _remark(topic: FoundTopic) -> str:
 
 
 def _waiting(topic: FoundTopic, waiting: "WaitingMessages | None") -> object:
-    """Return how many messages wait for a topic; with a plus if there may be more."""
+    """Return the number of messages that wait for a topic; a plus marks a minimum."""
     if waiting is None:
         return None
     count = waiting.counts.get(topic.name, 0)

@@ -1,6 +1,6 @@
-"""Accounts of RocketMQ 4: updateAclConfig, deleteAclConfig, getAclConfig and the like.
+"""Accounts of RocketMQ 4: updateAclConfig, deleteAclConfig, getAclConfig and others.
 
-RocketMQ 5.5's tool has none of them. Printed is what 4.9's tool prints.
+RocketMQ 5.5's tool does not have these commands. The output is that of 4.9's tool.
 """
 
 from collections.abc import Sequence
@@ -36,9 +36,9 @@ _HEAD: Final = (
 
 
 async def addresses_of(call: Call, *, masters_only: bool = False) -> list[str]:
-    """Return the broker of ``-b``, or all brokers of the cluster of ``-c``, or their masters.
+    """Return the broker of -b, or the brokers or masters of the cluster of -c.
 
-    :raises BadInput: when the name servers know none.
+    :raises BadInput: if the name servers know none.
     """
     address, cluster = call.given.text("b"), call.given.text("c")
     brokers = (await call.tool.cluster.all_brokers(cluster)).values()
@@ -56,7 +56,6 @@ async def addresses_of(call: Call, *, masters_only: bool = False) -> list[str]:
 
 
 async def update(call: Call) -> None:
-    """Make an account, or change it."""
     given = call.given
     header = CreateAccessConfigRequest(
         access_key=given.required("a"),
@@ -75,7 +74,6 @@ async def update(call: Call) -> None:
 
 
 async def delete(call: Call) -> None:
-    """Remove an account."""
     header = DeleteAccessConfigRequest(access_key=call.given.required("a"))
     for address in await addresses_of(call):
         await call.tool.cluster.ask(address, DELETE_ACL_CONFIG, header)
@@ -84,7 +82,6 @@ async def delete(call: Call) -> None:
 
 
 async def update_white(call: Call) -> None:
-    """Replace the addresses that need no account."""
     header = UpdateGlobalWhiteAddrsRequest(
         global_white_addrs=call.given.required("g"), acl_file_full_path=call.given.text("p")
     )
@@ -94,7 +91,6 @@ async def update_white(call: Call) -> None:
 
 
 async def versions(call: Call) -> None:
-    """Print which state each file of accounts is in."""
     is_one = call.given.text("b") is not None
     if not is_one:
         call.print(table_row(call, _HEAD, _WIDTHS))
@@ -112,7 +108,7 @@ async def versions(call: Call) -> None:
 
 
 async def show(call: Call) -> None:
-    """Print all accounts, with their secrets."""
+    """Print all accounts, including their secrets."""
     for address in await addresses_of(call, masters_only=True):
         table = await call.tool.cluster.ask_for(
             PlainAccessTable, address, GET_BROKER_CLUSTER_ACL_CONFIG, NoFields()
@@ -139,7 +135,7 @@ def _members(account: PlainAccessConfig) -> list[tuple[str, str]]:
 
 
 def list_text(values: Sequence[str] | None, absent: str) -> str:
-    """Return texts as Java prints a list of them."""
+    """Return texts as Java prints a list."""
     return absent if values is None else f"[{', '.join(values)}]"
 
 
@@ -163,5 +159,4 @@ def _account_text(header: CreateAccessConfigRequest) -> str:
 
 
 def table_row(call: Call, cells: Sequence[str], widths: Sequence[int]) -> str:
-    """Return a line of a table whose columns have these widths."""
     return columns(map(call.form.shown, cells), widths) + "\n"

@@ -1,7 +1,8 @@
-"""Users and policies of RocketMQ 5: createUser to copyAcl, printed as its tool prints them.
+"""Users and policies of RocketMQ 5: createUser to copyAcl.
 
-RocketMQ 4's tool has none of them. A change goes to one broker, or to all brokers of a cluster;
-users are shown of one broker, or of the first master of a cluster that has some; policies of each.
+RocketMQ 4's tool does not have these commands. A change applies to one broker, or to all brokers of
+a cluster. Users are read from one broker, or from the first master of a cluster that has some;
+policies from each master.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -39,7 +40,6 @@ _ACL_HEAD: Final = ("#Subject", "#PolicyType", "#Resource", "#Actions", "#Source
 
 
 async def create_user(call: Call) -> None:
-    """Make a user."""
     info = UserInfo(
         username=call.given.required("u"),
         password=call.given.required("p"),
@@ -49,7 +49,6 @@ async def create_user(call: Call) -> None:
 
 
 async def update_user(call: Call) -> None:
-    """Change one thing of a user."""
     info = UserInfo(
         username=call.given.required("u"),
         password=call.given.text("p"),
@@ -65,14 +64,12 @@ async def update_user(call: Call) -> None:
 
 
 async def delete_user(call: Call) -> None:
-    """Remove a user and its policies."""
     header = UserRequest(username=call.given.required("u"))
     ask = call.tool.cluster.ask
     await _change(call, "delete user to", lambda address: ask(address, AUTH_DELETE_USER, header))
 
 
 async def get_user(call: Call) -> None:
-    """Print a user."""
     for address in await addresses_of(call, masters_only=True):
         user = await _user(call, address, call.given.text("u"))
         if user is not None:
@@ -81,7 +78,6 @@ async def get_user(call: Call) -> None:
 
 
 async def list_users(call: Call) -> None:
-    """Print the users whose names contain a text."""
     for address in await addresses_of(call, masters_only=True):
         users = await _users(call, address, call.given.text("f"))
         if users:
@@ -92,7 +88,6 @@ async def list_users(call: Call) -> None:
 
 
 async def copy_users(call: Call) -> None:
-    """Copy users from one broker to another, with their passwords."""
     source, target = call.given.required("f"), call.given.required("t")
     await call.tool.cluster.all_brokers()
     names = call.given.text("u")
@@ -109,13 +104,11 @@ async def copy_users(call: Call) -> None:
 
 
 async def create_acl(call: Call) -> None:
-    """Add policies to a subject."""
     info = _acl_info(call)
     await _change(call, "create acl to", lambda address: _put_acl(call, address, info))
 
 
 async def update_acl(call: Call) -> None:
-    """Add policies to a subject, or replace them."""
     info = _acl_info(call)
     await _change(
         call, "update acl to", lambda address: _put_acl(call, address, info, is_new=False)
@@ -123,14 +116,12 @@ async def update_acl(call: Call) -> None:
 
 
 async def delete_acl(call: Call) -> None:
-    """Remove the policies of a subject, or those of one resource."""
     header = DeleteAclRequest(subject=call.given.required("s"), resource=call.given.text("r"))
     ask = call.tool.cluster.ask
     await _change(call, "delete acl to", lambda address: ask(address, AUTH_DELETE_ACL, header))
 
 
 async def get_acl(call: Call) -> None:
-    """Print the policies of a subject."""
     for address in await addresses_of(call, masters_only=True):
         acl = await _acl(call, address, call.given.text("s"))
         if acl is not None:
@@ -138,7 +129,6 @@ async def get_acl(call: Call) -> None:
 
 
 async def list_acls(call: Call) -> None:
-    """Print the policies of subjects whose names, and with resources whose names contain a text."""
     for address in await addresses_of(call, masters_only=True):
         acls = await _acls(call, address, call.given.text("s"), call.given.text("r"))
         if acls:
@@ -146,7 +136,6 @@ async def list_acls(call: Call) -> None:
 
 
 async def copy_acls(call: Call) -> None:
-    """Copy policies from one broker to another."""
     source, target = call.given.required("f"), call.given.required("t")
     await call.tool.cluster.all_brokers()
     subjects = call.given.text("s")

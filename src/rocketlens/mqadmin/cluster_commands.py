@@ -1,5 +1,5 @@
-"""clusterList, brokerStatus, haStatus, getBrokerConfig, updateBrokerConfig, wipeWritePerm and
-addWritePerm.
+"""Brokers: clusterList, brokerStatus, haStatus, getBrokerConfig, updateBrokerConfig, wipeWritePerm
+and addWritePerm.
 """
 
 import asyncio
@@ -43,16 +43,14 @@ _MORE: Final = (
 
 
 async def cluster_list(call: Call) -> None:
-    """Print a row for each broker, again every ``-i`` seconds if that is given.
+    """Print a row for each broker; with -i repeatedly, noting errors.
 
-    :raises AnswerIncomplete: when a broker does not answer; its row is printed without values. With
-        ``-i`` it is noted, and asked again.
+    :raises AnswerIncomplete: if a broker does not answer; its row is printed without values.
     """
     await _print_again(call, _print_rows)
 
 
 async def _print_again(call: Call, print_once: Callable[[Call], Awaitable[None]]) -> None:
-    """Print once, or every ``-i`` seconds."""
     seconds = call.given.number("i", 0, 1, 86_400)
     while seconds:
         try:
@@ -89,9 +87,9 @@ async def _print_rows(call: Call) -> None:
 def broker_row(
     form: Form, where: tuple[str, str, int, str], stats: Mapping[str, str], now_ms: int
 ) -> str:
-    """Return the row of a broker; ``where`` is cluster, broker name, broker id and address."""
+    """Return the row of a broker; `where` is cluster, broker name, broker id and address."""
     cluster, name, number, address = where
-    # Without an answer the tool's variables are empty; a value missing from an answer is null.
+    # RocketMQ prints empty values if there is no answer, and null if an answer lacks a value.
     none = NULL if stats else ""
     out_name = "getTransferredTps" if form.is_5 else "getTransferedTps"
     sending = _load(stats, "putTps", "send", none)
@@ -152,10 +150,7 @@ def more_row(form: Form, cluster: str, name: str, stats: Mapping[str, str]) -> s
 
 
 async def broker_status(call: Call) -> None:
-    """Print the runtime values of a broker, or of all brokers of a cluster.
-
-    :raises AnswerIncomplete: when a broker of the cluster does not answer.
-    """
+    """:raises AnswerIncomplete: if a broker of the cluster does not answer."""
     address, cluster = call.given.text("b"), call.given.text("c")
     brokers = await call.tool.cluster.all_brokers(cluster)
     if address is not None:
@@ -174,7 +169,6 @@ async def broker_status(call: Call) -> None:
 
 
 def status_lines(form: Form, stats: Mapping[str, str], before: str) -> str:
-    """Return a line for each value, sorted by name."""
     return "".join(
         f"{before}{padded(form.shown(name), 32)}: {form.shown(stats[name])}\n"
         for name in sorted(stats)
@@ -182,10 +176,7 @@ def status_lines(form: Form, stats: Mapping[str, str], before: str) -> str:
 
 
 async def broker_config(call: Call) -> None:
-    """Print the configuration of a broker, or of all brokers of a cluster.
-
-    :raises AnswerIncomplete: if a broker of the cluster does not answer.
-    """
+    """:raises AnswerIncomplete: if a broker of the cluster does not answer."""
     address, cluster = call.given.text("b"), call.given.text("c")
     if address is not None:
         call.print(f"============{address}============\n")
@@ -219,10 +210,7 @@ async def _config_lines(call: Call, address: str) -> str:
 
 
 async def ha_status(call: Call) -> None:
-    """Print how far the slaves of a broker, or of each master of a cluster, are.
-
-    Again every ``-i`` seconds if that is given.
-    """
+    """Print the replication of a broker, or of each master of a cluster; with -i repeatedly."""
     await _print_again(call, _print_ha)
 
 
@@ -237,7 +225,7 @@ async def _print_ha(call: Call) -> None:
 
 
 def ha_text(form: Form, address: str, status: HaStatus) -> str:
-    """Return what a master says of its slaves, or a slave of itself."""
+    """Return the report of a master about its slaves, or of a slave about itself."""
     if not status.master:
         slave = status.slave or SlaveStatus()
         rate = rounded(slave.transferred_byte_in_second / 1024, 2)
@@ -266,9 +254,10 @@ def ha_text(form: Form, address: str, status: HaStatus) -> str:
 
 
 async def update_config(call: Call) -> None:
-    """Change a setting of a broker, of the masters of a cluster, or with ``-a`` of its slaves, too.
+    """Change a setting of a broker, of the masters of a cluster, or with -a also of its slaves.
 
-    :raises AnswerIncomplete: if a broker of the cluster refuses; the others are done and printed.
+    :raises AnswerIncomplete: if a broker of the cluster refuses; the others are changed and
+        printed.
     """
     given, cluster = call.given, call.tool.cluster
     setting = {given.required("k"): given.required("v")}
@@ -292,22 +281,17 @@ async def update_config(call: Call) -> None:
 
 
 async def wipe_write_permission(call: Call) -> None:
-    """Make all name servers take write permission from the topics of a broker."""
     await _change_write_permission(call, "wipe", WIPE_WRITE_PERM_OF_BROKER, "wipe_topic_count")
 
 
 async def add_write_permission(call: Call) -> None:
-    """Make all name servers give write permission back to the topics of a broker."""
     await _change_write_permission(call, "add", ADD_WRITE_PERM_OF_BROKER, "add_topic_count")
 
 
 async def _change_write_permission(
     call: Call, verb: str, command: Command[WritePermissionRequest, Any], count: str
 ) -> None:
-    """Ask each name server.
-
-    :raises AnswerIncomplete: if one fails; the others are done and printed.
-    """
+    """:raises AnswerIncomplete: if a name server fails; the others are changed and printed."""
     name, failed = call.given.required("b"), Failed()
     shown = call.form.shown(name)
     for address in call.tool.cluster.name_servers:

@@ -1,9 +1,9 @@
-"""Command lines as Apache Commons CLI reads them, and the help that it prints.
+"""Parses command lines as Apache Commons CLI does, and prints its help.
 
-An option is written as ``-t X``, ``-tX``, ``-t=X``, ``--topic X``, ``--topic=X`` or ``-topic X``; a
-long name may be abbreviated if that is not ambiguous. Options without an argument may be written
-together: ``-ah``. If an option is repeated, the first one counts.
-Source: ``DefaultParser``, ``HelpFormatter`` (its width is 110, as RocketMQ sets it).
+An option is written as ``-t X``, ``-tX``, ``-t=X``, ``--topic X``, ``--topic=X`` or ``-topic X``. A
+long name can be abbreviated if that is not ambiguous. Options without a value can be combined:
+``-ah``. If an option is repeated, the first value counts. Source: ``DefaultParser``,
+``HelpFormatter`` (with RocketMQ's width of 110).
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,28 +16,27 @@ _INDENT: Final = len("usage: ")
 
 
 class Option(NamedTuple):
-    """One option. ``long`` may end in a space, as some of RocketMQ's do; help shows it so."""
+    """One option. `long` can end in a space, as in RocketMQ's help."""
 
     short: str
     long: str
     description: str
     flags: frozenset[str] = frozenset()
-    """As the table of `rocketlens.mqadmin.commands` has them."""
+    """See `rocketlens.mqadmin.commands`."""
     description_4: str | None = None
 
     @property
     def takes_value(self) -> bool:
-        """Whether a value follows it."""
         return "no_value" not in self.flags
 
     @property
     def name(self) -> str:
-        """Its letter, or its long name if it has no letter."""
+        """The letter, or the long name without one."""
         return self.short or self.long
 
 
 class SubCommand(NamedTuple):
-    """One command: runs ``function`` of ``module``, which is imported when it runs."""
+    """One command: runs `function` of `module`, which is imported when it runs."""
 
     name: str
     purpose: str
@@ -45,9 +44,9 @@ class SubCommand(NamedTuple):
     function: str
     options: tuple[Option, ...]
     namespaced: bool = True
-    """Whether the namespace is put before -t and -g, a topic and a group."""
+    """Whether -t and -g are a topic and a group, which get the namespace."""
     only_reads: bool = False
-    """A context that is read-only allows it, unless an option makes it act."""
+    """Whether read-only contexts allow it, except with an option that writes."""
 
 
 COMMON: Final = (
@@ -64,7 +63,7 @@ NAMES: Final = ("t", "g")
 
 
 class Given:
-    """The options of a command line, by their letters, ours by their names."""
+    """The given options by letter; options without a letter by name."""
 
     def __init__(self, values: dict[str, str | None]) -> None:
         self._values: Final = values
@@ -73,7 +72,7 @@ class Given:
         return letter in self._values
 
     def text(self, letter: str) -> str | None:
-        """Return an option's value without surrounding space, or None if it is missing."""
+        """Return the stripped value of an option, or None if it is missing."""
         value = self._values.get(letter)
         return None if value is None else value.strip()
 
@@ -84,7 +83,7 @@ class Given:
     def number(self, letter: str, default: int, minimum: int, maximum: int = 2**63 - 1) -> int:
         """Return a number within bounds, or the default if the option is missing.
 
-        :raises BadInput: when the value is not such a number.
+        :raises BadInput: if the value is not a number within the bounds.
         """
         text = self.text(letter)
         if text is None:
@@ -97,7 +96,7 @@ class Given:
         return int(text)
 
     def in_namespace(self, namespace: str) -> "Given":
-        """Return the same with the full names of topic and consumer group."""
+        """Return the options with the namespace added to topic and group."""
         if not namespace:
             return self
         from rocketlens.client.connect.namespace import with_namespace
@@ -110,25 +109,18 @@ class Given:
         return Given({**self._values, **full})
 
     def flag(self, letter: str, *, default: bool = False) -> bool:
-        """Return the value as Java's ``parseBoolean`` reads it."""
+        """Return the value as Java's ``parseBoolean`` does."""
         text = self.text(letter)
         return default if text is None else text.lower() == "true"
 
 
 def parse(options: Sequence[Option], arguments: Sequence[str]) -> Given:
-    """Read a command line.
-
-    :raises BadInput: for an unknown or ambiguous option, one without its value, and words that
-        belong to no option.
-    """
+    """:raises BadInput: if an option is unknown, ambiguous or incomplete, or a word has no option."""
     return Given(_CommandLine(options).read(arguments))
 
 
 def check_required(options: Iterable[Option], given: Given) -> None:
-    """Check that no required option is missing.
-
-    :raises BadInput: when one is.
-    """
+    """:raises BadInput: if a required option is missing."""
     missing = [
         option.short
         for option in options
@@ -143,7 +135,7 @@ def check_required(options: Iterable[Option], given: Given) -> None:
 
 
 class _CommandLine:
-    """Reads one command line."""
+    """Parses one command line."""
 
     def __init__(self, options: Sequence[Option]) -> None:
         self.by_letter: Final = {option.short: option for option in options if option.short}
@@ -178,7 +170,7 @@ class _CommandLine:
             raise BadInput(f"Missing argument for option: {self.waiting.name}")
 
     def _is_option(self, word: str) -> bool:
-        """Return whether a word is an option: negative numbers and unknown options are values."""
+        """Return True for options: negative numbers and unknown options are values."""
         if len(word) < 2 or not word.startswith("-") or _is_number(word):
             return False
         name = word.lstrip("-").partition("=")[0]
@@ -253,7 +245,7 @@ def _is_number(word: str) -> bool:
 
 
 def _unquoted(value: str) -> str:
-    """Remove the quotation marks around a value that has no others."""
+    """Remove the quotation marks around a value that contains no others."""
     inner = value[1:-1]
     if len(value) > 1 and value[0] == value[-1] == '"' and '"' not in inner:
         return inner
@@ -261,7 +253,7 @@ def _unquoted(value: str) -> str:
 
 
 def usage(command: str, options: Sequence[Option], *, is_5: bool) -> str:
-    """Return the help of a command as RocketMQ prints it, with a line end at the end."""
+    """Return the help of a command as RocketMQ prints it, with a newline at the end."""
     other = "only_4" if is_5 else "only_5"
     known = [option for option in (*COMMON, *options) if other not in option.flags]
     shown = sorted(known, key=lambda option: option.name.lower())
@@ -270,7 +262,7 @@ def usage(command: str, options: Sequence[Option], *, is_5: bool) -> str:
     parts = []
     for option in shown:
         if option in group:
-            # The second of a group adds nothing but the space after it.
+            # RocketMQ prints a space for each further option of the group.
             is_first = option is group[0]
             parts.append(" | ".join(map(_named, group)) if is_first else "")
         else:
@@ -308,7 +300,7 @@ def _wrapped(text: str, indent: int) -> list[str]:
 
 
 def _cut(text: str) -> int | None:
-    """Return where the first line of a text ends, or None if it is the last."""
+    """Return the end of the first line of a text, or None if the text is one line."""
     if len(text) <= WIDTH:
         return None
     space = text.rfind(" ", 0, WIDTH + 1)

@@ -1,26 +1,26 @@
 """The commands, their options in RocketMQ's words, and the function of each.
 
-Each command has a line ``name module.function [flags]: purpose``, and each of its options a line
-``-letter name [flags] description``; a line that is indented further goes on with the text above,
-or with that of RocketMQ 4.9 behind ``4.9:``. Flags of a command:
+Each command has a line ``name module.function [flags]: purpose``, and each option a line
+``-letter name [flags] description``. A line with a deeper indent continues the text above. After
+``4.9:`` comes the text of RocketMQ 4.9. Flags of a command:
 
-============  ======================================================================
-reads         a context that is read-only allows it
-no_names      -t and -g are not a topic and a group, which a namespace is put before
-============  ======================================================================
+============  ==================================================================
+reads         read-only contexts allow it
+no_names      -t and -g are not a topic and a group, and get no namespace
+============  ==================================================================
 
 Flags of an option; an underscore in its name is a space:
 
-===================  ===============================================================================
-no_value             takes none
-spaced               has a name that ends in a space, as some of RocketMQ's do
-required, forgiven   shown as required; missing, it is an error unless it is forgiven, too
-one_of, apart_in_4   one of several, of which one is required; not so in RocketMQ 4.9
-only_5, only_4       only in the help of one release; accepted in any case
-ours                 unknown to RocketMQ's tool: accepted only in full and after two dashes, so that
-                     no command line of that tool changes its meaning
-writes               with it a read-only command sends a message, or has one consumed
-===================  ===============================================================================
+===================  ===========================================================
+no_value             takes no value
+spaced               its name ends in a space, as some of RocketMQ's do
+required, forgiven   shown as required; missing it is an error unless forgiven
+one_of, apart_in_4   exactly one option of the group is required; not in 4.9
+only_5, only_4       only in the help of one release; always accepted
+ours                 unknown to RocketMQ's tool: accepted only in full and after
+                     two dashes, so that its command lines keep their meaning
+writes               makes a reading command send a message or have one consumed
+===================  ===========================================================
 """
 
 import re
@@ -460,7 +460,7 @@ _OF_4: Final = " 4.9: "
 
 
 def _commands() -> Iterator[SubCommand]:
-    """Read the table."""
+    """Parse the table."""
     for part in _TABLE.strip().split("\n\n"):
         head, *options = part.replace("\n      ", " ").split("\n  ")
         matched = _COMMAND.fullmatch(head)
@@ -507,4 +507,4 @@ ONLY_REAL: Final = (
     *("updateNamesrvConfig", "updateOrderConf", "updateStaticTopic", "updateSubGroupList"),
     *("updateTopicList"),
 )
-"""Commands that RocketMQ 5.5.0's tool has and this one does not."""
+"""Commands of RocketMQ 5.5.0's tool that are missing here."""

@@ -1,4 +1,4 @@
-"""consumerConnection, consumerProgress, brokerConsumeStats, consumerStatus,
+"""Clients and progress: consumerConnection, consumerProgress, brokerConsumeStats, consumerStatus,
 producerConnection and producer.
 """
 
@@ -45,7 +45,6 @@ _NOT_ONLINE: Final = (
 
 
 async def consumer_connection(call: Call) -> None:
-    """Print the clients of a group, and what they subscribe to."""
     group, shown = call.given.required("g"), call.form.shown
     connections = await call.tool.admin.examine_consumer_connection_info(
         group, call.given.text("b")
@@ -73,7 +72,6 @@ def _connection_row(call: Call, each: ClientConnection, widths: tuple[int, int, 
 
 
 async def producer_connection(call: Call) -> None:
-    """Print the producers of a group."""
     group, topic = call.given.required("g"), call.given.required("t")
     connections = await call.tool.admin.examine_producer_connection_info(group, topic)
     for number, each in enumerate(connections.connections, 1):
@@ -81,7 +79,6 @@ async def producer_connection(call: Call) -> None:
 
 
 async def all_producers(call: Call) -> None:
-    """Print the producers that are connected to a broker."""
     address, shown = call.given.required("b"), call.form.shown
     await call.tool.cluster.all_brokers()
     table = await broker_calls.producers(call.tool.cluster, address)
@@ -98,7 +95,7 @@ async def all_producers(call: Call) -> None:
 
 
 async def consumer_status(call: Call) -> None:
-    """Print what a client is doing, or write it to a file for each client of a group.
+    """Print the state of a client, or write one file for each client of a group.
 
     :raises AnswerIncomplete: if a client does not answer; the others are printed.
     """
@@ -139,10 +136,10 @@ def _group_verdict(call: Call, infos: dict[str, ConsumerRunningInfo]) -> str:
 
 
 def _write_file(directory: Path, client_id: str, text: str) -> Path:
-    """Write what a client said to a new file in the working directory, and return its path.
+    """Write the report of a client to a new file in the working directory; return its path.
 
-    The file has the client's id as its name, as the real tool does it, unless that could lead
-    elsewhere: then the SHA-256 of the id.
+    The file is named by the client id, as by RocketMQ's tool, or by the SHA-256 of an id that is
+    not a safe name.
     """
     plain = client_id.replace("@", "").replace("#", "").replace(".", "").replace(":", "")
     is_plain = safe_name(plain) == plain and not client_id.startswith(".")
@@ -156,10 +153,10 @@ def _write_file(directory: Path, client_id: str, text: str) -> Path:
 
 
 async def consumer_progress(call: Call) -> None:
-    """Print the progress of a group in each queue, or how far behind each group is.
+    """Print the progress of a group in each queue, or the lag of all groups.
 
     :raises BrokerError: 206 if the group has no offsets.
-    :raises AnswerIncomplete: if something of a group could not be learnt; all rows are printed.
+    :raises AnswerIncomplete: if a request fails; all rows are printed.
     """
     group = call.given.text("g")
     if group is None:
@@ -196,8 +193,9 @@ async def _one_group(call: Call, group: str) -> None:
 async def _refuse_empty(call: Call, group: str) -> None:
     """Refuse a group without offsets, as the tool of each release does.
 
-    :raises BrokerError: 206, or 213 if the group is broadcasting; never of a group that is online
-        in RocketMQ 5, which prints an empty table.
+    RocketMQ 5 prints an empty table if the group is online and clustering.
+
+    :raises BrokerError: 206, or 213 for a broadcasting group.
     """
     name_server = call.tool.cluster.name_servers[0]
     text = _NOT_ONLINE.format("online" if call.form.is_5 else "consume any message")
@@ -217,7 +215,7 @@ async def _refuse_empty(call: Call, group: str) -> None:
 
 
 async def _clients_of_queues(call: Call, group: str, failed: Failed) -> dict[MessageQueue, str]:
-    """Return the address, as its client id has it, of the client that has each queue."""
+    """Return the client that reads each queue, by the address in its client id."""
     admin = call.tool.admin
     clients: dict[MessageQueue, str] = {}
     with failed.noted():
@@ -266,17 +264,16 @@ async def _all_groups(call: Call) -> None:
     for topic in java_order(dict.fromkeys(await call.tool.topic_names(), ""), 16):
         if topic.startswith(RETRY_PREFIX):
             group = topic.removeprefix(RETRY_PREFIX)
-            call.print(_group_row(call, group, *await _known_of(call, group, failed)))
+            call.print(_group_row(call, group, *await _state_of(call, group, failed)))
     failed.check()
 
 
-async def _known_of(
+async def _state_of(
     call: Call, group: str, failed: Failed
 ) -> tuple[ConsumeStats | None, ConsumerConnection | None]:
-    """Return the progress of a group and its clients, None where the real tool would fail, too.
+    """Return the stats and clients of a group, None where RocketMQ's tool fails, too.
 
-    It takes a group without offsets for one that failed: in RocketMQ 5 unless its clients share
-    the messages.
+    For it a group without offsets fails, except in RocketMQ 5 a clustering group.
     """
     stats: ConsumeStats | None = None
     connections: ConsumerConnection | None = None
@@ -318,7 +315,6 @@ def _group_row(
 
 
 async def broker_consume_stats(call: Call) -> None:
-    """Print the progress of all groups on a broker, queue by queue."""
     given, shown = call.given, call.form.shown
     address, least = given.required("b"), given.number("l", 0, -limits.MAX_LONG, limits.MAX_LONG)
     await call.tool.cluster.all_brokers()

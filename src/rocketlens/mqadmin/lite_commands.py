@@ -1,5 +1,5 @@
-"""getBrokerLiteInfo, getParentTopicInfo, getLiteTopicInfo, getLiteClientInfo, getLiteGroupInfo and
-triggerLiteDispatch.
+"""Lite topics: getBrokerLiteInfo, getParentTopicInfo, getLiteTopicInfo, getLiteClientInfo,
+getLiteGroupInfo and triggerLiteDispatch.
 """
 
 import json
@@ -51,7 +51,7 @@ _NAME_CHARACTERS: Final = 40
 
 
 def _print_row(call: Call, widths: tuple[int, ...], *cells: object, end: str = "\n") -> None:
-    """Print a row; ``end`` is what stands behind the last column."""
+    """Print a row; `end` follows the last column."""
     call.print(columns((call.form.shown(str(cell)) for cell in cells), widths, " ") + end)
 
 
@@ -60,15 +60,12 @@ def _when(epoch_ms: int, absent: str) -> str:
 
 
 def _list(texts: tuple[str, ...]) -> str:
-    """Return texts as Java prints a set of them."""
+    """Return texts as Java prints a set."""
     return f"[{', '.join(java_order(dict.fromkeys(texts, ''), 16))}]"
 
 
 async def broker_info(call: Call) -> None:
-    """Print a row for a broker, or each master of a cluster.
-
-    :raises AnswerIncomplete: if a master of the cluster fails.
-    """
+    """:raises AnswerIncomplete: if a master of the cluster fails."""
     _print_row(call, _BROKER_WIDTHS, *_BROKER_NAMES)
     failed = Failed()
     for address in (await masters_of(call)).values():
@@ -98,7 +95,7 @@ async def broker_info(call: Call) -> None:
 async def _ask_brokers(
     call: Call, route: Route, body: type[B], command: Command[Q, Any], header: Q
 ) -> AsyncIterator[tuple[str, B]]:
-    """Yield what each broker of a route answers, with its name, and print who failed.
+    """Yield the answer of each broker of a route with its name; print a line for each failure.
 
     :raises AnswerIncomplete: at the end, if a broker failed.
     """
@@ -115,7 +112,6 @@ async def _ask_brokers(
 
 
 async def parent_topic_info(call: Call) -> None:
-    """Print time to live, number of lite topics and groups of a parent topic, broker by broker."""
     parent = call.given.required("p")
     route = await call.tool.cluster.route(parent)
     call.print(f"Parent Topic Info: [{call.form.shown(parent)}]\n")
@@ -130,7 +126,6 @@ async def parent_topic_info(call: Call) -> None:
 
 
 async def topic_info(call: Call) -> None:
-    """Print offsets and number of subscribers of a lite topic, broker by broker."""
     parent, lite = call.given.required("p"), call.given.required("l")
     route = await call.tool.cluster.route(parent)
     shown = call.form.shown
@@ -151,7 +146,6 @@ async def topic_info(call: Call) -> None:
 
 
 async def client_info(call: Call) -> None:
-    """Print how many lite topics a client has, and when it was there, broker by broker."""
     given, shown = call.given, call.form.shown
     parent, group, client_id = given.required("p"), given.required("g"), given.required("c")
     route = await call.tool.cluster.route(parent)
@@ -168,7 +162,7 @@ async def client_info(call: Call) -> None:
 
 
 async def group_info(call: Call) -> None:
-    """Print what a group has not consumed of a parent topic's lite topics, or of one of them."""
+    """Print the lag of a group in the lite topics of a parent, or in one of them."""
     given, shown = call.given, call.form.shown
     parent, group, lite = given.required("p"), given.required("g"), given.text("l") or None
     route = await call.tool.cluster.route(parent)
@@ -228,7 +222,7 @@ def _print_lags(call: Call, lags: list[LiteLag]) -> None:
 
 
 async def trigger_dispatch(call: Call) -> None:
-    """Make brokers look again for messages of lite topics, for a group or one client of it.
+    """Make brokers dispatch lite topics again, for a group or one client.
 
     :raises AnswerIncomplete: if a broker fails.
     """

@@ -1,5 +1,5 @@
-"""Messages: queryMsg commands, queryMsgTraceById, printMsg, decodeMessageId; and those that send:
-sendMessage, checkMsgSendRT, sendMsgStatus, and queryMsgById -s.
+"""Messages: queryMsg commands, queryMsgTraceById, printMsg, consumeMessage, decodeMessageId,
+sendMessage, checkMsgSendRT and sendMsgStatus.
 """
 
 import time
@@ -50,10 +50,10 @@ GROUP: Final = "rocketlens_mqadmin"
 async def by_id(call: Call) -> None:
     """Print messages by id; without a topic the ids must be offset message ids.
 
-    With ``-g`` and ``-d`` they are handed to a client instead, with ``-s true`` sent again; ``-s``
-    with anything else does nothing. One that fails does not keep the others from it.
+    With -g and -d they are consumed by a client instead, with ``-s true`` sent again; another -s
+    does nothing. The remaining messages are processed if one fails.
 
-    :raises MessageNotFound: when one is nowhere; those before it are printed.
+    :raises MessageNotFound: if one does not exist; those before it are printed.
     """
     given = call.given
     ids = [each.strip() for each in given.required("i").split(",") if each.strip()]
@@ -91,10 +91,10 @@ async def _message_of_id(call: Call, topic: str | None, msg_id: str) -> MessageE
 
 
 async def by_key(call: Call) -> None:
-    """Print a row for each message of a key, or of a tag.
+    """Print a row for each message of a key or tag.
 
-    :raises MessageNotFound: when there is none.
-    :raises AnswerIncomplete: when a broker failed; the rows of the others are printed.
+    :raises MessageNotFound: if there are no messages.
+    :raises AnswerIncomplete: if a broker fails; the rows of the others are printed.
     """
     given = call.given
     index_type = (given.text("p") or "K").upper()
@@ -115,7 +115,7 @@ async def by_key(call: Call) -> None:
     if rows:
         call.print(key_table(call.form, rows, request.topic, request.key, index_type))
     if may_be_cut and not rows:
-        failed = failed or "brokers returned as many messages as they may, none with this key"
+        failed = failed or "brokers returned their maximum of messages, none with this key"
     if failed:
         raise incomplete(failed)
     if not rows:
@@ -125,12 +125,12 @@ async def by_key(call: Call) -> None:
 
 
 async def by_unique_key(call: Call) -> None:
-    """Print the oldest message of an id, or with ``-a`` all; an offset message id will do, too.
+    """Print the oldest message of an id, or with -a all; also by offset message id.
 
-    With ``-g`` and ``-d`` it is handed to a client instead.
+    With -g and -d it is consumed by a client instead.
 
-    :raises MessageNotFound: when there is none.
-    :raises AnswerIncomplete: when a broker failed; what the others have is printed.
+    :raises MessageNotFound: if there is no message.
+    :raises AnswerIncomplete: if a broker fails; the messages of the others are printed.
     """
     given = call.given
     topic, msg_id = given.required("t"), given.required("i")
@@ -139,7 +139,7 @@ async def by_unique_key(call: Call) -> None:
         return
     cluster_name = _cluster_name(call, topic)
     if ("s" in given) != ("e" in given):
-        raise BadInput("give both of -s and -e, or neither: then all times are searched")
+        raise BadInput("give both -s and -e, or neither to search all times")
     begin = given.number("s", 0, 0)
     end = given.number("e", limits.MAX_TIMESTAMP_MS, 0)
     tool = call.tool
@@ -161,10 +161,7 @@ async def by_unique_key(call: Call) -> None:
 
 
 async def by_offset(call: Call) -> None:
-    """Print the message at an offset of a queue.
-
-    :raises MessageNotFound: when there is none.
-    """
+    """:raises MessageNotFound: if the queue has no message at the offset."""
     given = call.given
     topic = given.required("t")
     queue_id = given.number("i", 0, 0, 2**31 - 1)
@@ -174,14 +171,14 @@ async def by_offset(call: Call) -> None:
     pulled = await call.tool.pull(route, queue, offset, 1)
     message = next(pulled.messages(), None)
     if message is None:
-        raise MessageNotFound(f"{queue} has nothing at offset {offset}")
+        raise MessageNotFound(f"{queue} has no message at offset {offset}")
     await _print_with_offset_id(call, message)
 
 
 async def print_messages(call: Call) -> None:
     """Print all messages of a topic, queue by queue.
 
-    :raises AnswerIncomplete: when a queue could not be read to its end.
+    :raises AnswerIncomplete: if a queue could not be read to its end.
     """
     given = call.given
     topic = given.required("t")
@@ -210,7 +207,7 @@ async def _print_range(
     *,
     is_consumed: bool = False,
 ) -> None:
-    """Print the messages of a queue from an offset to another, as printMsg or consumeMessage."""
+    """Print the messages in a range of a queue, as printMsg or consumeMessage does."""
     given, name = call.given, call.form.shown(str(queue))
     offset, stop = offsets
     tags = "*" if is_consumed else given.text("s") or "*"
@@ -232,7 +229,7 @@ async def _print_range(
             with_body = given.flag("d", default=True)
             print_pulled(call, queue, pulled, given.text("c"), with_body=with_body)
         if is_stuck:
-            raise BadInput(f"{queue}: the broker goes on at {offset}, where it was")
+            raise BadInput(f"{queue}: the broker returned the same offset {offset} again")
 
 
 async def _print_with_offset_id(call: Call, message: MessageExt) -> None:
@@ -252,7 +249,7 @@ async def _print_tracks(call: Call, message: MessageExt, *, with_line_ends: bool
     try:
         tracks = await call.tool.admin.message_track_detail(message)
     except RocketLensError as error:
-        note(f"which consumer groups have it is not known: {error}")
+        note(f"its consumer groups are unknown: {error}")
         return
     by_group = {track.consumer_group: track for track in tracks}
     in_order = [by_group[group] for group in java_order(dict.fromkeys(by_group, ""), 16)]
@@ -268,25 +265,20 @@ def _cluster_name(call: Call, topic: str) -> str | None:
     """Return the cluster whose brokers are asked; None for all brokers of the topic."""
     name = call.given.text("c")
     if name and topic.startswith(LMQ_PREFIX):
-        raise BadInput(f"-c, the parent of a light topic ({LMQ_PREFIX}...), is not possible here")
+        raise BadInput(f"-c cannot be the parent of a light topic ({LMQ_PREFIX}...) here")
     return name or None
 
 
 async def decode_id(call: Call) -> None:
-    """Print address and time of the producer that created a unique key, without a line end.
+    """Print address and time of a unique key, without a newline.
 
-    RocketMQ 4.9 and 5.5 still have the command's class, but no longer register its name.
-
-    :raises BadInput: when the id is not a unique key.
+    RocketMQ 4.9 and 5.5 contain the class of this command, but no longer register its name.
     """
     call.print(decoded_id(call.given.required("i"), time.time_ns() // 1_000_000))
 
 
 def decoded_id(msg_id: str, now_ms: int) -> str:
-    """Return the text for an id at a time.
-
-    :raises BadInput: when it is not a unique key.
-    """
+    """:raises BadInput: if the id is not a unique key."""
     key = UniqueKey.decode(msg_id)
     address = key.address
     if ":" in address:
@@ -296,10 +288,10 @@ def decoded_id(msg_id: str, now_ms: int) -> str:
 
 
 async def trace_by_id(call: Call) -> None:
-    """Print who sent and who consumed a message, as they said it themselves.
+    """Print the traces of a message's producer and consumers.
 
-    :raises MessageNotFound: if there is no trace of it.
-    :raises AnswerIncomplete: if a broker failed; what the others have is printed.
+    :raises MessageNotFound: if it has no traces.
+    :raises AnswerIncomplete: if a broker fails; the traces of the others are printed.
     """
     given = call.given
     msg_id, topic = given.required("i"), given.text("t") or TRACE_TOPIC
@@ -349,7 +341,7 @@ def _head(group: str, when: str) -> str:
 def _row(call: Call, kind: str, row: Row) -> str:
     record, host = row
     shown = call.form.shown
-    # A consumer that is too old to say when is printed with the time of printing.
+    # Records of old consumers have no time: RocketMQ prints the current time.
     when_ms = time.time_ns() // 1_000_000 if record.timestamp_ms is None else record.timestamp_ms
     status = "success" if record.is_success else "failed"
     group, when = shown(record.group or ""), seconds_of(when_ms)
@@ -365,8 +357,7 @@ def _producer(call: Call) -> Producer:
 async def resend(call: Call, msg_id: str, stored: MessageExt) -> None:
     """Send a message again, with all its properties, to its own topic.
 
-    :raises BadInput: when it was sent in a transaction, which would never be ended, or its body
-        cannot be decompressed.
+    :raises BadInput: if it was sent in a transaction, or its body cannot be decompressed.
     """
     message_again(stored)
     call.print(f"prepare resend msg. originalMsgId={call.form.shown(msg_id)}")
@@ -375,7 +366,6 @@ async def resend(call: Call, msg_id: str, stored: MessageExt) -> None:
 
 
 async def send_message(call: Call) -> None:
-    """Send one message."""
     given = call.given
     if "i" in given and "b" not in given:
         raise BadInput("Broker name must be set if the queue is chosen!")
@@ -397,9 +387,9 @@ async def send_message(call: Call) -> None:
 
 
 async def check_send_time(call: Call) -> None:
-    """Send ``-a`` messages, round robin over all queues, and print how long each took.
+    """Send -a messages, round robin over all queues, and print the latencies.
 
-    :raises SendFailed: when one was not stored; all rows are printed nevertheless.
+    :raises SendFailed: if one was not stored; all rows are printed.
     """
     given = call.given
     topic = given.required("t")
@@ -424,7 +414,7 @@ async def check_send_time(call: Call) -> None:
                 is_sent = "false"
                 failed.append((queue.broker_name, error))
             took_ms = (time.monotonic_ns() - start) // 1_000_000
-            # The first one includes connecting.
+            # The first send includes connecting.
             total_ms += took_ms if number else 0
             broker = call.form.shown(queue.broker_name)
             call.print(send_row(broker, str(queue.queue_id), is_sent, str(took_ms)))
@@ -435,7 +425,7 @@ async def check_send_time(call: Call) -> None:
 
 
 async def send_status(call: Call) -> None:
-    """Send messages to the topic that is named as a broker, and print how long each took."""
+    """Send messages to the topic that is named as a broker, and print the latencies."""
     given = call.given
     topic, size = given.required("b"), given.number("s", 128, 0, limits.MAX_MESSAGE_BYTES)
     text = b"hello jodie"
@@ -453,12 +443,12 @@ _DEFAULT_COUNT: Final = 128
 
 
 async def hand_over(call: Call, topic: str | None, msg_id: str, *, is_by_key: bool = False) -> None:
-    """Let the client of -g and -d consume a message, and print what it made of it.
+    """Let the client of -g and -d consume a message, and print the result.
 
-    The tool of RocketMQ 5 asks the client first whether it is a push consumer; by a unique key it
-    says the same of one that does not answer.
+    RocketMQ 5's tool first checks that the client is a push consumer. For a unique key, a client
+    that does not answer is treated as none.
 
-    :raises BadInput: if it is not. The message is also printed as RocketMQ prints it.
+    :raises BadInput: if the client is not a push consumer; RocketMQ's text is also printed.
     """
     admin, group = call.tool.admin, call.given.required("g")
     client_id = call.given.required("d")
@@ -500,7 +490,7 @@ def result_text(result: ConsumedDirectly) -> str:
 
 
 async def consume_message(call: Call) -> None:
-    """Print the messages of a topic, a queue, or from an offset on: at most -c of them."""
+    """Print up to -c messages of a topic or queue, from an offset on."""
     given = call.given
     topic, count = given.required("t"), given.number("c", _DEFAULT_COUNT, 1)
     if "i" in given and "b" not in given:
@@ -534,7 +524,7 @@ async def consume_message(call: Call) -> None:
             last = first + remaining - 1
             remaining = 0
         else:
-            # As the real tool counts: an empty queue costs one, and beyond 0 it goes on.
+            # RocketMQ counts one for an empty queue, and continues below 0.
             remaining -= last - first + 1
         await _print_range(call, route, queue, (first, last + 1), is_consumed=True)
 
@@ -561,7 +551,7 @@ def _time_range(call: Call) -> tuple[int, int]:
 async def _queue_bounds(
     call: Call, queue: MessageQueue, begin_ms: int | None, end_ms: int | None
 ) -> tuple[int, int]:
-    """Return the offsets of two times in a queue; those of its begin and end for None."""
+    """Return the offsets of two times in a queue; None means its begin and end."""
     admin = call.tool.admin
     first, last = await admin.min_offset(queue), await admin.max_offset(queue)
     if begin_ms is not None:
@@ -572,7 +562,6 @@ async def _queue_bounds(
 
 
 async def bounds_of_times(call: Call, queue: MessageQueue) -> tuple[int, int]:
-    """Return the offsets of the times of ``-b`` and ``-e`` in a queue."""
     begin, end = call.given.text("b"), call.given.text("e")
     begin_ms = None if begin is None else parse_time(begin, "-b", is_end=False)
     end_ms = None if end is None else parse_time(end, "-e", is_end=True)
@@ -587,7 +576,6 @@ def print_pulled(
     *,
     with_body: bool = True,
 ) -> None:
-    """Print each message of an answer as a line, with its body if that is wanted."""
     for message in pulled.messages():
         _say_as_stored(message)
         call.print(f"MSGID: {call.form.shown(message.msg_id)} ")

@@ -1,4 +1,4 @@
-"""printMsgByQueue, queryCq and dumpCompactionLog."""
+"""Queues: printMsgByQueue, queryCq and dumpCompactionLog."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ _LINE: Final = "=" * 38
 
 
 async def print_by_queue(call: Call) -> None:
-    """Read a queue; print its messages with ``-p``, and how many have each tag with ``-f``."""
+    """Read a queue; print its messages with -p, and the count of each tag with -f."""
     given, tool = call.given, call.tool
     topic, broker_name = given.required("t"), given.required("a")
     queue = MessageQueue(topic, broker_name, given.number("i", 0, 0, limits.MAX_INT))
@@ -39,7 +39,7 @@ async def print_by_queue(call: Call) -> None:
         if pulled.status != "FOUND":
             break
         if pulled.next_offset <= offset:
-            raise BadInput(f"{queue}: the broker goes on at {offset}, where it was")
+            raise BadInput(f"{queue}: the broker returned the same offset {offset} again")
         offset = pulled.next_offset
         if given.flag("f"):
             tags.update(each.tags for each in pulled.messages() if each.tags and each.tags.strip())
@@ -51,7 +51,7 @@ async def print_by_queue(call: Call) -> None:
 
 
 async def entries(call: Call) -> None:
-    """Print entries of a queue of a broker, by default of the topic's first one."""
+    """Print entries of a queue; without -b of the topic's first broker."""
     given, tool, shown = call.given, call.tool, call.form.shown
     topic, index = given.required("t"), given.number("i", 0, 0)
     address = given.text("b")
@@ -81,7 +81,6 @@ async def entries(call: Call) -> None:
 
 
 def subscription_json(subscription: SubscriptionData) -> str:
-    """Return a subscription as RocketMQ's JSON library indents it."""
     members = {
         "classFilterMode": flag_text(subscription.class_filter_mode),
         "codeSet": json_array(list(map(str, subscription.codes)), 1),
@@ -95,7 +94,6 @@ def subscription_json(subscription: SubscriptionData) -> str:
 
 
 def entry_text(entry: ConsumeQueueData) -> str:
-    """Return the text of ``ConsumeQueueData.toString``."""
     quoted = {
         name: f"{name}='{NULL if value is None else value}'"
         for name, value in (
@@ -112,9 +110,8 @@ def entry_text(entry: ConsumeQueueData) -> str:
 
 
 async def dump_compaction_log(call: Call) -> None:
-    """Print the messages of a file of a compacted topic, without their bodies."""
     for record in _records_of(call.given.text("f")):
-        # The real tool leaves bodies out.
+        # RocketMQ leaves bodies out.
         message = message_of(replace(record, body=b""))
         call.print_shown(message_pieces(call.form, NULL, message))
         call.print("\n")

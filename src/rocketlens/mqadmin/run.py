@@ -48,18 +48,17 @@ OURS: Final = (
     *(Option("", name, text, frozenset({"ours"})) for name, (_, text) in OPTIONS.items()),
     *(Option("", name, text, frozenset({"ours", "no_value"})) for name, text in SWITCHES.items()),
 )
-"""Options that may stand behind the command as well as before it."""
+"""Options that are accepted before and after the command."""
 EXAMPLES: Final = """
 rocketlens mqadmin help queryMsgByKey  # the options of a command
-# messages with a key, printed as RocketMQ 5.5 prints them
+# messages with a key, in the layout of RocketMQ 5.5
 rocketlens mqadmin queryMsgByKey -n 127.0.0.1:9876 -t order-paid -k ORDER-42
-# how far a group is, as RocketMQ 4.9 prints it
+# the progress of a group, in the layout of RocketMQ 4.9
 rocketlens mqadmin --layout 4.9 consumerProgress -n 127.0.0.1:9876 -g billing
 """
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add what stands before the command; what follows it has RocketMQ's own form."""
     parser.epilog = "`rocketlens mqadmin help` lists the commands, `help COMMAND` their options."
     parser.add_argument(
         "--layout",
@@ -75,7 +74,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def _words_after(line: Sequence[str]) -> list[str]:
-    """Return what can follow a command line: the commands, or the options of the one in it."""
+    """Return the words that can follow a command line: commands, or options of its command."""
     command = next((each for each in COMMANDS if each.name in line), None)
     if command is None:
         return [each.name for each in COMMANDS]
@@ -85,10 +84,6 @@ def _words_after(line: Sequence[str]) -> list[str]:
 
 
 def run(arguments: Namespace) -> ExitCode:
-    """Run one command; its errors are raised.
-
-    :raises RocketLensError: whatever the command could not do.
-    """
     command_line = list(arguments.words)
     if not command_line:
         sys.stdout.write(command_list(_layout(arguments.layout)))
@@ -127,7 +122,7 @@ def _cluster_access(command: SubCommand, arguments: Namespace, given: Given) -> 
 
 
 def _connection_options(arguments: Namespace, given: Given) -> Namespace:
-    """Return the options of the connection; those behind the command override those before it."""
+    """Return the connection options; those after the command override those before it."""
     values = {**vars(arguments), "namesrv": given.text("n")}
     for name in OPTIONS:
         if name in given:
@@ -145,27 +140,23 @@ def _call(command: SubCommand, given: Given, layout: str, access: ClusterAccess)
     function = getattr(import_module(command.module), command.function)
     form = Form(is_5=layout == "5.5", shown=printable if sys.stdout.isatty() else as_it_is)
     full_names = given.in_namespace(access.namespace) if command.namespaced else given
-    # Names are full by now: with a namespace, the tool would show them without it.
+    # The names are full already; with a namespace, the tool would print them without it.
     access = access._replace(namespace="")
     ask_cluster(access, lambda admin: function(Call(full_names, form, Tool(admin), access)))
 
 
 def command_named(name: str) -> SubCommand:
-    """Return the command of a name, in any case.
-
-    :raises BadInput: when no command has that name.
-    """
+    """:raises BadInput: if no command has the name, in any case."""
     for command in COMMANDS:
         if command.name.lower() == name.lower():
             return command
     if name.lower() in map(str.lower, ONLY_REAL):
-        raise BadInput(f"{name}: RocketMQ's mqadmin has it, this one does not: run it there")
+        raise BadInput(f"{name} exists only in RocketMQ's own mqadmin")
     meant = suggestion(name, (each.name for each in COMMANDS)) or "."
     raise BadInput(f"The sub command {name[:60]} not exist{meant} (see rocketlens mqadmin help)")
 
 
 def command_list(layout: str) -> str:
-    """Return all commands with their purposes."""
     column = _PURPOSE_COLUMN[layout]
     rows = "".join(f"   {each.name:<{column}} {each.purpose}\n" for each in COMMANDS)
     return (
@@ -175,7 +166,6 @@ def command_list(layout: str) -> str:
 
 
 def usage_of(command: SubCommand, layout: str) -> str:
-    """Return the help of a command."""
     return usage(command.name, command.options, is_5=layout == "5.5")
 
 
@@ -189,10 +179,10 @@ _HOME_VARIABLE: Final = "ROCKETMQ_HOME"
 
 
 def tools_file_context() -> Context:
-    """Return the keys of the file; empty if the file or the keys are missing.
+    """Return the keys in RocketMQ's ``conf/tools.yml``; empty if file or keys are missing.
 
-    :raises BadInput: when it is not YAML, or a key is not a text.
-    :raises OSError: when it cannot be read.
+    :raises BadInput: if it is not YAML, or a key is not text.
+    :raises OSError: if it cannot be read.
     """
     home = os.environ.get(_HOME_VARIABLE)
     if not home:
@@ -213,13 +203,13 @@ def tools_file_context() -> Context:
 
 
 def _keys_of(text: str, path: Path) -> list[str]:
-    """Return access key and secret key of a file; empty if it has none."""
+    """Return access key and secret key of a file; empty texts if they are missing."""
     import yaml
 
     try:
         values = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        # Not the line itself, nor the rest of the error: they may hold the secret.
+        # The line and the rest of the error can contain the secret.
         mark = getattr(error, "problem_mark", None)
         where = f"{path}: line {mark.line + 1}" if mark else f"{path}"
         raise BadInput(f"{where} is not supported: write NAME: VALUE") from None

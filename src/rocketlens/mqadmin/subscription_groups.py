@@ -1,5 +1,5 @@
-"""updateSubGroup, deleteSubGroup, getConsumerConfig, setConsumeMode, resetOffsetByTime,
-skipAccumulatedMessage and cloneGroupOffset.
+"""Consumer groups: updateSubGroup, deleteSubGroup, getConsumerConfig, setConsumeMode,
+resetOffsetByTime, skipAccumulatedMessage and cloneGroupOffset.
 """
 
 import json
@@ -42,9 +42,8 @@ _ONLY_5: Final = frozenset(
 
 
 async def update_group(call: Call) -> None:
-    """Make a group, or change it as a whole, on one broker or on all masters of a cluster.
-
-    :raises AnswerIncomplete: if a broker of the cluster failed; the others are done and printed.
+    """:raises AnswerIncomplete: if a broker of the cluster fails; the others are changed and
+    printed.
     """
     given, admin = call.given, call.tool.admin
     config = _config(call)
@@ -58,7 +57,7 @@ async def update_group(call: Call) -> None:
 
 
 async def _addresses(call: Call) -> list[str]:
-    """Return the broker of ``-b``, or the masters of the cluster of ``-c``."""
+    """Return the broker of -b, or the masters of the cluster of -c."""
     if "b" in call.given:
         return [call.given.required("b")]
     if "c" not in call.given:
@@ -68,7 +67,7 @@ async def _addresses(call: Call) -> list[str]:
 
 def _config(call: Call) -> SubscriptionGroupConfig:
     given = call.given
-    # The tool's defaults are not those of a group that brokers make by themselves.
+    # The tool's defaults differ from those of groups that brokers create.
     config = SubscriptionGroupConfig(
         group_name=given.required("g"),
         consume_enable=given.flag("s", default=True),
@@ -92,14 +91,14 @@ def _config(call: Call) -> SubscriptionGroupConfig:
 
 
 def _attributes(text: str | None) -> dict[str, str]:
-    """Parse ``+a=b,+c=d,-e``: to set, to set, to remove."""
+    """Parse ``+a=b,+c=d,-e``: set, set, remove."""
     attributes: dict[str, str] = {}
     for part in (text or "").split(",") if text else ():
         name, equals, value = part.partition("=")
         if not name.startswith("+" if equals else "-"):
             raise BadInput(f"invalid --attributes {part[:40]!r}: expected +name=value or -name")
         if name in attributes:
-            raise BadInput(f"invalid --attributes: {name[:40]!r} is there twice")
+            raise BadInput(f"invalid --attributes: {name[:40]!r} is given twice")
         attributes[name] = value
     return attributes
 
@@ -127,7 +126,6 @@ def config_parts(form: Form, config: SubscriptionGroupConfig) -> dict[str, str]:
 
 
 def config_text(form: Form, config: SubscriptionGroupConfig) -> str:
-    """Return the text of ``SubscriptionGroupConfig.toString``."""
     text = map_text(config_parts(form, config))
     return f"SubscriptionGroupConfig{text if form.is_5 else f' [{text[1:-1]}]'}"
 
@@ -150,7 +148,7 @@ def _policy_text(policy: GroupRetryPolicy) -> str:
 
 
 async def delete_group(call: Call) -> None:
-    """Delete a group on one broker, or on all masters of a cluster with its own topics."""
+    """Delete a group on one broker, or on all masters of a cluster with its retry topics."""
     given, admin, shown = call.given, call.tool.admin, call.form.shown
     group, clean_offset = given.required("g"), given.flag("r")
     if "b" in given:
@@ -166,12 +164,12 @@ async def delete_group(call: Call) -> None:
             f"[{shown(cluster_name)}] success.\n"
         )
     for prefix in (RETRY_PREFIX, DEAD_LETTER_PREFIX):
-        # The tool of RocketMQ 5 does this silently.
+        # RocketMQ 5 prints nothing here.
         await delete_everywhere(call, prefix + group, is_silent=call.form.is_5)
 
 
 async def reset_offset(call: Call) -> None:
-    """Move a group to a time: its running clients, or if it has none, its offsets."""
+    """Reset a group to a time: its online clients, or without any its offsets."""
     given, form, admin = call.given, call.form, call.tool.admin
     group, topic, text = given.required("g"), given.required("t"), given.required("s")
     time_ms = _time_ms(text, is_5=form.is_5)
@@ -228,7 +226,7 @@ def _print_table(call: Call, made: Iterable[RollbackStats], last_name: str) -> N
 
 
 async def skip_accumulated(call: Call) -> None:
-    """Move a group to the end: its running clients, or if it has none, its offsets."""
+    """Reset a group to the end: its online clients, or without any its offsets."""
     given, admin = call.given, call.tool.admin
     group, topic, is_force = given.required("g"), given.required("t"), given.flag("f", default=True)
     try:
@@ -243,9 +241,9 @@ async def skip_accumulated(call: Call) -> None:
 
 
 async def clone_offset(call: Call) -> None:
-    """Write to a group the offsets that another one has in all its topics.
+    """Copy the offsets of a group, in all its topics, to another group.
 
-    :raises BadInput: if the topic's route lacks a broker of these offsets: RocketMQ's tool fails.
+    :raises BadInput: if the topic's route lacks a broker of these offsets; RocketMQ's tool fails.
     """
     given, cluster, shown = call.given, call.tool.cluster, call.form.shown
     source, target, topic = given.required("s"), given.required("d"), given.required("t")
@@ -270,7 +268,6 @@ async def clone_offset(call: Call) -> None:
 
 
 async def consumer_config(call: Call) -> None:
-    """Print the configuration of a group on each broker that has it."""
     group, shown = call.given.required("g"), call.form.shown
     for broker in (await call.tool.cluster.all_brokers()).values():
         config = await call.tool.cluster.ask_for(
@@ -286,9 +283,9 @@ async def consumer_config(call: Call) -> None:
 
 
 async def set_mode(call: Call) -> None:
-    """Choose POP or pulls for a group's clients and a topic, on one broker or a cluster.
+    """Choose POP or PULL for a group and topic, on one broker or a cluster.
 
-    :raises AnswerIncomplete: if a broker of the cluster failed; the others are done and printed.
+    :raises AnswerIncomplete: if a broker of the cluster fails; the others are changed and printed.
     """
     given, shown = call.given, call.form.shown
     topic, group, mode = given.required("t"), given.required("g"), given.required("m")
@@ -311,7 +308,7 @@ async def set_mode(call: Call) -> None:
 
 
 async def _reset_queue(call: Call, queue_id: int, time_ms: int, texts: tuple[str, str]) -> None:
-    """Reset one queue of one broker, in its table and at the group's clients."""
+    """Reset one queue of one broker: the stored offset, and the group's clients."""
     given, cluster = call.given, call.tool.cluster
     group, topic, address = given.required("g"), given.required("t"), given.required("b")
     await cluster.all_brokers()
@@ -334,7 +331,6 @@ async def _reset_queue(call: Call, queue_id: int, time_ms: int, texts: tuple[str
 
 
 async def _offset_of_time(call: Call, address: str, queue_id: int, time_ms: int) -> int:
-    """Return the offset of a time in a queue of the broker that has an address."""
     topic = call.given.required("t")
     route = await call.tool.cluster.route(topic)
     for broker in route.brokers.values():

@@ -1,4 +1,4 @@
-"""Requests of the commands to a cluster, as RocketMQ's tool sends them, and verified answers."""
+"""Requests of the commands, as RocketMQ's tool sends them, with verified answers."""
 
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -44,18 +44,18 @@ A = TypeVar("A")
 
 
 class PulledMessages(Struct, frozen=True):
-    """An answer to a pull: its status, its records, and where to go on."""
+    """An answer to a pull: status, records and next offset."""
 
     status: str
     records: tuple[Record, ...]
     next_offset: int
     tags: frozenset[str]
-    """Those that match; none for all."""
+    """The tags that match; empty for all."""
     bounds: Mapping[str, str]
     """Properties that a consumer adds to each message."""
 
     def messages(self) -> Iterator[MessageExt]:
-        """Return the messages one after another: together they can be of 2 GiB."""
+        """Yield the messages; together they can have 2 GiB."""
         for record in self.records:
             message = message_of(record)
             if not self.tags or message.tags in self.tags:
@@ -63,16 +63,16 @@ class PulledMessages(Struct, frozen=True):
 
 
 class Tool:
-    """Asks a cluster for what RocketMQ's tool prints."""
+    """Sends the requests of RocketMQ's tool to a cluster."""
 
     def __init__(self, admin: MQAdmin) -> None:
         self.admin: Final = admin
         self.cluster: Final = admin.source.cluster
 
     async def route_data(self, topic: str) -> TopicRouteData:
-        """Return a route as the name server has it; its brokers may be asked from now on.
+        """Return a route as the name server sends it; also registers its brokers.
 
-        :raises TopicNotFound: when no name server knows the topic.
+        :raises TopicNotFound: if no name server knows the topic.
         """
         await self.cluster.route(topic)
         header = GetRouteInfoRequest(topic=topic, accept_standard_json_only=True)
@@ -81,22 +81,21 @@ class Tool:
         )
 
     async def route_and_failures(self, topic: str) -> tuple[Route, str]:
-        """Return a route, and in one line which brokers may have had the topic and are gone.
+        """Return a route, and a line about missing brokers that may have had the topic.
 
-        :raises TopicNotFound: when no name server knows the topic.
+        :raises TopicNotFound: if no name server knows the topic.
         """
         route, doubts = await self.admin.source.topology.route(topic)
         return route, failures(doubts)
 
     async def cluster_info(self) -> ClusterInfo:
-        """Return which brokers there are; they may be asked from now on."""
+        """Return the brokers as the name server sends them; also registers them."""
         await self.cluster.all_brokers()
         return await self.cluster.ask_name_servers_for(
             ClusterInfo, GET_BROKER_CLUSTER_INFO, NoFields()
         )
 
     async def topic_names(self) -> tuple[str, ...]:
-        """Return the names of all topics, as the name server lists them."""
         listed = await self.cluster.ask_name_servers_for(
             TopicList, GET_ALL_TOPIC_LIST_FROM_NAMESERVER, NoFields()
         )
@@ -105,7 +104,7 @@ class Tool:
     async def ask_all(
         self, brokers: Sequence[Broker], ask: Callable[[Broker, str], Awaitable[A]]
     ) -> tuple[list[A], str]:
-        """Ask brokers at once; return what came, in their order, and in one line what failed."""
+        """Ask brokers concurrently; return the answers in order, and a line about failures."""
         answers = await self.cluster.ask_brokers(brokers, ask)
         values = [each.value for each in answers if each.value is not None]
         return values, failures([each.coverage for each in answers])
@@ -113,9 +112,9 @@ class Tool:
     async def messages_of_unique_key(
         self, message_filter: MessageFilter, cluster_name: str | None, max_num: int
     ) -> Answer:
-        """Return the oldest messages of a topic's unique key, or those in one cluster.
+        """Return the oldest messages of a unique key in a topic, or in one cluster.
 
-        :raises TopicNotFound: if no broker has the topic, or none of the cluster.
+        :raises TopicNotFound: if no broker, or none of the cluster, has the topic.
         """
         check_key(message_filter.index_key)
         findings = Findings(AnswerMessages(max_num, oldest=True))
@@ -125,13 +124,12 @@ class Tool:
     async def rows_of_key(
         self, request: QueryMessageRequest, cluster_name: str | None
     ) -> tuple[list[KeyRow], str, bool]:
-        """Return what brokers give at once for a key, in one line what failed, and whether there
-        may be more.
+        """Return the rows of a key, a line about failures, and whether there may be more.
 
-        Bodies are not looked at. A message that the index has several times under one hash comes
-        as often, as the real tool prints it; one that has not the key asked for does not come.
+        Bodies are not read. A message that the index contains several times is returned as often,
+        as in RocketMQ; messages with only the same hash are filtered out.
 
-        :raises TopicNotFound: when no broker has the topic, or none of the cluster.
+        :raises TopicNotFound: if no broker, or none of the cluster, has the topic.
         """
         route, doubts = await self.admin.source.topology.route(request.topic)
         is_tag = request.index_type == "T"
@@ -169,13 +167,13 @@ class Tool:
         *,
         group: str | None = None,
     ) -> PulledMessages:
-        """Read a queue from an offset on; messages have MIN_OFFSET and MAX_OFFSET, as in Java.
+        """Pull messages from an offset on; they get MIN_OFFSET and MAX_OFFSET, as in Java.
 
-        ``group``: the consumer group that reads; without it the one of tools.
+        `group` is the reading group; None is RocketMQ's group of tools.
 
-        :raises TopicNotFound: when the queue's broker is not in the route.
-        :raises BrokerError: when the broker will not.
-        :raises RemotingError: when there is no answer.
+        :raises TopicNotFound: if the queue's broker is not in the route.
+        :raises BrokerError: if the broker refuses.
+        :raises RemotingError: if the broker does not answer.
         """
         broker = route.brokers.get(queue.broker_name)
         if broker is None or not broker.addresses:
@@ -194,7 +192,7 @@ class Tool:
 
 
 class Call(Struct, frozen=True):
-    """One command as it was called: options, layout, whom to ask and how, where to print."""
+    """One invocation of a command: its options, layout, cluster and connection."""
 
     given: Given
     form: Form
@@ -202,7 +200,6 @@ class Call(Struct, frozen=True):
     connection: ClusterAccess
 
     def print(self, text: str) -> None:
-        """Print what the real tool prints, and nothing else."""
         sys.stdout.write(text)
 
     def print_shown(self, pieces: Iterable[str]) -> None:
@@ -212,34 +209,30 @@ class Call(Struct, frozen=True):
 
 
 def incomplete(text: str) -> AnswerIncomplete:
-    """Return the error of an answer that lacks messages of failed brokers."""
     return AnswerIncomplete(f"not all was searched: {text}", Answer("", (), ()))
 
 
 class Failed(list[str]):
-    """What could not be learnt, and why."""
+    """The failures of a command that continues after them."""
 
     @contextmanager
     def noted(self, what: str = "") -> Iterator[None]:
-        """Keep an error, behind the name of what it is about, and go on."""
+        """Record an error, with the name of its subject, and continue."""
         try:
             yield
         except RocketLensError as error:
             self.append(f"{what}: {error}" if what else str(error))
 
     def check(self) -> None:
-        """Check that nothing failed.
-
-        :raises AnswerIncomplete: naming all that did.
-        """
+        """:raises AnswerIncomplete: if there are failures; it lists them."""
         if self:
             raise incomplete("; ".join(self))
 
 
 async def masters_of(call: Call) -> dict[str, str]:
-    """Return the addresses of masters by broker name: of the one of ``-b``, or all of ``-c``.
+    """Return the masters by broker name: of the broker of -b, or of the cluster of -c.
 
-    :raises BadInput: when the name servers know none.
+    :raises BadInput: if the name servers know none.
     """
     address, cluster = call.given.text("b"), call.given.text("c")
     brokers = await call.tool.cluster.all_brokers(cluster)
@@ -255,10 +248,7 @@ async def masters_of(call: Call) -> dict[str, str]:
 
 
 def _records(body: bytes) -> list[Record]:
-    """Return the records in an answer.
-
-    :raises BodyError: when one is damaged: it must not look as if it were not there.
-    """
+    """:raises BodyError: if a record is damaged."""
     damage: list[str] = []
     records = list(records_in(body, damage))
     if damage:

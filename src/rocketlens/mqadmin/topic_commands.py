@@ -1,5 +1,5 @@
-"""topicList, topicClusterList, topicRoute, topicStatus, updateTopic, updateTopicPerm, deleteTopic
-and statsAll.
+"""Topics: topicList, topicClusterList, topicRoute, topicStatus, updateTopic, updateTopicPerm,
+deleteTopic and statsAll.
 """
 
 from collections.abc import Mapping
@@ -46,7 +46,6 @@ _NO_GROUP: Final[tuple[str, ...]] = ("",)
 
 
 async def topic_list(call: Call) -> None:
-    """Print all topics, or with ``-c`` their clusters and consumer groups, too."""
     topics = await call.tool.topic_names()
     shown = call.form.shown
     if "c" not in call.given:
@@ -71,7 +70,6 @@ async def topic_list(call: Call) -> None:
 
 
 async def topic_clusters(call: Call) -> None:
-    """Print the clusters of the first broker of a topic."""
     route = await call.tool.route_data(call.given.required("t"))
     name = route.broker_datas[0].broker_name if route.broker_datas else ""
     clusters = (await call.tool.cluster_info()).cluster_addr_table
@@ -81,16 +79,12 @@ async def topic_clusters(call: Call) -> None:
 
 
 async def topic_route(call: Call) -> None:
-    """Print where a topic is."""
     route = await call.tool.route_data(call.given.required("t"))
     call.print((route_table if "l" in call.given else route_json)(call.form, route))
 
 
 async def topic_status(call: Call) -> None:
-    """Print the offsets of a topic's queues.
-
-    :raises AnswerIncomplete: when a broker failed; the rows of the others are printed.
-    """
+    """:raises AnswerIncomplete: if a broker fails; the rows of the others are printed."""
     topic = call.given.required("t")
     route = await call.tool.cluster.route(call.given.text("c") or topic)
 
@@ -110,7 +104,6 @@ async def topic_status(call: Call) -> None:
 
 
 async def update_topic(call: Call) -> None:
-    """Create a topic, or change it, on one broker or on all masters of a cluster."""
     given = call.given
     topic = given.required("t")
     check_topic(topic)
@@ -168,12 +161,11 @@ async def _set_order_conf(call: Call, topic: str, names: list[str], count: int) 
 
 
 def _line_end(call: Call) -> str:
-    """Return what ends a line; RocketMQ 4.9 does not end these."""
+    """Return the newline that RocketMQ 4.9 leaves out."""
     return "\n" if call.form.is_5 else ""
 
 
 def config_text(call: Call, header: CreateTopicRequest) -> str:
-    """Return the text of ``TopicConfig.toString``."""
     text = (
         f"TopicConfig [topicName={call.form.shown(header.topic)}, "
         f"readQueueNums={header.read_queue_nums}, writeQueueNums={header.write_queue_nums}, "
@@ -191,8 +183,8 @@ def config_text(call: Call, header: CreateTopicRequest) -> str:
 async def update_permission(call: Call) -> None:
     """Change the permission of a topic on one broker, or on all masters of a cluster.
 
-    As RocketMQ's tool does, all get the number of queues and the flags that the first queue data
-    of the route has, and a topic in order is one no more.
+    As in RocketMQ, all brokers get the queue counts and flags of the route's first queue data, and
+    the topic is no longer ordered.
     """
     given = call.given
     topic, perm = given.required("t"), given.number("p", 0, 0, 7)
@@ -225,14 +217,13 @@ async def update_permission(call: Call) -> None:
 
 
 async def delete_topic(call: Call) -> None:
-    """Delete a topic on all masters of a cluster, then its route on all name servers."""
     await delete_everywhere(call, call.given.required("t"))
 
 
 async def delete_everywhere(call: Call, topic: str, *, is_silent: bool = False) -> None:
-    """Delete a topic on all masters of the cluster of ``-c``, then its route on name servers.
+    """Delete a topic on all masters of the cluster of -c, then its route on name servers.
 
-    :raises RocketLensError: if one of them refuses or does not answer.
+    :raises RocketLensError: if one of them fails.
     """
     cluster = call.tool.cluster
     cluster_name = call.given.required("c")
@@ -250,21 +241,21 @@ async def delete_everywhere(call: Call, topic: str, *, is_silent: bool = False) 
 
 _TOPIC_PUTS: Final = "TOPIC_PUT_NUMS"
 _GROUP_GETS: Final = "GROUP_GET_NUMS"
-"""What brokers call the counts of messages; the key of the second is ``topic@group``."""
+"""Names of brokers' counters; the key of the second is ``topic@group``."""
 _STATS_WIDTH: Final = 64
 
 
 class _Counts(Struct):
-    """The sums of what the masters of a topic count."""
+    """Sums over the masters of a topic."""
 
     per_second: float = 0.0
     in_24_hours: int = 0
 
 
 async def stats_all(call: Call) -> None:
-    """Print rate, count of a day and lag of each topic and group, but of retries.
+    """Print rates, daily counts and lag of each topic and group, without retry topics.
 
-    :raises AnswerIncomplete: if something could not be asked; the real tool prints 0 for it.
+    :raises AnswerIncomplete: if a request fails; RocketMQ prints 0.
     """
     topics = await call.tool.topic_names()
     call.print(
@@ -282,7 +273,6 @@ async def stats_all(call: Call) -> None:
 
 
 async def _print_topic(call: Call, name: str, failed: Failed) -> None:
-    """Print the rows of a topic."""
     route = await call.tool.cluster.route(name)
     masters = [each.master for each in route.brokers.values() if each.master is not None]
     only_active = "a" in call.given
@@ -313,7 +303,7 @@ def _stats_row(
 
 
 async def _count(call: Call, masters: list[str], failed: Failed, stats: tuple[str, str]) -> _Counts:
-    """Return what all masters count; a broker that counted nothing says that there is no count."""
+    """Return the sums over all masters; brokers without a counter reply with an error."""
     counts = _Counts()
     header = ViewBrokerStatsDataRequest(stats_name=stats[0], stats_key=stats[1])
     for address in masters:

@@ -108,8 +108,8 @@ def test_what_cannot_be_archived_is_named_and_the_exit_code_says_so(run, tmp_pat
 @pytest.mark.parametrize(
     ("options", "error"),
     [
-        ((), "what to archive? Give --store DIR"),
-        (("--store", "{bare}"), "which broker wrote"),
+        ((), "no source is named: give --store DIR"),
+        (("--store", "{bare}"), "does not name its broker"),
         (("--store", "a={store}", "-n", "127.0.0.1:1"), "give only one"),
         (("-n", "127.0.0.1:1"), "which topics?"),
     ],

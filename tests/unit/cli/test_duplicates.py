@@ -121,7 +121,7 @@ def test_what_spark_says_of_an_error_of_the_source_is_shortened_to_it(run, golde
     ("options", "error"),
     [
         (("--store", "{store}", "--archive", "x"), "leave out the other source"),
-        ((), "where to search?"),
+        ((), "no source is named"),
         (("-n", "127.0.0.1:1"), "which topics?"),
         (("--archive", "{store}"), "is not an archive"),
         (("--store", "/nowhere"), "no such file or directory"),

@@ -216,9 +216,8 @@ def test_neither_store_nor_name_server_gives_one_line(run):
     done = run("find", "k")
     assert done.code == 2
     assert done.err == (
-        "rocketlens: which store, or which cluster? Give --store DIR, the directory that holds "
-        "commitlog/, or --namesrv ADDR, or --context NAME; or set ROCKETLENS_STORE or "
-        "NAMESRV_ADDR\n"
+        "rocketlens: no source is named: give --store DIR, the directory that holds "
+        "commitlog/, --namesrv ADDR or --context NAME, or set ROCKETLENS_STORE or NAMESRV_ADDR\n"
     )
 
 

@@ -163,7 +163,7 @@ def test_a_query_reads_no_file_of_its_own(run, store, tmp_path, query):
     path.write_text("secret\n")
     done = run("sql", query.format(path=path), "--store", store)
     assert done.code == 2
-    assert f"a query reads the table messages, and no files: {path}" in done.err
+    assert f"a query reads the table messages, not files: {path}" in done.err
     assert "\n" not in done.err.strip()
     assert done.out == ""
 

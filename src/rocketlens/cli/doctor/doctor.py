@@ -1,4 +1,4 @@
-"""``rocketlens doctor``: checks of this machine, and of a store, a cluster or an archive."""
+"""``rocketlens doctor``: checks this machine, and a store, a cluster or an archive."""
 
 import re
 import sys
@@ -17,39 +17,35 @@ from rocketlens.terminal.output import ExitCode, iso_text
 
 _WATCH_SECONDS: Final = 60
 _NUMBER: Final = re.compile(r"(?<![\w.:/-])\d[\d,.]*[%KMGT]?(?![\w.:/-])")
-"""A number that is no part of a name, an address or a time."""
+"""A number that is not part of a name, an address or a time."""
 
 EXAMPLES: Final = """
-rocketlens doctor  # is all there that commands need?
-rocketlens doctor --store /data/rocketmq/store  # and is this store sound?
-rocketlens doctor -n 127.0.0.1:9876  # and this cluster?
-rocketlens doctor --archive /lake/rocketmq  # and this archive?
-rocketlens doctor -n 127.0.0.1:9876 --watch -o json  # and from now on, for a log
+rocketlens doctor  # this machine: kernels, Java, Spark, disk
+rocketlens doctor --store /data/rocketmq/store  # and a store
+rocketlens doctor -n 127.0.0.1:9876  # and a cluster
+rocketlens doctor --archive /lake/rocketmq  # and an archive
+rocketlens doctor -n 127.0.0.1:9876 --watch -o json  # every minute, changes as JSON lines
 """
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add the command's options."""
     parser.epilog = (
         "exit codes: 0 healthy, 1 a check failed, 2 wrong usage or an error.\n"
-        "Each warning and failure ends with what mends it. A log of up to 4 GiB is read.\n"
-        "With --watch a warning or failure is printed when it comes and when it goes, until\n"
+        "Each warning and failure ends with a remedy. A log of up to 4 GiB is read.\n"
+        "With --watch, warnings and failures are printed when they appear and disappear, until\n"
         "Ctrl-C: exit code 130."
     )
     add_watch(
         parser,
         _WATCH_SECONDS,
-        "check again every so many seconds ({} if none are given), and print only what changed",
+        "check again every SECONDS seconds (default: {}) and print only changes",
     )
-    add_text_output(
-        parser, "lines for people (default), or one JSON object; with --watch one for each change"
-    )
+    add_text_output(parser, "text (default), or one JSON object; with --watch one for each change")
     add_source(parser)
     option(parser, "--archive DIR", "check an archive, a directory or s3://BUCKET/PREFIX")
 
 
 def run(arguments: Namespace) -> ExitCode:
-    """Print a line for each check; the exit code is NO if one failed."""
     problems = _print_checks(arguments)
     while arguments.watch is not None:
         time.sleep(arguments.watch)
@@ -60,9 +56,9 @@ def run(arguments: Namespace) -> ExitCode:
 def _print_checks(
     arguments: Namespace, known: Mapping[Check, Check] | None = None
 ) -> dict[Check, Check]:
-    """Print the checks, or how they differ from known problems; return the problems.
+    """Print all checks, or only what changed since `known`; return the problems.
 
-    Problems are found by their check without numbers, which change from one time to the next.
+    Problems are compared without the numbers in their text, which change all the time.
     """
     problems: dict[Check, Check] = {}
     checks: list[Check] = []

@@ -1,4 +1,4 @@
-"""Findings of ``rocketlens doctor``, and its checks of a machine."""
+"""Findings of ``rocketlens doctor``, and the checks of this machine."""
 
 import os
 import platform
@@ -22,11 +22,11 @@ _COLOURS: Final = {"ok": GREEN, "warn": YELLOW, "fail": RED, "note": BOLD}
 _NAME_WIDTH: Final = 14
 _INDENT: Final = " " * (_NAME_WIDTH + 7)
 _MAX_LISTED: Final = 10
-"""Findings of one kind that are printed one by one."""
+"""Findings of one kind that are printed."""
 
 
 class Check(NamedTuple):
-    """A state, what was checked, the finding, and what mends it: a command, or what to do."""
+    """A finding: its state, the subject, the text, and the remedy."""
 
     state: str
     name: str
@@ -35,32 +35,27 @@ class Check(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The finding, and behind it what mends it."""
         return f"{self.detail}; to mend: {self.mend}" if self.mend else self.detail
 
 
 def ok(name: str, detail: str) -> Check:
-    """Return a check that found nothing wrong."""
     return Check("ok", name, detail)
 
 
 def about(name: str, detail: str) -> Check:
-    """Return what is not a fault and should be known."""
     return Check("note", name, detail)
 
 
 def warn(name: str, detail: str, mend: str) -> Check:
-    """Return what should be mended."""
     return Check("warn", name, detail, mend)
 
 
 def fail(name: str, detail: str, mend: str) -> Check:
-    """Return what keeps commands from working, or has lost messages."""
     return Check("fail", name, detail, mend)
 
 
 def listed(checks: Iterable[Check]) -> Iterator[Check]:
-    """Return the first checks of a kind, and one that counts the others."""
+    """Yield the first `_MAX_LISTED` checks of a kind, and one that counts the rest."""
     left_out = 0
     last = None
     for count, check in enumerate(checks):
@@ -74,7 +69,7 @@ def listed(checks: Iterable[Check]) -> Iterator[Check]:
 
 
 def guarded(checks: Callable[[], Iterator[Check]], name: str) -> Iterator[Check]:
-    """Turn whatever a check raises into a failure of that check."""
+    """Turn any exception of a check into a failed check."""
     try:
         yield from checks()
     except Exception as error:  # noqa: BLE001 - a broken installation can raise anything
@@ -83,7 +78,7 @@ def guarded(checks: Callable[[], Iterator[Check]], name: str) -> Iterator[Check]
 
 
 def free_space(name: str, directory: Path, needed_bytes: int) -> Check:
-    """Check whether a disk has room for a rebuild."""
+    """Check that a disk has space for a rebuild."""
     free = shutil.disk_usage(directory).free
     detail = f"{directory}: {size_text(free)} free"
     if free < needed_bytes:
@@ -93,7 +88,6 @@ def free_space(name: str, directory: Path, needed_bytes: int) -> Check:
 
 
 def print_check(check: Check) -> None:
-    """Print a check: in columns on a terminal, else as one line."""
     state = coloured(f"{check.state:5}", _COLOURS[check.state], sys.stdout)
     lines = fitted_lines(printable(check.text), len(_INDENT))
     print(f"{state} {check.name:{_NAME_WIDTH}} {lines[0]}")
@@ -103,12 +97,11 @@ def print_check(check: Check) -> None:
 
 FREE_BYTES_NEEDED: Final = 1 << 30
 _MIN_FILES: Final = 4096
-"""A broker keeps a file open for each connection, and maps those of its store."""
+"""A broker needs a file descriptor for each connection and each open file of the store."""
 _SPARK_TOO: Final = "`index build` and `index verify` need it"
 
 
 def machine_checks() -> Iterator[Check]:
-    """Check what is needed to search, then what Spark needs."""
     checks = {
         "RocketLens": _versions,
         "kernels": _kernels,
@@ -168,7 +161,7 @@ def _pyspark() -> Iterator[Check]:
 
 
 def _workers() -> Iterator[Check]:
-    """Compare the Python of Spark's workers with the one that runs this."""
+    """Check that Spark's workers run the same Python as this program."""
     if find_spec("pyspark") is None:
         return
     name, this = "PYSPARK_PYTHON", sys.executable
@@ -191,9 +184,9 @@ def _workers() -> Iterator[Check]:
 
 
 def _is_same_python(path: str) -> bool:
-    """Return whether a program is this Python, in the same virtual environment.
+    """Return True if a program is this Python, in the same virtual environment.
 
-    Programs of all environments can be links to one and the same file: their directories differ.
+    Environments can link to the same file, so their directories are compared, too.
     """
     one, other = Path(path), Path(sys.executable)
     return one.resolve() == other.resolve() and one.parent.resolve() == other.parent.resolve()

@@ -1,4 +1,4 @@
-"""What ``rocketlens doctor`` checks of a running cluster, and of an archive."""
+"""Checks of ``rocketlens doctor`` for clusters and archives."""
 
 import time
 from collections.abc import Iterator
@@ -21,15 +21,16 @@ if TYPE_CHECKING:
     from rocketlens.archive.source import ArchiveSource
 
 _REFUSED_RATIO: Final = 0.9
+"""Disk usage at which RocketMQ refuses messages."""
 _CLEANED_RATIO: Final = 0.75
-"""Where RocketMQ refuses messages, and where it deletes old ones before their time."""
+"""Disk usage at which RocketMQ deletes messages before their retention ends."""
 _MAX_CLOCK_MS: Final = 5_000
-"""What clocks of two machines may differ, in milliseconds."""
+"""Accepted difference of the clocks of two machines."""
 SET_CLOCK: Final = "synchronize the clocks of both machines, such as with chronyd"
 
 
 def cluster_checks(access: ClusterAccess) -> Iterator[Check]:
-    """Check name servers, brokers, disks, versions, clocks and groups; changes nothing."""
+    """Check name servers, brokers, disks, versions, clocks and groups."""
     try:
         status = ask_cluster(access, lambda admin: admin.status())
         topics = ask_cluster(access, lambda admin: admin.topics())
@@ -41,7 +42,6 @@ def cluster_checks(access: ClusterAccess) -> Iterator[Check]:
 
 
 def checks_of(status: ClusterStatus, topics: TopicsAnswer, now_ms: int) -> Iterator[Check]:
-    """Return the checks of what a cluster said of itself."""
     yield from _unreachable(status)
     servers = "; ".join(status.name_servers)
     yield ok(
@@ -72,7 +72,7 @@ def _unreachable(status: ClusterStatus) -> Iterator[Check]:
     for each in status.coverage:
         if each.error is None or each.source in sources:
             continue
-        # Name servers are known by their addresses, or by this name together.
+        # The source is one name server's address, or this name for all of them.
         if each.source == NAME_SERVERS:
             mend = "start a broker, with these name servers in its namesrvAddr"
             yield fail("broker", f"{each.source}: {each.error}", mend)
@@ -106,55 +106,55 @@ def _version(broker: BrokerStatus) -> str:
 def _masters(status: ClusterStatus) -> Iterator[Check]:
     names = {each.name for each in status.brokers}
     for name in sorted(names - {each.name for each in status.brokers if each.is_master}):
-        detail = f"{name} has no master that is registered: nothing can be sent to it"
+        detail = f"{name} has no registered master: messages cannot be sent to it"
         yield fail("broker", detail, f"start the master of {name}")
 
 
 def _versions(status: ClusterStatus) -> Iterator[Check]:
     versions = sorted({_version(each) for each in status.brokers if each.version is not None})
     if len(versions) > 1:
-        mend = "update the older brokers, if this is no update that is under way"
+        mend = "finish the update, or update the older brokers"
         yield warn("versions", f"brokers of different versions: {', '.join(versions)}", mend)
 
 
 def clock_check(newest_ms: int, now_ms: int) -> Check:
-    """Check the clock against the store time of the newest message."""
+    """Check the clock against the newest store time."""
     if newest_ms - now_ms <= _MAX_CLOCK_MS:
         return ok("clock", "no message was stored later than this machine's clock shows")
     detail = (
         f"the newest message was stored at {moment_text(newest_ms)}, "
-        f"{(newest_ms - now_ms) // 1000} s after now by this machine's clock: searches by time may "
+        f"{(newest_ms - now_ms) // 1000} s ahead of this machine's clock: searches by time may "
         "miss it"
     )
     return warn("clock", detail, SET_CLOCK)
 
 
 def offset_check(fault: OffsetFault) -> Check:
-    """Return the check of a consumer offset that its queue does not have."""
+    """Return the check of a consumer offset outside its queue."""
     queue, group = fault.queue, fault.group
     where = "/".join(
         str(each) for each in (queue.topic, queue.broker_name, queue.queue_id) if each is not None
     )
     if fault.is_beyond:
         detail = (
-            f"group {group} goes on at offset {queue.consumer_offset} of {where}, which ends at "
-            f"{queue.max_offset}: it skips what arrives before that"
+            f"group {group} continues at offset {queue.consumer_offset} of {where}, which ends at "
+            f"{queue.max_offset}: it skips the messages up to that offset"
         )
     else:
         detail = (
-            f"group {group} goes on at offset {queue.consumer_offset} of {where}, which begins at "
-            f"{queue.min_offset}: what is between was deleted before the group consumed it"
+            f"group {group} continues at offset {queue.consumer_offset} of {where}, which begins "
+            f"at {queue.min_offset}: the messages between were deleted before it consumed them"
         )
     mend = f"rocketlens mqadmin resetOffsetByTime -g {group} -t {queue.topic} -s TIME -n ADDR"
     return warn("consumer offset", detail, mend)
 
 
 _MAX_FILES: Final = 2_000
-"""Files that are opened: 1 ms each."""
+"""Bound of the files that are opened, 1 ms each."""
 
 
 def archive_checks(root: str) -> Iterator[Check]:
-    """Check an archive: its tables, what was archived of each source, its gaps and its files."""
+    """Check tables, sources, gaps and files of an archive."""
     from rocketlens.archive.source import ArchiveSource
 
     try:
@@ -205,31 +205,31 @@ def _behind(sources: tuple[ArchivedSourceStatus, ...]) -> Iterator[Check]:
     found = [
         warn("behind", f"{each.name}: {what}", mend) for each in sources for what in each.behind
     ]
-    yield from found or [
-        ok("behind", "all was archived that sources had when they were asked last")
-    ]
+    yield from found or [ok("behind", "sources were archived completely when they were last read")]
 
 
 def _gaps(sources: tuple[ArchivedSourceStatus, ...]) -> Iterator[Check]:
-    mend = "archive more often than brokers delete; what they deleted is lost"
+    mend = "archive more often than brokers delete; the deleted messages are lost"
     found = [warn("gap", f"{each.name}: {gap}", mend) for each in sources for gap in each.gaps]
     yield from found or [ok("gaps", "nothing is missing between what was archived")]
 
 
 def _tables(source: "ArchiveSource") -> Iterator[Check]:
-    mend = "restore the archive from a backup; answers say that they are incomplete"
+    mend = "restore the archive from a backup: answers are incomplete"
     for problem in source.reader.listing.problems:
         yield fail("table", problem, mend)
 
 
 def _unfinished(source: "ArchiveSource") -> Iterator[Check]:
     if source.reader.tables.missing_keys(source.reader.listing.batches):
-        detail = "a job ended before it had added the keys of its last batch; look-ups read them"
+        detail = (
+            "a job ended before it added the keys of its last batch; look-ups read its messages"
+        )
         yield warn("last batch", detail, "run the same `rocketlens archive run` again")
 
 
 def _files(source: "ArchiveSource") -> Iterator[Check]:
-    """Open files, the newest first; one that was replaced meanwhile is none of the archive."""
+    """Open files, the newest first; files replaced meanwhile are no problem."""
     files = [*source.reader.listing.messages, *source.reader.listing.keys]
     chosen = sorted(files, key=attrgetter("day"))[: -_MAX_FILES - 1 : -1]
     found = {source.reader.path(file): _problem(source, file) for file in chosen}
@@ -240,7 +240,7 @@ def _files(source: "ArchiveSource") -> Iterator[Check]:
         there = {source.reader.path(each) for each in (*listing.messages, *listing.keys)}
         problems = {path: reason for path, reason in problems.items() if path in there}
     for path, reason in problems.items():
-        mend = "restore it from a backup: its messages are missing from answers, which say so"
+        mend = "restore it from a backup: answers lack its messages and are incomplete"
         yield fail("file", f"{path}: {reason}", mend)
     if not problems:
         yield ok("files", f"{counted(len(chosen), 'file')} can be opened")

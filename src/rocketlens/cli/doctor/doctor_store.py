@@ -1,4 +1,4 @@
-"""What ``rocketlens doctor`` checks of a store directory, without changing anything in it."""
+"""Checks of ``rocketlens doctor`` for a store directory, which is only read."""
 
 import json
 import shutil
@@ -30,13 +30,13 @@ _MAX_TAIL_SECONDS: Final = 2.0
 _MAX_LAG_BYTES: Final = 1 << 30
 _MAX_STILL_SECONDS: Final = 60.0
 _MAX_USED_RATIO: Final = 0.9
-"""Where RocketMQ refuses messages, unless its configuration says otherwise."""
+"""Disk usage at which RocketMQ refuses messages by default."""
 _REBUILD: Final = "rocketlens index build --queues --store"
-_REPAIR: Final = "restore those files from a backup; what is lost cannot be rebuilt"
+_REPAIR: Final = "restore those files from a backup; lost messages cannot be rebuilt"
 
 
 def store_checks(store: Path) -> Iterator[Check]:
-    """Check a store: its log, queues, index, tables, offsets, disk and clock."""
+    """Check log, queues, index, tables, offsets, disk and clock of a store."""
     from rocketlens.query.facts.examination import Depth, StoreExamination
     from rocketlens.query.store_reader import StoreReader
     from rocketlens.store.layout import StoreLayout
@@ -109,7 +109,7 @@ def _owner(examined: StoreExamination) -> Check:
 
 
 def _tap(examined: StoreExamination) -> Iterator[Check]:
-    """Check how far a copy of a broker's log is, and what it lacks."""
+    """Check the progress of a copy of a broker's log, and its gaps."""
     tap = examined.tap
     if tap is None:
         return
@@ -119,30 +119,32 @@ def _tap(examined: StoreExamination) -> Iterator[Check]:
     if tap.gaps:
         yield warn("tap", detail, "let the tap run all the time, or let the broker keep more")
     elif is_late:
-        yield warn("tap", detail, "see what the tap logs; the broker deletes what is not copied")
+        yield warn(
+            "tap", detail, "read the log of the tap; the broker deletes messages without waiting"
+        )
     else:
         yield ok("tap", detail)
 
 
 def _damage(examined: StoreExamination) -> Iterator[Check]:
-    """List the ranges of the log that are missing or damaged: all of them, where it was read."""
-    behind = "messages there are lost, and answers that may lack them are incomplete"
+    """List missing and damaged ranges of the log; of a long log, only missing ones."""
+    result = "messages there are lost, and answers that may lack them are incomplete"
     if examined.contents is None:
         for start, stop in examined.missing_log():
             detail = f"physical offsets {start} to {stop}: no file has them"
-            yield fail("commit log", f"{detail}: {behind}", _REPAIR)
+            yield fail("commit log", f"{detail}: {result}", _REPAIR)
     for damage in examined.damage():
-        yield fail("commit log", f"{damage}: {behind}", _REPAIR)
+        yield fail("commit log", f"{damage}: {result}", _REPAIR)
 
 
 def _queues(examined: StoreExamination) -> Iterator[Check]:
-    """Check that queues are there, and reach as far as the log."""
+    """Check that the queues exist and reach the end of the log."""
     from rocketlens.bulk.store_settings import queues_are_in_rocksdb
     from rocketlens.store.read.rocks import is_readable, needed
 
     name, path = "consume queues", examined.layout.root
     if queues_are_in_rocksdb(path):
-        detail = "in RocksDB: what a broker has not written to it yet is looked up in the log"
+        detail = "in RocksDB: entries that the broker has not written yet are looked up in the log"
         if not is_readable():
             detail = f"{needed()}; positions are looked up in the log"
         yield about(name, detail)
@@ -175,11 +177,11 @@ def _queue_check(store: Path, fault: QueueFault) -> Check:
         "was deleted and created again",
         QueueFaultKind.SHORT: f"{queue} ends at {fault.first}, and the log has {messages}",
         QueueFaultKind.HOLE: f"{queue} has no file for {messages}",
-        QueueFaultKind.ASTRAY: f"{queue}: its last entry, {fault.first}, leads to no message of it",
+        QueueFaultKind.ASTRAY: f"{queue}: its last entry, {fault.first}, is no message of it",
     }[fault.kind]
     mend = f"{_REBUILD} {store}"
     if fault.kind is QueueFaultKind.MISSING:
-        # A job takes a topic without queues for a deleted one, as a broker does.
+        # Like a broker, a job treats a topic without queues as deleted.
         aside = f"mv {store}/consumequeue {store}/consumequeue.old"
         mend = f"stop its broker; {aside}; {mend}"
     return warn("consume queues", f"{what}; consumers do not receive them", mend)
@@ -198,7 +200,7 @@ def _disk(examined: StoreExamination) -> Iterator[Check]:
 
 
 def _builder(examined: StoreExamination) -> Iterator[Check]:
-    """Check how far a RocketLens broker's index is behind its log, and whether a builder runs."""
+    """Check the index builder of a RocketLens broker."""
     builder = examined.index_builder
     if builder is None:
         return
@@ -220,16 +222,15 @@ def _builder(examined: StoreExamination) -> Iterator[Check]:
 
 
 def _tables(store: Path) -> Iterator[Check]:
-    """List the damaged tables of topics, groups and offsets."""
     from rocketlens.broker.tables.config_table import damaged_tables
 
     for problem in damaged_tables(store / "config"):
-        mend = "start its broker, which keeps the damaged file; or put back a backup of it"
+        mend = "start its broker, which keeps the damaged file; or restore the file from a backup"
         yield warn("config", problem, mend)
 
 
 def _name_taken(store: Path) -> Iterator[Check]:
-    """Report another broker that registered under the name of this store's broker."""
+    """Report another broker that registered under this broker's name."""
     from rocketlens.store.fs import read_bytes
     from rocketlens.store.layout import StoreLayout
 
@@ -250,7 +251,7 @@ def _name_taken(store: Path) -> Iterator[Check]:
 
 
 def _missing(store: Path) -> Iterator[Check]:
-    """List the directories that a killed job removed without putting in new ones."""
+    """List directories that a killed job removed and did not replace."""
     from rocketlens.store.disk import missing_directories
 
     for name in missing_directories(store):
@@ -262,7 +263,7 @@ def _missing(store: Path) -> Iterator[Check]:
 
 
 def _index(examined: StoreExamination) -> Iterator[Check]:
-    """Check which index files can be used, and how much log each search reads without them."""
+    """Check the index files, and how long it takes to read the log that they do not cover."""
     reader = examined.reader
     states = reader.index.states
     damaged = [state for state in states if state.file is None]

@@ -1,4 +1,4 @@
-"""``rocketlens archive run``: copies messages of stores, or of a cluster, into an archive."""
+"""``rocketlens archive run``: copies messages of stores or a cluster into an archive."""
 
 import signal
 import threading
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from rocketlens.pipeline.archive import ArchivedSource, RunTasks, ShareTask, WrittenShare
 
 RUN_EXAMPLES: Final = """
-# archive what a store has now, and end
+# archive the messages of a store, and exit
 rocketlens archive run --table /lake/rocketmq --store /data/store --once
-# archive topics of a running cluster, and what is sent to them
+# archive topics of a running cluster, continuously
 rocketlens archive run --table /lake/rocketmq -n 127.0.0.1:9876 --topic 'order-*'
-# archive the store of a tap as it grows
+# archive the store of a tap, continuously
 rocketlens archive run --table /lake/rocketmq --store /data/tap/broker-a
 """
 _SECONDS: Final = 10
@@ -45,60 +45,58 @@ _MAINTENANCE_S: Final = 3600.0
 
 
 def run_options(parser: ArgumentParser) -> None:
-    """Add the command's options."""
     parser.epilog = (
-        "A job that was killed, or is run again, archives nothing twice and leaves out nothing.\n"
-        "Messages that expired before they were read are named, here and in each answer.\n"
-        "Exit code 3: something is missing, or a broker that is known could not be asked."
+        "A job that was killed can be run again: it neither repeats nor leaves out messages.\n"
+        "Messages that expired before they were archived are reported, here and in each answer.\n"
+        "Exit code 3: messages are missing, or a known broker did not answer."
     )
     add = partial(option, parser)
     add(
         "--table DIR",
-        "the archive, a directory or s3://BUCKET/PREFIX; made if it is not there",
+        "the archive, a directory or s3://BUCKET/PREFIX; created if it does not exist",
         required=True,
     )
     add(
         "--store [BROKER=]DIR",
-        "a store, and the name of its broker if its file of topics does not say it (repeat it "
-        "for several)",
+        "a store, with the name of its broker if its topics file does not contain it; repeat for "
+        "several",
         action="append",
     )
-    add_cluster(parser, "none; it is read by pull, and needs --topic")
+    add_cluster(parser, "none; a cluster is read by pulling, and needs --topic")
     add(
         "--forget-broker NAME",
-        "a broker of the cluster that is gone for good: what it had last is named as lost, "
-        "and it is not waited for any more (repeat it for several)",
+        "a broker that has left the cluster for good: its missing messages are reported as lost, "
+        "and the job no longer waits for it; repeat for several",
         action="append",
         default=[],
     )
     add_topics(parser, "archive only these topics", default="all of a store")
     add(
         "--cluster NAME",
-        "the name of the cluster (default: that of the store's file of topics, else "
-        "DefaultCluster)",
+        "the name of the cluster (default: from the topics file of the store, else DefaultCluster)",
     )
-    add("--once", "end when all is archived that is there now")
+    add("--once", "exit when the existing messages are archived")
     add(
         "--interval S",
-        f"seconds between two looks for new messages (default: {_SECONDS})",
+        f"seconds between two polls for new messages (default: {_SECONDS})",
         type=positive_number,
         default=_SECONDS,
     )
     add(
         "--keep-days N",
-        "delete messages of days (UTC) before the last N (default: none)",
+        "delete messages older than N days (UTC) (default: keep all)",
         type=positive_number,
     )
     add(
         "--decoded",
-        "archive bodies decoded, too, in columns of their own, as `find --body decoded` shows them",
+        "also archive decoded bodies, in their own columns, as `find --body decoded` prints them",
     )
     add_body_rules(parser)
     add_master(parser)
 
 
 def run_run(arguments: Namespace) -> ExitCode:
-    """Archive until a signal comes, or all is archived; INCOMPLETE if something is missing."""
+    """Archive until a signal, or with --once until the sources are archived."""
     from rocketlens.archive.journal import ArchiveTables
     from rocketlens.archive.location import ArchiveLocation
     from rocketlens.archive.maintenance import maintain, vacuum, write_merged
@@ -106,15 +104,15 @@ def run_run(arguments: Namespace) -> ExitCode:
     from rocketlens.pipeline.session import check_available
 
     check_available()
-    # It needs pyspark.
+    # This module needs pyspark.
     from rocketlens.pipeline.archive import write_share
 
     sources, body_rules = _sources(arguments), _body_rules(arguments)
     location = ArchiveLocation.of(arguments.table)
     if not location.check_conditional_put():
         note(
-            f"{location.root}: whether the object store keeps one archiver from overwriting what "
-            "another committed was not checked: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+            f"{location.root}: not checked whether the object store prevents concurrent commits "
+            "from overwriting each other: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
         )
     tables = ArchiveTables(location, create=True)
     vacuum(tables)
@@ -155,7 +153,7 @@ def _archive_all(
     body_rules: "BodyRules | None",
     noted: set[str],
 ) -> bool:
-    """Archive what a source has now; return whether something of it is missing."""
+    """Archive the new messages of a source; return True if messages are missing."""
     from rocketlens.archive.copied import behind_of
     from rocketlens.pipeline.archive import archive_next
 
@@ -168,7 +166,7 @@ def _archive_all(
         say(f"{source.name}: batch {batch.number}, {counted(batch.messages, 'message')}")
         for gap in batch.gaps:
             note(f"{source.name}: {gap}")
-    # What was lost is said once, and what can still come as often as it is waited for.
+    # Lost messages are reported once, missing ones as long as they can still arrive.
     known = {each.key for each in before if each.high_ms is not None}
     behind = [each for each in behind_of(tables.last_batch(source.name)) if each.key not in known]
     for each in behind:
@@ -179,7 +177,7 @@ def _archive_all(
 
 
 def _body_rules(arguments: Namespace) -> "BodyRules | None":
-    """Return the rules by which bodies are archived decoded; None if they are not."""
+    """Return the rules for decoded bodies; None if bodies are not archived decoded."""
     if not arguments.decoded and arguments.body_rules is None:
         return None
     from rocketlens.query.filters.content_filter import rules_of
@@ -200,7 +198,7 @@ def _sources(arguments: Namespace) -> "list[ArchivedSource]":
         raise BadInput("--store archives a directory and --namesrv a cluster: give only one")
     if arguments.namesrv:
         if not topics:
-            raise BadInput("which topics? Give --topic, or --topic '*' for all of the cluster")
+            raise BadInput("a cluster needs --topic: give '*' for all topics")
         named = {"namesrv": arguments.namesrv, "subscribe": ",".join(topics)}
         return [
             ArchivedCluster(
@@ -211,7 +209,7 @@ def _sources(arguments: Namespace) -> "list[ArchivedSource]":
             )
         ]
     if not arguments.store:
-        raise BadInput("what to archive? Give --store DIR, or --namesrv ADDR with --topic")
+        raise BadInput("no source is named: give --store DIR, or --namesrv ADDR with --topic")
     named_stores = [_named_store(text, given) for text in arguments.store]
     for what, values in (
         ("broker", [f"{cluster}/{broker}" for cluster, broker, _ in named_stores]),
@@ -227,16 +225,16 @@ def _sources(arguments: Namespace) -> "list[ArchivedSource]":
 
 
 def _check_name(option: str, name: str) -> None:
-    """Check the name of a cluster or a broker, which names a source of the archive."""
+    """Check the name of a cluster or broker, which is part of a source's name."""
     if not name or not name.isprintable() or "/" in name:
         raise BadInput(
-            f"{option}: {printable(name)[:80]!r} is no name: expected text without / and control "
-            "characters"
+            f"invalid name {printable(name)[:80]!r} of {option}: expected text without / and "
+            "control characters"
         )
 
 
 def _named_store(text: str, cluster: str | None) -> tuple[str, str, str]:
-    """Return the cluster, unless it was given, the broker and the path of an option ``--store``."""
+    """Return cluster, broker and path of a ``--store`` option."""
     from rocketlens.pipeline.archive import DEFAULT_CLUSTER
     from rocketlens.query.facts.topic_list import writer_names
     from rocketlens.store.layout import StoreLayout
@@ -254,8 +252,8 @@ def _named_store(text: str, cluster: str | None) -> tuple[str, str, str]:
     cluster = cluster or names.cluster
     if names.broker is None or cluster is None:
         raise BadInput(
-            f"which broker wrote {text}? Its file of topics does not say: give --store "
-            f"BROKER={text}, and --cluster NAME. Its messages are known by these names"
+            f"the topics file of {text} does not name its broker: give --store BROKER={text}, and "
+            "--cluster NAME, which name the source in the archive"
         )
     for name in (names.broker, cluster):
         _check_name("--store", name)

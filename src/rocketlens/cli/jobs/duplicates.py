@@ -1,4 +1,4 @@
-"""``rocketlens duplicates``: unique keys that are stored more than once."""
+"""``rocketlens duplicates``: lists unique keys that are stored more than once."""
 
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
@@ -37,18 +37,17 @@ if TYPE_CHECKING:
 
 EXAMPLES: Final = """
 rocketlens duplicates --store /data/rocketmq/store  # in a whole store, by topic
-# of topics of a running cluster, today and yesterday
+# in topics of a running cluster, for the last day
 rocketlens duplicates -n 127.0.0.1:9876 -t 'order-*' --since 1d
-rocketlens duplicates --archive /lake/rocketmq -o json  # in an archive, for programs
+rocketlens duplicates --archive /lake/rocketmq -o json  # in an archive, as JSON
 """
 _MAX_NUM: Final = 1_000
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add the command's options."""
     parser.epilog = (
-        "Topics of retries and dead letters, and RocketMQ's own, have copies by design: they are\n"
-        f"left out.\n{SEARCH_EXIT_CODES}"
+        "Retry and dead-letter topics, and RocketMQ's own, contain copies by design and are left\n"
+        f"out.\n{SEARCH_EXIT_CODES}"
     )
     add_source(parser)
     add_archive(parser, with_others=False)
@@ -57,7 +56,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     option(
         parser,
         "--max N",
-        f"list so many unique keys; all are counted (default: {_MAX_NUM})",
+        f"list up to N unique keys; all are counted (default: {_MAX_NUM})",
         type=positive_number,
         default=_MAX_NUM,
     )
@@ -66,7 +65,6 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> ExitCode:
-    """Search, and print what was found."""
     from rocketlens.pipeline.duplicates import archived_messages, find_duplicates
     from rocketlens.pipeline.jobs import shortened_errors
     from rocketlens.pipeline.session import check_available
@@ -91,13 +89,11 @@ def run(arguments: Namespace) -> ExitCode:
 
 
 def _source(arguments: Namespace) -> tuple[Context, tuple[Coverage, ...]]:
-    """Return the store, the cluster or the archive to search, and what it has.
+    """Return the source to search and its coverage.
 
-    A wrong source is an error before Spark starts, which takes seconds.
+    This finds a wrong source before Spark starts, which takes seconds.
     """
-    source = one_source(
-        arguments, "--archive names all that is searched: leave out the other source"
-    )
+    source = one_source(arguments, "--archive stands alone: leave out the other source")
     if source.archive is not None:
         from rocketlens.archive.archive import open_archive
 
@@ -110,12 +106,12 @@ def _source(arguments: Namespace) -> tuple[Context, tuple[Coverage, ...]]:
             names = [name for each in arguments.topic or () for name in each.split(",")]
             listed = store.topics(names or None).coverage
             logs = (each for each in listed if each.kind is SourceKind.COMMIT_LOG)
-            # All of the log is read, whatever its queues lack.
+            # The whole log is read, so queues do not matter.
             covered = tuple(replace(each, source=source.store, relies_on=None) for each in logs)
     elif source.namesrv is None:
-        raise BadInput("where to search? Give --store DIR, --namesrv ADDR or --archive DIR")
+        raise BadInput("no source is named: give --store DIR, --namesrv ADDR or --archive DIR")
     elif not arguments.topic:
-        raise BadInput("which topics? Give --topic, or --topic '*' for all of the cluster")
+        raise BadInput("a cluster needs --topic: give '*' for all topics")
     else:
         covered = (Coverage(source.namesrv, SourceKind.BROKER, SourceState.SEARCHED),)
     return source, tuple(each for each in covered if not each.is_failure)
@@ -124,12 +120,12 @@ def _source(arguments: Namespace) -> tuple[Context, tuple[Coverage, ...]]:
 def _read(
     spark: "SparkSession", source: Context, topics: str, begin: int | None, end: int | None
 ) -> "tuple[DataFrame, list[str]]":
-    """Return the messages of a store or a cluster, and what of them cannot be read."""
+    """Return the messages of a store or cluster, and its unreadable parts."""
     from rocketlens.bulk.messages import INT64
     from rocketlens.bulk.options import known_options
     from rocketlens.pipeline.cluster_scan import ClusterScan
 
-    # A search that lacks messages fails, and names them, unless the damage did.
+    # Fail if messages are missing, unless the damage is already known.
     options = {"body": "false", "failOnDataLoss": "true"}
     if topics:
         options["topic"] = topics

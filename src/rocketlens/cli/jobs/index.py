@@ -48,25 +48,24 @@ if TYPE_CHECKING:
 _MAX_DAMAGE_LINES: Final = 20
 BUILD_EXAMPLES: Final = """
 rocketlens index build --store /data/rocketmq/store  # index files, as a broker writes them
-rocketlens index build --queues  # consume queues, too
-rocketlens index build --dry-run  # what would be read, written and replaced
-rocketlens index build --out /tmp/index  # somewhere else: the store is only read
+rocketlens index build --queues  # and consume queues
+rocketlens index build --dry-run  # print what would be read, written and replaced
+rocketlens index build --out /tmp/index  # write to another directory
 """
 
 
 def build_options(parser: ArgumentParser) -> None:
-    """Add the command's options."""
     parser.epilog = (
-        "The broker must be stopped, unless --out is given. Defaults come from the store's own\n"
-        "files, else from RocketMQ. Old files are replaced at the end, each in one step, and kept\n"
-        "in rocketlens/replaced/ of the store until the next build."
+        "The broker must be stopped, unless --out is given. Defaults are those of the store's own\n"
+        "files, else RocketMQ's. Old directories are replaced atomically at the end, and kept in\n"
+        "rocketlens/replaced/ of the store until the next build."
     )
     add_store(parser)
     add = partial(option, parser)
-    add("--out DIR", "write index/ and consumequeue/ here, not into the store")
+    add("--out DIR", "write index/ and consumequeue/ to this directory, not to the store")
     add("--force", "write even if --out is another store")
     add_index_geometry(parser)
-    add("--queues", "rebuild the consume queues, too")
+    add("--queues", "also rebuild the consume queues")
     add("--queue-file-size BYTES", "size of consume queue files", type=positive_number)
     add(
         "--delay-levels LEVELS",
@@ -77,14 +76,13 @@ def build_options(parser: ArgumentParser) -> None:
 
 
 def run_build(arguments: Namespace) -> ExitCode:
-    """Build the files, and print what was built."""
     from rocketlens.bulk.workspace import check_output
     from rocketlens.query.offline import open_store
     from rocketlens.store.layout import StoreLayout
 
     store = store_directory(arguments)
     layout = StoreLayout.of(store)
-    # Refuse what can be refused before Spark takes seconds to start.
+    # Find errors before Spark starts, which takes seconds.
     open_store(store).close()
     for name in ("queue_file_size", "delay_levels"):
         if getattr(arguments, name) is not None and not arguments.queues:
@@ -123,7 +121,6 @@ def run_build(arguments: Namespace) -> ExitCode:
 
 
 def read_lines(layout: "StoreLayout") -> Iterator[str]:
-    """Return what a job would read of a store."""
     from rocketlens.store.read.log.commitlog import CommitLog
 
     log = CommitLog.of(layout)
@@ -134,9 +131,9 @@ def read_lines(layout: "StoreLayout") -> Iterator[str]:
 
 
 def _write_lines(arguments: Namespace, layout: "StoreLayout", out: Path | None) -> Iterator[str]:
-    """Return what would be written where, and what would be replaced.
+    """Yield what would be written and replaced.
 
-    :raises BadInput: if it could not be.
+    :raises BadInput: if it cannot be written.
     """
     from rocketlens.bulk import store_settings
     from rocketlens.bulk.workspace import KEPT
@@ -181,7 +178,6 @@ def _delays_ms(levels: str | None) -> tuple[int, ...] | None:
 
 
 def result_lines(result: "DispatchResult", *, with_queues: bool) -> Iterator[str]:
-    """Return what was built, in a few lines."""
     geometry = result.geometry
     end = f"up to physical offset {result.log_end_offset:,}"
     yield f"log             {counted(result.records, 'record')}, {end}"
@@ -200,7 +196,7 @@ def result_lines(result: "DispatchResult", *, with_queues: bool) -> Iterator[str
     seconds = sum(result.seconds.values())
     phases = ", ".join(f"{phase} {taken:.1f} s" for phase, taken in result.seconds.items())
     written = result.index_entries + result.queue_entries
-    # The rate of a small log means nothing.
+    # The rate of a small log is meaningless.
     rate = f": {written / seconds:,.0f} entries a second" if written > 1_000_000 else ""
     yield f"took            {phases}{rate}"
     yield f"written to      {printable(str(result.out))}"
@@ -209,7 +205,6 @@ def result_lines(result: "DispatchResult", *, with_queues: bool) -> Iterator[str
 
 
 def print_notes(result: "DispatchResult") -> None:
-    """Print notes on the log and the result to stderr."""
     for damage in result.damage[:_MAX_DAMAGE_LINES]:
         where = f"{damage.length} bytes at physical offset {damage.start}"
         note(f"damaged log, left out: {where}: {damage.reason}")
@@ -225,27 +220,25 @@ def print_notes(result: "DispatchResult") -> None:
 
 _MAX_LISTED_OF_A_KIND: Final = 5
 VERIFY_EXAMPLES: Final = """
-rocketlens index verify --store /data/rocketmq/store  # do log, queues and index agree?
-rocketlens index verify -o json  # each finding, for programs
+rocketlens index verify --store /data/rocketmq/store  # compare log, queues and index
+rocketlens index verify -o json  # each finding, as JSON
 rocketlens index verify --master 'spark://host:7077'  # on a Spark cluster
 """
 
 
 def verify_options(parser: ArgumentParser) -> None:
-    """Add the command's options."""
     parser.epilog = "exit codes: 0 they agree, 1 they differ, 2 wrong usage or an error."
     add_store(parser)
-    add_list_output(parser, "text for people (default), CSV of the findings, or one JSON object")
+    add_list_output(parser, "text (default), CSV of the findings, or one JSON object")
     add_dry_run(parser)
     add_master(parser)
 
 
 def run_verify(arguments: Namespace) -> ExitCode:
-    """Compare the files, and print what differs."""
     from rocketlens.query.offline import open_store
 
     store = store_directory(arguments)
-    # Refuse a directory that is not a store before Spark takes seconds to start.
+    # Find errors before Spark starts, which takes seconds.
     open_store(store).close()
     if arguments.dry_run:
         from rocketlens.store.layout import StoreLayout
@@ -274,7 +267,6 @@ def run_verify(arguments: Namespace) -> ExitCode:
 
 
 def report_fields(report: "VerifyReport") -> dict[str, Any]:
-    """Return a report as JSON values."""
     return {
         "store": str(report.store),
         "agrees": report.is_sound,
@@ -292,7 +284,7 @@ def report_fields(report: "VerifyReport") -> dict[str, Any]:
 
 
 def report_lines(report: "VerifyReport") -> Iterator[str]:
-    """Return a report for people: what was compared, some findings of each kind, the verdict."""
+    """Yield a report as text: what was compared, some findings of each kind, the verdict."""
     end = f"up to physical offset {report.log_end_offset:,}"
     yield f"log             {counted(report.records, 'record')}, {end}"
     entries = counted(report.queue_entries, "entry", "entries")
@@ -303,7 +295,7 @@ def report_lines(report: "VerifyReport") -> Iterator[str]:
         yield f"{kind}: {count:,}"
         listed = [finding for finding in report.findings if finding.kind == kind]
         for finding in listed[:_MAX_LISTED_OF_A_KIND]:
-            # Its kind is the heading.
+            # The heading is the kind.
             yield f"  {printable(str(finding).removeprefix(f'{kind}: '))}"
         if count > _MAX_LISTED_OF_A_KIND:
             yield f"  ... (-o json lists {len(listed):,})"
@@ -319,7 +311,7 @@ def report_lines(report: "VerifyReport") -> Iterator[str]:
         store = shlex.quote(printable(str(report.store)))
         yield (
             "to mend: stop the broker, then: rocketlens index build --queues --store "
-            f"{store} (what it replaces is kept aside); damaged log cannot be rebuilt"
+            f"{store} (it keeps the replaced files); damaged log cannot be rebuilt"
         )
 
 
@@ -328,7 +320,7 @@ _MEMORY: Final = "512m"
 """The JVM sees offsets and entries of one micro-batch, never messages."""
 
 FOLLOW_EXAMPLES: Final = """
-# build index files while a broker of ours runs
+# build index files while a RocketLens broker runs
 rocketlens index follow --store /data/rocketlens/store
 rocketlens index follow --master 'local[1]'  # with one thread
 rocketlens index follow --tag-index  # with entries for tags
@@ -336,22 +328,20 @@ rocketlens index follow --tag-index  # with entries for tags
 
 
 def follow_options(parser: ArgumentParser) -> None:
-    """Add the command's options."""
     parser.epilog = (
-        "`rocketlens serve` runs this itself. It resumes where the last builder stopped, runs at\n"
-        "low priority, and stops on SIGTERM. Messages that are not indexed yet are found all the\n"
-        "same."
+        "`rocketlens serve` runs this command. It resumes where the last builder stopped, runs at\n"
+        "low priority, and stops on SIGTERM. Searches also find messages that are not indexed yet."
     )
     add_store(parser)
     add_index_geometry(parser)
-    option(parser, "--until-stdin-ends", "stop when standard input ends, too")
+    option(parser, "--until-stdin-ends", "also stop when standard input ends")
     add_master(parser)
     add_log_options(parser)
     add_metrics_port(parser)
 
 
 def run_follow(arguments: Namespace) -> ExitCode:
-    """Build index files until a signal comes, or standard input ends if that was asked for."""
+    """Build index files until a signal, or with --until-stdin-ends until standard input ends."""
     import logging
 
     from rocketlens.cli.servers.log_lines import log_to_stderr
@@ -361,11 +351,11 @@ def run_follow(arguments: Namespace) -> ExitCode:
     from rocketlens.store.write.message_store import system_clock
 
     log_to_stderr(arguments)
-    # It logs each call.
+    # py4j logs each call.
     logging.getLogger("py4j").setLevel(logging.WARNING)
     store = store_directory(arguments)
     check_available(with_sql=True)
-    # The broker on this machine comes first: unindexed messages are found all the same.
+    # The broker has priority: searches also find messages that are not indexed.
     os.nice(_NICE)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -392,7 +382,7 @@ def run_follow(arguments: Namespace) -> ExitCode:
 
 
 def _status_source(follower: "IndexFollower") -> "StatusSource":
-    """Return what the builder says of itself, to the port of ``--metrics-port``."""
+    """Return the builder's metrics for --metrics-port."""
     from rocketlens.net.status_port import StatusSource
     from rocketlens.store.layout import StoreLayout
     from rocketlens.store.read.state import read_synced_offset

@@ -1,4 +1,4 @@
-"""``rocketlens job``: jobs that sent messages again, and what became of these."""
+"""``rocketlens job``: lists jobs that sent messages again, and shows their outcome."""
 
 import sys
 from argparse import ArgumentParser, Namespace
@@ -30,13 +30,11 @@ rocketlens job list  # the jobs of this user, the newest first
 
 
 def list_options(parser: ArgumentParser) -> None:
-    """Add the command's options."""
     parser.epilog = _EXIT_CODES
     add_list_output(parser, "table (default), CSV, or one JSON line per job")
 
 
 def run_list(arguments: Namespace) -> ExitCode:
-    """Print a row for each job: what it sent, and what became of it."""
     from rocketlens.client.resend.follow import came_in_words
     from rocketlens.client.resend.resend_journal import JOB_SUFFIX, read_job
 
@@ -67,24 +65,25 @@ def run_list(arguments: Namespace) -> ExitCode:
 
 
 SHOW_EXAMPLES: Final = """
-rocketlens job show 20261120T101500-0a1b2c3d4e5f  # what it sent, and what became of it
-rocketlens job show 20261120T101500-0a1b2c3d4e5f --follow 60  # look for a minute
+rocketlens job show 20261120T101500-0a1b2c3d4e5f  # its messages and their outcome
+rocketlens job show 20261120T101500-0a1b2c3d4e5f --follow 60  # wait up to a minute
 """
 
 
 def show_options(parser: ArgumentParser) -> None:
-    """Add the command's options."""
     parser.epilog = (
-        "came_of_it: in each group that gets the message: consumed, in retry, a dead letter, or\n"
-        f"not consumed yet. The job's own cluster is asked for that once.\n{_EXIT_CODES}"
+        "came_of_it: for each group that gets the message: consumed, in retry, a dead letter, or\n"
+        f"not consumed yet, as the job's cluster reports it now.\n{_EXIT_CODES}"
     )
-    parser.add_argument("job", metavar="JOB", help="its name as job list has it, or its file")
+    parser.add_argument(
+        "job", metavar="JOB", help="the name of a job (rocketlens job list), or its file"
+    )
     add_cluster(parser, "the job's")
     option(
         parser,
         "--follow S",
-        "look until each message is consumed, in retry or a dead letter, for S seconds at "
-        "most (default: look once)",
+        "wait until each message is consumed, in retry or a dead letter, up to S seconds "
+        "(default: look once)",
         type=seconds,
         default=0,
     )
@@ -92,10 +91,6 @@ def show_options(parser: ArgumentParser) -> None:
 
 
 def run_show(arguments: Namespace) -> ExitCode:
-    """Print a job, and what became of each message.
-
-    :raises MessageNotFound: if there is no such job.
-    """
     from rocketlens.client.resend.resend_journal import JOB_SUFFIX, read_job
 
     path = Path(arguments.job)
@@ -118,7 +113,7 @@ def run_show(arguments: Namespace) -> ExitCode:
 
 
 def _look(arguments: Namespace, path: Path, read: "JobContents") -> None:
-    """Ask the job's cluster what became of the messages, and keep it in the job's file."""
+    """Look up the consumption of a job's messages, and record it in the job's file."""
     from rocketlens.client.resend.follow import came_in_words
     from rocketlens.client.resend.resend_journal import ResendJournal
 
@@ -127,7 +122,7 @@ def _look(arguments: Namespace, path: Path, read: "JobContents") -> None:
 
     async def look(admin: "MQAdmin") -> None:
         if (admin.source.name, admin.namespace) != (header.cluster, header.namespace):
-            raise BadInput(f"it is a job of cluster {header.cluster[:200]}: give that as --namesrv")
+            raise BadInput(f"it is a job of another cluster: give --namesrv {header.cluster[:200]}")
         with ResendJournal.resume(path) as journal:
             await follow_job(journal, admin, arguments.follow)
 
@@ -138,9 +133,7 @@ def _look(arguments: Namespace, path: Path, read: "JobContents") -> None:
         note(f"another process runs it: {came_in_words(read) or 'nothing was sent yet'}")
     except (RocketLensError, OSError) as error:
         words = came_in_words(read)
-        note(
-            f"what became of it was not looked up: {error}" + (f"; last: {words}" if words else "")
-        )
+        note(f"its outcome was not looked up: {error}" + (f"; last: {words}" if words else ""))
 
 
 def _print(arguments: Namespace, read: "JobContents") -> None:

@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 
 _BAR: Final = 24
 _running: "list[SparkContext]" = []
-"""The context of this process, once there is one.
+"""The context of this process, if it started one.
 
-It ends with the process: to stop Spark before that takes half a second.
+It ends with the process, because stopping Spark takes half a second.
 """
 
 
 def task_context(master: str) -> "SparkContext":
-    """Return the Spark of this process, for jobs that are tasks alone; start it if there is none.
+    """Return the Spark of this process, for jobs without SQL; start it if necessary.
 
-    :raises SparkUnavailable: when Spark or a JDK is missing; the message says what to install.
+    :raises SparkUnavailable: if Spark or a JDK is missing; the message says what to install.
     """
     from rocketlens.pipeline.session import start_tasks
 
@@ -30,11 +30,11 @@ def task_context(master: str) -> "SparkContext":
 
 
 def sql_session(master: str, *, memory: str = "2g") -> "SparkSession":
-    """Return a session of a Spark that has SQL, too, which takes longer to start.
+    """Return a session of a Spark with SQL, which takes longer to start.
 
-    ``memory`` is the JVM's heap, as :func:`rocketlens.pipeline.session.start` takes it.
+    `memory` is the heap of the JVM, as for :func:`rocketlens.pipeline.session.start`.
 
-    :raises SparkUnavailable: as `task_context` does.
+    :raises SparkUnavailable: as `task_context`.
     """
     from rocketlens.pipeline.session import sql_of, start
 
@@ -52,7 +52,7 @@ def _context(master: str, start: Callable[[], "SparkContext"]) -> "SparkContext"
 
 
 class ProgressLine:
-    """Shows the phases of a job: one updated line on a terminal, one line per phase elsewhere."""
+    """Shows the phases of a job: one updated line on a terminal, else one line per phase."""
 
     def __init__(self) -> None:
         self._moves = sys.stderr.isatty()
@@ -60,7 +60,6 @@ class ProgressLine:
         self._begin = 0.0
 
     def __call__(self, phase: str, done: int, total: int) -> None:
-        """Show that ``done`` of ``total`` tasks of a phase are finished."""
         if phase != self._phase:
             self._phase, self._begin = phase, time.monotonic()
         seconds = time.monotonic() - self._begin

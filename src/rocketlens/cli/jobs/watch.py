@@ -1,4 +1,4 @@
-"""``rocketlens watch``: waits for a message with a key, and runs a command when it is there."""
+"""``rocketlens watch``: waits for a message with a key, then runs a command."""
 
 from argparse import ArgumentParser, Namespace
 from functools import partial
@@ -10,21 +10,20 @@ from rocketlens.model.text.escape import printable
 from rocketlens.terminal.output import TIMES_HELP, ExitCode, iso_text, note, parse_time
 
 EXAMPLES: Final = """
-rocketlens watch SETTLED-2026-11-20 --by 09:00  # exit code 1 if it is not stored by nine
+rocketlens watch SETTLED-2026-11-20 --by 09:00  # exit code 1 if it is not stored by 9:00
 # wait until a consumer group has consumed it
 rocketlens watch ORDER-42 -t order-paid --by 'in 10m' --consumed-by billing
-# run a command with it
+# run a command for the message
 rocketlens watch SETTLED-2026-11-20 --by 09:00 --exec './report.sh "$ROCKETLENS_ID"'
 """
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add the command's options."""
     parser.epilog = (
-        f"{TIMES_HELP}\nIt may have been stored before. A broker may restart in between.\n"
+        f"{TIMES_HELP}\nMessages stored earlier count, too. Brokers can restart meanwhile.\n"
         "exit codes: 0 stored (consumed) by that time, 1 the time has passed and everything was\n"
         "searched, 2 wrong usage, an error, or COMMAND failed, 3 the time has passed and a broker\n"
-        "did not answer, or what the group did cannot be known."
+        "did not answer, or the progress of the group is unknown."
     )
     parser.add_argument("key", metavar="KEY", help="a key or a message id")
     add = partial(option, parser)
@@ -35,21 +34,16 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     add_source(parser)
     add_archive(parser, with_others=False)
-    add_topics(parser, "only in this topic", default="every topic")
+    add_topics(parser, "only this topic", default="every topic")
     add(
         "--exec COMMAND",
-        "a line for /bin/sh, run when it is there; ROCKETLENS_ID, ROCKETLENS_TOPIC and "
-        "ROCKETLENS_KEY are in its environment",
+        "a line for /bin/sh, run with ROCKETLENS_ID, ROCKETLENS_TOPIC and ROCKETLENS_KEY in its "
+        "environment",
         dest="command",
     )
 
 
 def run(arguments: Namespace) -> ExitCode:
-    """Print the message when it is there, and run the command.
-
-    :raises MessageNotFound: if the time has passed.
-    :raises AnswerIncomplete: if it has passed, and something could not be searched.
-    """
     key, topic = arguments.key, arguments.topic or None
     by = parse_time(arguments.by, "--by", is_end=True)
     group = arguments.consumed_by

@@ -1,8 +1,7 @@
-"""The console of ``rocketlens serve``: `rocketlens console` as a process of its own, so that no
-search keeps the broker from answering.
+"""Runs the console of ``rocketlens serve`` as a process, so that searches never block the broker.
 
-It runs as long as its standard input is open: not even a killed server leaves it behind. `serve`
-imports this when it runs: the options of a command must not cost asyncio.
+The process ends when its standard input ends, even if the server is killed. `serve` imports this
+module when it runs, because importing asyncio is slow.
 """
 
 import asyncio
@@ -19,14 +18,14 @@ from rocketlens.net.event_loop import SOCKET_VARIABLE, within
 _log: Final = logging.getLogger("rocketlens.server")
 _READY: Final = "ready: "
 _STOP_S: Final = 4.0
-"""Seconds for answers and jobs that are under way when the servers stop."""
+"""Seconds for running requests and jobs when the servers stop."""
 
 
 class ConsoleProcess:
     """Runs a console until the servers stop; belongs to the running event loop."""
 
     def __init__(self, bind: str, users: str | None) -> None:
-        """Prepare to listen on ``[IP:]PORT``, for the users of a file."""
+        """Listen on ``[IP:]PORT``; `users` is a users file."""
         named = () if users is None else ("--users", users)
         self._options: Final = ("--bind", bind, *named)
         self._process: Process | None = None
@@ -34,9 +33,9 @@ class ConsoleProcess:
         self._watch: asyncio.Task[None] | None = None
 
     async def start(self, name_server: str) -> str:
-        """Start a console of the cluster of a name server; return its address once it is ready.
+        """Start the console of a name server's cluster; return its address once it is ready.
 
-        :raises BadInput: with its own words, if it cannot be started.
+        :raises BadInput: if it cannot be started, with the error that it printed.
         """
         process = self._process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-P", "-m", "rocketlens.main", "console", "--until-stdin-ends"),
@@ -44,9 +43,9 @@ class ConsoleProcess:
             stdin=PIPE,
             stdout=PIPE,
             stderr=PIPE,
-            # Ctrl-C in a terminal reaches only the servers, which then stop it.
+            # Ctrl-C in a terminal reaches only the servers, which then stop the console.
             start_new_session=True,
-            # The servers report to systemd.
+            # Only the servers notify systemd.
             env={name: value for name, value in os.environ.items() if name != SOCKET_VARIABLE},
         )
         self._complaint = asyncio.create_task(complaint_of(process.stderr, "console"))
@@ -59,7 +58,7 @@ class ConsoleProcess:
         raise BadInput(f"--console: {why or f'the console ended with exit code {code}'}")
 
     async def stop(self, hurried: asyncio.Event) -> None:
-        """Stop it: close its input, and kill it some seconds later, or once ``hurried`` is set."""
+        """Close its input, and kill it after `_STOP_S` seconds or once `hurried` is set."""
         process = self._process
         if process is None:
             return
@@ -77,4 +76,4 @@ class ConsoleProcess:
     async def _report_end(self, process: Process) -> None:
         code = await process.wait()
         why = await self._complaint if self._complaint is not None else ""
-        _log.error("the console ended: %s; the servers go on", why or f"exit code {code}")
+        _log.error("the console ended: %s; the servers continue", why or f"exit code {code}")

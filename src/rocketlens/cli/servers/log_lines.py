@@ -1,13 +1,13 @@
-"""What servers log: safe lines on stderr, as text for people or JSON for programs.
+"""The logs of servers: safe lines on stderr, as text or JSON.
 
 ::
 
-    2026-11-21T21:13:56.674+00:00 INFO  broker: listens on 127.0.0.1:10911
-    {"time": "2026-11-21T21:13:56.674+00:00", "level": "info", "area": "broker", "message": "..."}
+2026-11-21T21:13:56.674+00:00 INFO  broker: listens on 127.0.0.1:10911 {"time":
+"2026-11-21T21:13:56.674+00:00", "level": "info", "area": "broker", "message": "..."}
 
-A thread of its own writes the lines, because a terminal that is paused, or a program that does not
-read what a server logs, must not stop the server. Lines that find no room are counted. Most lines
-are caused by clients, so lines that differ only in their values are bounded, too.
+A thread writes the lines, so that a paused terminal or a slow reader never blocks the server. Lines
+that do not fit into its queue are counted. Lines that differ only in their values are bounded,
+because clients cause most of them.
 """
 
 import json
@@ -29,40 +29,35 @@ from rocketlens.errors import BadInput
 from rocketlens.model.text.escape import printable, safe_json
 
 _SPAN_S: Final = 10.0
-"""Seconds in which lines that are alike are counted."""
+"""Interval in which similar lines are counted."""
 _FLUSH_S: Final = 2.0
-"""Seconds for which the end of the program waits until all lines are written."""
+"""How long the end of the program waits for unwritten lines."""
 
 
 class EscapingFormatter(logging.Formatter):
-    """Writes each message on one line, with whatever a terminal would obey escaped.
+    """Writes each message on one line, with control characters escaped.
 
-    Much of what is logged comes from others: remarks of name servers, names, addresses. The lines
-    of a traceback stay lines.
+    Logged text comes from clients and name servers. Tracebacks keep their lines.
     """
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)-5s %(area)s: %(message)s")
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
-        """Return the line of a record."""
         record.area = area_of(record)
         return printable(super().formatMessage(record))
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: ARG002, N802 - logging's name
-        """Return the time of a record in UTC."""
         return time_of(record)
 
     def formatException(self, ei: Any) -> str:  # noqa: N802 - logging's name
-        """Return the traceback of an exception."""
         return printable(super().formatException(ei), keep="\n")
 
 
 class JsonFormatter(logging.Formatter):
-    """Writes each message as one JSON object on one line; a traceback is a field of it."""
+    """Writes each message as one JSON object on one line; a traceback is a member."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line of a record."""
         fields = {
             "time": time_of(record),
             "level": record.levelname.lower(),
@@ -71,27 +66,25 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             fields["exception"] = self.formatException(record.exc_info)
-        # A lone surrogate, which UTF-8 cannot have, becomes an escape.
+        # A lone surrogate, which UTF-8 cannot encode, becomes an escape.
         text = json.dumps(fields, ensure_ascii=False)
         return safe_json(text.encode("utf-8", "backslashreplace").decode())
 
 
 def area_of(record: logging.LogRecord) -> str:
-    """Return the part of the program that a record is from: ``broker``, ``store``, ``net``."""
+    """Return the package of a record: ``broker``, ``store``, ``net``."""
     parts = record.name.split(".")
     return parts[1] if parts[0] == "rocketlens" and len(parts) > 1 else record.name
 
 
 def time_of(record: logging.LogRecord) -> str:
-    """Return the time of a record, in UTC and with milliseconds."""
     return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
 
 
 class LineBudget(logging.Filter):
-    """Bounds the lines below ERROR that have the same words and differ in their values.
+    """Bounds lines below ERROR that differ only in their values.
 
-    So clients that come and go thousands of times a second do not fill a disk. The next line that
-    is written has the number of those before it that were not.
+    The next such line that is written has the number of those left out.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -102,7 +95,6 @@ class LineBudget(logging.Filter):
         self._left_out: Final[dict[tuple[str, str], int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether a record is written."""
         if record.levelno >= logging.ERROR:
             return True
         now_s = self._clock()
@@ -122,7 +114,7 @@ class LineBudget(logging.Filter):
 
 
 class LineWriter(logging.Handler):
-    """Writes lines in a thread of its own; :meth:`emit` never waits for their reader."""
+    """Writes lines in a thread; :meth:`emit` never waits for their reader."""
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__()
@@ -132,7 +124,7 @@ class LineWriter(logging.Handler):
         threading.Thread(target=self._write, name="rocketlens-log", daemon=True).start()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Queue the line of a record, or count it if too many wait; the handler's lock is held."""
+        """Queue the line of a record, or count it if the queue is full."""
         line = self.format(record)
         if self._dropped:
             line += f" ({self._dropped} lines before it are lost: they were not read in time)"
@@ -143,7 +135,7 @@ class LineWriter(logging.Handler):
             self._dropped += 1
 
     def flush(self) -> None:
-        """Wait until all lines are written, some seconds at most."""
+        """Wait up to `_FLUSH_S` seconds until all lines are written."""
         with self._lines.all_tasks_done:
             is_written = self._lines.all_tasks_done.wait_for
             is_written(lambda: not self._lines.unfinished_tasks, _FLUSH_S)
@@ -151,7 +143,7 @@ class LineWriter(logging.Handler):
     def _write(self) -> None:
         while True:
             line = self._lines.get()
-            # Where stderr is closed, there is no better place to say so.
+            # stderr may be closed.
             with suppress(OSError, ValueError):
                 self._stream.write(f"{line}\n")
                 self._stream.flush()
@@ -159,9 +151,9 @@ class LineWriter(logging.Handler):
 
 
 def log_to_stderr(arguments: Namespace) -> None:
-    """Write what is logged to stderr, one line each; stdout is for what the user asked for.
+    """Log to stderr, one line per record.
 
-    :raises BadInput: if the environment variable has a word that is neither level nor format.
+    :raises BadInput: if the environment variable contains a word that is neither level nor format.
     """
     level, form = _settings(os.environ.get(LOG_VARIABLE, ""))
     level, form = arguments.log_level or level, arguments.log_format or form
@@ -172,7 +164,7 @@ def log_to_stderr(arguments: Namespace) -> None:
 
 
 def _settings(text: str) -> tuple[str, str]:
-    """Return level and format: the words of the variable, such as ``debug`` or ``info,json``."""
+    """Return level and format of a text such as ``debug`` or ``info,json``."""
     level, form = "info", "text"
     for word in filter(None, (each.strip().lower() for each in text.split(","))):
         if word in LOG_LEVELS:

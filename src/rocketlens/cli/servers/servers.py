@@ -43,17 +43,15 @@ _STORE: Final = "store"
 
 
 def add_configuration(parser: ArgumentParser, name: str) -> None:
-    """Add ``--config``, whose file `configuration_text` reads; RocketMQ calls it ``name``."""
     option(parser, "-c --config FILE", f"a {name} with RocketMQ's keys")
 
 
 def add_index_builder(parser: ArgumentParser, default: str) -> None:
-    """Add the options that `index_command` reads."""
     option(
         parser,
         "--index-builder",
-        "build index files with a separate Spark process (spark) or in the broker (inline); "
-        f"auto means Spark if a JDK and PySpark are installed (default: {default})",
+        "build index files in a Spark process (spark) or in the broker (inline); auto: Spark if "
+        f"a JDK and PySpark are installed (default: {default})",
         choices=("auto", "spark", "inline"),
         default=default,
     )
@@ -61,10 +59,10 @@ def add_index_builder(parser: ArgumentParser, default: str) -> None:
 
 
 def configuration_text(file: str | None) -> str:
-    """Return the text of a configuration file; empty if ``file`` is None.
+    """Return the text of a configuration file; empty if `file` is None.
 
-    :raises BadInput: when it is too long, or not UTF-8.
-    :raises OSError: when it cannot be read.
+    :raises BadInput: if it is too long, or not UTF-8.
+    :raises OSError: if it cannot be read.
     """
     if file is None:
         return ""
@@ -87,10 +85,10 @@ def configuration_text(file: str | None) -> str:
 def errors_name_lines(
     file: str | None, text: str, name: str, overridden: Collection[str] = ()
 ) -> Iterator[None]:
-    """Add the file and the line to an error about a key of a configuration file.
+    """Add file and line to an error about a key of a configuration file.
 
-    ``text`` is its content, ``name`` what RocketMQ calls it. Keys that are ``overridden`` have
-    another value than that of the file.
+    `text` is the file's content, `name` RocketMQ's name of it. Keys in `overridden` have a value
+    from elsewhere.
     """
     from rocketlens.formats.java_properties import key_lines
 
@@ -106,11 +104,10 @@ def errors_name_lines(
 
 
 def add_broker_options(parser: ArgumentParser) -> None:
-    """Add the options of a broker that `broker_settings` reads, and ``--print-config``."""
     option(
         parser,
         "--home DIR",
-        "the store is kept in DIR/store, unless broker.conf has storePathRootDir "
+        "keep the store in DIR/store, unless broker.conf has storePathRootDir "
         f"(default: ${HOME_VARIABLE}, else ~/rocketlens)",
         default=os.environ.get(HOME_VARIABLE) or None,
     )
@@ -121,10 +118,6 @@ def add_broker_options(parser: ArgumentParser) -> None:
 
 
 def home_directory(arguments: Namespace) -> Path:
-    """Return the directory of ``--home``.
-
-    :raises BadInput: if it has a zero character.
-    """
     given = arguments.home
     if given is not None and "\0" in given:
         raise BadInput("--home has a zero character in it")
@@ -132,9 +125,9 @@ def home_directory(arguments: Namespace) -> Path:
 
 
 def broker_settings(arguments: Namespace, **changes: Any) -> "BrokerSettings":
-    """Return the settings of the options and of broker.conf; ``changes`` override both.
+    """Return the settings of the options and broker.conf, overridden by `changes`.
 
-    Raises what `parse_settings` does.
+    Raises the errors of `parse_settings`.
     """
     from rocketlens.broker.config import parse_settings, properties_of
 
@@ -147,23 +140,19 @@ def broker_settings(arguments: Namespace, **changes: Any) -> "BrokerSettings":
     if arguments.advertise is not None:
         changes["brokerIP1"] = arguments.advertise
     elif arguments.bind is not None and "brokerIP1" not in values:
-        # All addresses are none that clients could use: parse_settings refuses that.
+        # parse_settings refuses 0.0.0.0, which clients cannot connect to.
         changes["brokerIP1"] = arguments.bind
     with errors_name_lines(arguments.config, text, "broker.conf", changes):
         return parse_settings(text, **changes)
 
 
 def print_configuration(values: Mapping[str, str]) -> None:
-    """Print keys and values as a configuration file has them."""
     for name, text in values.items():
         print(f"{name}={printable(text)}")
 
 
 def status_port(arguments: Namespace) -> AbstractContextManager["StatusPort | None"]:
-    """Return the port of ``--metrics-port``; None as a context if there is none.
-
-    :raises BadInput: if the address cannot be bound.
-    """
+    """:raises BadInput: if the address of --metrics-port cannot be bound."""
     if arguments.metrics_port is None:
         return nullcontext()
     from rocketlens.net.status_port import StatusPort
@@ -172,14 +161,14 @@ def status_port(arguments: Namespace) -> AbstractContextManager["StatusPort | No
 
 
 def _logger() -> "Logger":
-    # Late: the help of a command needs none.
+    # Imported late, because --help does not need it.
     import logging
 
     return logging.getLogger("rocketlens.server")
 
 
 def log_start(file: str | None, values: Mapping[str, str], defaults: Mapping[str, str]) -> None:
-    """Log the version, and the configuration in effect as far as it is not the default."""
+    """Log the version, and the settings that differ from the defaults."""
     log = _logger()
     log.info(
         "RocketLens %s, Python %s on %s, process %d, configuration %s",
@@ -191,7 +180,6 @@ def log_start(file: str | None, values: Mapping[str, str], defaults: Mapping[str
 
 
 def log_broker_start(file: str | None, settings: "BrokerSettings") -> None:
-    """Log version and configuration of a broker."""
     from rocketlens.broker.config import BrokerConfig, BrokerSettings
     from rocketlens.store.write.config import StoreConfig
 
@@ -201,9 +189,9 @@ def log_broker_start(file: str | None, settings: "BrokerSettings") -> None:
 
 
 def index_command(arguments: Namespace, settings: "BrokerSettings") -> tuple[str, ...]:
-    """Return the command line that builds index files beside a broker; empty if the broker does it.
+    """Return the command that builds index files beside a broker; empty if the broker does it.
 
-    :raises SparkUnavailable: when Spark was asked for and is not installed.
+    :raises SparkUnavailable: if Spark was requested and is not installed.
     """
     from rocketlens.pipeline.session import check_available
 
@@ -233,12 +221,11 @@ def index_command(arguments: Namespace, settings: "BrokerSettings") -> tuple[str
 BROKER_EXAMPLES: Final = """
 rocketlens broker -n 127.0.0.1:9876  # register at a name server
 rocketlens broker -c broker.conf  # with RocketMQ's keys
-rocketlens broker -n 'ns1:9876;ns2:9876' --index-builder inline  # at two, and without Spark
+rocketlens broker -n 'ns1:9876;ns2:9876' --index-builder inline  # at two, without Spark
 """
 
 
 def broker_options(parser: ArgumentParser) -> None:
-    """Add the command's options."""
     add_index_builder(parser, "inline")
     add_log_options(parser)
     add_metrics_port(parser)
@@ -258,7 +245,6 @@ def broker_options(parser: ArgumentParser) -> None:
 
 
 def run_broker(arguments: Namespace) -> ExitCode:
-    """Serve until a signal comes."""
     from rocketlens.broker.life.service import run as run_service
     from rocketlens.cli.servers.log_lines import log_to_stderr
     from rocketlens.client.connect.cluster import name_server_addresses
@@ -269,7 +255,7 @@ def run_broker(arguments: Namespace) -> ExitCode:
     settings = broker_settings(arguments, **({} if port is None else {"listenPort": port}))
     _refuse_default_store_of_others(arguments, settings)
     given = arguments.namesrv or settings.broker.namesrvAddr or name_servers_of_environment()
-    # Without name servers this fails: no client would find the broker.
+    # Fails without name servers, because clients could not find the broker.
     addresses = name_server_addresses(given)
     settings = settings.with_broker(namesrvAddr=";".join(addresses))
     if arguments.print_config:
@@ -288,10 +274,7 @@ def run_broker(arguments: Namespace) -> ExitCode:
 
 
 def _refuse_default_store_of_others(arguments: Namespace, settings: "BrokerSettings") -> None:
-    """Refuse to begin a new store beside one in RocketMQ's own default directory.
-
-    :raises BadInput: if neither was chosen.
-    """
+    """:raises BadInput: for a new default store if RocketMQ's default store exists."""
     theirs = Path.home() / "store"
     is_default = settings.store_path == home_directory(arguments) / "store"
     if (
@@ -314,7 +297,6 @@ rocketlens namesrv -c namesrv.conf  # with RocketMQ's keys
 
 
 def namesrv_options(parser: ArgumentParser) -> None:
-    """Add the command's options."""
     option(parser, "-p --port N", "default: 9876; 0: any free port", type=port_number)
     add_bind(parser, "bindAddress of namesrv.conf, else 127.0.0.1")
     add_print_config(parser)
@@ -324,7 +306,6 @@ def namesrv_options(parser: ArgumentParser) -> None:
 
 
 def run_namesrv(arguments: Namespace) -> ExitCode:
-    """Serve until a signal comes."""
     from rocketlens.cli.servers.log_lines import log_to_stderr
     from rocketlens.namesrv.config import NameServerConfig, parse_config
     from rocketlens.namesrv.service import run as run_name_server
@@ -349,20 +330,19 @@ def run_namesrv(arguments: Namespace) -> ExitCode:
 
 
 NAME_SERVER_SHARE: Final = 4
-"""The name server may have a quarter of the connections that the process may have."""
+"""The name server gets a quarter of the connections of the process."""
 _CONSOLE_PORT: Final = "8088"
 _KV_CONFIG: Final = "namesrv/kvConfig.json"
 SERVE_EXAMPLES: Final = """
 rocketlens serve  # a name server on port 9876 and a broker on port 10911
-rocketlens serve --home /data/rocketlens --index-builder inline  # elsewhere, and without Spark
+rocketlens serve --home /data/rocketlens --index-builder inline  # without Spark
 rocketlens serve --console  # with the web console on port 8088
 rocketlens serve -c broker.conf  # with RocketMQ's keys
-rocketlens serve --bind 0.0.0.0 --advertise 10.0.0.5  # for clients of other machines
+rocketlens serve --bind 0.0.0.0 --advertise 10.0.0.5  # for clients on other machines
 """
 
 
 def serve_options(parser: ArgumentParser) -> None:
-    """Add the command's options."""
     parser.epilog = (
         "Prints one line when both servers are ready. SIGTERM or Ctrl-C stops them cleanly. Both "
         "listen\non the loopback interface unless --bind, or broker.conf, names another address."
@@ -377,12 +357,12 @@ def serve_options(parser: ArgumentParser) -> None:
     )
     add(
         "--console [IP:]PORT",
-        "start the web console, too, as a separate process; it listens on the loopback "
+        "also start the web console, as a separate process; it listens on the loopback "
         f"interface unless --console-users is given (default port: {_CONSOLE_PORT})",
         nargs="?",
         const=_CONSOLE_PORT,
     )
-    add("--console-users FILE", "the users of the console: --users of `console`")
+    add("--console-users FILE", "the users file of the console, as for `console --users`")
     add_index_builder(parser, "auto")
     add_log_options(parser)
     add_metrics_port(parser)
@@ -390,7 +370,6 @@ def serve_options(parser: ArgumentParser) -> None:
 
 
 def run_serve(arguments: Namespace) -> ExitCode:
-    """Serve until a signal comes."""
     from rocketlens.broker.life.service import max_connections
     from rocketlens.cli.servers.log_lines import log_to_stderr
     from rocketlens.namesrv.config import NameServerConfig
@@ -402,7 +381,7 @@ def run_serve(arguments: Namespace) -> ExitCode:
     port = arguments.broker_port
     settings = broker_settings(arguments, **({} if port is None else {"listenPort": port}))
     names = NameServerConfig(
-        # A client that can reach the broker must be able to reach the name server, too.
+        # Clients that reach the broker must reach the name server.
         bindAddress=settings.broker.listen_address,
         kvConfigPath=str(home / _KV_CONFIG),
         tls=settings.tls.server,
@@ -417,7 +396,7 @@ def run_serve(arguments: Namespace) -> ExitCode:
         print_configuration(names.properties_in_effect())
         return ExitCode.OK
     if arguments.console_users is not None and arguments.console is None:
-        raise BadInput("--console-users: there is no console without --console")
+        raise BadInput("--console-users needs --console")
     log_broker_start(arguments.config, settings)
     builder = index_command(arguments, settings)
     with status_port(arguments) as status:
@@ -440,12 +419,12 @@ async def _serve(
     from rocketlens.net.sync import LoopThread
     from rocketlens.store.fs import raise_open_file_limit
 
-    # Before anything is opened: a signal that comes meanwhile stops it cleanly, too.
+    # Before anything is opened, so that a signal during the start stops it cleanly, too.
     ending = end_on_signals()
-    # In a thread of its own: what keeps one of them busy does not keep the other from answering.
+    # In its own thread, so that neither server blocks the other.
     with LoopThread("rocketlens-namesrv") as thread:
         name_server, bound = await wrap_future(thread.submit(_start(names, status)))
-        # Announced as the broker is, which may listen on all addresses.
+        # Advertised like the broker, which may listen on all addresses.
         bound = bound._replace(address=settings.broker.brokerIP1)
         others = settings.broker.namesrv_addresses
         registered = ";".join(dict.fromkeys((str(bound), *others)))
@@ -468,7 +447,7 @@ async def _serve(
         shown = None
         try:
             if arguments.console is not None:
-                # First: what is wrong with it is an error before the store is opened.
+                # Started first, so that its errors come before the store is opened.
                 shown = await within(console.start(str(bound)), None, ending.ended)
             if not ending.ended.is_set():
                 await within(service.start(), None, ending.ended)

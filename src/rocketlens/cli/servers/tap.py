@@ -33,23 +33,22 @@ rocketlens tap -n 10.0.0.1:9876 --home /data/tap --retention-hours 2160  # keep 
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add the command's options."""
     parser.epilog = (
         "Each broker's copy is a store directory DIR/BROKER, which every command reads, also\n"
-        "while the tap runs. It follows masters of RocketMQ 4.9 and 5 as their slaves do, and\n"
-        "needs no change there. Sends to a SYNC_MASTER wait for it, unless --no-ack is given."
+        "while the tap runs. It follows masters of RocketMQ 4.9 and 5 like a slave, without\n"
+        "changes there. Sends to a SYNC_MASTER wait for it, unless --no-ack is given."
     )
     add = partial(option, parser)
-    add("--home DIR", "the directory of the copies; what is there is continued", required=True)
+    add("--home DIR", "the directory of the copies; existing copies are continued", required=True)
     add(
         "--broker NAME",
-        "a broker to follow, also repeated (default: all, also those registered later)",
+        "a broker to follow; repeat for several (default: all, also those registered later)",
         action="append",
         default=[],
     )
     add(
         "--from WHERE",
-        "where a new copy begins: earliest, what the broker has; latest, its last log file; "
+        "the begin of a new copy: earliest, the broker's first log file; latest, its last one; "
         "or the log file with this physical offset (default: earliest)",
         dest="begin",
         type=_begin,
@@ -58,12 +57,12 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("--no-ack", "never acknowledge: sends to a SYNC_MASTER do not count this copy")
     add(
         "--retention-hours N",
-        "delete log files so many hours after they were copied (default: keep all)",
+        "delete log files N hours after they were copied (default: keep all)",
         type=positive_number,
     )
     add(
         "--retention-gib N",
-        "delete the oldest log files of a copy that is larger than so many GiB",
+        "delete the oldest log files of a copy larger than N GiB",
         type=positive_number,
     )
     add_cluster(parser, "$NAMESRV_ADDR, or the default context")
@@ -81,7 +80,6 @@ def _begin(text: str) -> str | int:
 
 
 def run(arguments: Namespace) -> ExitCode:
-    """Follow until a signal comes."""
     from rocketlens.cli.servers.log_lines import log_to_stderr
     from rocketlens.net.event_loop import run as run_loop
     from rocketlens.store.fs import raise_open_file_limit

@@ -1,4 +1,4 @@
-"""``rocketlens sql``: a SELECT over the messages of a store or a cluster, run by DuckDB."""
+"""``rocketlens sql``: runs a SELECT over the messages of a store or a cluster, with DuckDB."""
 
 import json
 import re
@@ -39,25 +39,25 @@ if TYPE_CHECKING:
     from rocketlens.query.request import FindRequest
 
 EXAMPLES: Final = """
-rocketlens sql "select topic, count(*) from messages group by 1"  # how many messages each topic has
+rocketlens sql "select topic, count(*) from messages group by 1"  # messages per topic
 # by a value in JSON bodies
 rocketlens sql "select body_json->>'city' city, count(*) n from messages where topic = 'Shop' \
 group by 1"
-rocketlens sql --store /data/rocketmq/store  # a prompt for queries, which end with ;
+rocketlens sql --store /data/rocketmq/store  # a prompt; queries end with ;
 # by a key, in a running cluster
 rocketlens sql "select * from messages where 'ORDER-42' = any(keys)" -o json -n 127.0.0.1:9876
 """
 _SETTINGS: Final = {
     "TimeZone": "'UTC'",
-    # Only what the query names: no variables of this program, nothing from the network.
+    # A query reads no variables of this program and nothing from the network.
     "python_enable_replacements": "false",
     "autoinstall_known_extensions": "false",
 }
 _NO_FILES: Final = "enable_external_access"
-"""Off once the table is known: a query that came from elsewhere reads no file of the machine."""
+"""Off once the table is registered, so that queries read no files."""
 _FILE: Final = re.compile(r'Permission Error: Cannot access (?:file|directory) "(?P<path>[^"]*)"')
 _MEMORY_PERCENT: Final = 25
-"""Of the machine's memory; DuckDB itself would take 80."""
+"""Part of the machine's memory; DuckDB's default is 80."""
 _MEMORY: Final = re.compile(r"[0-9]+(?:\.[0-9]+)? ?(?:%|[KMGT]i?B)", re.IGNORECASE)
 _READ: Final = "rocketlens_messages"
 _STREAM: Final = "rocketlens_stream"
@@ -66,7 +66,7 @@ _VIEW: Final = (
     "TRY_CAST(TRY(decode(body)) AS JSON) AS body_json) FROM {read}"
 )
 _MICROSECONDS: Final = "SELECT epoch_us(TRY_CAST(? AS TIMESTAMPTZ))"
-"""Of what DuckDB understands by a text where a timestamp is compared."""
+"""Converts text as DuckDB does in comparisons with a timestamp."""
 _SCALAR: Final = (
     "SELECT count(*) FROM (SELECT function_name FROM duckdb_functions() "
     "WHERE list_contains(?, function_name) GROUP BY 1 HAVING bool_and(function_type = 'scalar'))"
@@ -81,21 +81,19 @@ _HELP: Final = "a SELECT from messages, which ends with ; (.quit or Ctrl-D ends)
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add the command's options."""
     parser.epilog = (
-        "The table is messages, whose columns DESCRIBE messages lists; body_text and body_json\n"
-        "are the body, NULL where it is not UTF-8 or JSON. Conditions on topic,\n"
-        "store_time, store_timestamp_ms and keys in the WHERE of a plain SELECT, and the options\n"
-        "here, decide what is read; so does LIMIT, with ORDER BY store_time or without an order.\n"
-        "DESCRIBE messages lists the columns, and reads nothing. A query reads no files of its\n"
-        "own, and writes none.\n"
+        "The table is messages. DESCRIBE messages lists its columns and reads no messages.\n"
+        "body_text and body_json are the body, or NULL if it is not UTF-8 or JSON. Conditions on\n"
+        "topic, tags, store_time, store_timestamp_ms and keys in the WHERE of a plain SELECT, and\n"
+        "the options here, limit what is read; so does LIMIT, with ORDER BY store_time or without\n"
+        "an order. A query reads and writes no files.\n"
         f"Needs the extra sql.\n{SEARCH_EXIT_CODES}"
     )
     parser.add_argument(
         "query",
         metavar="SELECT",
         nargs="?",
-        help="one SELECT, in DuckDB's dialect (default: those typed at a prompt, or the one on "
+        help="one SELECT, in DuckDB's dialect (default: read queries at a prompt, or one from "
         "standard input)",
     )
     add_selection(parser)
@@ -105,20 +103,21 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_overwrite(parser)
     add(
         "--memory SIZE",
-        "memory that DuckDB may take, as 8GB or 60%%, before it uses temporary files "
+        "memory for DuckDB, such as 8GB or 60%%, before it uses temporary files "
         f"(default: {_MEMORY_PERCENT}%% of the machine's)",
         default=f"{_MEMORY_PERCENT}%",
     )
 
 
 def run(arguments: Namespace) -> ExitCode:
-    """Run the query, print its result, and say whether everything was read."""
     if (arguments.output == "parquet") != (arguments.to is not None):
         raise BadInput("-o parquet and --to FILE go together")
     if arguments.overwrite and arguments.to is None:
         raise BadInput("--overwrite is for the FILE of --to")
     if not _MEMORY.fullmatch(arguments.memory):
-        raise BadInput(f"--memory {arguments.memory[:40]!r}: give a size as 8GB, or a part as 60%")
+        raise BadInput(
+            f"invalid --memory {arguments.memory[:40]!r}: expected a size such as 8GB or 60%"
+        )
 
     duckdb = package("duckdb", "sql", "rocketlens sql")
     package("pyarrow", "sql", "rocketlens sql")
@@ -128,7 +127,7 @@ def run(arguments: Namespace) -> ExitCode:
 
 
 def _run_query(query: str, arguments: Namespace, duckdb: Any) -> ExitCode:
-    """Run one query, and print or write its result; errors as `_answered`."""
+    """Run one query, and print or write its result."""
     if arguments.to is None:
         answer, count = _answered(query, arguments, duckdb, None)
     else:
@@ -148,11 +147,11 @@ def _run_query(query: str, arguments: Namespace, duckdb: Any) -> ExitCode:
 def _answered(
     query: str, arguments: Namespace, duckdb: Any, path: Path | None
 ) -> tuple[Answer | None, int]:
-    """Print a query's result, or write it to a file as Parquet.
+    """Print the result of a query, or write it to `path` as Parquet.
 
-    Returns what was searched, None if nothing was, and the number of rows.
+    Return what was searched, None if nothing was, and the number of rows.
 
-    :raises BadInput: when it is not one SELECT, or DuckDB refuses it.
+    :raises BadInput: if the text is not one SELECT, or DuckDB rejects it.
     """
     import tempfile
 
@@ -163,7 +162,7 @@ def _answered(
         for name, value in _SETTINGS.items():
             connection.execute(f"SET {name} = {value}").fetchall()
         connection.execute("SET memory_limit = ?", [arguments.memory]).fetchall()
-        # DuckDB's own would be in the current directory. Queries may read what is in it.
+        # DuckDB's default is the current directory. Queries can read this one.
         connection.execute("SET temp_directory = ?", [directory]).fetchall()
         serialized = _value(connection, "SELECT json_serialize_sql(?)", query)
         plan = plan_of(
@@ -172,7 +171,7 @@ def _answered(
             lambda names: _value(connection, _SCALAR, [*names]) == len(names),
         )
         if arguments.topic and plan.topics:
-            # Fewer are read than the options ask for, and a LIMIT may need the others.
+            # Options and query name topics: the LIMIT applies after both filters.
             plan = plan._replace(limit=None)
         messages = None
         try:
@@ -194,7 +193,7 @@ def _answered(
                 return None if messages is None else messages.answer(), count
         except duckdb.OutOfMemoryException as error:
             raise BadInput(
-                f"the query needs more memory than --memory {arguments.memory}: give more, as "
+                f"the query needs more memory than --memory {arguments.memory}: give more, such as "
                 "8GB or 60%, or let it keep fewer rows"
             ) from error
         except duckdb.Error as error:
@@ -203,16 +202,16 @@ def _answered(
 
 
 def _with_first_batch(result: "pa.RecordBatchReader") -> "pa.RecordBatchReader":
-    """Fetch the first batch of a result, so that an aggregate has read all of its input."""
+    """Read the first batch, so that an aggregate has read all of its input."""
     first = list(islice(result, 1))
     return pa.RecordBatchReader.from_batches(result.schema, chain(first, result))
 
 
 def _reason(text: str) -> str:
-    """Return DuckDB's error in one line, without the tables of its own that it suggests."""
+    """Return DuckDB's error in one line, without its suggestions of internal tables."""
     file = _FILE.match(text)
     if file is not None:
-        return f"a query reads the table {TABLE}, and no files: {file['path']}"
+        return f"a query reads the table {TABLE}, not files: {file['path']}"
     unknown = _NO_TABLE.match(text)
     if unknown is None:
         return text.partition("\n\n")[0].replace("\n", " ")
@@ -221,13 +220,13 @@ def _reason(text: str) -> str:
 
 
 def _value(connection: Any, query: str, argument: str | list[str]) -> Any:
-    # All of a result: DuckDB keeps a connection busy until the last row is fetched.
+    # Fetch all rows: a connection is busy until the last one.
     ((value,),) = connection.execute(query, [argument]).fetchall()
     return value
 
 
 class _Messages:
-    """The messages that a query reads: as it reads them, or all before if it does so repeatedly."""
+    """The messages that a query reads: streamed, or kept if the query reads them repeatedly."""
 
     def __init__(self, source: ChosenSource, request: "FindRequest", plan: SqlPlan) -> None:
         self._source: Final = source
@@ -239,11 +238,11 @@ class _Messages:
         self._answer: Answer | None = None
         self._scan: Any = None
         self.failure: RocketLensError | None = None
-        """Why the source could not be read: DuckDB has only its text."""
+        """The error of the source; DuckDB raises its own with only the text."""
 
     @contextmanager
     def registered(self, connection: Any, name: str) -> Iterator[None]:
-        """Make the table known."""
+        """Register the table."""
         is_streamed = self._plan.is_streamed and self._source.is_local
         with ExitStack() as opened:
             progress = None if is_streamed else opened.enter_context(SearchProgress())
@@ -268,11 +267,10 @@ class _Messages:
             yield
 
     def _limited(self) -> Answer | None:
-        """Return the messages that a LIMIT needs, or None, with less to read if that is known.
+        """Return the messages that a LIMIT needs, or None after narrowing the request.
 
-        A store finds the first or the newest messages by their place in the log. If a clock was
-        set back, others can have times between theirs. So an order by time takes from them only
-        the bound of what is read.
+        A store finds the oldest or newest messages by log position, not by time, which differ if a
+        clock was set back. So for an order by time they only bound the times to read.
         """
         limit, source = self._plan.limit, self._source
         is_store = source.is_local and source.archive is None
@@ -291,7 +289,7 @@ class _Messages:
         answer = source.find(request)
         times = [each.store_timestamp_ms for each in answer.messages]
         if len(times) < limit.rows:
-            # All there are, unless they are too large for an answer.
+            # These are all, unless the answer was cut.
             return None if answer.truncated else answer
         if is_in_log or (limit.is_only and not is_store):
             return replace(answer, truncated=False)
@@ -313,22 +311,19 @@ class _Messages:
         self._is_read = True
 
     def check_topics(self) -> None:
-        """Check the topics, once all was read.
-
-        :raises TopicNotFound: when there was nothing to read, for want of a topic.
-        """
+        """:raises TopicNotFound: if no message was read and a topic does not exist."""
         if self._is_read and self._is_scan:
             self._source.check_topics(self._request.topics, self._count)
 
     def answer(self) -> Answer:
-        """Return what was searched; a LIMIT may have needed only a part, which is complete then."""
+        """Return what was searched; the part that a LIMIT needs counts as complete."""
         if self._answer is not None:
             return replace(self._answer, messages=())
         return Answer("", (), self._scan.coverage if self._is_read else self._scan.coverage_so_far)
 
 
 def _print(result: "pa.RecordBatchReader", arguments: Namespace) -> int:
-    """Print the rows of a result; return how many there were."""
+    """Print the rows of a result; return their number."""
     names = result.schema.names
     columns = ([column.to_pylist() for column in batch.columns] for batch in result)
     rows = (row for each in columns for row in zip(*each, strict=True))
@@ -368,7 +363,7 @@ def _write(result: "pa.RecordBatchReader", path: Path) -> int:
 
 
 def _json_value(value: Any) -> Any:
-    """Return a value as JSON has it; bytes as text, or in base64 where they are none."""
+    """Return a value for JSON; bytes as text, or in base64 if they are not UTF-8."""
     if isinstance(value, bytes):
         text = utf8_text(value)
         return {"base64": b64encode(value).decode("ascii")} if text is None else text
@@ -387,7 +382,6 @@ def _json_value(value: Any) -> Any:
 
 
 def _cell(value: Any) -> Any:
-    """Return a value as a cell of a table or of CSV."""
     shown = _json_value(value)
     if isinstance(value, datetime) and sys.stdout.isatty():
         return str(value)
@@ -398,13 +392,13 @@ def _cell(value: Any) -> Any:
 
 
 def run_prompt(run_query: Callable[[str], object]) -> ExitCode:
-    """Run each query that is typed; an error is printed, and the next one can be typed.
+    """Run each query typed at a prompt; errors are printed.
 
-    Ctrl-C discards what was typed, or ends the query that runs.
+    Ctrl-C discards the input, or ends the running query.
     """
     with suppress(ImportError):
-        # Lines can be edited, and called up again.
-        import readline  # noqa: F401 - importing it is all that is needed
+        # Line editing and history.
+        import readline  # noqa: F401 - the import enables it
     note(_HELP)
     typed = ""
     while True:

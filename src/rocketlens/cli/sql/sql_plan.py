@@ -1,8 +1,7 @@
-"""Finds which messages a query needs: topics, tags, times, a key, bodies, and with a LIMIT the
-first or newest. Only these are read.
+"""Derives from a query which messages it needs: topics, tags, times, a key, bodies and a LIMIT.
 
-DuckDB evaluates the whole query again on what was read. So a condition may be missed here, and
-never be made up: only conditions of the outermost ``WHERE``, joined by ``AND``, count.
+DuckDB evaluates the whole query again on what was read. So the plan may ignore conditions, but must
+not add any: it uses only conditions of the outermost ``WHERE`` that ``AND`` joins.
 """
 
 import json
@@ -30,51 +29,47 @@ _PATTERN: Final = frozenset("*?[],")
 _ORDERS: Final = frozenset({*_TIMES, "physical_offset"})
 _NOT_SCALAR: Final = frozenset({"WINDOW", "SUBQUERY"})
 _MAX_LIMIT: Final = 10_000
-"""Messages that a LIMIT may need for them to be looked for: more are read with all others."""
+"""Bound of a LIMIT that is planned; a larger one scans."""
 ToMicroseconds = Callable[[str], int | None]
 AreScalar = Callable[[frozenset[str]], bool]
 
 
 class SqlLimit(NamedTuple):
-    """The messages that are enough for a LIMIT: the first or the newest of those that are asked for
-    by topics and times.
-    """
+    """The messages that a LIMIT needs: the oldest or newest of the chosen topics and times."""
 
     rows: int
     column: str | None = None
-    """The first column of the order: a time or ``physical_offset``; None for any messages."""
+    """The first column of the order: a time or ``physical_offset``; None without an order."""
     oldest: bool = False
     is_only: bool = True
-    """Whether there is no other column in the order, so that equal times need not be read."""
+    """Whether the order has no other column, so that messages with equal times are equivalent."""
 
 
 class SqlPlan(NamedTuple):
-    """The messages that a query must read, and their columns."""
+    """The messages that a query reads, and their columns."""
 
     topics: frozenset[str] | None = None
-    """Only messages of these can count; None is all."""
+    """None: all."""
     begin: int | None = None
     end: int | None = None
     key: str | None = None
-    """Only messages with this key can count."""
     tags: frozenset[str] | None = None
-    """Only messages with one of these tags can count."""
     with_body: bool = True
     is_streamed: bool = False
-    """Whether the query reads the table once, front to back, so that it need not be kept."""
+    """Whether the query reads the table once, so that it need not be kept."""
     uses_table: bool = True
     describes: bool = False
-    """Whether only the columns of the table are asked for."""
+    """Whether the query only lists the columns."""
     limit: SqlLimit | None = None
 
 
 def plan_of(serialized: str, to_microseconds: ToMicroseconds, are_scalar: AreScalar) -> SqlPlan:
     """Return the plan of a query that DuckDB serialized (``json_serialize_sql``).
 
-    ``to_microseconds`` reads a text as DuckDB reads a timestamp; ``are_scalar`` returns whether
-    functions have one value for each row.
+    `to_microseconds` converts text as DuckDB converts a timestamp; `are_scalar` returns True if all
+    functions are scalar.
 
-    :raises BadInput: when it is not one SELECT.
+    :raises BadInput: if it is not one SELECT.
     """
     parsed = json.loads(serialized)
     if parsed["error"]:
@@ -123,7 +118,7 @@ def _functions(node: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _limit_of(node: Mapping[str, Any], column_of: Callable[[Any], str | None]) -> SqlLimit | None:
-    """Return what the LIMIT of a plain query needs, if each message is a row of its result."""
+    """Return the LIMIT of a plain query, if each message is one row of the result."""
     *others, last = node["modifiers"] or [{}]
     kinds = [each["type"] for each in others]
     is_grouped = node["group_expressions"] or node["aggregate_handling"] != "STANDARD_HANDLING"
@@ -149,7 +144,7 @@ def _limit_of(node: Mapping[str, Any], column_of: Callable[[Any], str | None]) -
 
 
 def _nodes(value: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield every object in a value."""
+    """Yield all objects in a value."""
     stack = [value]
     while stack:
         each = stack.pop()
@@ -179,7 +174,7 @@ def _reads_body(nodes: list[Mapping[str, Any]], names: set[str]) -> bool:
         if str(each.get("type")) not in {"COLUMN_REF", "STAR"}:
             continue
         parts = [name.lower() for name in each.get("column_names", ())]
-        # Every column, or a whole row.
+        # All columns, or a whole row.
         if each["type"] == "STAR" or _BODY_COLUMNS & set(parts) or parts[0] in names:
             if len(parts) == 2 and parts[0] in names and not parts[1].startswith("body"):
                 continue
@@ -188,7 +183,7 @@ def _reads_body(nodes: list[Mapping[str, Any]], names: set[str]) -> bool:
 
 
 class _Condition:
-    """One condition of a WHERE, looked at for what is understood of it."""
+    """One condition of a WHERE."""
 
     def __init__(
         self,
@@ -209,13 +204,13 @@ class _Condition:
             return None
         names: list[str] = [name.lower() for name in node["column_names"]]
         *table, column = names
-        # An alias of the result may be what is meant.
+        # The name can be an alias of the result.
         if column in self._aliases or len(table) > 1 or not set(table) <= self._names:
             return None
         return column
 
     def compared(self) -> tuple[str, str, Any] | None:
-        """Return column, kind of comparison and the other side, the column to the left."""
+        """Return column, comparison and other operand, with the column on the left."""
         left, right = self.node.get("left"), self.node.get("right")
         if self.kind not in _MIRRORED:
             return None
@@ -226,7 +221,7 @@ class _Condition:
         return None if column is None else (column, _MIRRORED[self.kind], left)
 
     def microseconds(self, node: Any, column: str) -> int | None:
-        """Return the epoch microseconds that a constant is, compared with a column."""
+        """Return the epoch microseconds of a constant that is compared with a column."""
         value = literal(node, "STRING" if _TIMES[column] else "INTEGER")
         if value is None:
             return None
@@ -236,7 +231,7 @@ class _Condition:
 
 
 def literal(node: Any, kind: str) -> str | None:
-    """Return the text of a constant of a kind, with a cast around it or not."""
+    """Return the text of a constant of a kind; for strings also in a cast to a time."""
     if not isinstance(node, dict):
         return None
     if node.get("type") == "OPERATOR_CAST" and kind == "STRING" and not node["try_cast"]:
@@ -254,7 +249,7 @@ def literal(node: Any, kind: str) -> str | None:
 
 
 def _narrowed(plan: SqlPlan, condition: _Condition) -> SqlPlan | None:
-    """Return a plan that leaves out what a condition leaves out; None if it leaves out more."""
+    """Return a plan narrowed by a condition; None if the plan cannot express it."""
     node, kind = condition.node, condition.kind
     compared = condition.compared()
     if compared is not None:
@@ -272,7 +267,7 @@ def _narrowed(plan: SqlPlan, condition: _Condition) -> SqlPlan | None:
 
 
 def _is_any_key(condition: _Condition) -> bool:
-    """Return whether a condition is ``... = ANY(keys)``."""
+    """Return True for ``... = ANY(keys)``."""
     inner = condition.node.get("subquery", {}).get("node", {})
     if condition.node.get("subquery_type") != "ANY" or len(inner.get("select_list", ())) != 1:
         return False
@@ -292,7 +287,7 @@ def _compared(
     moment = condition.microseconds(other, column)
     if moment is None:
         return None
-    # The first and the last millisecond that can be meant.
+    # The milliseconds around the moment.
     floor, ceiling = moment // 1000, -(-moment // 1000)
     low = {"COMPARE_GREATERTHAN": floor + 1, "COMPARE_GREATERTHANOREQUALTO": ceiling}
     high = {"COMPARE_LESSTHAN": max(ceiling - 1, 0), "COMPARE_LESSTHANOREQUALTO": floor}
@@ -302,13 +297,13 @@ def _compared(
 
 
 def _text(node: Any) -> str | None:
-    """Return a constant text that is not a cast."""
+    """Return a constant text without a cast."""
     is_constant = isinstance(node, dict) and node.get("type") == "VALUE_CONSTANT"
     return literal(node, "STRING") if is_constant else None
 
 
 def _with_texts(plan: SqlPlan, column: str | None, texts: list[str | None]) -> SqlPlan | None:
-    """Return a plan for messages with one of some topics or tags; None for other columns."""
+    """Return a plan for messages of some topics or tags; None for other columns."""
     names = frozenset(each for each in texts if each)
     if column not in ("topic", "tags") or not names or len(names) < len({*texts}):
         return None

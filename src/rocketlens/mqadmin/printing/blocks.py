@@ -1,4 +1,4 @@
-"""Messages, topics and routes as the tool prints them: values in, text out."""
+"""Messages, topics and routes as RocketMQ's tool prints them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
@@ -43,7 +43,7 @@ def message_block(
     *,
     with_offset_id: bool = True,
 ) -> str:
-    """Return everything about a message except its body, one line per field."""
+    """Return a message without its body, one line per field."""
     rows: list[tuple[str, str | int]] = [
         ("Topic:", form.shown(message.topic)),
         ("Tags:", f"[{form.shown(message.properties.get('TAGS', NULL))}]"),
@@ -66,9 +66,9 @@ def message_block(
 
 
 def track_block(form: Form, tracks: Sequence[MessageTrack], *, with_line_ends: bool) -> str:
-    """Return what is printed below a message: its consumer groups.
+    """Return the consumer groups below a message.
 
-    ``with_line_ends``: each on its own line, as queryMsgById does since RocketMQ 5.
+    `with_line_ends`: each on its own line, as queryMsgById does since RocketMQ 5.
     """
     if not tracks:
         return NO_CONSUMER
@@ -79,7 +79,7 @@ def track_block(form: Form, tracks: Sequence[MessageTrack], *, with_line_ends: b
 def key_table(
     form: Form, messages: Iterable[KeyRow | MessageExt], topic: str, key: str, index_type: str
 ) -> str:
-    """Return the rows of queryMsgByKey; the last column (for ``-l``) only since RocketMQ 5.5."""
+    """Return the rows of queryMsgByKey; the last column (for -l) only since RocketMQ 5.5."""
     head = f"{'#Message ID':<50} {'#QID':>4} {'#Offset':>40}"
     lines = [f"{head} {'#IndexKey':<200}" if form.is_5 else head]
     for message in messages:
@@ -98,7 +98,6 @@ def key_table(
 
 
 def status_table(form: Form, offsets: Mapping[MessageQueue, TopicOffset]) -> str:
-    """Return the rows of topicStatus."""
     names = ("#Broker Name", "#QID", "#Min Offset", "#Max Offset", "#Last Updated")
     lines = [columns(names, _STATUS_COLUMNS)]
     in_order = sorted(offsets, key=lambda queue: (queue.topic, queue.broker_name, queue.queue_id))
@@ -110,7 +109,7 @@ def status_table(form: Form, offsets: Mapping[MessageQueue, TopicOffset]) -> str
         cells = (name, queue.queue_id, offset.min_offset, offset.max_offset, updated)
         lines.append(columns(cells, _STATUS_COLUMNS))
     if form.is_5:
-        # The tool adds up the offsets of all brokers, but not this figure.
+        # RocketMQ merges the offsets of all brokers, but not this value.
         lines += ["", "Topic Put TPS: 0.0"]
     return "\n".join([*lines, ""])
 
@@ -155,7 +154,7 @@ def route_json(form: Form, route: TopicRouteData) -> str:
 
 
 def _addresses(form: Form, addresses: Mapping[int, str]) -> str:
-    """Return broker ids and addresses; RocketMQ 4's library writes no line end before a number."""
+    """Return broker ids and addresses; RocketMQ 4's library writes no newline before a number."""
     pairs = [f"{number}:{form.shown(quote(addresses[number]))}" for number in sorted(addresses)]
     if not pairs:
         return "{}"
@@ -165,12 +164,11 @@ def _addresses(form: Form, addresses: Mapping[int, str]) -> str:
 
 
 def json_object(members: Mapping[str, str], depth: int) -> str:
-    """Return an object as RocketMQ's JSON library indents it, ``depth`` tabs deep."""
+    """Return an object as RocketMQ's JSON library indents it, `depth` tabs deep."""
     return _block("{", [f'"{name}":{value}' for name, value in members.items()], "}", depth)
 
 
 def json_array(items: Sequence[str], depth: int) -> str:
-    """Return an array as `json_object` does."""
     return _block("[", items, "]", depth)
 
 
@@ -183,7 +181,6 @@ def _block(opening: str, items: Sequence[str], closing: str, depth: int) -> str:
 
 
 def route_table(form: Form, route: TopicRouteData) -> str:
-    """Return a route as ``topicRoute -l`` prints it."""
     queues = {queue.broker_name: queue for queue in route.queue_datas}
     names = ("#ClusterName", "#BrokerName", "#BrokerAddrs", "#ReadQueue", "#WriteQueue", "#Perm")
     lines = [columns(names, _ROUTE_COLUMNS, " ")]
@@ -205,5 +202,4 @@ def route_table(form: Form, route: TopicRouteData) -> str:
 
 
 def send_row(broker: str, queue: str, result: str, last: str) -> str:
-    """Return a row of sendMessage and checkMsgSendRT, with its line end."""
     return f"{padded(broker, 32)}  {queue:<4}  {result:<20}    {last}\n"

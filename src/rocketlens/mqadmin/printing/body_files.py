@@ -1,7 +1,7 @@
-"""The directory that message bodies are written to, private to the user.
+"""Writes message bodies to a directory that is private to the user.
 
-RocketMQ's tool writes to ``/tmp/rocketmq/msgbodys/<id>``: the user who creates that directory first
-can read what is written, or have any file overwritten through a link, and an id can be any text.
+RocketMQ's tool writes to ``/tmp/rocketmq/msgbodys/<id>``: another user who creates that directory
+first can read the bodies, or have any file overwritten through a link, and an id can be any text.
 Here the directory belongs to the user, and a name has neither separators nor dots.
 """
 
@@ -20,25 +20,24 @@ _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}\Z", re.ASCII)
 
 
 def bodies_directory() -> Path:
-    """Return ``rocketlens/msgbodys`` in the user's cache directory."""
     return user_cache() / "rocketlens" / "msgbodys"
 
 
 def safe_name(msg_id: str) -> str:
-    """Return a file name for an id: the id itself if it is plain, else its SHA-256 in hex."""
+    """Return an id if it is a safe file name, else its SHA-256 in hex."""
     if _PLAIN_NAME.match(msg_id):
         return msg_id
     return hashlib.sha256(msg_id.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def write_body(directory: Path, msg_id: str, body: bytes, number: int = 0) -> Path:
-    """Write a body to a new file that only the user can read, and return its path.
+    """Write a body to a new file that only the user can read; return its path.
 
-    A file or link of that name is replaced, never followed. ``number`` distinguishes messages with
+    A file or link of that name is replaced, never followed. `number` distinguishes messages with
     the same id.
 
-    :raises BadInput: when the directory is a link, or belongs to another user.
-    :raises OSError: when it cannot be written.
+    :raises BadInput: if the directory is a link, or belongs to another user.
+    :raises OSError: if the body cannot be written.
     """
     name = safe_name(msg_id) + (f"_{number}" if number else "")
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)

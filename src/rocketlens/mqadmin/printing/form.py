@@ -1,4 +1,4 @@
-"""Values as the tool prints them: Java's text of times, hosts, numbers and maps, in two layouts."""
+"""Java's text of times, hosts, numbers, maps and messages, in the layout of a release."""
 
 import codecs
 import math
@@ -23,25 +23,24 @@ _SIGNED: Final = [str(byte - 256 if byte > 127 else byte) for byte in range(256)
 
 
 def as_it_is(text: str) -> str:
-    """Return text unchanged, for a file or pipe."""
     return text
 
 
 class Form(Struct, frozen=True):
-    """The release whose layout is printed; ``shown`` makes text of messages safe for terminals."""
+    """The release whose layout is printed; `shown` makes text of messages safe for terminals."""
 
     is_5: bool = True
     shown: Callable[[str], str] = as_it_is
 
     def sys_flag(self, message: MessageExt) -> int:
-        """Return the flags as a client sees them: in RocketMQ 5, decompressing clears the flag."""
+        """Return the flags as a client sees them: RocketMQ 5 clears one when it decompresses."""
         if self.is_5 and message.body_error is None:
             return message.sys_flag & ~COMPRESSED
         return message.sys_flag
 
     def properties(self, message: MessageExt) -> str:
         """Return properties as Java's ``HashMap`` prints them."""
-        # RocketMQ 5.1 creates the map with a larger capacity, which changes its order.
+        # Since RocketMQ 5.1 the map has a larger capacity, which changes its order.
         return self.shown(map_text(java_order(message.properties, 128 if self.is_5 else 16)))
 
 
@@ -51,17 +50,16 @@ def map_text(values: Mapping[str, str]) -> str:
 
 
 def padded(text: str, width: int) -> str:
-    """Pad on the right as Java does, which counts UTF-16 units."""
+    """Pad on the right as Java does, counting UTF-16 units."""
     return text + " " * (width - _units(text))
 
 
 def columns(cells: Iterable[object], widths: Sequence[int], gap: str = "  ") -> str:
-    """Return cells side by side, each padded to its width."""
     return gap.join(padded(str(each), width) for each, width in zip(cells, widths, strict=True))
 
 
 def padded_left(text: str, width: int) -> str:
-    """Pad on the left as Java does."""
+    """Pad on the left as Java does, counting UTF-16 units."""
     return " " * (width - _units(text)) + text
 
 
@@ -85,12 +83,11 @@ def compact_time_of(epoch_ms: int) -> str:
 
 
 def flag_text(value: object) -> str:
-    """Return a boolean as Java prints it."""
     return "true" if value else "false"
 
 
 def host_of(host: Host) -> str:
-    """Return a host as Java prints it: an IPv6 address in full, without leading zeros."""
+    """Return a host as Java prints it: an IPv6 address without ``::`` and leading zeros."""
     if ":" not in host.address:
         return f"{host.address}:{host.port}"
     address = IPv6Address(host.address)
@@ -101,7 +98,7 @@ def host_of(host: Host) -> str:
 
 
 def rounded(number: float, digits: int) -> str:
-    """Return a number, its digits rounded half up as Java's formatter does."""
+    """Return a number rounded half up, as by Java's formatter."""
     if math.isnan(number):
         return "NaN"
     step = Decimal(1).scaleb(-digits)
@@ -109,9 +106,9 @@ def rounded(number: float, digits: int) -> str:
 
 
 def body_pieces(body: bytes, charset: str | None) -> Iterator[str]:
-    """Return a body decoded in pieces, with malformed bytes replaced: it can have 64 MiB.
+    """Decode a body of up to 64 MiB in pieces, replacing malformed bytes.
 
-    :raises BadInput: when the charset is unknown.
+    :raises BadInput: if the charset is unknown.
     """
     if charset is None or charset.lower() in {"utf-8", "utf8"}:
         return utf8_pieces(body)
@@ -137,7 +134,7 @@ def _unknown_charset(charset: str) -> BadInput:
 
 
 def message_pieces(form: Form, broker_name: str, message: MessageExt) -> Iterator[str]:
-    """Return the text of ``MessageExt.toString``, in pieces; the bytes of the body are signed."""
+    """Yield the text of ``MessageExt.toString``; the bytes of the body are signed."""
     is_transaction = message.properties.get(TRANSACTION_PREPARED, "").lower() == "true"
     transaction = message.unique_key if is_transaction else None
     yield (

@@ -1,4 +1,4 @@
-"""A consumer's own report, as consumerStatus prints it and judges it: values in, text out.
+"""The report of a consumer as consumerStatus prints and checks it.
 
 Source: ``ConsumerRunningInfo``.
 """
@@ -22,7 +22,7 @@ CONSUME_TYPE: Final = "PROP_CONSUME_TYPE"
 START_TIMESTAMP: Final = "PROP_CONSUMER_START_TIMESTAMP"
 CONSUME_ORDERLY: Final = "PROP_CONSUMEORDERLY"
 _STARTED_MS: Final = 120_000
-"""A consumer that started within this time may not yet have what the others have."""
+"""A consumer that started within this time may not have all subscriptions yet."""
 _BLOCKED_MS: Final = 60_000
 _STATUS_HEAD: Final = (
     f"{'#Topic':<64}  {'#Pull RT':>14} {'#Pull TPS':>14} {'#Consume RT':>14} "
@@ -31,17 +31,16 @@ _STATUS_HEAD: Final = (
 
 
 def queue_order(queue: MessageQueue) -> tuple[str, str, int]:
-    """Return what Java compares queues by."""
+    """Return the sort key of Java's ``MessageQueue``."""
     return queue.topic, queue.broker_name, queue.queue_id
 
 
 def is_push(running: ConsumerRunningInfo) -> bool:
-    """Return whether a consumer has a listener that messages can be handed to."""
+    """Return True for a push consumer, which can be handed messages."""
     return running.properties.get(CONSUME_TYPE) == ConsumeType.CONSUME_PASSIVELY.name
 
 
 def running_info_text(form: Form, running: ConsumerRunningInfo) -> str:
-    """Return everything that a consumer says of itself."""
     shown = form.shown
     names = concurrent_map_order(running.properties)
     parts = ["#Consumer Properties#\n"]
@@ -99,7 +98,6 @@ def _queue_row(form: Form, width: int, queue: MessageQueue, last: str) -> str:
 
 
 def process_queue_text(queue: ProcessQueueInfo) -> str:
-    """Return the text of ``ProcessQueueInfo.toString``."""
     return (
         f"ProcessQueueInfo [commitOffset={queue.commit_offset}, "
         f"cachedMsgMinOffset={queue.cached_msg_min_offset}, "
@@ -134,10 +132,10 @@ def _status_row(form: Form, topic: str, status: ConsumeStatus) -> str:
 
 
 def is_subscribed_alike(form: Form, infos: Mapping[str, ConsumerRunningInfo], now_ms: int) -> bool:
-    """Return whether all clients of a group subscribe to the same, as far as it can be judged.
+    """Return True unless the clients of a group have different subscriptions.
 
-    Only of push consumers of which the first, by client id, has been running for two minutes.
-    RocketMQ 4.9 also refuses one that subscribes to nothing, if it is the last.
+    As in RocketMQ, only push consumers are checked, and only if the first, by client id, has run
+    for two minutes. RocketMQ 4.9 also rejects a last client without subscriptions.
     """
     in_order = [infos[client_id] for client_id in sorted(infos)]
     first = in_order[0]
