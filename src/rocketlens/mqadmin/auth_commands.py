@@ -7,7 +7,7 @@ policies from each master.
 
 from collections.abc import Awaitable, Callable, Iterable
 from operator import attrgetter
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from rocketlens.errors import BadInput
 from rocketlens.mqadmin.account_commands import addresses_of, list_text, table_row
@@ -31,8 +31,9 @@ from rocketlens.wire.commands.auth import (
     ListUsersRequest,
     UserRequest,
 )
-from rocketlens.wire.declare import read_body, write_body
+from rocketlens.wire.declare import Command, Q, read_body, write_body
 
+B = TypeVar("B")
 _USER_WIDTHS: Final = (16, 22, 22, 22)
 _USER_HEAD: Final = ("#UserName", "#Password", "#UserType", "#UserStatus")
 _ACL_WIDTHS: Final = (16, 10, 22, 20, 24, 10)
@@ -169,30 +170,31 @@ async def _put_acl(call: Call, address: str, acl: AclInfo, *, is_new: bool = Tru
     await call.tool.cluster.ask(address, command, header, write_body(acl))
 
 
+async def _read(
+    call: Call, address: str, command: Command[Q, Any], header: Q, body_type: type[B]
+) -> B | None:
+    answer = await call.tool.cluster.ask(address, command, header)
+    return read_body(body_type, answer.body) if answer.body else None
+
+
 async def _user(call: Call, address: str, name: str | None) -> UserInfo | None:
-    header = UserRequest(username=name)
-    answer = await call.tool.cluster.ask(address, AUTH_GET_USER, header)
-    return read_body(UserInfo, answer.body) if answer.body else None
+    return await _read(call, address, AUTH_GET_USER, UserRequest(username=name), UserInfo)
 
 
 async def _users(call: Call, address: str, text: str | None) -> tuple[UserInfo, ...]:
     header = ListUsersRequest(filter=text)
-    answer = await call.tool.cluster.ask(address, AUTH_LIST_USER, header)
-    return read_body(tuple[UserInfo, ...], answer.body or b"[]")
+    return await _read(call, address, AUTH_LIST_USER, header, tuple[UserInfo, ...]) or ()
 
 
 async def _acl(call: Call, address: str, subject: str | None) -> AclInfo | None:
-    header = AclRequest(subject=subject)
-    answer = await call.tool.cluster.ask(address, AUTH_GET_ACL, header)
-    return read_body(AclInfo, answer.body) if answer.body else None
+    return await _read(call, address, AUTH_GET_ACL, AclRequest(subject=subject), AclInfo)
 
 
 async def _acls(
     call: Call, address: str, subject: str | None = None, resource: str | None = None
 ) -> tuple[AclInfo, ...]:
     header = ListAclsRequest(subject_filter=subject, resource_filter=resource)
-    answer = await call.tool.cluster.ask(address, AUTH_LIST_ACL, header)
-    return read_body(tuple[AclInfo, ...], answer.body or b"[]")
+    return await _read(call, address, AUTH_LIST_ACL, header, tuple[AclInfo, ...]) or ()
 
 
 def _acl_info(call: Call) -> AclInfo:

@@ -115,7 +115,7 @@ class Given:
 
 
 def parse(options: Sequence[Option], arguments: Sequence[str]) -> Given:
-    """:raises BadInput: if an option is unknown, ambiguous or incomplete, or a word has no option."""
+    """:raises BadInput: if an option is unknown, ambiguous or incomplete, or a word is surplus."""
     return Given(_CommandLine(options).read(arguments))
 
 
@@ -193,21 +193,12 @@ class _CommandLine:
             raise BadInput(f"Ambiguous option: {word[:60]!r} (could be: {names})")
         if not matching:
             raise BadInput(f"Unrecognized option: {word[:60]}")
-        self._take(matching[0])
-        if equals:
-            if not matching[0].takes_value:
-                raise BadInput(f"Unrecognized option: {word[:60]}")
-            self._keep(matching[0], _unquoted(value))
+        self._take(matching[0], word, value if equals else None)
 
     def _short_or_long(self, word: str, text: str) -> None:
         name, equals, value = text.partition("=")
         if name in self.by_letter:
-            option = self.by_letter[name]
-            self._take(option)
-            if equals:
-                if not option.takes_value:
-                    raise BadInput(f"Unrecognized option: {word[:60]}")
-                self._keep(option, _unquoted(value))
+            self._take(self.by_letter[name], word, value if equals else None)
         elif self._matching(name):
             self._long(word, text)
         else:
@@ -218,18 +209,21 @@ class _CommandLine:
             if letter not in self.by_letter:
                 raise BadInput(f"Unrecognized option: {word[:60]}")
             option = self.by_letter[letter]
-            self._take(option)
-            rest = text[number + 1 :]
             if option.takes_value:
-                if rest:
-                    self._keep(option, _unquoted(rest))
+                self._take(option, word, text[number + 1 :] or None)
                 return
+            self._take(option, word)
 
-    def _take(self, option: Option) -> None:
+    def _take(self, option: Option, word: str, value: str | None = None) -> None:
+        """Record an option; `value` is the text in the same word, if any."""
         if option.takes_value:
             self.waiting = option
-        else:
+        elif value is None:
             self.values.setdefault(option.name, None)
+        else:
+            raise BadInput(f"Unrecognized option: {word[:60]}")
+        if value is not None:
+            self._keep(option, _unquoted(value))
 
     def _keep(self, option: Option, value: str) -> None:
         self.values.setdefault(option.name, value)

@@ -271,9 +271,9 @@ async def _all_groups(call: Call) -> None:
 async def _state_of(
     call: Call, group: str, failed: Failed
 ) -> tuple[ConsumeStats | None, ConsumerConnection | None]:
-    """Return the stats and clients of a group, None where RocketMQ's tool fails, too.
+    """Return the stats and clients of a group; None for what RocketMQ's tool cannot read either.
 
-    For it a group without offsets fails, except in RocketMQ 5 a clustering group.
+    It treats a group without offsets as unreadable, except in RocketMQ 5 a clustering group.
     """
     stats: ConsumeStats | None = None
     connections: ConsumerConnection | None = None

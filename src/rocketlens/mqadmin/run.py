@@ -151,7 +151,7 @@ def command_named(name: str) -> SubCommand:
         if command.name.lower() == name.lower():
             return command
     if name.lower() in map(str.lower, ONLY_REAL):
-        raise BadInput(f"{name} exists only in RocketMQ's own mqadmin")
+        raise BadInput(f"{name}: RocketMQ's mqadmin has it, this one does not: run it there")
     meant = suggestion(name, (each.name for each in COMMANDS)) or "."
     raise BadInput(f"The sub command {name[:60]} not exist{meant} (see rocketlens mqadmin help)")
 

@@ -1,1 +1,1 @@
-"""Commands that take long: index, archive and duplicates, whose work Spark does; job, watch."""
+"""The commands that run jobs: index, archive, duplicates, job and watch."""

@@ -42,6 +42,14 @@ rocketlens duplicates -n 127.0.0.1:9876 -t 'order-*' --since 1d
 rocketlens duplicates --archive /lake/rocketmq -o json  # in an archive, as JSON
 """
 _MAX_NUM: Final = 1_000
+_TITLES: Final = (
+    *("topic", "unique key", "count", "cause", "producer"),
+    *("first", "stored", "last stored"),
+)
+_CSV_TITLES: Final = (
+    *("topic", "unique_key", "count", "cause", "producer"),
+    *("first_position", "first_store_timestamp_ms", "last_store_timestamp_ms"),
+)
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -163,38 +171,22 @@ def _print(report: "DuplicateReport", output: str, answer: Answer) -> None:
         searched = answer_fields(answer)
         print(json_line(values | {name: searched[name] for name in ("complete", "coverage")}))
         return
-    from rocketlens.pipeline.duplicates import Duplicate
-
-    titles = Duplicate.__struct_fields__[:-1]
-    if output == "csv":
-        first = ("first_position", "first_store_timestamp_ms", "last_store_timestamp_ms")
-        print_csv(
-            [*titles, *first],
+    rows = []
+    for each in report.duplicates:
+        first, last = each.copies[0], each.copies[-1]
+        position = f"{each.topic}/{first.queue_id}/{first.queue_offset}"
+        rows.append(
             (
-                (
-                    *(str(getattr(each, name)) for name in titles),
-                    f"{each.topic}/{each.copies[0].queue_id}/{each.copies[0].queue_offset}",
-                    each.copies[0].store_timestamp_ms,
-                    each.copies[-1].store_timestamp_ms,
-                )
-                for each in report.duplicates
-            ),
+                *(each.topic, each.unique_key, each.count, each.cause.value, each.producer),
+                position,
+                *(first.store_timestamp_ms, last.store_timestamp_ms),
+            )
         )
+    if output == "csv":
+        print_csv(_CSV_TITLES, rows)
         return
-    rows = [
-        (
-            *(each.topic, each.unique_key, each.count, each.cause.value, each.producer),
-            f"{each.topic}/{each.copies[0].queue_id}/{each.copies[0].queue_offset}",
-            Moment(each.copies[0].store_timestamp_ms),
-            Moment(each.copies[-1].store_timestamp_ms),
-        )
-        for each in report.duplicates
-    ]
     if rows:
-        print_rows(
-            ("topic", "unique key", "count", "cause", "producer", "first", "stored", "last stored"),
-            rows,
-        )
+        print_rows(_TITLES, [(*row[:-2], *map(Moment, row[-2:])) for row in rows])
     for group in report.groups:
         note(
             f"{group.topic}, producer {group.producer}, {group.cause}: "
