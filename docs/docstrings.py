@@ -1,4 +1,5 @@
-"""Prepare the page of the Python API: docstrings become Markdown, settings become arguments.
+"""Prepares the page of the Python API: converts docstrings to Markdown, shows settings as
+arguments.
 
 An extension of griffe, which reads the code without running it.
 """
@@ -16,22 +17,22 @@ _MAKERS = {"waits", "calls", "iterates"}
 
 
 class MarkdownDocstrings(griffe.Extension):
-    """Rewrites each docstring after it was read."""
+    """Rewrites docstrings, Structs and blocking clients."""
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
-        """Rewrite the docstring of a module, class, function or attribute. griffe calls this."""
+        """Convert the docstring of an object. Called by griffe."""
         if obj.docstring is not None:
             obj.docstring.value = markdown_of(obj.docstring.value)
 
     def on_class_instance(self, *, cls: griffe.Class, **_: Any) -> None:
-        """Show fields of a Struct as arguments, as those of dataclasses. griffe calls this."""
+        """Show the fields of a Struct as arguments, as for dataclasses. Called by griffe."""
         if any(str(base) in {"Struct", "msgspec.Struct"} for base in cls.bases):
             arguments = [griffe.ExprKeyword(*each) for each in cls.keywords.items()]
             call = griffe.ExprCall(griffe.ExprName("dataclass", "dataclasses"), arguments)
             cls.decorators.append(griffe.Decorator(call, lineno=None, endlineno=None))
 
     def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
-        """Show what decorators give clients: arguments, and docstrings. griffe calls this."""
+        """Add the arguments and methods that decorators create. Called by griffe."""
         for client in _classes(pkg):
             for name, member in list(client.members.items()):
                 if _is_blocking(member):
@@ -46,7 +47,7 @@ class MarkdownDocstrings(griffe.Extension):
 
 
 def _arguments(decorated: griffe.Class | griffe.Function, name: str) -> Iterator[Any]:
-    """Return the first argument of each decorator of a name."""
+    """Yield the first argument of each decorator of a name."""
     for decorator in decorated.decorators:
         call = decorator.value
         if isinstance(call, griffe.ExprCall) and str(call.function) == name:
@@ -54,13 +55,13 @@ def _arguments(decorated: griffe.Class | griffe.Function, name: str) -> Iterator
 
 
 def _is_blocking(member: Any) -> bool:
-    """Return whether an attribute is a method that is made of that of an async client."""
+    """Return True if an attribute is a method made from an async client's method."""
     value = member.value if isinstance(member, griffe.Attribute) else None
     return isinstance(value, griffe.ExprCall) and str(value.function) in _MAKERS
 
 
 def _blocking_method(member: Any, pkg: griffe.Module) -> griffe.Function:
-    """Return the method: with the arguments and the docstring of the async one."""
+    """Return the method, with the arguments and the docstring of the async one."""
     path, _, name = member.value.arguments[0].canonical_path.rpartition(".")
     original = pkg.modules_collection[path].all_members[name]
     returns = original.returns
@@ -79,7 +80,7 @@ def _blocking_method(member: Any, pkg: griffe.Module) -> griffe.Function:
 
 
 def _parameters_of(settings: griffe.Class) -> list[griffe.Parameter]:
-    """Return the fields of a Struct, those of its bases first; the first one is positional."""
+    """Return the fields of a Struct, base classes first; the first field is positional."""
     fields: dict[str, griffe.Parameter] = {}
     for part in reversed([settings, *settings.mro()]):
         for name, field in part.members.items():

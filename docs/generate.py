@@ -1,9 +1,9 @@
-"""Fill the pages of ``docs/`` with what the program declares. A hook of MkDocs, and importable.
+"""Fills the pages of ``docs/`` with tables from the code. A hook of MkDocs, and importable.
 
 A line ``<!-- generate: NAME ARGUMENTS -->`` in a page is replaced by the Markdown that the function
-of :data:`GENERATORS` with that name returns. So options, configuration keys, formats and the like
-are written once, in the code; what is generated is never committed. ``tests/unit/test_docs.py``
-fills the pages without MkDocs and compares them with the program.
+``NAME`` of :data:`GENERATORS` returns. So options, configuration keys and formats are written once,
+in the code, and generated text is never committed. ``tests/unit/test_docs.py`` fills the pages
+without MkDocs and compares them with the program.
 """
 
 import argparse
@@ -42,7 +42,7 @@ ROOT_PAGES: Final = {
     "CHANGELOG.md": "changelog.md",
     "README.md": "index.md",
 }
-"""Documents at the repository's root, and the pages that include them."""
+"""Root documents, and the pages that include them."""
 
 _MARKER: Final = re.compile(r"^<!-- generate: (\w+)((?: \S+)*) -->$", re.MULTILINE)
 _LINK: Final = re.compile(r"\[([^\]]+)\]\(([^)#:\s]+)(#[^)]*)?\)")
@@ -52,27 +52,27 @@ _RULE: Final = re.compile(r"=+( +=+)+")
 
 
 def on_config(config: Any) -> None:
-    """Let the extension in ``docs/docstrings.py`` import this module. MkDocs calls this."""
+    """Make this module importable for ``docs/docstrings.py``. Called by MkDocs."""
     del config
     sys.path.insert(0, str(REPOSITORY))
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: object) -> str:
-    """Fill one page. MkDocs calls this."""
+    """Fill one page. Called by MkDocs."""
     return filled(markdown, page.file.src_uri)
 
 
 def on_post_page(output: str, *, page: Any, **_: object) -> None:
-    """Check that a page loads nothing from another host. MkDocs calls this.
+    """Check that a page loads nothing from another host. Called by MkDocs.
 
-    :raises ValueError: when it does.
+    :raises ValueError: if it does.
     """
     for loaded in re.findall(r"<(?:script|link|img|iframe)\b[^>]*https?://[^>]*>", output):
         raise ValueError(f"{page.file.src_uri} loads from another host: {loaded}")
 
 
 def pages() -> dict[str, str]:
-    """Return every page of ``docs/``, filled, by its path in there."""
+    """Return all filled pages of ``docs/``, by path."""
     return {
         path.relative_to(DOCS).as_posix(): filled(
             path.read_text(encoding="utf-8"), path.relative_to(DOCS).as_posix()
@@ -82,9 +82,9 @@ def pages() -> dict[str, str]:
 
 
 def filled(markdown: str, page: str) -> str:
-    """Return a page with each marker replaced by what it stands for.
+    """Return a page with its markers replaced.
 
-    :raises KeyError: when a marker names no generator.
+    :raises KeyError: if a marker names no generator.
     """
 
     def generated(marker: re.Match[str]) -> str:
@@ -98,12 +98,11 @@ def filled(markdown: str, page: str) -> str:
 
 
 def root_file(name: str) -> str:
-    """Return a document of the repository's root."""
     return (REPOSITORY / name).read_text(encoding="utf-8")
 
 
 def section(name: str, heading: str) -> str:
-    """Return what stands under a second-level heading of a root document; ``_`` is a blank."""
+    """Return a second-level section of a root document; ``_`` in `heading` is a space."""
     _, _, rest = root_file(name).partition(f"\n## {heading.replace('_', ' ')}\n")
     if not rest:
         raise KeyError(f"{name} has no section {heading}")
@@ -111,7 +110,7 @@ def section(name: str, heading: str) -> str:
 
 
 def _links_from(text: str, page: str) -> str:
-    """Point the links of a root document to pages. One to another file becomes its name."""
+    """Point the links of a root document to pages, and replace links to other files by names."""
     up = "../" * page.count("/")
 
     def link(match: re.Match[str]) -> str:
@@ -130,12 +129,11 @@ def _links_from(text: str, page: str) -> str:
 
 
 def commands() -> str:
-    """Return a section for each command: what it does, how it is called, its options."""
     return "\n".join(_command_section(parser) for parser in leaf_parsers(build_parser()))
 
 
 def leaf_parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
-    """Return the parsers that have no commands below them, in order."""
+    """Yield the parsers without subcommands, in order."""
     groups = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
     if not groups:
         yield parser
@@ -145,7 +143,7 @@ def leaf_parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentP
 
 
 def _command_section(parser: argparse.ArgumentParser) -> str:
-    # The width of a usage line follows the terminal, which a page does not have.
+    # argparse wraps the usage at the width of the terminal: join and wrap again.
     usage = " ".join(parser.format_usage().removeprefix("usage: ").split())
     parts = [f"## {parser.prog}", parser.description or ""]
     lines = textwrap.wrap(
@@ -169,7 +167,7 @@ def _command_section(parser: argparse.ArgumentParser) -> str:
 
 
 def _names(action: argparse.Action) -> str:
-    """Return an option with its value as one types it; an argument by its name."""
+    """Return an option with its value, or the name of an argument."""
     value = "" if action.nargs == 0 or action.metavar is None else f" {action.metavar}"
     if action.choices is not None:
         value = " " + "|".join(map(str, action.choices))
@@ -183,7 +181,6 @@ def _help(parser: argparse.ArgumentParser, action: argparse.Action) -> str:
 
 
 def mqadmin() -> str:
-    """Return the help of each command of ``rocketlens mqadmin``, as it is printed."""
     overview = _printed("mqadmin", "help")
     names = re.findall(r"^ {3}(\w+)", overview, re.MULTILINE)
     parts = [f"```text\n{overview.strip()}\n```"]
@@ -206,9 +203,9 @@ def _printed(*words: str) -> str:
 
 
 def screen(columns: str, *words: str) -> str:
-    """Return what a command prints on a terminal of so many columns, on the store of the demo.
+    """Return the output of a command on a terminal of `columns` columns, on the store of the demo.
 
-    An exit code that is not 0 is shown as a shell shows it.
+    A non-zero exit code is shown as in a shell.
     """
     line = " ".join(words)
     printed, code = terminal_text(int(columns), line)
@@ -218,13 +215,13 @@ def screen(columns: str, *words: str) -> str:
 
 @cache
 def terminal_text(columns: int, line: str) -> tuple[str, int]:
-    """Run a command on a real terminal, above the store of the demo; return text and exit code."""
+    """Run a command on a terminal, in the demo's directory; return text and exit code."""
     from rocketlens.cli.demo import unpack
 
     leader, follower = pty.openpty()
     with tempfile.TemporaryDirectory() as directory:
         unpack(Path(directory))
-        # A page must not show what the machine that builds it has configured.
+        # A page must not show the configuration of the build machine.
         kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
         environment = kept | {
             "COLUMNS": str(columns),
@@ -255,12 +252,12 @@ _KEPT_VARIABLES: Final = ("HOME", "LANG", "LC_ALL", "PATH", "TMPDIR")
 
 
 def _read_terminal(leader: int) -> Iterator[str]:
-    """Return what is printed until the last program closes its terminal."""
+    """Yield the output until the last program closes the terminal."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     while True:
         try:
             read = os.read(leader, 1 << 16)
-        except OSError:  # EIO, as Linux reports the end
+        except OSError:  # Linux reports the end as EIO
             return
         if not read:
             return
@@ -268,7 +265,7 @@ def _read_terminal(leader: int) -> Iterator[str]:
 
 
 def _overwritten(line: str) -> str:
-    """Return a line as a terminal shows it: what follows a carriage return is written over it."""
+    """Return a line as a terminal shows it, with carriage returns applied."""
     shown = ""
     for part in line.split("\r"):
         shown = part + shown[len(part) :]
@@ -279,12 +276,11 @@ def _overwritten(line: str) -> str:
 
 
 def docstring(module: str) -> str:
-    """Return the docstring of a module as Markdown."""
     return markdown_of(docstring_of(module))
 
 
 def docstring_of(module: str) -> str:
-    """Return the docstring of a module, read from its source: importing some takes a second."""
+    """Return the docstring of a module from its source, because imports are slow."""
     found = find_spec(module)
     if found is None or found.origin is None:
         raise ModuleNotFoundError(module)
@@ -292,7 +288,6 @@ def docstring_of(module: str) -> str:
 
 
 def formats() -> str:
-    """Return a section for each on-disk format: the docstring of its module."""
     from rocketlens import formats as package
 
     names = [module.name for module in iter_modules(package.__path__)]
@@ -303,7 +298,7 @@ def formats() -> str:
 
 
 def markdown_of(text: str) -> str:
-    """Return reStructuredText, as docstrings here have it, as Markdown."""
+    """Convert the reStructuredText of docstrings to Markdown."""
     lines = text.splitlines()
     out: list[str] = []
     at = 0
@@ -330,7 +325,7 @@ def markdown_of(text: str) -> str:
 
 
 def _table_end(lines: Sequence[str], start: int) -> int:
-    """Return the index after the last rule of the table that begins at ``start``."""
+    """Return the index after the last rule of the table that begins at `start`."""
     for at in range(start + 1, len(lines)):
         if _RULE.fullmatch(lines[at]) and not "".join(lines[at + 1 : at + 2]).strip():
             return at + 1
@@ -338,9 +333,9 @@ def _table_end(lines: Sequence[str], start: int) -> int:
 
 
 def rst_table(lines: Sequence[str]) -> tuple[list[str], list[list[str]]]:
-    """Return the column names and the rows of a simple table, its rules included.
+    """Return the column names and the rows of a simple table.
 
-    Names are empty in a table with two rules. A line without its first cell goes on with the row
+    Names are empty in a table with two rules. A line without its first cell continues the row
     above.
     """
     starts = [match.start() for match in re.finditer("=+", lines[0])]
@@ -357,7 +352,7 @@ def rst_table(lines: Sequence[str]) -> tuple[list[str], list[list[str]]]:
 
 
 def tables_of(text: str) -> list[tuple[list[str], list[list[str]]]]:
-    """Return the tables of a docstring that have column names: those, and the rows."""
+    """Return the names and rows of the tables with column names."""
     lines = text.splitlines()
     tables = []
     at = 0
@@ -371,19 +366,16 @@ def tables_of(text: str) -> list[tuple[list[str], list[list[str]]]]:
 
 
 def inline(text: str) -> str:
-    """Return a line of reStructuredText as Markdown: roles and literals become code."""
     return escaped(re.sub(r"``(.+?)``", r"`\1`", _ROLE.sub(r"`\1`", text)))
 
 
 def escaped(text: str) -> str:
-    """Return text whose ``<`` and ``*`` outside code are characters, not markup."""
+    """Escape ``<`` outside code."""
     parts = re.split(r"(`[^`]*`)", text)
     return "".join(part if part.startswith("`") else part.replace("<", "&lt;") for part in parts)
 
 
 def table(names: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """Return a table in Markdown, with a bar inside a cell escaped."""
-
     def line(cells: Iterable[str]) -> str:
         return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
@@ -395,14 +387,12 @@ def table(names: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def keys(module: str, name: str) -> str:
-    """Return the configuration keys of a class that declares them."""
     from rocketlens.model.config_keys import markdown_rows
 
     return "\n".join(markdown_rows(getattr(import_module(module), name)))
 
 
 def fields() -> str:
-    """Return the fields of a message, and which of them tables and expressions have."""
     from rocketlens.model.fields import FIELDS
 
     rows = []
@@ -414,7 +404,6 @@ def fields() -> str:
 
 
 def source_options() -> str:
-    """Return the options of the Spark data source, and which readers have them."""
     from rocketlens.bulk.options import OPTIONS, READS
 
     rows = []
@@ -426,14 +415,12 @@ def source_options() -> str:
 
 
 def metrics() -> str:
-    """Return the table of values of a broker."""
     from rocketlens.broker.life.metrics import markdown_rows
 
     return "\n".join(markdown_rows())
 
 
 def limits() -> str:
-    """Return every bound: its value, and what its docstring says."""
     rows = []
     for value, name, meaning in bounds():
         shown = f"{value:,}" if isinstance(value, int | float) else f"`{value}`"
@@ -442,7 +429,7 @@ def limits() -> str:
 
 
 def bounds() -> Iterator[tuple[Any, str, str]]:
-    """Yield value, name and docstring of the bounds that modules share, then of those of one."""
+    """Yield value, name and docstring of the shared bounds, then of those of single modules."""
     from rocketlens import limits as shared
 
     first = Path(shared.__file__)
@@ -458,12 +445,11 @@ def bounds() -> Iterator[tuple[Any, str, str]]:
 
 
 def modules() -> str:
-    """Return a table of all modules with their docstrings."""
     return str(import_module("docs.module_map").module_map())
 
 
 def attribute_docs(module: ModuleType) -> dict[str, str]:
-    """Return the docstrings of assignments, at the top of a module or of its classes, by name."""
+    """Return the docstrings of assignments in a module and its classes, by name."""
     found: dict[str, str] = {}
     for parent in ast.walk(ast.parse(inspect.getsource(module))):
         if isinstance(parent, ast.Module | ast.ClassDef):

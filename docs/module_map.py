@@ -1,6 +1,6 @@
-"""The map of modules, and the size of each room.
+"""The table of modules, and the size of each room.
 
-``make map`` prints the sizes. The documentation has the map: a row a module, from its docstring.
+``make map`` prints the sizes. The documentation includes the table.
 """
 
 import ast
@@ -16,7 +16,7 @@ ROOMS: Final = (
     *("client", "namesrv", "broker", "pipeline", "tap", "testing"),
     *("terminal", "cli", "mqadmin", "console"),
 )
-"""From below to above; rooms that belong together are side by side."""
+"""Lower rooms first."""
 
 SUFFIXES: Final = (".py", ".pyx", ".pxd", ".c", ".h")
 """Files that count as source."""
@@ -32,15 +32,14 @@ class Size(NamedTuple):
 
 
 def main() -> None:
-    """Print the size of each room, of all source, and of the tests."""
     for room, size in sizes().items():
-        print(  # noqa: T201 - this is what the program is for
+        print(  # noqa: T201 - the purpose of the program
             f"{room:10} {size.modules:4} modules {size.lines:8,} lines"
         )
 
 
 def sizes() -> dict[str, Size]:
-    """Return the size of each room, and of ``root`` modules, ``all`` source and ``tests``."""
+    """Return the size of each room, of ``root`` modules, ``all`` source and ``tests``."""
     found = {room: _size(PACKAGE.joinpath(room).rglob("*")) for room in ROOMS}
     found["root"] = _size(PACKAGE.glob("*"))
     found["all"] = _size(REPOSITORY.joinpath("src").rglob("*"))
@@ -49,7 +48,7 @@ def sizes() -> dict[str, Size]:
 
 
 def _size(paths: Iterator[Path]) -> Size:
-    # The build writes the constants of kernels.
+    # Constants of kernels are generated.
     files = [
         path
         for path in paths
@@ -62,21 +61,21 @@ def _size(paths: Iterator[Path]) -> Size:
 
 
 def module_map() -> str:
-    """Return the map as a table in Markdown.
+    """Return the modules and their purposes as a Markdown table.
 
-    :raises ValueError: if the package has a room that is not in `ROOMS`, or lacks one.
+    :raises ValueError: if `ROOMS` does not match the packages.
     """
     rooms = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
     if rooms != set(ROOMS):
         raise ValueError(f"ROOMS of docs/module_map.py differs by {rooms ^ set(ROOMS)}")
-    rows = ["| module | what it does |", "|---|---|", *_shelf(PACKAGE)]
+    rows = ["| module | what it does |", "|---|---|", *_rows_of(PACKAGE)]
     for room in ROOMS:
-        rows += _shelf(PACKAGE / room)
+        rows += _rows_of(PACKAGE / room)
     return "\n".join(rows)
 
 
-def _shelf(directory: Path) -> Iterator[str]:
-    """Yield the rows of a directory: its own, those of its modules, those of its directories."""
+def _rows_of(directory: Path) -> Iterator[str]:
+    """Yield the rows of a package, its modules and its subpackages."""
     if directory != PACKAGE:
         purpose = _purpose(directory / "__init__.py")
         yield f"| **{directory.relative_to(PACKAGE).as_posix()}** | *{purpose}* |"
@@ -86,7 +85,7 @@ def _shelf(directory: Path) -> Iterator[str]:
             yield f"| `{name if '/' in name else path.name}` | {_purpose(path)} |"
     if directory != PACKAGE:
         for package in sorted(directory.glob("*/__init__.py")):
-            yield from _shelf(package.parent)
+            yield from _rows_of(package.parent)
 
 
 def _purpose(path: Path) -> str:
