@@ -364,7 +364,7 @@ def content_of(arguments: Namespace) -> "ContentOptions":
     :raises BadInput: for --grep-in without --grep.
     """
     if arguments.grep_in is not None and arguments.grep is None:
-        raise BadInput("--grep-in is for --grep: give both")
+        raise BadInput("--grep-in needs --grep")
     if arguments.where is None and arguments.grep is None:
         return {}
     parts = [each.strip() for each in (arguments.grep_in or "body").split(",")]

@@ -166,7 +166,9 @@ def _send_many(arguments: Namespace) -> ExitCode:
                 print(json_line(summary._asdict()))
             note(f"sent {counted(summary.sent, 'message')}, {summary.failed} failed")
     if summary.stopped_at is not None:
-        note(f"lines after {summary.stopped_at} were not sent, except batches already on their way")
+        note(
+            f"lines from {summary.stopped_at} on were not sent, except batches already on their way"
+        )
     return ExitCode.FAILED if summary.failed else ExitCode.OK
 
 

@@ -111,7 +111,7 @@ def test_what_cannot_be_archived_is_named_and_the_exit_code_says_so(run, tmp_pat
         ((), "no source is named: give --store DIR"),
         (("--store", "{bare}"), "does not name its broker"),
         (("--store", "a={store}", "-n", "127.0.0.1:1"), "give only one"),
-        (("-n", "127.0.0.1:1"), "which topics?"),
+        (("-n", "127.0.0.1:1"), "a cluster needs --topic"),
     ],
 )
 def test_what_is_not_clear_is_refused_before_anything_is_made(
@@ -183,9 +183,9 @@ def test_a_store_that_lets_archivers_overwrite_each_other_is_refused_before_anyt
             "names the broker DefaultCluster/a twice",
         ),
         (("--store", "a={store}", "--store", "b={store}/"), "names the directory {store} twice"),
-        (("--store", "a\x01={store}"), "is no name"),
-        (("--store", "a={store}", "--cluster", "x/y"), "is no name"),
-        (("--store", "a={store}", "--cluster", ""), "is no name"),
+        (("--store", "a\x01={store}"), "invalid name"),
+        (("--store", "a={store}", "--cluster", "x/y"), "invalid name"),
+        (("--store", "a={store}", "--cluster", ""), "invalid name"),
         (("--store", "a={store}", "--table", ""), "an empty text"),
     ],
 )

@@ -69,7 +69,7 @@ def test_find_takes_the_words_of_the_search_box(run, write_store, case, monkeypa
 
 def test_words_that_find_nothing_name_the_option_for_a_key_like_them(run, write_store):
     done = run("find", "topic:A x", "--store", write_store({"topic": "A"}))
-    assert "--key 'topic:A x' is that text" in done.err
+    assert "--key 'topic:A x' finds the text" in done.err
 
 
 def test_max_gives_the_newest_and_says_that_there_are_more(run, write_store):
@@ -375,7 +375,7 @@ def test_messages_are_found_by_what_is_in_them(run, orders, options, found, code
     [
         (["--where", "tag == 'x'"], "filter, character 6"),
         (["--grep", "("], "missing )"),
-        (["--grep-in", "keys"], "give --grep, too"),
+        (["--grep-in", "keys"], "--grep-in needs --grep"),
         (["--grep", "x", "--grep-in", "head"], "head is not one of body, keys, properties"),
         (["--grep", "x", "--body-rules", "missing.toml"], "rules for bodies"),
     ],

@@ -521,7 +521,7 @@ def test_a_filter_is_a_part_of_what_is_asked_for():
     }
     with pytest.raises(BadInput, match="filter, character 2"):
         selection("--where", "(")
-    with pytest.raises(BadInput, match="give --grep, too"):
+    with pytest.raises(BadInput, match="--grep-in needs --grep"):
         selection("--grep-in", "keys")
 
 

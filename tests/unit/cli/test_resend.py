@@ -149,7 +149,7 @@ def test_a_read_only_context_refuses(run, rocketmq, sent, tmp_path, monkeypatch)
 @pytest.mark.parametrize(
     ("options", "code_and_text"),
     [
-        ((), (2, "which messages")),
+        ((), (2, "no messages are chosen")),
         (("--key", "k"), (2, "--topic")),
         (("--job", "/nowhere/a.job", "--send"), (2, "no such file")),
         (("x", "--to-topic", "A", "--to-group", "B"), (2, "only one")),

@@ -97,7 +97,7 @@ def test_an_address_of_an_archive_stays_what_it_is_and_has_no_credentials(run, c
         (("--store", "s", "--archive", "a"), "one of --store DIR"),
         (("--store", "s", "--tls"), "stands alone"),
         (("--archive", "a", "--tls"), "stands alone"),
-        (("--context", "x"), "already"),
+        (("--context", "x"), "existing context"),
     ],
 )
 def test_what_is_no_context_is_refused(run, config, options, said):

@@ -255,7 +255,7 @@ def test_an_offset_that_its_queue_does_not_have_is_named_with_its_group(
     done = run("doctor", "--store", store)
     (line,) = [each for each in done.out.splitlines() if "consumer offset" in each]
     assert line.startswith("warn")
-    assert f"group billing goes on at offset {offset} of PayTopic/1" in line
+    assert f"group billing continues at offset {offset} of PayTopic/1" in line
     assert ("begins at 10" in line) == (offset == 5)
     assert "rocketlens mqadmin resetOffsetByTime -g billing -t PayTopic" in line
 
