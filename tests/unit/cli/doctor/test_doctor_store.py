@@ -272,9 +272,7 @@ def test_messages_from_the_future_are_a_warning_about_the_clock(run, golden, mon
     assert "no message was stored later" in run("doctor", "--store", store).out
     monkeypatch.setattr("rocketlens.cli.doctor.doctor_store.time.time_ns", lambda: 10**18)
     done = run("doctor", "--store", store)
-    (line,) = [
-        each for each in done.out.splitlines() if "ahead of this machine's clock" in each
-    ]
+    (line,) = [each for each in done.out.splitlines() if "ahead of this machine's clock" in each]
     assert line.startswith("warn  clock")
     assert "to mend: synchronize" in line
 
