@@ -437,6 +437,10 @@ def positive_number(text: str) -> int:
     return _number(text, 1, limits.MAX_INT, "number")
 
 
+def count(text: str) -> int:
+    return _number(text, 0, limits.MAX_INT, "number")
+
+
 def seconds(text: str) -> int:
     return _number(text, 0, 86_400, "number of seconds")
 

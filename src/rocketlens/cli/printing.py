@@ -8,7 +8,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, compress, islice
-from typing import Any, Final, NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 from rocketlens.cli.options import option
 from rocketlens.errors import BadInput
@@ -49,14 +49,6 @@ _GAP: Final = 2
 _FITTED_ROWS: Final = 200
 """Messages that determine the widths of columns."""
 _MIN_BODY_COLUMNS: Final = 24
-
-
-def print_messages(
-    messages: Iterable[MessageExt], searched: str | None = None, **options: Any
-) -> None:
-    columns = shutil.get_terminal_size((100, 24)).columns
-    for line in terminal_lines(messages, columns, searched, **options):
-        print(line)
 
 
 class Moment(NamedTuple):
@@ -488,9 +480,15 @@ class MessageOutput:
             )
             print_rows(self._names, rows, has_titles=self._needs_header)
         else:
-            print_messages(
-                messages, self._searched, has_titles=self._needs_header, bodies=self._bodies
-            )
+            columns = shutil.get_terminal_size((100, 24)).columns
+            for line in terminal_lines(
+                messages,
+                columns,
+                self._searched,
+                has_titles=self._needs_header,
+                bodies=self._bodies,
+            ):
+                print(line)
 
     def print_object(self, fields: Mapping[str, object], messages: Iterable[MessageExt]) -> None:
         """Print one JSON object: `fields`, then the messages as its last member."""

@@ -1,7 +1,7 @@
 """``rocketlens tail``: prints the newest messages of a topic, and with -f those that arrive."""
 
 import sys
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -12,8 +12,8 @@ from rocketlens.cli.options import (
     add_content,
     add_source,
     content_of,
+    count,
     option,
-    positive_number,
     refuse_archive,
 )
 from rocketlens.cli.printing import MessageOutput, add_output
@@ -60,7 +60,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "begin with the newest N messages that match "
         f"(default: {limits.DEFAULT_TAIL_MESSAGES}; all with --since or --from beginning)",
         dest="newest",
-        type=_count,
+        type=count,
     )
     add(
         "--from",
@@ -152,29 +152,18 @@ def _tail_cluster(
             **_filter(arguments),
             **content_of(arguments),
         )
-        count = 0
+        printed = 0
         async with tailed:
             async for message in tailed:
                 print_message(message)
                 # A program that reads a pipe gets each message at once.
                 if arguments.follow:
                     sys.stdout.flush()
-                count += 1
+                printed += 1
         answer = Answer(arguments.topic, (), tailed.coverage)
         sys.stdout.flush()
-        if not answer.complete or not count:
-            print_notes(answer, count)
-        return exit_code(answer, count)
+        if not answer.complete or not printed:
+            print_notes(answer, printed)
+        return exit_code(answer, printed)
 
     return ask_cluster(access, show)
-
-
-def _count(text: str) -> int:
-    if text == "0":
-        return 0
-    try:
-        return positive_number(text)
-    except ArgumentTypeError:
-        raise ArgumentTypeError(
-            f"invalid number {text[:40]!r}: expected 0 to {limits.MAX_INT}"
-        ) from None

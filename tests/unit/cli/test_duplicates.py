@@ -122,7 +122,7 @@ def test_what_spark_says_of_an_error_of_the_source_is_shortened_to_it(run, golde
     [
         (("--store", "{store}", "--archive", "x"), "leave out the other source"),
         ((), "no source is named"),
-        (("-n", "127.0.0.1:1"), "which topics?"),
+        (("-n", "127.0.0.1:1"), "a cluster needs --topic"),
         (("--archive", "{store}"), "is not an archive"),
         (("--store", "/nowhere"), "no such file or directory"),
         (("--store", "{store}", "--since", "never"), "--since"),

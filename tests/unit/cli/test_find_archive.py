@@ -135,7 +135,7 @@ def test_a_key_is_looked_up_in_parts(run, lake, sent):
 @pytest.mark.parametrize(
     ("more", "why"),
     [
-        (("-t", "T", "--store", "x"), "for an archive alone"),
+        (("-t", "T", "--store", "x"), "--cursor is for one archive"),
         (("ORDER-1", "-o", "json"), "needs --max N"),
         (("-t", "T", "-o", "json"), "needs --max N"),
     ],

@@ -7,7 +7,9 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
+from functools import partial
 from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -38,34 +40,23 @@ class Check(NamedTuple):
         return f"{self.detail}; to mend: {self.mend}" if self.mend else self.detail
 
 
-def ok(name: str, detail: str) -> Check:
-    return Check("ok", name, detail)
-
-
-def about(name: str, detail: str) -> Check:
-    return Check("note", name, detail)
-
-
-def warn(name: str, detail: str, mend: str) -> Check:
-    return Check("warn", name, detail, mend)
-
-
-def fail(name: str, detail: str, mend: str) -> Check:
-    return Check("fail", name, detail, mend)
+ok = partial(Check, "ok")
+about = partial(Check, "note")
+"""A finding that is no fault."""
+warn = partial(Check, "warn")
+fail = partial(Check, "fail")
+"""Commands do not work, or messages are lost."""
 
 
 def listed(checks: Iterable[Check]) -> Iterator[Check]:
     """Yield the first `_MAX_LISTED` checks of a kind, and one that counts the rest."""
-    left_out = 0
-    last = None
-    for count, check in enumerate(checks):
-        if count < _MAX_LISTED:
-            yield check
-        else:
-            left_out += 1
-            last = check
+    rest = iter(checks)
+    yield from islice(rest, _MAX_LISTED)
+    left_out, last = 0, None
+    for left_out, last in enumerate(rest, 1):  # noqa: B007 - the last of them is used
+        pass
     if last is not None:
-        yield Check(last.state, last.name, f"{left_out} more like these", last.mend)
+        yield last._replace(detail=f"{left_out} more like these")
 
 
 def guarded(checks: Callable[[], Iterator[Check]], name: str) -> Iterator[Check]:

@@ -86,7 +86,7 @@ def _unreachable(status: ClusterStatus) -> Iterator[Check]:
 def _broker(broker: BrokerStatus) -> Iterator[Check]:
     where = f"{broker.name} ({broker.address})"
     if broker.error is not None:
-        mend = "start it; if it is gone for good: rocketlens find --forget-broker "
+        mend = "start it; if it has left for good: rocketlens find --forget-broker "
         yield fail("broker", f"{where}: {broker.error}", f"{mend}{broker.name}")
         return
     role = "master" if broker.is_master else f"slave {broker.broker_id}"
@@ -211,7 +211,7 @@ def _behind(sources: tuple[ArchivedSourceStatus, ...]) -> Iterator[Check]:
 def _gaps(sources: tuple[ArchivedSourceStatus, ...]) -> Iterator[Check]:
     mend = "archive more often than brokers delete; the deleted messages are lost"
     found = [warn("gap", f"{each.name}: {gap}", mend) for each in sources for gap in each.gaps]
-    yield from found or [ok("gaps", "nothing is missing between what was archived")]
+    yield from found or [ok("gaps", "the archived ranges have no gaps")]
 
 
 def _tables(source: "ArchiveSource") -> Iterator[Check]:

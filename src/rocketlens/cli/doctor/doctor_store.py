@@ -117,7 +117,9 @@ def _tap(examined: StoreExamination) -> Iterator[Check]:
     is_in_use = examined.closing is StoreClosing.IN_USE
     is_late = tap.behind_bytes > _MAX_LAG_BYTES or (bool(tap.problem) and is_in_use)
     if tap.gaps:
-        yield warn("tap", detail, "let the tap run all the time, or let the broker keep more")
+        yield warn(
+            "tap", detail, "run the tap continuously, or let the broker keep messages longer"
+        )
     elif is_late:
         yield warn(
             "tap", detail, "read the log of the tap; the broker deletes messages without waiting"

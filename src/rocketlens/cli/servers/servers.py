@@ -176,7 +176,7 @@ def log_start(file: str | None, values: Mapping[str, str], defaults: Mapping[str
         "file: none" if file is None else Path(file).absolute(),
     )
     changed = [f"{name}={text}" for name, text in values.items() if defaults.get(name) != text]
-    log.info("configured, where it is not the default: %s", ", ".join(changed) or "nothing")
+    log.info("settings that differ from the defaults: %s", ", ".join(changed) or "nothing")
 
 
 def log_broker_start(file: str | None, settings: "BrokerSettings") -> None:

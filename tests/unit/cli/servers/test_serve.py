@@ -564,7 +564,7 @@ def without_fastapi(tmp_path):
         (("--console", "0.0.0.0:0"), "loopback interface only"),
         (("--console", "nonsense"), "IP:PORT"),
         (("--console", "0", "--console-users", "/nonexistent/users"), "the file of users"),
-        (("--console-users", "/nonexistent/users"), "no console without --console"),
+        (("--console-users", "/nonexistent/users"), "--console-users needs --console"),
         (("--console",), install_command("console")),
     ],
 )
