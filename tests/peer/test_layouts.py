@@ -1,17 +1,20 @@
 """Stores of every layout while a real broker runs on them: by the cluster, and by their files."""
 
 import shutil
+import threading
 import time
+from contextlib import ExitStack, closing
 
 import pytest
 
 import rocketlens
-from rocketlens import Message, SyncMQAdmin
+from rocketlens import Message, SyncMQAdmin, SyncPushConsumer
 from rocketlens.bulk.options import known_options
 from rocketlens.client.blocking.sync_producer import SyncProducer
 from rocketlens.formats.checkpoint import decode
 from rocketlens.pipeline.cluster_scan import ClusterScan
 from tests.conftest import WITHOUT_TIMERS
+from tests.peer.our_servers import OurBroker, OurNameServer
 from tests.peer.rocketmq_peer import free_ports
 from tests.support.layouts import copied, ids
 from tests.support.patience import PATIENCE_S
@@ -261,3 +264,39 @@ def test_keys_that_a_killed_real_broker_lost_are_not_taken_for_those_of_no_messa
         assert "its index lacks messages that its queues have" in answer.failures[0].error
         answer = admin.find("k0", "Payments", exhaustive=True)
         assert (len(answer.messages), answer.complete) == (1, True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", ["4.9.7", "5.5.0"])
+def test_our_broker_delivers_from_queues_with_addresses_in_place_of_tags_codes(
+    peer, tmp_path, version
+):
+    path = tmp_path / "broker"
+    with (
+        peer.start(version, path, **SIZES, enableConsumeQueueExt=True) as broker,
+        SyncProducer(broker.namesrv_address, send_timeout_s=PATIENCE_S) as producer,
+    ):
+        producer.send(Message("Payments", b"late", keys="late", delay_level=18))
+        for number in range(20):
+            producer.send(Message("Payments", b"x", keys=f"k{number}", tags="AB"[number % 2]))
+        broker.stop()
+    assert (path / "store" / "consumequeue_ext").is_dir()
+    wanted = {f"k{number}" for number in range(0, 20, 2)}
+    found, all_found = set(), threading.Event()
+
+    def listen(messages, _):
+        found.update(message.keys[0] for message in messages)
+        if found >= wanted:
+            all_found.set()
+
+    with closing(OurNameServer()) as name_server, ExitStack() as stack:
+        stack.callback(OurBroker(path, str(name_server.address), **SIZES).kill)
+        consumer = SyncPushConsumer(str(name_server.address), group="billing", begin="first")
+        consumer.subscribe("Payments", "A")
+        consumer.listen(listen)
+        with consumer:
+            assert all_found.wait(PATIENCE_S)
+        with SyncMQAdmin(str(name_server.address)) as admin:
+            (late,) = admin.find("late").messages
+            assert late.topic == "SCHEDULE_TOPIC_XXXX"
+    assert found == wanted

@@ -132,7 +132,7 @@ def delays_in_queues(store: Path, log: CommitLog, topic: str) -> dict[int, int]:
                 except RecordError:
                     continue
                 level = props.delay_level(_properties(record))
-                if record.topic == topic and level > 0:
+                if record.topic == topic and level > 0 and entry.has_tags_code:
                     delay = entry.tags_code - record.store_timestamp_ms
                     delays.setdefault(level, Counter())[delay] += 1
     finally:

@@ -8,7 +8,8 @@ offset  type   field             notes
 ======  =====  ================  ==============================================================
 0       i64    physical_offset
 8       i32    store_size        0 and below: the queue ends before this entry
-12      i64    tags_code         Java hash of TAGS; of delay levels the delivery time, ms
+12      i64    tags_code         Java hash of TAGS; of delay levels the delivery time, ms;
+                                 below -2^31 an address in ``consumequeue_ext``
 ======  =====  ================  ==============================================================
 
 A file whose first entries were never written (the queue begins above them) is filled with
@@ -24,6 +25,8 @@ from rocketlens.formats.layout import Layout
 from rocketlens.model.message import I32, I64
 
 FILLER_SIZE: Final = 0x7FFFFFFF
+MIN_TAGS_CODE: Final = -(2**31)
+"""The least tags code; with ``enableConsumeQueueExt`` lower numbers are addresses."""
 DEFAULT_FILE_BYTES: Final = 6_000_000
 
 
@@ -43,6 +46,11 @@ class QueueEntry(NamedTuple):
     def is_filler(self) -> bool:
         """Whether the entry fills the file before the queue's first one."""
         return self.physical_offset == 0 and self.store_size == FILLER_SIZE
+
+    @property
+    def has_tags_code(self) -> bool:
+        """Whether `tags_code` is not an address in ``consumequeue_ext``."""
+        return self.tags_code >= MIN_TAGS_CODE
 
     def encode(self) -> bytes:
         """Return the 20 bytes."""

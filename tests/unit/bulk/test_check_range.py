@@ -64,6 +64,14 @@ def test_an_entry_of_a_queue_that_lacks_or_differs_is_named_with_its_record(
     assert finding.physical_offset == written[5].physical_offset
 
 
+def test_an_entry_with_an_address_in_place_of_its_tags_code_is_sound(written, tmp_path):
+    address = (-(2**63) + 20).to_bytes(8, "big", signed=True)
+    change(tmp_path / "consumequeue" / "Topic" / "0" / f"{0:020}", 5 * 20 + 12, address)
+    checked = check(tmp_path)
+    assert checked.queues.findings.listed == []
+    assert checked.queues.sound == {("Topic", 0): len(written)}
+
+
 def test_keys_that_the_index_does_not_lead_to_are_named(written, tmp_path):
     min((tmp_path / "index").iterdir()).unlink()
     checked = check(tmp_path)

@@ -61,10 +61,17 @@ class PullFilter(NamedTuple):
         return max(ENTRIES_PER_PULL // (_RECORD_COST + nodes), _MIN_RECORDS)
 
     def passes_entry(self, entry: QueueEntry) -> bool:
-        """Return whether a message may pass, by its entry."""
+        """Return whether a message may pass, by its entry.
+
+        Without its tags code it passes: the client compares tags, too.
+        """
         codes = self.tag_codes
         # The tags code as Java's int.
-        return codes is None or (entry.tags_code + 2**31) % 2**32 - 2**31 in codes
+        return (
+            codes is None
+            or not entry.has_tags_code
+            or (entry.tags_code + 2**31) % 2**32 - 2**31 in codes
+        )
 
     def passes_record(self, content: memoryview) -> bool:
         """Return whether a message passes whose entry does, by its record."""

@@ -17,7 +17,6 @@ from rocketlens.broker.tables.stats import BrokerStats
 from rocketlens.errors import RecordError, StoreError
 from rocketlens.formats import commitlog_record
 from rocketlens.formats.commitlog_record import Record, pack_host
-from rocketlens.formats.consumequeue_entry import QueueEntry
 from rocketlens.model import properties as props
 from rocketlens.model.rocketmq import (
     DELAY_TOPIC,
@@ -129,8 +128,7 @@ class Schedule:
         delivered = 0
         try:
             while offset < queue.next_offset and delivered < at_once:
-                entry = self._due(queue, offset, now_ms + self._delays_ms[level], now_ms)
-                if entry is None:
+                if not self._is_due(queue, offset, self._delays_ms[level], now_ms):
                     break
                 self._store_again(queue, offset)
                 offset += 1
@@ -143,18 +141,20 @@ class Schedule:
         offsets.put(level, offset)
         return delivered
 
-    def _due(
-        self, queue: QueueWriter, offset: int, latest_ms: int, now_ms: int
-    ) -> QueueEntry | None:
-        """Return an entry if its message is due.
+    def _is_due(self, queue: QueueWriter, offset: int, delay_ms: int, now_ms: int) -> bool:
+        """Return whether a message is due.
 
         A message due later than its level's delay from now was written with other delays, or while
         the clock was ahead: it is due now.
         """
         entry = queue.entry(offset)
         if entry is None:
-            return None
-        return entry if entry.tags_code <= now_ms or entry.tags_code > latest_ms else None
+            return False
+        due_ms = entry.tags_code
+        if not entry.has_tags_code:
+            record = waiting_record(self._store, queue, offset)
+            due_ms = 0 if record is None else record.store_timestamp_ms + delay_ms
+        return not now_ms < due_ms <= now_ms + delay_ms
 
     def _store_again(self, queue: QueueWriter, queue_offset: int) -> None:
         """Store a delayed message in its real topic; skip and log it if it is damaged.

@@ -34,6 +34,7 @@ from cython.cimports.rocketlens.formats.compiled.pull_constants import (
 from cython.cimports.rocketlens.formats.compiled.record_constants import (
     BODY_CRC,
     LENGTH_BYTES,
+    MIN_TAGS_CODE,
     QUEUE_ENTRY_BYTES,
     QUEUE_ENTRY_OFFSET,
     QUEUE_ENTRY_SIZE,
@@ -154,9 +155,13 @@ def take_records(
     for number in range(queue.entry_count):
         taken.entries = number
         at = number * QUEUE_ENTRY_BYTES
-        # The low half of the tags code is the Java hash.
-        if queue.by_tags and not has_number(
-            queue.tag_codes, queue.tag_count, load_i32(queue.entries, at + QUEUE_ENTRY_TAGS + 4)
+        # The low half of the tags code is the Java hash, unless it is an address: that passes.
+        if (
+            queue.by_tags
+            and load_i64(queue.entries, at + QUEUE_ENTRY_TAGS) >= MIN_TAGS_CODE
+            and not has_number(
+                queue.tag_codes, queue.tag_count, load_i32(queue.entries, at + QUEUE_ENTRY_TAGS + 4)
+            )
         ):
             continue
         physical_offset = load_i64(queue.entries, at + QUEUE_ENTRY_OFFSET)

@@ -58,6 +58,7 @@ def damage(world, rng):
             (0, FILLER_SIZE, 0), (physical_offset + rng.choice([-1, 1, 7]), size, code),
             (physical_offset, size + rng.choice([-1, 1, 2**20]), code), (-1, -1, 0),
             (2**62, size, code), queue.entry(rng.randrange(queue.next_offset)),
+            (physical_offset, size, -(2**63) + offset), (physical_offset, size, -(2**31)),
         ])  # fmt: skip
         ENTRY.pack_into(queue.content, offset * ENTRY_BYTES, *change)
     appender = world.core.store._appender
@@ -145,6 +146,8 @@ def test_tags_pass_by_their_hash_codes(kind):
         False,
         False,
     ]
+    # An address in consumequeue_ext says nothing of the tags.
+    assert parse(kind, "A").passes_entry(QueueEntry(0, 100, -(2**63) + 20))
     # These two have one hash code.
     assert parse(kind, "Aa").passes_entry(entry("BB"))
 

@@ -5,6 +5,7 @@ import errno
 
 from rocketlens.broker.delivery.schedule import Schedule
 from rocketlens.errors import StoreFailed, StoreFull
+from rocketlens.formats.consumequeue_entry import ENTRY
 from rocketlens.store.read.log.commitlog import SegmentLost
 from tests.support.broker_world import NOW_MS, Clock, properties_of, running
 from tests.support.patience import PATIENCE_S
@@ -98,6 +99,17 @@ async def test_a_message_of_a_clock_that_was_ahead_comes_now(world):
     world.clock.now_ms = NOW_MS + 86_400_000
     await send_delayed(world, b"ahead", 1)
     world.clock.now_ms = NOW_MS
+    assert deliver(world) == 1
+
+
+async def test_a_delay_whose_queue_entry_has_no_time_is_that_of_its_record_and_level(world):
+    await send_delayed(world, b"body", 1)
+    queue = world.core.store.queues.get("SCHEDULE_TOPIC_XXXX", 0)
+    # As RocketMQ writes it with enableConsumeQueueExt: an address of another file.
+    ENTRY.pack_into(queue.content, 0, *queue.entry(0)[:2], -(2**63))
+    world.clock.now_ms = NOW_MS + 999
+    assert deliver(world) == 0
+    world.clock.now_ms = NOW_MS + 1000
     assert deliver(world) == 1
 
 
