@@ -1,7 +1,7 @@
-"""Makes ``spark.read.format("rocketmq")`` work in any Spark session once this is installed.
+"""Registers ``spark.read.format("rocketmq")`` in every Spark session of this environment.
 
-Spark imports every top-level module whose name begins with ``pyspark_`` and registers the class
-``DefaultSource`` it finds there.
+Spark imports each top-level module whose name starts with ``pyspark_`` and registers its class
+``DefaultSource``.
 """
 
 from rocketlens.pipeline.source import RocketMQDataSource as DefaultSource

@@ -84,8 +84,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# Each name is imported when it is first used: ``rocketlens --help`` and Spark's workers import this
-# package for other parts of it.
+# Names are imported on first use: ``rocketlens --help`` and Spark's workers need only parts.
 _NAMES: Final = {
     "archive.archive": "Archive open_archive",
     "archive.scan": "ArchiveScan",
@@ -126,18 +125,18 @@ _NAMES: Final = {
 _MODULES: Final = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 
-if not TYPE_CHECKING:  # type checkers take the imports above, and miss other names
+if not TYPE_CHECKING:  # type checkers use the imports above and report other names
     __all__ = sorted(_MODULES)  # noqa: PLE0605
 
     def __getattr__(name: str) -> object:
-        """Import a public name from where it lives.
+        """Import a public name from its module.
 
-        :raises AttributeError: when there is none of that name, with those that it resembles.
+        :raises AttributeError: if the name is unknown; suggests the nearest names.
         """
         module = _MODULES.get(name)
         if module is None:
             meant = ""
-            # Before a submodule is imported from here, it is asked for, too.
+            # Python looks for a submodule here before it imports it.
             home = __spec__.submodule_search_locations
             if name[0] != "_" and PathFinder.find_spec(f"{__name__}.{name}", home) is None:
                 meant = import_module(f"{__name__}.model.text.nearest").suggestion(name, _MODULES)
@@ -148,5 +147,5 @@ if not TYPE_CHECKING:  # type checkers take the imports above, and miss other na
 
 
 def __dir__() -> list[str]:
-    """List the public names, used or not."""
+    """List the public names, imported or not."""
     return sorted({*globals(), *_MODULES})

@@ -1,4 +1,4 @@
-"""``python -m rocketlens``: the program."""
+"""Runs the command line program: ``python -m rocketlens``."""
 
 import sys
 

@@ -1,55 +1,54 @@
-"""Every error this package raises on purpose, as one tree.
+"""All errors that this package raises on purpose, as one tree.
 
 ::
 
     RocketLensError
-    ├── BadInput              what the caller gave cannot be used; says what, and what would do
-    │   ├── WrongType         an argument of a type that cannot be used; a TypeError, too
-    │   ├── MessageIllegal    a message that RocketMQ would not store
-    │   └── AddressNotAllowed an address that neither configuration nor route has named
-    ├── FormatError           bytes that are not what their format says
+    ├── BadInput              an invalid argument; the text says what is expected
+    │   ├── WrongType         an argument of the wrong type; also a TypeError
+    │   ├── MessageIllegal    a message that RocketMQ would refuse
+    │   └── AddressNotAllowed an address that neither the configuration nor a route contains
+    ├── FormatError           bytes that do not follow their format
     │   ├── RecordError       a commit log record (``reason``, ``physical_offset``)
     │   ├── BodyError         a message body that cannot be decompressed or decoded
-    │   │   └── BodyTooLarge  it is, or would grow, beyond a bound: of bytes, values or levels
+    │   │   └── BodyTooLarge  a body that exceeds a limit of bytes, values or levels
     │   ├── IndexFileError    an index file
     │   ├── CheckpointError   a checkpoint
-    │   └── ConfigError       a config/*.json file, or an option taken from one
-    ├── ProtocolError         what the other end of a connection sent (``closes``)
-    │   ├── FrameError        lengths that cannot be; the connection must be closed
-    │   ├── HeaderError       a header that is not what its codec says; likewise
-    │   ├── FieldError        a header field that is missing, or not of its type (``field``)
+    │   └── ConfigError       a config/*.json file, or an option read from one
+    ├── ProtocolError         invalid data from the peer of a connection (``closes``)
+    │   ├── FrameError        invalid frame lengths; the connection must be closed
+    │   ├── HeaderError       an undecodable header; the connection must be closed
+    │   ├── FieldError        a header field that is missing or invalid (``field``)
     │   └── CommandBodyError  a command's JSON body
     ├── StoreError            a store directory as a whole
-    │   ├── NotAStore         there is no commit log in it
+    │   ├── NotAStore         the directory has no commit log
     │   ├── StoreLocked       another process owns it
-    │   ├── StoreChanged      it changed under an operation that needed it to stand still
-    │   ├── StoreFull         no room for another record now; reads go on, and sends once there is
-    │   ├── StoreBusy         a file cannot be opened now; reads go on, and sends once it can be
-    │   ├── StoreFailed       a write or sync failed: nothing is stored any more, reads go on
+    │   ├── StoreChanged      it changed during an operation that needs it unchanged
+    │   ├── StoreFull         no space for another record; reads still work
+    │   ├── StoreBusy         a file cannot be opened at the moment; reads still work
+    │   ├── StoreFailed       a write or sync failed: sends fail until a restart, reads still work
     │   └── CopyFailed        a broker's log cannot be copied, or not into this store
     ├── ArchiveError          an archive that cannot be read or written as a whole
-    │   └── ArchiveTaken      another archiver writes to it, and was faster
-    ├── RemotingError         a call to another process that brought no answer (``address``)
-    │   ├── ConnectFailed     connection refused; nothing was sent
-    │   ├── ConnectionLost    the connection ended before the answer came
-    │   ├── CallTimeout       the answer did not come in time
-    │   └── BadAnswer         what came as an answer cannot be read
-    ├── BrokerError           a broker or name server answered that it will not (``address``)
-    ├── TopicNotFound         no broker, or nothing in a store, knows the topic
+    │   └── ArchiveTaken      another archiver wrote to it first
+    ├── RemotingError         a remote call without a reply (``address``)
+    │   ├── ConnectFailed     the connection was refused; nothing was sent
+    │   ├── ConnectionLost    the connection ended before the reply
+    │   ├── CallTimeout       the reply did not arrive in time
+    │   └── BadAnswer         the reply cannot be decoded
+    ├── BrokerError           a broker or name server refused the request (``address``)
+    ├── TopicNotFound         no broker has the topic, or nothing in a store names it
     ├── SendFailed            no attempt to send was acknowledged (``attempts``)
-    ├── ReplyTimeout          a request was sent, and no reply came (``topic``, ``correlation_id``)
-    ├── MessageNotFound       everything was searched, and the message is not there
+    ├── ReplyTimeout          a request was sent but not replied to (``topic``, ``correlation_id``)
+    ├── MessageNotFound       everything was searched, and the message does not exist
     ├── AnswerIncomplete      not found, but something could not be searched (``answer``)
     ├── WrongUse              an object used after it was closed, or in another event loop
-    ├── PackageMissing        an optional package is not installed; an ImportError, too
+    ├── PackageMissing        an optional package is not installed; also an ImportError
     └── SparkUnavailable      no usable JDK or PySpark on this machine
 
-``MessageNotFound`` and ``AnswerIncomplete`` are kept apart on purpose: the first is a fact about
-the store, the second is not. Neither is a subclass of the other, so that code which handles "not
-there" never takes "could not look" for it.
+Neither of ``MessageNotFound`` and ``AnswerIncomplete`` is a subclass of the other, so that code
+which handles a missing message never handles a failed search by accident.
 
-``code`` is the RocketMQ response code a broker would give for the error, where there is one, and
-``retriable`` says whether the same call can succeed later without anything being mended.
+``code`` is RocketMQ's response code for the error, or None. ``retriable`` is true if the same call
+can succeed later without a repair.
 """
 
 from typing import TYPE_CHECKING, ClassVar
@@ -61,13 +60,13 @@ if TYPE_CHECKING:
 
 
 class RocketLensError(Exception):
-    """Base of all errors of this package. Its text is one line, fit for a user."""
+    """Base class of all errors of this package. The text is one line, suitable for users."""
 
     code: int | None = None
     retriable: bool = False
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Copy and pickle the text and attributes, whatever arguments the class takes."""
+        """Pickle the text and the attributes, whatever arguments the constructor takes."""
         reduced = super().__reduce__()
         assert isinstance(reduced, tuple)  # noqa: S101 - only other classes return a name
         _, args, *state = reduced
@@ -81,40 +80,40 @@ def _restored(error_class: type[RocketLensError], args: tuple[object, ...]) -> R
 
 
 class BadInput(RocketLensError, ValueError):
-    """An argument that cannot be used: the text names it and says what would do."""
+    """An argument is invalid. The text names it and says what is expected."""
 
     code = 29
 
 
 class WrongType(BadInput, TypeError):
-    """An argument of a type that cannot be used: the text says which types can."""
+    """An argument has the wrong type. The text names the types that are accepted."""
 
 
 class MessageIllegal(BadInput):
-    """A message that RocketMQ would not store: too large, or a topic that it would refuse."""
+    """RocketMQ would refuse the message: it is too large, or its topic is invalid."""
 
     code = 13
 
 
 class AddressNotAllowed(BadInput):
-    """An address that neither configuration nor route has named: it is never dialled."""
+    """The address is in neither the configuration nor a route, so it is never connected to."""
 
 
 class FormatError(RocketLensError, ValueError):
-    """Bytes that are not what their format says."""
+    """Bytes do not follow their format."""
 
 
 class RecordError(FormatError):
-    """A commit log record that cannot be believed.
+    """A commit log record is not valid.
 
-    ``reason`` is one of the words in :class:`rocketlens.formats.commitlog_record.Reason`;
-    ``physical_offset`` is where in the log it was looked for, when that is known.
+    ``reason`` is a value of :class:`rocketlens.formats.commitlog_record.Reason`.
+    ``physical_offset`` is the record's offset in the log, or None if unknown.
     """
 
     code = 1
 
     def __init__(self, reason: str, detail: str, physical_offset: int | None = None) -> None:
-        """Keep the parts, so that callers can tell a torn record from a corrupt one."""
+        """Format the text, and store the reason and the offset."""
         where = "" if physical_offset is None else f" at physical offset {physical_offset}"
         super().__init__(f"record{where}: {detail}")
         self.reason = reason
@@ -122,31 +121,31 @@ class RecordError(FormatError):
 
 
 class BodyError(FormatError):
-    """A message body that cannot be decompressed or decoded."""
+    """A message body cannot be decompressed or decoded."""
 
 
 class BodyTooLarge(BodyError):
-    """A message body that is, or would grow, beyond a bound: of bytes, values or levels."""
+    """A message body exceeds a limit of bytes, values or levels, or would when decompressed."""
 
 
 class IndexFileError(FormatError):
-    """An index file whose header, size or chains contradict each other or the log."""
+    """The header, size or chains of an index file contradict each other or the log."""
 
 
 class CheckpointError(FormatError):
-    """A checkpoint too short to hold its fields."""
+    """A checkpoint is too short for its fields."""
 
 
 class ConfigError(FormatError):
-    """A ``config/*.json`` file that is not JSON in either of RocketMQ's dialects."""
+    """A ``config/*.json`` file is not JSON in either of RocketMQ's dialects."""
 
 
 class ProtocolError(RocketLensError, ValueError):
-    """The other end of a connection sent something else than RocketMQ's remoting protocol.
+    """The peer sent data that does not follow RocketMQ's remoting protocol.
 
-    ``closes`` says whether the connection is lost with it: after a bad frame or header the
-    begin of the next frame is unknown, and RocketMQ closes, too. Otherwise the request is answered
-    with ``code`` and ``remark``, and the connection stays open.
+    If ``closes`` is true, the connection must be closed, as RocketMQ does: after a bad frame or
+    header, the start of the next frame is unknown. Otherwise the server answers the request with
+    ``code`` and ``remark``, and keeps the connection open.
     """
 
     code = 1
@@ -154,40 +153,40 @@ class ProtocolError(RocketLensError, ValueError):
 
     @property
     def remark(self) -> str:
-        """The text that a server answers with."""
+        """The text of the server's answer."""
         return str(self)
 
 
 class FrameError(ProtocolError):
-    """A frame whose lengths cannot be, or are over the limit."""
+    """The lengths of a frame are invalid or exceed the limit."""
 
 
 class HeaderError(ProtocolError):
-    """A command's header that its codec cannot read."""
+    """The header of a command cannot be decoded."""
 
 
 class FieldError(ProtocolError):
-    """A field of a command's header that is missing, or not of its type.
+    """A header field is missing or has an invalid value.
 
-    ``field`` is its name on the wire; ``java`` begins as RocketMQ's own remark would.
+    ``field`` is the name on the wire. The text starts like RocketMQ's own remark.
     """
 
     closes = False
 
     def __init__(self, field: str, java: str) -> None:
-        """Store the field's name."""
+        """Store the field name; ``java`` is the text."""
         super().__init__(java)
         self.field = field
 
 
 class CommandBodyError(ProtocolError):
-    """A command's JSON body that cannot be read, or lacks what it must have."""
+    """The JSON body of a command cannot be read, or lacks a required member."""
 
     closes = False
 
 
 class StoreError(RocketLensError):
-    """A store directory that cannot be used as a whole."""
+    """A store directory cannot be used as a whole."""
 
 
 class NotAStore(StoreError):
@@ -195,89 +194,89 @@ class NotAStore(StoreError):
 
 
 class StoreLocked(StoreError):
-    """Another process, a broker or a job of ours, owns the store."""
+    """Another process, a broker or a job, owns the store."""
 
     retriable = True
 
 
 class StoreChanged(StoreError):
-    """The store changed under an operation that needed it to stand still."""
+    """The store changed during an operation that needs it unchanged."""
 
     retriable = True
 
 
 class StoreFull(StoreError):
-    """There is no room for another record now; reads go on, and so do sends once there is."""
+    """The disk has no space for another record. Reads still work, sends once there is space."""
 
     code = 14
     retriable = True
 
 
 class StoreBusy(StoreError):
-    """A file of the store cannot be opened, or has no memory, now; the next call may succeed."""
+    """A file of the store cannot be opened or mapped at the moment. The next call can succeed."""
 
     code = 14
     retriable = True
 
 
 class StoreFailed(StoreError):
-    """A write or sync failed, so nothing more is stored or acknowledged until a restart.
+    """A write or sync failed, so nothing is stored or acknowledged until a restart.
 
-    What the disk holds after a failed sync is unknown, so a second try that succeeds proves
-    nothing. Reads go on.
+    After a failed sync the content of the disk is unknown, so a second sync that succeeds proves
+    nothing. Reads still work.
     """
 
     code = 14
 
 
 class CopyFailed(StoreError):
-    """A broker's log cannot be copied, or not into this store; the text says what to do."""
+    """A broker's log cannot be copied, or not into this store. The text says what to do."""
 
 
 class ArchiveError(RocketLensError):
-    """An archive that cannot be read or written as a whole."""
+    """An archive cannot be read or written as a whole."""
 
 
 class ArchiveTaken(ArchiveError):
-    """Another archiver has added the same messages meanwhile: nothing was added twice."""
+    """Another archiver added the same messages first. Nothing was added twice."""
 
     retriable = True
 
 
 class RemotingError(RocketLensError):
-    """A call to another process that brought no answer; ``address`` is where it went.
+    """A remote call got no reply. ``address`` is the peer.
 
-    Whether the request was carried out there is unknown, except after :class:`ConnectFailed`.
+    The peer may have executed the request, except after :class:`ConnectFailed`.
     """
 
     retriable = True
 
     def __init__(self, address: str, text: str) -> None:
-        """Store the address, with which the text begins."""
+        """Store the address, and put it in front of the text."""
         super().__init__(f"{address}: {text}")
         self.address = address
 
 
 class ConnectFailed(RemotingError):
-    """The connection was refused, or not accepted in time; nothing was sent."""
+    """The connection was refused or timed out. Nothing was sent."""
 
 
 class ConnectionLost(RemotingError):
-    """The connection ended before the answer came."""
+    """The connection ended before the reply."""
 
 
 class CallTimeout(RemotingError, TimeoutError):
-    """The answer did not come in time."""
+    """The reply did not arrive in time."""
 
 
 class BadAnswer(RemotingError):
-    """An answer cannot be read: the other end is perhaps not a RocketMQ server.
+    """The reply cannot be decoded: the peer is perhaps not a RocketMQ server.
 
-    ``request`` says what it was asked, ``reason`` what is wrong with the answer.
+    ``request`` describes the request, ``reason`` what is wrong with the reply.
     """
 
     def __init__(self, address: str, request: str, reason: str) -> None:
-        """Store what was asked, and what came."""
+        """Store the request and the reason."""
         super().__init__(
             address,
             f"its answer to {request} cannot be read ({reason}): make sure that this is the "
@@ -288,13 +287,13 @@ class BadAnswer(RemotingError):
 
 
 class BrokerError(RocketLensError):
-    """A broker or name server answered, and what it said is that it will not.
+    """A broker or name server refused the request.
 
-    ``code`` and ``remark`` are its own; ``address`` is where it was asked.
+    ``code`` and ``remark`` are from its answer; ``address`` is its address.
     """
 
     def __init__(self, address: str, code: int, remark: str | None, *, retriable: bool) -> None:
-        """Keep the parts; the text is one line, whatever the remark has."""
+        """Store the parts. The text is the remark on one line."""
         text = " ".join((remark or "no reason given").split())
         super().__init__(f"{address}: code {code}: {text}")
         self.address = address
@@ -304,7 +303,7 @@ class BrokerError(RocketLensError):
 
 
 class TopicNotFound(RocketLensError, LookupError):
-    """No broker that the name servers know has the topic (or would take it).
+    """No broker known to the name servers has the topic, or accepts it for sends.
 
     For a store: neither its files nor any record of its log name the topic.
     """
@@ -313,16 +312,16 @@ class TopicNotFound(RocketLensError, LookupError):
 
 
 class SendFailed(RocketLensError):
-    """No attempt to send was acknowledged; ``attempts`` has each broker's name, and the error.
+    """No attempt to send was acknowledged. ``attempts`` has each broker's name and error.
 
-    A message may be stored all the same: only after :class:`ConnectFailed` or a
-    :class:`BrokerError` it surely is not. Sent again it keeps its unique key.
+    The message may be stored nevertheless, unless each error is a :class:`ConnectFailed` or a
+    :class:`BrokerError`. It keeps its unique key when it is sent again.
     """
 
     retriable = True
 
     def __init__(self, text: str, attempts: "Sequence[tuple[str, RocketLensError]]") -> None:
-        """Store the attempts; ``code`` is that of the last that has one."""
+        """Store the attempts; ``code`` is the last code among their errors."""
         super().__init__(text)
         self.attempts = tuple(attempts)
         codes = [error.code for _, error in self.attempts if error.code is not None]
@@ -330,15 +329,15 @@ class SendFailed(RocketLensError):
 
 
 class ReplyTimeout(RocketLensError, TimeoutError):
-    """A request was sent, and no reply came in time: a consumer may still handle it.
+    """A request was sent, but no reply arrived in time. A consumer may still handle it.
 
-    ``topic`` is the request's, and ``correlation_id`` what a reply to it would carry.
+    ``topic`` is the topic of the request; a late reply carries its ``correlation_id``.
     """
 
     retriable = True
 
     def __init__(self, topic: str, correlation_id: str, timeout_s: float) -> None:
-        """Store which request it was."""
+        """Store the topic and the correlation id."""
         super().__init__(
             f"no reply in {timeout_s:g} s to the request {correlation_id} to topic {topic}, which "
             "was sent: make sure that a consumer of the topic replies to requests"
@@ -348,34 +347,34 @@ class ReplyTimeout(RocketLensError, TimeoutError):
 
 
 class MessageNotFound(RocketLensError, LookupError):
-    """Everything that could hold the message was searched, and it is not there."""
+    """Everything that could contain the message was searched, and it does not exist."""
 
     code = 22
 
 
 class AnswerIncomplete(RocketLensError):
-    """The message was not found, but not everything could be searched.
+    """The message was not found, but something could not be searched.
 
-    ``answer.coverage`` names what failed.
+    ``answer.coverage`` names the sources that failed.
     """
 
     def __init__(self, text: str, answer: "Answer") -> None:
-        """Store the answer, whose coverage names what failed."""
+        """Store the answer."""
         super().__init__(text)
         self.answer = answer
 
 
 class WrongUse(RocketLensError, RuntimeError):
-    """An object used after it was closed, or in another event loop than its own."""
+    """An object was used after it was closed, or in another event loop than its own."""
 
 
 class PackageMissing(RocketLensError, ImportError):
-    """An optional package is not installed; the text names the extra that installs it."""
+    """An optional package is not installed. The text names the extra that installs it."""
 
     def __init__(self, text: str, *, name: str) -> None:
-        """Store the package's name, where `ImportError` has it."""
+        """Store the name of the package as `ImportError` does."""
         ImportError.__init__(self, text, name=name)
 
 
 class SparkUnavailable(RocketLensError):
-    """Spark cannot be started here; the text says what to install."""
+    """Spark cannot be started on this machine. The text says what to install."""

@@ -1,7 +1,6 @@
-"""numpy and pyarrow, each imported when something of it is first asked for.
+"""Lazy imports of numpy (0.1 s) and pyarrow (0.2 s and more, an optional extra).
 
-numpy takes 0.1 s, pyarrow 0.2 s and more, and many a command needs neither. pyarrow is an extra of
-the package besides.
+Each module is imported when one of its attributes is first read: many commands need neither.
 """
 
 from importlib import import_module

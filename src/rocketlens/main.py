@@ -1,11 +1,10 @@
-"""The ``rocketlens`` program: finds the command, runs it, and words what went wrong.
+"""The ``rocketlens`` program: finds the command, runs it, and prints its errors.
 
-A command is a module with two functions: ``add_arguments(parser)`` and ``run(arguments)``, which
-returns an `ExitCode`, and with ``EXAMPLES``: lines with a command, and behind it or above it a
-comment that says what it is for. Data goes to stdout, notes and progress to stderr.
+A command is a module with ``add_arguments(parser)``, ``run(arguments)``, which returns an
+`ExitCode`, and ``EXAMPLES``: command lines with comments. Data goes to stdout, notes and progress
+to stderr.
 
-Starting must stay cheap: only the module of the command that was asked for is imported, and that
-imports what it needs when it runs.
+To start fast, this module imports only the module of the given command.
 """
 
 import itertools
@@ -74,9 +73,10 @@ _COMMANDS: Final = {
     "doctor": ("cli.doctor.doctor", "check this machine, and a store, for problems"),
     "demo": ("cli.demo", "show all of this on a small store that a real broker wrote"),
 }
-"""Each command's module and purpose; a group of commands has no module.
+"""Module and help text of each command; a group of commands has no module.
 
-A module of several commands has for ``build`` ``build_options``, ``run_build``, ``BUILD_EXAMPLES``.
+A module of several commands has ``build_options``, ``run_build`` and ``BUILD_EXAMPLES`` for
+``build``.
 """
 _HEADINGS: Final = {
     "find": "search messages",
@@ -86,7 +86,7 @@ _HEADINGS: Final = {
     "index": "work on whole stores",
     "context": "set up this program",
 }
-"""What stands above some commands in the list of all."""
+"""Headings above commands in the list of all commands."""
 _SYNONYMS: Final = {
     "brokers": "status",
     "browse": "tail",
@@ -109,19 +109,19 @@ _SYNONYMS: Final = {
     "view": "show",
     "wait": "watch",
 }
-"""What commands of other tools are called here."""
+"""Names that users of other tools try."""
 _ENDING_OPTIONS: Final = frozenset({"-h", "--help", "-V", "--version"})
-"""Options that need no command: they print something, and end the program."""
+"""Options without a command: they print something and end the program."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code; nothing that a user can cause is raised."""
+    """Run one command and return its exit code. Errors that users can cause are printed."""
     prepare_streams()
     try:
         code = _run(sys.argv[1:] if argv is None else argv)
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader, `head` for example, has had enough. Python must not complain at its exit.
+        # The reader, for example `head`, closed the pipe. Python must not complain at exit.
         discard_stdout()
         return ExitCode.OK
     except KeyboardInterrupt:
@@ -137,7 +137,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str]) -> int:
-    """Run the command of a command line; turn its errors into a line and a code."""
     try:
         arguments = _parse(argv)
     except SystemExit as done:
@@ -165,15 +164,15 @@ def _run(argv: Sequence[str]) -> int:
 
 
 def _parse(argv: Sequence[str]) -> Namespace:
-    """Return the arguments of a command, which is ``arguments.run``.
+    """Return the parsed arguments; ``arguments.run`` is the command.
 
-    :raises SystemExit: when something was printed instead, help or a complaint.
+    :raises SystemExit: if the help or an error was printed instead.
     """
     if argv[:1] == ["help"]:
         argv = [*argv[1:], "--help"]
     elif argv[:1] == ["version"]:
         argv = ["--version"]
-    if "--sort" in argv:  # A name with - before it would be read as an option.
+    if "--sort" in argv:  # argparse takes a value that starts with - for an option.
         argv = re.sub(r"(^|\0)--sort\0-", r"\1--sort=-", "\0".join(argv)).split("\0")
     parser = build_parser(argv)
     words = list(itertools.takewhile(lambda word: not word.startswith("-"), argv))
@@ -187,9 +186,9 @@ def _parse(argv: Sequence[str]) -> Namespace:
         group = f"{group} {word}".strip()
     is_whole = group in _COMMANDS and not _names_in(group)
     if not is_whole and len(argv) > len(words) and argv[-1] not in _ENDING_OPTIONS:
-        parser.error(f"{argv[len(words)]} stands behind a command: rocketlens COMMAND ...")
+        parser.error(f"{argv[len(words)]} must follow a command: rocketlens COMMAND ...")
     if not is_whole and len(argv) == len(words):
-        # Asking for nothing is not a mistake.
+        # No arguments: show the help.
         argv = [*argv, "--help"]
     arguments, unknown = parser.parse_known_args(argv)
     if unknown:
@@ -198,24 +197,24 @@ def _parse(argv: Sequence[str]) -> Namespace:
 
 
 def _names_in(group: str) -> list[str]:
-    """Return the commands in a group, each as one word; "" has those that are in no group."""
+    """Return the words of the commands in a group; "" is the top level."""
     names = (name.rpartition(" ") for name in _COMMANDS)
     return [word for above, _, word in names if above == group]
 
 
 def build_parser(argv: Sequence[str] | None = None) -> CommandParser:
-    """Return the parser of the command that ``argv`` names; of all commands if it names none.
+    """Return the parser for the command in ``argv``, or for all commands if there is none.
 
-    Only the one that is named has its arguments. Without ``argv`` all have them, which takes the
-    import of every command.
+    Only the named command gets its arguments. Without ``argv`` every command does, which imports
+    all of their modules.
     """
-    # The options before a command have no values, and end the program.
+    # Options left of a command take no values, and end the program.
     names = None if argv is None else [word for word in argv if not word.startswith("-")]
     named = next((name for name in _COMMANDS if _is_named(name, names)), None)
     parser = CommandParser(
         prog="rocketlens",
         description="Find any message in a RocketMQ store directory or a running cluster.",
-        epilog=f"{SEARCH_EXIT_CODES}\nrocketlens help COMMAND tells more of a command.",
+        epilog=f"{SEARCH_EXIT_CODES}\nRun rocketlens help COMMAND for the options of a command.",
     )
     parser.add_argument("-V", "--version", action="version", version=f"rocketlens {__version__}")
     groups: dict[str, Any] = {"": parser.add_commands()}
@@ -244,7 +243,6 @@ def build_parser(argv: Sequence[str] | None = None) -> CommandParser:
 
 
 def _is_named(name: str, names: Sequence[str] | None) -> bool:
-    """Return whether a command line begins with the words of a command that is not a group."""
     return (
         names is not None
         and bool(_COMMANDS[name][0])

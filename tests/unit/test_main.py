@@ -121,7 +121,7 @@ def test_nothing_and_help_print_the_help(run, arguments, same_as):
         (("replay",), "no command 'replay'; did you mean resend?"),
         (("index", "verfy"), "no command 'index verfy'; did you mean index verify"),
         (("help", "shwo"), "no command 'shwo'; did you mean show"),
-        (("--store", "d5", "find", "x"), "--store stands behind a command"),
+        (("--store", "d5", "find", "x"), "--store must follow a command"),
         (
             ("find", "x", "--since=1", "--untl", "2"),
             "unrecognized arguments: --untl 2; did you mean --until or --tls? (see",
