@@ -1,1 +1,1 @@
-"""Frozen values: what a message, an id, a property string and an answer are."""
+"""Frozen values: messages, message ids, properties, topics, groups, answers."""

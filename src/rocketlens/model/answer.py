@@ -1,22 +1,22 @@
-"""The result of a query: messages, and how far they can be relied on.
+"""The result of a query: messages, and the sources that were searched for them.
 
-Three answers are kept apart: found; not found and everything was searched; not complete, and
-here is what failed. An error is never shown as an empty answer.
+An answer distinguishes three cases: found; not found although everything was searched; incomplete,
+with the sources that failed. An error is never shown as an empty answer.
 
-Whether an answer is complete follows from its coverage, by one rule.
+One rule derives from the coverage if an answer is complete.
 
 ======================================  ========================================================
-an answer is complete if                so not, for example, if
+an answer is complete if                so it is incomplete, for example, if
 ======================================  ========================================================
 no source failed                        a segment cannot be read, a broker does not answer
-some source is a proof                  the coverage is empty, or names index files only
-each stretch of log was read to where   the log was longer when the question was asked than
-it ended when the question was asked    what was read of it
+at least one source is a proof          the coverage is empty, or has index files only
+each log was read to its end at the     the log was longer when the question was asked than
+time of the question                    the part that was read
 ======================================  ========================================================
 
-A proof is a stretch of log that says what it holds (``end_offset`` and ``log_end_offset``), a
-broker that answered, or an archive, which names what it holds. Index files, queues and the memory
-only lead to records of a log, and topics only to brokers, so they prove nothing by themselves.
+A proof is a range of a log (``end_offset`` and ``log_end_offset`` are set), a broker that answered,
+or an archive. Index files, queues and the tail only refer to records of a log, and topics only to
+brokers, so they prove nothing by themselves.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -35,24 +35,24 @@ if TYPE_CHECKING:
 
 T_co = TypeVar("T_co", covariant=True)
 _SHOWN_QUERY: Final = 100
-"""Characters of a text in a ``repr``."""
+"""Characters of the query in a ``repr``."""
 
 
 class SourceState(StrEnum):
-    """The result of one source of a query."""
+    """The state of one source after a query."""
 
     SEARCHED = "searched"
-    """Searched as a whole."""
+    """Searched completely."""
 
     DAMAGED = "damaged"
-    """Not usable, but the log was read in its place: the answer is not affected."""
+    """Unusable, but the log was read instead: the answer is not affected."""
 
     FAILED = "failed"
-    """Could not be searched: its messages may be missing from the answer."""
+    """Not searched: its messages may be missing from the answer."""
 
 
 class SourceKind(StrEnum):
-    """The kind of a source of an answer."""
+    """The kind of a source."""
 
     ARCHIVE = "archive"
     BROKER = "broker"
@@ -65,19 +65,20 @@ class SourceKind(StrEnum):
 
 
 class Coverage(Struct, frozen=True):
-    """One source of a query.
+    """One source of a query, and the part of it that was searched.
 
-    ``source`` names it: a path below the store, a range of physical offsets, or a broker's name
-    and the address that was asked.
-    ``indexed_to_ms`` is the store time of the newest message it can answer for, in epoch
-    milliseconds, where that is known. ``error`` is one line, given for what failed or is damaged;
-    ``note`` is one of what was searched as a whole, such as a topic that is not there.
-    ``begin_offset`` and ``end_offset`` bound the physical offsets it looked at, where it is of a
-    log: records that begin before ``end_offset``. ``log_end_offset`` is where the part of the log
-    that could hold what was asked for ended when the question was asked. ``relies_on`` is what was
-    only looked at in part and must hold for all of it, if there is such a thing. ``held_from_ms``
-    is the store time of the oldest message that it holds, where that is known: of archives and
-    logs, and of brokers that are searched together with others.
+    ``source`` is a path in the store, a range of physical offsets, or the name and address of a
+    broker. ``error`` says in one line why the source failed or is damaged. ``note`` is a remark on
+    a source that was searched, for example that a topic does not exist.
+
+    ``begin_offset`` and ``end_offset`` are the searched range of physical offsets, if the source is
+    a log: records that start before ``end_offset``. ``log_end_offset`` is the end of the relevant
+    part of the log when the question was asked. ``relies_on`` names an assumption that was checked
+    only for samples.
+
+    ``indexed_to_ms`` and ``held_from_ms`` are the store times of the newest and the oldest message
+    of the source in epoch milliseconds, or None if unknown. ``held_from_ms`` is set for archives
+    and logs, and for brokers that are searched together with other sources.
     """
 
     source: str
@@ -101,12 +102,12 @@ class Coverage(Struct, frozen=True):
 
     @property
     def is_failure(self) -> bool:
-        """Whether it could not be searched, or not to its end."""
+        """Whether the source was not searched, or not to its end."""
         return self.state is SourceState.FAILED or self.is_short
 
     @property
     def is_proof(self) -> bool:
-        """Whether an answer can be complete by this source: see the table above."""
+        """Whether this source alone makes an answer complete: see the table above."""
         if self.is_failure:
             return False
         return self.kind in (SourceKind.ARCHIVE, SourceKind.BROKER) or (
@@ -115,23 +116,23 @@ class Coverage(Struct, frozen=True):
 
 
 def hint(source: str, note: str, kind: SourceKind = SourceKind.TOPICS) -> Coverage:
-    """Return what is to be said of a source that was searched."""
+    """Return the coverage of a searched source with a remark."""
     return Coverage(source, kind, SourceState.SEARCHED, note=note)
 
 
 class ListAnswer(TableView, Generic[T_co]):
-    """A result that is a list, such as messages or topics, and how far it can be relied on.
+    """A list of results, such as messages or topics, and the sources that were searched.
 
-    It has a length, can be iterated over, and gives a part or a slice by its index.
+    It behaves like a sequence: length, iteration, index and slice.
     """
 
     __slots__ = ()
     coverage: tuple[Coverage, ...]
-    """Where was looked."""
+    """The sources that were searched."""
     _field: ClassVar[str]
-    """The field that has the list."""
+    """The field with the list."""
     _noun: ClassVar[str]
-    """The word for one of its values."""
+    """The singular of the results."""
 
     @property
     def _parts(self) -> tuple[T_co, ...]:
@@ -140,17 +141,17 @@ class ListAnswer(TableView, Generic[T_co]):
 
     @property
     def complete(self) -> bool:
-        """Whether everything that can have a part of it was searched."""
+        """Whether everything that could contain a result was searched."""
         return is_complete(self.coverage)
 
     @property
     def failures(self) -> tuple[Coverage, ...]:
-        """The sources that could not be searched, or not to their end."""
+        """The sources that were not searched, or not to their end."""
         return tuple(each for each in self.coverage if each.is_failure)
 
     @property
     def first(self) -> T_co | None:
-        """The first one, or None if there is none."""
+        """The first result, or None."""
         return next(iter(self._parts), None)
 
     def __iter__(self) -> Iterator[T_co]:
@@ -164,14 +165,14 @@ class ListAnswer(TableView, Generic[T_co]):
     @overload
     def __getitem__(self, index: slice) -> tuple[T_co, ...]: ...
     def __getitem__(self, index: int | slice) -> T_co | tuple[T_co, ...]:
-        """Return one of them, or those of a slice.
+        """Return one result, or a slice of them.
 
-        :raises IndexError: when there are not so many.
+        :raises IndexError: if the index is out of range.
         """
         return self._parts[index]
 
     def __repr__(self) -> str:
-        """Return how many there are, and what that is worth."""
+        """Return the number of results, and whether they are complete."""
         return f"{type(self).__name__}({self._summary()})"
 
     def _remarks(self) -> Iterator[str]:
@@ -179,18 +180,18 @@ class ListAnswer(TableView, Generic[T_co]):
 
     def _summary(self) -> str:
         worth = "complete" if self.complete else f"INCOMPLETE: {len(self.failures)} failed"
-        # Of what is not there, the nearest name.
+        # A note on an unknown name suggests the nearest one.
         notes = () if len(self) else (each.note for each in self.coverage if each.note)
         return "; ".join([f"{counted(len(self), self._noun)}, {worth}", *notes][:2])
 
 
 def is_complete(coverage: Sequence[Coverage]) -> bool:
-    """Return whether an answer of this coverage is complete: see the table above."""
+    """Return True if an answer with this coverage is complete: see the table above."""
     return any(each.is_proof for each in coverage) and not any(each.is_failure for each in coverage)
 
 
 def first_failure(coverage: Iterable[Coverage]) -> str:
-    """Return the first source that failed, and why; empty if none did."""
+    """Return the first source that failed, with its error; empty if none did."""
     failed = next((each for each in coverage if each.is_failure), None)
     return "" if failed is None else f"{failed.source}: {failed.error}"
 
@@ -198,11 +199,11 @@ def first_failure(coverage: Iterable[Coverage]) -> str:
 class Answer(ArrowMessages, ListAnswer[MessageExt], Struct, frozen=True):
     """The result of a query: messages in ascending order of physical offset, without repeats.
 
-    Those of several brokers are in the order of their store times, then broker by broker.
+    Messages of several brokers are ordered by store time, then by broker.
 
-    ``truncated`` is true when more messages matched than were asked for; the newest ones are kept.
-    ``index_last_update_timestamp_ms`` is the store time of the newest message that the search
-    covered, 0 when it covered none.
+    ``truncated`` is true if more messages matched than were requested; the newest are kept.
+    ``index_last_update_timestamp_ms`` is the store time of the newest message that was searched, or
+    0 if there was none.
     """
 
     _field = "messages"
@@ -214,15 +215,16 @@ class Answer(ArrowMessages, ListAnswer[MessageExt], Struct, frozen=True):
     truncated: bool = False
     index_last_update_timestamp_ms: int = 0
     held_by: tuple[tuple[str, ...], ...] = ()
-    """Of several sources: the names of those that have each message, in the order of messages."""
+    """For several sources: the names of the sources that contain each message, in the same order.
+    """
 
     def __repr__(self) -> str:
-        """Return what was asked, how many messages there are, and what that is worth."""
+        """Return the query, the number of messages, and whether they are complete."""
         cut = ", truncated" if self.truncated else ""
         return f"Answer({self.query[:_SHOWN_QUERY]!r}, {self._summary()}{cut})"
 
     def sources_of(self, message: MessageExt) -> tuple[str, ...]:
-        """Return the names of the sources that have one of its messages; none of a single source.
+        """Return the names of the sources that contain a message; empty for a single source.
 
         O(messages).
         """
@@ -245,5 +247,5 @@ class Answer(ArrowMessages, ListAnswer[MessageExt], Struct, frozen=True):
 
     @property
     def relies_on(self) -> tuple[str, ...]:
-        """Assumptions of the answer that could be checked only in part."""
+        """Assumptions of the answer that were checked only for samples."""
         return tuple(dict.fromkeys(each.relies_on for each in self.coverage if each.relies_on))

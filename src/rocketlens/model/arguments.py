@@ -1,4 +1,4 @@
-"""Checks of arguments: callers are not all type-checked, and a wrong type is never guessed at."""
+"""Checks the types of arguments: not all callers use a type checker."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 LIKELY_SECONDS: Final = range(100_000_000, 100_000_000_000)
-"""Epoch seconds from March 1973 to the year 5138; as milliseconds, from the second day of 1970 to
-March 1973, long before any RocketMQ."""
+"""Epoch seconds from March 1973 to the year 5138. As milliseconds these numbers end in March 1973,
+long before RocketMQ."""
 
 
 def check_text(value: object, name: str) -> str:
@@ -28,7 +28,7 @@ def wrong_type(value: object, name: str, instead: str) -> WrongType:
 
 
 def check_int(value: object, name: str) -> int:
-    """Return `value` if it is an int, and no bool.
+    """Return `value` if it is an int but not a bool.
 
     :raises WrongType: otherwise.
     """
@@ -38,12 +38,12 @@ def check_int(value: object, name: str) -> int:
 
 
 def epoch_ms(value: "int | datetime", name: str) -> int:
-    """Return a time in epoch milliseconds: an int is already that, a datetime is converted.
+    """Return a time in epoch milliseconds: an int is returned as it is, a datetime is converted.
 
     A datetime without a time zone is local time.
 
-    :raises WrongType: for anything else, such as the float of ``time.time()``.
-    :raises BadInput: for a number that can only be meant as seconds.
+    :raises WrongType: for other types, such as the float of ``time.time()``.
+    :raises BadInput: if a number is in the range of epoch seconds.
     """
     if isinstance(value, int) and not isinstance(value, bool):
         if value in LIKELY_SECONDS:

@@ -1,6 +1,6 @@
-"""Messages as Arrow tables: their schema, and what every source of messages can do with it.
+"""Messages as Arrow tables, and from there as pandas or Polars frames.
 
-pyarrow, pandas and polars are imported when they are asked for; each is an extra of the package.
+Each of pyarrow, pandas and polars is an optional extra, imported on first use.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 FIRST_TIME_MS: Final = -62_135_596_800_000
 LAST_TIME_MS: Final = 253_402_300_799_999
-"""Epoch milliseconds of the years 1 to 9999, which timestamps can show. RocketMQ: any number."""
+"""Epoch milliseconds of the years 1 to 9999, the range of a datetime. RocketMQ: unlimited."""
 BATCH_ROWS: Final = 16_384
 BATCH_BYTES: Final = 64 << 20
-"""Bytes of bodies after which a batch ends; one huge body has a batch of its own."""
+"""Bytes of bodies after which a batch ends; a larger body has a batch of its own."""
 
 
 def package(name: str, extra: str, what: str) -> Any:
-    """Return an optional package.
+    """Import and return an optional package.
 
-    :raises PackageMissing: when it is not installed; names the extra that installs it.
+    :raises PackageMissing: if it is not installed; names the extra that installs it.
     """
     try:
         return import_module(name)
@@ -65,9 +65,9 @@ def schema() -> "pa.Schema":
 
 
 def numbers(values: "npt.NDArray[Any]") -> "pa.Array":
-    """Return an Arrow array of numbers or truth values.
+    """Return an Arrow array of numbers or booleans.
 
-    ``pa.array`` and ``to_numpy`` import pandas where it is installed, which takes 0.5 s and more.
+    ``pa.array`` and ``to_numpy`` would import pandas if it is installed, which takes 0.5 s or more.
     """
     import numpy as np
     import pyarrow as pa
@@ -79,11 +79,11 @@ def numbers(values: "npt.NDArray[Any]") -> "pa.Array":
 
 
 def time_column(milliseconds: "npt.NDArray[np.int64]") -> "pa.Array":
-    """Return epoch milliseconds as timestamps; null where none can show them."""
+    """Return epoch milliseconds as timestamps; null for times that a datetime cannot represent."""
     import numpy as np
     import pyarrow as pa
 
-    # Others are from a damaged clock.
+    # Such times come from a broken clock.
     can_show = (milliseconds >= FIRST_TIME_MS) & (milliseconds <= LAST_TIME_MS)
     buffers = (np.packbits(can_show, bitorder="little"), np.where(can_show, milliseconds * 1000, 0))
     kind = pa.timestamp("us", "UTC")
@@ -93,12 +93,12 @@ def time_column(milliseconds: "npt.NDArray[np.int64]") -> "pa.Array":
 def batches_of(
     messages: Iterable[MessageExt], *, with_body: bool = True, with_text: bool = True
 ) -> "Iterator[pa.RecordBatch]":
-    """Return messages as record batches of bounded size, as the messages come.
+    """Return messages as record batches of bounded size, while the messages arrive.
 
-    Without bodies, the columns ``body`` and ``body_error`` are null, and `TEXT_COLUMNS` are without
-    either.
+    Without bodies, the columns ``body``, ``body_error`` and `TEXT_COLUMNS` are null; without text,
+    only `TEXT_COLUMNS` are.
 
-    :raises PackageMissing: without pyarrow, at once.
+    :raises PackageMissing: without pyarrow, before the first batch.
     """
     package("pyarrow", "arrow", "record_batches")
     return _batches(messages, partial(_batch, with_body=with_body, with_text=with_text))
@@ -152,11 +152,10 @@ def _batch(messages: list[MessageExt], *, with_body: bool, with_text: bool) -> "
 
 
 class ArrowMessages:
-    """Messages that can be had as Arrow, and by way of it as tables of other libraries.
+    """Messages as Arrow data, and as tables of other libraries.
 
-    The columns are those of `rocketlens.model.fields.COLUMNS`.
-    Polars, DuckDB and pyarrow take such an object as it is (``__arrow_c_stream__``). pandas does
-    not know Arrow's interface: it takes `to_pandas`.
+    The columns are those of `rocketlens.model.fields.COLUMNS`. Polars, DuckDB and pyarrow accept
+    the object itself (``__arrow_c_stream__``); for pandas, call `to_pandas`.
     """
 
     __slots__ = ()
@@ -166,7 +165,7 @@ class ArrowMessages:
         raise NotImplementedError
 
     def to_reader(self) -> "pa.RecordBatchReader":
-        """Return a reader of record batches, which are made as it is read: memory stays bounded.
+        """Return a reader that creates record batches as they are read: memory stays bounded.
 
         :raises PackageMissing: without pyarrow.
         """
@@ -182,7 +181,7 @@ class ArrowMessages:
         return self.to_reader().read_all()
 
     def to_pandas(self) -> "pd.DataFrame":
-        """Return all messages as a pandas DataFrame; properties are dicts there.
+        """Return all messages as a pandas DataFrame; properties are dicts.
 
         :raises PackageMissing: without pyarrow or pandas.
         """
@@ -192,7 +191,7 @@ class ArrowMessages:
         return frame
 
     def to_polars(self) -> "pl.DataFrame":
-        """Return all messages as a Polars DataFrame; a map is a list of structs there.
+        """Return all messages as a Polars DataFrame; properties are lists of structs.
 
         :raises PackageMissing: without pyarrow or polars.
         """
@@ -202,5 +201,5 @@ class ArrowMessages:
         return frame
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Return the messages as a stream of Arrow's C interface, in a PyCapsule."""
+        """Export the messages as an Arrow C stream, in a PyCapsule."""
         return self.to_reader().__arrow_c_stream__(requested_schema)

@@ -1,4 +1,4 @@
-"""How configuration keys are declared: once, as a table that is read, checked, shown and printed.
+"""Declares configuration keys as tables that are parsed, checked and documented.
 
 ::
 
@@ -9,10 +9,10 @@
         flushDiskType: str = key(ASYNC_FLUSH, "When a send is acknowledged.",
                                  allowed=(ASYNC_FLUSH, SYNC_FLUSH))
 
-Each field is a key under its own name, unless ``name`` differs; a value outside ``allowed`` is
-refused wherever the configuration is made. ``broker.conf`` is read by the tables of the broker, the
-store and TLS, ``namesrv.conf`` by those of the name server and TLS; the treatment of a key that is
-in neither is in :mod:`rocketlens.model.rocketmq_config_keys`.
+Each field is a key of the same name, unless ``name`` differs. The constructor rejects values
+outside ``allowed``. ``broker.conf`` is read with the tables of the broker, the store and TLS,
+``namesrv.conf`` with those of the name server and TLS. Keys in no table:
+:mod:`rocketlens.model.rocketmq_config_keys`.
 """
 
 import re
@@ -25,19 +25,19 @@ from rocketlens.errors import BadInput
 
 DAY_MS: Final = 86_400_000
 SINCE_5: Final = "5"
-"""A key that RocketMQ 5.5.0 has and 4.9.7 does not."""
+"""A key of RocketMQ 5.5.0 that 4.9.7 does not have."""
 OURS: Final = "RocketLens"
-"""A key that no RocketMQ has."""
+"""A key that RocketMQ does not have."""
 
 _MAX_SHOWN: Final = 100
-"""Characters of a key or a value that an error shows."""
+"""Characters of a key or a value in an error."""
 _INTEGER: Final = re.compile(r"-?\d{1,19}", re.ASCII)
 
 Value = int | bool | str
 
 
 class KeyForm(NamedTuple):
-    """The form of a text value."""
+    """A rule for text values, with its description."""
 
     description: str
     accepts: Callable[[str], bool]
@@ -47,25 +47,24 @@ class Key(NamedTuple):
     """One row of a table of configuration keys."""
 
     name: str
-    """As RocketMQ spells it."""
+    """RocketMQ's spelling."""
     attribute: str
-    """The field that has its value."""
+    """The field with its value."""
     default: Value
     meaning: str
     unit: str
     allowed: range | tuple[str, ...] | KeyForm | None
     """None: any value of its type."""
     since: str
-    """Which server has it: empty for RocketMQ 4.9 and 5, else SINCE_5 or OURS."""
+    """Servers that have it: empty for RocketMQ 4.9 and 5, else SINCE_5 or OURS."""
 
     @property
     def type_name(self) -> str:
-        """Return the type of its values, in one word."""
         return {int: "integer", bool: "boolean", str: "text"}[type(self.default)]
 
     @property
     def allowed_text(self) -> str:
-        """Return which values are allowed, in words; empty where all of its type are."""
+        """The allowed values in words; empty if every value of the type is allowed."""
         if isinstance(self.allowed, range):
             return f"{self.allowed[0]} to {self.allowed[-1]}"
         if isinstance(self.allowed, KeyForm):
@@ -76,9 +75,9 @@ class Key(NamedTuple):
         return f"{', '.join(others)} or {last}"
 
     def parse(self, text: str) -> Value:
-        """Return the value that a text stands for.
+        """Parse a value.
 
-        :raises BadInput: when it is not of the key's type.
+        :raises BadInput: if it is not of the key's type.
         """
         text = text.strip()
         if isinstance(self.default, bool):
@@ -95,7 +94,7 @@ class Key(NamedTuple):
     def check(self, value: Any) -> None:
         """Check that a value is allowed.
 
-        :raises BadInput: when it is not.
+        :raises BadInput: otherwise.
         """
         if isinstance(value, str) and "\0" in value:
             raise BadInput(f"{self.name} has a zero character in it")
@@ -123,13 +122,13 @@ def key(
     since: str = "",
     name: str = "",
 ) -> Any:
-    """Declare a key; the default is allowed, too."""
+    """Declare a key; the default is always allowed."""
     row = Key(name, "", default, meaning, unit, allowed, since)
     return field(default=default, metadata={_METADATA: row})
 
 
 def keys_of(configuration: "type[Configuration]") -> tuple[Key, ...]:
-    """Return the table of a configuration class, in the order of its declaration."""
+    """Return the keys of a configuration class, in the order of its fields."""
     rows = ((each.name, each.metadata.get(_METADATA)) for each in fields(configuration))  # type: ignore[arg-type]
     return tuple(
         row._replace(name=row.name or name, attribute=name) for name, row in rows if row is not None
@@ -144,20 +143,20 @@ class Configuration:
     def __post_init__(self) -> None:
         """Check each value.
 
-        :raises BadInput: with the key that has a value no server can run with.
+        :raises BadInput: for the first key with an invalid value.
         """
         for row in keys_of(type(self)):
             row.check(getattr(self, row.attribute))
         self.check_together()
 
     def check_together(self) -> None:
-        """Check conditions on several keys."""
+        """Check conditions that involve several keys; subclasses override this."""
 
     @classmethod
     def from_properties(cls, values: Mapping[str, str]) -> tuple[Self, dict[str, str]]:
-        """Return the configuration, and the entries that are not in this table.
+        """Parse the entries of a file. Return the configuration, and the entries without a key.
 
-        :raises BadInput: when a value cannot be read, or is not allowed.
+        :raises BadInput: if a value is not allowed, or not of its key's type.
         """
         rows = {row.name: row for row in keys_of(cls)}
         mine = {
@@ -168,7 +167,7 @@ class Configuration:
         return cls(**mine), {name: text for name, text in values.items() if name not in rows}
 
     def properties(self) -> dict[str, str]:
-        """Return each key with its value as a configuration file has it."""
+        """Return each key with its value in the syntax of a configuration file."""
         values = ((row.name, getattr(self, row.attribute)) for row in keys_of(type(self)))
         return {
             name: str(value).lower() if isinstance(value, bool) else str(value)
@@ -177,7 +176,7 @@ class Configuration:
 
 
 def markdown_rows(configuration: type[Configuration]) -> Iterator[str]:
-    """Return the table of a configuration class as lines of Markdown, head first."""
+    """Return the keys of a configuration class as a Markdown table, line by line."""
     yield "| Key | Type | Unit | Allowed | Default | RocketMQ | Meaning |"
     yield "| --- | --- | --- | --- | --- | --- | --- |"
     for row in keys_of(configuration):
@@ -196,7 +195,6 @@ def markdown_rows(configuration: type[Configuration]) -> Iterator[str]:
 
 
 def is_ip_address(text: str) -> bool:
-    """Return whether a text is an IPv4 or IPv6 address."""
     try:
         ip_address(text)
     except ValueError:

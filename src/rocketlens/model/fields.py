@@ -1,8 +1,8 @@
-"""The fields of a message: their names, types and meanings, once for all that show or choose them.
+"""The fields of a message: names, types and meanings, for every output and filter.
 
-``--fields`` and ``--format``, columns of the console, JSON, Arrow, Spark, SQL and expressions take
-their names from :data:`FIELDS`, each as far as it has such values. Beside them every one of these
-takes ``prop.NAME``, a property, and ``body.$.PATH``, a value in a body.
+``--fields``, ``--format``, columns of the console, JSON, Arrow, Spark, SQL and expressions take
+their names from :data:`FIELDS`. They also accept ``prop.NAME`` for a property and ``body.$.PATH``
+for a value in a body.
 """
 
 import re
@@ -19,10 +19,10 @@ class NamedField(NamedTuple):
 
     meaning: str
     column: str | None = None
-    """Spark's name of the type of its column; None if tables have no such column."""
+    """Spark's name for the column type; None if tables have no such column."""
     aliases: tuple[str, ...] = ()
     is_filter: bool = False
-    """Whether expressions (``--where``) have it by its names; others are properties there."""
+    """Whether expressions (``--where``) know it; other names mean properties there."""
 
 
 _TYPES: Final = {
@@ -44,7 +44,7 @@ _FILTERS: Final = frozenset(
 )
 _UNSHOWN: Final = "null before the year 1 and after 9999"
 TIME_COLUMNS: Final = {"store_time": "store_timestamp_ms", "born_time": "born_timestamp_ms"}
-"""Fields that are timestamps in UTC, and the milliseconds that they show."""
+"""Timestamps in UTC, with the fields that have the same time in milliseconds."""
 FIELDS: Final[Mapping[str, NamedField]] = {
     **{
         each.name: NamedField(
@@ -75,20 +75,20 @@ FIELDS: Final[Mapping[str, NamedField]] = {
     "position": NamedField("where it is: TOPIC/QUEUE/OFFSET"),
     "size": NamedField("bytes of the body"),
 }
-"""Every field by its name, in the order of columns."""
+"""Every field by its name, in the order of table columns."""
 COLUMNS: Final = {name: each.column for name, each in FIELDS.items() if each.column is not None}
-"""Name and Spark type of each column of a table of messages."""
+"""Name and Spark type of each column of a message table."""
 LIFE_COLUMNS: Final = ("state", "real_topic")
-"""Columns that say where a message is, and the topic that its producer meant; null if that is not
-known: see `rocketlens.model.life`.
+"""The state of a message, and the topic that its producer sent it to, or null if unknown: see
+`rocketlens.model.life`.
 """
 NAMES: Final[Mapping[str, str]] = {
     **{name: name for name in FIELDS},
     **{alias: name for name, each in FIELDS.items() for alias in each.aliases},
 }
-"""The field of each name, aliases included."""
+"""The field of each name and alias."""
 FILTERS: Final = {name: field for name, field in NAMES.items() if FIELDS[field].is_filter}
-"""The field of each name that expressions have."""
+"""The field of each name in expressions."""
 ORIGIN_COLUMNS: Final = ("cluster", "broker")
 TEXT_COLUMNS: Final = ("body_text", "body_json")
 _JSON_BEGINS: Final = re.compile(rb'[ \t\n\r]*[{\["\-0-9tfn]')
@@ -96,15 +96,15 @@ _PROPERTY: Final = re.compile(r"(?:prop|properties)\.(.+)", re.DOTALL)
 
 
 def property_name(name: str) -> str | None:
-    """Return NAME of ``prop.NAME``, or ``properties.NAME``; None of any other text."""
+    """Return NAME of ``prop.NAME`` or ``properties.NAME``; None for other texts."""
     match = _PROPERTY.fullmatch(name)
     return match[1] if match else None
 
 
 def field_of(message: MessageExt, name: str) -> Any:
-    """Return the value of a field, or of a property where the name is of none, as Python has it.
+    """Return the value of a field, or of a property if no field has that name.
 
-    :raises OverflowError: when a datetime cannot show a time.
+    :raises OverflowError: if a time is outside the range of datetime.
     """
     field = NAMES.get(name)
     if field is None:
@@ -126,10 +126,10 @@ def field_of(message: MessageExt, name: str) -> Any:
 
 def is_json(body: bytes) -> bool:
     """Return whether a body is JSON (RFC 8259) of at most MAX_SHOWN_JSON_BYTES."""
-    # Late: it takes 20 ms, and tables of commands do without.
+    # Late: the import takes 20 ms, and most commands do not need it.
     import orjson
 
-    # Most bodies that are no JSON are seen by their first byte: an exception takes longer.
+    # The first byte rules out most other bodies; an exception takes longer.
     if len(body) > limits.MAX_SHOWN_JSON_BYTES or not _JSON_BEGINS.match(body):
         return False
     try:

@@ -1,4 +1,4 @@
-"""Consumer groups as they are found: in a cluster, or in the files of a store."""
+"""Consumer and producer groups of a cluster or a store."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from rocketlens.model.tables import utc_time
 
 
 class GroupClient(Struct, frozen=True):
-    """A client of a group that is online; ``version`` is RocketMQ's number of its release."""
+    """A connected client of a group; ``version`` is RocketMQ's number for its release."""
 
     client_id: str
     address: str
@@ -19,7 +19,7 @@ class GroupClient(Struct, frozen=True):
 
 
 class GroupQueue(Struct, frozen=True):
-    """The progress of a group in one queue. ``broker_name`` is None in a store."""
+    """A group's progress in one queue; ``broker_name`` is None in a store."""
 
     topic: str
     broker_name: str | None
@@ -27,53 +27,55 @@ class GroupQueue(Struct, frozen=True):
     max_offset: int
     """The offset of the queue's next message."""
     consumer_offset: int
-    """Where the group goes on; negative if it has no offset."""
+    """The offset of the next message to consume; negative if the group has no offset."""
     last_consumed_ms: int | None
-    """Store time of the last message that it consumed, in epoch milliseconds, where known."""
+    """Store time of the last consumed message, in epoch milliseconds, if known."""
     min_offset: int = 0
-    """The offset of the queue's oldest message, of a queue without an offset of the group."""
+    """The offset of the queue's oldest message, for a queue without an offset of the group."""
 
     @property
     def lag(self) -> int:
-        """Messages that the group has not consumed; of a group without an offset, all."""
+        """The number of messages that are not consumed; all messages if the group has no offset."""
         return max(0, self.max_offset - max(self.min_offset, self.consumer_offset))
 
 
 class FoundGroup(Struct, frozen=True):
-    """A consumer group. None stands for values that could not be read, or that no file has."""
+    """A consumer group. A field is None if it could not be read, or if no file contains it."""
 
     name: str
     members: tuple[GroupClient, ...] | None
     message_model: str | None
-    """``CLUSTERING`` or ``BROADCASTING``: then brokers have no offsets of it."""
+    """``CLUSTERING`` or ``BROADCASTING``; brokers store no offsets for the latter."""
     subscriptions: dict[str, str] | None
-    """What its members subscribe to: expressions by topic."""
+    """The subscriptions of its members: expressions by topic."""
     queues: tuple[GroupQueue, ...] | None
-    """Its queues with offsets, its retry topics' included, by topic, broker and queue id."""
+    """The queues with offsets of the group, retry topics included, by topic, broker and queue id.
+    """
     dead_letters: int | None
-    """Messages in its dead letter topic."""
+    """The number of messages in its dead letter topic."""
     last_dead_letter_ms: int | None = None
-    """Store time of the newest of them, in epoch milliseconds, where known."""
+    """Store time of the newest dead letter, in epoch milliseconds, if known."""
 
     @property
     def lag(self) -> int | None:
-        """Messages of its topics that it has not consumed, without those to be retried."""
+        """The number of messages that are not consumed, without retries."""
         return self._lag(is_retry=False)
 
     @property
     def to_retry(self) -> int | None:
-        """Messages in its retry topics that it has not consumed again."""
+        """The number of messages in its retry topics that are not consumed again."""
         return self._lag(is_retry=True)
 
     @property
     def last_consumed_ms(self) -> int | None:
-        """Store time of the newest message that it consumed, in epoch milliseconds."""
+        """Store time of the newest consumed message, in epoch milliseconds."""
         times = [each.last_consumed_ms for each in self.queues or () if each.last_consumed_ms]
         return max(times, default=None)
 
     def behind_ms(self, now_ms: int) -> int | None:
-        """Return how old the message is that it consumed last where it is furthest behind, in
-        milliseconds; 0 if it has consumed everything, None if that is not known.
+        """Return the age in milliseconds of the last consumed message of the slowest queue.
+
+        0 if everything is consumed, None if unknown.
         """
         if self.queues is None:
             return None
@@ -86,14 +88,14 @@ class FoundGroup(Struct, frozen=True):
     def _lag(self, *, is_retry: bool) -> int | None:
         if self.queues is None:
             return None
-        # No group has offsets in another one's.
+        # No group has offsets in the retry topic of another.
         return sum(
             each.lag for each in self.queues if each.topic.startswith(RETRY_PREFIX) is is_retry
         )
 
 
 class GroupsAnswer(ListAnswer[FoundGroup], Struct, frozen=True):
-    """Groups in the order of their names, and where they were looked for."""
+    """Groups in the order of their names, with the sources that were searched."""
 
     _field = "groups"
     _noun = "group"
@@ -110,14 +112,14 @@ class GroupsAnswer(ListAnswer[FoundGroup], Struct, frozen=True):
 
 
 class ProducerGroup(Struct, frozen=True):
-    """A group of producers, and those of its clients that are connected."""
+    """A group of producers, with its connected clients."""
 
     name: str
     members: tuple[GroupClient, ...]
 
 
 class ProducersAnswer(ListAnswer[ProducerGroup], Struct, frozen=True):
-    """Groups of producers in the order of their names, and which brokers were asked."""
+    """Groups of producers in the order of their names, with the brokers that were asked."""
 
     _field = "groups"
     _noun = "group"

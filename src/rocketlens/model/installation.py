@@ -1,4 +1,4 @@
-"""How an extra is installed: as RocketLens itself was, from a directory, a file or an index."""
+"""The pip command that installs an extra from where this package was installed."""
 
 from functools import cache
 from pathlib import Path
@@ -11,13 +11,13 @@ def install_command(extra: str) -> str:
 
 
 def reinstall_command() -> str:
-    """Return the command that installs this package again, as it was installed."""
+    """Return the command that reinstalls this package from the same source."""
     return f"pip install --force-reinstall {_requirement('')}"
 
 
 @cache
 def _requirement(extra: str) -> str:
-    # Late, here and below: only a hint needs it.
+    # Late imports, also below: only hints need them.
     import shlex
     from urllib.parse import unquote, urlsplit
 
@@ -35,7 +35,7 @@ def _requirement(extra: str) -> str:
 
 
 def _origin() -> dict[str, Any]:
-    """Return where pip has installed this from (PEP 610); empty if it was an index."""
+    """Return the source of this installation (PEP 610); empty for an index."""
     import json
     from importlib import metadata
 

@@ -1,29 +1,29 @@
-"""Where RocketMQ keeps a message, what that proves, and what ends it.
+"""The topics in which RocketMQ stores a message during its life, and the state that each proves.
 
 Every program that derives a topic from a group, a group from a topic, or a state from a record does
-it here. `docs/reference/life.md` says what ends each state.
+it with this module. `docs/reference/life.md` describes what ends each state.
 
 =================  ================================================================================
 state              the record is in
 =================  ================================================================================
 ``stored``         a topic that producers send to
-``committed``      the same; bits of its ``sysFlag`` say that it was a transaction
-``delayed``        ``SCHEDULE_TOPIC_XXXX``, until the delay of its level is over, by default: a
-                   broker can have other delays (``messageDelayLevel``)
+``committed``      such a topic; bits of its ``sysFlag`` mark a transaction
+``delayed``        ``SCHEDULE_TOPIC_XXXX``, until the delay of its level is over; brokers can
+                   configure delays (``messageDelayLevel``)
 ``timed``          ``rmq_sys_wheel_timer``, until ``TIMER_OUT_MS``
-``recall``         the same, with ``TIMER_DEL_UNIQKEY``: the message with that key is not delivered
+``recall``         the same topic, with ``TIMER_DEL_UNIQKEY``: cancels the message with that key
 ``half``           ``RMQ_SYS_TRANS_HALF_TOPIC``, or RocksDB's, until its producer ends the
                    transaction
-``ended``          ``RMQ_SYS_TRANS_OP_HALF_TOPIC``, or RocksDB's: names halves that are ended
+``ended``          ``RMQ_SYS_TRANS_OP_HALF_TOPIC``, or RocksDB's: names ended half messages
 ``given_up``       ``TRANS_CHECK_MAX_TIME_TOPIC``: its producer never answered
 ``retry``          ``%RETRY%GROUP``; of POP ``%RETRY%GROUP_TOPIC`` (V1), ``%RETRY%GROUP+TOPIC`` (V2)
 ``dead_letter``    ``%DLQ%GROUP``
-``handed_out``     ``rmq_sys_REVIVE_LOG_CLUSTER``, tag ``ck``: POP gave messages to a consumer, and
-                   gives them again if it does not acknowledge them in time
-``acknowledged``   the same, tags ``ack`` and ``bAck``
+``handed_out``     ``rmq_sys_REVIVE_LOG_CLUSTER``, tag ``ck``: POP delivered messages to a consumer,
+                   and repeats it if they are not acknowledged in time
+``acknowledged``   the same topic, tags ``ack`` and ``bAck``
 =================  ================================================================================
 
-Records of the last two wait as timers first: their ``REAL_TOPIC`` is the topic above.
+Records of the last two states wait as timers first, with this topic as ``REAL_TOPIC``.
 Sources: ``KeyBuilder``, ``PopAckConstants``, ``PopCheckPoint``, ``AckMsg``, ``PopReviveService``,
 ``TimerMessageStore`` and ``TransactionalMessageServiceImpl`` of RocketMQ 5.5.0.
 """
@@ -57,25 +57,25 @@ from rocketlens.model.text.counted import span_text
 from rocketlens.model.text.sentences import Sentence, TimeText
 
 WAITING_TOPICS: Final = frozenset({DELAY_TOPIC, TIMER_TOPIC})
-"""Where brokers keep messages until a time."""
+"""Brokers keep messages in these topics until a time."""
 HALF_MESSAGE_TOPICS: Final = frozenset({HALF_MESSAGE_TOPIC, ROCKSDB_HALF_MESSAGE_TOPIC})
 KEEPING_TOPICS: Final = WAITING_TOPICS | HALF_MESSAGE_TOPICS
-"""Where brokers keep messages that are for other topics."""
+"""Brokers keep messages for other topics in these."""
 _V1, _V2 = "_", "+"
-"""Between group and topic in the name of a retry topic of POP."""
+"""Separators of group and topic in the name of a POP retry topic."""
 _DELAYS_MS: Final = parse_delay_levels(DELAY_LEVELS)
 _MAX_DIGITS: Final = 19
 _MAX_HOST_CHARACTERS: Final = 100
 _NUMBERS: Final = re.compile(
     r"\b(?=[0-9A-Fa-f-]*[0-9])[0-9A-Fa-f]{8,}(?:-[0-9A-Fa-f]{4,})*\b|[0-9]+(?:[.,:][0-9]+)*"
 )
-"""Ids in hexadecimal digits, UUIDs among them, and other numbers."""
+"""Hexadecimal ids, such as UUIDs, and other numbers."""
 _MAX_HANDED_OUT: Final = 32
-"""Messages of one checkpoint that are named. RocketMQ: popBatchNums, up to 32."""
+"""Messages of one POP checkpoint that are listed. RocketMQ: popBatchNums, up to 32."""
 
 
 class LifeState(StrEnum):
-    """What a record proves of its message: see the table above."""
+    """The state of a message that a record proves: see the table above."""
 
     STORED = "stored"
     COMMITTED = "committed"
@@ -92,19 +92,19 @@ class LifeState(StrEnum):
 
 
 class Life(NamedTuple):
-    """What a record proves of its message."""
+    """The facts about a message that one record proves."""
 
     state: LifeState
     topic: str | None
-    """The topic that its producer meant; None if the record does not have it."""
+    """The topic that the producer sent to; None if the record does not name it."""
     group: str | None
-    """The consumer group that the record is for: a retry, waiting or not, or a dead letter."""
+    """The consumer group of a retry, also while it waits, or of a dead letter."""
     next_ms: int | None
-    """When it is to be delivered, in epoch milliseconds, where the record says so."""
+    """The delivery time in epoch milliseconds, if the record has it."""
 
 
 class GroupTopic(NamedTuple):
-    """A retry or dead letter topic: of which group, and of POP of which topic's messages."""
+    """The group of a retry or dead letter topic; for a POP retry also the messages' topic."""
 
     group: str
     topic: str | None = None
@@ -120,10 +120,10 @@ _BY_TOPIC: Final = {
 
 
 def life_of(message: MessageExt, topics: Collection[str] = ()) -> Life:
-    """Return what a record proves of its message.
+    """Return the facts that a record proves.
 
-    ``topics`` may be the one that it was sent to: retries of POP from before RocketMQ 5.3 do not
-    name their group, and then the topic is what tells where its name ends.
+    ``topics`` are possible original topics. POP retries before RocketMQ 5.3 do not name their
+    group; the topic then determines the end of the group's name.
     """
     fields = (message.topic, message.properties, message.tags, message.sys_flag)
     state, topic, group = life_of_fields(*fields, topics)
@@ -137,7 +137,7 @@ def life_of_fields(
     sys_flag: int,
     topics: Collection[str] = (),
 ) -> tuple[LifeState, str | None, str | None]:
-    """Return state, topic and group as `life_of` does, by the fields of a record."""
+    """Return state, topic and group like `life_of`, from the fields of a record."""
     target = topic
     if target in KEEPING_TOPICS or target == CHECK_MAX_TIME_TOPIC:
         target = _named(given, props.REAL_TOPIC)
@@ -154,7 +154,7 @@ def life_of_fields(
 
 
 def is_plain(topic: str) -> bool:
-    """Return whether records of a topic are what producers sent to it, and nothing else."""
+    """Return whether a topic contains only the records that producers sent to it."""
     is_copy = topic.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX, REVIVE_PREFIX))
     return topic not in _BY_TOPIC and not is_copy
 
@@ -162,7 +162,7 @@ def is_plain(topic: str) -> bool:
 def _meant(
     target: str, of_group: GroupTopic | None, given: Mapping[str, str], topics: Collection[str]
 ) -> str | None:
-    """Return the topic that a producer meant, of a record that is in another one or for it."""
+    """Return the topic that the producer sent to, from a record in, or for, the topic `target`."""
     if of_group is None or of_group.topic is not None:
         return target if of_group is None else of_group.topic
     for name in (props.RETRY_TOPIC, props.DLQ_ORIGIN_TOPIC):
@@ -174,7 +174,7 @@ def _meant(
 
 
 def _named(given: Mapping[str, str], name: str) -> str:
-    """Return the topic that a property names; nothing if no topic can have that name."""
+    """Return the topic that a property names; empty if it is not a valid topic name."""
     topic = given.get(name, "")
     return topic if is_topic_name(topic) else ""
 
@@ -191,29 +191,28 @@ def _state_in(topic: str, tags: str | None, sys_flag: int) -> LifeState:
 
 
 def retry_topic(group: str) -> str:
-    """Return the topic of a group's retries; those of POP are in others: see `retry_topics`."""
+    """Return the topic of a group's retries; for POP, see `retry_topics`."""
     return RETRY_PREFIX + group
 
 
 def retry_topics(group: str, topics: Iterable[str]) -> set[str]:
-    """Return the topics that a group's retries of messages of some topics can be in."""
+    """Return all topics in which a group's retries of messages from ``topics`` can be."""
     of_pop = {f"{RETRY_PREFIX}{group}{mark}{topic}" for topic in topics for mark in (_V1, _V2)}
     return {retry_topic(group)} | of_pop
 
 
 def dead_letter_topic(group: str) -> str:
-    """Return the topic of a group's dead letters."""
     return DEAD_LETTER_PREFIX + group
 
 
 def group_topics(
     name: str, groups: Collection[str] = (), topics: Collection[str] | None = None
 ) -> tuple[GroupTopic, ...]:
-    """Return whose retry or dead letter topic a name can be; nothing for another topic.
+    """Return the groups that a retry or dead letter topic can belong to; empty for other topics.
 
-    ``groups`` and ``topics`` are those that are known; without topics, any can be.
-    ``%RETRY%a_b_c`` can be that of group ``a_b_c``, and of POP that of ``a`` for topic ``b_c`` or
-    of ``a_b`` for ``c``: those that are known are returned, and if none is, the first.
+    ``%RETRY%a_b_c`` can belong to group ``a_b_c``, or with POP to ``a`` for topic ``b_c`` or to
+    ``a_b`` for ``c``. Readings with a known group (and topic, if ``topics`` is given) are returned;
+    if no group is known, the first reading.
     """
     if name.startswith(DEAD_LETTER_PREFIX):
         return (GroupTopic(name.removeprefix(DEAD_LETTER_PREFIX)),)
@@ -233,10 +232,7 @@ def group_topics(
 
 
 def group_of_topic(name: str, groups: Collection[str]) -> str | None:
-    """Return the group whose retry or dead letter topic this is; None if several can have made it.
-
-    ``groups`` are those that are known.
-    """
+    """Return the group of a retry or dead letter topic; None if the name is ambiguous."""
     readings = group_topics(name, groups)
     return readings[0].group if len(readings) == 1 else None
 
@@ -247,20 +243,20 @@ def _splits(rest: str) -> list[GroupTopic]:
 
 
 class HandedOut(NamedTuple):
-    """What POP gave to a consumer of a group, or the consumer acknowledged."""
+    """A delivery by POP to a consumer, or the consumer's acknowledgement."""
 
     group: str
     positions: tuple[str, ...]
-    """The messages, each as ``TOPIC/QUEUE/OFFSET``."""
+    """The messages as ``TOPIC/QUEUE/OFFSET``."""
     handed_out_ms: int
     visible_ms: int | None
-    """When they are given again without an acknowledgement; None of an acknowledgement."""
+    """When the messages are delivered again unless acknowledged; None for an acknowledgement."""
 
 
 def handed_out_by(record: MessageExt) -> HandedOut | None:
-    """Return what a record says of state `LifeState.HANDED_OUT` or `LifeState.ACKNOWLEDGED`.
+    """Parse a record in state `LifeState.HANDED_OUT` or `LifeState.ACKNOWLEDGED`.
 
-    None if it cannot be read: it is cut, of another version, or names no position.
+    Return None if it is cut, of another version, or without a position.
     """
     try:
         given = record.json()
@@ -284,25 +280,25 @@ def handed_out_by(record: MessageExt) -> HandedOut | None:
 
 
 class ConsumeFailure(NamedTuple):
-    """Why a consumer of this package gave a message back, as the copy's property says it.
+    """Why a consumer of this package returned a message, as stored in a property of the copy.
 
-    Its text is ``GROUP ATTEMPT HOST CLASS: FIRST LINE``.
+    The text form is ``GROUP ATTEMPT HOST CLASS: FIRST LINE``.
     """
 
     group: str
-    """With its namespace."""
+    """Includes the namespace."""
     attempt: int
-    """0 for the first, which was no retry."""
+    """0 for the first delivery, which is not a retry."""
     host: str
     error: str
-    """The class of the exception, and the first line of its text."""
+    """The class of the exception and the first line of its text."""
 
     @classmethod
     def of(cls, group: str, attempt: int, host: str, raised: Exception) -> Self:
-        """Return what to keep of what a listener raised: up to `limits.MAX_SHOWN_CHARACTERS`."""
+        """Describe an exception of a listener in up to `limits.MAX_SHOWN_CHARACTERS`."""
         try:
             line = next(iter(str(raised).strip().splitlines()), "")
-        except Exception:  # noqa: BLE001 - the class of a listener may fail at that, too
+        except Exception:  # noqa: BLE001 - str() of a user's exception can fail, too
             line = ""
         text = f"{type(raised).__name__}: {line}" if line else type(raised).__name__
         text = "".join(each if each.isprintable() else " " for each in text)
@@ -311,14 +307,14 @@ class ConsumeFailure(NamedTuple):
         return cls(group, attempt, host, text)
 
     def __str__(self) -> str:
-        """Return it as the property has it."""
+        """Return the text form."""
         return f"{self.group} {self.attempt} {self.host} {self.error}"
 
 
 def failure_of(copy: MessageExt) -> ConsumeFailure | None:
-    """Return why a group gave a message back last, if its retry or dead letter says so.
+    """Return why the group of a retry or dead letter returned it, or None if unknown.
 
-    What an earlier attempt or another group left in the property is not returned.
+    A property that is left from an earlier attempt or another group is ignored.
     """
     parts = copy.properties.get(props.CONSUME_FAILURE, "").split(" ", 3)
     if len(parts) != 4 or _number(parts[1]) != copy.reconsume_times - 1:
@@ -330,10 +326,10 @@ def failure_of(copy: MessageExt) -> ConsumeFailure | None:
 
 
 def cause_of(copy: MessageExt) -> str:
-    """Return what dead letters with one cause share.
+    """Return the cause that groups dead letters.
 
-    That is the class and the text of the exception, with ``#`` for each number, or else the topic
-    that the message was sent to.
+    That is the class and text of the exception, with ``#`` for each number, or else the original
+    topic.
     """
     failure = failure_of(copy)
     if failure is None:
@@ -342,7 +338,7 @@ def cause_of(copy: MessageExt) -> str:
 
 
 def without_numbers(text: str) -> str:
-    """Return a text with ``#`` for each number, and for each id in hexadecimal digits."""
+    """Replace each number, and each hexadecimal id, by ``#``."""
     return _NUMBERS.sub("#", text)
 
 
@@ -351,10 +347,10 @@ class GroupTopics(NamedTuple):
 
     by_group: dict[str, set[str]]
     ambiguous: dict[str, tuple[GroupTopic, ...]]
-    """Names that several groups can have made, with what they can mean."""
+    """Names that can belong to several groups, with their readings."""
 
     def notes(self) -> list[Sentence]:
-        """Return in words which names are ambiguous."""
+        """Return a sentence for each ambiguous name."""
         return [
             Sentence("two_groups", topic=name, groups=", ".join(each.group for each in readings))
             for name, readings in sorted(self.ambiguous.items())
@@ -362,9 +358,9 @@ class GroupTopics(NamedTuple):
 
 
 def copy_topics_of(topics: Collection[str], groups: Collection[str]) -> GroupTopics:
-    """Return which of some topics are for the retries and dead letters of which groups.
+    """Return the retry and dead letter topics among ``topics``, by group.
 
-    ``groups`` are those that are known; of others a topic can be, too.
+    ``groups`` are the known groups; topics of unknown groups are included, too.
     """
     by_group: dict[str, set[str]] = {}
     ambiguous = {}
@@ -380,9 +376,9 @@ def copy_topics_of(topics: Collection[str], groups: Collection[str]) -> GroupTop
 def copy_topic(
     name: str, properties: Mapping[str, str], topics: Collection[str] = ()
 ) -> GroupTopic | None:
-    """Return whose retry or dead letter topic a record is in, or waits for; None for another topic.
+    """Return the group of the retry or dead letter topic ``name``, from a record in or for it.
 
-    ``topics`` as `life_of` takes them.
+    None for other topics. ``topics`` as in `life_of`.
     """
     first = next(iter(group_topics(name)), None)
     if first is None or first.topic is not None or not _is_of_pop(name, properties):
@@ -396,15 +392,15 @@ def copy_topic(
 
 
 def _is_of_pop(name: str, properties: Mapping[str, str]) -> bool:
-    """Return whether POP made a retry: a consumer that sends one back names its topic."""
+    """Return whether POP wrote a retry: other retries have the property RETRY_TOPIC."""
     is_retry = name.startswith(RETRY_PREFIX)
     return is_retry and props.FIRST_POP_TIME in properties and props.RETRY_TOPIC not in properties
 
 
 def origin_topics(topic: str, properties: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the topics of which a record of a topic can be a copy, by its name and properties.
+    """Return the topics whose messages a record can be a copy of.
 
-    Of a retry of POP whose group is not known, these are all that its name can mean.
+    For a POP retry of an unknown group, these are all topics that its name can mean.
     """
     named = [properties[name] for name in props.ORIGIN_TOPICS if properties.get(name)]
     for each in (topic, *named):
@@ -417,7 +413,7 @@ def origin_topics(topic: str, properties: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def producer_group_of(message: MessageExt) -> str | None:
-    """Return the group of its producer. A gRPC client has none: its proxy writes the topic."""
+    """Return the producer group, or None for gRPC clients: their proxy writes the topic instead."""
     group = message.properties.get(props.PRODUCER_GROUP)
     is_of_proxy = props.BORN_HOST in message.properties
     topics = message.topic, *origin_topics(message.topic, message.properties)
@@ -427,10 +423,7 @@ def producer_group_of(message: MessageExt) -> str | None:
 
 
 def recall_of(copy: MessageExt, others: Iterable[MessageExt]) -> MessageExt | None:
-    """Return the record that recalls a message that waits for its time; None without one.
-
-    ``others`` are other copies of the message.
-    """
+    """Return the record among ``others`` that recalls a timed message, or None."""
     if life_of(copy).state is not LifeState.TIMED:
         return None
     for each in others:
@@ -441,10 +434,9 @@ def recall_of(copy: MessageExt, others: Iterable[MessageExt]) -> MessageExt | No
 
 
 def ends_half(mark: MessageExt, half: MessageExt) -> bool:
-    """Return whether a record of state `LifeState.ENDED` is the mark of a half message.
+    """Return whether a record in state `LifeState.ENDED` belongs to a half message.
 
-    A broker writes one when the producer commits or rolls back, and for a half message that it
-    stores anew at a check.
+    A broker writes one after a commit or rollback, and when a check stores the half message anew.
     """
     if mark.store_host != half.store_host or mark.physical_offset <= half.physical_offset:
         return False
@@ -455,9 +447,7 @@ def ends_half(mark: MessageExt, half: MessageExt) -> bool:
 
 
 def due_ms(copy: MessageExt) -> int | None:
-    """Return when a copy is due, in epoch milliseconds; None if that is not known, or it waits for
-    nothing.
-    """
+    """Return when a delayed or timed copy is due, in epoch milliseconds, or None if unknown."""
     if copy.topic == TIMER_TOPIC:
         due = _number(copy.properties.get(props.TIMER_OUT_MS))
         return due if due is not None and due <= limits.MAX_TIMESTAMP_MS else None
@@ -468,9 +458,9 @@ def due_ms(copy: MessageExt) -> int | None:
 
 
 def delivered_ms(copy: MessageExt, others: Collection[MessageExt]) -> int | None:
-    """Return when a copy that waited was delivered, in epoch milliseconds, as others show.
+    """Return when a waiting copy was delivered, in epoch milliseconds, or None if unknown.
 
-    That is the store time of the first record in the topic it waited for, of the same retry.
+    That is the earliest store time among ``others`` in its target topic, of the same retry.
     """
     topic, number = copy.properties.get(props.REAL_TOPIC), copy.reconsume_times
     times = [
@@ -485,10 +475,10 @@ def delivered_ms(copy: MessageExt, others: Collection[MessageExt]) -> int | None
 def due_text(
     copy: MessageExt, others: Collection[MessageExt], now_ms: int, end_ms: int | None = None
 ) -> Sentence | None:
-    """Return in words when a copy is due, was due, or was delivered; None if it never waited.
+    """Return when a copy is due, was due, or was delivered; None if it never waited.
 
-    ``others`` are other copies of the message. ``end_ms`` is where a store ends, on which no broker
-    may run any more; None of a broker that runs. Times are local, with their zone.
+    ``others`` are other copies of the message. ``end_ms`` is the time of a store's newest message,
+    because its broker may be down; None for a running broker. Times are local with their zone.
     """
     if copy.topic not in WAITING_TOPICS:
         return None
@@ -521,8 +511,8 @@ def _number(text: str | None) -> int | None:
 
 
 def time_text(epoch_ms: int) -> TimeText:
-    """Return a time as text: local, with its zone."""
-    # Late: it is needed for few messages.
+    """Return a local time with its zone."""
+    # Late import: few messages need it.
     from datetime import datetime
 
     try:

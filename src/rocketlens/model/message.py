@@ -1,7 +1,7 @@
-"""A stored message, and Java's signed integers by their width, to annotate the fields of records.
+"""A stored message, and annotations for the widths of Java's integers.
 
-They are ``int`` in every other respect; what declares a layout or a column finds the name of the
-type, which is the one in the layout tables, as the annotation's metadata.
+`I16`, `I32` and `I64` are plain ``int``. Layouts and columns read the width from the annotation's
+metadata.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ I64 = Annotated[int, "i64"]
 
 
 class Host(NamedTuple):
-    """An address and port; the address in the usual text form of IPv4 or IPv6."""
+    """An IP address, in the usual text form, and a port."""
 
     address: str
     port: int
@@ -34,11 +34,11 @@ class Host(NamedTuple):
 
 _SHOWN_BYTES: Final = 40
 _SHOWN_KEYS: Final = 80
-"""Of a message's body and keys in its ``repr``."""
+"""Bytes of the body and characters of the keys in a message's ``repr``."""
 
 
 class HasBody:
-    """Reads a body as text and as JSON."""
+    """A body as text and as JSON."""
 
     __slots__ = ()
     body: bytes
@@ -47,26 +47,26 @@ class HasBody:
     def text(self) -> str:
         """The body as text.
 
-        :raises UnicodeDecodeError: when it is not UTF-8.
+        :raises UnicodeDecodeError: if it is not UTF-8.
         """
         return self.body.decode("utf-8")
 
     def json(self) -> Any:
-        """Return the value of a body that is JSON.
+        """Parse the body as JSON.
 
-        :raises ValueError: when it is not.
+        :raises ValueError: if it is not JSON.
         """
         import json
 
         return json.loads(self.body)
 
 
-# Properties have no hash. No field can lead back to its message: Python need not look for cycles.
+# No hash: properties are a dict. No cycles: the garbage collector need not track messages.
 class MessageExt(HasBody, Struct, frozen=True, gc=False):  # noqa: PLW1641
-    """One stored message: RocketMQ's clients call it so, and ``Message`` what is sent.
+    """One stored message, with the name of RocketMQ's class; ``Message`` is a message to send.
 
-    What its fields mean stands beside them, and in :data:`MESSAGE_FIELDS`, from which JSON, the
-    columns of Spark and the docs are made.
+    The annotations describe the fields. JSON, Spark's columns and the docs are generated from them
+    (:data:`MESSAGE_FIELDS`).
     """
 
     topic: Annotated[str, "the topic it is stored under"]
@@ -104,31 +104,34 @@ class MessageExt(HasBody, Struct, frozen=True, gc=False):  # noqa: PLW1641
 
     @property
     def sent_from(self) -> str:
-        """The host of its producer; with that of the proxy, if it was sent through one."""
+        """The producer's host, with the proxy if the message was sent through one."""
         client = self.properties.get(props.BORN_HOST)
         return f"{client} through proxy {self.born_host}" if client else str(self.born_host)
 
     @property
     def store_time(self) -> "datetime":
-        """When it was stored, by the broker's clock, in UTC: `store_timestamp_ms` as a datetime.
+        """The store time by the broker's clock: `store_timestamp_ms` as a datetime in UTC.
 
-        :raises OverflowError: when a datetime cannot show it: before the year 1, after 9999.
+        :raises OverflowError: if it is before the year 1 or after 9999.
         """
         return _datetime(self.store_timestamp_ms)
 
     @property
     def born_time(self) -> "datetime":
-        """When it was sent, by the producer's clock, in UTC; otherwise as `store_time`."""
+        """The send time by the producer's clock: `born_timestamp_ms` as a datetime in UTC.
+
+        :raises OverflowError: if it is before the year 1 or after 9999.
+        """
         return _datetime(self.born_timestamp_ms)
 
     def __eq__(self, other: object) -> bool:
-        """Return whether all fields but ``cluster`` and ``broker`` are equal."""
+        """Compare all fields except ``cluster`` and ``broker``."""
         if type(other) is not type(self):
             return NotImplemented
         return astuple(self)[:-2] == astuple(other)[:-2]
 
     def __repr__(self) -> str:
-        """Return what tells it from others, on one line, with the start of the body."""
+        """Return the identifying fields and the start of the body, on one line."""
         body = self.body or b""
         start = repr(body[:_SHOWN_BYTES]) + ("..." if len(body) > _SHOWN_BYTES else "")
         return (
@@ -139,7 +142,7 @@ class MessageExt(HasBody, Struct, frozen=True, gc=False):  # noqa: PLW1641
 
     @property
     def position(self) -> str:
-        """Where it is: ``TOPIC/QUEUE/OFFSET``, which ``find`` takes, too."""
+        """``TOPIC/QUEUE/OFFSET``, which ``find`` accepts, too."""
         return f"{self.topic}/{self.queue_id}/{self.queue_offset}"
 
 
@@ -155,7 +158,7 @@ def _shown_keys(keys: tuple[str, ...]) -> str:
 
 
 class MessageField(NamedTuple):
-    """A field of :class:`MessageExt`: its type, with integers as I32 or I64, and its meaning."""
+    """A field of :class:`MessageExt`: its type (integers as I32 or I64) and its meaning."""
 
     name: str
     kind: Any
@@ -169,4 +172,4 @@ def _declared(name: str, annotation: Any) -> MessageField:
 
 
 MESSAGE_FIELDS: Final = tuple(_declared(*each) for each in MessageExt.__annotations__.items())
-"""Every field of a message, in order."""
+"""All fields of a message, in order."""

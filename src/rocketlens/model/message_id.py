@@ -1,6 +1,6 @@
-"""The two identifiers that RocketMQ calls a message id.
+"""The two identifiers that RocketMQ calls message id.
 
-Offset message id, made by the broker: where the record is.
+Offset message id, created by the broker: the location of the record.
 
 ======  ====  ==================================================
 offset  size  field (all big endian, the whole in upper-case hex)
@@ -10,8 +10,8 @@ offset  size  field (all big endian, the whole in upper-case hex)
 8/20    8     physical offset
 ======  ====  ==================================================
 
-Unique key, made by the producer (property ``UNIQ_KEY``): who sent it and when. It stays the same
-when a send is retried or a message is sent again, so several records can carry it.
+Unique key, created by the producer (property ``UNIQ_KEY``): the producer and the time. Retries and
+resends keep it, so several records can have the same one.
 
 ======  ====  ==================================================
 offset  size  field (all big endian, the whole in upper-case hex)
@@ -23,7 +23,7 @@ offset  size  field (all big endian, the whole in upper-case hex)
 14/26   2     counter
 ======  ====  ==================================================
 
-Both are 32 characters with IPv4 and 56 with IPv6, so the text alone does not tell which it is.
+Both have 32 characters with IPv4 and 56 with IPv6, so the text does not reveal the kind.
 Source: ``MessageDecoder.createMessageId``, ``MessageClientIDSetter``.
 """
 
@@ -40,38 +40,37 @@ from rocketlens.errors import BadInput
 from rocketlens.model.message import Host
 
 NOT_IN_LOG: Final = -1
-"""The physical offset of a record if where it is in the commit log is not known."""
+"""The physical offset of a record whose location in the commit log is unknown."""
 _OFFSET_TAIL = struct.Struct(">iq")
 _UNIQUE_TAIL = struct.Struct(">HIIH")
 _ADDRESS_BYTES = {32: 4, 56: 16}
 _LIKE_DIGITS: Final = {"O": "0", "o": "0", "l": "1", "I": "1", "i": "1"}
-"""Letters that are typed for digits which look like them."""
+"""Letters that people type instead of similar digits."""
 _HEX_DIGITS: Final = frozenset("0123456789abcdefABCDEF")
 _HEX_LETTERS: Final = frozenset("abcdefABCDEF")
 _CLOCK_SET_BACK_MS = 1_000_000
-"""How far a producer's clock may fall behind the month it counts from, and count as its start."""
+"""Clock differences before the start of the counted month up to this count as 0."""
 
 
 @lru_cache(maxsize=1024)
 def pack_address(address: str) -> bytes:
     """Return the 4 or 16 bytes of an IPv4 or IPv6 address.
 
-    Kept for the addresses seen last: a store has few, and each message has two.
+    Cached: a store has few addresses, and each message has two.
 
-    :raises BadInput: when it is neither.
+    :raises BadInput: if it is not an IP address.
     """
     from ipaddress import ip_address
 
     try:
         return ip_address(address).packed
     except ValueError as error:
-        message = f"{address!r} is not an IPv4 or IPv6 address"
-        raise BadInput(message) from error
+        raise BadInput(f"{address!r} is not an IPv4 or IPv6 address") from error
 
 
 @lru_cache(maxsize=1024)
 def address_text(packed: bytes) -> str:
-    """Return the usual text of 4 or 16 address bytes. Kept as above."""
+    """Return the usual text of 4 or 16 address bytes."""
     if len(packed) == 4:
         return "{}.{}.{}.{}".format(*packed)
     from ipaddress import IPv6Address
@@ -83,13 +82,11 @@ def _unhex(text: str, what: str) -> tuple[bytes, int]:
     """Return the bytes of an id and the length of its address part."""
     length = _ADDRESS_BYTES.get(len(text))
     if length is None:
-        message = f"{text[:60]!r} is not {what}: it has 32 hex digits (IPv4) or 56 (IPv6)"
-        raise BadInput(message)
+        raise BadInput(f"{text[:60]!r} is not {what}: expected 32 hex digits (IPv4) or 56 (IPv6)")
     try:
         return binascii.unhexlify(text), length
     except (binascii.Error, ValueError) as error:
-        message = f"{text!r} is not {what}: it has characters that are no hex digits"
-        raise BadInput(message) from error
+        raise BadInput(f"{text!r} is not {what}: expected hex digits only") from error
 
 
 class OffsetMessageId(Struct, frozen=True):
@@ -99,35 +96,32 @@ class OffsetMessageId(Struct, frozen=True):
     physical_offset: int
 
     def encode(self) -> str:
-        """Return the upper-case hex form, 32 or 56 characters.
+        """Return 32 or 56 upper-case hex digits.
 
-        :raises BadInput: when a part does not fit its field: what :meth:`decode` would refuse.
+        :raises BadInput: if a part does not fit its field.
         """
         return _offset_msg_id(self.store_host, self.physical_offset)
 
     @classmethod
     def decode(cls, text: str) -> Self:
-        """Read the hex form, either case.
+        """Parse hex digits of either case.
 
-        :raises BadInput: unless it is 32 or 56 hex digits, with a port of at most 65535 and an
-            offset that is not negative. A unique key read this way nearly always has a port that
-            is too large.
+        :raises BadInput: unless the text is 32 or 56 hex digits, the port is at most 65535, and the
+            offset is not negative. For most unique keys, the port is too large.
         """
         raw, address_length = _unhex(text, "an offset message id")
         port, physical_offset = _OFFSET_TAIL.unpack_from(raw, address_length)
         if not 0 <= port <= limits.MAX_PORT:
-            message = f"{text!r} is not an offset message id: its port would be {port}"
-            raise BadInput(message)
+            raise BadInput(f"{text!r} is not an offset message id: its port would be {port}")
         if physical_offset < 0:
-            message = f"{text!r} is not an offset message id: its offset would be negative"
-            raise BadInput(message)
+            raise BadInput(f"{text!r} is not an offset message id: its offset would be negative")
         return cls(Host(address_text(raw[:address_length]), port), physical_offset)
 
 
 def offset_msg_id_of(store_host: Host, physical_offset: int) -> str:
-    """Return the hex form of an offset message id; empty for `NOT_IN_LOG`.
+    """Return an offset message id as hex digits; empty for `NOT_IN_LOG`.
 
-    :raises BadInput: as `OffsetMessageId.encode`.
+    :raises BadInput: if a part does not fit its field.
     """
     return "" if physical_offset == NOT_IN_LOG else _offset_msg_id(store_host, physical_offset)
 
@@ -135,19 +129,18 @@ def offset_msg_id_of(store_host: Host, physical_offset: int) -> str:
 def _offset_msg_id(store_host: Host, physical_offset: int) -> str:
     address, port = store_host
     if not 0 <= port <= limits.MAX_PORT:
-        message = f"{port} is no port: it is 0 .. {limits.MAX_PORT}"
-        raise BadInput(message)
+        raise BadInput(f"invalid port {port}: expected 0 to {limits.MAX_PORT}")
     if not 0 <= physical_offset <= limits.MAX_LONG:
-        message = f"{physical_offset} is no physical offset: it is 0 .. {limits.MAX_LONG}"
-        raise BadInput(message)
+        raise BadInput(
+            f"invalid physical offset {physical_offset}: expected 0 to {limits.MAX_LONG}"
+        )
     return (pack_address(address) + _OFFSET_TAIL.pack(port, physical_offset)).hex().upper()
 
 
 class UniqueKey(Struct, frozen=True):
-    """The parts of a producer-made unique key.
+    """The parts of a unique key.
 
-    ``month_millis`` counts from the first day of the producer's month in the producer's zone,
-    modulo 2**32 (a month is shorter than that).
+    ``month_millis`` counts from the start of the producer's month in the producer's time zone.
     """
 
     address: str
@@ -170,10 +163,10 @@ class UniqueKey(Struct, frozen=True):
     ) -> Self:
         """Return the key that a producer at ``address`` creates at ``now_ms`` (epoch milliseconds).
 
-        Of ``process_id`` and ``counter`` the low 16 bits count, of ``client_hash`` the low 32. A
-        running producer gives as ``counted_from_ms`` the :func:`month_start_ms` of ``zone`` that
-        it took when the month changed, and goes on with it when its clock is set back: up to
-        1,000 seconds before it then count as 0.
+        The key has the low 16 bits of ``process_id`` and ``counter``, and the low 32 bits of
+        ``client_hash``. A running producer passes as ``counted_from_ms`` the :func:`month_start_ms`
+        of its ``zone``, which it updates when the month changes. If its clock is set back, up to
+        1,000 seconds before ``counted_from_ms`` count as 0.
         """
         start_ms = month_start_ms(now_ms, zone) if counted_from_ms is None else counted_from_ms
         month_millis = (now_ms - start_ms) & 0xFFFFFFFF
@@ -184,26 +177,25 @@ class UniqueKey(Struct, frozen=True):
         )
 
     def encode(self) -> str:
-        """Return the upper-case hex form, 32 or 56 characters.
+        """Return 32 or 56 upper-case hex digits.
 
-        :raises BadInput: when a part does not fit its field.
+        :raises BadInput: if a part does not fit its field.
         """
         try:
             tail = _UNIQUE_TAIL.pack(
                 self.process_number, self.client_hash, self.month_millis, self.counter
             )
         except struct.error as error:
-            message = f"{self} is no unique key: a part does not fit its field"
-            raise BadInput(message) from error
+            raise BadInput(f"{self} is not a unique key: a part does not fit its field") from error
         return (pack_address(self.address) + tail).hex().upper()
 
     @classmethod
     def decode(cls, text: str) -> Self:
-        """Read the hex form, either case.
+        """Parse hex digits of either case.
 
-        Any 32 or 56 hex digits are one; producers of other languages fill the parts differently.
+        Any 32 or 56 hex digits are valid: clients in other languages fill the parts differently.
 
-        :raises BadInput: for any other text.
+        :raises BadInput: for other texts.
         """
         raw, address_length = _unhex(text, "a unique key")
         return cls(
@@ -211,14 +203,11 @@ class UniqueKey(Struct, frozen=True):
         )
 
     def nearly_time_ms(self, now_ms: int, zone: tzinfo | None = UTC) -> int:
-        """Guess when the key was made, in epoch milliseconds, as RocketMQ does.
+        """Guess the creation time in epoch milliseconds, as RocketMQ does. Only for display.
 
-        ``zone`` None is this machine's, with its changes of clocks.
-
-        The key counts from the start of a month without saying which, so this is the latest such
-        time before ``now_ms`` in months of ``zone``. It is wrong for keys more than a month old,
-        producers in another zone, and producers whose clock is ahead: it is shown to people, and
-        never narrows a search.
+        The key counts from the start of an unknown month, so this is the latest possible time
+        before ``now_ms``. It is wrong for keys older than a month, for producers in another time
+        zone than ``zone`` (None: the local one), and for producers whose clock is ahead.
         """
         month = _month_of(now_ms, zone)
         guess = _epoch_ms(month) + self.month_millis
@@ -229,23 +218,23 @@ class UniqueKey(Struct, frozen=True):
 
 
 class NearlyMessageId(NamedTuple):
-    """How a text differs from a message id."""
+    """The difference between a text and a message id."""
 
     digit_count: int
-    """Characters of the text."""
+    """The number of characters of the text."""
     expected_count: int
-    """Characters of the id: 32 or 56."""
+    """The number of characters of an id: 32 or 56."""
     letters: tuple[tuple[str, str], ...] = ()
-    """Letters of the text, each with the digit that it looks like."""
+    """Letters of the text, each with the digit that it resembles."""
     meant: str | None = None
-    """The id, if it has just these digits in place of the letters."""
+    """The id with digits instead of these letters."""
 
 
 def nearly_message_id(text: str) -> NearlyMessageId | None:
-    """Return how a text differs from a message id, if a small mistake can have made it of one.
+    """Return how a text differs from a message id, if a typo can explain it, else None.
 
-    That is a digit too few or too many, or letters that look like digits. Decimal numbers are not
-    taken for ids: every address of a host of RocketMQ in practice has a hex letter in its id.
+    A typo is one digit too few or too many, or letters that resemble digits. Decimal numbers are
+    not taken for ids: the host address in a real id has a hex letter.
     """
     count = len(text)
     expected = next((each for each in _ADDRESS_BYTES if abs(count - each) <= 1), None)
@@ -260,10 +249,7 @@ def nearly_message_id(text: str) -> NearlyMessageId | None:
 
 
 def month_start_ms(now_ms: int, zone: tzinfo | None = UTC) -> int:
-    """Return when the month of ``now_ms`` began in ``zone``; both in epoch milliseconds.
-
-    ``zone`` None is this machine's.
-    """
+    """Return the start of the month in ``zone`` (None: local). Times are epoch milliseconds."""
     return _epoch_ms(_month_of(now_ms, zone))
 
 

@@ -1,8 +1,7 @@
-"""Message properties: their string form, the system names, and keys.
+"""Message properties: their string form, RocketMQ's property names, and keys.
 
-String form: name U+0001 value U+0002, repeated. The last separator is optional when reading
-(RocketMQ 4.9.1 to 5.1 leave it out, all others write it). A segment without a name or without a
-value is dropped; of two with the same name the last one counts.
+String form: name U+0001 value U+0002, repeated. The last separator is optional (RocketMQ 4.9.1 to
+5.1 omit it). Segments without a name or value are ignored; the last of two equal names counts.
 Source: ``MessageDecoder.string2messageProperties``.
 """
 
@@ -17,7 +16,7 @@ NAME_VALUE_SEPARATOR: Final = "\x01"
 PROPERTY_SEPARATOR: Final = "\x02"
 KEY_SEPARATOR: Final = " "
 _SURE_DIGITS: Final = 10
-"""Numbers of fewer ASCII digits are an ``int`` of Java's."""
+"""ASCII numbers with fewer digits fit a Java ``int``."""
 
 KEYS: Final = "KEYS"
 TAGS: Final = "TAGS"
@@ -27,7 +26,7 @@ REAL_TOPIC: Final = "REAL_TOPIC"
 REAL_QUEUE_ID: Final = "REAL_QID"
 RETRY_TOPIC: Final = "RETRY_TOPIC"
 LITE_TOPIC: Final = "__LITE_TOPIC"
-"""The name of the message's lite topic, without its parent, which is the message's topic."""
+"""The name of the message's lite topic without its parent, which is the message's topic."""
 DLQ_ORIGIN_TOPIC: Final = "DLQ_ORIGIN_TOPIC"
 ORIGIN_TOPICS: Final = (REAL_TOPIC, RETRY_TOPIC, DLQ_ORIGIN_TOPIC)
 """Properties of copies that name the topic of another copy."""
@@ -51,12 +50,12 @@ REPLY_TO_CLIENT: Final = "REPLY_TO_CLIENT"
 TTL: Final = "TTL"
 MESSAGE_TYPE: Final = "MSG_TYPE"
 REPLY_TYPE: Final = "reply"
-"""Value of MSG_TYPE on replies to requests."""
+"""Value of MSG_TYPE for replies to requests."""
 PUSH_REPLY_TIME: Final = "PUSH_REPLY_TIME"
 POP_CHECKPOINT: Final = "POP_CK"
 FIRST_POP_TIME: Final = "1ST_POP_TIME"
 ORIGIN_GROUP: Final = "ORIGIN_GROUP"
-"""On retries that POP made: when a consumer was first given the message, and its group."""
+"""In retries by POP: the time of the first delivery to a consumer, and the consumer's group."""
 MULTI_DISPATCH: Final = "INNER_MULTI_DISPATCH"
 MULTI_QUEUE_OFFSET: Final = "INNER_MULTI_QUEUE_OFFSET"
 INNER_NUM: Final = "INNER_NUM"
@@ -64,7 +63,7 @@ TIMER_DELAY_SEC: Final = "TIMER_DELAY_SEC"
 TIMER_DELAY_MS: Final = "TIMER_DELAY_MS"
 TIMER_DELIVER_MS: Final = "TIMER_DELIVER_MS"
 TIMER_NAMES: Final = frozenset({TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS})
-"""What a producer sets for a delivery time of its own (RocketMQ 5)."""
+"""Set by producers to choose a delivery time (RocketMQ 5)."""
 TIMER_OUT_MS: Final = "TIMER_OUT_MS"
 TIMER_ENQUEUE_MS: Final = "TIMER_ENQUEUE_MS"
 TIMER_DEQUEUE_MS: Final = "TIMER_DEQUEUE_MS"
@@ -72,17 +71,15 @@ TIMER_ROLL_TIMES: Final = "TIMER_ROLL_TIMES"
 TIMER_DELETED_KEY: Final = "TIMER_DEL_UNIQKEY"
 BORN_TIMESTAMP: Final = "BORN_TIMESTAMP"
 BORN_HOST: Final = "__BORNHOST"
-"""The host of a client that sent through a proxy; a record's own born host is the proxy then."""
+"""The host of a client that sent through a proxy; the record's born host is the proxy then."""
 CRC32: Final = "__CRC32#"
 RESENT: Final = "RESENT_BY_ROCKETLENS"
 RESENT_WHY: Final = "RESENT_BY_ROCKETLENS_WHY"
-"""Job and number of a message that RocketLens sent again, who did it, and why; no words of
-RocketMQ.
-"""
+"""Set by RocketLens: job and number of a message that it sent again, and the user and reason."""
 CONSUME_FAILURE: Final = "CONSUME_FAILURE"
-"""Why the group's consumer gave the message back: see `rocketlens.model.life.ConsumeFailure`."""
+"""Set by RocketLens: why the consumer failed. See `rocketlens.model.life.ConsumeFailure`."""
 TRANSACTION_OFFSET: Final = "TRANS_OFFSET"
-"""On the mark of a transaction in RocksDB: the physical offset of its half message."""
+"""In the mark of a RocksDB transaction: the physical offset of its half message."""
 
 SYSTEM_PROPERTIES: Final = frozenset(
     {
@@ -101,19 +98,19 @@ SYSTEM_PROPERTIES: Final = frozenset(
         *(LITE_TOPIC, CRC32),
     }
 )
-"""Names that users may not set: ``MessageConst.STRING_HASH_SET`` of RocketMQ 4.9 and 5.5, and more
-that mean something to brokers.
+"""Names that users cannot set: ``MessageConst.STRING_HASH_SET`` of RocketMQ 4.9 and 5.5, and other
+names that brokers use.
 """
 
 
 def remove_timers(properties: dict[str, str]) -> None:
-    """Remove what sets a delivery time."""
+    """Remove the properties that set a delivery time."""
     for name in TIMER_NAMES & properties.keys():
         del properties[name]
 
 
 def delay_level(properties: Mapping[str, str]) -> int:
-    """Return the delay level of a message as Java's ``Integer.parseInt`` reads it; 0 for none."""
+    """Return the delay level, parsed like Java's ``Integer.parseInt``; 0 for none."""
     text = properties.get(DELAY, "")
     if text.isascii() and text.isdigit() and len(text) < _SURE_DIGITS:
         return int(text)
@@ -123,7 +120,7 @@ def delay_level(properties: Mapping[str, str]) -> int:
 
 
 def parse(text: str) -> dict[str, str]:
-    """Read the string form, in order of first appearance."""
+    """Parse the string form; properties keep the order of their first appearance."""
     properties: dict[str, str] = {}
     for part in text.split(PROPERTY_SEPARATOR):
         name, _, value = part.partition(NAME_VALUE_SEPARATOR)
@@ -133,9 +130,10 @@ def parse(text: str) -> dict[str, str]:
 
 
 def format_properties(properties: Mapping[str, str], *, trailing_separator: bool = True) -> str:
-    """Write the string form in the mapping's order; empty names and values are left out.
+    """Return the string form, in the order of the mapping, without empty names and values.
 
-    ``trailing_separator``: as RocketMQ up to 4.9.0 and from 5.2.0; without it, as 4.9.1 to 5.1.
+    ``trailing_separator``: written by RocketMQ up to 4.9.0 and since 5.2.0, but not by 4.9.1 to
+    5.1.
     """
     text = PROPERTY_SEPARATOR.join(
         f"{name}{NAME_VALUE_SEPARATOR}{value}"
@@ -146,19 +144,18 @@ def format_properties(properties: Mapping[str, str], *, trailing_separator: bool
 
 
 def java_order(properties: Mapping[str, str], table_size: int = 128) -> dict[str, str]:
-    """Return properties in the order in which Java's ``HashMap`` iterates over them.
+    """Return properties in the iteration order of Java's ``HashMap``.
 
-    That is the order in which a broker writes the properties of a single message; those of batch
-    members stay as the producer's map had them. ``table_size``: what the map began with, 128 from
-    RocketMQ 5.1 on, 16 before (and in producers); it doubles while more than three quarters full.
-    Names of one bucket keep their order, as in Java as long as they are fewer than nine.
+    A broker writes the properties of a single message in this order, and those of batch members in
+    the order of the producer's map. ``table_size`` is the map's initial size: 128 since RocketMQ
+    5.1, 16 before, and 16 in producers. The table doubles when it is more than three quarters full.
+    Names in one bucket keep their order, which holds in Java for up to eight names.
     O(n log n). Source: ``java.util.HashMap``.
 
-    :raises BadInput: when ``table_size`` is not a power of two.
+    :raises BadInput: if ``table_size`` is not a power of two.
     """
     if table_size < 1 or table_size & (table_size - 1):
-        message = f"{table_size} is no size of a hash table: it is a power of two"
-        raise BadInput(message)
+        raise BadInput(f"invalid table size {table_size}: expected a power of two")
     while len(properties) * 4 > table_size * 3:
         table_size *= 2
     last_bucket = table_size - 1
@@ -168,14 +165,14 @@ def java_order(properties: Mapping[str, str], table_size: int = 128) -> dict[str
 
 @lru_cache(maxsize=256)
 def _spread_hash(name: str) -> int:
-    """Return the hash of a name as ``HashMap`` uses it; most messages have the same few names."""
+    """Return the hash as ``HashMap`` uses it. Cached: most messages have the same few names."""
     hashed = java.string_hash(name) & 0xFFFFFFFF
     return hashed ^ hashed >> 16
 
 
 def split_keys(text: str | None) -> tuple[str, ...]:
-    """Split the KEYS property at single spaces; empty tokens are none, nothing else is trimmed.
+    """Split the KEYS property at single spaces; empty parts are dropped, nothing is trimmed.
 
-    A key that stands in it twice is returned twice, as RocketMQ indexes it twice.
+    A repeated key is returned twice, as RocketMQ indexes it twice.
     """
     return tuple(filter(None, text.split(KEY_SEPARATOR))) if text else ()

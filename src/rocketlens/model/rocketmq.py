@@ -1,9 +1,9 @@
-"""The words of RocketMQ, each once: topics, groups, prefixes, permissions, flags, delay levels.
+"""RocketMQ's constants: topics, groups, prefixes, permissions, flags, delay levels.
 
-Names of properties are in :mod:`rocketlens.model.properties`, codes in ``wire/codes``. Sources:
+Property names are in :mod:`rocketlens.model.properties`, codes in ``wire/codes``. Sources:
 ``TopicValidator``, ``Validators``, ``MixAll``, ``PermName``, ``TopicSysFlag``, ``MessageSysFlag``,
-``FAQUrl`` and ``ScheduleMessageService`` of RocketMQ 4.9.7 and 5.5.0. Where the two differ, this is
-what 5.5.0 has.
+``FAQUrl`` and ``ScheduleMessageService`` of RocketMQ 4.9.7 and 5.5.0. If the two differ, the value
+is that of 5.5.0.
 """
 
 import re
@@ -13,25 +13,25 @@ from rocketlens import limits
 from rocketlens.errors import BadInput, MessageIllegal
 
 MAX_NEW_TOPIC_CHARACTERS: Final = 127
-"""Longest name of other topics that are created. RocketMQ: the same (``TopicValidator``)."""
+"""Longest name of other new topics. RocketMQ: the same (``TopicValidator``)."""
 RETRY_PREFIX: Final = "%RETRY%"
 DEAD_LETTER_PREFIX: Final = "%DLQ%"
 LMQ_PREFIX: Final = "%LMQ%"
-"""Light message queues, of RocketMQ 5: their entries lead to records of other topics."""
+"""Light message queues (RocketMQ 5): their entries refer to records of other topics."""
 LITE_PREFIX: Final = f"{LMQ_PREFIX}$"
-"""Those of lite topics, of RocketMQ 5.5: see `lite_topic`."""
+"""Queues of lite topics (RocketMQ 5.5): see `lite_topic`."""
 LITE_TYPE: Final = "LITE"
 LITE_TTL: Final = "lite.topic.expiration"
 LITE_PARENT: Final = "lite.bind.topic"
-"""The ``message.type`` of topics whose messages are in lite topics; how many minutes a lite topic
-stays after its last message, an attribute of their parent; and that of groups which read it."""
+"""The ``message.type`` of a parent of lite topics; its attribute for the minutes that a lite topic
+lives after its last message; and the attribute of groups that names the parent they read."""
 MESSAGE_TYPE: Final = "message.type"
 SYSTEM_TOPIC_PREFIX: Final = "rmq_sys_"
 SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
 NAMESPACE_SEPARATOR: Final = "%"
 
 DEFAULT_TOPIC: Final = "TBW102"
-"""Topics that brokers create by themselves inherit from this one."""
+"""Automatically created topics inherit the settings of this topic."""
 DELAY_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 BENCHMARK_TOPIC: Final = "BenchmarkTest"
 HALF_MESSAGE_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
@@ -44,12 +44,12 @@ SELF_TEST_TOPIC: Final = "SELF_TEST_TOPIC"
 OFFSET_MOVED_TOPIC: Final = "OFFSET_MOVED_EVENT"
 CHECKPOINT_TOPIC: Final = "CHECKPOINT_TOPIC"
 HEARTBEAT_TOPIC: Final = "DefaultHeartBeatSyncerTopic"
-"""Proxies tell each other in it which clients they have."""
+"""Proxies share their client lists through this topic."""
 TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
 REVIVE_PREFIX: Final = "rmq_sys_REVIVE_LOG_"
-"""Topics in which POP keeps what it gave to consumers, and what they acknowledged."""
+"""POP stores deliveries and acknowledgements in these topics."""
 _TIMER: Final = "timer"
-"""What the names of all topics for timers have, those of RocksDB's, too."""
+"""Part of the names of all timer topics, including RocksDB's."""
 
 NOT_ALLOWED_SEND_TOPICS: Final = frozenset(
     {
@@ -70,7 +70,7 @@ SYSTEM_TOPICS: Final = NOT_ALLOWED_SEND_TOPICS | {
     TRACE_TOPIC,
     CHECKPOINT_TOPIC,
 }
-"""Topics that clients may not create, change or delete; see also `SYSTEM_TOPIC_PREFIX`."""
+"""Topics that clients cannot create, change or delete; see also `SYSTEM_TOPIC_PREFIX`."""
 
 INTERNAL_TOPICS: Final = frozenset(
     {
@@ -85,16 +85,16 @@ INTERNAL_TOPICS: Final = frozenset(
         ROCKSDB_OP_MESSAGE_TOPIC,
     }
 )
-"""Topics of records that are RocketMQ's own, and no copies of users' messages."""
+"""Topics with RocketMQ's own records, not copies of users' messages."""
 
 TAG_TYPE: Final = "TAG"
 SQL92_TYPE: Final = "SQL92"
-"""Types of subscriptions: by tags, and by an expression (:mod:`rocketlens.model.sql92`)."""
+"""Subscription types: by tag, and by SQL92 expression (:mod:`rocketlens.model.sql92`)."""
 ALL_TAGS: Final = "*"
 
 TOOLS_GROUP: Final = "TOOLS_CONSUMER"
 TRANSACTION_GROUP: Final = "CID_RMQ_SYS_TRANS"
-"""The group whose offsets say how far transactions are checked."""
+"""The group whose offsets record the progress of transaction checks."""
 SYSTEM_GROUPS: Final = (
     TOOLS_GROUP,
     "FILTERSRV_CONSUMER",
@@ -105,17 +105,17 @@ SYSTEM_GROUPS: Final = (
     "CID_ONSAPI_OWNER",
     TRANSACTION_GROUP,
 )
-"""Groups that each broker has from the start."""
+"""Groups that every broker has."""
 BROADCAST_SUFFIX: Final = "@broadcast"
-"""Behind a group's name where a broker of RocketMQ 5 stores how far the slowest client of a group
-that broadcasts has pulled: for clients that move between it and a proxy."""
+"""Suffix of a group name. A RocketMQ 5 broker stores under that name the smallest pull offset of a
+broadcasting group, for clients that move between the broker and a proxy."""
 
 MASTER_ID: Final = 0
-"""Broker id of a master; slaves have larger ones."""
+"""Broker id of a master; slaves have larger ids."""
 DEFAULT_CLUSTER: Final = "DefaultCluster"
 DEFAULT_REGION: Final = "DefaultRegion"
 ORDER_TOPIC_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"
-"""Namespace of a name server's key-value pairs that has the queues of ordered topics."""
+"""Namespace of the name server's key-value pairs that list the queues of ordered topics."""
 FAQ: Final = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 """The end of many remarks."""
 
@@ -129,7 +129,7 @@ UNIT_SUB_FLAG: Final = 2
 """Bits of a topic's ``topicSysFlag``."""
 
 SYS_FLAG_TRANSACTION_MASK: Final = 0xC
-"""Bits of a message's ``sysFlag``; those of compression are in `formats/body_compression`."""
+"""Bits of a message's ``sysFlag``; the compression bits are in `formats/body_compression`."""
 SYS_FLAG_PREPARED: Final = 0x4
 SYS_FLAG_COMMIT: Final = 0x8
 SYS_FLAG_ROLLBACK: Final = 0xC
@@ -137,28 +137,28 @@ SYS_FLAG_BORN_HOST_V6: Final = 0x10
 SYS_FLAG_STORE_HOST_V6: Final = 0x20
 SYS_FLAG_NEED_UNWRAP: Final = 0x40
 SYS_FLAG_INNER_BATCH: Final = 0x80
-"""A record that is a batch of messages, which clients take apart: so is the flag before."""
+"""With the previous flag: a record that is a batch of messages, which clients unpack."""
 
 NAME_SERVER_VARIABLES: Final = ("NAMESRV_ADDR", "ROCKETMQ_NAMESRV_ADDR")
-"""Variables of the environment with the addresses of name servers; the first that is set counts."""
+"""Environment variables with name server addresses; the first one that is set counts."""
 
 QUEUE_TYPE: Final = "queue.type"
 BATCH_QUEUE: Final = "BatchCQ"
-"""An attribute of a topic, and its value for one whose batches are such records."""
+"""A topic attribute, and its value for topics whose batches are stored as one record."""
 CLEANUP_POLICY: Final = "cleanup.policy"
 COMPACTION: Final = "COMPACTION"
-"""An attribute of a topic, and its value for one that keeps the newest message of each key."""
+"""A topic attribute, and its value for topics that keep the newest message of each key."""
 
 CRC_MASK: Final = 0x7FFFFFFF
-"""RocketMQ keeps 31 bits of each CRC-32."""
+"""RocketMQ keeps 31 bits of a CRC-32."""
 
 PRODUCER_RETRY_MS: Final = 60_000
-"""Sends of one host whose born times are nearer than this are attempts of one send."""
+"""Sends from one host within this time are retries of one send."""
 DELAY_LEVELS: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
-"""Default of ``messageDelayLevel``; the first is level 1."""
+"""Default of ``messageDelayLevel``; the first delay is level 1."""
 DELAY_LEVEL_COUNT: Final = 18
 _DELAY_UNITS_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-# Ten digits of days and a time stamp still fit 64 bits.
+# Ten digits of days plus a timestamp fit 64 bits.
 _DELAY: Final = re.compile(r"(\d{1,10})([smhd])")
 
 _LEGAL_NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+\Z")
@@ -168,7 +168,7 @@ _ILLEGAL: Final = "contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$
 
 
 def topic_problem(topic: str) -> str | None:
-    """Return in RocketMQ's words why a topic of this name cannot be created, None if it can."""
+    """Return RocketMQ's text for why a topic cannot have this name, or None if it can."""
     if not topic or topic.isspace():
         return "The specified topic is blank."
     shown = topic[: limits.MAX_SHOWN_CHARACTERS]
@@ -188,10 +188,10 @@ def topic_problem(topic: str) -> str | None:
 
 
 def check_topic(topic: str) -> None:
-    """Check a topic as RocketMQ does.
+    """Check a topic name as RocketMQ does.
 
-    :raises MessageIllegal: if it is empty, too long, or has characters that are not allowed; the
-        text is RocketMQ's own.
+    :raises MessageIllegal: with RocketMQ's text, if the name is empty, too long, or has illegal
+        characters.
     """
     problem = topic_problem(topic)
     if problem is not None:
@@ -199,10 +199,9 @@ def check_topic(topic: str) -> None:
 
 
 def group_problem(group: str, longest: int = limits.MAX_GROUP_CHARACTERS) -> str | None:
-    """Return in RocketMQ's words why a group cannot have this name, None if it can.
+    """Return RocketMQ's text for why a group cannot have this name, or None if it can.
 
-    ``longest``: operators may use fewer characters (`limits.MAX_NEW_GROUP_CHARACTERS`) than groups
-    that clients bring along.
+    Operators are limited to fewer characters (`limits.MAX_NEW_GROUP_CHARACTERS`) than clients.
     """
     if not group or group.isspace():
         return "The specified group is blank."
@@ -215,11 +214,11 @@ def group_problem(group: str, longest: int = limits.MAX_GROUP_CHARACTERS) -> str
 
 
 def is_topic_name(text: str) -> bool:
-    """Return whether a store may have a topic of this name, so that it is safe in a path.
+    """Return whether a store can have a topic of this name. The name is then safe in a path.
 
-    Any topic may be as long as those of groups here: brokers can be configured to allow that. Retry
-    topics of POP have a plus in their names (V2), and lite topics have dollars, which those that
-    clients create may not have.
+    Any topic can be as long as retry topics: brokers can be configured to allow it. Names with a
+    plus (retry topics of POP, V2) or a dollar (lite topics) are valid, too, although clients cannot
+    create them.
     """
     if len(text) > limits.MAX_TOPIC_CHARACTERS:
         return False
@@ -227,14 +226,13 @@ def is_topic_name(text: str) -> bool:
 
 
 def is_group_topic(topic: str) -> bool:
-    """Return whether a topic is for the retries or the dead letters of a consumer group."""
+    """Return whether a topic is a retry or dead letter topic."""
     return topic.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX))
 
 
 def has_copies(topic: str) -> bool:
-    """Return whether messages of a topic are copies of those of other topics."""
-    # The trace topic is a system topic, but its messages are not copies, whatever their properties
-    # say: anyone may write there.
+    """Return whether the messages of a topic are copies of those of other topics."""
+    # Messages of the trace topic are not copies, whatever their properties say: clients write it.
     return is_group_topic(topic) or (is_system_topic(topic) and topic != TRACE_TOPIC)
 
 
@@ -244,10 +242,9 @@ def is_system_topic(topic: str) -> bool:
 
 
 def is_internal_topic(topic: str) -> bool:
-    """Return whether the messages of a topic are RocketMQ's own: traces, events, checkpoints.
+    """Return whether a topic has RocketMQ's own messages: traces, events, checkpoints.
 
-    Unlike `is_system_topic` not where brokers keep copies of users' messages, for delays, timers
-    and transactions.
+    False for the system topics with copies of users' messages: delays, timers, transactions.
     """
     return topic in INTERNAL_TOPICS or (
         topic.startswith(SYSTEM_TOPIC_PREFIX) and _TIMER not in topic
@@ -255,30 +252,30 @@ def is_internal_topic(topic: str) -> bool:
 
 
 def is_system_group(group: str) -> bool:
-    """Return whether a group is RocketMQ's own: of brokers, or of proxies."""
+    """Return whether a group belongs to brokers or proxies."""
     return group in SYSTEM_GROUPS or group.startswith(
         (SYSTEM_GROUP_PREFIX, f"CID_{HEARTBEAT_TOPIC}")
     )
 
 
 def lite_topic(parent: str, name: str) -> str:
-    """Return the queue of a lite topic, as brokers name it; ``name`` may be a pattern."""
+    """Return the name of a lite topic's queue; ``name`` can be a pattern."""
     return f"{LITE_PREFIX}{parent}${name}"
 
 
 def lite_parent(topic: str) -> str | None:
-    """Return the parent topic of a lite topic's queue; None for other topics."""
+    """Return the parent of a lite topic's queue; None for other topics."""
     parent, separator, name = topic.removeprefix(LITE_PREFIX).partition("$")
     return parent if topic.startswith(LITE_PREFIX) and separator and name else None
 
 
 def reply_topic(cluster_name: str) -> str:
-    """Return the topic that replies to requests of a cluster's clients go to."""
+    """Return the topic for replies to requests from clients of a cluster."""
     return f"{cluster_name}_REPLY_TOPIC"
 
 
 def perm_text(perm: int) -> str:
-    """Return a permission as RocketMQ prints it, such as ``RW-``."""
+    """Return a permission in RocketMQ's notation, such as ``RW-``."""
     return "".join(
         letter if perm & bit else "-"
         for letter, bit in (("R", PERM_READ), ("W", PERM_WRITE), ("X", PERM_INHERIT))
@@ -286,12 +283,12 @@ def perm_text(perm: int) -> str:
 
 
 def parse_delay_levels(text: str) -> tuple[int, ...]:
-    """Parse ``messageDelayLevel``: "1s 5s 1m" is (0, 1000, 5000, 60000).
+    """Parse ``messageDelayLevel``: "1s 5s 1m" becomes (0, 1000, 5000, 60000).
 
-    Element n is level n in milliseconds; 0 is not used. Decimal digits of any script will do, as in
-    Java.
+    Element n is level n in milliseconds; element 0 is unused. As in Java, decimal digits of any
+    script are valid.
 
-    :raises BadInput: when a word is not a number of at most 10 digits and one of s, m, h and d.
+    :raises BadInput: unless each word is a number of at most 10 digits and one of s, m, h and d.
     """
     delays_ms = [0]
     for word in text.split():

@@ -1,18 +1,18 @@
-"""RocketMQ's configuration keys by name, and how those without a meaning here are treated.
+"""RocketMQ's configuration keys, and the treatment of keys that RocketLens does not implement.
 
-One rule for all that reads a configuration (``broker.conf``, ``namesrv.conf``, the arguments of
-:func:`rocketlens.testing.cluster`):
+The same rule applies to ``broker.conf``, ``namesrv.conf``, and the arguments of
+:func:`rocketlens.testing.cluster`:
 
 ==================================================  ===========================================
-a key without a meaning here that                   is
+a key that is not implemented and                   is
 ==================================================  ===========================================
-asks for access control, or for other TLS           refused: otherwise it would be off unnoticed
-is not a key of RocketMQ, but looks like one        refused, with the key that was probably meant
-is RocketMQ's, or like none of its keys             named in a warning
+asks for access control, or for other TLS           refused: protection would be off unnoticed
+is not a key of RocketMQ, but resembles one         refused; the error suggests the nearest key
+is a key of RocketMQ, or resembles none             named in a warning
 ==================================================  ===========================================
 
-A file may have been written for another broker, whereas the arguments of a program are written for
-this one: there, a key that is like none of RocketMQ's is refused, too.
+A file can be written for another broker; arguments of a program are not. Therefore, arguments that
+resemble no key are refused, too.
 
 Sources: the setters of ``BrokerConfig``, ``MessageStoreConfig``, ``NettyServerConfig``,
 ``NettyClientConfig``, ``NamesrvConfig``, ``ControllerConfig`` and ``AuthConfig``, of RocketMQ 4.9.7
@@ -40,7 +40,7 @@ _REFUSED_WHEN_TRUE: Final = {
 }
 _TLS_PREFIX: Final = "tls."
 _MIN_SIMILARITY: Final = 0.83
-"""How much alike a key and the one that was probably meant are, at least, of 1."""
+"""The minimum similarity of a key and a suggested key, up to 1."""
 _MAX_SHOWN: Final = 100
 
 _NAMES: Final = """
@@ -207,11 +207,11 @@ ROCKETMQ_KEYS: Final = frozenset(_NAMES.split())
 def check_unknown_keys(
     unknown: Mapping[str, str], known_keys: Iterable[str], where: str
 ) -> tuple[str, ...]:
-    """Return the keys that are to be named in a warning, sorted.
+    """Return the names of the keys to warn about, sorted.
 
-    ``unknown`` has the entries whose keys are not ``known_keys``; errors name ``where`` they stand.
+    ``unknown`` has the entries that are not in ``known_keys``; errors name their origin ``where``.
 
-    :raises BadInput: when a key must not be passed over.
+    :raises BadInput: if a key must not be ignored.
     """
     names = {*ROCKETMQ_KEYS, *known_keys}
     passed_over = []
@@ -228,7 +228,7 @@ def check_unknown_keys(
 
 
 def _refusal(name: str, value: str) -> str | None:
-    """Return why a key may not be passed over; None when it may."""
+    """Return why a key must not be ignored, or None if it can be."""
     if name.startswith(_TLS_PREFIX):
         return OTHER_TLS if value else None
     return _REFUSED_WHEN_TRUE.get(name) if value.lower() == "true" else None

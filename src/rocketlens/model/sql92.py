@@ -1,4 +1,4 @@
-"""RocketMQ's SQL92 dialect: which messages a consumer wants, by their properties.
+"""RocketMQ's SQL92 dialect, a filter over message properties.
 
 ::
 
@@ -12,25 +12,24 @@
     unary       = ("+" | "-" | NOT) unary | string | number | TRUE | FALSE | NULL | property
                 | "(" expression ")"
 
-Keywords have no case, names of properties do. ``--`` to the end of a line, and ``/* */``, are
-comments. What follows an expression is not looked at, unless it goes on with an operator.
+Keywords are case-insensitive, property names are not. ``--`` to the end of a line, and ``/* */``,
+are comments. Text after a complete expression is ignored, unless it starts with an operator.
 
-A property is a string, or null where the message lacks it. Logic has three values. Types are
-Java's, with what follows from that:
+A property is a string, or null if the message lacks it. Logic has three values. Types are Java's,
+so:
 
-* a property that is compared with an integer must be one, of 32 or 64 bits as the number is, and
-  any real number if it is compared with one; otherwise the evaluation fails, and nothing passes,
-  not even by an OR behind it;
-* two properties are equal as texts, and also if the message has neither; with ``<`` and the like
-  both must be numbers;
-* a real number is more than 0: ``0.0`` cannot be written;
+* a property that is compared with an integer must be an integer of the same size, 32 or 64 bits,
+  and a property that is compared with a real number must be a number; otherwise the evaluation
+  fails, and the message does not match, even if a later OR would be true;
+* two properties are equal as texts, or if both are missing; for ``<`` and the like, both must be
+  numbers;
+* a real number is greater than 0: ``0.0`` is invalid;
 * a property alone is not a condition: it is never TRUE.
 
 Sources: ``SelectorParser.jj``, ``ComparisonExpression``, ``UnaryExpression``, ``LogicExpression``.
 CONTAINS, STARTSWITH and ENDSWITH are of 5.x.
 
-A larger language is a subclass of `Parser`: its tokens, what names mean, and what of its operands
-is known beside their values.
+A subclass of `Parser` can extend the language: tokens, names, and facts about fields.
 """
 
 import re
@@ -43,11 +42,11 @@ from rocketlens.errors import BadInput
 from rocketlens.model.text.sentences import Sentence
 
 Value = str | int | float | bool | None
-"""A value as Java has it: ``int`` is its Integer, and `Long` its Long."""
+"""A Java value: ``int`` is Java's Integer, and `Long` its Long."""
 
 
 class EvaluationFailed(BadInput):
-    """Values that cannot be compared: no message passes for which that happens."""
+    """Values cannot be compared; the message does not match."""
 
 
 class Long(int):
@@ -55,9 +54,9 @@ class Long(int):
 
 
 def compare(left: Value, right: Value) -> int:
-    """Return a number below, at or above 0, as two values are in order.
+    """Return a negative number, 0 or a positive number, like Java's compareTo.
 
-    :raises EvaluationFailed: when one is a text that is not a value of the other's type.
+    :raises EvaluationFailed: if a text cannot be converted to the type of the other value.
     """
     if type(left) is not type(right):
         if type(left) is bool:
@@ -78,11 +77,11 @@ def compare(left: Value, right: Value) -> int:
 
 
 def _compare_doubles(left: float, right: float) -> int:
-    """Compare as Java's Double does: NaN equals itself, and is above all."""
+    """Compare like Java's Double: NaN equals itself and is greater than all other numbers."""
     if left != left or right != right:  # noqa: PLR0124 - NaN
         return (left != left) - (right != right)  # noqa: PLR0124
     if left == right == 0:
-        # 0.0 is above -0.0.
+        # 0.0 is greater than -0.0.
         return (str(left) == "0.0") - (str(right) == "0.0")
     return (left > right) - (left < right)
 
@@ -99,18 +98,18 @@ _JAVA_BLANKS: Final = "".join(map(chr, range(33)))
 
 
 def _integer(text: str, largest: int) -> int:
-    """Read what Integer.valueOf and Long.valueOf read: any decimal digits of one UTF-16 unit."""
+    """Parse like Integer.valueOf and Long.valueOf: decimal digits of one UTF-16 unit each."""
     if _INTEGER.fullmatch(text) and max(text) <= "\uffff":
         digits = text.lstrip("+-").lstrip("0")[:40]
         number = int(digits or "0")
         number = -number if text[0] == "-" else number
         if -largest - 1 <= number <= largest:
             return number
-    raise EvaluationFailed(f"{text[:60]!r} is no integer of this size")
+    raise EvaluationFailed(f"{text[:60]!r} is not an integer of this size")
 
 
 def double(text: str) -> float:
-    """Read what Double.valueOf reads."""
+    """Parse like Double.valueOf."""
     stripped = text.strip(_JAVA_BLANKS)
     match = _DECIMAL_REAL.fullmatch(stripped)
     if match:
@@ -123,7 +122,7 @@ def double(text: str) -> float:
             return float("-inf" if stripped[0] == "-" else "inf")
     if _NAMED_REAL.fullmatch(stripped):
         return float(stripped)
-    raise EvaluationFailed(f"{text[:60]!r} is no number")
+    raise EvaluationFailed(f"{text[:60]!r} is not a number")
 
 
 _CONVERSIONS: Final[dict[type, Callable[[str], Value]]] = {
@@ -135,13 +134,13 @@ _CONVERSIONS: Final[dict[type, Callable[[str], Value]]] = {
 
 
 MAX_SQL92_DEPTH: Final = 50
-"""Nesting of a SQL92 expression. RocketMQ: as deep as a thread's stack."""
+"""Levels of nesting of a SQL92 expression. RocketMQ: limited by the thread's stack."""
 Evaluator = Callable[[Any], Value]
-"""Returns the value of an expression for a subject: the properties of a message, or more of it."""
+"""Evaluates an expression for a subject: the properties of a message, or more of it."""
 
 
 class InvalidSql92(BadInput):
-    """An expression that is not well-formed; the text says where and why."""
+    """An expression is malformed; the text says where and why."""
 
 
 # Tokens.
@@ -159,23 +158,21 @@ TOKENS: Final = r"""
   | (?P<name> [a-zA-Z_$][a-zA-Z0-9_$]* )
   | (?P<sign> <> | >= | <= | [=><(),+-] )
 """
-"""A verbose pattern; the name of the group is the kind of the token."""
+"""A verbose pattern; group names are token kinds."""
 
 
 class Token(NamedTuple):
     """A word or sign of an expression."""
 
     kind: str
-    """A keyword, a sign, or "real", "integer", "string", "name", "end"."""
+    """A keyword, a sign, "real", "integer", "string", "name" or "end"."""
     text: str
     position: int
 
 
 class Implied(NamedTuple):
-    """A fact about a field wherever a condition is TRUE: it is one of some texts, in a range, or
-    has a pattern. Values of other types are converted before they are compared.
-
-    Both ends of the range are included; None is not a bound.
+    """A fact about a field that holds if a condition is TRUE: the field has one of some texts, is in
+    a range (ends included, None for no bound), or matches a pattern. Other types are converted.
     """
 
     field: str
@@ -186,34 +183,33 @@ class Implied(NamedTuple):
 
 
 class Operand(NamedTuple):
-    """A part of an expression."""
+    """A parsed part of an expression."""
 
     evaluate: Evaluator
     kind: str
-    """"condition", "property", "constant" (also if it is a condition: TRUE), or "other"."""
+    """"condition", "property", "constant" (including TRUE and FALSE) or "other"."""
     value: Value = None
-    """Of a constant."""
+    """The value of a constant."""
     is_condition: bool = False
     height: int = 1
-    """Calls within calls that its evaluation takes."""
+    """The depth of nested calls in an evaluation."""
     is_many: bool = False
-    """Whether it evaluates to a tuple of values, one of which is enough."""
+    """Whether it evaluates to a tuple of values, any of which can match."""
     reads_body: bool = False
     field: str = ""
-    """The field of a message that it is, where facts about it are known."""
+    """The name of a field, if facts about it can be derived."""
     implied: tuple[Implied, ...] = ()
     conjuncts: "tuple[Operand, ...]" = ()
-    """The conditions that it joins by AND."""
+    """The conditions that AND joins."""
 
 
 def constant(value: Value) -> Operand:
-    """Return an operand with one value."""
     is_condition = value is None or type(value) is bool
     return Operand(lambda _: value, "constant", value, is_condition)
 
 
 class Parser:
-    """One token is looked at ahead, and two behind NOT, as the real parser does."""
+    """Parses with one token of lookahead, and two after NOT, like RocketMQ's parser."""
 
     pattern: ClassVar = re.compile(TOKENS, re.VERBOSE)
     language: ClassVar = Sentence("language_sql92")
@@ -225,10 +221,10 @@ class Parser:
         self._depth = 0
         self.node_count = 0
         self.names: Final[Counter[str]] = Counter()
-        """How often each name was read."""
+        """The number of times that each name occurs."""
 
     def disjunction(self) -> Operand:
-        """Read an expression; what follows it stays."""
+        """Read an expression; the text after it is not consumed."""
         first = self._conjunction()
         if self._peek().kind != "OR":
             return first
@@ -253,7 +249,7 @@ class Parser:
         return [self.as_condition(part) for part in parts]
 
     def as_condition(self, operand: Operand) -> Operand:
-        """Return an operand that is TRUE, FALSE or unknown."""
+        """Return an operand whose value is TRUE, FALSE or unknown."""
         if operand.is_condition:
             return operand
         if operand.kind == "property":
@@ -264,21 +260,21 @@ class Parser:
         raise self.invalid(Sentence("condition_expected"))
 
     def fitted(self, left: Operand, right: Operand) -> tuple[Operand, Operand]:
-        """Return two operands that are compared, after what one means for the other."""
+        """Return the operands of a comparison, adapted to each other."""
         return left, right
 
     def known(self, kind: str, left: Operand, right: Operand) -> tuple[Implied, ...]:
-        """Return what a comparison implies of fields."""
+        """Return the facts that a comparison implies."""
         del kind, left, right
         return ()
 
     def known_texts(self, left: Operand, texts: Collection[Value]) -> tuple[Implied, ...]:
-        """Return what it implies of a field that an operand is one of some texts."""
+        """Return the fact that an operand is one of some texts."""
         del left, texts
         return ()
 
     def joined(self, make: Callable[..., Evaluator], *operands: Operand) -> Evaluator:
-        """Return the evaluator that ``make`` makes of those of operands."""
+        """Combine the evaluators of operands with ``make``."""
         return make(*(each.evaluate for each in operands))
 
     def _equality(self) -> Operand:
@@ -303,8 +299,8 @@ class Parser:
         return left
 
     def is_null(self, operand: Operand) -> Evaluator:
-        """Return what evaluates IS NULL."""
-        return _is_null(operand.evaluate)
+        """Return an evaluator of IS NULL."""
+        return lambda properties: operand.evaluate(properties) is None
 
     def _check_equal(self, left: Operand, right: Operand) -> None:
         if any(each.kind == "constant" and each.value is None for each in (left, right)):
@@ -331,7 +327,7 @@ class Parser:
                 return left
 
     def other_comparison(self, kind: str, left: Operand) -> Operand | None:
-        """Return a comparison that only a larger language has; None if this token begins none."""
+        """Read a comparison that only a subclass has; None if this token starts none."""
         del kind, left
         return None
 
@@ -349,7 +345,7 @@ class Parser:
         return self.text_test(left, test, self.string(), is_not=is_not)
 
     def in_list(self, left: Operand, *, is_not: bool) -> Operand:
-        """Read the list behind IN."""
+        """Read the list after IN."""
         self._expect("(")
         texts = {self.string()}
         while self._peek().kind == ",":
@@ -364,11 +360,11 @@ class Parser:
     def text_test(
         self, left: Operand, test: Callable[[str, str], bool], search: str, *, is_not: bool
     ) -> Operand:
-        """Return the test of a text for what it contains."""
+        """Return the condition that a text contains, starts with or ends with ``search``."""
         return self._condition(_text_test(left.evaluate, test, search, is_not=is_not), left)
 
     def ordered(self, kind: str, left: Operand, right: Operand) -> Operand:
-        """Return a comparison of which comes first."""
+        """Return an order comparison."""
         for each in (left, right):
             is_number = type(each.value) in (int, Long, float)
             if each.is_condition or (each.kind == "constant" and not is_number):
@@ -389,7 +385,7 @@ class Parser:
         if low.kind == high.kind == "constant" and compare(high.value, low.value) < 0:
             raise self.invalid(Sentence("between_reversed"))
         both = self._condition(_and([from_low.evaluate, to_high.evaluate]), from_low, to_high)
-        # The second comparison may not be evaluated, or fail where the first would be FALSE.
+        # If the first comparison is FALSE, the second is not evaluated and cannot fail.
         is_implied = from_low.implied and to_high.implied
         implied = (*from_low.implied, *to_high.implied) if is_implied else ()
         return both._replace(implied=implied)
@@ -416,8 +412,16 @@ class Parser:
         return operand
 
     def negated(self, operand: Operand) -> Operand:
-        """Return the operand with a minus before it."""
-        return _negated(operand)
+        """Return the operand with the opposite sign."""
+        read = operand.evaluate
+
+        def evaluate(properties: Any) -> Value:
+            value = read(properties)
+            if type(value) is int or type(value) is float:
+                return -value
+            return Long(-value) if type(value) is Long else None
+
+        return Operand(evaluate, "other", height=1 + operand.height)
 
     def _condition(self, evaluate: Evaluator, *parts: Operand) -> Operand:
         height = 1 + max(part.height for part in parts)
@@ -433,7 +437,7 @@ class Parser:
             raise self.invalid(Sentence("nested_too_deep", limit=MAX_SQL92_DEPTH))
 
     def primary(self, token: Token) -> Operand:
-        """Return the operand of one token."""
+        """Return the operand that a token starts."""
         if token.kind == "name":
             name = token.text
             return Operand(lambda properties: properties.get(name), "property")
@@ -454,7 +458,6 @@ class Parser:
         raise self.invalid(Sentence("value_expected"), token)
 
     def string(self) -> str:
-        """Read a string."""
         return unquoted(self._expect("string").text)
 
     def _expect(self, kind: str) -> Token:
@@ -497,11 +500,10 @@ class Parser:
             return Token(kind, text, position)
 
     def invalid(self, reason: Sentence, token: Token | None = None) -> InvalidSql92:
-        """Return the error to raise at a token, or where the parser is."""
+        """Return the error for a token, or for the current position."""
         return InvalidSql92(self._wrong(reason, token))
 
     def _wrong(self, reason: Sentence, token: Token | None) -> Sentence:
-        """Return what is wrong, and where."""
         position = self._position if token is None else token.position
         values = {"language": self.language, "number": position + 1, "reason": reason}
         if token is None or not token.text:
@@ -510,7 +512,7 @@ class Parser:
 
 
 def unquoted(text: str) -> str:
-    """Return the text of a string with its quotes."""
+    """Return the text of a quoted string."""
     return text[1:-1].replace("''", "'")
 
 
@@ -557,17 +559,13 @@ def _and(parts: list[Evaluator]) -> Evaluator:
 
 
 def negation(part: Evaluator) -> Evaluator:
-    """Return what evaluates NOT: unknown stays unknown."""
+    """Return an evaluator of NOT: unknown stays unknown."""
 
     def evaluate(properties: Any) -> Value:
         value = part(properties)
         return None if value is None else not value
 
     return evaluate
-
-
-def _is_null(part: Evaluator) -> Evaluator:
-    return lambda properties: part(properties) is None
 
 
 def _equal(left: Evaluator, right: Evaluator) -> Evaluator:
@@ -608,46 +606,34 @@ def _text_test(
 ) -> Evaluator:
     def evaluate(properties: Any) -> Value:
         value = part(properties)
-        # Neither it nor its contrary holds of what is not a text.
+        # For values that are not texts, both the test and its negation are FALSE.
         return bool(search) and type(value) is str and test(value, search) is not is_not
 
     return evaluate
 
 
-def _negated(operand: Operand) -> Operand:
-    read = operand.evaluate
-
-    def evaluate(properties: Any) -> Value:
-        value = read(properties)
-        if type(value) is int or type(value) is float:
-            return -value
-        return Long(-value) if type(value) is Long else None
-
-    return Operand(evaluate, "other", height=1 + operand.height)
-
-
 class Sql92:
-    """An expression, parsed; equal to others of the same text."""
+    """A parsed expression. Expressions of the same text are equal."""
 
     __slots__ = ("_evaluate", "node_count", "text")
 
     def __init__(self, text: str, evaluate: Evaluator, node_count: int) -> None:
         self.text: Final = text
         self.node_count: Final = node_count
-        """How many operators and operands it has: what an evaluation costs."""
+        """The number of operators and operands: the cost of an evaluation."""
         self._evaluate: Final = evaluate
 
     def evaluate(self, properties: Mapping[str, str]) -> bool | None:
-        """Return whether properties fulfil it; None if that is unknown.
+        """Evaluate the expression; None if the result is unknown.
 
-        :raises EvaluationFailed: when values cannot be compared.
+        :raises EvaluationFailed: if values cannot be compared.
         """
         value = self._evaluate(properties)
         assert value is None or type(value) is bool  # noqa: S101 - the parser made sure
         return value
 
     def passes(self, properties: Mapping[str, str]) -> bool:
-        """Return whether a message with these properties is delivered, as a broker decides."""
+        """Return whether a broker delivers a message with these properties."""
         try:
             return self.evaluate(properties) is True
         except EvaluationFailed:
@@ -666,8 +652,8 @@ class Sql92:
 def parse_sql92(text: str) -> Sql92:
     """Parse an expression. O(length).
 
-    :raises InvalidSql92: when it is not well-formed, longer than MAX_SUBSCRIPTION_CHARACTERS, or
-        nested deeper than MAX_SQL92_DEPTH.
+    :raises InvalidSql92: if it is malformed, longer than MAX_SUBSCRIPTION_CHARACTERS, or nested
+        deeper than MAX_SQL92_DEPTH.
     """
     if len(text) > limits.MAX_SUBSCRIPTION_CHARACTERS:
         raise InvalidSql92(

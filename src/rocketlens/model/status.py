@@ -1,4 +1,4 @@
-"""The state of a store directory, of an archive, and of a cluster, as they are found."""
+"""The state of a store directory, an archive, and a cluster."""
 
 from collections.abc import Iterator
 from enum import StrEnum
@@ -12,77 +12,77 @@ from rocketlens.model.tables import TableView, utc_time
 
 
 class StoreClosing(StrEnum):
-    """The state in which the last process that wrote a store left it."""
+    """How the last process that wrote a store left it."""
 
     CLEAN = "clean"
-    """Its broker closed it."""
+    """The broker closed it."""
     KILLED = "killed"
-    """Its broker was killed, or it is a copy of a store in use: ends of files may be unfinished."""
+    """The broker was killed, or this is a copy of a store in use: files can be incomplete."""
     IN_USE = "in_use"
-    """A broker or job has it open now."""
+    """A broker or a job has it open."""
 
 
 class IndexBuilderStatus(Struct, frozen=True):
-    """The progress of RocketLens's own index builder."""
+    """The progress of RocketLens's index builder."""
 
     is_running: bool
     safe_offset: int
-    """The physical offset below which index files are synced."""
+    """The physical offset up to which index files are complete and synced."""
     behind_bytes: int
-    """Bytes of synced log that they do not have yet."""
+    """Bytes of synced log without index entries."""
     silent_since_ms: int
-    """When it wrote its progress last, in epoch milliseconds."""
+    """The time of its last progress report, in epoch milliseconds."""
 
 
 class IndexStatus(Struct, frozen=True):
     """The index files of a store."""
 
     files: int
-    """Those that can be used."""
+    """The number of usable files."""
     damaged_files: int
     entries: int
     size_bytes: int
     newest_ms: int | None
-    """Store time of the newest message with an entry, in epoch milliseconds."""
+    """Store time of the newest indexed message, in epoch milliseconds."""
     uncovered_bytes: int
-    """Bytes of log that a look-up by key reads because no index file covers them."""
+    """Bytes of log that no index file covers; a look-up by key reads them."""
     builder: IndexBuilderStatus | None = None
-    """None if no broker of RocketLens has written the store."""
+    """None if no RocketLens broker has written the store."""
 
 
 class TapStatus(Struct, frozen=True):
-    """Of which broker's log a store is the copy, and how far it came, when it was written last."""
+    """The progress of a tap, which copies a broker's log to a store, when it was last written."""
 
     broker_name: str
     address: str
     behind_bytes: int
-    """Bytes of the broker's log that were not copied, as far as was known."""
+    """Known bytes of the broker's log that were not copied."""
     behind_ms: int
-    """How old the last copied message was if something was not copied; otherwise 0."""
+    """Age of the last copied message; 0 if everything was copied."""
     written_ms: int
-    """When this was written, in epoch milliseconds; 0 if nothing was copied yet."""
+    """The time of this report, in epoch milliseconds; 0 if nothing was copied yet."""
     gaps: tuple[tuple[int, int], ...]
-    """Physical offsets that the broker deleted before they were copied: from, and to before."""
+    """Ranges of physical offsets that the broker deleted before they were copied; ends excluded."""
     replaced: tuple[str, ...]
-    """Directories beside it with copies of logs that the broker had before."""
+    """Directories beside the store with copies of former logs of the broker."""
     problem: str
-    """Why nothing was copied then; empty if it was."""
+    """Why copying fails; empty if it works."""
 
 
 class Status(TableView):
-    """The state of a store, an archive or a cluster, as a table of its fields."""
+    """The state of a store, an archive or a cluster; notebooks show its fields as a table."""
 
     __slots__ = ()
     _titles = ("name", "value")
     coverage: tuple[Coverage, ...]
-    """The sources that were asked or read."""
+    """The sources that were read or asked."""
     __struct_fields__: ClassVar[tuple[str, ...]]
     _name: ClassVar[str]
-    """The field that names what the state is of."""
+    """The field with the name of the store, archive or cluster."""
 
     @property
     def complete(self) -> bool:
-        """Whether no source failed that the state needs."""
+        """Whether all required sources were read."""
         return is_complete(self.coverage)
 
     def _rows(self) -> Iterator[tuple[str, object]]:
@@ -98,7 +98,7 @@ class Status(TableView):
                 yield name, ", ".join(value) if isinstance(value, tuple) else value
 
     def __repr__(self) -> str:
-        """Return whose state it is, and whether it is complete."""
+        """Return the name, and whether the state is complete."""
         worth = "complete" if self.complete else "INCOMPLETE"
         return f"{type(self).__name__}({getattr(self, self._name)!r}, {worth})"
 
@@ -110,27 +110,27 @@ class StoreStatus(Status, Struct, frozen=True):
     path: str
     closing: StoreClosing
     written_by: str
-    """The broker that opened it last, as far as its files tell: ``RocketLens``, ``RocketMQ 4``,
+    """The broker that opened it last, according to its files: ``RocketLens``, ``RocketMQ 4``,
     ``RocketMQ 5``, ``RocketMQ 5.5``."""
     log_files: int
     log_bytes: int
-    """Bytes of its files up to the log's end: a broker reserves the last one as a whole."""
+    """Bytes of its files up to the end of the log: a broker preallocates the last file."""
     min_offset: int
-    """The physical offset of the log's first byte."""
+    """The physical offset of the start of the log."""
     end_offset: int
-    """The physical offset of the log's end."""
+    """The physical offset of the end of the log."""
     queue_bytes: int
     """Bytes of its consume queue files."""
     index: IndexStatus
     disk_total_bytes: int
     disk_free_bytes: int
-    """Bytes that can still be written to its disk."""
+    """Bytes of free disk space."""
     topics: int
-    """Topics but for those of RocketMQ itself and of groups."""
+    """The number of topics, without those of RocketMQ and of groups."""
     broker_topics: int
-    """Those of them that a broker created by itself, under its own name or its cluster's."""
+    """How many of these a broker created for itself, with its own name or its cluster's."""
     messages: int | None
-    """Messages in these topics; None if those of a topic are not known."""
+    """Messages in these topics; None if unknown for a topic."""
     oldest_ms: int | None
     """Store time of the oldest message of any topic."""
     newest_ms: int | None
@@ -138,27 +138,27 @@ class StoreStatus(Status, Struct, frozen=True):
     groups: tuple[FoundGroup, ...]
     coverage: tuple[Coverage, ...]
     tap: TapStatus | None = None
-    """None if it is no copy that a tap wrote."""
+    """None if the store was not written by a tap."""
 
 
 class ArchivedSourceStatus(Struct, frozen=True):
-    """What an archive has of one source: a broker, or the topics of a cluster."""
+    """The archived part of one source: a broker, or the topics of a cluster."""
 
     name: str
     topics: tuple[str, ...]
-    """The topics and patterns that are archived of it; none for all."""
+    """The archived topics and topic patterns; empty for all topics."""
     batches: int
     messages: int
-    """Messages that were archived, those of days that are not kept any more included."""
+    """Archived messages, including those of deleted days."""
     oldest_ms: int | None
-    """Store time of the oldest message that is kept; None without messages."""
+    """Store time of the oldest message in the archive; None without messages."""
     newest_ms: int | None
     archived_ms: int
     """When the last batch was added."""
     gaps: tuple[str, ...]
-    """Lines on what could not be archived."""
+    """Descriptions of messages that could not be archived."""
     behind: tuple[str, ...]
-    """Lines on what the source was known to have, and was not archived yet."""
+    """Descriptions of known messages that are not archived yet."""
 
 
 class ArchiveStatus(Status, Struct, frozen=True):
@@ -169,69 +169,67 @@ class ArchiveStatus(Status, Struct, frozen=True):
     sources: tuple[ArchivedSourceStatus, ...]
     topics: int
     files: int
-    """Files of messages and of keys."""
+    """The number of files with messages and keys."""
     size_bytes: int
-    """Bytes of these files."""
+    """The size of these files."""
     coverage: tuple[Coverage, ...]
 
 
 class BrokerStatus(Struct, frozen=True):
-    """The state of one broker, a master or a slave, by its own report; None where that lacks it."""
+    """The state of one master or slave, by its own report; unreported values are None."""
 
     cluster_name: str
     name: str
     broker_id: int
-    """0 is the master."""
+    """0 for the master."""
     address: str
     error: str | None = None
-    """Why it could not be asked."""
+    """Why the broker did not answer."""
     version: str | None = None
-    """``V5_5_0``, as RocketMQ writes it."""
+    """RocketMQ's name for the version, such as ``V5_5_0``."""
     put_per_second: float | None = None
-    """Messages stored a second, in the last 10 seconds or so; RocketMQ tells none before that."""
+    """Messages stored per second, over about 10 seconds; unknown for the first 10 seconds."""
     get_per_second: float | None = None
-    """Messages sent to consumers a second, in the last 10 seconds or so."""
+    """Messages sent to consumers per second, over about 10 seconds."""
     disk_ratio: float | None = None
-    """The used part of the disk of its log, 0 to 1."""
+    """The used fraction of the disk with the log, 0 to 1."""
     min_offset: int | None = None
     end_offset: int | None = None
     oldest_ms: int | None = None
     """Store time of its oldest message, in epoch milliseconds."""
     started_ms: int | None = None
-    """When it was started, in epoch milliseconds."""
+    """Start time, in epoch milliseconds."""
     producers: int | None = None
-    """Connected producers; None also at a slave."""
+    """Connected producers; None for a slave."""
     put_total: int | None = None
-    """Messages stored since the start of the broker."""
+    """Messages stored since the broker started."""
     put_today: int | None = None
     """Messages stored since midnight by the broker's clock, or since its start if that is later."""
     get_today: int | None = None
-    """Messages sent to consumers since then."""
+    """Messages sent to consumers in the same time."""
     dispatch_behind_bytes: int | None = None
-    """Bytes of its log that are in no queue yet, and at RocketMQ's brokers in no index either."""
+    """Bytes of its log that are not in consume queues yet, nor, with RocketMQ, in the index."""
     index_behind_bytes: int | None = None
-    """Bytes of its log that its index files do not cover; RocketLens's brokers say it."""
+    """Bytes of its log that index files do not cover; only RocketLens's brokers report it."""
     index_builder: str | None = None
-    """What builds these, and how it is: ``spark, running``; RocketLens's brokers say it."""
+    """Kind and state of the index builder, such as ``spark, running``; only RocketLens's brokers
+    report it."""
 
     @property
     def is_master(self) -> bool:
-        """Whether it is the master of its name."""
+        """Whether it is the master of its broker name."""
         return self.broker_id == 0
 
     @property
     def log_bytes(self) -> int | None:
-        """Bytes from the first to the last physical offset of its log."""
+        """The distance from the first to the last physical offset of its log."""
         if self.min_offset is None or self.end_offset is None:
             return None
         return self.end_offset - self.min_offset
 
     @property
     def behind_bytes(self) -> int | None:
-        """Bytes of its log that its queues or its index files lack: how far its pipeline is behind.
-
-        None if it tells neither.
-        """
+        """Bytes of its log that its consume queues or its index lack, or None if unknown."""
         lags = [
             each
             for each in (self.dispatch_behind_bytes, self.index_behind_bytes)
@@ -241,7 +239,7 @@ class BrokerStatus(Struct, frozen=True):
 
 
 class BrokersAnswer(ListAnswer[BrokerStatus], Struct, frozen=True):
-    """The brokers of a cluster, by cluster, name and broker id, and which of them answered."""
+    """The brokers of a cluster, by cluster, name and broker id."""
 
     _field = "brokers"
     _noun = "broker"
@@ -262,25 +260,25 @@ class ClusterStatus(Status, Struct, frozen=True):
 
     _name = "name_servers"
     name_servers: tuple[str, ...]
-    """All that were asked; ``coverage`` names those that did not answer."""
+    """All name servers; ``coverage`` names those that did not answer."""
     brokers: tuple[BrokerStatus, ...]
-    """By cluster, name and broker id."""
+    """Ordered by cluster, name and broker id."""
     topics: int
-    """Topics but for those of RocketMQ itself and of groups."""
+    """The number of topics, without those of RocketMQ and of groups."""
     broker_topics: int
-    """Those of them that a broker created by itself, under its own name or its cluster's."""
+    """How many of these a broker created for itself, with its own name or its cluster's."""
     groups: tuple[FoundGroup, ...]
     coverage: tuple[Coverage, ...]
 
     @property
     def producers(self) -> int | None:
-        """Connections of producers to masters; None if one does not say."""
+        """Connections of producers to masters; None if a master does not report them."""
         counts = [each.producers for each in self.brokers if each.is_master]
         return None if None in counts else sum(count or 0 for count in counts)
 
     @property
     def consumers(self) -> int | None:
-        """Consumers that are connected; None if a broker could not be asked for a group."""
+        """Connected consumers; None if the members of a group are unknown."""
         if any(group.members is None for group in self.groups):
             return None
         return len({member for group in self.groups for member in group.members or ()})

@@ -1,4 +1,4 @@
-"""Answers as tables: of HTML in notebooks, and of pandas."""
+"""Answers as HTML tables in notebooks, and as pandas frames."""
 
 from collections.abc import Iterable, Sequence
 from itertools import islice
@@ -17,13 +17,13 @@ _SHOWN_CHARACTERS: Final = 100
 
 
 class TableView:
-    """An object whose rows a notebook shows as a table; its ``repr`` stands below them."""
+    """An object that notebooks show as a table, with its ``repr`` below."""
 
     __slots__ = ()
     _titles: ClassVar[tuple[str, ...]] = ()
 
     def _rows(self) -> Iterable[Sequence[object]]:
-        """Return the rows, with a value for each title; times are datetimes in UTC."""
+        """Return the rows, with one value per title; times are datetimes in UTC."""
         return ()
 
     def _remarks(self) -> Iterable[str]:
@@ -40,8 +40,8 @@ class TableView:
         return frame
 
     def _repr_html_(self) -> str:
-        """Return a table for notebooks: the first rows, and what they are of."""
-        # Late, as below: commands that print text need neither.
+        """Return an HTML table of the first rows."""
+        # Late imports, also below: commands that print text need neither.
         from html import escape
 
         rows = list(islice(self._rows(), _SHOWN_ROWS + 1))
@@ -60,7 +60,7 @@ class TableView:
 
 
 def utc_time(epoch_ms: int | None) -> "datetime | None":
-    """Return a moment in UTC; None without one, or if it is beyond the calendar."""
+    """Return a datetime in UTC; None for None, and outside the range of datetime."""
     from datetime import UTC, datetime, timedelta
 
     if epoch_ms is None:
@@ -72,7 +72,7 @@ def utc_time(epoch_ms: int | None) -> "datetime | None":
 
 
 def cell(value: object) -> str:
-    """Return a value as the text of a cell: a time to the millisecond, long texts cut."""
+    """Return the text of a table cell: times in milliseconds, long texts shortened."""
     from datetime import datetime
 
     if value is None:

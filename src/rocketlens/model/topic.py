@@ -1,4 +1,4 @@
-"""Topics as they are found: in a cluster, or in the files of a store."""
+"""Topics of a cluster or a store."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
@@ -21,17 +21,16 @@ class TopicKind(StrEnum):
 
     NORMAL = "normal"
     RETRY = "retry"
-    """Messages that a consumer group is to be given again."""
+    """Messages that a consumer group receives again."""
     DEAD_LETTER = "dead_letter"
-    """Messages that a consumer group gave up."""
+    """Messages that a consumer group failed to consume."""
     SYSTEM = "system"
     """RocketMQ's own: brokers refuse to create, change or delete it."""
     LIGHT = "light"
-    """A light message queue, as a lite topic has one: its messages are those of other topics."""
+    """A light message queue, such as that of a lite topic; its messages are in other topics."""
 
     @classmethod
     def of(cls, topic: str) -> "TopicKind":
-        """Return the kind of a topic."""
         if topic.startswith(RETRY_PREFIX):
             return cls.RETRY
         if topic.startswith(DEAD_LETTER_PREFIX):
@@ -50,15 +49,15 @@ class TopicQueue(Struct, frozen=True):
     min_offset: int
     """The offset of the oldest message that is not deleted."""
     max_offset: int
-    """The offset of the queue's next message."""
+    """The offset of the next message."""
     oldest_ms: int | None = None
-    """Store time of the oldest message, in epoch milliseconds; None if unknown or without one."""
+    """Store time of the oldest message, in epoch milliseconds; None if unknown or empty."""
     newest_ms: int | None = None
-    """Store time of the newest message, in epoch milliseconds; None if unknown or without one."""
+    """Store time of the newest message, in epoch milliseconds; None if unknown or empty."""
     size_bytes: int | None = None
-    """Bytes of its messages in the log; None in a cluster, whose brokers do not tell."""
+    """Bytes of its messages in the log; None in a cluster, whose brokers do not report it."""
     missing: int = 0
-    """Messages between the two offsets that an archive does not have."""
+    """Messages between the two offsets that an archive lacks."""
 
     @property
     def messages(self) -> int:
@@ -67,29 +66,29 @@ class TopicQueue(Struct, frozen=True):
 
 
 class LiteTopics(Struct, frozen=True):
-    """The lite topics of one parent topic: number, time to live, groups."""
+    """The lite topics of one parent topic."""
 
     count: int | None
-    """Their number, one on two brokers twice; None if it could not be learnt."""
+    """The number of lite topics, counted per broker; None if it could not be read."""
     ttl_minutes: int
-    """How long one stays after its last message; -1 for ever."""
+    """The lifetime after the last message; -1 for unlimited."""
     groups: tuple[str, ...]
     """The consumer groups that are bound to the parent."""
 
 
 class FoundTopic(Struct, frozen=True):
-    """A topic, as a store or a cluster has it."""
+    """A topic of a store or a cluster."""
 
     name: str
     queues: tuple[TopicQueue, ...] | None
-    """By broker and queue id; None when a broker or a file could not be read, and of a topic that
-    only the log names."""
+    """By broker and queue id; None if a broker or file could not be read, and for a topic that only
+    the log names."""
     is_deleted: bool = False
-    """Only the log of a store names it: its broker deleted it, and messages may be left."""
+    """The broker deleted the topic, but the log still names it and may contain its messages."""
     is_of_broker: bool = False
-    """A broker created it by itself, under its own name or its cluster's."""
+    """A broker created it for itself, with its own name or its cluster's."""
     lite: LiteTopics | None = None
-    """Of the parent of lite topics: see `rocketlens.lite_topic` for their names."""
+    """Set for a parent of lite topics; `rocketlens.lite_topic` returns their names."""
 
     @property
     def kind(self) -> TopicKind:
@@ -103,12 +102,9 @@ class FoundTopic(Struct, frozen=True):
 
     @property
     def size_bytes(self) -> int | None:
-        """Bytes of its messages in the log."""
-        sizes = [queue.size_bytes for queue in self.queues or ()]
-        known_sizes = [size for size in sizes if size is not None]
-        return (
-            sum(known_sizes) if self.queues is not None and len(known_sizes) == len(sizes) else None
-        )
+        """Bytes of its messages in the log; None if unknown for a queue."""
+        sizes = None if self.queues is None else [each.size_bytes for each in self.queues]
+        return None if sizes is None or None in sizes else sum(size or 0 for size in sizes)
 
     @property
     def oldest_ms(self) -> int | None:
@@ -122,7 +118,7 @@ class FoundTopic(Struct, frozen=True):
 
 
 class TopicsAnswer(ListAnswer[FoundTopic], Struct, frozen=True):
-    """Topics in the order of their names, and where they were looked for."""
+    """Topics in the order of their names, with the sources that were searched."""
 
     _field = "topics"
     _noun = "topic"
@@ -139,23 +135,21 @@ class TopicsAnswer(ListAnswer[FoundTopic], Struct, frozen=True):
 
 
 class TopicSettings(Struct, frozen=True):
-    """The configuration of a topic on one broker, or in the files of a store; None is what could
-    not be learnt.
-    """
+    """The configuration of a topic on one broker or in a store. Unknown values are None."""
 
     broker_name: str | None
     """None in a store."""
     perm: int | None
-    """What may be done with its queues, a sum: 4 read, 2 write, 1 inherit."""
+    """The permission of its queues, a sum: 4 read, 2 write, 1 inherit."""
     read_queues: int | None
-    """The number of queues that consumers are given."""
+    """The number of queues that consumers read."""
     write_queues: int | None
-    """The number of queues that producers are given."""
+    """The number of queues that producers write to."""
     is_ordered: bool | None = None
     attributes: Mapping[str, str] | None = None
-    """RocketMQ 5's, such as ``message.type``."""
+    """Attributes of RocketMQ 5, such as ``message.type``."""
     error: str | None = None
-    """Why the broker did not say it; what is known is then from the name servers."""
+    """Why the broker did not answer; known values are then from the name servers."""
 
 
 def _known(times_ms: Iterable[int | None]) -> Iterator[int]:

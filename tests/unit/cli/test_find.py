@@ -188,7 +188,7 @@ def test_the_store_can_come_from_the_environment(run, golden_store, sent, monkey
         (("k", "-o", "xml"), "-o"),
         (("x" * 1_000_000,), "1,000,000 bytes"),
         (("not-an-id", "--kind", "offset-id"), "32 hex digits"),
-        (("G" * 32, "--kind", "offset-id"), "no hex digits"),
+        (("G" * 32, "--kind", "offset-id"), "expected hex digits only"),
         (("FF" * 16, "--kind", "offset-id"), "port"),
         (("T/0", "--kind", "queue-offset"), "TOPIC/QUEUE/OFFSET"),
         (("T/0/" + "9" * 19, "--kind", "queue-offset"), None),

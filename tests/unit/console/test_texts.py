@@ -260,7 +260,7 @@ def test_the_api_has_stories_in_english_and_names_no_sentences(store):
         ),
         (
             "where=n+%3D%3D+1",
-            "filter, character 4: a value is expected, not '='; equal is =",
+            "filter, character 4: a value is expected, not '='; write = for equal",
             "过滤条件第 4 个字符：此处应为值，而不是 '='；等于写作 =",
         ),
         (

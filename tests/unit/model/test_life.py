@@ -183,7 +183,7 @@ def test_a_name_that_several_groups_can_have_made_is_told():
         "x": {"%RETRY%x+c"},
     }
     assert copies.notes() == [
-        "%RETRY%a_b_c can be the retry topic of each of a, a_b: RocketMQ's names do not tell"
+        "%RETRY%a_b_c can be the retry topic of each of a, a_b: RocketMQ's names are ambiguous"
     ]
 
 

@@ -1,13 +1,13 @@
-"""Numbers of things, as people write them."""
+"""Counts and durations as text."""
 
 
 def counted(count: int, one: str, many: str = "") -> str:
-    """Return a count and what it counts: ``1 file``, ``2,000 files``; ``many`` if no s makes it."""
+    """Return ``1 file`` or ``2,000 files``; ``many`` is an irregular plural."""
     return f"{count:,} {one if count == 1 else many or f'{one}s'}"
 
 
 def span_text(milliseconds: int) -> str:
-    """Return a span of time in its two largest units: ``1 h 58 min``, ``45 s``."""
+    """Return a duration in its two largest units: ``1 h 58 min``, ``45 s``."""
     seconds = milliseconds // 1000
     parts = ((seconds // 86_400, "d"), (seconds // 3600 % 24, "h"), (seconds // 60 % 60, "min"))
     units = [*parts, (seconds % 60, "s")]

@@ -1,21 +1,19 @@
-r"""Text of others, made safe to show: a terminal shows it and does not obey it, and nothing hides.
-
-One table for tables, notes, JSON and the log. Escaped is
+r"""Escapes foreign text for terminals, JSON and logs.
 
 =====================================  ==========================================================
-what                                   because
+escaped                                because
 =====================================  ==========================================================
-control characters (C0, DEL, C1)       they move the cursor, forge lines, make a terminal do things
-U+2028, U+2029                         some programs begin a new line there
-marks of direction (U+061C, U+200E,    they show text in another order than it has
+control characters (C0, DEL, C1)       they move the cursor, fake lines, and control the terminal
+U+2028, U+2029                         some programs start a new line there
+marks of direction (U+061C, U+200E,    they reorder the displayed text
 U+200F, U+202A .. E, U+2066 .. 9)
-what Unicode shows as nothing          two texts that look alike may not be: zero-width spaces and
-(Default_Ignorable_Code_Point, and     joiners, U+FEFF, soft hyphens, variation selectors, fillers,
+invisible characters                   different texts would look alike: zero-width spaces and
+(Default_Ignorable_Code_Point,         joiners, U+FEFF, soft hyphens, variation selectors, fillers,
 U+FFF9 .. B)                           tags
-lone surrogates                        they cannot be written as UTF-8
+lone surrogates                        they cannot be encoded as UTF-8
 =====================================  ==========================================================
 
-An emoji that is joined of several is shown as its parts, with the escapes of the joiners between.
+A combined emoji is shown as its parts, with escaped joiners between them.
 """
 
 import re
@@ -26,7 +24,7 @@ INVISIBLE: Final = (
     "\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
     "\U000e0000-\U000e0fff"
 )
-"""What is escaped beside control characters and surrogates, as ranges of a regular expression."""
+"""Escaped characters except controls and surrogates, as ranges of a regular expression."""
 
 _UNSAFE: Final = re.compile(f"[\x00-\x1f\x7f-\x9f\ud800-\udfff{INVISIBLE}]")
 _UNSAFE_IN_JSON: Final = re.compile(f"[\x7f-\x9f{INVISIBLE}]")
@@ -34,10 +32,10 @@ _SHORT: Final = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
 
 
 def printable(text: str, keep: str = "") -> str:
-    r"""Return text that a terminal shows and does not obey, on one line.
+    r"""Return text on one line that is safe to print to a terminal.
 
-    Each unsafe character becomes its escape, ``\n``, ``\x1b``, ``\u200b`` or ``\U000e0001``,
-    except those in ``keep``.
+    Unsafe characters that are not in ``keep`` are escaped: ``\n``, ``\x1b``, ``\u200b``,
+    ``\U000e0001``.
     """
     if text.isascii() and text.isprintable():
         return text
@@ -50,7 +48,7 @@ def printable(text: str, keep: str = "") -> str:
 
 
 def safe_json(text: str) -> str:
-    """Escape in JSON text what JSON allows and `printable` would not; the value stays the same."""
+    """Escape unsafe characters that JSON allows; the parsed value does not change."""
     if text.isascii() and text.isprintable():
         return text
     return _UNSAFE_IN_JSON.sub(lambda match: _escaped_in_json(match[0]), text)
@@ -64,6 +62,6 @@ def _escaped(character: str) -> str:
 
 
 def _escaped_in_json(character: str) -> str:
-    """Return the escapes of a character's UTF-16 units, as JSON has them."""
+    """Return the JSON escapes of a character's UTF-16 units."""
     units = character.encode("utf-16-be")
     return "".join(f"\\u{units[n : n + 2].hex()}" for n in range(0, len(units), 2))

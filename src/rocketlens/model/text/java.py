@@ -1,19 +1,19 @@
-"""What Java does with text, to the bit: UTF-8 decoding, ``String.hashCode``, ``Integer.parseInt``.
+"""Java's text functions, bit for bit: UTF-8 decoding, ``String.hashCode``, ``Integer.parseInt``.
 
 RocketMQ decodes stored bytes with ``new String(bytes, UTF_8)`` and hashes the UTF-16 units of the
-result, so an index file can only be rebuilt, and a key in it only be found, by doing the same to
-malformed bytes as the JDK does. The JDK replaces by one U+FFFD
+result. To find a key in an index file, malformed bytes must be decoded as in the JDK, which
+replaces each of the following by one U+FFFD:
 
-* a byte that can't begin a character (0x80..0xC1, 0xF5..0xFF);
-* the longest run that could still have become a character, cut where it no longer can
-  (``E4 B8`` before anything but a continuation byte, ``F0 9F 98`` likewise);
-* a surrogate in three bytes (``ED A0 80``), where Python's ``errors="replace"`` gives three.
+* a byte that cannot start a character (0x80..0xC1, 0xF5..0xFF);
+* the longest run that is the start of a character but not all of it (``E4 B8`` or ``F0 9F 98``
+  without a continuation byte after it);
+* a surrogate in three bytes (``ED A0 80``), for which Python's ``errors="replace"`` returns three.
 
-An ASCII byte is never swallowed, so decoding the parts of a string between ASCII separators gives
-the same as decoding the whole and splitting it. Verified against JDK 17 in ``tests/peer``.
+An ASCII byte is never part of a replaced run, so text can be split at ASCII separators before or
+after decoding. Verified against JDK 17 in ``tests/peer``.
 
-The ``utf8_*`` functions take anything that indexes to ``int``. ``formats/compiled/device.pxd`` has
-them compiled, and a test holds both together. Source: ``java.lang.String.decodeUTF8_UTF16``,
+The ``utf8_*`` functions accept any sequence of integers. ``formats/compiled/device.pxd`` has them
+compiled; a test compares both. Source: ``java.lang.String.decodeUTF8_UTF16``,
 ``StringUTF16.hashCode``, ``Integer.parseInt``, ``IndexFile.indexKeyHashMethod``.
 """
 
@@ -25,14 +25,14 @@ from typing import Final
 
 REPLACEMENT: Final = 0xFFFD
 NOT_AN_INTEGER: Final = -(2**63)
-"""What :func:`utf8_parse_int` returns where Java throws; no ``int`` of Java's is that small."""
+"""Result of :func:`utf8_parse_int` if Java throws; no Java ``int`` is as small."""
 
 _PIECE: Final = 1 << 16
-"""Bytes, or characters where some are malformed, that are decoded at once."""
+"""Bytes decoded at once, or characters if some bytes are malformed."""
 _SIGN_BIT: Final = 0x80000000
 _WORD_MASK: Final = 0xFFFFFFFF
 _POWERS_OF_31: Final = tuple(pow(31, power, _WORD_MASK + 1) for power in range(512))
-"""Of texts up to this long, as keys of messages are, the hash is a sum of products."""
+"""For texts up to this length, such as keys, the hash is computed as a sum of products."""
 _INT_MAX: Final = 0x7FFFFFFF
 
 # fmt: off
@@ -43,14 +43,14 @@ DECIMAL_ZEROS: Final = (
     0xFF10,
 )
 # fmt: on
-"""Zero digits of the Basic Multilingual Plane; nine more follow each. ``Character.digit`` takes
-them all, and ``parseInt`` looks at UTF-16 units, so none above that plane."""
+"""Zero digits of the Basic Multilingual Plane, each followed by nine more digits. ``parseInt``
+accepts all of them, but none from other planes, as it reads UTF-16 units."""
 
 
 def utf8_step(buffer: Sequence[int], position: int, stop: int) -> tuple[int, int]:
-    """Decode one character of ``buffer[position:stop]``, which must not be empty.
+    """Decode one character of the non-empty ``buffer[position:stop]``.
 
-    Returns its code point (U+FFFD for malformed bytes) and the position after it.
+    Return its code point (U+FFFD for malformed bytes) and the position after it.
     """
     first = int(buffer[position])
     left = stop - position
@@ -81,8 +81,8 @@ def utf8_step(buffer: Sequence[int], position: int, stop: int) -> tuple[int, int
 def utf8_string_hash(buffer: Sequence[int], start: int, stop: int, seed: int) -> int:
     """Continue a ``String.hashCode`` over the text of ``buffer[start:stop]``.
 
-    ``seed`` is what this function returned for the text before, 0 to begin. The result is the
-    unsigned 32-bit pattern of Java's value. O(stop - start).
+    ``seed`` is the result for the preceding text, 0 at the start. The result is unsigned, 32 bits.
+    O(stop - start).
     """
     state = seed
     position = start
@@ -96,10 +96,10 @@ def utf8_string_hash(buffer: Sequence[int], start: int, stop: int, seed: int) ->
 
 
 def utf8_parse_int(buffer: Sequence[int], start: int, stop: int) -> int:
-    """Read ``buffer[start:stop]`` as ``Integer.parseInt(text)`` does.
+    """Parse ``buffer[start:stop]`` like ``Integer.parseInt(text)``.
 
-    A sign is optional, digits of any script count, blanks don't. :data:`NOT_AN_INTEGER` where Java
-    throws ``NumberFormatException``. O(stop - start).
+    A sign is optional, digits of any script are valid, blanks are not. Return
+    :data:`NOT_AN_INTEGER` if Java throws ``NumberFormatException``. O(stop - start).
     """
     position = start
     is_negative = False
@@ -123,7 +123,7 @@ def utf8_parse_int(buffer: Sequence[int], start: int, stop: int) -> int:
 
 
 def decode_utf8(encoded: bytes) -> str:
-    """Decode exactly as ``new String(encoded, UTF_8)``; never fails. O(n)."""
+    """Decode like ``new String(encoded, UTF_8)``; never fails. O(n)."""
     try:
         return encoded.decode()
     except UnicodeDecodeError:
@@ -131,7 +131,7 @@ def decode_utf8(encoded: bytes) -> str:
 
 
 def utf8_pieces(encoded: bytes) -> Iterator[str]:
-    """Decode as `decode_utf8` does, piece by piece: a body can have 64 MiB."""
+    """Decode like `decode_utf8`, in pieces: a body can have 64 MiB."""
     position = 0
     while position < len(encoded):
         part = encoded[position : position + _PIECE]
@@ -140,7 +140,7 @@ def utf8_pieces(encoded: bytes) -> Iterator[str]:
         except UnicodeDecodeError as error:
             yield part[: error.start].decode()
             position += error.start
-            # After one malformed byte the next often are malformed, too.
+            # Malformed bytes are often followed by more.
             characters: list[str] = []
             while position < len(encoded) and len(characters) < _PIECE:
                 code_point, position = utf8_step(encoded, position, len(encoded))
@@ -154,10 +154,10 @@ def utf8_pieces(encoded: bytes) -> Iterator[str]:
 def string_hash(text: str) -> int:
     """Java's ``text.hashCode()``: signed 32 bits, over UTF-16 units. O(n).
 
-    Lone surrogates, which Python takes from undecodable command lines, count as one unit each.
+    Each lone surrogate, which Python creates for undecodable arguments, is one unit.
     """
     if len(text) <= len(_POWERS_OF_31) and text.isascii():
-        # Keys of messages: a look-up computes this, at half to two thirds of the loop's cost.
+        # Half to two thirds of the cost of the loop below; look-ups hash their keys.
         products: Iterator[int] = map(mul, text.encode()[::-1], _POWERS_OF_31)
         state = sum(products) & _WORD_MASK
         return state - 2 * _SIGN_BIT if state & _SIGN_BIT else state
@@ -178,7 +178,7 @@ def key_hashes(topics: Iterable[str], key: str) -> set[int]:
     """Return :func:`index_hash` of ``topic#key`` for each topic. O(topics + key)."""
     units = len(key) if key.isascii() else len(key.encode("utf-16-be", "surrogatepass")) // 2
     power, of_key = pow(31, units, _WORD_MASK + 1), string_hash(key)
-    # The hash of two texts together follows from the hashes of both.
+    # The hash of a concatenation follows from the hashes of its parts.
     values = [_hash_before_key(topic) * power + of_key & _WORD_MASK for topic in topics]
     return {(-value if value & _SIGN_BIT else value) & _INT_MAX for value in values}
 
@@ -189,10 +189,10 @@ def _hash_before_key(topic: str) -> int:
 
 
 def concurrent_map_order(names: Iterable[str]) -> list[str]:
-    """Put names in the order in which Java's ``ConcurrentHashMap`` iterates over them.
+    """Return distinct names in the iteration order of Java's ``ConcurrentHashMap``.
 
-    ``java.util.Properties`` has that order, too, since Java 9. ``names`` are in the order in which
-    they were put in, each once: growing turns around parts of a bucket. O(n).
+    ``java.util.Properties`` has the same order since Java 9. The order of ``names``, in which they
+    were inserted, matters: when the table grows, parts of its buckets are reversed. O(n).
     Source: ``java.util.concurrent.ConcurrentHashMap.transfer`` of JDK 17.
     """
     table: list[list[tuple[int, str]]] = [[] for _ in range(16)]
@@ -206,10 +206,9 @@ def concurrent_map_order(names: Iterable[str]) -> list[str]:
 
 
 def _grown(table: list[list[tuple[int, str]]]) -> list[list[tuple[int, str]]]:
-    """Return a table twice as large: each bucket is split by one bit of the hashes.
+    """Return a table of twice the size: one bit of the hash splits each bucket.
 
-    The end of a bucket that goes to one side as a whole keeps its order; what stands before it is
-    put in front, one after another.
+    The last run of entries with the same bit keeps its order; each entry before it is prepended.
     """
     size = len(table)
     lower: list[list[tuple[int, str]]] = []

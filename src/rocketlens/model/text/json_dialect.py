@@ -1,33 +1,32 @@
-r"""JSON as RocketMQ's libraries write and read it, over connections and in ``config/*.json``.
+r"""Reads and writes JSON in the dialects of RocketMQ's libraries.
 
-Besides plain JSON those libraries (fastjson in RocketMQ 4, fastjson2 in 5.5) write, and this reads,
-objects with names that are no strings:
+fastjson (RocketMQ 4) and fastjson2 (5.5) write objects whose names are not strings, over
+connections and in ``config/*.json``:
 
 ==============================  ========================================  ========================
-written                         read as                                   where
+written                         read as                                   used for
 ==============================  ========================================  ========================
-``{"a":1,"b":[]}``              ``{"a":1,"b":[]}``                        plain
+``{"a":1,"b":[]}``              ``{"a":1,"b":[]}``                        plain JSON
 ``{1:16,3:50}``                 ``{"1":16,"3":50}``                       ids of queues and brokers
 ``{007:1,-0:2}``                ``{"007":1,"-0":2}``                      names of topics and groups
 ``{{"t":"T","q":0}:{"k":1}}``   ``{"{\"q\":0,\"t\":\"T\"}":{"k":1}}``     message queues
 ==============================  ========================================  ========================
 
-So digits become text, and an object its compact JSON text with members sorted by name, as if they
-had been strings. What comes over a connection (:func:`loads`) is read more strictly than a file
-that a broker has written (:func:`loads_file`):
+So a number becomes its digits, and an object its compact JSON text, with members sorted by name.
+:func:`loads`, for data from a connection, is stricter than :func:`loads_file`:
 
 ================================  =============================  ===========================
-what                              :func:`loads`                  :func:`loads_file`
+\                                 :func:`loads`                  :func:`loads_file`
 ================================  =============================  ===========================
 nesting                           64 levels                      128 levels
-a name that comes twice           refused: readers would differ  the last counts
-a surrogate without its other     refused: it is not Unicode     read
-NaN and infinities                refused                        read
-digits as a name, if asked        text                           integers, if Java writes them so
-long texts                        in pieces, of bounded number   at once where they are plain
+a repeated name                   refused: parsers differ        the last one counts
+a lone surrogate                  refused: not Unicode           accepted
+NaN and infinities                refused                        accepted
+integer names                     text                           optionally ``int``
+long texts                        in pieces, limited values      at once if plain JSON
 ================================  =============================  ===========================
 
-Integers of more than 4,300 digits are refused by both.
+Both refuse integers of more than 4,300 digits.
 
 Files are indented with tabs, one member a line, and integer names have no quotes
 (:func:`dumps_file`). Source: ``RemotingSerializable``, ``ConfigManager``.
@@ -41,33 +40,31 @@ from typing import Any, Final, NamedTuple, NoReturn
 from rocketlens.errors import ConfigError, RocketLensError
 
 MAX_JSON_DEPTH: Final = 64
-"""Nesting that is followed in a command's body; RocketMQ's own have 6 levels."""
+"""Nesting of a command's body. RocketMQ's own bodies have 6 levels."""
 MAX_CONFIG_DEPTH: Final = 128
-"""Nesting that is followed in a file of ``config/``; RocketMQ's own have 4 levels.
+"""Nesting of a file of ``config/``. RocketMQ's own files have 4 levels.
 
-More than in a request (`MAX_JSON_DEPTH`): what came in one is kept a few levels further in.
+Larger than `MAX_JSON_DEPTH`, because a file nests the content of requests deeper.
 """
 MAX_JSON_VALUES: Final = 1_000_000
-"""Values in the large lists and objects of one JSON body: members of a topic or a queue do not
-count, so this is six times `MAX_TOPICS`. RocketMQ: no limit.
+"""Values in the large lists and objects of one JSON body, six times `MAX_TOPICS`; the members of
+one topic or queue do not count. RocketMQ: unlimited.
 """
 SPACE: Final = " \t\r\n"
 
 PIECE_CHARACTERS: Final = 4 * 1024
-"""Of longer texts, values of about so many characters are read at once: some 0.2 ms.
-
-Meanwhile no other thread can run Python, which is why longer ones are read in pieces.
+"""Long texts are read in pieces of about this length, 0.2 ms each, so that other threads can run.
 """
 
 LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _ESCAPED_SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
 
 _ODD_NAME: Final = re.compile(r"[0-9}][ \t\r\n]*:")
-"""The end of a name that plain JSON does not have. Without one the slow reader need not try."""
+"""The end of a name in the dialect. Plain JSON has none, and needs no slow reader."""
 _ODD_OBJECT: Final = re.compile(r"\{[ \t\r\n]*[-0-9{]")
 _DIGITS: Final = re.compile(r"[ \t\r\n]*(-?\d{1,300})[ \t\r\n]*:", re.ASCII)
 _INTEGER: Final = re.compile(r"0|-?[1-9]\d{0,18}", re.ASCII)
-"""As a long of Java is written."""
+"""The text of a Java long."""
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -84,17 +81,17 @@ def _distinct(members: list[tuple[Any, Any]]) -> dict[Any, Any]:
     return made
 
 
-# Control characters may stand in strings as they are: fastjson takes them.
+# fastjson accepts unescaped control characters in strings.
 FAST_DECODER: Final = json.JSONDecoder(strict=False, parse_constant=_refuse_constant)
-"""Does everything but notice names that come twice, and lone surrogates."""
+"""Does not detect repeated names and lone surrogates."""
 
 STRICT_DECODER: Final = json.JSONDecoder(
     strict=False, parse_constant=_refuse_constant, object_pairs_hook=_distinct
 )
-"""Does everything but notice lone surrogates."""
+"""Does not detect lone surrogates."""
 
 quote = json.encoder.encode_basestring
-"""Write a string as JSON, in quotes, non-ASCII characters as they are."""
+"""Return a string as JSON, with quotes and unescaped non-ASCII characters."""
 _encode = json.JSONEncoder(ensure_ascii=False).encode
 
 
@@ -102,7 +99,7 @@ class _Rules(NamedTuple):
     decoder: json.JSONDecoder
     max_depth: int
     allows_twice: bool
-    """Whether a name may come twice in an object; the last one counts."""
+    """Whether a name can be repeated in an object; the last one counts."""
     in_pieces: bool
     """Whether long texts are read in pieces, and their values counted."""
     keeps_integers: bool = False
@@ -122,13 +119,13 @@ def loads(
     is_plain: bool = False,
     check: Callable[[], None] | None = None,
 ) -> Any:
-    """Read a JSON text in either dialect; only in plain JSON if ``is_plain``.
+    """Parse JSON in either dialect, or only plain JSON if ``is_plain``.
 
-    Costs up to 0.3 µs for each byte of plain JSON, and 1.5 µs in the other dialect. ``check`` is
-    called for each piece of a long text, and ends the reading with a ValueError.
+    Takes up to 0.3 µs per byte of plain JSON, and 1.5 µs in the dialect. ``check`` is called for
+    each piece of a long text, and can raise ValueError to stop.
 
-    :raises RocketLensError: (as ``error``) when it is neither, or not within the bounds above.
-        Nothing else is raised, whatever the bytes.
+    :raises RocketLensError: (as ``error``) if the text is not JSON, or exceeds a limit. Nothing
+        else is raised, whatever the bytes.
     """
     try:
         text = content if isinstance(content, str) else content.decode()
@@ -141,12 +138,12 @@ def loads(
 
 
 def loads_file(content: bytes | str, *, integer_keys: bool = False) -> Any:
-    """Read a file of RocketMQ's in any dialect. O(n); bytes that are not UTF-8 become U+FFFD.
+    """Parse a file of RocketMQ in any dialect. O(n); invalid UTF-8 becomes U+FFFD.
 
-    ``integer_keys``: return names that are integers without quotes as ``int``, not as their text,
-    so that :func:`dumps_file` can write them as they were.
+    ``integer_keys``: return integer names without quotes as ``int``, so that :func:`dumps_file`
+    writes them unchanged.
 
-    :raises ConfigError: when it is not one of them, or not within the bounds above.
+    :raises ConfigError: if the text is not JSON, or exceeds a limit.
     """
     text = content.decode("utf-8", "replace") if isinstance(content, bytes) else content
     try:
@@ -156,7 +153,7 @@ def loads_file(content: bytes | str, *, integer_keys: bool = False) -> Any:
 
 
 def dumps(value: Any) -> str:
-    """Write compact JSON; floating point numbers as Java does where that is shortest, too.
+    """Return compact JSON, with numbers in Java's notation if that is the shortest one.
 
     :raises ValueError: for NaN and infinities.
     """
@@ -164,7 +161,7 @@ def dumps(value: Any) -> str:
 
 
 def dumps_file(value: Any) -> str:
-    """Write JSON as RocketMQ 5 does in files: tabs, and names that are ``int`` without quotes."""
+    """Return JSON as RocketMQ 5 writes it in files: tabs, and ``int`` names without quotes."""
     return _indented(value, "\n")
 
 
@@ -210,7 +207,7 @@ def _check_depth(value: Any, max_depth: int) -> None:
     for _ in range(max_depth):
         if not layer:
             return
-        # Only containers get into the next layer; most values are not.
+        # Only containers get into the next layer; most values are none.
         layer = [
             inner
             for outer in layer
@@ -235,9 +232,9 @@ def _check_surrogates(value: Any) -> None:
 
 
 class _Reader:
-    """A reader of objects whose names may be any JSON value; slower than the others.
+    """Parses objects whose names can be any JSON value. Slower than the standard decoder.
 
-    It reads long texts in pieces, between which other threads have their turn.
+    Reads long texts in pieces, so that other threads can run in between.
     """
 
     def __init__(self, text: str, rules: _Rules, check: Callable[[], None] | None) -> None:
@@ -254,7 +251,7 @@ class _Reader:
         return value
 
     def _next_mark(self) -> str:
-        """Pass white space and return the character behind it; at the end it is empty."""
+        """Skip white space and return the next character; empty at the end."""
         text, cursor = self.text, self.cursor
         while cursor < len(text) and text[cursor] in SPACE:
             cursor += 1
@@ -272,7 +269,7 @@ class _Reader:
         return self._object() if mark == "{" else self._array()
 
     def _piece(self) -> Any:
-        """Read the object or list here if it is plain JSON and no longer than a piece."""
+        """Read the next object or list if it is plain JSON and no longer than a piece."""
         if self.check is not None:
             self.check()
         if _ODD_OBJECT.match(self.text, self.cursor):
@@ -286,7 +283,7 @@ class _Reader:
         return value
 
     def _object(self) -> dict[Any, Any]:
-        # Not by way of a list of pairs: making a dict of a million takes a tenth of a second.
+        # Not via a list of pairs: a dict of a million of them takes 0.1 s.
         made: dict[str | int, Any] = {}
         self.cursor += 1
         more = not self._passes("}")
@@ -309,13 +306,13 @@ class _Reader:
         return items
 
     def _passes(self, mark: str) -> bool:
-        """Pass ``mark`` if it is next, and return whether it was."""
+        """Skip ``mark`` if it is next, and return whether it was."""
         is_next = self._next_mark() == mark
         self.cursor += is_next
         return is_next
 
     def _another(self, closing: str) -> bool:
-        """Pass a comma and return True, or the closing mark and return False."""
+        """Skip a comma and return True, or skip the closing mark and return False."""
         self.values += 1
         if self.rules.in_pieces and self.values > MAX_JSON_VALUES:
             raise ValueError(f"more than {MAX_JSON_VALUES} values")
@@ -326,7 +323,7 @@ class _Reader:
         return mark == ","
 
     def _name(self) -> str | int:
-        """Read a name and pass its colon."""
+        """Read a name and its colon."""
         digits = None if self.rules.is_plain else _DIGITS.match(self.text, self.cursor)
         if digits is not None:
             self.cursor = digits.end()

@@ -1,4 +1,4 @@
-"""The known names that one without meaning resembles, for errors that say what was meant."""
+"""Suggests known names for a misspelled one."""
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
@@ -6,13 +6,13 @@ from typing import Final
 
 _MAX_NEAREST: Final = 3
 _MAX_CHARACTERS: Final = 100
-"""Of a name that are compared: the time grows with their square."""
+"""Characters of a name that are compared: the cost is quadratic."""
 
 
 def suggestion(
     name: str, known: Iterable[str], synonyms: Mapping[str, str] = MappingProxyType({})
 ) -> str:
-    """Return "; did you mean A or B?" with the known names that a name resembles, or nothing."""
+    """Return "; did you mean A or B?" with the nearest known names, or an empty text."""
     meant = nearest(name, known, synonyms)
     return f"; did you mean {' or '.join(meant)}?" if meant else ""
 
@@ -24,12 +24,12 @@ def nearest(
     *,
     similarity: float = 0.6,
 ) -> list[str]:
-    """Return up to three known names that a name resembles, the nearest first, in any case.
+    """Return up to three similar known names, the nearest first, ignoring case.
 
-    A name that resembles one of ``synonyms`` means what that stands for. ``similarity`` is how
-    much alike they are at least, up to 1.
+    A name similar to a key of ``synonyms`` counts as its value. ``similarity`` is the minimum, up
+    to 1.
     """
-    # Late: only a mistake needs it.
+    # Late: needed only after a mistake.
     from difflib import get_close_matches
 
     if name in synonyms:

@@ -1,11 +1,10 @@
-"""Texts that people read in several languages: each has a name and values, and is English itself.
+"""Texts that are translated: each has a name and values, and is an English `str` itself.
 
-That is what stories say, what is wrong in a filter, a pattern or a time, what an answer relies on,
-and why a body is taken for what it is. Texts that others wrote, brokers for example, are values.
+They are the texts of stories, errors in filters, patterns and times, assumptions of answers, and
+detected formats of bodies. Foreign texts, for example those of brokers, are values.
 
-A caller that only shows or compares text needs to know nothing of this: a `Sentence` is a `str`.
-One that has another language finds its own text for ``name`` and puts ``values`` in it; a value
-that is itself a sentence is a part of the text, in the same language.
+A translator looks up its own text for ``name`` and inserts ``values``; values that are sentences
+are translated, too. Other callers use a `Sentence` like any string.
 """
 
 from collections.abc import Mapping
@@ -25,12 +24,12 @@ SENTENCES: Final[Mapping[str, str]] = {
     "after_checks": " after {times} checks",
     "half_open": "; its producer did not answer yet",
     "half_next_check": "; its producer did not answer yet, the next check is about {time}",
-    "rolled_back": "transaction rolled back: {at} ends it, and nothing has it committed",
-    "recalled_by": "recalled from {host}{by}, which {at} says: it is not delivered",
+    "rolled_back": "transaction rolled back: {at} ends it, and no record commits it",
+    "recalled_by": "recalled from {host}{by}, as recorded in {at}: it is not delivered",
     "resent_to_group": "sent again to group {group} by RocketLens, job {job}{why}: stored as {at}",
     "resent_stored": "sent again by RocketLens, job {job}{why}: stored as {at}",
     "resent_why": ", {why}",
-    "given_up": "the broker gave its transaction up{checked}, and keeps it in {at}",
+    "given_up": "the broker gave up its transaction{checked}, and keeps it in {at}",
     "delayed": "kept in {at} for topic {topic}: {due}",
     "given_back": "given back by group {group}: retry {number} is kept in {at}: {due}{why}",
     "due_in": "due {time}, in {span}{level}",
@@ -47,8 +46,8 @@ SENTENCES: Final[Mapping[str, str]] = {
     "sent_first": "sent{by}{made}; its first record is not among these",
     # What happened: traces.
     "sent_to": "producer group {group} at {address} sent it to {host} in {ms} ms",
-    "sending_failed": "producer group {group} at {address} sent it to {host} in {ms} ms, and was "
-    "told that it failed",
+    "sending_failed": "producer group {group} at {address} sent it to {host} in {ms} ms, which "
+    "failed",
     "transaction_ended": "producer group {group} at {address} ended the transaction: {state}",
     "transaction_ended_when_asked": "producer group {group} at {address} ended the transaction "
     "when it was asked: {state}",
@@ -56,7 +55,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "recall_failed": "producer group {group} at {address} recalled it, which failed",
     "delivery": "group {group}: {outcome}{retry}",
     "delivery_retry": " (retry {number})",
-    "handed_out": "handed to client {client}, which did not tell how it ended",
+    "handed_out": "handed to client {client}, which did not report the result",
     "consumed_by": "consumed by client {client}{took}",
     "consume_failed": "client {client} failed to consume it{took}{why}",
     "took": " in {ms} ms",
@@ -96,8 +95,8 @@ SENTENCES: Final[Mapping[str, str]] = {
     "the topic now",
     "passed_unrecorded": "it goes on at offset {offset}; whether it consumed it, or filtered or "
     "skipped it, is not recorded",
-    "two_groups": "{topic} can be the retry topic of each of {groups}: RocketMQ's names do not "
-    "tell",
+    "two_groups": "{topic} can be the retry topic of each of {groups}: RocketMQ's names are "
+    "ambiguous",
     # Records of POP.
     "pop_handed_out": "POP handed {messages} out to group {group} at {time}: visible again at "
     "{again}, unless acknowledged [{at}]",
@@ -154,16 +153,16 @@ SENTENCES: Final[Mapping[str, str]] = {
     "trace": "its trace",
     "part_of_trace": "part of its trace",
     "trace_damaged": "a trace message has {damage}",
-    "said_by_clients": "what its clients said they did (trace)",
-    "not_in_trace": "topic {topic} has none of it: clients write traces only if that is switched "
-    "on",
+    "said_by_clients": "what its clients reported (trace)",
+    "not_in_trace": "topic {topic} has no trace of it: clients write traces only if that is "
+    "switched on",
     "no_trace_topic": "topic {topic} does not exist: clients write traces only if that is switched "
     "on",
     "groups_did": "what groups did",
     "group_did": "what group {group} did",
     "online_clients": "which clients were online, and what they subscribed to",
     "members_of_proxies": "a proxy is in use, and the members of a proxy are not known to brokers",
-    "not_in_files": "no file of a store says that",
+    "not_in_files": "the files of a store do not contain it",
     "not_in_archive": "an archive has messages alone: ask a store or a cluster, too",
     "part_of_story": "a part of its story",
     "broker_missing": "it was last seen {time} at {addresses} and is not registered now (if it is "
@@ -183,7 +182,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "word_expected": "{word} is expected",
     "nothing_can_follow": "nothing can follow here",
     "null_not_compared": "NULL is not compared: use IS NULL",
-    "cannot_be_compared": "these cannot be compared",
+    "cannot_be_compared": "these values cannot be compared",
     "in_of_properties": "IN is for properties only",
     "in_of_properties_and_fields": "IN is for properties and fields only",
     "order_of_numbers": "only numbers and properties are compared with {sign}",
@@ -193,20 +192,20 @@ SENTENCES: Final[Mapping[str, str]] = {
     "real_out_of_range": "a real number must be above 0, and finite",
     "unknown_character": "a character that no expression has",
     "many_on_both_sides": "one side must have a single value: key, [*] and .* have many",
-    "not_a_state": "{text} is no state: {states}; a property of that name is prop.state",
+    "not_a_state": "{text} is not a state: {states}; write prop.state for a property of that name",
     "minus_before_many": "a minus stands before a single value: key, [*] and .* have many",
     "pattern_of_condition": "a pattern is for texts and numbers",
     "filter_too_long": "the filter has {count} characters, {limit} are allowed",
-    "hint_equal": "equal is =",
-    "hint_not_equal": "not equal is <>",
-    "hint_quotes": "texts stand in '...'",
-    "hint_and": "it is AND",
-    "hint_or": "it is OR",
+    "hint_equal": "write = for equal",
+    "hint_not_equal": "write <> for not equal",
+    "hint_quotes": "quote texts: '...'",
+    "hint_and": "write AND",
+    "hint_or": "write OR",
     "hint_path": "fields of a body are body.$.NAME, and properties prop.NAME",
     "hint_arithmetic": "there is no arithmetic",
     "hint_like": "use CONTAINS, STARTSWITH, ENDSWITH or =~",
     # What is wrong in a pattern or a time.
-    "pattern_empty": "the pattern is empty: every text has it",
+    "pattern_empty": "the pattern is empty: it would match every text",
     "pattern_too_long": "the pattern has {count} characters, {limit} are allowed",
     "pattern_wrong": "pattern {pattern}: {why}",
     "pattern_too_large": "pattern {pattern}: its repetitions make {count} instructions, {limit} "
@@ -268,8 +267,8 @@ SENTENCES: Final[Mapping[str, str]] = {
     "returned did (an exhaustive search reads whole queues)",
     "index_sampled": "its index has all messages, as it has those of them that were sampled (an "
     "exhaustive search reads whole queues)",
-    "index_untried": "its index has all messages, which was not tried (an exhaustive search reads "
-    "whole queues)",
+    "index_untried": "its index has all messages, which was not checked (an exhaustive search "
+    "reads whole queues)",
     "whole_queues": "consume queues lack no message from physical offset {start} to {stop}{rising} "
     "(an exhaustive search reads the log)",
     "and_times_rise": ", and their store times rise",
@@ -393,35 +392,35 @@ SENTENCES: Final[Mapping[str, str]] = {
 
 
 class TimeText(str):
-    """A time as text, which a reader may want in another zone."""
+    """A time as text; other time zones can be derived from ``epoch_ms``."""
 
     __slots__ = ("epoch_ms",)
     epoch_ms: int
 
     def __new__(cls, text: str, epoch_ms: int) -> Self:
-        """Make the text of a time, which is in epoch milliseconds."""
+        """Create the text of a time in epoch milliseconds."""
         made = super().__new__(cls, text)
         made.epoch_ms = epoch_ms
         return made
 
     def __getnewargs_ex__(self) -> tuple[tuple[str, int], dict[str, object]]:
-        """Return what makes it again, for copies and pickles."""
+        """Return the arguments of the constructor, for copies and pickles."""
         return (str(self), self.epoch_ms), {}
 
 
 class Sentence(str):
-    """A sentence by its name in `SENTENCES`, with its values; as text it is English."""
+    """A sentence of `SENTENCES` with its values; as a string, it is English."""
 
     __slots__ = ("name", "values")
     name: str
-    """Its name in the table."""
+    """The key in `SENTENCES`."""
     values: dict[str, object]
-    """What stands for each word in braces, by that word."""
+    """The values for the words in braces."""
 
     def __new__(cls, name: str, /, **values: object) -> Self:
-        """Make the sentence.
+        """Create the sentence.
 
-        :raises KeyError: if there is no such sentence, or a value is missing.
+        :raises KeyError: if the name is unknown, or a value is missing.
         """
         made = super().__new__(cls, SENTENCES[name].format(**values))
         made.name = name
@@ -429,12 +428,12 @@ class Sentence(str):
         return made
 
     def __getnewargs_ex__(self) -> tuple[tuple[str], dict[str, object]]:
-        """Return what makes it again, for copies and pickles."""
+        """Return the arguments of the constructor, for copies and pickles."""
         return (self.name,), self.values
 
 
 def both(first: str | None, second: str | None) -> str | None:
-    """Join two sentences, of which each can be None, or a part of the other."""
+    """Join two sentences. Each can be None; the second is dropped if the first contains it."""
     if not first or not second or second in first:
         return first or second
     return Sentence("both", first=first, second=second)

@@ -1,4 +1,4 @@
-"""Times as people write them, for commands and for Python."""
+"""Parses times that people type."""
 
 import re
 from typing import Final
@@ -30,35 +30,35 @@ _CALENDAR_DIGITS: Final = {
     14: "{}-{}-{}T{}:{}:{}",
     17: "{}-{}-{}T{}:{}:{}.{}",
 }
-"""``yyyyMMdd`` and longer: RocketMQ names index files ``yyyyMMddHHmmssSSS``."""
+"""By number of digits. RocketMQ names index files ``yyyyMMddHHmmssSSS``."""
 _EPOCH_DIGITS: Final = {10: (1, 1_000), 13: (1, 1), 16: (1_000, 1), 19: (1_000_000, 1)}
-"""By the number of digits, what epoch seconds, ms, us and ns are divided and multiplied by."""
+"""Divisor and factor that convert epoch seconds, ms, µs and ns to ms, by number of digits."""
 _MAX_TEXT_CHARACTERS: Final = 64
 
 
 def parse_time(text: str, option: str, *, is_end: bool, now_ms: int) -> int:
-    """Return the epoch milliseconds of a text.
+    """Parse a time, and return epoch milliseconds.
 
     ==========================  ===============================================================
     text                        meaning
     ==========================  ===============================================================
-    ``now``, ``2h``, ``90s``    now; two hours ago; likewise ms, m or min, d, w
-    ``10 minutes ago``          likewise seconds, hours, days, weeks
-    ``1d12h``, ``2h ago``       several of them together; with "ago" behind it, or not
-    ``-2h``                     two hours ago, too: so other tools write it
+    ``now``, ``2h``, ``90s``    now; two hours ago; units are ms, s, m or min, h, d, w
+    ``10 minutes ago``          units are seconds, minutes, hours, days, weeks
+    ``1d12h``, ``2h ago``       combined units, with or without "ago"
+    ``-2h``                     two hours ago, as some tools write it
     ``in 2h``                   two hours from now
     ``today``, ``yesterday``    that day, in local time
     ``10:31``, ``10:31:02``     today at that time
     ISO 8601                    local time unless it has a zone
-    ``yyyy-MM-dd#HH:mm:ss:SSS``  the form of RocketMQ's own tool
+    ``yyyy-MM-dd#HH:mm:ss:SSS``  the format of RocketMQ's tool
     ``yyyyMMdd[HHmm[ss[SSS]]]``  8, 12, 14 or 17 digits
     10, 13, 16 or 19 digits     epoch seconds, milliseconds, microseconds, nanoseconds
     ==========================  ===============================================================
 
-    A day alone is its first millisecond, or with ``is_end`` its last. ``now_ms`` is what the
-    clock shows.
+    A day alone is its first millisecond, or its last with ``is_end``. ``now_ms`` is the current
+    time.
 
-    :raises BadInput: for any other text; ``option`` names it in the message.
+    :raises BadInput: for other texts; the message names ``option``.
     """
     word = text.strip()
     if len(word) > _MAX_TEXT_CHARACTERS:
@@ -81,7 +81,7 @@ def parse_time(text: str, option: str, *, is_end: bool, now_ms: int) -> int:
 
 
 def _with_day(word: str, now_ms: int) -> str:
-    """Return ``today``, ``yesterday`` and a time of today as ISO 8601; any other word as it is."""
+    """Return ``today``, ``yesterday`` or a time of today in ISO 8601, other words unchanged."""
     days_ago = _DAYS_AGO.get(word)
     if days_ago is None and not _TIME_OF_DAY.match(word):
         return word
@@ -94,9 +94,9 @@ def _with_day(word: str, now_ms: int) -> str:
 
 
 def _of_digits(digits: str, option: str, *, is_end: bool) -> int:
-    """Return the time of a text of digits; how many they are decides their meaning.
+    """Parse a number; the count of its digits determines its format.
 
-    Epoch times cover the years 2001 to 2286, so no two forms have the same number of digits.
+    Epoch times cover the years 2001 to 2286, so the counts are unambiguous.
     """
     number = int(digits)
     if number == 0:
@@ -119,7 +119,7 @@ def _calendar_ms(word: str, option: str, *, is_end: bool) -> int:
     try:
         moment = datetime.fromisoformat(iso).astimezone()
         if is_end and _DAY.match(iso):
-            # Not 24 hours later: a day with a change of clocks is longer or shorter.
+            # Not 24 hours later: on a daylight saving change, a day is longer or shorter.
             next_day = datetime.fromisoformat(iso) + timedelta(days=1)
             moment = next_day.astimezone() - timedelta(milliseconds=1)
     except (ValueError, OverflowError, OSError) as error:

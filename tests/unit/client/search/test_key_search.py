@@ -319,7 +319,7 @@ async def test_a_broker_that_refuses_to_be_asked_is_not_taken_to_have_lost_messa
     broker.query = busy
     answer = await admin.query_message("T", "k-none")
     assert answer.complete
-    assert "which was not tried" in answer.coverage[0].relies_on
+    assert "which was not checked" in answer.coverage[0].relies_on
 
 
 @within(ask)
@@ -329,7 +329,7 @@ async def test_an_answer_names_all_that_it_relies_on_of_several_topics(cluster, 
     cluster.masters[0].store("U", b"a", keys="k1")
     (relies_on,) = (await admin.find("k1")).relies_on
     assert "as it has those of them that were sampled" in relies_on
-    assert "which was not tried" in relies_on
+    assert "which was not checked" in relies_on
 
 
 @within(ask)
@@ -356,7 +356,7 @@ async def test_an_index_that_cannot_be_tried_is_named(cluster, admin, /):
     broker.store("T", b"a", keys="k")
     answer = await admin.query_message("T", "k-none")
     assert answer.complete
-    assert "which was not tried" in answer.coverage[0].relies_on
+    assert "which was not checked" in answer.coverage[0].relies_on
     # Nor can that of an empty topic, which needs none.
     cluster.name_servers[0].topics["E"] = cluster.name_servers[0].topics["T"]
     assert (await admin.query_message("E", "k")).coverage[0].relies_on is None

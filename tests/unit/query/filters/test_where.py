@@ -201,11 +201,14 @@ def test_of_many_values_one_that_holds_is_enough_though_another_cannot_be_compar
     ("text", "said"),
     [
         ("", "filter, character 1: a value is expected"),
-        ("tag == 'x'", "character 6: a value is expected, not '='; equal is ="),
-        ("tag != 'x'", "character 5: a character that no expression has, not '!'; not equal is <>"),
-        ('tag = "x"', "texts stand in '...'"),
-        ("tag = 'x' && city = 'y'", "it is AND"),
-        ("tag = 'x' || city = 'y'", "it is OR"),
+        ("tag == 'x'", "character 6: a value is expected, not '='; write = for equal"),
+        (
+            "tag != 'x'",
+            "character 5: a character that no expression has, not '!'; write <> for not equal",
+        ),
+        ('tag = "x"', "quote texts: '...'"),
+        ("tag = 'x' && city = 'y'", "write AND"),
+        ("tag = 'x' || city = 'y'", "write OR"),
         ("body.amount > 1", "fields of a body are body.$.NAME"),
         ("city.name = 'x'", "properties prop.NAME"),
         ("tag = 'x' city = 'y'", "character 11: nothing can follow here, not 'city'"),
@@ -257,7 +260,7 @@ def test_a_name_of_a_field_is_no_property(name):
 
 @pytest.mark.parametrize("text", ["state = 'paid'", "'paid' <> state", "state IN ('half', 'paid')"])
 def test_a_state_that_there_is_not_is_refused_and_may_be_a_property(text):
-    with pytest.raises(InvalidSql92, match=r"'?paid'? is no state: stored, .*prop\.state"):
+    with pytest.raises(InvalidSql92, match=r"'?paid'? is not a state: stored, .*prop\.state"):
         parse_where(text)
 
 

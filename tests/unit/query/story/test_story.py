@@ -393,7 +393,7 @@ def event_of(record):
             "transaction_ended",
             None,
             (
-                "the broker gave its transaction up after 15 checks, and keeps it in "
+                "the broker gave up its transaction after 15 checks, and keeps it in "
                 "TRANS_CHECK_MAX_TIME_TOPIC/0/7"
             ),
         ),
@@ -463,10 +463,7 @@ def test_what_producers_said_is_told():
     traces = [TraceEntry(each, "10.0.0.9", "t/0/1") for each in others]
     texts = [each.text for each in events_of(copy(), [], traces, [], {}, now_ms=NOON_MS)]
     assert texts[1:] == [
-        (
-            "producer group p at 10.0.0.9 sent it to 10.0.0.5:10911 in 3 ms, and was told that it "
-            "failed"
-        ),
+        "producer group p at 10.0.0.9 sent it to 10.0.0.5:10911 in 3 ms, which failed",
         "producer group p at 10.0.0.9 ended the transaction: COMMIT_MESSAGE",
         "producer group p at 10.0.0.9 recalled it",
     ]
@@ -496,7 +493,7 @@ def test_begin_and_end_of_a_call_are_one_delivery_in_any_order():
         (consumed(50, success=False), "group g: client 10.0.0.8 failed to consume it in 5 ms"),
         (
             consumed(50)[:1],
-            "group g: handed to client 10.0.0.8, which did not tell how it ended",
+            "group g: handed to client 10.0.0.8, which did not report the result",
         ),
     ],
 )
@@ -509,6 +506,6 @@ def test_a_call_that_did_not_end_or_begin_is_told_as_far_as_it_is_known():
     before, after = consumed(50)
     [begun] = deliveries_of([before])
     assert (begun.is_success, begun.end_ms) == (None, None)
-    assert begun.outcome == "handed to client 10.0.0.8, which did not tell how it ended"
+    assert begun.outcome == "handed to client 10.0.0.8, which did not report the result"
     [ended] = deliveries_of([after])
     assert (ended.group, ended.begin_ms, ended.is_success) == ("g", None, True)

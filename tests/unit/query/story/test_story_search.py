@@ -174,7 +174,7 @@ def test_a_message_without_a_trace_says_what_a_trace_needs(write_store, trace_to
     with rocketlens.open_store(path) as opened:
         story = opened.story(KEY, trace_topic=trace_topic)
     why = f"topic {trace_topic} {said}: clients write traces only if that is switched on"
-    assert ("what its clients said they did (trace)", why, False) in [
+    assert ("what its clients reported (trace)", why, False) in [
         (each.what, each.why, each.is_failure) for each in story.unlearnt
     ]
 
