@@ -171,8 +171,10 @@ class Token(NamedTuple):
 
 
 class Implied(NamedTuple):
-    """A fact about a field that holds if a condition is TRUE: the field has one of some texts, is in
-    a range (ends included, None for no bound), or matches a pattern. Other types are converted.
+    """A fact about a field that holds if a condition is TRUE.
+
+    The field is one of some texts, in a range (ends included, None for no bound), or matches a
+    pattern. Values of other types are converted first.
     """
 
     field: str

@@ -44,7 +44,7 @@ def test_a_message_passes_only_if_the_expression_is_true_of_it():
     assert not expression.passes({})
     assert not expression.passes({"a": "six"})
     assert expression.evaluate({}) is None
-    with pytest.raises(EvaluationFailed, match="'six' is no integer of this size"):
+    with pytest.raises(EvaluationFailed, match="'six' is not an integer of this size"):
         expression.evaluate({"a": "six"})
 
 
