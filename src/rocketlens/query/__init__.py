@@ -1,5 +1,4 @@
-"""Queries to a store and their answers: by id, key, queue offset, and time.
+"""Queries of stores, clusters and archives: by id, key, queue offset, time and content.
 
-Every hit is compared with the record it leads to before it is given out, and every answer says
-what was searched.
+Every hit is verified against its record, and every answer lists the sources that were searched.
 """

@@ -1,11 +1,10 @@
-"""Builds one answer: its messages in order, each once, within the bounds of number and bytes.
+"""Builds one answer: distinct messages in order, limited in number and bytes.
 
-`AnswerMessages` keeps the newest messages, or the oldest: as many as were asked for, and as fit
-into `rocketlens.limits.MAX_ANSWER_BYTES`. Each source adds to its own `Findings`: messages, and
-where it looked. Several sources share one `AnswerMessages`.
+`AnswerMessages` keeps the newest (or oldest) messages, up to the requested number and
+`rocketlens.limits.MAX_ANSWER_BYTES`. Each source adds messages and coverage to its own `Findings`;
+the `Findings` of several sources share one `AnswerMessages`.
 
-What is left out is neither decompressed nor kept: a body of 64 KB can grow to 64 MiB, so whether a
-message would be kept is decided before its body is looked at.
+A message that would be dropped is not decompressed: a body of 64 KB can expand to 64 MiB.
 """
 
 import sys
@@ -28,17 +27,16 @@ if TYPE_CHECKING:
     from rocketlens.errors import TopicNotFound
 
 TEXT_OVERHEAD_BYTES: Final = 100
-"""What a property takes in memory beside its two texts: its part of a table."""
+"""Memory of a property besides its two texts, in bytes."""
 _Rank = tuple[Any, ...]
-"""Order and identity of messages: the lowest is dropped first."""
+"""Sort key and identity of a message: the lowest is dropped first."""
 
 
 class AnswerMessages:
-    """The newest ``max_num`` messages (None: all), and no more than an answer can hold.
+    """The newest (or with ``oldest`` the oldest) messages, up to ``max_num`` (None: all).
 
-    With ``oldest`` the oldest are kept instead. They are ordered by store time, then broker by
-    broker in the order of their logs; with ``in_log_order`` all are of one log, and are in its
-    order. ``truncated`` says whether a message was left out. Several threads may add to it.
+    Ordered by store time, then by broker and offset; with ``in_log_order``, all messages are from
+    one log and in its order. ``truncated`` is true after a message was dropped. Thread-safe.
     """
 
     def __init__(
@@ -49,44 +47,42 @@ class AnswerMessages:
         in_log_order: bool = False,
         max_bytes: int | None = None,
     ) -> None:
-        """Create an empty collection, whose messages take up to ``max_bytes`` of memory (None:
-        `rocketlens.limits.MAX_ANSWER_BYTES`).
-        """
+        """``max_bytes`` limits the memory (None: `rocketlens.limits.MAX_ANSWER_BYTES`)."""
         self.max_num: Final = max_num
         self.oldest: Final = oldest
         self._max_bytes: Final = limits.MAX_ANSWER_BYTES if max_bytes is None else max_bytes
         self.truncated = False
         self.is_over_bytes = False
-        """Whether a message was dropped because the others take so much memory."""
+        """Whether a message was dropped because of the memory limit."""
         self._sign: Final = -1 if oldest else 1
         self._order: Final = _order_in_log if in_log_order else order_in_time
         self._messages: dict[_Rank, MessageExt] = {}
         self._holders: Final[dict[_Rank, tuple[str, ...]]] = {}
         self._ranks: list[_Rank] = []
-        """A heap, once a message was dropped."""
+        """A heap after the first message was dropped."""
         self._is_heap = False
         self._bytes = 0
         self._left_out: _Rank | None = None
-        """The highest rank that was dropped: nothing below it is kept any more."""
+        """The highest dropped rank: lower ones are not kept."""
         self._lock: Final = Lock()
 
     def __len__(self) -> int:
         return len(self._messages)
 
     def is_past(self, store_timestamp_ms: int) -> bool:
-        """Return whether no message from that time or from before it would be kept any more.
+        """Return True if messages up to this time can be skipped.
 
-        For messages that are ordered by time, and read from the newest on.
+        For sources that read from the newest message on.
         """
         return not self.oldest and not self.may_keep(store_timestamp_ms)
 
     def may_keep(self, store_timestamp_ms: int) -> bool:
-        """Return whether a message from that time could still be kept."""
+        """Return whether a message from this time could still be kept."""
         kept: bool = self._left_out is None or self._sign * store_timestamp_ms >= self._left_out[0]
         return kept
 
     def is_past_rank(self, rank: _Rank) -> bool:
-        """Return whether no message below a rank (`order_in_time`) would be kept any more."""
+        """Return True if messages with lower ranks (`order_in_time`) can be skipped."""
         with self._lock:
             if self._left_out is None or self.oldest or not self._ranks:
                 return False
@@ -95,9 +91,9 @@ class AnswerMessages:
             return past
 
     def take(self, record: Record, source: str = "") -> MessageExt | None:
-        """Add the message in a record, and return it; None if it does not fit, or is there.
+        """Add a record's message and return it; None if it is dropped or already added.
 
-        ``source`` is the one that has it, of several.
+        ``source`` is the name of the source, if there are several.
         """
         rank = self._order(record, self._sign)
         with self._lock:
@@ -106,9 +102,9 @@ class AnswerMessages:
             return self._add(rank, message_of(record), source)
 
     def add(self, message: MessageExt, source: str = "") -> MessageExt | None:
-        """Add a message; return as `take` does.
+        """Add a message and return it; None if it is dropped or already added.
 
-        Of two copies the one whose body could be decompressed is kept.
+        A copy whose body could be decompressed replaces one whose body could not.
         """
         rank = self._order(message, self._sign)
         with self._lock:
@@ -127,9 +123,8 @@ class AnswerMessages:
         return True
 
     def in_order(self) -> tuple[MessageExt, ...]:
-        """Return the messages in order."""
         with self._lock:
-            # A source whose time is over can still add.
+            # A source can still add messages after its timeout.
             messages = dict(self._messages)
         if self._sign > 0:
             return tuple(map(messages.__getitem__, sorted(messages)))
@@ -138,7 +133,7 @@ class AnswerMessages:
     def holders_of(
         self, messages: Sequence[MessageExt], sources: Sequence[str]
     ) -> tuple[tuple[str, ...], ...]:
-        """Return which of several sources have each of some messages; of one nothing."""
+        """Return for each message the names of its sources; empty for a single source."""
         if len(sources) < 2:
             return ()
         held = (self._holders.get(self._order(each, self._sign), ()) for each in messages)
@@ -184,14 +179,11 @@ class AnswerMessages:
 
 
 OnRead = Callable[[int, int | None, int], object]
-"""Is called with the bytes that were read so far, those to read if they are known, and messages."""
+"""Called with the bytes read so far, the bytes to read (None if unknown) and the messages read."""
 
 
 def placed(record: Record, static: StaticTopic | None, broker_name: str) -> Record:
-    """Return the record of a broker with the position that its producer was told.
-
-    That is another one where the topic is static.
-    """
+    """Return the record of a static topic with its logical queue position, others unchanged."""
     if static is None:
         return record
     there = static.logical(broker_name, record.queue_id, record.queue_offset)
@@ -201,10 +193,10 @@ def placed(record: Record, static: StaticTopic | None, broker_name: str) -> Reco
 
 
 class Findings:
-    """The messages of one source, and its coverage.
+    """The messages and the coverage of one source.
 
-    ``unknown`` has an error for each name or pattern of the request that the source is sure to
-    have no topic for. ``indexed_to_ms`` is the store time of the newest message that was searched.
+    ``unknown`` has an error for each requested topic or pattern that the source does not have.
+    ``indexed_to_ms`` is the store time of the newest message that was searched.
     """
 
     def __init__(
@@ -216,11 +208,10 @@ class Findings:
         source: str = "",
         tally: SearchTally | None = None,
     ) -> None:
-        """Create empty findings; `messages` may be shared with other sources, and `source` is this.
+        """``messages`` can be shared by several sources; ``source`` is the name of this one.
 
-        ``tally`` is that of the search, where it is shared or was made before.
-        ``on_added`` is called with each message that was added, in the thread that added it. It may
-        be dropped later for others. ``on_read`` is called while a source reads many messages.
+        ``on_added`` is called with each added message, in the thread that adds it; the message can
+        be dropped later. ``on_read`` is called while a source reads many messages.
         """
         self.messages: Final = messages
         self.on_added: Final = on_added
@@ -229,26 +220,25 @@ class Findings:
         self._read_bytes = 0
         self._read_count = 0
         self.count = 0
-        """Messages that this source added, kept or not."""
+        """Messages that this source added, including dropped ones."""
         self.tally: Final = tally or SearchTally()
-        """What filters left out or could not decide on: part of the coverage."""
+        """Messages that filters left out or could not decide on; part of the coverage."""
         self.unknown: dict[str, TopicNotFound] = {}
         self.indexed_to_ms = 0
         self.has_kept = False
-        """Whether the source searched for what brokers keep for the topics, too."""
+        """Whether the source also searched the messages that brokers keep for the topics."""
         self.as_told: Callable[[Record], Record] | None = None
-        """Returns a record with the position that its producer was told."""
+        """Converts the position of a record to that in its logical queue."""
         self.is_left = False
-        """Whether nothing waits for what is still to be found: a source that reads much ends."""
+        """Whether the caller no longer waits: a long search ends at its next step."""
         self._coverage: tuple[Coverage, ...] | list[Coverage] = ()
         self._numbers: dict[tuple[str | None, ...], int] = {}
-        """Where in the list each broker and each failure is."""
+        """The index of each entry without offsets in the coverage."""
 
     def take(self, record: Record) -> bool:
-        """Add the message in a record; return False once a source may stop.
+        """Add a record's message; return False if the source can stop.
 
-        That is when it added more than ``max_num``, in whatever order it reads, or when no more
-        fit into the answer.
+        It can after more than ``max_num`` messages, in any order, or if the memory limit is hit.
         """
         self.count += 1
         if self.as_told is not None:
@@ -259,15 +249,13 @@ class Findings:
         return self._may_take_more
 
     def take_all(self, records: Sequence[Record]) -> bool:
-        """Add the messages of one record, of which those that are kept come first; return as `take`
-        does.
-        """
+        """Add the messages of one record, starting with those that are kept; return as `take`."""
         if len(records) == 1:
             return self.take(records[0])
         return all(map(self.take, records if self.messages.oldest else reversed(records)))
 
     def add(self, message: MessageExt) -> bool:
-        """Add a message; return as `take` does."""
+        """Add a message; return as `take`."""
         self.count += 1
         self._report(self.messages.add(message, self._source))
         return self._may_take_more
@@ -277,26 +265,26 @@ class Findings:
             self.on_added(added)
 
     def add_read(self, stored_bytes: int, count: int) -> bool:
-        """Report that a source read more messages; return whether to read on."""
+        """Report that a source read more messages; return False to stop it."""
         self._read_bytes += stored_bytes
         self._read_count += count
         return self.report_read(self._read_bytes, None, self._read_count)
 
     def report_read(self, read_bytes: int, total_bytes: int | None, messages: int) -> bool:
-        """Report how much a source read so far, and of how much; return whether to read on."""
+        """Report the total progress of a source; return False to stop it."""
         goes_on = None
         if self._on_read is not None:
             goes_on = self._on_read(read_bytes, total_bytes, messages)
         return not self.is_left and goes_on is not False
 
     def add_part(self, part: "Findings") -> None:
-        """Add what was found and searched in a part of this source, which has the same tally."""
+        """Add the count and coverage of a part of this source, which shares its tally."""
         self.count += part.count
         self.cover(part.searched)
         self.indexed_to_ms = max(self.indexed_to_ms, part.indexed_to_ms)
 
     def is_past(self, store_timestamp_ms: int) -> bool:
-        """Return whether no message from that time or from before it would be kept any more."""
+        """Return True if messages up to this time can be skipped."""
         return self.messages.is_past(store_timestamp_ms)
 
     @property
@@ -305,9 +293,9 @@ class Findings:
         return (max_num is None or self.count <= max_num) and not self.messages.is_over_bytes
 
     def cover(self, coverage: tuple[Coverage, ...]) -> None:
-        """Add coverage; a broker or failure that was added before is not repeated.
+        """Add coverage; repeated brokers and failures are merged.
 
-        The first tuple is kept as it is: that of a store can have thousands of files.
+        The first tuple is kept unchanged: a store can have thousands of files.
         """
         if not self._coverage:
             self._coverage = coverage
@@ -320,7 +308,7 @@ class Findings:
     def _merge(self, merged: list[Coverage], coverage: tuple[Coverage, ...]) -> None:
         for each in coverage:
             if each.begin_offset is not None:
-                # Parts of a log: no two searches look at the same.
+                # No two searches read the same range of a log.
                 merged.append(each)
                 continue
             told = each.source, each.state, each.error, each.note
@@ -336,22 +324,21 @@ class Findings:
 
     @property
     def searched(self) -> tuple[Coverage, ...]:
-        """The coverage so far, without what filters left out or could not decide on."""
+        """The coverage without the entries of the tally."""
         return tuple(self._coverage)
 
     @property
     def coverage(self) -> tuple[Coverage, ...]:
-        """The coverage so far, with what filters left out or could not decide on."""
+        """The coverage, including the entries of the tally."""
         undecided = self.tally.coverage()
         return (*self.searched, *undecided) if undecided else self.searched
 
     @property
     def is_complete(self) -> bool:
-        """Whether everything was searched so far."""
         return Answer("", (), self.coverage).complete
 
     def answer(self, query: str) -> Answer:
-        """Return the answer, if this is the only source."""
+        """Return the answer of this source alone."""
         return Answer(
             query,
             self.messages.in_order(),
@@ -362,29 +349,26 @@ class Findings:
 
 
 class PlacedFindings(Findings):
-    """Adds what one broker has of a topic to other findings, with its origin: see `placed`."""
+    """Adds one broker's records to other findings, with origin and logical position."""
 
     def __init__(self, findings: Findings, static: StaticTopic | None, origin: Origin) -> None:
-        """Add to ``findings``."""
         super().__init__(findings.messages, tally=findings.tally)
         self._findings: Final = findings
         self._static: Final = static
         self._origin: Final = origin
 
     def take(self, record: Record) -> bool:
-        """Add the message in a record; as `Findings.take`."""
         record = placed(record, self._static, self._origin[1] or "")
         return self._findings.take(replace(record, origin=self._origin))
 
     def add_read(self, stored_bytes: int, count: int) -> bool:
-        """Report that a source read more messages; as `Findings.add_read`."""
         return self._findings.add_read(stored_bytes, count)
 
 
 def memory_bytes(message: MessageExt) -> int:
-    """Return about how many bytes a message takes in memory: O(properties and keys).
+    """Estimate the memory of a message in bytes. O(properties and keys).
 
-    Properties of 32 KB can be 8,000 texts, and those take ten times as much.
+    Properties of 32 KB can be 8,000 texts, which take ten times as much.
     """
     texts = (*message.properties, *message.properties.values(), *message.keys)
     overhead = limits.MESSAGE_OVERHEAD_BYTES + TEXT_OVERHEAD_BYTES * len(message.properties)
@@ -392,14 +376,15 @@ def memory_bytes(message: MessageExt) -> int:
 
 
 def _order_in_log(stored: Record | MessageExt, sign: int = 1) -> _Rank:
-    # Messages of a batch have one place in the log.
+    # Messages of a batch have the same physical offset.
     return sign * stored.physical_offset, sign * stored.queue_offset
 
 
 def order_in_time(stored: Record | MessageExt, sign: int = 1) -> _Rank:
-    """Return the time, and what else makes up a message's identity; ``sign`` -1: the oldest last.
+    """Return the store time, followed by the rest of the message's identity; ``sign`` is -1 for
+    descending time.
 
-    Two brokers can have one address, each in a network of its own, and then the same offsets.
+    Brokers in different networks can have the same address and offsets.
     """
     return (
         sign * stored.store_timestamp_ms,

@@ -1,16 +1,16 @@
-"""Waits until a message with a key is stored, or a group has consumed it, or the time has passed.
+"""Waits until a message with a key is stored, or consumed by a group.
 
-A source is asked again and again what `find` and `story` ask it. What fails before the deadline, a
-broker that restarts for example, fails that once; the last time, at the deadline, it decides:
+The source is queried repeatedly. An error before the deadline, for example while a broker restarts,
+is retried. The last query, at the deadline, determines the result:
 
 =====================================  ========================================================
-the source shows at the deadline       the result
+the source shows at the deadline       result
 =====================================  ========================================================
-the message, stored in time            it
-(a group) that the group consumed it   it; not if a trace says that it was later
+the message, stored in time            the message
+(group) that the group consumed it     the message, unless a trace shows a later time
 everything was searched                `MessageNotFound`
 something did not answer               `AnswerIncomplete`
-(a group) an offset past the message   `AnswerIncomplete`: a reset, for example, leads past it, too
+(group) an offset past the message     `AnswerIncomplete`: an offset reset has the same effect
 =====================================  ========================================================
 """
 
@@ -43,10 +43,10 @@ from rocketlens.query.source import Steps
 from rocketlens.query.story.story_search import StorySource, story_steps
 
 MIN_WAIT_S: Final = 2.0
-"""Longer than a client waits before it connects again to a broker that was away."""
+"""Longer than a client takes to reconnect to a restarted broker."""
 MAX_WAIT_S: Final = 30.0
 _WAIT_FACTOR: Final = 4
-"""How much longer than a question took to wait before the next: a fifth of the time is used."""
+"""Ratio of the pause to the duration of a query: queries take a fifth of the time."""
 _SEARCHED: Final = "any topic that was searched"
 _UNPROVED: Final = frozenset(
     {
@@ -57,11 +57,11 @@ _UNPROVED: Final = frozenset(
         GroupState.BROADCASTING,
     }
 )
-"""States in which the group may have consumed the message."""
+"""States in which it is unknown if the group consumed the message."""
 
 
 class ExpectRequest(Struct, frozen=True):
-    """The message that is expected, by when, and by which group it is to be consumed, if any."""
+    """An expected message: its deadline, and optionally the group that must consume it."""
 
     message: FindRequest
     group: str | None = None
@@ -76,11 +76,11 @@ class ExpectRequest(Struct, frozen=True):
         consumed_by: str | None = None,
         made_ms: int | None = None,
     ) -> Self:
-        """Return the request for what a caller passed; ``key`` is as `find` has its text.
+        """Parse the arguments of ``expect``; ``key`` is the text of `find`.
 
-        ``made_ms``: when it was made, if that was not now.
+        ``made_ms``: the creation time of the request (default: now).
 
-        :raises BadInput: if ``by`` had passed then, or as `FindRequest.parse`.
+        :raises BadInput: if ``by`` is not later than that, and as `FindRequest.parse`.
         """
         by_ms = moment_ms(by, "by", is_end=True)
         if by_ms <= (made_ms or _now_ms()):
@@ -108,14 +108,14 @@ def expect_steps(
     on_event: Callable[[str], None] | None = None,
     clock: Callable[[], int] | None = None,
 ) -> Steps[MessageExt]:
-    """Ask a source until it has what is expected; return the message.
+    """Query a source until it has the expected message, and return the message.
 
-    ``wait`` takes seconds; it may return what must be awaited. ``on_event`` gets a line when the
-    reason changes why the message is not there yet. ``clock`` returns epoch milliseconds.
+    ``wait`` takes seconds and can return an awaitable. ``on_event`` receives a line when the reason
+    for waiting changes. ``clock`` returns epoch milliseconds.
 
-    :raises MessageNotFound: if the time has passed, and everything could be searched then.
-    :raises AnswerIncomplete: if it has passed, and something could not.
-    :raises BadInput: if the source refuses the question.
+    :raises MessageNotFound: at the deadline, if everything was searched.
+    :raises AnswerIncomplete: at the deadline, if something could not be searched.
+    :raises BadInput: if the request is invalid for the source.
     """
     clock = clock or _now_ms
     ask = _stored if request.group is None else _consumed
@@ -149,7 +149,7 @@ def _stored(request: ExpectRequest, source: StorySource) -> Steps[MessageExt]:
 
 
 def _consumed(request: ExpectRequest, source: StorySource) -> Steps[MessageExt]:
-    """Return the message if the story of one with the key says that the group consumed it."""
+    """Return a message with the key that the group consumed, according to its story."""
     told = yield from story_steps(StoryRequest(request.message, group=request.group), [source])
     query, by_ms = told.query, request.message.end
     if told.message is None:
@@ -173,7 +173,7 @@ def _consumed(request: ExpectRequest, source: StorySource) -> Steps[MessageExt]:
 
 
 def _ended(request: ExpectRequest, missing: Exception) -> RocketLensError:
-    """Return the error of what was not there at the deadline."""
+    """Return the error at the deadline."""
     text = f"{missing} (at {time_text(request.message.end)}, when the time had passed)"
     if isinstance(missing, MessageNotFound | TopicNotFound):
         return MessageNotFound(text)

@@ -1,19 +1,19 @@
-"""Queries several sources and merges their messages into one answer.
+"""Queries sources and merges their messages into one answer.
 
-Each source verifies what it gives. Here it is ordered, cut by number and bytes, merged by identity,
-and said what was searched: an answer is complete only by the rule in `rocketlens.model.answer`.
+Each source verifies its messages. This module orders, limits and deduplicates them, and collects
+the coverage; the rule in `rocketlens.model.answer` determines if an answer is complete.
 
 ======================================  =========================================================
-case                                    the answer
+case                                    answer
 ======================================  =========================================================
 one source                              in the order of its log if it has one, else by store time;
-                                        an error of the source is raised
-several sources                         by store time; each message once, whichever sources have it;
-                                        coverage names the source before the part of it
-one of several fails                    incomplete, with what the others found
-a source that gives no proof            incomplete: see `Coverage.is_proof`
-a topic that no source has              `TopicNotFound`, if nothing else is found and all of them
-                                        are sure, or if several topics were asked for
+                                        errors of the source are raised
+several sources                         by store time, each message once; coverage is prefixed
+                                        with the name of the source
+one of several sources fails            incomplete, with the messages of the others
+a source without a proof                incomplete: see `Coverage.is_proof`
+a topic that no source has              `TopicNotFound`, if several topics were requested, or if
+                                        nothing was found and everything was searched
 ======================================  =========================================================
 """
 
@@ -42,28 +42,23 @@ from rocketlens.query.source import Source, Steps, awaited, run, run_in_loop
 
 
 class FindWatch(Protocol):
-    """The callbacks of a running search."""
+    """Callbacks of a search in progress."""
 
     def added(self, source: Source, message: MessageExt) -> None:
-        """Take a message that was added, in the thread that added it; it may be dropped later."""
+        """Called with each added message, in the thread that adds it; it can be dropped later."""
         ...
 
     def covered(self, source: Source, coverage: Sequence[Coverage]) -> None:
-        """Take a source's coverage, when its search has ended."""
+        """Called with the coverage of a source at the end of its search."""
         ...
 
     def read(self, source: Source, read_bytes: int, total_bytes: int | None, messages: int) -> None:
-        """Take how much a source read so far, and of how many bytes if that is known; called in
-        the thread that reads.
-        """
+        """Called with the progress of a source, in its thread; unknown totals are None."""
         ...
 
 
 def find_local(request: FindRequest, source: Source, on_read: OnRead | None = None) -> Answer:
-    """Ask one source that need not be awaited; errors as `find`.
-
-    A search ends if ``on_read`` says so.
-    """
+    """Query one blocking source; errors as in `find`. ``on_read`` can stop the search."""
     return run(find_steps(request, source, on_read=on_read))
 
 
@@ -74,13 +69,12 @@ async def find(
     on_cancelled: Callable[[], None] | None = None,
     on_read: OnRead | None = None,
 ) -> Answer:
-    """Ask one source, in an event loop.
+    """Query one source from an event loop.
 
-    If ``on_cancelled`` is given, a search that is cancelled calls it, and ends with an incomplete
-    answer that has what was found until then. ``on_read`` is called while a cluster's queues are
-    read.
+    If ``on_cancelled`` is given, a cancelled search calls it and returns an incomplete answer with
+    the messages found so far. ``on_read`` is called while queues of a cluster are read.
 
-    :raises TopicNotFound: if the source has no topic of that name and found nothing.
+    :raises TopicNotFound: if nothing was found and the source does not have the topic.
     :raises RocketLensError: if the source cannot be searched.
     """
     return await run_in_loop(find_steps(request, source, on_cancelled, on_read))
@@ -92,7 +86,7 @@ def find_steps(
     on_cancelled: Callable[[], None] | None = None,
     on_read: OnRead | None = None,
 ) -> Steps[Answer]:
-    """Return the questions of `find`, which has the arguments."""
+    """The steps of `find`, with the same arguments."""
     in_log_order = source.is_one_log
     messages = AnswerMessages(request.max_num, oldest=request.oldest, in_log_order=in_log_order)
     findings = Findings(messages, on_read=on_read)
@@ -115,12 +109,12 @@ def find_steps(
 
 
 def _search_steps(request: FindRequest, source: Source, findings: Findings) -> Steps[None]:
-    """Search a source, and then what brokers keep for the topics."""
+    """Search a source, then the messages that brokers keep for the topics."""
     yield partial(source.find, request, findings)
     try:
         yield from kept_steps(request, findings, source)
     except RocketLensError as error:
-        # Which brokers have these topics is not known; the search before may have said so.
+        # It is unknown which brokers have these topics; the first search may have failed likewise.
         if findings.is_complete:
             findings.cover((_failure(source, str(error)),))
 
@@ -128,14 +122,14 @@ def _search_steps(request: FindRequest, source: Source, findings: Findings) -> S
 def _asks_for_topics(request: FindRequest, results: Sequence[Findings]) -> bool:
     """Return whether to check that the requested topics exist.
 
-    Of several topics always; of a single one only after a complete search that found nothing.
+    Several topics are always checked, a single one only after a complete search without results.
     """
     is_empty = not results[0].messages and all(each.is_complete for each in results)
     return len(request.topics) > 1 or bool(request.topics and is_empty)
 
 
 def _is_cancelled(error: BaseException) -> bool:
-    # Late: reading only a store needs no event loop.
+    # Late: reading a store needs no event loop.
     from asyncio import CancelledError
 
     return isinstance(error, CancelledError)
@@ -149,16 +143,15 @@ async def find_in_all(
     max_bytes: int | None = None,
     max_s: float | None = None,
 ) -> Answer:
-    """Ask several sources at once.
+    """Query several sources concurrently.
 
-    ``watch`` gets each message when it is found. ``max_bytes`` bounds the memory that the messages
-    take (None: `rocketlens.limits.MAX_ANSWER_BYTES`); what does not fit makes the answer truncated.
-    A source that takes longer than ``max_s`` seconds is ended: the answer has what it found until
-    then, and is incomplete.
+    ``watch`` receives each message when it is found. ``max_bytes`` limits the memory of the
+    messages (None: `rocketlens.limits.MAX_ANSWER_BYTES`). The search of a source stops after
+    ``max_s`` seconds; the answer is then incomplete, with the messages found so far.
 
-    :raises TopicNotFound: if no source has a topic of that name and nothing was found.
+    :raises TopicNotFound: if nothing was found and no source has the topic.
     """
-    # Imported late: reading only a store needs no event loop, and a command need not load one.
+    # Late: commands that read a store need no event loop.
     from asyncio import gather, timeout
 
     messages = AnswerMessages(request.max_num, oldest=request.oldest, max_bytes=max_bytes)
@@ -220,7 +213,6 @@ def _findings_of(source: Source, messages: AnswerMessages, watch: FindWatch | No
 
 
 def _named(each: Coverage, source: Source, oldest_ms: Mapping[str, int]) -> Coverage:
-    """Return the coverage of one of several sources."""
     name = f"{source.name}: {each.source}" if each.source else source.name
     held_from_ms = each.held_from_ms or oldest_ms.get(each.source)
     return replace(each, source=name, held_from_ms=held_from_ms)
@@ -234,12 +226,12 @@ async def _oldest_ms(source: Source, *, is_alone: bool) -> Mapping[str, int]:
         oldest: Mapping[str, int] = await awaited(oldest_ms)
         return oldest
     except (RocketLensError, OSError):
-        # Why it cannot be asked is said by the search.
+        # The search reports the error.
         return {}
 
 
 async def _ask(source: Source, findings: Findings, work: Awaitable[None]) -> None:
-    """Ask one of several sources; its failure is coverage, unless it is an error of the caller."""
+    """Query one of several sources. Turn its errors into coverage, except those of the caller."""
     try:
         await work
     except (BadInput, WrongUse):
@@ -249,9 +241,9 @@ async def _ask(source: Source, findings: Findings, work: Awaitable[None]) -> Non
 
 
 def _raise_unknown(results: Sequence[Findings], sources: Sequence[str] = ()) -> None:
-    """Raise the error of a topic that no source has; of several sources what each of them says.
+    """Raise the error of a requested topic that no source has.
 
-    :raises TopicNotFound: if there is such a topic.
+    :raises TopicNotFound: if there is one. For several sources, the text has the error of each.
     """
     for name, error in results[0].unknown.items() if results else ():
         if all(name in each.unknown for each in results):
@@ -268,11 +260,11 @@ def _failure(source: Source, error: str) -> Coverage:
 
 
 def one_message(answer: Answer, searched: str) -> MessageExt:
-    """Return the one message of an answer; ``searched`` is where it was looked for.
+    """Return the only message of an answer; ``searched`` describes the source for errors.
 
     :raises MessageNotFound: if there is none, and everything was searched.
     :raises AnswerIncomplete: if there is none, and something could not be searched.
-    :raises BadInput: if there are several, of several brokers.
+    :raises BadInput: if several brokers have one.
     """
     if answer.messages:
         hosts = {each.store_host for each in answer.messages}
@@ -281,7 +273,7 @@ def one_message(answer: Answer, searched: str) -> MessageExt:
             raise BadInput(f"{answer.query} is a message of each of {brokers}: find() returns all")
         return answer.messages[0]
     if answer.complete:
-        # The topic or queue that is not there says more than where was looked for it.
+        # A missing topic or queue explains more than the list of sources.
         by_weight = sorted(answer.coverage, key=lambda each: each.source != "position")
         reason = next(filter(None, (each.note or each.error for each in by_weight)), None)
         detail = f": {reason}" if reason else ""

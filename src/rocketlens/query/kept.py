@@ -1,19 +1,19 @@
-"""Finds messages that brokers keep for the topics that a search names: delays, timers, halves.
+"""Finds messages that brokers keep for topics: delayed, timed and half messages.
 
-They are stored in topics of the broker (`rocketlens.model.life`), so a search of their own topic
-would miss them. Each search that names topics is followed by one of those, for records whose
-``REAL_TOPIC`` is among the topics; a store looks both up at once.
+They are stored in topics of the broker (`rocketlens.model.life`). After a search that names topics,
+these are searched for records whose ``REAL_TOPIC`` is one of the topics; a store searches both at
+once.
 
 ==========================  ====================================================================
-search                      then in the answer are
+search                      includes
 ==========================  ====================================================================
-by id or key                all of them that were not delivered, as far as the answer shows
-newest, or by time          delays and timers that are due later, among the newest
-                            `rocketlens.limits.MAX_WAITING_MESSAGES` of them
+by id or key                all of them, unless the answer shows that they were delivered
+newest, or by time          delayed and timed messages that are due later, among the newest
+                            `rocketlens.limits.MAX_WAITING_MESSAGES`
 ==========================  ====================================================================
 
-The coverage says of each what it waits for, and until when. Later than what: than now in a cluster;
-than its newest message in a store or an archive, since no broker may run on it.
+The coverage says for each of them its topic and when it is due. Later means later than now for a
+cluster, and later than the newest message for a store or an archive, whose broker may be down.
 """
 
 import time
@@ -46,29 +46,29 @@ from rocketlens.query.request import FindRequest
 from rocketlens.query.source import Source, Steps
 
 KEPT: Final = "waiting"
-"""The source of what is said of messages that wait."""
+"""The source name in coverage."""
 _MAX_NOTES: Final = 20
-"""Messages that wait of which the coverage says so one by one."""
+"""Waiting messages that the coverage lists one by one."""
 
 
 class KeptFindings(Findings):
-    """Adds to other findings, of the messages that brokers keep, those for the topics of a search.
+    """Filters kept messages by the topics of a search, and adds them to its findings.
 
-    ``request`` is what to ask the source for.
+    ``request`` is the query for the source.
     """
 
     def __init__(self, asked: FindRequest, outer: Findings, source: Source) -> None:
-        """Prepare the search of one source that comes after ``asked``."""
+        """Prepare the search of a source after the search for ``asked``."""
         super().__init__(outer.messages, tally=outer.tally)
         self._outer: Final = outer
         self._is_looked_up: Final = asked.text is not None
         full_topic = getattr(source, "full_topic", str)
         self.topics: Final = [full_topic(each) for each in asked.topics]
-        """The names or patterns of the topics that are asked for."""
+        """The requested names and patterns of topics."""
         self._now_ms: Final = _now_ms()
         self._seen = 0
         self.late: Final = AnswerMessages(None)
-        """Those due before now in a store or an archive: they wait if it ends before that."""
+        """Messages of a store or archive that were due before now; they wait if it ends earlier."""
         self._ends: Final = source.kind is not SourceKind.BROKER
         begin = asked.begin
         if not (self._is_looked_up or self._ends):
@@ -81,11 +81,10 @@ class KeptFindings(Findings):
         )
 
     def take(self, record: Record) -> bool:
-        """Add the message in a record, if it is for one of the topics and waits."""
         return self.add(message_of(record))
 
     def add(self, message: MessageExt) -> bool:
-        """Add a message, if it is for one of the topics and waits."""
+        """Add a message if it waits for one of the topics."""
         self._seen += 1
         real = message.properties.get(props.REAL_TOPIC, "")
         life = life_of(message)
@@ -97,7 +96,7 @@ class KeptFindings(Findings):
         return self._is_looked_up or self._seen < limits.MAX_WAITING_MESSAGES
 
     def end(self) -> None:
-        """Add the sources that could not be searched to the coverage of the other findings."""
+        """Add failed sources to the coverage of the search."""
         failed = {each.source for each in self._outer.searched if each.is_failure}
         self._outer.cover(
             tuple(each for each in self.searched if each.is_failure and each.source not in failed)
@@ -108,14 +107,13 @@ class KeptFindings(Findings):
 
 
 def kept_steps(request: FindRequest, findings: Findings, source: Source) -> Steps[None]:
-    """Search a source for what brokers keep for the topics of a request that it was asked.
+    """Search a source for messages that brokers keep for the requested topics.
 
-    Nothing comes after an incomplete search of the newest messages or of a time, nor where the
-    source looked both up at once.
+    Does nothing after an incomplete search by time, or if the source already searched both.
 
-    :raises RocketLensError: if it cannot be searched for that.
+    :raises RocketLensError: if the source cannot be searched.
     """
-    # A search that the caller ended is incomplete, too: it does not go on here.
+    # The search can also be incomplete because the caller stopped it.
     is_ended = request.text is None and not findings.is_complete
     if is_ended or findings.has_kept or not request.asks_for_kept:
         return
@@ -126,7 +124,7 @@ def kept_steps(request: FindRequest, findings: Findings, source: Source) -> Step
     with suppress(TopicNotFound):
         yield partial(source.find, kept.request, kept)
     if len(kept.late):
-        # Only then: without queues the whole log is read for its newest message.
+        # Expensive: without queues, the whole log is read for its newest message.
         end_ms = (yield from end_steps([source])) or _now_ms()
         for each in kept.late.in_order():
             if (life_of(each).next_ms or 0) > end_ms:
@@ -137,7 +135,7 @@ def kept_steps(request: FindRequest, findings: Findings, source: Source) -> Step
 def end_steps(sources: Sequence[Source]) -> Steps[int | None]:
     """Return the store time of the newest message of stores and archives, in epoch milliseconds.
 
-    None without a message, or if one of them is a cluster: its newest message can be of now.
+    None without a message, or if a source is a cluster, where new messages can always arrive.
     """
     if any(each.kind is SourceKind.BROKER for each in sources):
         return None
@@ -147,7 +145,7 @@ def end_steps(sources: Sequence[Source]) -> Steps[int | None]:
         try:
             yield partial(each.find, FindRequest(max_num=1, all_topics=True), findings)
         except RocketLensError:
-            # What cannot be searched, the answer says.
+            # The answer reports it.
             continue
         newest += [one.store_timestamp_ms for one in findings.messages.in_order()]
     return max(newest, default=None)
@@ -156,12 +154,12 @@ def end_steps(sources: Sequence[Source]) -> Steps[int | None]:
 def told_what_waits(
     request: FindRequest, answer: Answer, sources: Sequence[Source]
 ) -> Steps[Answer]:
-    """Return an answer whose coverage says what waits, without what was delivered."""
+    """Remove delivered messages from an answer, and describe the waiting ones in its coverage."""
     kept = [each for each in answer.messages if each.topic in KEEPING_TOPICS]
     if not kept or not request.asks_for_kept:
         return answer
     others = [each for each in answer.messages if each.topic not in KEEPING_TOPICS]
-    # A recall is told of by what is said of the message.
+    # The description of a recalled message mentions the recall.
     waits = [
         each
         for each in kept

@@ -1,4 +1,4 @@
-"""A store directory, open for queries: the result of :func:`rocketlens.open_store`."""
+"""A store directory that is open for queries: :func:`rocketlens.open_store`."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -45,26 +45,24 @@ def open_store(
     before_long_scan: Callable[[int], None] = lambda _: None,
     on_progress: OnProgress | None = None,
 ) -> "Store":
-    """Open a RocketMQ store directory (the one that holds ``commitlog``) for reading.
+    """Open a RocketMQ store directory (the parent of ``commitlog``) for reading.
 
-    Instead of its path the ``broker_conf`` can be given: the file that says where the store and
-    its log are.
+    Instead of the directory, pass ``broker_conf``: the configuration file that names the store and
+    its log. Opening a store takes no lock and changes nothing. A broker can run on it meanwhile;
+    the store of a killed broker can be opened, too. RocketMQ 4.9 and 5 are supported.
 
-    Needs no lock and changes nothing; the store may have been closed cleanly or not, and a broker
-    may be running on it. Stores of RocketMQ 4.9 and 5 are read alike.
-
-    A key that is asked for without a topic may be one of a topic that was deleted: only the log
-    knows its name. If the key is in no known topic, log of up to ``max_topic_scan_bytes`` bytes is
-    read for more (None: all of it, a second a GiB); above that the answer is incomplete and says
-    so. ``before_long_scan`` is called with the number of bytes before more than
+    A key without a topic can belong to a deleted topic, whose name only the log contains. If no
+    known topic has the key, up to ``max_topic_scan_bytes`` bytes of log are read for other topics
+    (None: all of it, a second per GiB). If the log is larger, the answer is incomplete.
+    ``before_long_scan`` is called with the number of bytes before more than
     :data:`rocketlens.limits.MAX_TOPIC_SCAN_BYTES` are read.
 
-    ``on_progress`` is called while log is read for messages, each 3 to 50 ms, with the bytes and
-    messages that were read and the bytes to read: ``(read_bytes, total_bytes, messages)``. If it
-    returns False, reading ends there, and the answer is incomplete.
+    ``on_progress`` is called every 3 to 50 ms while messages are read from the log, as
+    ``on_progress(read_bytes, total_bytes, messages)``. If it returns False, reading stops and the
+    answer is incomplete.
 
-    :raises NotAStore: when it is not a directory, or holds no commit log.
-    :raises BadInput: unless one of both is given, or when that is empty.
+    :raises NotAStore: if the path is not a directory, or has no commit log.
+    :raises BadInput: if neither or both of the paths are given, or the path is empty.
     """
     named = broker_conf if path is None else path
     if named is None or (path is not None and broker_conf is not None):
@@ -80,10 +78,10 @@ def open_store(
 
 
 class Store(SearchApi):
-    """Finds the messages of one store. A context manager. Not for several threads at once.
+    """Finds the messages of one store. A context manager; not thread-safe.
 
-    Times are store times in epoch milliseconds, both ends of a range included. Answers list
-    messages in the order of the commit log, each once.
+    Times are store times in epoch milliseconds; ranges include both ends. Answers list distinct
+    messages in the order of the commit log.
     """
 
     _where = "this store"
@@ -132,18 +130,17 @@ class Store(SearchApi):
         all_topics: bool = False,
         **content: "Unpack[ContentOptions]",
     ) -> Scan:
-        """Read the log for messages of a topic or several, a time range, a tag, with some content.
+        """Read all messages of some topics, of a time range, with a tag, or with some content.
 
-        ``topic`` is as `find` has it, the others are those of
-        `rocketlens.query.options.ScanOptions`. Of a long log only the files that can have messages
-        of the time range are read, which relies on rising store times, unless the scan is
-        ``exhaustive``.
+        ``topic`` is described at `find`, the other arguments in
+        `rocketlens.query.options.ScanOptions`. For a time range, a long log is read only in part,
+        because store times rise along it; pass ``exhaustive=True`` to read all of it.
 
-        Iterate over the result; after that its ``failures`` tell what could not be read.
+        Iterate over the result. Its ``failures`` then list the parts that could not be read.
 
-        :raises WrongType: if an argument is of a type that cannot be used.
-        :raises TopicNotFound: if the store has no topic of a name, or none matches a pattern.
-            Of a name that only the log can have, the log is read for it first.
+        :raises WrongType: if an argument has the wrong type.
+        :raises TopicNotFound: if a topic does not exist, or no topic matches a pattern. To be sure,
+            the log is read for unknown topics first.
         """
         request = FindRequest.parse_scan(
             topic,
@@ -157,9 +154,9 @@ class Store(SearchApi):
         return self.scan_for(request)
 
     def scan_for(self, request: FindRequest, *, checks_topics: bool = True) -> Scan:
-        """Read the log for a request that has no text; as `scan`.
+        """Read all messages for a request without a text; otherwise like `scan`.
 
-        Without ``checks_topics`` a name that is not that of a topic has no messages.
+        Without ``checks_topics``, an unknown topic just has no messages.
         """
         reader = self._reader
         reader.refresh()
@@ -180,24 +177,24 @@ class Store(SearchApi):
         return scan
 
     def topics(self, topic: str | Iterable[str] | None = None) -> "TopicsAnswer":
-        """Return the topics of the store, or some of them, each with its queues.
+        """Return the topics of the store, or some of them, with their queues.
 
-        ``topic`` is as `find` has it. Messages are counted by consume queues, and in the log
-        behind those. Topics that were deleted are known as far as the log was read for them: see
+        ``topic`` is described at `find`. Messages are counted by the consume queues, and in the log
+        after the last queue entry. Deleted topics are included if the log was read for them: see
         :func:`open_store`. O(entries of all queues).
 
-        :raises WrongType: if `topic` is of a type that cannot be used.
-        :raises TopicNotFound: if the store has no topic of a name, or none matches a pattern.
+        :raises WrongType: if ``topic`` has the wrong type.
+        :raises TopicNotFound: if a topic does not exist, or no topic matches a pattern.
         """
         from rocketlens.query.facts.topic_list import topics_of_store
 
         return topics_of_store(self._reader, asked_topics(topic))
 
     def groups(self, group: str | None = None) -> "GroupsAnswer":
-        """Return the consumer groups that the store's files name, or one of them.
+        """Return the consumer groups in the store's files, or one of them.
 
-        Members are not in files; offsets are those that the broker wrote last. Errors as
-        `MQAdmin.groups`: a file that cannot be read makes the answer incomplete.
+        Offsets are the last ones that the broker wrote; members are unknown. Errors as in
+        `MQAdmin.groups`: if a file cannot be read, the answer is incomplete.
         """
         from rocketlens.query.facts.groups import groups_of_store
 
@@ -206,9 +203,9 @@ class Store(SearchApi):
     def status(self, *, with_groups: bool = True) -> "StoreStatus":
         """Return the state of the store: how it was closed, sizes, times, index, disk, groups.
 
-        As costly as `topics`. ``with_groups=False`` leaves out groups, and what their files lack.
+        As expensive as `topics`. With ``with_groups=False``, groups and their files are not read.
 
-        :raises OSError: when its directory cannot be read.
+        :raises OSError: if the directory cannot be read.
         """
         from rocketlens.query.facts.examination import StoreExamination
         from rocketlens.store.disk import Disk
@@ -250,7 +247,7 @@ class Store(SearchApi):
         return StoreStorySource(self.source)
 
     def close(self) -> None:
-        """Unmap the store's files."""
+        """Close all files."""
         self._opened.close()
 
 

@@ -1,11 +1,10 @@
-"""The keywords of `find`, `scan`, `tail` and `story`: each with its meaning, once.
+"""The keywords of `find`, `scan`, `tail` and `story`, each described once.
 
-Every function that takes them, of a store, a cluster, several sources or a blocking client,
-declares ``**options: Unpack[FindOptions]`` and passes them on to what reads them, which has the
-defaults and the checks:
+Functions of stores, clusters, several sources and blocking clients declare
+``**options: Unpack[FindOptions]`` and pass them to a parser, which has the defaults and checks:
 
 ==================  ===========================================================================
-keywords            read by
+keywords            parser
 ==================  ===========================================================================
 `FindOptions`       `rocketlens.query.request.FindRequest.parse`
 `ScanOptions`       `rocketlens.query.request.FindRequest.parse_scan`
@@ -51,19 +50,19 @@ _SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
     "topics": ("topic",),
     "until": ("end",),
 }
-"""What the command line, and other libraries, call a keyword; the first that a function has."""
+"""Keywords that users of the command line or of other libraries try; the first known one counts."""
 _KEYWORD: Final = inspect.Parameter.KEYWORD_ONLY
 
 
 class ContentOptions(TypedDict, total=False):
-    """Options that choose messages by what they contain.
+    """Conditions on the content of messages.
 
-    ``where``: a filter in RocketMQ's SQL92 over properties, topic, tag, keys, times and the decoded
-    body: ``body.$.amount > 100 AND tag = 'paid'`` (`rocketlens.query.filters.where`).
-    ``grep``: a text or a regular expression (RE2) that the decoded text of the body has, or what
-    ``grep_in`` names: ``body``, ``keys``, ``properties``.
-    ``body_rules``: how bodies are decoded: the path of a TOML file, or `BodyRules`. Messages whose
-    bodies could not be looked at make the answer incomplete, and its coverage says how many.
+    ``where``: a filter in RocketMQ's SQL92 dialect over properties, topic, tag, keys, times and the
+    decoded body: ``body.$.amount > 100 AND tag = 'paid'`` (`rocketlens.query.filters.where`).
+    ``grep``: a text or regular expression (RE2) that the decoded body contains, or the parts in
+    ``grep_in``: ``body``, ``keys``, ``properties``.
+    ``body_rules``: how to decode bodies: the path of a TOML file, or `BodyRules`. If bodies cannot
+    be decoded, the answer is incomplete, and its coverage has their number.
     """
 
     where: str | None
@@ -73,13 +72,13 @@ class ContentOptions(TypedDict, total=False):
 
 
 class RangeOptions(ContentOptions, total=False):
-    """Which messages, by store time, content, and whether they are RocketMQ's own.
+    """Conditions on store time and content.
 
-    ``begin``, ``end``: store times, both included, as epoch milliseconds, datetimes (local time
-    without a zone), or words of the commands: ``2h``, ``yesterday``, ``2026-11-20``.
-    ``all_topics``: without a topic, look in RocketMQ's own topics, too, traces above all; otherwise
-    their messages are left out and counted in the coverage. Ids and positions find them in any
-    case.
+    ``begin``, ``end``: store times, both included: epoch milliseconds, datetimes (local time
+    without a zone), or texts such as ``2h``, ``yesterday`` or ``2026-11-20``.
+    ``all_topics``: in a search without a topic, include RocketMQ's own topics, such as traces. By
+    default their messages are only counted in the coverage. Searches by id or position always
+    include them.
     """
 
     begin: "int | datetime | str | None"
@@ -88,15 +87,15 @@ class RangeOptions(ContentOptions, total=False):
 
 
 class FindOptions(RangeOptions, total=False):
-    """The keywords of ``find`` beside a text and topics.
+    """The keywords of ``find``.
 
-    ``kind``: what the text is: ``key``, ``unique-key``, ``offset-id``, ``queue-offset``, or
-    ``auto``, which tries all that it can be.
-    ``max_num``: return the newest messages, so many; None is all.
-    ``exhaustive``: read all that could hold a message, instead of relying on the order of store
-    times, or on consume queues that lack nothing.
-    ``only_delivered``: leave out messages that wait for the topics: delayed ones, timers, halves of
-    transactions.
+    ``kind``: the kind of the text: ``key``, ``unique-key``, ``offset-id``, ``queue-offset``, or
+    ``auto``, which tries all possible kinds.
+    ``max_num``: the number of messages to return, the newest ones; None for all.
+    ``exhaustive``: read everything that could contain a message, instead of relying on rising store
+    times and complete consume queues.
+    ``only_delivered``: leave out messages that wait for the topics: delayed, timed and half
+    messages.
     """
 
     kind: Kind
@@ -106,7 +105,7 @@ class FindOptions(RangeOptions, total=False):
 
 
 class ScanOptions(RangeOptions, total=False):
-    """The keywords of ``scan`` beside topics.
+    """The keywords of ``scan``.
 
     ``tag``: a tag expression: ``TagA``, ``TagA || TagB``, or ``*`` for all.
     """
@@ -115,12 +114,12 @@ class ScanOptions(RangeOptions, total=False):
 
 
 class TailOptions(ContentOptions, total=False):
-    """The keywords of ``tail`` beside a topic and a number; all conditions given must hold.
+    """The keywords of ``tail``; all given conditions must hold.
 
-    ``begin``: a store time as `RangeOptions` has it; older messages are left out.
-    ``tags``: one tag or several, such as ``"TagA || TagB"``, ``"*"`` for all.
-    ``sql``: an SQL92 expression over properties, which need not be one that the broker allows.
-    ``key``: one of the message's keys, or its unique key.
+    ``begin``: the earliest store time, as in `RangeOptions`.
+    ``tags``: a tag expression such as ``"TagA || TagB"``, or ``"*"`` for all.
+    ``sql``: an SQL92 expression over properties, even if the broker does not allow them.
+    ``key``: a key or unique key.
     """
 
     begin: "int | datetime | str | None"
@@ -130,12 +129,12 @@ class TailOptions(ContentOptions, total=False):
 
 
 class StoryOptions(TypedDict, total=False):
-    """The keywords of ``story`` beside a text and topics.
+    """The keywords of ``story``.
 
-    ``kind``: what the text is, as `FindOptions` has it.
-    ``trace_topic``: where clients write their traces, if it is not RocketMQ's own topic.
-    ``group``: tell of this consumer group alone.
-    ``one``: of several messages that match, tell the story of the first alone.
+    ``kind``: the kind of the text, as in `FindOptions`.
+    ``trace_topic``: the topic with the clients' traces, if it is not RocketMQ's default.
+    ``group``: only this consumer group.
+    ``one``: only the first message, if several match.
     """
 
     kind: Kind
@@ -145,9 +144,9 @@ class StoryOptions(TypedDict, total=False):
 
 
 def check_keywords(function: str, passed: Iterable[str], known: Collection[str]) -> None:
-    """Check that a function has the keywords that were passed.
+    """Check the names of keyword arguments.
 
-    :raises TypeError: with the first that it does not have, and the one that it perhaps stands for.
+    :raises TypeError: if a name is unknown; suggests a known one.
     """
     for name in passed:
         if name not in known:
@@ -157,7 +156,7 @@ def check_keywords(function: str, passed: Iterable[str], known: Collection[str])
 
 
 def refuses_others(init: Callable[P, None]) -> Callable[P, None]:
-    """Return an ``__init__`` that refuses an argument it does not have, with the one meant."""
+    """Return an ``__init__`` that raises a TypeError with a suggestion for an unknown argument."""
     names = inspect.signature(init).parameters
 
     @functools.wraps(init)
@@ -171,8 +170,8 @@ def refuses_others(init: Callable[P, None]) -> Callable[P, None]:
 def takes(options: type, reader: Callable[..., Any]) -> Callable[[T], T]:
     """Return a decorator for a function that passes its ``**options`` on to ``reader``.
 
-    ``help()`` shows each keyword of ``options``, one of the classes above, with the default that
-    ``reader`` has. Another keyword is refused, with the name that was probably meant.
+    ``help()`` then shows each keyword of ``options`` with its default in ``reader``. Unknown
+    keywords raise a TypeError with a suggestion.
     """
     read = inspect.signature(reader).parameters
     keywords = [read[name].replace(kind=_KEYWORD) for name in options.__annotations__]

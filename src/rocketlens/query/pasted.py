@@ -1,19 +1,19 @@
-"""What a text contains that people paste: ids and positions in lines of logs, quoted texts, lists.
+"""Extracts ids, positions and keys from pasted text, such as log lines, quoted texts and lists.
 
-A text is first searched as it is, since a key can look like anything. If that finds nothing, what
-it contains is searched, the first of these rows that it has:
+A text is first searched unchanged, since a key can be any text. If that finds nothing, its parts
+are searched, by the first row of this table that applies:
 
 =====================================================  =========================================
-in the text                                            searched
+the text contains                                      searched
 =====================================================  =========================================
-texts of the form of message ids (32, 34, 40, 56       each of them, up to `MAX_TEXTS`
-hexadecimal digits), also full-width ones
+message ids (32, 34, 40 or 56 hexadecimal digits),     each id, up to `MAX_TEXTS`
+also in full-width characters
 ``MessageQueue [topic=T, brokerName=B, queueId=1]``    ``T/1/5``
 and ``queueOffset=5``
 ``broker-a/T/1/5``                                     ``T/1/5``
-several texts, with commas or lines between them       each of them, without what is around it
-white space, format characters, quotes or brackets     what is inside of them
-around it, a comma behind it, ``msgId=`` before it
+several texts, separated by commas or lines            each text, trimmed
+white space, format characters, quotes or brackets     the text inside
+around a text, a trailing comma, leading ``msgId=``
 =====================================================  =========================================
 """
 
@@ -32,7 +32,7 @@ from rocketlens.query.answer_builder import order_in_time
 from rocketlens.query.request import MAX_TEXTS, FindRequest
 
 PASTED: Final = "text"
-"""The source of how a text was understood."""
+"""The source name in coverage."""
 _SHOWN: Final = 5
 _ID: Final = re.compile(
     r"(?<![0-9A-Za-z])(?:[0-9A-Fa-f]{56}|[0-9A-Fa-f]{40}|[0-9A-Fa-f]{34}|[0-9A-Fa-f]{32})"
@@ -43,7 +43,7 @@ _QUEUE: Final = re.compile(
     r"queueOffset[=:]\s*(?P<at>\d{1,19})",
     re.ASCII | re.DOTALL | re.IGNORECASE,
 )
-"""Bounded: each ``topic=`` in a long text is tried."""
+"""Bounded repetitions: each ``topic=`` in a long text is tried."""
 _WITH_BROKER: Final = re.compile(r"[^/\s]+/([^/\s]+/\d{1,10}/\d{1,19})", re.ASCII)
 _NAMED: Final = re.compile(
     r"(?:msg_?id|message_?id|offset_?msg_?id|uniq(?:ue)?_?key|keys?|id)[\"']?\s*[=:]\s*",
@@ -54,7 +54,7 @@ _AROUND: Final = " \t\r\n\"'`,;()[]<>{}\u2018\u2019\u201c\u201d\u300c\u300d"
 
 
 def texts_in(text: str) -> tuple[str, ...]:
-    """Return what a text contains that can be searched instead of it; nothing if it is plain."""
+    """Return the searchable parts of a text; empty if there are none besides the text itself."""
     plain = unicodedata.normalize("NFKC", text)
     plain = "".join(each for each in plain if unicodedata.category(each) != "Cf")
     queue = _QUEUE.search(plain)
@@ -76,7 +76,7 @@ def _bare(text: str) -> str:
 
 
 def contained(request: FindRequest, answer: Answer) -> list[FindRequest]:
-    """Return what to search if the text of a request was not found as it is."""
+    """Return the requests for the parts of a text that was not found unchanged."""
     if request.text is None or request.kind == "queue-offset" or answer.messages:
         return []
     requests = []
@@ -89,7 +89,7 @@ def contained(request: FindRequest, answer: Answer) -> list[FindRequest]:
 
 
 def understood(request: FindRequest, answer: Answer, more: Sequence[Answer]) -> Answer:
-    """Return an answer with those to what its text contains, and how it was understood."""
+    """Merge an answer with those for the parts of its text, and describe the parts in coverage."""
     if not more:
         return answer
     by_identity = {order_in_time(message): message for each in more for message in each.messages}

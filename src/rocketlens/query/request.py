@@ -1,16 +1,16 @@
-"""The query that every source receives: what to find, and how many messages.
+"""The request that every source receives, parsed and checked in one place.
 
-It is read and checked here and nowhere else, so a store, a cluster and the command line take the
-same text for the same thing and refuse the same mistakes in the same words.
+A store, a cluster and the command line thus accept the same texts, and reject the same mistakes
+with the same errors.
 
 ==================  ===========================================================================
-kind                what the text is
+kind                text
 ==================  ===========================================================================
 ``offset-id``       an offset message id: the broker's address and a physical offset, in hex
 ``queue-offset``    a queue position, ``TOPIC/QUEUE/OFFSET`` in ASCII digits
 ``key``             one of a message's keys
-``unique-key``      the id that the producer gave
-``auto``            each of these that it can be, in this order, until one is found
+``unique-key``      the id that the producer assigned
+``auto``            tries each kind that the text can be, in this order, until one is found
 ==================  ===========================================================================
 """
 
@@ -44,9 +44,9 @@ if TYPE_CHECKING:
     from rocketlens.query.filters.content_filter import ContentFilter
 
 _LOOKED_UP: Final[tuple[tuple[str, Kind], ...]] = (("unique_key", "unique-key"), ("keys", "key"))
-"""Fields of a filter that an index is for, and the kind of text that they are."""
+"""Indexed fields that a filter can compare, with their kind of text."""
 _NO_KEY: Final = frozenset(" \x01\x02")
-"""Characters that no key has: a look-up would not find what a comparison does."""
+"""Characters that no key contains; a comparison with them needs a scan."""
 _TOPIC: Final = "topic"
 _TAG: Final = "tags"
 _QUEUE_ID_DIGITS: Final = 10
@@ -58,30 +58,29 @@ _QUEUE_POSITION: Final = re.compile(
 )
 
 MAX_TEXTS: Final = 100
-"""Texts that are searched of one that was pasted: see `rocketlens.query.pasted`."""
+"""Texts that are searched from one pasted text: see `rocketlens.query.pasted`."""
 
 
 class QueuePosition(NamedTuple):
-    """One position of one queue."""
+    """A queue and an offset in it."""
 
     topic: str
     queue_id: int
     queue_offset: int
 
     def __str__(self) -> str:
-        """Return ``TOPIC/QUEUE/OFFSET``."""
         return f"{self.topic}/{self.queue_id}/{self.queue_offset}"
 
 
 class FindRequest(Struct, frozen=True):
-    """What to find. Without a text the topics, the times and the tags alone decide.
+    """A query. Without a text, it selects messages by topics, times, tags and content.
 
-    ``topics`` are names and patterns, none for every topic. Times are store times in epoch
-    milliseconds, both ends included. The newest ``max_num`` messages are returned, or with
-    ``oldest`` the oldest; None for all. ``exhaustive`` asks sources that would rely on the order of
-    store times to read whole queues instead. Without ``all_topics`` messages of RocketMQ's own
-    topics are left out, and counted: see `rocketlens.query.tally`. With ``only_delivered`` messages
-    that wait for the topics are not looked for: see `rocketlens.query.kept`.
+    ``topics`` are names and patterns, empty for all topics. Times are store times in epoch
+    milliseconds, both included. The newest ``max_num`` messages are returned (None: all), or with
+    ``oldest`` the oldest. With ``exhaustive``, sources read whole queues instead of relying on the
+    order of store times. Without ``all_topics``, messages of RocketMQ's own topics are counted but
+    left out (`rocketlens.query.tally`). Without ``only_delivered``, messages that wait for the
+    topics are included (`rocketlens.query.kept`).
     """
 
     text: str | None = None
@@ -117,17 +116,16 @@ class FindRequest(Struct, frozen=True):
         body_rules: "BodyRules | PathLike[str] | str | None" = None,
         only_delivered: bool = False,
     ) -> Self:
-        """Return the request for what a caller passed; keywords as `FindOptions` describes them.
+        """Parse the arguments of a search; `FindOptions` describes the keywords.
 
-        ``topic`` is one topic, or several as an iterable or with commas between them; ``*``, ``?``
-        and ``[ab]`` in a name make it a pattern. ``tag`` is as `ScanOptions` has it; ``oldest``
-        returns the oldest messages, not the newest. What ``where`` implies of topics, times and
-        keys narrows what is searched: without a text, messages with one key are looked up, unless
-        the search is ``exhaustive``.
+        ``topic`` is a name, a comma-separated list, or an iterable of names; ``*``, ``?`` and
+        ``[ab]`` make a name a pattern. ``tag`` is described in `ScanOptions`. Topics, times, tags
+        and keys that ``where`` implies narrow the search: unless it is ``exhaustive``, a single key
+        is looked up in the index.
 
-        :raises WrongType: if an argument is of a type that cannot be used.
-        :raises BadInput: if the text cannot be what ``kind`` says, a number is negative, or a
-            filter, a pattern or the rules for bodies are not well-formed.
+        :raises WrongType: if an argument has the wrong type.
+        :raises BadInput: if the text is not of the given ``kind``, a number is negative, or a
+            filter, pattern or file of body rules is malformed.
         :raises PackageMissing: if a pattern needs google-re2, which is not installed.
         """
         if kind not in KINDS:
@@ -158,20 +156,17 @@ class FindRequest(Struct, frozen=True):
         exhaustive: bool = False,
         **options: Unpack[ScanOptions],
     ) -> Self:
-        """Return the request for all messages of topics; a key in its filter is not looked up.
-
-        Errors as `parse`.
-        """
+        """Parse the arguments of a scan, which never uses the index; errors as in `parse`."""
         request = cls.parse(topic=topic, exhaustive=True, only_delivered=True, **options)
         return replace(request, exhaustive=exhaustive)
 
     @classmethod
     def at(cls, topic: str, queue_id: int, queue_offset: int) -> Self:
-        """Return the request for the message at one offset of one queue.
+        """Return the request for the message at a queue position.
 
-        :raises WrongType: if an argument is of a type that cannot be used.
+        :raises WrongType: if an argument has the wrong type.
         :raises BadInput: if ``topic`` is not a valid topic name, or a number is negative.
-        :raises MessageNotFound: if no queue has such numbers.
+        :raises MessageNotFound: if a number is larger than any queue allows.
         """
         check_int(queue_id, "queue_id")
         check_int(queue_offset, "queue_offset")
@@ -182,7 +177,7 @@ class FindRequest(Struct, frozen=True):
         return cls(str(position), kind="queue-offset")
 
     def _narrowed(self) -> Self:
-        """Return the request with what its filter implies."""
+        """Return the request with the conditions that its filter implies."""
         where = None if self.content is None else self.content.where
         if where is None:
             return self
@@ -212,7 +207,7 @@ class FindRequest(Struct, frozen=True):
         return not (self.all_topics or names_topics(self.topics))
 
     def checked(self) -> Self:
-        """Return this request, if its text can be what ``kind`` says; errors as `parse`."""
+        """Return this request if its text matches its kind; errors as in `parse`."""
         if self.text is None:
             return self
         check_key(self.text)
@@ -227,14 +222,14 @@ class FindRequest(Struct, frozen=True):
 
     @property
     def query(self) -> str:
-        """The query in one line: the filter, the text, or the topics."""
+        """The query on one line: the filter, the text, or the topics."""
         if self.content is not None:
             return self.content.text
         return ",".join(self.topics) if self.text is None else self.text
 
     @property
     def offset_msg_id(self) -> OffsetMessageId | None:
-        """The text as an offset message id, if ``kind`` allows that and it is valid."""
+        """The text as an offset message id, if it is valid and ``kind`` allows it."""
         if self.text is None or self.kind not in {"auto", "offset-id"}:
             return None
         try:
@@ -244,9 +239,9 @@ class FindRequest(Struct, frozen=True):
 
     @property
     def queue_position(self) -> QueuePosition | None:
-        """The text as a queue position, if ``kind`` allows that and it is valid.
+        """The text as a queue position, if it is valid and ``kind`` allows it.
 
-        With the kind ``auto`` it is one only where there is such a topic.
+        For the kind ``auto``, the caller must check that the topic exists.
         """
         if self.text is None or self.kind not in {"auto", "queue-offset"}:
             return None
@@ -255,14 +250,11 @@ class FindRequest(Struct, frozen=True):
 
     @property
     def is_key(self) -> bool:
-        """Whether the text can be a key or a unique key."""
         return self.text is not None and self.kind in {"auto", "key", "unique-key"}
 
     @property
     def asks_for_kept(self) -> bool:
-        """Whether messages that brokers keep for the topics are searched, too: see
-        `rocketlens.query.kept`.
-        """
+        """Whether to search messages that brokers keep for the topics (`rocketlens.query.kept`)."""
         return (
             bool(self.topics)
             and not (self.only_delivered or self.kind == "queue-offset")
@@ -279,11 +271,11 @@ class FindRequest(Struct, frozen=True):
         with_kept: bool = False,
         is_identified: bool = False,
     ) -> MessageFilter:
-        """Return the filter for messages of some topics; no topics are every topic.
+        """Return the filter for messages of some topics, or of all topics.
 
-        ``tally`` is that of the search (`Findings.tally`).
-        ``with_kept``: those that brokers keep for the topics of the request match, too.
-        ``is_identified``: it is for one message, found by its id or position, of whatever topic.
+        ``tally`` is that of the search (`Findings.tally`). ``with_kept``: also match messages that
+        brokers keep for the topics. ``is_identified``: the request is for one message by its id or
+        position, so messages of RocketMQ's own topics match, too.
         """
         kept = None
         if with_kept:
@@ -309,14 +301,14 @@ class FindRequest(Struct, frozen=True):
 
 
 def name_of(message: MessageExt) -> tuple[str, Kind]:
-    """Return what leads to one message, and of which kind it is: an id, or its position."""
+    """Return a text, with its kind, that finds exactly this message."""
     if message.offset_msg_id:
         return message.offset_msg_id, "offset-id"
     return message.position, "queue-offset"
 
 
 class StoryRequest(Struct, frozen=True):
-    """The message whose story is told; keywords as `rocketlens.query.options.StoryOptions`."""
+    """The request for a story; `rocketlens.query.options.StoryOptions` has the keywords."""
 
     message: FindRequest
     trace_topic: str | None = None
@@ -334,7 +326,7 @@ class StoryRequest(Struct, frozen=True):
         group: str | None = None,
         one: bool = False,
     ) -> Self:
-        """Return the request for what a caller passed; errors as `FindRequest.parse`."""
+        """Parse the arguments of a story; errors as in `FindRequest.parse`."""
         return cls(
             FindRequest.parse(check_text(text, "text"), topic, kind=kind, all_topics=True),
             None if trace_topic is None else check_text(trace_topic, "trace_topic"),
@@ -349,13 +341,13 @@ def content_filter(
     grep_in: Collection[str] = ("body",),
     body_rules: "BodyRules | PathLike[str] | str | None" = None,
 ) -> "ContentFilter | None":
-    """Return the filter on the content of messages; None without ``where`` and ``grep``.
+    """Return the filter on the content of messages, or None without ``where`` and ``grep``.
 
-    Keywords as `rocketlens.query.options.ContentOptions`, errors as `FindRequest.parse`.
+    Keywords as in `rocketlens.query.options.ContentOptions`, errors as in `FindRequest.parse`.
     """
     if where is None and grep is None:
         return None
-    # Late: what asks for no content need not pay for its decoders.
+    # Late: searches without content conditions need no decoders.
     from rocketlens.query.filters.content_filter import ContentFilter, check_grep_in, rules_of
     from rocketlens.query.filters.pattern import TextPattern
     from rocketlens.query.filters.where import parse_where
@@ -378,10 +370,10 @@ def tail_filter(
     key: str | None = None,
     **content: Unpack[ContentOptions],
 ) -> MessageFilter:
-    """Return the filter of one topic; keywords as `rocketlens.query.options.TailOptions`.
+    """Return the filter of one topic; keywords as in `rocketlens.query.options.TailOptions`.
 
-    :raises BadInput: if the tags name no tag, the expression is not well-formed (InvalidSql92), the
-        key is empty or too long, or the content cannot be what `FindRequest.parse` takes.
+    :raises BadInput: if ``tags`` has no tag, ``sql`` (InvalidSql92) or a content condition is
+        malformed, or the key is empty or too long.
     """
     expression = None
     if sql is not None:
@@ -413,10 +405,10 @@ def _some_tags(text: str) -> frozenset[str] | None:
 def time_range(
     begin: int | datetime | str | None, end: int | datetime | str | None
 ) -> tuple[int | None, int]:
-    """Return both ends in epoch milliseconds. A ``begin`` of None or 0 is not a lower bound.
+    """Return both times in epoch milliseconds. A ``begin`` of None or 0 is no bound.
 
-    :raises WrongType: if one is neither an int, nor a datetime, nor a text.
-    :raises BadInput: if one is negative, or a text that is not a time.
+    :raises WrongType: if a time is neither an int, nor a datetime, nor a str.
+    :raises BadInput: if a time is negative or cannot be parsed.
     """
     low = 0 if begin is None else moment_ms(begin, "begin")
     high = limits.MAX_TIMESTAMP_MS if end is None else moment_ms(end, "end", is_end=True)
@@ -427,13 +419,13 @@ def time_range(
 
 
 def moment_ms(value: int | datetime | str, name: str, *, is_end: bool = False) -> int:
-    """Return a time in epoch milliseconds: of an int, a datetime, or words such as ``2h``.
+    """Return a time in epoch milliseconds: an int, a datetime, or a text such as ``2h``.
 
-    Words are those of `rocketlens.model.text.time_words`; a day alone is its begin, or with
+    `rocketlens.model.text.time_words` describes the texts. A day alone is its start, or with
     ``is_end`` its end.
 
-    :raises WrongType: for anything else.
-    :raises BadInput: for a text that is not a time, and a number that is meant as seconds.
+    :raises WrongType: for other types.
+    :raises BadInput: if a text cannot be parsed, or a number looks like seconds.
     """
     if isinstance(value, str):
         return parse_time(value, name, is_end=is_end, now_ms=time.time_ns() // 1_000_000)
@@ -441,12 +433,12 @@ def moment_ms(value: int | datetime | str, name: str, *, is_end: bool = False) -
 
 
 def is_looked_up(text: str) -> bool:
-    """Return whether a key in a filter is looked up, and not compared with that of each message."""
+    """Return whether a key in a filter can be looked up in the index."""
     return bool(text) and not set(text) & _NO_KEY
 
 
 def parse_tags(tag: str | None) -> frozenset[str] | None:
-    """Return the tags of a tag expression; None for every tag.
+    """Parse a tag expression; None means every tag.
 
     :raises WrongType: if it is not a str.
     """
@@ -456,7 +448,7 @@ def parse_tags(tag: str | None) -> frozenset[str] | None:
 
 
 def check_max_num(max_num: int | None) -> int | None:
-    """Return a number of messages; None is all.
+    """Check a number of messages; None means all.
 
     :raises WrongType: if it is not an int.
     :raises BadInput: if it is negative.
@@ -467,9 +459,9 @@ def check_max_num(max_num: int | None) -> int | None:
 
 
 def check_key(key: str) -> None:
-    """Check a key.
+    """Check a key or id.
 
-    :raises BadInput: if it is empty, or longer than a record's properties can be.
+    :raises BadInput: if it is empty, or longer than the properties of a record.
     """
     if not key:
         raise BadInput("the key is empty: pass the order number or id the message was sent with")

@@ -1,4 +1,4 @@
-"""The methods that an open store and an open archive share."""
+"""The methods that stores and archives share."""
 
 import time
 from abc import ABC, abstractmethod
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 
 
 class SearchApi(ABC):
-    """Finds the messages of one source that need not be awaited. A context manager."""
+    """Finds the messages of one store or archive. A context manager; all methods block."""
 
     source: Source
-    """The source for `rocketlens.find`."""
+    """This source, as an argument for `rocketlens.find`."""
     _where: ClassVar[str]
-    """What an error calls it, such as "this store"."""
+    """A phrase for errors, such as "this store"."""
 
     @abstractmethod
     def _look_up(self, key_filter: MessageFilter, findings: Findings) -> None:
@@ -51,15 +51,15 @@ class SearchApi(ABC):
 
     @abstractmethod
     def _unknown(self, topic: str) -> Iterable[Coverage]:
-        """Return what says that there is no topic of a name, if nothing names it."""
+        """Return a remark if nothing names the topic."""
 
     def _message_at(self, _where: OffsetMessageId | QueuePosition) -> MessageExt | None:
-        """Return the message that is there, if it is found at once; None if it must be searched."""
+        """Return the message if it can be read directly; None if it must be searched."""
         return None
 
     @abstractmethod
     def _story_source(self) -> "StorySource":
-        """Return what tells of messages and groups."""
+        """Return the source for stories."""
 
     @takes(FindOptions, FindRequest.parse)
     def find(
@@ -71,28 +71,30 @@ class SearchApi(ABC):
         """Find messages by id, key, queue offset, time or content.
 
         ``text`` is a key, a unique key, an offset message id, or a queue position
-        ``TOPIC/QUEUE/OFFSET``. Without it the topic, the times and the content alone decide.
-        ``topic`` is one topic, or several as an iterable or with commas between them; ``*``,
-        ``?`` and ``[ab]`` in a name make it a pattern. The keywords are those of
-        `rocketlens.query.options.FindOptions`. All messages that match are returned, or the newest
-        ``max_num``. The newest of a topic are found from the ends of a store's consume queues; of a
-        topic whose newest messages are far from the end of the log, the answer relies on those
-        queues and says so (``relies_on``), unless it is ``exhaustive``.
+        ``TOPIC/QUEUE/OFFSET``. Without it, messages are selected by topic, time and content alone.
+        ``topic`` is a name, a comma-separated list, or an iterable of names; ``*``, ``?`` and
+        ``[ab]`` make a name a pattern. The keywords are described in
+        `rocketlens.query.options.FindOptions`.
 
-        :raises BadInput: if the text cannot be what ``kind`` says, a number is negative, or a
-            filter, a pattern or the rules are not well-formed.
-        :raises WrongType: if an argument is of a type that cannot be used.
+        Returns all matching messages, or the newest ``max_num``. The newest messages of a topic are
+        read from the ends of its consume queues. If they are far from the end of the log, the
+        answer relies on these queues, and ``relies_on`` says so; pass ``exhaustive=True`` to avoid
+        that.
+
+        :raises BadInput: if the text is not of the given ``kind``, a number is negative, or a
+            filter, pattern or file of body rules is malformed.
+        :raises WrongType: if an argument has the wrong type.
         :raises PackageMissing: if a regular expression needs google-re2, which is not installed.
-        :raises TopicNotFound: if nothing is found and there is no such topic; of several, if there
-            is no topic of one name.
+        :raises TopicNotFound: if nothing is found and the topic does not exist; with several
+            topics, if any of them does not exist.
         """
         return self.find_for(FindRequest.parse(text, topic, **options))
 
     def find_for(self, request: FindRequest, on_read: OnRead | None = None) -> Answer:
-        """Find messages for a request; otherwise as `find`.
+        """Find messages for a parsed request; otherwise like `find`.
 
-        ``on_read`` is called with the bytes that were read, those to read if that is known, and the
-        messages; a search ends, incomplete, if it returns False.
+        ``on_read`` is called with the bytes read, the bytes to read (None if unknown) and the
+        number of messages read. If it returns False, the search stops and is incomplete.
         """
         return find_local(request, self.source, on_read)
 
@@ -102,14 +104,14 @@ class SearchApi(ABC):
     def view_message(self, topic: str, msg_id: str, /) -> MessageExt: ...
 
     def view_message(self, first: str, second: str | None = None, /) -> MessageExt:
-        """Return one message by its id of either kind, of one topic or of any.
+        """Return one message by its offset message id or unique key.
 
-        The id is taken as an offset message id first, then as a unique key. Several records can
-        carry one unique key; the oldest is returned.
+        The id is tried as an offset message id first. If several records have the same unique key,
+        the oldest is returned.
 
-        :raises MessageNotFound: if there is none.
-        :raises AnswerIncomplete: if there is none that could be read, but not all could be.
-        :raises BadInput: if the id is empty or far too long.
+        :raises MessageNotFound: if there is no such message.
+        :raises AnswerIncomplete: if no message was found, but something could not be searched.
+        :raises BadInput: if the id is empty or too long.
         """
         topics: tuple[str, ...] = () if second is None else (check_text(first, "topic"),)
         msg_id = check_text(first if second is None else second, "msg_id")
@@ -142,13 +144,13 @@ class SearchApi(ABC):
         begin: int | datetime | str = 0,
         end: int | datetime | str = limits.MAX_TIMESTAMP_MS,
     ) -> Answer:
-        """Return the messages with a key or unique key; the newest ``max_num``, None for all.
+        """Return the messages with a key or unique key: the newest ``max_num``, or None for all.
 
-        ``topic`` None searches every topic. Where nothing names the topic, the coverage says so,
-        and which was probably meant; `find` refuses such a topic.
+        ``topic`` None searches every topic. If nothing names the topic, the coverage says so and
+        suggests a name, whereas `find` raises `TopicNotFound`.
 
-        :raises BadInput: if the key is empty or longer than one can be, or a number is negative.
-        :raises WrongType: if an argument is of a type that cannot be used.
+        :raises BadInput: if the key is empty or too long, or a number is negative.
+        :raises WrongType: if an argument has the wrong type.
         """
         times = time_range(begin, end)
         return self._by_key(topic, check_text(key, "key"), key, max_num, times)
@@ -161,7 +163,7 @@ class SearchApi(ABC):
         begin: int | datetime | str = 0,
         end: int | datetime | str = limits.MAX_TIMESTAMP_MS,
     ) -> Answer:
-        """Return the messages with a unique key: several after a resend. As `query_message`."""
+        """Return the messages with a unique key: several after a resend. Like `query_message`."""
         times = time_range(begin, end)
         return self._by_key(topic, None, check_text(unique_key, "unique_key"), max_num, times)
 
@@ -183,12 +185,12 @@ class SearchApi(ABC):
         return findings.answer(unique_key)
 
     def query_by_queue_offset(self, topic: str, queue_id: int, queue_offset: int) -> MessageExt:
-        """Return the message at one offset of one queue.
+        """Return the message at an offset of a queue.
 
-        :raises MessageNotFound: if there is none.
-        :raises AnswerIncomplete: if what could hold it could not be read.
-        :raises BadInput: if `topic` is not a valid topic name, a number is negative, or several
-            brokers have a message there.
+        :raises MessageNotFound: if there is no such message.
+        :raises AnswerIncomplete: if no message was found, but something could not be searched.
+        :raises BadInput: if ``topic`` is not a valid topic name, a number is negative, or several
+            brokers have a message at this position.
         """
         request = FindRequest.at(topic, queue_id, queue_offset)
         message = self._message_at(QueuePosition(topic, queue_id, queue_offset))
@@ -205,13 +207,13 @@ class SearchApi(ABC):
         newest: int | None = limits.DEFAULT_TAIL_MESSAGES,
         **options: Unpack[TailOptions],
     ) -> Answer:
-        """Return the newest messages of a topic that match, as `MQAdmin.tail` does.
+        """Return the newest messages of a topic that match all conditions.
 
-        They are found as `find` finds the newest. The keywords are those of
-        `rocketlens.query.options.TailOptions`.
+        The keywords are described in `rocketlens.query.options.TailOptions`. Equivalent to
+        `MQAdmin.tail` on a cluster.
 
-        :raises BadInput: if a condition is not well-formed, or a number is negative.
-        :raises TopicNotFound: if there is no such topic.
+        :raises BadInput: if a condition is malformed, or a number is negative.
+        :raises TopicNotFound: if the topic does not exist.
         """
         conditions = tail_filter(check_text(topic, "topic"), **options)
         findings = self._findings(check_max_num(newest))
@@ -229,11 +231,11 @@ class SearchApi(ABC):
         topic: str | Iterable[str] | None = None,
         **options: Unpack[StoryOptions],
     ) -> "Story":
-        """Return the story of one message: sent, stored, each copy, what each group did with it.
+        """Return the story of one message: sent, stored, each copy, and each group's progress.
 
-        Arguments and errors as `MQAdmin.story`. What groups did follows from the copies and traces
-        that were stored and, in a store, from the offsets that the broker wrote last. An archive
-        has no groups.
+        Arguments and errors as in `MQAdmin.story`. The progress of groups is derived from stored
+        copies and traces and, for a store, from the last offsets that the broker wrote. An archive
+        has no offsets.
         """
         from rocketlens.query.story.story_search import story_steps
 
@@ -248,11 +250,11 @@ class SearchApi(ABC):
         consumed_by: str | None = None,
         on_event: Callable[[str], None] | None = None,
     ) -> MessageExt:
-        """Wait until a message with a key is stored, or a group has consumed it; return it.
+        """Wait until a message with a key is stored, or consumed by a group, and return it.
 
-        It may have been stored before. Arguments and errors as `MQAdmin.expect`. What a group
-        consumed is known as `story` knows it: an archive has no offsets of groups, and a store
-        does not show which clients are online.
+        Returns at once if that has already happened. Arguments and errors as in `MQAdmin.expect`.
+        Consumption is determined as in `story`: an archive has no offsets, and a store does not
+        record which clients are online.
         """
         from rocketlens.query.expect import ExpectRequest, expect_steps
 
@@ -265,7 +267,7 @@ class SearchApi(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Close its files."""
+        """Close all files."""
 
     def __enter__(self) -> Self:
         return self

@@ -1,4 +1,4 @@
-"""Words of the form ``name:value`` in the text of a search, as the console and ``find`` take them::
+"""Parses words of the form ``name:value`` in search texts of the console and of ``find``::
 
     ORDER-42 topic:order-paid since:2h tag:"PAY || REFUND"
 
@@ -9,8 +9,8 @@ word                meaning
 ``tag:``            a tag expression
 ``since:`` ``until:``  store times
 ``broker:``         a broker: a condition of the filter (``where``)
-``key:`` ``id:``    the text, if it is a key, or an id
-``source:``         a source of the console, which is a context of the command line
+``key:`` ``id:``    the search text, as a key or an id
+``source:``         a source of the console, or a context of the command line
 ==================  ============================================================================
 """
 
@@ -22,9 +22,9 @@ _WORD: Final = re.compile(r"(?:(?P<name>[a-z]{2,6}):)?(?P<value>\"[^\"]*\"|\S+)"
 
 
 def words_in(text: str) -> tuple[str, dict[str, str]]:
-    """Return a text without its words, and the values of these by name; of a repeated one the last.
+    """Return a text without its words, and their values by name; the last of equal names counts.
 
-    A text without words is returned as it is.
+    A text without words is returned unchanged.
     """
     named: dict[str, str] = {}
     rest: list[str] = []
@@ -38,7 +38,7 @@ def words_in(text: str) -> tuple[str, dict[str, str]]:
 
 
 def with_broker(broker: str | None, where: str) -> str:
-    """Return a filter with the condition that ``broker:`` stands for; empty without either."""
+    """Add the condition of ``broker:`` to a filter; an empty filter is allowed."""
     if broker is None:
         return where
     name = broker.replace("'", "''")

@@ -1,13 +1,11 @@
-"""The interface of every source of messages, a store directory, a cluster or another, and how it is
-asked.
+"""The interface of message sources (stores, clusters, archives), and functions to query them.
 
-A source reads and verifies: it adds only messages that match the request, each compared with its
-record. It decides neither how many are returned nor in which order: `rocketlens.query.find` does.
+A source reads and verifies: it adds only messages that match the request and their record.
+`rocketlens.query.find` limits and orders them.
 
-The methods of a source that reads files return when they are done; those of a cluster return what
-must be awaited. What asks them is written once, as a generator that yields its questions (`Steps`),
-and is run by `run` or, in an event loop, by `run_in_loop`. There a source that reads files is asked
-in a thread: see `rocketlens.query.threaded_source`.
+Methods of a source over files block; those of a cluster return awaitables. Queries are written once
+as generators of calls (`Steps`), which `run` executes, or `run_in_loop` in an event loop. There,
+`rocketlens.query.threaded_source` moves the calls to files into a thread.
 """
 
 from collections.abc import Awaitable, Callable, Generator, Sequence
@@ -20,55 +18,54 @@ from rocketlens.query.request import FindRequest
 
 T = TypeVar("T")
 Question = Callable[[], Any]
-"""A call of a source without its arguments; its result may have to be awaited."""
+"""A call of a source, with bound arguments; its result can be an awaitable."""
 Steps = Generator[Question, Any, T]
-"""What yields one question after another, is sent the answer of each, and returns a result."""
+"""A generator that yields questions, receives their answers, and returns a result."""
 
 
 @runtime_checkable
 class Source(Protocol):
     """A source of messages.
 
-    It may have two more methods, each of which costs little: ``oldest_ms()`` returns the store
-    times of the oldest messages by the names that its coverage has, and ``lacks(topics)`` whether
-    it is known to have no message of these topics.
+    Two more methods are optional, and cheap: ``oldest_ms()`` returns the store times of the oldest
+    messages by their source name in coverage, and ``lacks(topics)`` returns True if the source is
+    known to have no message of these topics.
     """
 
     @property
     def name(self) -> str:
-        """Its name in coverage: a path, an address."""
+        """Its name in coverage, such as a path or an address."""
         ...
 
     @property
     def kind(self) -> SourceKind:
-        """Its kind in coverage, if it fails as a whole."""
+        """Its kind in the coverage of a failure."""
         ...
 
     @property
     def is_one_log(self) -> bool:
-        """Whether all of its messages are of one commit log, whose order an answer then has."""
+        """Whether all messages are in one commit log, whose order the answer then has."""
         ...
 
     def find(self, request: FindRequest, findings: Findings) -> Awaitable[None] | None:
-        """Add the messages that match, as they come, and the coverage of what was searched.
+        """Add matching messages as they are found, and the coverage.
 
-        Of the request's topics, those that the source is sure not to have may be added to
-        ``findings.unknown``.
+        Requested topics that the source does not have can be added to ``findings.unknown``.
 
-        :raises RocketLensError: if it cannot be searched at all.
+        :raises RocketLensError: if the source cannot be searched.
         """
         ...
 
     def check_topics(self, names: Sequence[str], findings: Findings) -> Awaitable[None] | None:
-        """Add to ``findings.unknown`` the topics that the source is sure not to have.
+        """Add topics that the source does not have to ``findings.unknown``.
 
-        What keeps it from being sure is added to the coverage.
+        If that cannot be determined, add the reason to the coverage.
         """
         ...
 
 
 def run(steps: Steps[T]) -> T:
-    """Return the result of questions to sources that need not be awaited."""
+    """Run the queries of blocking sources, and return the result."""
     try:
         question = next(steps)
         while True:
@@ -84,7 +81,7 @@ def run(steps: Steps[T]) -> T:
 
 
 async def run_in_loop(steps: Steps[T]) -> T:
-    """Return the result of questions to sources, each awaited if it must be."""
+    """Run queries, awaiting their answers if necessary, and return the result."""
     try:
         question = next(steps)
         while True:
@@ -100,6 +97,5 @@ async def run_in_loop(steps: Steps[T]) -> T:
 
 
 async def awaited(question: Question) -> Any:
-    """Return the answer to one question, awaited if it must be."""
     answer = question()
     return await answer if isawaitable(answer) else answer

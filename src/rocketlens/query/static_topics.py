@@ -1,7 +1,7 @@
-"""The static topics of a store: what its broker's queues are in their logical queues.
+"""The static topics of a store: maps physical queues of its broker to logical queues.
 
-Look-ups know the broker's queues only. A position is translated before one, and found records are
-translated after it: see `rocketlens.wire.bodies.static_topics`.
+Look-ups use physical queues. Positions are converted before a look-up, and found records after it:
+see `rocketlens.wire.bodies.static_topics`.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -23,19 +23,17 @@ _PHYSICAL: Final = "positions in static topics are those of the broker's own que
 
 
 class StaticTopics:
-    """The static topics that a store's configuration names."""
+    """The static topics in a store's configuration."""
 
     def __init__(self, store: Path) -> None:
-        """Read nothing yet."""
         self._store: Final = store
         self._watch: Final = fs.FileWatch(files_of_table(store, MAPPING_FILE))
         self._topics: dict[str, tuple[StaticTopic, str]] = {}
         """Each with the name of the store's broker."""
         self._problems: dict[str, str] = {}
-        """By topic, empty for all, why its mapping cannot be had."""
+        """Why a topic's mapping is unusable; the empty topic stands for all topics."""
 
     def refresh(self) -> None:
-        """Read the file again if it changed."""
         if not self._watch.has_changed():
             return
         self._topics, self._problems = {}, {}
@@ -51,15 +49,13 @@ class StaticTopics:
                 self._topics[topic] = StaticTopic([mapping]), mapping.broker_name
 
     def __contains__(self, topic: str) -> bool:
-        """Return whether a topic is static."""
         return topic in self._topics
 
     def __iter__(self) -> Iterator[str]:
-        """Yield the names of the topics."""
         return iter(self._topics)
 
     def coverage(self, topics: Collection[str]) -> tuple[Coverage, ...]:
-        """Return why positions in some topics, of none in all, may not be those of producers."""
+        """Return failures for topics (empty: all) whose positions may be physical ones."""
         return tuple(
             _failed(MAPPING_FILE, f"{problem}: {_PHYSICAL}")
             for topic, problem in self._problems.items()
@@ -67,14 +63,14 @@ class StaticTopics:
         )
 
     def as_told(self, record: Record) -> Record:
-        """Return a record of the store with the position that its producer was told."""
+        """Return a record with its logical queue position."""
         return placed(record, *self._topics.get(record.topic, (None, "")))
 
     def as_stored(
         self, position: QueuePosition
     ) -> tuple[QueuePosition | None, tuple[Coverage, ...]]:
-        """Return a position as the store has it, None if it cannot have it, and what is to be said
-        if it is not found.
+        """Return the physical position, or None if this store cannot have it, and the coverage to
+        add if nothing is found there.
         """
         topic, queue_id, queue_offset = position
         if topic not in self._topics:
@@ -100,10 +96,10 @@ class StaticTopics:
         offsets: Mapping[tuple[str, int], int],
         bounds: Callable[[str, int], tuple[int, int]],
     ) -> int | None:
-        """Return where a group goes on in a queue, as producers know it; None without an offset.
+        """Return a group's logical offset in a queue; None if it has no offset.
 
-        ``offsets`` are those of the store, by topic and queue id; ``bounds`` returns the first
-        offset of a queue of the store, and the next one.
+        ``offsets`` are the physical offsets by topic and queue id. ``bounds`` returns the first and
+        the next physical offset of a queue.
         """
         topic, queue_id = queue
         if topic not in self._topics:

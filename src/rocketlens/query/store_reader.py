@@ -1,4 +1,4 @@
-"""State that look-ups in a store directory share: its files, and findings about them."""
+"""The shared state of look-ups in a store directory: its open files, and cached findings."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -35,15 +35,15 @@ CONSUME_QUEUE: Final = "consumequeue"
 INDEX: Final = "index"
 _NO_RECORD: Final = bytes(SIZE_AND_MAGIC.size)
 _REOPEN_ENTRIES: Final = 2_000_000
-"""Entries in memory from which on the reader checks whether the broker has indexed them."""
+"""Tail entries above which the reader checks if the broker has indexed them."""
 
 
 OnProgress = Callable[[int, int, int], bool]
-"""Takes bytes that were read, bytes to read, and messages that were read; returns False to end."""
+"""Called with bytes read, bytes to read and messages read; returns False to stop."""
 
 
 class StoreReader:
-    """The parts of a store directory, opened when first needed. Nothing is locked or written."""
+    """The files of a store directory, opened on first use. Never locks or writes."""
 
     def __init__(
         self,
@@ -53,10 +53,10 @@ class StoreReader:
         before_long_scan: Callable[[int], None] = lambda _: None,
         log_name: str = COMMIT_LOG,
     ) -> None:
-        """List the commit log, which coverage calls ``log_name``. For the other options see
+        """List the commit log; ``log_name`` is its name in coverage. For the other options see
         :func:`rocketlens.open_store`.
 
-        :raises NotAStore: when there is none.
+        :raises NotAStore: if there is no commit log.
         """
         layout = store if isinstance(store, StoreLayout) else StoreLayout.of(store)
         self.layout = layout
@@ -64,7 +64,7 @@ class StoreReader:
         self.log_name: Final = log_name
         self.is_log_of_queue: Final = layout.is_log_of_queue
         self.written_end = 0
-        """Where the log ends at least, as another file shows."""
+        """A lower bound for the end of the log, taken from another file."""
         self.log = CommitLog.of(layout)
         self.queues = queues_in(layout.consume_queue)
         self.starts = RecordStarts(self.log, self.is_indexed, self._start_by_index)
@@ -99,14 +99,14 @@ class StoreReader:
         self.tiered: Final = TieredLogs(
             self, lambda layout, name: StoreReader(layout, log_name=name)
         )
-        """What is in tiered storage only."""
+        """Messages that are only in tiered storage."""
         self.on_progress: OnProgress | None = None
-        """Called while log is read for messages."""
+        """Called while messages are read from the log."""
 
     def refresh(self) -> None:
-        """Detect changes on the disk; each query calls it first.
+        """Detect changes on disk. Each query calls this first.
 
-        What was found out about a log that is no longer there is forgotten.
+        If the log was replaced, cached findings are discarded.
         """
         self.log.refresh_if_changed()
         self.queues.look_again()
@@ -120,7 +120,7 @@ class StoreReader:
             self._forget_other_log()
 
     def _look_at_small_files(self) -> None:
-        """Forget what was read of the other files of the store if one changed, once a query."""
+        """Discard findings from small files that changed; checked once per query."""
         if self._are_files_seen:
             return
         self._are_files_seen = True
@@ -134,7 +134,7 @@ class StoreReader:
                 self._ahead = None
 
     def _forget_other_log(self) -> None:
-        """Discard everything: the log is not the one that was read."""
+        """Discard all findings: the log was replaced."""
         self._log_version = self.log.version
         if self._index is not None:
             self._index.close()
@@ -145,14 +145,14 @@ class StoreReader:
 
     @property
     def index(self) -> IndexFiles:
-        """The index files, opened and checked on the first use."""
+        """The index files, opened and checked on first use."""
         if self._index is None:
             self._index = IndexFiles(self.path / INDEX, self.log)
         return self._index
 
     @property
     def tail(self) -> Tail:
-        """The index in memory for the log that index files do not cover, read once a query."""
+        """The in-memory index of the log that no index file covers, updated once per query."""
         is_same_log = self.log.version == self._log_version
         if self._tail is not None and self._is_tail_read and is_same_log:
             return self._tail
@@ -175,19 +175,19 @@ class StoreReader:
 
     @property
     def tail_end(self) -> int | None:
-        """The end of the log at the last update of the memory; None before that."""
+        """The end of the log when the tail was last updated, or None."""
         return None if self._tail is None else self._tail.end_offset
 
     def reject_index_file(self, rejected: CorruptIndexFile) -> None:
-        """Stop using an index file; memory takes over its part of the log."""
+        """Stop using an index file; the tail covers its part of the log."""
         self.index.reject(rejected.file, rejected.error)
         self._tail = None
 
     def least_end(self, known_end: int | None = None) -> int:
-        """Return a current lower bound of the log's end; a reader must read up to it.
+        """Return a current lower bound of the log's end. A query must read up to it.
 
-        Found apart from any reader: by the record at ``known_end``, where a reader believes that
-        the log ends, or without that by a new list of the segments. O(1), or O(segments).
+        Independent of other readers: checks the record at ``known_end``, the end according to the
+        caller, or lists the segments without it. O(1), or O(segments).
         """
         return max(self._end_of_log(known_end), self.written_end)
 
@@ -195,7 +195,7 @@ class StoreReader:
         log = self.log
         if known_end is None:
             log.refresh()
-            # A broker creates the next segment in advance, so the last one can be empty.
+            # Brokers create the next segment in advance, so the last one can be empty.
             ends = (self._end_of_record(segment.base_offset) for segment in reversed(log.segments))
             return next(filter(None, ends), log.min_offset)
         if self._is_unwritten(known_end):
@@ -209,9 +209,9 @@ class StoreReader:
         return known_end + record.total_size
 
     def queues_end(self) -> int:
-        """Return the physical offset behind the last message that any queue leads to.
+        """Return the end of the last message that a consume queue refers to.
 
-        O(queues). Queues that cannot be read now lead nowhere.
+        O(queues). Queues that cannot be read are ignored.
         """
         end = self.log.min_offset
         for _, queue in self.queues.readable():
@@ -223,7 +223,7 @@ class StoreReader:
         return end
 
     def _is_unwritten(self, physical_offset: int) -> bool:
-        """Return whether the first bytes of a record are all zero; the usual case, in 2 us."""
+        """Return whether the first bytes are all zero: the usual case, in 2 µs."""
         return self.log.bytes_at(physical_offset, SIZE_AND_MAGIC.size) == _NO_RECORD
 
     def _end_of_record(self, physical_offset: int) -> int | None:
@@ -234,21 +234,20 @@ class StoreReader:
         return physical_offset + record.total_size
 
     def key_coverage(self, tail: Tail, log_end_offset: int) -> tuple[Coverage, ...]:
-        """Return the coverage of a key look-up: each index file, the ranges in memory, and the log.
+        """Return the coverage of a look-up by key: index files, tail and log.
 
-        ``tail`` is the memory that was searched, and ``log_end_offset`` where the log ended when
-        the question was asked. Made anew only when something changed: a broker can have thousands
-        of files.
+        ``tail`` was searched; ``log_end_offset`` is the end of the log when the question was asked.
+        Cached, because a broker can have thousands of files.
         """
         missing_parts = self.missing_parts()
         state = (tail, tail.version, self.index.version, *missing_parts)
         if self._coverage is None or self._coverage[0] != state:
             files = tuple(_file_coverage(state) for state in self.index.states)
             searched = (*filter(None, files), *_tail_coverage(tail, self.log_name))
-            # The memory must cover all that index files do not.
+            # The tail must cover all that index files do not.
             missing = set(self.index.uncovered()) - set(tail.ranges)
             failures = [*missing_parts, *map(str, tail.damage), *unfinished(tail.unfinished_at)]
-            # Index files that begin behind a gap do not show it.
+            # Index files that start after a gap do not reveal it.
             failures = [*dict.fromkeys([*failures, *self._tap_gaps()])]
             self._coverage = state, (*searched, *self.log_failures(failures))
             self._covered_to = min(missing)[0] if missing else tail.end_offset
@@ -268,10 +267,10 @@ class StoreReader:
         newest_ms: int = 0,
         detail: str | None = None,
     ) -> Coverage:
-        """Return the coverage of the log: the offset that was read, and the one needed.
+        """Return the coverage of the log, from ``begin_offset`` (default: its start).
 
-        ``log_end_offset`` may be less than the log really had; the end that was found counts then.
-        ``begin_offset`` is the log's first unless it is given; ``detail`` is what was found there.
+        It fails if ``end_offset``, up to which the log was read, is below ``log_end_offset``.
+        ``detail`` is a remark on a successful search.
         """
         error = None
         if end_offset is None or end_offset < log_end_offset:
@@ -292,51 +291,50 @@ class StoreReader:
     def record_coverage(
         self, physical_offset: int, size: int = 1, *, newest_ms: int = 0, detail: str | None = None
     ) -> Coverage:
-        """Return the coverage of a query that one record of the log could answer."""
+        """Return the coverage of a query that needs a single record of the log."""
         end = physical_offset + size
         return self.log_coverage(
             end, end, begin_offset=physical_offset, newest_ms=newest_ms, detail=detail
         )
 
     def unlisted(self) -> list[str]:
-        """Return why the files of the log, or topics, cannot be listed; empty if they can."""
+        """Return why the segments of the log, or the topics, cannot be listed; usually empty."""
         return [text for text in (self.log.unlisted, self.queues.unlisted) if text is not None]
 
     def lost_end(self) -> LostEnd | None:
-        """Return what other files tell of messages behind the end of the log, once a query."""
+        """Return evidence in other files of messages after the end of the log; once per query."""
         self._look_at_small_files()
         if self._lost_end is None:
             self._lost_end = (self._evidence.lost_end(),)
         return self._lost_end[0]
 
     def missing_parts(self) -> list[str]:
-        """Return why a search to the end of the log cannot be complete: see also `unlisted`."""
+        """Return why a search to the end of the log is incomplete; includes `unlisted`."""
         lost = self.lost_end()
         return self.unlisted() if lost is None else [*self.unlisted(), lost.text]
 
     def lost_of_queues(self, takes_topic: Callable[[str], bool]) -> list[str]:
-        """Return what groups consumed of some topics and the store does not have, once a query."""
+        """Return messages that groups consumed but the store lacks; checked once per query."""
         self._look_at_small_files()
         if self._ahead is None:
             self._ahead = self._groups.ahead()
         if not self._ahead:
             return []
-        # Offsets of groups in static topics can be those of logical queues.
+        # In static topics, the offsets of groups can be those of logical queues.
         ahead = [each for each in self._ahead if each.queue.topic not in self.static_topics]
         return [str(each) for each in ahead if takes_topic(each.queue.topic)]
 
     def batch_topics(self) -> set[str]:
-        """Return the topics that have batch queues, listed again if that directory changed."""
+        """Return the topics with batch queues; cached until their directory changes."""
         self._look_at_small_files()
         if self._batch_topics is None or self.queues.unlisted is not None:
             self._batch_topics = self.queues.batch_topics()
         return self._batch_topics
 
     def kept_elsewhere(self, begin: int | None) -> tuple[Coverage, ...]:
-        """Return where messages are that were deleted from the log, but not from the store, and
-        whether others before its begin are lost.
+        """Return failures for messages that are in the store but not in the log, or lost.
 
-        For a search from a store time on; None is from the first message on.
+        ``begin`` is the first store time of the search, None for all messages.
         """
         errors = [*filter(None, (self._compacted(), self._earlier_logs(), self.lost_before_log()))]
         if not errors or (begin is not None and begin >= first_time(self.log)):
@@ -360,14 +358,14 @@ class StoreReader:
         return self._tap[0]
 
     def _tap_gaps(self) -> Iterator[str]:
-        """Yield the parts of the log that a copy never got, as far as they are not deleted."""
+        """Yield the gaps of a tap's copy that are not deleted."""
         note = self._tap_note()
         for gap in () if note is None else note.gaps:
             if gap.stop > self.log.min_offset:
                 yield str(Damage(gap.start, gap.stop, str(gap)))
 
     def lost_before_log(self) -> str | None:
-        """Return in one line that messages before the log are lost; None if none are."""
+        """Return that messages before the log are lost, in one line, or None."""
         least = self.log.min_offset
         if self._lost_begin is None or self._lost_begin[0] != least:
             self._lost_begin = least, lost_begin(self.layout, self.log, self.queues)
@@ -388,7 +386,7 @@ class StoreReader:
         )
 
     def log_failures(self, errors: Iterable[str]) -> Iterator[Coverage]:
-        """Return unreadable ranges of the log as coverage; the first 1,000 by name."""
+        """Return unreadable ranges of the log as coverage; the first 1,000 one by one."""
         unnamed = 0
         for count, error in enumerate(errors):
             if count < limits.MAX_DAMAGE_REPORTS:
@@ -404,7 +402,7 @@ class StoreReader:
         return Coverage(self.log_name, SourceKind.COMMIT_LOG, SourceState.FAILED, None, error)
 
     def is_indexed(self, record: Record) -> bool | None:
-        """Return whether a queue or an index file leads to a record; None if neither can tell."""
+        """Return whether a queue or index file refers to a record; None if unknown."""
         by_queue = self._is_queued(record)
         if by_queue:
             return True
@@ -412,10 +410,10 @@ class StoreReader:
         return by_queue if by_index is None else by_index
 
     def _is_queued(self, record: Record) -> bool | None:
-        """Return whether the record's consume queue leads to it.
+        """Return whether the record's consume queue refers to it.
 
-        False only if the entry of its offset leads to another record of that offset, or to one
-        that this record would lie inside of: an entry that leads nowhere proves nothing.
+        False only if the entry with its offset refers to another record of that offset, or to one
+        that would contain this record. An entry without a valid record proves nothing.
         """
         if record.queue_id < 0 or record.queue_offset < 0:
             return None
@@ -441,9 +439,9 @@ class StoreReader:
         )
 
     def is_record_start(self, record: Record) -> bool:
-        """Return whether a record really begins at its physical offset.
+        """Return whether a record really starts at its physical offset.
 
-        By its consume queue, else by an index entry, else by walking from the nearest known start.
+        Checks its consume queue, then the index, then walks from the nearest known start.
         """
         return bool(self._is_queued(record)) or self.starts.begins_at(record.physical_offset)
 
@@ -453,11 +451,11 @@ class StoreReader:
             yield from self.starts.approach(record.physical_offset)
 
     def was_record_start(self, physical_offset: int) -> bool:
-        """Return whether a record began at an offset whose bytes are now damaged."""
+        """Return whether a record started at an offset that is damaged now."""
         return self.starts.is_damaged_at(physical_offset)
 
     def _start_by_index(self, physical_offset: int) -> int:
-        """Return the nearest offset at or before this one where an index file has a record."""
+        """Return the nearest offset, at or before this one, that an index file has; else 0."""
         for file in reversed(self.index.sound):
             if file.header.begin_offset <= physical_offset:
                 start = file.known_start_before(physical_offset)
@@ -473,15 +471,11 @@ class StoreReader:
         return True
 
     def check_open(self) -> None:
-        """Check that the reader is open.
-
-        :raises WrongUse: after it.
-        """
+        """:raises WrongUse: if the reader is closed."""
         if self.is_closed:
             raise WrongUse(f"this store is closed: open_store({str(self.path)!r}) opens it again")
 
     def close(self) -> None:
-        """Unmap everything."""
         self.is_closed = True
         if self._index:
             self._index.close()
@@ -504,7 +498,7 @@ def _file_coverage(state: IndexFileState) -> Coverage | None:
         header.end_timestamp_ms,
         None,
         header.begin_offset,
-        # Its last entry is for a record that begins there.
+        # The last entry is for a record that starts there.
         header.end_offset + 1,
     )
 
@@ -525,14 +519,14 @@ def _tail_coverage(tail: Tail, log_name: str) -> Iterator[Coverage]:
 
 
 def torn_coverage(torn_at: int | None) -> Iterator[Coverage]:
-    """Return the coverage of a torn record at the log's end: it is lost, and nothing else is."""
+    """Return the coverage of a torn record at the end of the log: only that record is lost."""
     if torn_at is not None:
         error = f"torn tail: the bytes from physical offset {torn_at} are no whole record"
         yield Coverage(COMMIT_LOG, SourceKind.COMMIT_LOG, SourceState.DAMAGED, None, error)
 
 
 def unfinished(physical_offset: int | None) -> list[str]:
-    """Return a description of the last record if it may be incomplete."""
+    """Describe the last record if it may be incomplete."""
     if physical_offset is None:
         return []
     return [f"the record at physical offset {physical_offset} may still be being written"]

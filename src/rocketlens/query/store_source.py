@@ -18,7 +18,7 @@ from rocketlens.store.read.log.scan import LogWalk
 
 
 class StoreSource:
-    """Finds the messages of one store directory. Its methods never wait."""
+    """Finds the messages of one store directory. Its methods block."""
 
     kind: Final = SourceKind.COMMIT_LOG
 
@@ -27,7 +27,6 @@ class StoreSource:
 
     @property
     def path(self) -> Path:
-        """The store directory."""
         return self.reader.path
 
     @property
@@ -37,7 +36,7 @@ class StoreSource:
 
     @property
     def is_one_log(self) -> bool:
-        """Whether its messages are all in its log, and none in tiered storage only."""
+        """Whether all messages are in the log: there is no tiered storage."""
         return not self.reader.tiered.is_there
 
     def oldest_ms(self) -> dict[str, int]:
@@ -51,7 +50,6 @@ class StoreSource:
         return {} if first is None else {reader.log_name: first.store_timestamp_ms}
 
     def find(self, request: FindRequest, findings: Findings) -> None:
-        """Add the messages that match: see `rocketlens.query.source.Source`."""
         reader = self.reader
         reader.check_open()
         reader.refresh()
@@ -60,7 +58,7 @@ class StoreSource:
         findings.as_told = reader.static_topics.as_told
         findings.cover(reader.static_topics.coverage(topics))
         if unknown and not topics:
-            # Nothing to search; but the whole log was read for the topics.
+            # The whole log was read for the topics.
             log = reader.log_coverage(reader.tail.end_offset, reader.least_end(reader.tail_end))
             findings.cover((log, *reader.topics.coverage(is_found=False)))
             return
@@ -99,19 +97,15 @@ class StoreSource:
             findings.cover((no_topic_of_position(position.topic, reader.topics.known()),))
 
     def _may_be_there(self, topic: str) -> bool:
-        """Return whether a topic is known, or a light one, of which only queues can tell."""
+        """Return whether a topic is known or can exist: only queues name light topics."""
         return topic.startswith(LMQ_PREFIX) or topic in self.reader.topics.known()
 
     def lacks(self, topics: Sequence[str]) -> bool:
-        """Return whether neither queues nor the end of the log have these topics.
-
-        Without any queue that is not known.
-        """
+        """Return True if neither queues nor the tail contain these topics; False if unknown."""
         queues = set(self.reader.queues.topics())
         return bool(queues) and queues.union(self.reader.tail.topics).isdisjoint(topics)
 
     def check_topics(self, names: Sequence[str], findings: Findings) -> None:
-        """Add the topics that the store does not have: see `rocketlens.query.source.Source`."""
         unknown, coverage = self.reader.topics.check_known(names)
         findings.unknown.update(unknown)
         if coverage:

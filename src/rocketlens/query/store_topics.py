@@ -1,9 +1,9 @@
-"""Collects the topics of a store: an index file has only hashes of a topic and a key together.
+"""Collects the topic names of a store. Look-ups by key need them: the index hashes topic and key.
 
-Config and consume queues name the topics that a broker has now. Messages of topics that were
-deleted are still in the log, so the log is read, too: at the records where index files have
-entries, and, before a key is said to be in no topic at all, everywhere. That takes a second a GiB,
-so there is a bound to it; an answer that would need more is incomplete and says so.
+The configuration and consume queues have the current topics. Messages of deleted topics are still
+in the log, so it is read at samples of index entries and, before a key is reported as missing from
+all topics, completely. That takes a second per GiB, so it is limited; if the limit is exceeded, the
+answer is incomplete.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -41,14 +41,14 @@ if TYPE_CHECKING:
 
 _SAMPLES: Final = 256
 _READ_AT_ONCE_BYTES: Final = 1 << 20
-"""Bytes of log that are read for topics at once, in some 20 ms."""
+"""Size of log that is read for topics at once, in 20 ms."""
 _GIB: Final = 1 << 30
 BROKER_TOPICS: Final = NOT_ALLOWED_SEND_TOPICS | {TRACE_TOPIC, TIMER_TOPIC}
-"""Topics that brokers write to, whether configuration names them or not."""
+"""Topics that brokers write to even if the configuration does not have them."""
 
 
 class Topics:
-    """The topics of one store, more of them with each query."""
+    """The known topics of one store; queries add to them."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Topics:
         max_scan_bytes: int | None,
         before_long_scan: Callable[[int], None],
     ) -> None:
-        """Create an empty collection. For the bounds see :func:`rocketlens.open_store`."""
+        """See :func:`rocketlens.open_store` for the arguments."""
         self._source = source
         self._max_scan_bytes = max_scan_bytes
         self._before_long_scan = before_long_scan
@@ -64,12 +64,12 @@ class Topics:
         self._named: set[str] | None = None
         self._configured_batches: set[str] | None = None
         self._read_to: int | None = None
-        """The physical offset up to which the log was read for topics, from its first record on."""
+        """The physical offset up to which the log was read for topics."""
 
     def known(self) -> set[str]:
-        """Return every topic known without reading the whole log.
+        """Return the topics that are known without reading the whole log.
 
-        When neither config nor queues name one, the whole log is read for them.
+        If neither configuration nor queues name a topic, the whole log is read.
         """
         if self._named is None:
             queues = set(self._source.queues.topics())
@@ -78,17 +78,16 @@ class Topics:
             self._named = queues | configured | former | BROKER_TOPICS
             if not (queues or configured) or self._unread_bytes() <= _READ_AT_ONCE_BYTES:
                 self.read_log()
-            # Where the log was damaged, entries can lead to records that reading it missed.
+            # After damage, index entries can lead to records that the walk missed.
             if self._read_to is None or self._damage:
                 self._named |= self._sampled()
-        # Kept here because the memory is emptied when index files are opened.
+        # Stored here, because the tail is emptied when index files are opened.
         self._named.update(self._source.tail.topics)
         return self._named
 
     def choose(self, names: Sequence[str]) -> tuple[list[str], dict[str, TopicNotFound]]:
-        """Return the topics that names and patterns match, sorted.
-
-        Of the patterns that match no topic the error of each is returned, too.
+        """Return the topics that match names and patterns, sorted, and errors for unmatched
+        patterns.
         """
         if not any(map(is_pattern, names)):
             return sorted(names), {}
@@ -97,13 +96,13 @@ class Topics:
         return matching_topics(names, self.known())
 
     def tell_unknown(self, requested: Iterable[str]) -> Iterator[Coverage]:
-        """Add topics that only the log can have to the coverage of a search without results."""
+        """Return remarks on requested topics that, at most, the log contains."""
         names = {name for name in requested if not is_pattern(name)}
         if names <= (self._named or set()):
             return
         unknown = names - self.known()
         if unknown:
-            # A broker may have created the topic since the names were read.
+            # The broker can have created the topic since the names were read.
             fresh = self.configured().union(self._source.queues.topics())
             self._named = fresh.union(self._named or ())
         for name in sorted(unknown - self.known()):
@@ -113,10 +112,10 @@ class Topics:
     def check_known(
         self, requested: Sequence[str]
     ) -> tuple[dict[str, TopicNotFound], tuple[Coverage, ...]]:
-        """Return the errors of names that are not topics of this store.
+        """Return errors for names that are not topics of this store.
 
-        A topic that only the log has is known once the log was read for it. Where not all of it
-        could be read, a name that is not known is only told, as coverage.
+        The log is read for unknown names. If part of it cannot be read, they are only mentioned in
+        the coverage.
         """
         if not any(self.tell_unknown(requested)):
             return {}, ()
@@ -127,29 +126,26 @@ class Topics:
         names = [name for name in requested if not is_pattern(name)]
         unknown = [name for name in names if name not in self.known()]
         if any(name.startswith(LMQ_PREFIX) for name in unknown):
-            # Only its queue names a light topic: its messages are of other topics.
+            # Only queues name light topics: their messages belong to other topics.
             return {}, tuple(self.tell_unknown(requested))
         meant = self.known() - BROKER_TOPICS
         return {name: unknown_topic(name, meant, "this store") for name in unknown}, ()
 
     def _lacks_records(self) -> bool:
-        """Return whether the log had, or gets, records that cannot be read now."""
+        """Return whether some records of the log are missing or unreadable at the moment."""
         return self._source.tail.unfinished_at is not None or bool(self._source.missing_parts())
 
     def check_listed(self, requested: Sequence[str]) -> dict[str, TopicNotFound]:
-        """Return the errors of names that are not topics of this store, as `check_known`.
-
-        No log is read for topics of the configuration, and those that have queues.
-        """
+        """Return errors as `check_known`, without reading the log for configured topics."""
         names = [each for each in requested if not is_pattern(each)]
         if not names or self.configured().union(self._source.queues.topics()).issuperset(names):
             return {}
         return self.check_known(names)[0]
 
     def may_be_more(self) -> bool:
-        """Return whether the log can hold topics that :meth:`known` lacks and may be read for them.
+        """Return whether the log can contain more topics than :meth:`known`, and may be read.
 
-        The part that the memory covers was read already.
+        The part that the tail covers was already read.
         """
         unread_bytes = self._unread_bytes()
         is_allowed = self._max_scan_bytes is None or unread_bytes <= self._max_scan_bytes
@@ -165,7 +161,7 @@ class Topics:
         return next(start for start, stop in self._source.tail.ranges if stop is None)
 
     def read_log(self) -> None:
-        """Read the log for its topics, up to where the memory covers it. 1 s a GiB."""
+        """Read the topics of the log up to the start of the tail. 1 s per GiB."""
         source = self._source
         tail_start = self._tail_start()
         source.log.refresh_if_changed()
@@ -183,9 +179,9 @@ class Topics:
         self._read_to = tail_start
 
     def coverage(self, *, is_found: bool) -> Iterator[Coverage]:
-        """Return the coverage of topics: how they were found, and which log may have others.
+        """Return how the topics were found, and which part of the log can contain others.
 
-        What could not be read does not fail an answer that ``is_found``: then it is only said.
+        Unread parts are not failures if the answer ``is_found``.
         """
         count, tail_start = len(self.known()), self._tail_start()
         unread_bytes = tail_start - self._read_from()
@@ -210,7 +206,7 @@ class Topics:
             yield Coverage(name, SourceKind.TOPICS, SourceState.FAILED, None, error)
 
     def _sampled(self) -> set[str]:
-        """Return the topics of the records of some index entries, evenly over the files."""
+        """Return the topics of a sample of index entries, spread over all files."""
         files = self._source.index.sound
         total = sum(file.last_entry for file in files)
         step = max(total // _SAMPLES, 1)
@@ -228,10 +224,7 @@ class Topics:
         return topics
 
     def batch_topics(self) -> set[str]:
-        """Return the topics that can have batches of messages which are one record.
-
-        Their queues or their configuration tell; that is read once.
-        """
+        """Return the topics whose records can be batches, by their queues and configuration."""
         if self._configured_batches is None:
             table = read_table(self._source.path, TOPICS_FILE, TOPICS_MEMBER).entries
             self._configured_batches = set(filter(lambda name: _is_in_batches(table[name]), table))
@@ -239,7 +232,7 @@ class Topics:
         return self._configured_batches | of_queues if of_queues else self._configured_batches
 
     def configured(self) -> set[str]:
-        """Return the topics of the configuration; if it has none, those of groups."""
+        """Return the topics of the configuration; if there are none, those of its groups."""
         path = self._source.path
         topics = set(read_table(path, TOPICS_FILE, TOPICS_MEMBER).entries)
         if topics:
@@ -253,6 +246,6 @@ class Topics:
 
 
 def _is_in_batches(config: Any) -> bool:
-    """Return whether a topic's configuration lets it have batches that are one record."""
+    """Return whether the configuration of a topic allows batches in one record."""
     attributes = config.get("attributes") if isinstance(config, dict) else None
     return isinstance(attributes, dict) and attributes.get(QUEUE_TYPE) == BATCH_QUEUE

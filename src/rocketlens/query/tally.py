@@ -1,23 +1,22 @@
-"""Counts the messages that a search of one source left out, or could not decide on.
+"""Counts messages that a search of one source left out, or could not decide on.
 
 =====================================  =========================================================
-case                                   the answer
+case                                   answer
 =====================================  =========================================================
-a message of RocketMQ's own topics     leaves it out, and says how many there are, if the search
+a message of RocketMQ's own topics     leaves it out, and mentions the number, if the search
                                        names no topic: see `names_topics`
-a batch that cannot be taken apart     has the record as it is, and is incomplete: other messages
-                                       than it may match
-a body that a filter cannot read       leaves it out, and is incomplete
-values that cannot be compared         leaves it out, and says so
-a property that no message has, and    says that a field of the body was probably meant
-bodies have a field of that name
-a broker or cluster that a store does  says so: no condition on it holds
-not name
+a batch that cannot be unpacked        contains the record as it is, and is incomplete: other
+                                       messages of the batch can match
+a body that a filter cannot read       leaves the message out, and is incomplete
+values that cannot be compared         leaves the message out, and mentions it
+a property that no message has, but    suggests the field of the body
+bodies have such a field
+a broker or cluster, if the source     mentions that conditions on it never hold
+does not know it
 =====================================  =========================================================
 
-Traces have the keys and ids of the messages that they are about, and bodies that hold them, so they
-would be among the answers to nearly every question. Copies that brokers keep of users' messages,
-for delays, timers and transactions, are in answers as other messages are.
+Traces have the keys and ids of their messages, so they would be in most answers. Copies of users'
+messages, for delays, timers and transactions, are treated like other messages.
 """
 
 from collections import defaultdict
@@ -33,25 +32,23 @@ from rocketlens.model.text.counted import counted
 from rocketlens.model.text.sentences import Sentence
 
 MAX_FILTER_FAILURES: Final = 100_000
-"""Messages that a filter could not look at and that are told apart: 20 MiB. More are counted again
-where they are read again.
+"""Messages that are remembered to count them once: 20 MiB. More are counted each time they are read.
 """
 MAX_HINTED_BODIES: Final = 200
-"""Messages without a property of a filter whose bodies are looked at for a field of that name."""
+"""Messages without a filter's property whose bodies are searched for a field of that name."""
 _EVERY_NAME: Final = "*?"
 _SHOWN: Final = 3
 
 
 def names_topics(topics: Iterable[str]) -> bool:
-    """Return whether any of some names and patterns says which topics: ``*`` does not."""
+    """Return whether any name or pattern restricts the topics: ``*`` does not."""
     return any(each.strip(_EVERY_NAME) for each in topics)
 
 
 class SearchTally:
-    """Counts for one search of one source. Several threads may add to it.
+    """The counts of one search of one source. Thread-safe.
 
-    A message is counted once, however often it is read, as far as
-    `MAX_FILTER_FAILURES` of each case are remembered.
+    Up to `MAX_FILTER_FAILURES` messages of each case are counted once even if read repeatedly.
     """
 
     def __init__(self) -> None:
@@ -60,18 +57,18 @@ class SearchTally:
         self._uncounted: Final[set[str]] = set()
         self._batches: Final[dict[tuple[object, int], str]] = {}
         self._counted: Final[defaultdict[str, _Counted]] = defaultdict(_Counted)
-        """By the sentence that says it, messages that a filter could not decide on."""
+        """Messages that a filter could not decide on, by the name of the sentence."""
         self.properties: Final[set[str]] = set()
-        """Names of properties that a filter asked for, and some message has."""
+        """Names of properties in the filter that some message has."""
         self.body_fields: Final[set[str]] = set()
-        """Names of properties that some message lacks, and its body has as a field."""
+        """Names of properties in the filter that some message has as a field of its body."""
         self.unknown_origins: Final[set[str]] = set()
-        """Which of cluster and broker a filter asked for, and the source does not name."""
+        """``cluster`` or ``broker``, if the filter uses it and the source does not know it."""
         self._bodies_left: int = MAX_HINTED_BODIES
         self._lock: Final = Lock()
 
     def is_internal(self, record: Record | RecordView) -> bool:
-        """Return whether a record is of one of RocketMQ's own topics, and count it if so."""
+        """Return whether a record is of one of RocketMQ's own topics, and if so, count it."""
         topic = record.topic
         if not is_internal_topic(topic):
             return False
@@ -83,19 +80,19 @@ class SearchTally:
         return True
 
     def add_internal(self, topic: str, count: int) -> None:
-        """Count messages of one of RocketMQ's own topics that were read once."""
+        """Count messages of one of RocketMQ's own topics that are read only once."""
         with self._lock:
             self._internal[topic] += count
 
     def put_internal(self, topic: str, count: int | None, *, is_least: bool = False) -> None:
-        """Set how many messages of such a topic there are: None if that is not known."""
+        """Set the number of messages in one of RocketMQ's own topics; None if unknown."""
         with self._lock:
             self._internal[topic] = max(self._internal[topic], count or 0)
             if is_least or count is None:
                 self._uncounted.add(topic)
 
     def add_batch(self, record: Record) -> None:
-        """Count a batch that cannot be taken apart."""
+        """Count a batch that cannot be unpacked."""
         with self._lock:
             if len(self._batches) < MAX_FILTER_FAILURES:
                 where = record.store_host, record.physical_offset
@@ -103,7 +100,7 @@ class SearchTally:
                 self._batches[where] = position
 
     def add_unread(self, record: Record | RecordView, reason: str) -> None:
-        """Count a message whose body could not be looked at."""
+        """Count a message whose body cannot be read."""
         with self._lock:
             self._counted["filter_unread"].add(record, reason)
 
@@ -113,19 +110,19 @@ class SearchTally:
             self._counted["filter_not_comparable"].add(record, reason)
 
     def use_hint_budget(self, name: str) -> bool:
-        """Return whether to look at the body of a message that lacks a property for it."""
+        """Like `has_hint_budget`, for a body that is searched then."""
         if not self.has_hint_budget(name):
             return False
         self._bodies_left -= 1
         return True
 
     def has_hint_budget(self, name: str) -> bool:
-        """Return whether bodies are still looked at for a property."""
+        """Return whether to search another body for a field with the name of a property."""
         is_known = name in self.properties or name in self.body_fields
         return self._bodies_left > 0 and not is_known
 
     def coverage(self) -> tuple[Coverage, ...]:
-        """Return what was counted; nothing if all was searched and decided on."""
+        """Return the counts as coverage; empty if every message was decided."""
         counts = self._counted, self._internal, self._batches
         if not any((*counts, self.body_fields, self.unknown_origins)):
             return ()
@@ -138,7 +135,7 @@ class SearchTally:
             sentence = self._counted["filter_not_comparable"].described("filter_not_comparable")
             parts.append(hint("filter", sentence, kind))
         for name in sorted(self.body_fields - self.properties):
-            # Late: where it is needed, it is loaded.
+            # Late import: rarely needed.
             from rocketlens.query.filters.where import body_path
 
             sentence = Sentence("no_such_property", name=name, path=body_path(name))
@@ -169,7 +166,7 @@ class SearchTally:
 
 
 class _Counted:
-    """A count of messages, and the first of them."""
+    """The number of messages in one case, with an example."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -189,7 +186,7 @@ class _Counted:
         self.count += 1
 
     def described(self, name: str) -> Sentence:
-        """Return a sentence of how many there are, with the first of them."""
+        """Return a sentence with the count and the example."""
         return Sentence(name, messages=_messages(self.count), position=self._first, why=self._why)
 
 
@@ -202,5 +199,4 @@ def _shown(names: list[str]) -> str:
 
 
 def number_of(record: Record | RecordView, name: str) -> int:
-    """Return a field of a record that is a number."""
     return record.number(name) if isinstance(record, RecordView) else int(getattr(record, name))

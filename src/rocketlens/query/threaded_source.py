@@ -1,4 +1,4 @@
-"""Asks a source in another thread than that of the event loop which awaits it.
+"""Queries a blocking source from an event loop, in another thread.
 
 ::
 
@@ -22,12 +22,10 @@ _THREADS: Final = WorkThreads(4, "store")
 
 
 class ThreadedSource:
-    """A source of another thread as one that can be awaited.
+    """Makes a blocking source awaitable.
 
-    A source that reads files is read by one search at a time, in a thread of a pool. For one that
-    belongs to another event loop, ``submit`` starts work there.
-
-    A search whose caller is cancelled ends at its next step.
+    Calls run in a pool of threads, one at a time for each source. For a source that belongs to
+    another event loop, ``submit`` starts them there. A cancelled search stops at its next step.
     """
 
     def __init__(
@@ -40,7 +38,6 @@ class ThreadedSource:
         self._submit: Final = submit or (lambda work: _THREADS.submit(work, self))
 
     async def find(self, request: FindRequest, findings: Findings) -> None:
-        """Add the messages that match."""
         try:
             await self.run(lambda: self.inner.find(request, findings))
         except asyncio.CancelledError:
@@ -48,20 +45,18 @@ class ThreadedSource:
             raise
 
     async def oldest_ms(self) -> Mapping[str, int]:
-        """Return from when on the source has messages; nothing if it does not say."""
+        """Return the store times of the oldest messages, by source; empty if unknown."""
         oldest: Mapping[str, int] = await self.run(getattr(self.inner, "oldest_ms", dict))
         return oldest
 
     async def lacks(self, topics: Sequence[str]) -> bool:
-        """Return whether the source is known to have no message of these topics."""
         lacks: Any = getattr(self.inner, "lacks", None)
         return lacks is not None and bool(await self.run(lambda: lacks(topics)))
 
     async def check_topics(self, names: Sequence[str], findings: Findings) -> None:
-        """Add the topics that the source does not have."""
         await self.run(lambda: self.inner.check_topics(names, findings))
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Return the result of work on the source, done when no other is."""
+        """Run work on the source after all earlier calls."""
         result: T = await asyncio.wrap_future(self._submit(work))
         return result

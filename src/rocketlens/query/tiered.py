@@ -1,7 +1,7 @@
-"""The part of a store that is in tiered storage only: what its log does not have any more.
+"""Searches the part of a store that is only in tiered storage.
 
-Each queue has a log of its own there (`rocketlens.store.read.tiers`), which is searched as any log
-is, up to the first message that the log of the store still has: so no message is there twice.
+There, each queue has its own log (`rocketlens.store.read.tiers`). It is searched like any log, up to
+the first message that the store's log contains, so no message is found twice.
 """
 
 from collections.abc import Callable, Iterator
@@ -30,21 +30,20 @@ if TYPE_CHECKING:
 
 _TIERED: Final = "tiered"
 _TWICE: Final = 100_000
-"""Messages of a queue that a killed broker can have written twice: ten times its default."""
+"""Messages of a queue that a killed broker can write twice: ten times the default batch."""
 
 Opener = Callable[[StoreLayout, str], "StoreReader"]
-"""Opens the log of a queue under a name; NotAStore if it has no file."""
+"""Opens the log of a queue under a name; raises NotAStore if it has no file."""
 
 
 class TieredLogs:
-    """The logs of single queues, as far as the log of the store does not have their messages."""
+    """The logs of single queues, each up to the start of the store's log."""
 
     def __init__(self, reader: "StoreReader", open_log: Opener) -> None:
-        """Open nothing yet."""
         self._reader: Final = reader
         self._open_log: Final = open_log
         self._opened: dict[Path, tuple[int | None, StoreReader | None]] = {}
-        """By path: the first queue offset that the store's log has, and the log before that."""
+        """By path: the first queue offset in the store's log, and the opened log before it."""
         self._firsts: tuple[tuple[int, int], dict[QueueName, int]] | None = None
         directories = (reader.layout.tiers, reader.layout.tiered)
         self._directories = [str(each) for each in directories if each is not None]
@@ -55,7 +54,7 @@ class TieredLogs:
         return any(map(fs.exists, self._directories))
 
     def is_needed(self, begin: int | None) -> bool:
-        """Return whether messages from a store time on can be there, and not in the log."""
+        """Return whether only tiered storage can have messages from a store time on."""
         reader = self._reader
         if reader.log.min_offset == 0 or reader.layout.is_log_of_queue or not self.is_there:
             return False
@@ -64,9 +63,9 @@ class TieredLogs:
     def logs(
         self, takes: Callable[[QueueLog], bool]
     ) -> tuple[list[tuple[QueueLog, "StoreReader"]], tuple[Coverage, ...]]:
-        """Return the logs of some queues, opened, and what is lost of them as coverage.
+        """Return the opened logs of some queues, and failures as coverage.
 
-        They stay open until the reader of the store is closed, or their begin or end is another.
+        A log stays open until the store is closed, or its start or end changes.
         """
         tiers = read_tiers(self._reader.layout)
         opened: list[tuple[QueueLog, StoreReader]] = []
@@ -85,7 +84,7 @@ class TieredLogs:
         return opened, lost
 
     def first_of(self, topic: str, queue_id: int) -> int | None:
-        """Return the first queue offset of a queue that only tiered storage has; None without."""
+        """Return a queue's first offset in tiered storage, if it is older than the log; else None."""
         if not self.is_needed(None):
             return None
         logs, _ = self.logs(lambda queue: (queue.topic, queue.queue_id) == (topic, queue_id))
@@ -97,7 +96,7 @@ class TieredLogs:
         return None
 
     def _opened_log(self, queue: QueueLog) -> "StoreReader | None":
-        """Return the log of a queue before what the store's log has; None if that is nothing."""
+        """Return the log of a queue before the store's log; None if that is empty."""
         first = self._first_in_log(QueueName(queue.topic, queue.queue_id))
         before, log = self._opened.get(queue.path, (None, None))
         if queue.path in self._opened and before == first:
@@ -122,9 +121,9 @@ class TieredLogs:
         return log
 
     def _first_in_log(self, name: QueueName) -> int | None:
-        """Return the first queue offset of a queue that the log has; None if it has none.
+        """Return the first queue offset in the store's log; None if the queue has no message there.
 
-        By its consume queue, if that has the entry before as well, whose message is deleted.
+        The consume queue is sufficient if it also has the previous entry, of a deleted message.
         """
         reader = self._reader
         try:
@@ -141,7 +140,7 @@ class TieredLogs:
         return self._firsts_of_log().get(name)
 
     def _firsts_of_log(self) -> dict[QueueName, int]:
-        """Return the first queue offset of each queue in the log. O(log), once for each begin."""
+        """Return the first offset of each queue in the log. O(log), cached until its start changes."""
         log = self._reader.log
         state = log.min_offset, log.version
         if self._firsts is None or self._firsts[0] != state:
@@ -152,7 +151,6 @@ class TieredLogs:
         return self._firsts[1]
 
     def close(self) -> None:
-        """Unmap all."""
         for _, log in self._opened.values():
             if log is not None:
                 log.close()
@@ -160,15 +158,15 @@ class TieredLogs:
 
 
 def outside_log(record: Record) -> Record:
-    """Return the record of a message that is not in the store's log, without an offset in it."""
+    """Return a record that is not in the store's log, without a physical offset."""
     return replace(record, physical_offset=NOT_IN_LOG)
 
 
 def findings_outside_log(findings: Findings) -> Findings:
     """Return findings for the log of a queue, for `Findings.add_part`.
 
-    Its offsets are not those of the store's log, so its messages have none, and no offset message
-    id.
+    Its physical offsets are not those of the store's log, so its messages get no physical offset
+    and no offset message id.
     """
     part = Findings(
         findings.messages, findings.on_added, findings.report_read, tally=findings.tally
@@ -184,9 +182,9 @@ def find_in_tiers(
     findings: Findings,
     find: Callable[["StoreReader", MessageFilter, Findings], None],
 ) -> None:
-    """Add what only tiered storage has, found by ``find`` in the log of each queue.
+    """Search the logs in tiered storage with ``find``.
 
-    Not if the log of the store has more messages than are wanted: older ones are not needed then.
+    Does nothing if the store's log already has enough newer messages.
     """
     if not reader.tiered.is_needed(message_filter.begin) or _is_enough(findings):
         return
@@ -209,9 +207,9 @@ def _is_enough(findings: Findings) -> bool:
 
 
 def _begin_of(log: "StoreReader", queue: QueueLog, first: int) -> int | None:
-    """Return where the first message of a queue offset, or later, is in its log; None if nowhere.
+    """Return the offset in its log of a queue's first message from ``first`` on, or None.
 
-    The queue beside the log leads to a place before which that can be.
+    The queue's index leads to a position that is certainly before it.
     """
     start = place_of(log, queue, max(first - _TWICE, 0)) or log.log.min_offset
     for _, _, queue_offset, physical_offset in _entries(log.log, start, log):
@@ -221,9 +219,7 @@ def _begin_of(log: "StoreReader", queue: QueueLog, first: int) -> int | None:
 
 
 def place_of(log: "StoreReader", queue: QueueLog, queue_offset: int) -> int | None:
-    """Return where a message is in the log of its queue, as the queue beside that says; None if
-    it is not there.
-    """
+    """Return the position of a message in the log of its queue, by the queue's index, or None."""
     physical_offset = queue.physical_offset(queue_offset)
     try:
         if physical_offset is not None:
@@ -237,9 +233,7 @@ def place_of(log: "StoreReader", queue: QueueLog, queue_offset: int) -> int | No
 def _entries(
     log: CommitLog, start: int, reader: "StoreReader"
 ) -> Iterator[tuple[str, int, int, int]]:
-    """Yield topic, queue id, queue offset and physical offset of messages that queues have, in
-    the order of the log as far as each queue goes.
-    """
+    """Yield topic, queue id, queue offset and physical offset of queued messages, in log order."""
     for read in LogWalk(log, start, confirm=reader.is_indexed).rows():
         for topic, queue_id, rows in read.queued().queues():
             columns = (rows.column(name).tolist() for name in ("queue_offset", "physical_offset"))

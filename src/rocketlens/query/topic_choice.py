@@ -1,4 +1,4 @@
-"""Parses a caller's topics (names and patterns), and suggests corrections."""
+"""Parses lists of topic names and patterns, and suggests corrections."""
 
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Final
@@ -16,12 +16,12 @@ _WILDCARDS: Final = frozenset("*?[")
 
 
 def asked_topics(topic: str | Iterable[str] | None) -> tuple[str, ...]:
-    """Return the names and patterns that `topic` lists; none for None, which means every topic.
+    """Return the names and patterns in `topic`; empty for None, which means every topic.
 
-    A str may list several with commas between them, which no topic can have in its name.
+    A str can be a comma-separated list: topic names cannot contain commas.
 
-    :raises WrongType: when it is neither a str nor several.
-    :raises BadInput: when it lists nothing.
+    :raises WrongType: if it is neither a str nor an iterable of str.
+    :raises BadInput: if it contains no name.
     """
     if topic is None:
         return ()
@@ -36,16 +36,16 @@ def asked_topics(topic: str | Iterable[str] | None) -> tuple[str, ...]:
 
 
 def is_pattern(name: str) -> bool:
-    """Return whether a name is a pattern: ``*`` any characters, ``?`` one, ``[ab]`` a or b."""
+    """Return whether a name is a pattern, with ``*``, ``?`` or ``[ab]``."""
     return not _WILDCARDS.isdisjoint(name)
 
 
 def matching_topics(
     patterns: Iterable[str], candidates: Collection[str]
 ) -> tuple[list[str], dict[str, TopicNotFound]]:
-    """Return the topics that names and patterns match, sorted; an unknown name stays.
+    """Return the topics that match names and patterns, sorted, and errors for unmatched patterns.
 
-    Of the patterns that match no topic the error of each is returned, too.
+    Names without wildcards are returned even if they are no candidates.
     """
     from fnmatch import fnmatchcase
 
@@ -65,17 +65,17 @@ def matching_topics(
 
 
 def unknown_topic(name: str, topics: Collection[str], where: str) -> TopicNotFound:
-    """Return the error for a topic that `where`, such as "this store", does not have."""
+    """Return the error for an unknown topic; `where` is a phrase such as "this store"."""
     return TopicNotFound(f"{where} has no topic {name!r}{suggestion(name, topics)}")
 
 
 def no_such_group(name: str, groups: Collection[str]) -> Coverage:
-    """Return what an answer without any group says of the one that was asked for."""
+    """Return the coverage of a search for an unknown group."""
     return hint("groups", f"group {name!r} does not exist{suggestion(name, groups)}")
 
 
 def no_topic_of_position(name: str, topics: Collection[str]) -> Coverage:
-    """Return what an answer says of a text that names a queue's position in no known topic."""
+    """Return the coverage of a search for a position in an unknown topic."""
     meant = nearest(name, topics)
     sentence = (
         Sentence("no_topic_but", name=repr(name), meant=", ".join(meant))
@@ -91,10 +91,10 @@ def outside_of(
     queue_ids: Collection[int],
     where: str = "",
 ) -> tuple[Coverage, ...]:
-    """Return what says that no message has a position, if the queue does not reach so far.
+    """Return a remark if a position is outside of its queue.
 
-    ``bounds`` are the offset of its first message and of its next one, None if it is not known.
-    ``queue_ids`` are those of the topic.
+    ``bounds`` are the first and the next offset of the queue, or None if unknown. ``queue_ids`` are
+    those of the topic.
     """
     queue = f"{position.topic}/{position.queue_id}"
     if bounds is None:
