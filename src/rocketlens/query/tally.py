@@ -32,8 +32,7 @@ from rocketlens.model.text.counted import counted
 from rocketlens.model.text.sentences import Sentence
 
 MAX_FILTER_FAILURES: Final = 100_000
-"""Messages that are remembered to count them once: 20 MiB. More are counted each time they are read.
-"""
+"""Messages that are remembered, to count each once: 20 MiB. More can be counted repeatedly."""
 MAX_HINTED_BODIES: Final = 200
 """Messages without a filter's property whose bodies are searched for a field of that name."""
 _EVERY_NAME: Final = "*?"

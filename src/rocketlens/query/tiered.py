@@ -1,7 +1,7 @@
 """Searches the part of a store that is only in tiered storage.
 
-There, each queue has its own log (`rocketlens.store.read.tiers`). It is searched like any log, up to
-the first message that the store's log contains, so no message is found twice.
+There, each queue has its own log (`rocketlens.store.read.tiers`). It is searched up to the first
+message that the store's log contains, so no message is found twice.
 """
 
 from collections.abc import Callable, Iterator
@@ -50,7 +50,7 @@ class TieredLogs:
 
     @property
     def is_there(self) -> bool:
-        """Whether the store has tiered storage at all."""
+        """Whether the store has tiered storage."""
         return any(map(fs.exists, self._directories))
 
     def is_needed(self, begin: int | None) -> bool:
@@ -84,7 +84,7 @@ class TieredLogs:
         return opened, lost
 
     def first_of(self, topic: str, queue_id: int) -> int | None:
-        """Return a queue's first offset in tiered storage, if it is older than the log; else None."""
+        """Return a queue's first offset if only tiered storage has it, else None."""
         if not self.is_needed(None):
             return None
         logs, _ = self.logs(lambda queue: (queue.topic, queue.queue_id) == (topic, queue_id))
@@ -140,7 +140,7 @@ class TieredLogs:
         return self._firsts_of_log().get(name)
 
     def _firsts_of_log(self) -> dict[QueueName, int]:
-        """Return the first offset of each queue in the log. O(log), cached until its start changes."""
+        """Return the first offset of each queue in the log. O(log); cached until it changes."""
         log = self._reader.log
         state = log.min_offset, log.version
         if self._firsts is None or self._firsts[0] != state:
