@@ -1,23 +1,22 @@
-"""Examines a store: its state, and its log, queues and consumer offsets against each other.
+"""Examines a store: its state, and the consistency of its log, queues and consumer offsets.
 
-Nothing is changed. :class:`StoreExamination` finds each fact when it is asked for it, and
-`Store.status`, the console and ``rocketlens doctor`` print what they need of these.
+:class:`StoreExamination` determines each fact on first use, and changes nothing. `Store.status`,
+the console and ``rocketlens doctor`` print the facts.
 
-| fact | from |
+| fact | source |
 |---|---|
 | how it was closed | its lock, and RocketMQ's file ``abort`` |
-| which broker wrote it | the text of the lock file, and directories and topics that a release has |
+| which broker wrote it | the text of the lock file; directories and topics of certain releases |
 | topics, messages, times, the log's end | `rocketlens.query.facts.topic_list` |
 | groups | `rocketlens.query.facts.groups` |
 | the index builder | ``rocketlens/synced`` and ``rocketlens/index.json`` |
-| of which broker it is a copy | ``rocketlens/tap.json`` |
-| damage of the log | at `Depth.LOG` each record, else missing files and the log without index |
-| faults of queues | their last records in the log, and what their last entries lead to |
-| faults of consumer offsets | the begin and the end of their queues |
+| the broker that a tap copies | ``rocketlens/tap.json`` |
+| damage of the log | with `Depth.LOG` each record, else missing files and the log without index |
+| faults of queues | their last records in the log, and the records of their last entries |
+| faults of consumer offsets | the bounds of their queues |
 
-Every entry of every queue is compared by ``rocketlens index verify`` only
-(`rocketlens.pipeline.verify`). A log of more than `rocketlens.limits.MAX_TOPIC_SCAN_BYTES` is not
-read; then queues are compared with nothing.
+``rocketlens index verify`` (`rocketlens.pipeline.verify`) compares every queue entry. A log of more
+than `rocketlens.limits.MAX_TOPIC_SCAN_BYTES` is not read, so its queues are not checked.
 """
 
 from collections.abc import Iterator, Mapping
@@ -68,7 +67,7 @@ class Span(NamedTuple):
 
 
 class LogContents(Struct):
-    """The result of reading the log."""
+    """The content of the log."""
 
     damage: list[Damage] = []
     torn_at: int | None = None
@@ -78,18 +77,18 @@ class LogContents(Struct):
 
 
 class QueueFaultKind(Enum):
-    """A kind of fault of a consume queue."""
+    """The kind of a consume queue's fault."""
 
     MISSING = "missing"
-    """It has no file, and the log has messages of it."""
+    """It has no file, but messages in the log."""
     SHORT = "short"
-    """It ends before the last message of it."""
+    """It ends before its last message in the log."""
     NOT_YET = "not yet"
-    """As short, and no queue has an entry behind that message: it may not be dispatched yet."""
+    """As short, but no queue has an entry after that message, so it may not be dispatched yet."""
     HOLE = "hole"
     """A file between others is missing."""
     ASTRAY = "astray"
-    """Its last entry leads to no record of this queue."""
+    """Its last entry does not lead to a record of this queue."""
 
 
 class QueueFault(NamedTuple):
@@ -102,7 +101,7 @@ class QueueFault(NamedTuple):
 
 
 class OffsetFault(NamedTuple):
-    """A group whose offset is before the begin of a queue, or beyond its end."""
+    """A group's offset that is before the start or after the end of a queue."""
 
     group: str
     queue: GroupQueue
@@ -113,25 +112,25 @@ class Depth(Enum):
     """The parts of a store that an examination reads."""
 
     FILES = "files"
-    """Its files' sizes, queues and index; the log where no index file covers it."""
+    """Files, queues and index; the log only if no index file covers it."""
     LOG = "log"
-    """Its log as well. About a second a GiB."""
+    """Also the whole log, about a second per GiB."""
 
 
 class StoreExamination:
-    """The facts of one store, each found when it is asked for."""
+    """The facts about one store, each determined on first use."""
 
     def __init__(self, reader: StoreReader, depth: Depth = Depth.FILES) -> None:
-        """Examine the store of a reader, which stays the caller's to close."""
+        """Examine the store of a reader, which the caller closes."""
         self.reader: Final = reader
         self.depth: Final = depth
         self.layout: Final = StoreLayout(reader.path)
 
     @property
     def closing(self) -> StoreClosing:
-        """Whether a process has the store open, and if not, whether the last one closed it.
+        """Whether a process has the store open, or how the last one left it.
 
-        :raises OSError: when its lock file cannot be opened.
+        :raises OSError: if the lock file cannot be opened.
         """
         if is_locked(self.layout.root):
             return StoreClosing.IN_USE
@@ -139,19 +138,19 @@ class StoreExamination:
 
     @property
     def written_by(self) -> str:
-        """The broker that opened the store last, as precisely as its files tell."""
+        """The broker that opened the store last: see `writer_of`."""
         return writer_of(self.layout)
 
     @property
     def log_bytes(self) -> int:
-        """Bytes of the log's files."""
+        """The size of the log's files."""
         return sum(segment.size for segment in self.reader.log.segments)
 
     @cached_property
     def index_builder(self) -> IndexBuilderStatus | None:
-        """How far the index builder of a RocketLens broker came; None without such a broker.
+        """The progress of a RocketLens broker's index builder; None without one.
 
-        :raises OSError: when what it wrote cannot be read now.
+        :raises OSError: if its files cannot be read.
         """
         layout = self.layout
         synced = read_synced_offset(layout)
@@ -168,9 +167,9 @@ class StoreExamination:
 
     @property
     def tap(self) -> TapStatus | None:
-        """Of which broker's log the store is a copy; None if it is not one.
+        """The progress of the tap that writes the store; None without one.
 
-        :raises OSError: when the note of the copy cannot be read now.
+        :raises OSError: if its file cannot be read.
         """
         note = read_tap_note(self.layout)
         if note is None:
@@ -188,9 +187,9 @@ class StoreExamination:
 
     @cached_property
     def contents(self) -> LogContents | None:
-        """What the log has; None if it is too long to be read, and where `depth` is not that deep.
+        """The content of the log; None if it is too long, or `depth` is not `Depth.LOG`.
 
-        :raises OSError: when a table of topics cannot be read.
+        :raises OSError: if the file of topics cannot be read.
         """
         return _read_log(self.reader) if self.depth is Depth.LOG else None
 
@@ -199,19 +198,19 @@ class StoreExamination:
         return {} if self.contents is None else self.contents.spans
 
     def missing_log(self) -> Iterator[tuple[int, int]]:
-        """Return the ranges of physical offsets between files of the log that no file has."""
+        """Return the ranges of physical offsets without a file, between files of the log."""
         for before, after in pairwise(self.reader.log.segments):
             if before.end_offset < after.base_offset:
                 yield before.end_offset, after.base_offset
 
     def damage(self) -> list[Damage]:
-        """Return what is damaged in the log, as far as it was read."""
+        """Return the damage in the part of the log that was read."""
         return self.reader.tail.damage if self.contents is None else self.contents.damage
 
     def queue_faults(self) -> Iterator[QueueFault]:
-        """Return what is wrong with consume queues, by topic and queue. O(queues).
+        """Return the faults of consume queues, by topic and queue. O(queues).
 
-        :raises OSError: when a queue cannot be read.
+        :raises OSError: if a queue cannot be read.
         """
         reader, spans = self.reader, self._spans
         dispatched = reader.queues_end()
@@ -232,9 +231,9 @@ class StoreExamination:
                 yield QueueFault(QueueFaultKind.ASTRAY, name, end - 1, end)
 
     def offset_faults(self) -> Iterator[OffsetFault]:
-        """Return consumer offsets before the begin or beyond the end of their queues.
+        """Return consumer offsets before the start or after the end of their queues.
 
-        Queues end where the log ends them, whatever their files have.
+        The end of a queue is that in the log if the log was read.
         """
         reader, spans = self.reader, self._spans
         configured = reader.topics.configured()
@@ -243,16 +242,16 @@ class StoreExamination:
                 span = spans.get(QueueName(queue.topic, queue.queue_id))
                 end = max(queue.max_offset, 0 if span is None else span.stop)
                 if end == 0 and (self.contents is None or queue.topic not in configured):
-                    # Of a deleted topic, or of a queue that is missing in a log that was not read.
+                    # A deleted topic, or a missing queue while the log was not read.
                     continue
                 yield from _offset_faults(group, queue, end)
 
     def status(self, disk: Disk, *, with_groups: bool = True) -> StoreStatus:
-        """Return the state of a store, with its groups or without them.
+        """Return the state of the store, with or without its groups.
 
-        O(entries of all queues, and log behind them).
+        O(entries of all queues, and log after them).
 
-        :raises OSError: when its directory cannot be read.
+        :raises OSError: if the directory cannot be read.
         """
         reader = self.reader
         topics = topics_of_store(reader, ())
@@ -300,7 +299,7 @@ def _read_log(reader: StoreReader) -> LogContents | None:
         contents.newest_ms = max(contents.newest_ms or 0, read.newest_ms)
         for topic, queue_id, of_queue in read.queued().queues():
             rows = of_queue.as_array
-            # The records between these neither begin the queue again nor end it.
+            # Only the first and last record between two restarts of the queue matter.
             (anew,) = (rows["queue_offset"] == 0).nonzero()
             ends = {*anew.tolist(), *(anew - 1).tolist(), 0, len(rows) - 1}
             for index in sorted(each for each in ends if 0 <= each < len(rows)):
@@ -336,7 +335,7 @@ def _holes(name: QueueName, queue: ConsumeQueue) -> Iterator[QueueFault]:
 def _leads_home(
     reader: StoreReader, name: QueueName, queue: ConsumeQueue, queue_offset: int
 ) -> bool:
-    """Return whether an entry leads to its record, or to one that is deleted."""
+    """Return whether an entry leads to its record, or to a deleted one."""
     entry = queue.entry(queue_offset)
     if entry is None or entry.physical_offset < reader.log.min_offset:
         return True
@@ -344,7 +343,7 @@ def _leads_home(
 
 
 def offset_faults(group: FoundGroup) -> Iterator[OffsetFault]:
-    """Return the offsets of a cluster's group that are beyond the end of their queues."""
+    """Return the offsets of a cluster's group that are outside of their queues."""
     for queue in group.queues or ():
         yield from _offset_faults(group, queue, queue.max_offset)
 
@@ -357,7 +356,7 @@ def _offset_faults(group: FoundGroup, queue: GroupQueue, end: int) -> Iterator[O
 
 
 def writer_of(layout: StoreLayout) -> str:
-    """Return the broker that opened a store last, as precisely as its files tell."""
+    """Return the broker that opened a store last, as precisely as its files reveal."""
     if fs.read_part(layout.root / LOCK_FILE, 0, len(OUR_TEXT)) == OUR_TEXT:
         return "RocketLens"
     topics = read_table(layout.root, TOPICS_FILE, TOPICS_MEMBER).entries
@@ -369,7 +368,7 @@ def writer_of(layout: StoreLayout) -> str:
 
 
 def _index_of(reader: StoreReader, end_offset: int) -> IndexStatus:
-    """Return the state of the index files of a log that ends at ``end_offset``."""
+    """Return the state of the index files; the log ends at ``end_offset``."""
     index = reader.index
     newest = [file.header.end_timestamp_ms for file in index.sound if file.last_entry]
     return IndexStatus(
@@ -386,12 +385,12 @@ def _index_of(reader: StoreReader, end_offset: int) -> IndexStatus:
 
 
 def _log_end(coverage: tuple[Coverage, ...], min_offset: int) -> int:
-    """Return the end of the log that listing the topics came to."""
+    """Return the end of the log that was found while listing topics."""
     logs = (each for each in coverage if each.kind is SourceKind.COMMIT_LOG)
     return max((each.end_offset or 0 for each in logs), default=min_offset)
 
 
 def _queue_bytes(reader: StoreReader) -> int:
-    """Return the bytes of all entries; what cannot be read is in the coverage of the topics."""
+    """Return the size of all entries; the coverage of the topics has unreadable queues."""
     files = (file for _, queue in reader.queues.readable() for file in queue.files)
     return sum(file.entry_count for file in files) * ENTRY_BYTES

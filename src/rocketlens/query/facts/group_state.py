@@ -1,27 +1,27 @@
-"""Infers what a consumer group did with a message, from what is known of both.
+"""Infers the state of a message in a consumer group.
 
-Brokers and files keep one number for each group and queue: the offset from which the group goes on.
-An offset past a message follows from consuming it, but as well from a filter, a reset, or members
-that left. So each state comes with what it rests on, and a state that the facts do not decide is
-not guessed. The first row that holds counts; "past" is the offset past the message.
+Brokers and files have one number for each group and queue: the next offset of the group. It can be
+past a message because the group consumed it, but also because of a filter, a reset, or offline
+clients. So each state comes with its reasons, and is never guessed. The first row that applies
+counts; "past" means that the offset is past the message.
 
 ====================  ===========================================================================
 state                 facts
 ====================  ===========================================================================
-unknown               the group's offsets could not be learnt
-filtered              past, and what its clients subscribe to leaves the message out
-passed_by_reset       past, further than one pull can lead from where the last pull began; the
-                      last pull began at the message or before it
+unknown               the group's offsets are unknown
+filtered              past, and the subscription of its clients excludes the message
+passed_by_reset       past, by more than one pull from the start of the last pull, which was at or
+                      before the message
 passed_offline        past, and no client is online
 consumed              past, and a client is online that subscribes to the topic
-passed                past, and whether a client is online is not known, or none subscribes
-broadcasting          no offset, and its clients have every message each: brokers keep no offsets
-never_subscribed      no offset in any queue of the topic, and no client subscribes to it
-not_yet               all else: the offset is not past the message
+passed                past, and no client is known to subscribe
+broadcasting          no offset, and its clients consume by broadcasting: brokers store no offsets
+never_subscribed      no offset in the topic, and no client subscribes to it
+not_yet               all other cases: the offset is not past the message
 ====================  ===========================================================================
 
-What is known from copies and traces (retrying, dead_letter, a consumption that was reported) is
-decided by `rocketlens.query.story.story`, which asks here for the rest.
+`rocketlens.query.story.story` first derives states from copies and traces (retrying, dead_letter,
+reported consumption).
 """
 
 from collections.abc import Mapping
@@ -56,11 +56,11 @@ class GroupState(StrEnum):
 
 
 FAILED_STATES: Final = frozenset({GroupState.RETRYING, GroupState.DEAD_LETTER})
-"""States of messages with which a group failed, and has not succeeded since."""
+"""States of messages that a group failed to consume."""
 
 
 class GroupVerdict(NamedTuple):
-    """A state, and in one line what it rests on."""
+    """A state, and the reason on one line."""
 
     state: GroupState
     rests_on: str
@@ -72,37 +72,37 @@ class Subscribed(Struct, frozen=True):
     expression_type: str
     expression: str
     tags: tuple[str, ...] = ()
-    """The tags in the expression; none for all."""
+    """The tags in the expression; empty for all."""
 
 
 class GroupFacts(Struct, frozen=True):
-    """The facts about a group and one message; None stands for facts that are not known."""
+    """The facts about a group and a message; None for unknown facts."""
 
     group: str
     is_online: bool | None = None
-    """Whether a client of the group is online; files of a store cannot say."""
+    """Whether a client of the group is online; unknown in a store."""
     message_model: str | None = None
     subscribes: bool | None = None
     """Whether its clients subscribe to the message's topic."""
     subscribed: Subscribed | None = None
     has_offsets: bool | None = None
-    """Whether it has an offset in any queue of the topic; None: its offsets are not known."""
+    """Whether it has an offset in any queue of the topic; None if its offsets are unknown."""
     consumer_offset: int | None = None
-    """Where it goes on in the message's queue; None also if it has no offset there."""
+    """Its next offset in the message's queue; None if unknown or missing."""
     pull_offset: int | None = None
-    """Where its last pull of the queue began, as files of RocketMQ 5 have it; its brokers answer
-    with the larger of this and the offset (208), which says nothing."""
+    """The start of its last pull from the queue, in files of RocketMQ 5. Brokers return the larger
+    one of this and the offset (code 208), which is useless."""
     retry_offsets: Mapping[tuple[str, str | None, int], int] | None = None
-    """Where it goes on in its retry topics, by topic, broker name and queue id."""
+    """Its next offsets in its retry topics, by topic, broker name and queue id."""
     retry_max_times: int | None = None
     offsets_source: str = ""
-    """Who said its offsets: a broker, a file."""
+    """The source of its offsets: a broker or a file."""
     clients_source: str = ""
-    """Who said which clients it has."""
+    """The source of its clients."""
 
 
 def judge(facts: GroupFacts, message: MessageExt) -> GroupVerdict:
-    """Return what the group did with the message: see the table above."""
+    """Return the state of the message in the group: see the table above."""
     if facts.has_offsets is None:
         return GroupVerdict(GroupState.UNKNOWN, Sentence("offsets_unknown"))
     offset = facts.consumer_offset
@@ -147,7 +147,7 @@ def _passed(facts: GroupFacts, message: MessageExt, offset: int) -> GroupVerdict
 
 
 def passes(subscribed: Subscribed, message: MessageExt) -> bool | None:
-    """Return whether a message passes a subscription; None if that cannot be decided."""
+    """Return whether a subscription includes a message; None if that cannot be decided."""
     if subscribed.expression_type == SQL92_TYPE:
         try:
             return parse_sql92(subscribed.expression).passes(message.properties)

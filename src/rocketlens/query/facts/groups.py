@@ -1,14 +1,14 @@
-"""Consumer groups as the files of a store have them: offsets, configuration, retries, dead letters.
+"""Consumer groups in the files of a store: offsets, configuration, retries, dead letters.
 
-| file | what |
+| file | content |
 |---|---|
-| ``config/consumerOffset.json`` | where groups go on |
-| ``config/subscriptionGroup.json`` | groups that are configured, or were made by a consumer |
-| ``consumequeue/`` | how long queues are; retry and dead letter topics name groups, too |
-| records of revive topics | groups to which POP handed out messages: of the newest records |
+| ``config/consumerOffset.json`` | offsets of groups |
+| ``config/subscriptionGroup.json`` | groups that were configured, or created by a consumer |
+| ``consumequeue/`` | lengths of queues; retry and dead letter topics also name groups |
+| records of revive topics | groups to which POP delivered messages, in the newest records |
 
-Members are in the memory of brokers only. Offsets are those that the broker wrote last, so a group
-may have come further, also if the broker is running.
+Only the memory of brokers has the members. Offsets are the last ones that the broker wrote, so the
+real progress can be further.
 """
 
 import re
@@ -40,39 +40,38 @@ from rocketlens.store.read.consumequeue import ConsumeQueue, QueueName
 from rocketlens.store.read.rocks import queue_database
 
 _MAX_POP_RECORDS: Final = 1_000
-"""Records of POP, the newest, that are read for the groups that they name."""
+"""Newest records of POP that are read for names of groups."""
 _GROUP_SEPARATOR: Final = "@"
 _NUMBER: Final = re.compile(r"\d{1,10}", re.ASCII)
 
 
 def groups_of_store(reader: StoreReader, group: str | None = None) -> GroupsAnswer:
-    """Return all groups of a store, or one; those that every broker has are left out."""
+    """Return all groups of a store, or one, without the groups that every broker has."""
     return StoreGroupFiles(reader).find(group)
 
 
 def message_model_by(groups: Collection[str], name: str) -> str | None:
-    """Return how a group consumes, if the groups that have offsets tell: by broadcasting."""
+    """Return the message model of a group, if the names of groups with offsets reveal it."""
     is_broadcasting = name + BROADCAST_SUFFIX in groups and name not in groups
     return BROADCASTING if is_broadcasting else None
 
 
 class StoreGroupFiles:
-    """The groups of a store, by its files."""
+    """The groups in the files of a store."""
 
     def __init__(self, reader: StoreReader) -> None:
         self._reader: Final = reader
         self._coverage: list[Coverage] = []
         self._counted: dict[tuple[str, int], tuple[int, int]] = {}
-        """Bounds of queues that lack entries, from the log."""
+        """The bounds of queues with missing entries, counted in the log."""
         self._dead_ms: Final[dict[str, int]] = defaultdict(int)
 
     @property
     def coverage(self) -> tuple[Coverage, ...]:
-        """The coverage: parts that were read, and parts that could not be."""
+        """The files that were read, and failures."""
         return tuple(self._coverage)
 
     def find(self, group_name: str | None) -> GroupsAnswer:
-        """Return all groups, or one."""
         self._reader.refresh()
         offsets = self.offsets()
         names = {each.removesuffix(BROADCAST_SUFFIX) for each in offsets} | set(self.configs())
@@ -106,7 +105,7 @@ class StoreGroupFiles:
     def _add_copy_topics(
         self, offsets: dict[str, dict[tuple[str, int], int]], names: set[str]
     ) -> dict[str, int]:
-        """Add groups that topics name, and the queues of retries; return counts of dead letters."""
+        """Add groups named by topics, and queues of retries; return the counts of dead letters."""
         queues = self._queue_names()
         read_by: dict[str, set[str]] = defaultdict(set)
         for group, of_group in offsets.items():
@@ -114,7 +113,7 @@ class StoreGroupFiles:
                 read_by[topic].add(group)
         copies = copy_topics_of({topic for topic, _ in queues}, names)
         for topic, readings in copies.ambiguous.items():
-            # Who has an offset there is who reads it.
+            # Only groups with an offset in the topic read it.
             for each in readings if read_by[topic] else ():
                 if each.group not in read_by[topic]:
                     copies.by_group[each.group].discard(topic)
@@ -148,9 +147,9 @@ class StoreGroupFiles:
         return {each.group for each in given if each is not None}
 
     def _count_queues_behind(self, offsets: Mapping[str, Mapping[tuple[str, int], int]]) -> None:
-        """Count the messages of topics in the log whose queues end before a group's offset.
+        """Count messages in the log for topics whose queues end before a group's offset.
 
-        A broker that runs writes them to RocksDB later than its groups' offsets.
+        A running broker writes queues to RocksDB later than the offsets of groups.
         """
         if queue_database(self._reader.layout.consume_queue) is None:
             return
@@ -183,7 +182,7 @@ class StoreGroupFiles:
             return []
 
     def _opened(self, topic: str, queue_id: int) -> ConsumeQueue | None:
-        """Return a queue; None if there is none, or it cannot be read."""
+        """Return a queue; None if it does not exist or cannot be read."""
         try:
             return self._reader.queues.queue(topic, queue_id)
         except OSError as error:
@@ -198,7 +197,7 @@ class StoreGroupFiles:
             self._coverage.append(failed)
 
     def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
-        """Return the first offset of a queue and the next one; both 0 if it has no file."""
+        """Return the first and the next offset of a queue; 0 if it has no file."""
         counted = self._counted.get((topic, queue_id))
         if counted is not None:
             return counted
@@ -209,7 +208,7 @@ class StoreGroupFiles:
         return min(queue.files[0].first_queue_offset, end), end
 
     def _time(self, topic: str, queue_id: int, offset: int) -> int | None:
-        """Return the store time of the last message before an offset; None if it is not there."""
+        """Return the store time of the message before an offset; None if it is deleted."""
         queue = self._opened(topic, queue_id)
         entry = queue.entry(offset - 1) if queue is not None and offset > 0 else None
         if entry is None:
@@ -218,14 +217,15 @@ class StoreGroupFiles:
         return None if record is None else record.store_timestamp_ms
 
     def configs(self) -> Mapping[str, Any]:
-        """Return the configuration of each group as the broker stored it last."""
-        # 4.9 writes it when the first group is made.
+        """Return the configuration of each group."""
+        # 4.9 writes the file when the first group is created.
         return self._table(GROUPS_FILE, GROUPS_MEMBER, is_optional=True)
 
     def offsets(self, member: str = OFFSETS_MEMBER) -> dict[str, dict[tuple[str, int], int]]:
-        """Return offsets by group, then by topic and queue id; ``member`` is a table of the file.
+        """Return offsets by group, and then by topic and queue id.
 
-        RocketMQ 5 also has ``pullOffsetTable`` there: where the last pull of each queue began.
+        ``member`` is a table of the file. RocketMQ 5 also has ``pullOffsetTable``, the start of the
+        last pull from each queue.
         """
         offsets: dict[str, dict[tuple[str, int], int]] = defaultdict(dict)
         is_optional = member != OFFSETS_MEMBER
@@ -238,7 +238,7 @@ class StoreGroupFiles:
         return offsets
 
     def _table(self, name: str, member: str, *, is_optional: bool = False) -> Mapping[str, Any]:
-        """Return a table of a file, and whether it could be read as coverage."""
+        """Return a table of a file, and add it to the coverage."""
         table = read_table(self._reader.path, name, member)
         if table.path is not None:
             source = str(table.path.relative_to(self._reader.path))
@@ -249,5 +249,5 @@ class StoreGroupFiles:
         return table.entries
 
     def _cover(self, source: str, state: SourceState, error: str | None) -> None:
-        # A broker's own word, so it proves what a broker would answer.
+        # Files of the broker have the same value as its answer.
         self._coverage.append(Coverage(source, SourceKind.BROKER, state, None, error))

@@ -1,4 +1,4 @@
-"""Dead letters of a group by cause: what ``dlq list`` prints, and what is exported as metrics."""
+"""Groups the dead letters of a consumer group by cause, for ``dlq list`` and for metrics."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
@@ -9,26 +9,25 @@ if TYPE_CHECKING:
     from prometheus_client import Metric
 
 MAX_CAUSES_READ: Final = 1_000
-"""Dead letters of a group that are read for their causes, the newest, unless a filter is given."""
+"""Newest dead letters of a group whose causes are read, unless a filter is given."""
 MAX_CAUSE_LABELS: Final = 20
-"""Causes exported for a group, those with most dead letters. The others are counted as one."""
+"""Causes of a group that are exported, the most frequent ones. The rest are combined."""
 _HOUR_MS: Final = 3_600_000
 _OTHERS: Final = "others"
 
 
 class LetterCause(Struct):
-    """Dead letters of a group that have one cause."""
+    """The dead letters of a group with one cause."""
 
     cause: str
     messages: int = 0
     last_hour: int = 0
     sent_again: int = 0
-    """Those that jobs have sent again, or may have."""
+    """Dead letters that jobs sent again, or may have sent."""
     oldest_ms: int = 2**63
     newest_ms: int = 0
 
     def add(self, other: "LetterCause") -> None:
-        """Count the dead letters of another cause, too."""
         self.messages += other.messages
         self.last_hour += other.last_hour
         self.sent_again += other.sent_again
@@ -37,14 +36,13 @@ class LetterCause(Struct):
 
 
 class LetterCauses:
-    """Counts dead letters by cause, as of ``now_ms``."""
+    """Counts dead letters by cause; recent ones are those of the hour before ``now_ms``."""
 
     def __init__(self, now_ms: int) -> None:
         self._hour_begin_ms: Final = now_ms - _HOUR_MS
         self._causes: Final[dict[str, LetterCause]] = {}
 
     def add(self, cause: str, stored_ms: int, *, was_sent: bool = False) -> None:
-        """Count a dead letter."""
         if cause not in self._causes and len(self._causes) >= MAX_CAUSES_READ:
             cause = _OTHERS
         is_recent = stored_ms >= self._hour_begin_ms
@@ -52,7 +50,7 @@ class LetterCauses:
         self._causes.setdefault(cause, LetterCause(cause)).add(one)
 
     def most(self, count: int) -> list[LetterCause]:
-        """Return the causes with most dead letters, most first; beyond ``count`` they are one."""
+        """Return the causes by descending number; those after ``count`` are combined."""
         causes = self._causes.values()
         ranked = sorted(
             causes, key=lambda each: (each.cause == _OTHERS, -each.messages, each.cause)
@@ -78,7 +76,7 @@ def cause_metrics(
     names: tuple[str, ...] = (),
     values: tuple[str, ...] = (),
 ) -> "list[Metric]":
-    """Return the values of groups for Prometheus; ``names`` and ``values`` are more labels."""
+    """Return the Prometheus metrics of groups; ``names`` and ``values`` are additional labels."""
     from prometheus_client.core import GaugeMetricFamily
 
     rows = [(group, each) for group, causes in groups for each in causes]

@@ -1,13 +1,11 @@
-"""The topics of a store: their queues, with messages, times and sizes.
+"""Lists the topics of a store: queues, message counts, times and sizes, and configuration.
 
-Consume queues say how many messages a queue has, and how long these are. The log behind the last
-message that any queue leads to is read: a broker that was killed leaves queues without their last
-entries, and a store whose ``consumequeue/`` is missing is counted from its log alone.
+Consume queues have the counts and sizes. The log after the last message in any queue is read, too:
+a killed broker leaves queues without their last entries, and without ``consumequeue/`` everything
+is counted in the log.
 
-A topic that was deleted has no queues. It is known where the log was read for its name, which
-`rocketlens.query.store_topics` does within a bound.
-
-How a topic is configured is in its file of topics: `settings_in_store`.
+Deleted topics have no queues. `rocketlens.query.store_topics` finds their names in the log, up to a
+limit.
 """
 
 import re
@@ -61,21 +59,22 @@ _CLUSTER_QUEUES: Final = 16
 
 
 def topics_in_file(store: Path) -> list[str]:
-    """Return the names of the topics that the file of topics has, in their order."""
+    """Return the names in the file of topics, sorted."""
     return sorted(read_table(store, TOPICS_FILE, TOPICS_MEMBER).entries)
 
 
 class WriterNames(NamedTuple):
-    """The names of the broker that wrote a store, and of its cluster; None if it is not clear."""
+    """The broker that wrote a store, and its cluster; None if ambiguous."""
 
     broker: str | None
     cluster: str | None
 
 
 def writer_names(store: Path) -> WriterNames:
-    """Return who wrote a store, as its file of topics says: brokers make a topic of one queue under
-    their own name, and one of 16 under their cluster's. A name is not clear if there are two, as
-    of a broker that was renamed.
+    """Return the names of the broker that wrote a store and of its cluster, by its file of topics.
+
+    A broker creates a topic with one queue under its own name, and one with 16 queues under its
+    cluster's. After a broker was renamed, there are two, so the name is ambiguous.
     """
     table = read_table(store, TOPICS_FILE, TOPICS_MEMBER).entries
     names: dict[int, list[str]] = defaultdict(list)
@@ -88,10 +87,9 @@ def writer_names(store: Path) -> WriterNames:
 
 
 def settings_in_store(store: Path, topic: str) -> TopicSettings | None:
-    """Return the settings of a topic; None if the file has none, as of a topic that was deleted.
+    """Return the settings of a topic; None if the file does not have it, as for deleted topics.
 
-    A value that is not what RocketMQ writes is not known. ``error`` says why the file is not from
-    the time when the broker wrote it last, if it is damaged.
+    Invalid values are None. If the file is damaged, ``error`` says which older version was read.
     """
     table = read_table(store, TOPICS_FILE, TOPICS_MEMBER)
     entry = table.entries.get(topic)
@@ -115,11 +113,11 @@ def settings_in_store(store: Path, topic: str) -> TopicSettings | None:
 
 
 def topics_of_store(reader: StoreReader, requested: Collection[str]) -> TopicsAnswer:
-    """Return all topics of a store, or those that names and patterns match.
+    """Return all topics of a store, or those that match names and patterns.
 
-    O(entries of all queues, and log behind them).
+    O(entries of all queues, and log after them).
 
-    :raises TopicNotFound: if no topic has a name, or matches a pattern.
+    :raises TopicNotFound: if a topic does not exist, or no topic matches a pattern.
     """
     answer = _StoreTopics(reader).find()
     if not requested:
@@ -130,14 +128,14 @@ def topics_of_store(reader: StoreReader, requested: Collection[str]) -> TopicsAn
         name: unknown_topic(name, listed, "this store") for name in names if name not in listed
     }
     for name, error in unknown.items():
-        # A parent may have no lite topic yet.
+        # A parent can have no lite topic yet.
         if not (name.startswith(LITE_PREFIX) and is_pattern(name)):
             raise error
     return replace(answer, topics=tuple(each for each in answer.topics if each.name in names))
 
 
 class _Counted(Struct):
-    """The counts of one queue so far."""
+    """Counts of one queue."""
 
     min_offset: int = 0
     max_offset: int = 0
@@ -146,7 +144,7 @@ class _Counted(Struct):
     size_bytes: int = 0
 
     def add(self, first: int, last: int, size_bytes: int, oldest_ms: int, newest_ms: int) -> None:
-        """Add messages of the log that the queue has no entries for."""
+        """Add messages of the log that have no queue entry."""
         if self.max_offset == self.min_offset:
             self.min_offset = first
             self.oldest_ms = oldest_ms
@@ -155,13 +153,13 @@ class _Counted(Struct):
         self.newest_ms = newest_ms
 
     def add_rows(self, rows: "npt.NDArray[np.void]") -> None:
-        """Add messages as rows of a chunk, of which there is one at least."""
+        """Add messages given as a non-empty array of rows."""
         size_bytes = int(rows["store_size"].sum(dtype="i8"))
         (first, last), (oldest_ms, newest_ms) = (rows[name][[0, -1]].tolist() for name in _OF_ROWS)
         self.add(first, last, size_bytes, oldest_ms, newest_ms)
 
     def before(self, later: "_Counted") -> "_Counted":
-        """Return the counts of these messages, and of later ones of the same queue."""
+        """Return the sum of these counts and those of later messages of the queue."""
         if later.max_offset == later.min_offset:
             return replace(self, max_offset=max(self.max_offset, later.max_offset))
         return replace(
@@ -178,12 +176,12 @@ class _StoreTopics:
         self._coverage: list[Coverage] = []
         self._counted: Final[dict[str, dict[int, _Counted]]] = defaultdict(dict)
         self._unread: Final[set[str]] = set()
-        """Topics with a queue that could not be read."""
+        """Topics with an unreadable queue."""
         self._of_broker: Final[set[str]] = set()
         self._is_lost = False
-        """Whether queues have no files: the log is read for their messages."""
+        """Whether queues have no files, so their messages are counted in the log."""
         self._queues_end = 0
-        """The physical offset behind the last message that a queue leads to."""
+        """The end of the last message in any queue."""
 
     def find(self) -> TopicsAnswer:
         reader = self._reader
@@ -207,7 +205,7 @@ class _StoreTopics:
         batch_topics = reader.topics.batch_topics()
         kinds = {name.topic in batch_topics for name in names}
         if kinds < ({False, True} if batch_topics else {False}):
-            # Queues of one kind are lost: those of the other do not lead to their messages.
+            # All queues of one kind are missing, so their messages must be counted in the log.
             self._is_lost = True
         self._read_log()
         self._add_tiered()
@@ -224,10 +222,7 @@ class _StoreTopics:
         return TopicsAnswer(tuple(topics), tuple(self._coverage))
 
     def _lite(self, table: Mapping[str, Any]) -> dict[str, LiteTopics]:
-        """Return what the parents of lite topics have of them, by name.
-
-        Only consume queues name lite topics, but the records in the log.
-        """
+        """Return the lite topics of each parent; only consume queues have their number."""
         parents = {name: ttl for name in table if (ttl := _lite_ttl(table[name])) is not None}
         counts = Counter(map(lite_parent, self._counted))
         groups: dict[str, list[str]] = defaultdict(list)
@@ -243,7 +238,7 @@ class _StoreTopics:
         }
 
     def _add_tiered(self) -> None:
-        """Count the messages that only tiered storage has, before those of the log."""
+        """Count the messages that are only in tiered storage."""
         reader = self._reader
         if not reader.tiered.is_needed(None):
             return
@@ -285,9 +280,9 @@ class _StoreTopics:
         )
 
     def _count(self, name: QueueName) -> _Counted:
-        """Count the entries of a queue whose messages the log still has.
+        """Count the entries of a queue whose messages are still in the log.
 
-        :raises OSError: when the queue cannot be read.
+        :raises OSError: if the queue cannot be read.
         """
         queue = self._reader.queues.queue(*name)
         if queue is None:
@@ -301,7 +296,7 @@ class _StoreTopics:
             is_there &= entries["physical_offset"] >= self._reader.log.min_offset
             (indexes,) = is_there.nonzero()
             if len(indexes):
-                # Messages of a batch are in one record.
+                # Messages of a batch share a record.
                 physical_offsets = entries["physical_offset"][indexes]
                 is_other = np.diff(physical_offsets, prepend=physical_offsets[0] - 1) != 0
                 counted.size_bytes += int(sizes[indexes][is_other].sum(dtype="i8"))
@@ -316,13 +311,13 @@ class _StoreTopics:
         return counted
 
     def _time(self, name: QueueName, queue_offset: int, entry: "np.void") -> int | None:
-        """Return the store time of the message that an entry leads to, if it is that message."""
+        """Return the store time of an entry's message; None if the entry is wrong."""
         wrong = f"its entry {queue_offset} leads to another record"
         try:
             record = self._reader.log.record_at(int(entry["physical_offset"]), check_crc=False)
             is_of_queue = (record.topic, record.queue_id) == name
             is_there = is_of_queue and message_at(record, queue_offset) is not None
-            # An entry of a light queue leads to a record of another topic.
+            # Entries of light queues lead to records of other topics.
             if is_there or is_dispatched_to(record, name.topic):
                 return record.store_timestamp_ms
         except RecordError as error:
@@ -331,7 +326,7 @@ class _StoreTopics:
         return None
 
     def _read_log(self) -> None:
-        """Count the messages behind those that queues lead to."""
+        """Count the messages after those in queues."""
         reader = self._reader
         start = 0 if self._is_lost else self._queues_end
         walk = LogWalk(reader.log, start, confirm=reader.is_indexed, grows=True)
@@ -371,7 +366,7 @@ class _StoreTopics:
             )
 
     def _configuration(self) -> Mapping[str, Any]:
-        """Return the configured topics, with their values."""
+        """Return the configuration of each topic."""
         table = read_table(self._reader.path, TOPICS_FILE, TOPICS_MEMBER)
         if table.problem:
             lacks = "topics without messages are not known"
@@ -393,15 +388,15 @@ def _entries(queue: ConsumeQueue) -> "Iterator[tuple[int, npt.NDArray[np.void]]]
 
 
 def _of_broker(table: Mapping[str, Any]) -> set[str]:
-    """Return the topics that a broker created under its name and its cluster's."""
+    """Return the topics that a broker created for itself and its cluster."""
     own = _inherited(table)
     return own | ({reply_topic(name) for name in own} & table.keys())
 
 
 def _inherited(table: Mapping[str, Any]) -> set[str]:
-    """Return the topics under the names of a broker and its cluster.
+    """Return the topics named after a broker and its cluster.
 
-    No other ones let topics inherit from them, but those of RocketMQ itself.
+    Besides system topics, only these allow inheritance.
     """
     return {
         name
@@ -414,7 +409,7 @@ def _inherited(table: Mapping[str, Any]) -> set[str]:
 
 
 def _attributes(value: Any) -> dict[str, str] | None:
-    """Return the attributes of a topic or a group; None if the file has what no broker writes."""
+    """Return the attributes of a topic or group; None if they are malformed."""
     attributes = value.get("attributes") or {} if isinstance(value, dict) else {}
     if not isinstance(attributes, dict):
         return None
@@ -422,7 +417,7 @@ def _attributes(value: Any) -> dict[str, str] | None:
 
 
 def _lite_ttl(value: Any) -> int | None:
-    """Return how many minutes the lite topics of a topic stay; None if it is no parent of some."""
+    """Return the lifetime of a parent's lite topics in minutes; None for other topics."""
     attributes = _attributes(value) or {}
     if attributes.get(MESSAGE_TYPE) != LITE_TYPE:
         return None
@@ -431,7 +426,6 @@ def _lite_ttl(value: Any) -> int | None:
 
 
 def _queue_count(value: Any) -> int:
-    """Return how many queues a topic's configuration has."""
     names = ("readQueueNums", "writeQueueNums")
     counts = [value.get(name) for name in names] if isinstance(value, dict) else []
     numbers = [each for each in counts if isinstance(each, int)]

@@ -1,9 +1,8 @@
-"""Counts the messages that brokers keep for later, by the topics that they are for.
+"""Counts the messages that brokers keep for later, by their target topic.
 
-Those that were delivered or recalled stay in the log, so a message waits if it is due later than
-now and not recalled; in the
-files of a store, later than the newest message there, because no broker may run on it.
-The newest messages of each topic in which brokers keep them are looked at, up to a bound.
+Delivered and recalled messages stay in the log, so a message waits if it is due later than now and
+is not recalled. In a store, "now" is the time of the newest message, as its broker can be down. A
+limited number of the newest messages is checked in each topic with kept messages.
 """
 
 from collections import Counter
@@ -16,11 +15,11 @@ from rocketlens.model.life import LifeState, life_of
 from rocketlens.model.rocketmq import DELAY_TOPIC, TIMER_TOPIC
 
 MAX_TIMER_MS: Final = 3 * 86_400_000
-"""How long a timer is taken to wait. RocketMQ: timerMaxDelaySec (default 3 days)."""
+"""Assumed maximum delay of a timed message. RocketMQ: timerMaxDelaySec (default 3 days)."""
 MAX_DELAY_MS: Final = 2 * 3_600_000
-"""How long a delayed message is taken to wait. RocketMQ: messageDelayLevel, by default up to 2h."""
+"""Assumed maximum delay of a delayed message. RocketMQ: messageDelayLevel (default up to 2h)."""
 KEPT_FOR_MS: Final = {DELAY_TOPIC: MAX_DELAY_MS, TIMER_TOPIC: MAX_TIMER_MS}
-"""How long a message waits at most by default, by the topic in which it does."""
+"""The default maximum delay of messages in each topic."""
 
 
 class WaitingMessages(NamedTuple):
@@ -28,14 +27,14 @@ class WaitingMessages(NamedTuple):
 
     counts: Mapping[str, int]
     is_exact: bool
-    """Whether these are all, and not only those that were looked at."""
+    """Whether all waiting messages were counted."""
 
 
 def waiting_messages(answers: Iterable[Answer], now_ms: int) -> WaitingMessages | None:
-    """Return how many of the newest messages of the topics for waiting are due later; None if not
-    all of these topics could be searched.
+    """Return how many messages are due later than ``now_ms``; None if an answer is incomplete.
 
-    ``answers`` has those of each topic, up to `rocketlens.limits.MAX_WAITING_MESSAGES`.
+    ``answers`` has the newest messages of each topic for waiting, up to
+    `rocketlens.limits.MAX_WAITING_MESSAGES`.
     """
     counts: Counter[str] = Counter()
     is_exact = True
@@ -51,12 +50,12 @@ def waiting_messages(answers: Iterable[Answer], now_ms: int) -> WaitingMessages 
                 counts[message.properties.get(props.REAL_TOPIC, "")] += 1
         oldest = min((each.store_timestamp_ms for each in answer), default=0)
         longest = max((KEPT_FOR_MS.get(each.topic, 0) for each in answer), default=0)
-        # What is left out is older.
+        # Messages that were left out are older.
         is_exact &= not answer.truncated or oldest + longest <= now_ms
     return WaitingMessages(counts, is_exact)
 
 
 def newest_ms(answers: Iterable[Answer], others: Iterable[int | None]) -> int:
-    """Return the newest store time of messages and of others, in epoch milliseconds."""
+    """Return the newest store time of messages and of other times, in epoch milliseconds."""
     times = [each.store_timestamp_ms for answer in answers for each in answer]
     return max((*times, *(each for each in others if each is not None)), default=0)

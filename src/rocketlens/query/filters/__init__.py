@@ -1,1 +1,1 @@
-"""Filters of messages: the filter language, patterns, contents."""
+"""Message filters: the filter language, patterns, contents."""

@@ -1,18 +1,16 @@
-"""Decides by what is in a message: a filter (`rocketlens.query.filters.where`), and patterns
-searched for.
+"""Filters messages by their content: with an expression (`filters/where`) and a pattern.
 
-Nothing is decoded that the answer does not depend on: conditions on properties and fields come
-first, and a message that they leave out keeps its body unread.
+Bodies are decoded only if necessary: conditions on properties and fields are checked first.
 
 =====================================  =========================================================
-what a condition needs                 then
+a condition needs                      result
 =====================================  =========================================================
-a body that cannot be decompressed,    the message is not a match, and is counted: the answer is not
-or decoded, or has no known format     complete, and its coverage says how many there are, and why
-a body that a rule calls binary        it has no text and no values: NULL
-values that cannot be compared         no match, as for a broker; counted, and told
-a property that no message has,        NULL; told, because a field of the body was probably meant
-and bodies have a field of that name
+a body that cannot be decompressed,    no match, and counted: the answer is incomplete, and its
+or decoded, or has no known format     coverage has the number and the reason
+a body that a rule declares binary     it has no text and no values: NULL
+values that cannot be compared         no match, as in a broker; counted and mentioned
+a property that no message has, but    NULL; the coverage suggests the field of the body
+bodies have a field of that name
 =====================================  =========================================================
 """
 
@@ -48,30 +46,30 @@ _NO_RULES: Final = BodyRules()
 
 
 class ContentFilter(Struct, frozen=True):
-    """The conditions on the content of messages: all that are given must hold."""
+    """Conditions on the content of messages, all of which must hold."""
 
     where: Where | None = None
     grep: TextPattern | None = None
     grep_in: frozenset[str] = frozenset({"body"})
-    """Where the pattern may be: in the text of the body, in a key, in the value of a property."""
+    """The parts to search for the pattern: ``body``, ``keys``, ``properties`` (values)."""
     rules: BodyRules = _NO_RULES
     origin: Origin = NO_ORIGIN
-    """The names of the cluster and the broker whose records are looked at."""
+    """The cluster and broker of the records."""
 
     @property
     def text(self) -> str:
-        """The filter and the pattern in one line."""
+        """The expression and the pattern on one line."""
         parts = [] if self.where is None else [self.where.text]
         return ", ".join([*parts, *([] if self.grep is None else [f"grep {self.grep.text}"])])
 
     @property
     def reads_body(self) -> bool:
-        """Whether a body may be looked at."""
+        """Whether a condition can need the body."""
         is_searched = self.grep is not None and "body" in self.grep_in
         return is_searched or (self.where is not None and self.where.reads_body)
 
     def passes(self, record: Record | RecordView, tally: SearchTally) -> bool:
-        """Return whether a record passes; count it if that cannot be known."""
+        """Return whether a record matches; count it if that cannot be decided."""
         subject = RecordSubject(record, self.rules, tally, self.origin)
         try:
             return (self.where is None or self.where.passes(subject)) and (
@@ -96,9 +94,9 @@ class ContentFilter(Struct, frozen=True):
 
 
 def rules_of(given: "BodyRules | PathLike[str] | str | None") -> BodyRules:
-    """Return rules for bodies, those of a file if it is named.
+    """Return body rules, or read them from a file.
 
-    :raises BadInput: if the file cannot be read, or a rule is wrong.
+    :raises BadInput: if the file cannot be read, or a rule is invalid.
     """
     if given is None:
         return _NO_RULES
@@ -106,9 +104,9 @@ def rules_of(given: "BodyRules | PathLike[str] | str | None") -> BodyRules:
 
 
 def check_grep_in(names: Collection[str]) -> frozenset[str]:
-    """Return where a pattern is searched for.
+    """Check the names of message parts for a pattern.
 
-    :raises BadInput: if there is no such part of a message.
+    :raises BadInput: if a name is unknown, or there is none.
     """
     parts = frozenset(names)
     if not parts or not parts <= set(GREP_IN):
@@ -118,7 +116,7 @@ def check_grep_in(names: Collection[str]) -> frozenset[str]:
 
 
 class RecordSubject:
-    """A record as filters look at it; each part is decoded when it is asked for, and once."""
+    """A record as input of filters. Each part is decoded once, on first use."""
 
     def __init__(
         self,
@@ -127,7 +125,7 @@ class RecordSubject:
         tally: SearchTally | None = None,
         origin: Origin = NO_ORIGIN,
     ) -> None:
-        """Decode nothing yet; `tally` counts the names of properties."""
+        """``tally`` collects the names of properties."""
         self._record: Final = record
         self._rules: Final = rules
         self._tally: Final = tally
@@ -135,21 +133,18 @@ class RecordSubject:
 
     @cached_property
     def properties(self) -> dict[str, str]:
-        """All properties."""
         return props.parse(decode_utf8(self._record.properties))
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The keys."""
         return props.split_keys(self.properties.get(props.KEYS))
 
     @property
     def topic(self) -> str:
-        """The topic."""
         return self._record.topic
 
     def get(self, name: str, /) -> str | None:
-        """Return a property."""
+        """Return a property, and record its name in the tally."""
         value, tally = self.properties.get(name), self._tally
         if tally is not None:
             if value is not None:
@@ -166,7 +161,7 @@ class RecordSubject:
         return isinstance(tree, Mapping) and name in tree
 
     def value(self, name: str, /) -> int | str | None:
-        """Return a field that is a number, or the name of its cluster or broker."""
+        """Return a number, or the name of the cluster or broker."""
         if name not in ORIGIN_COLUMNS:
             return number_of(self._record, name)
         value = self._origin[ORIGIN_COLUMNS.index(name)]
@@ -175,7 +170,7 @@ class RecordSubject:
         return value
 
     def life(self) -> tuple[str, str | None]:
-        """Return the state, and the topic that the producer meant."""
+        """Return the state, and the topic that the producer sent to."""
         given, sys_flag = self.properties, number_of(self._record, "sys_flag")
         state, topic, _ = life_of_fields(self.topic, given, given.get(props.TAGS), sys_flag)
         return str(state), topic
@@ -190,14 +185,14 @@ class RecordSubject:
     @cached_property
     def _decoded(self) -> DecodedBody:
         record, body = self._record, self._body
-        # Properties name the topics that rules are for.
+        # Rules can depend on properties that name other topics.
         properties = self.properties if self._rules else {}
         return self._rules.decode_body(record.topic, properties, body)
 
     def body_text(self) -> str | None:
-        """Return the text of the body: as it is stored, or as JSON if it is not a text.
+        """Return the text of the body: as stored, or as JSON if it is not text.
 
-        :raises BodyUnread: if it cannot be decoded.
+        :raises BodyUnread: if the body cannot be decoded.
         """
         text = None if self._rules else text_of_body(self._body)
         if text is not None:
@@ -209,7 +204,7 @@ class RecordSubject:
         return decoded.as_json()
 
     def body_texts(self) -> tuple[str, ...]:
-        r"""Return the texts that are searched: that of the body, and without JSON's ``\u``."""
+        r"""Return the texts to search: the body, and for JSON with ``\u`` also the plain text."""
         text = self.body_text()
         if text is None:
             return ()
@@ -218,7 +213,7 @@ class RecordSubject:
         return text, json.dumps(json_ready(self._decoded.value), ensure_ascii=False)
 
     def body_tree(self) -> Tree:
-        """Return what the body holds; errors as `body_text`."""
+        """Return the decoded body; errors as in `body_text`."""
         decoded = self._decoded
         _check_format(decoded)
         if decoded.error is not None and not decoded.is_tree:
@@ -226,14 +221,14 @@ class RecordSubject:
         return decoded.value
 
     def body_value(self, steps: tuple[Step, ...], /) -> Value:
-        """Return the value in the body at the end of a path; errors as `body_text`."""
+        """Return the value at a path in the body; errors as in `body_text`."""
         return value_of_tree(value_at(self.body_tree(), steps))
 
 
 def _check_format(decoded: DecodedBody) -> None:
-    """Check that the format of a body is known, if only as binary by a rule.
+    """Check that the format of a body is known, or declared binary by a rule.
 
-    :raises BodyUnread: if it is not: another program may know what it is.
+    :raises BodyUnread: otherwise.
     """
     is_known = decoded.rule is not None and decoded.error is None
     if decoded.format == BINARY and not is_known:

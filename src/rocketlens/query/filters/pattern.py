@@ -1,9 +1,8 @@
-"""Patterns that users search text for: a plain text, or a regular expression of RE2's.
+"""Search patterns: plain texts, or regular expressions in RE2's syntax.
 
-RE2 searches in time that grows with the length of the text and never faster, whatever the pattern,
-and in bounded memory; Python's own `re` can take hours for one line. What RE2 lacks for that reason
-(references back, looking ahead and behind) is refused. A pattern without special characters is a
-plain text, and needs no package. Source: https://github.com/google/re2/wiki/Syntax.
+RE2 takes linear time and bounded memory for any pattern; Python's `re` can take hours for one line.
+RE2 has no backreferences and no look-around. A pattern without special characters is a plain text,
+which needs no package. Source: https://github.com/google/re2/wiki/Syntax.
 """
 
 import re
@@ -15,24 +14,24 @@ from rocketlens.model.arguments import check_text
 from rocketlens.model.text.sentences import Sentence
 
 MAX_PATTERN_STEPS: Final = 1 << 28
-"""Instructions of a regular expression, times bytes of a text: at worst 20 ns each, 5 s in all. A
-longer text is not searched, and the answer says so.
+"""Instructions of a pattern times bytes of a text: up to 20 ns each, 5 s in all. Longer texts make
+the answer incomplete.
 """
 MAX_PATTERN_INSTRUCTIONS: Final = 4_096
-"""Of a compiled regular expression: each byte of a text can cost as many steps."""
+"""Instructions of a compiled pattern: each byte of a text can need as many steps."""
 MAX_PATTERN_MEMORY_BYTES: Final = 8 << 20
-"""Memory of one regular expression, its states while it searches included. RE2: 8 MiB."""
+"""Memory of one pattern, including the states of a search. RE2: 8 MiB."""
 MAX_PATTERN_CHARACTERS: Final = 1_000
-"""Longest pattern that text is searched for."""
+"""Characters of a pattern."""
 _SPECIAL: Final = re.compile(r"[\\.^$|?*+()\[\]{}]")
 
 
 class TextTooLong(Exception):
-    """A text that takes too long to search."""
+    """A text would take too long to search."""
 
 
 class TextPattern:
-    """A pattern that text is searched for; equal to others of the same text."""
+    """A search pattern. Patterns of the same text are equal."""
 
     __slots__ = ("_regexp", "max_bytes", "text")
 
@@ -40,8 +39,8 @@ class TextPattern:
         """Compile a pattern.
 
         :raises WrongType: if it is not a str.
-        :raises BadInput: if it is empty, longer than MAX_PATTERN_CHARACTERS, not well-formed, or
-            takes more memory than MAX_PATTERN_MEMORY_BYTES or MAX_PATTERN_INSTRUCTIONS.
+        :raises BadInput: if it is empty, malformed, longer than MAX_PATTERN_CHARACTERS, or larger
+            than MAX_PATTERN_MEMORY_BYTES or MAX_PATTERN_INSTRUCTIONS.
         :raises PackageMissing: if it is a regular expression, and google-re2 is not installed.
         """
         check_text(text, "pattern")
@@ -54,17 +53,17 @@ class TextPattern:
         self._regexp: Final[Any] = _compiled(text) if _SPECIAL.search(text) else None
         instructions = 1 if self._regexp is None else self._regexp.programsize
         self.max_bytes: Final = MAX_PATTERN_STEPS // max(instructions, 1)
-        """Bytes of text that a search may take; of more it raises `TextTooLong`."""
+        """The longest text that can be searched, in bytes."""
 
     @property
     def is_regexp(self) -> bool:
-        """Whether it is a regular expression, and no plain text."""
+        """Whether it is a regular expression rather than a plain text."""
         return self._regexp is not None
 
     def is_in(self, text: str) -> bool:
-        """Return whether a text has it somewhere. O(length).
+        """Return whether the pattern occurs in a text. O(length).
 
-        :raises TextTooLong: if that could take longer than MAX_PATTERN_STEPS allow.
+        :raises TextTooLong: if the search could exceed MAX_PATTERN_STEPS.
         """
         if self._regexp is None:
             return self.text in text
@@ -88,7 +87,7 @@ class TextPattern:
 
 
 def plain_pattern(text: str) -> TextPattern | None:
-    """Return the pattern that is a text itself; None if a text is no such pattern."""
+    """Return a pattern for a plain text; None if the text has special characters or is too long."""
     if not text or len(text) > MAX_PATTERN_CHARACTERS or _SPECIAL.search(text):
         return None
     return TextPattern(text)

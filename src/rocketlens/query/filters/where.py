@@ -1,38 +1,36 @@
-"""The filter language of ``--where``: RocketMQ's SQL92 over everything that a message has.
+"""The filter language of ``--where``: RocketMQ's SQL92 over all parts of a message.
 
-The grammar is that of :mod:`rocketlens.model.sql92`, with its three values and its types. What
-it has besides:
+:mod:`rocketlens.model.sql92` describes grammar, logic and types. The language adds:
 
 ===============================  ==================================================================
-in an expression                 meaning
+expression                       meaning
 ===============================  ==================================================================
-``topic``                        the topic that the message is stored under
-``tags``, ``tag``                its tag, as ``TAGS``
-``keys``, ``key``                one of its keys: a condition holds if it does for one of them
-``unique_key``                   the id that the producer's client gave it
-``store_time``, ``time``,        when it was stored, and sent: epoch milliseconds. A text that it is
-``born_time``, ``born``          compared with is a time: ``time > '2026-11-20 10:00'``
-``state``, ``real_topic``        where it is, and the topic that its producer meant: see
+``topic``                        the topic in which the message is stored
+``tags``, ``tag``                its tag, also ``TAGS``
+``keys``, ``key``                its keys: a condition holds if it holds for one of them
+``unique_key``                   the id that the producer's client assigned
+``store_time``, ``time``,        store time and send time in epoch milliseconds; a text is parsed as
+``born_time``, ``born``          a time: ``time > '2026-11-20 10:00'``
+``state``, ``real_topic``        its state, and the topic that its producer sent to: see
                                  :mod:`rocketlens.model.life`
-``cluster``, ``broker``          the names of those that have it; NULL in a store
+``cluster``, ``broker``          where it is stored; NULL in a store
 ``queue_id``, ``queue_offset``,  numbers
 ``reconsume_times``
-``prop.NAME``, ``prop['NAME']``  a property, also one that is named as a field here
+``prop.NAME``, ``prop['NAME']``  a property, also if a field has the same name
 any other name                   a property, as in RocketMQ
-``body``                         the text of the body, decoded
-``body.$.a.b[0]['c d']``         a value in the body; ``[-1]`` counts from the end, and with ``[*]``
-                                 or ``.*`` a condition holds if it does for one of the values
-``=~ 'PATTERN'``, ``!~``         the text has the pattern, or not: see
+``body``                         the decoded text of the body
+``body.$.a.b[0]['c d']``         a value in the body; ``[-1]`` is the last one; with ``[*]`` or
+                                 ``.*`` a condition holds if it holds for one of the values
+``=~ 'PATTERN'``, ``!~``         the text matches the pattern, or does not: see
                                  :mod:`rocketlens.query.filters.pattern`
 ===============================  ==================================================================
 
-Values of a body have types of their own: a number is compared as such, TRUE and FALSE are
-conditions by themselves, objects and arrays are their JSON. A text in the body may be compared with
-another by ``<`` and the like, in the order of its characters, and IN takes numbers, too. What
-follows an expression is refused.
+Values in a body keep their types: numbers are compared as numbers, TRUE and FALSE are conditions,
+objects and arrays are JSON texts. Texts in a body can be compared by ``<`` and the like, in the
+order of their characters, and IN accepts numbers. Text after a complete expression is an error.
 
-Without ``body``, and as far as the other conditions that are joined by AND do not hold, no body is
-looked at.
+Bodies are read only for conditions that use ``body``, and only if the other conditions joined by
+AND hold.
 """
 
 import json
@@ -74,9 +72,9 @@ if TYPE_CHECKING:
     from rocketlens.query.filters.content_filter import RecordSubject
 
 MAX_FILTER_VALUES: Final = 10_000
-"""Values of one body that one path of a filter selects."""
+"""Values in one body that one path can select."""
 ALL: Final = None
-"""The step of a path that every element takes."""
+"""A path step that selects every element."""
 Step = str | int | None
 TOPIC: Final = "topic"
 TAG: Final = "tags"
@@ -103,7 +101,7 @@ _PLAIN_STEP: Final = re.compile(r"[\w@$](?:-?[\w@$])*")
 
 
 class Where:
-    """A filter, parsed; equal to others of the same text."""
+    """A parsed filter. Filters of the same text are equal."""
 
     __slots__ = (
         "_evaluators",
@@ -117,17 +115,17 @@ class Where:
     )
 
     def __init__(self, text: str, condition: Operand, mentions: Mapping[str, int]) -> None:
-        """Keep an expression; ``mentions`` has how often each name is in it."""
+        """``mentions`` has the number of occurrences of each name."""
         self.text: Final = text
         self._mentions: Final = mentions
         self.reads_body: Final = condition.reads_body
         self.implied: Final = condition.implied
-        """What holds of each message that passes."""
+        """Facts about each message that matches."""
         parts = [*_flat(condition)]
         self.before_body: Final = tuple(part for part in parts if not part.reads_body)
-        """The conditions that read no body: they are evaluated first."""
+        """The conditions that do not read the body; evaluated first."""
         self.on_body: Final = tuple(part for part in parts if part.reads_body)
-        """The others, which are evaluated in this order where those before them are TRUE."""
+        """The other conditions, evaluated in this order until one is not TRUE."""
         self._evaluators: Final = tuple(
             part.evaluate for part in chain(self.before_body, self.on_body)
         )
@@ -135,27 +133,27 @@ class Where:
         self.body_pattern: Final[TextPattern | None] = next(
             (each.pattern for each in of_first if each.field == BODY), None
         )
-        """The pattern that the text of the body must have by the first of these."""
+        """The pattern in the body that the first of these conditions requires."""
 
     def passes(self, subject: "RecordSubject") -> bool:
-        """Return whether a message passes: all conditions are TRUE.
+        """Return whether all conditions are TRUE.
 
-        :raises EvaluationFailed: when values cannot be compared; then it does not pass.
-        :raises BodyUnread: when that depends on a body that cannot be looked at.
+        :raises EvaluationFailed: if values cannot be compared.
+        :raises BodyUnread: if the result depends on a body that cannot be read.
         """
         return all(evaluate(subject) is True for evaluate in self._evaluators)
 
     def texts_of(self, field: str) -> frozenset[str] | None:
-        """Return the texts of which a field must be one; None if it may be any."""
+        """Return the texts that a field can have in matching messages; None for any text."""
         return _texts_of(self.implied, field)
 
     def is_told_by_texts(self, field: str) -> bool:
-        """Return whether all texts that a field is compared with are in `implied`, none in OR."""
+        """Return whether `implied` has every comparison of a field with a text."""
         count = sum(each.field == field and bool(each.texts) for each in self.implied)
         return count == self._mentions.get(field, 0)
 
     def time_range(self) -> tuple[int | None, int | None]:
-        """Return the store times between which a message must be, both included."""
+        """Return the range of store times of matching messages, both included."""
         times = [each for each in self.implied if each.field == TIME]
         lows = [int(each.low) for each in times if each.low is not None]
         highs = [int(each.high) for each in times if each.high is not None]
@@ -177,7 +175,7 @@ def _texts_of(implied: Collection[Implied], field: str) -> frozenset[str] | None
 
 
 def body_path(name: str) -> str:
-    """Return the path of a field of bodies, as filters have it."""
+    """Return the filter expression for a field of the body."""
     is_plain = _PLAIN_STEP.fullmatch(name) is not None
     quoted = name.replace("'", "''")
     return f"body.$.{name}" if is_plain else f"body.$['{quoted}']"
@@ -192,13 +190,13 @@ def _flat(condition: Operand) -> Iterator[Operand]:
 
 
 def parse_where(text: str, *, now_ms: int | None = None) -> Where:
-    """Parse a filter; times such as ``'2h'`` count from ``now_ms``, by default from now. O(length).
+    """Parse a filter. Times such as ``'2h'`` are relative to ``now_ms`` (default: now). O(length).
 
-    :raises WrongType: when it is not a str.
-    :raises InvalidSql92: when it is not well-formed, longer than MAX_SUBSCRIPTION_CHARACTERS, or
-        nested deeper than MAX_SQL92_DEPTH.
-    :raises BadInput: when a pattern in it is not well-formed.
-    :raises PackageMissing: when a pattern needs google-re2, which is not installed.
+    :raises WrongType: if it is not a str.
+    :raises InvalidSql92: if it is malformed, longer than MAX_SUBSCRIPTION_CHARACTERS, or nested
+        deeper than MAX_SQL92_DEPTH.
+    :raises BadInput: if a pattern in it is malformed.
+    :raises PackageMissing: if a pattern needs google-re2, which is not installed.
     """
     if len(check_text(text, "where")) > limits.MAX_SUBSCRIPTION_CHARACTERS:
         limit = limits.MAX_SUBSCRIPTION_CHARACTERS
@@ -221,7 +219,7 @@ _HINTS: Final = {
 
 
 class _WhereParser(Parser):
-    """SQL92 with fields of a message, paths into its body, and patterns."""
+    """SQL92 with message fields, paths into the body, and patterns."""
 
     pattern: ClassVar = re.compile(
         r"""
@@ -240,7 +238,7 @@ class _WhereParser(Parser):
         self._now_ms: Final = now_ms
 
     def whole(self) -> Operand:
-        """Return the condition that the whole text is."""
+        """Parse the whole text as a condition."""
         condition = self.as_condition(self.disjunction())
         token = self._next()
         if token.kind != "end":
@@ -248,7 +246,7 @@ class _WhereParser(Parser):
         return condition
 
     def invalid(self, reason: Sentence, token: Token | None = None) -> InvalidSql92:
-        """Return the error to raise, with a hint at what was probably meant."""
+        """Return the error for a token, with a hint for common mistakes."""
         word = token.text.upper() if token else ""
         wrong, hint = self._wrong(reason, token), _HINTS.get(word, _HINTS.get(word[:1]))
         if hint is not None:
@@ -256,7 +254,7 @@ class _WhereParser(Parser):
         return InvalidSql92(wrong)
 
     def primary(self, token: Token) -> Operand:
-        """Return the operand of one token."""
+        """Return the operand that a token starts."""
         if token.kind == "path":
             return _path(token.text)
         if token.kind == "prop":
@@ -267,7 +265,7 @@ class _WhereParser(Parser):
         return _field(FILTERS.get(token.text, "")) or _property(token.text)
 
     def as_condition(self, operand: Operand) -> Operand:
-        """Return an operand that is TRUE, FALSE or unknown; a value of a body may be TRUE."""
+        """Return an operand whose value is TRUE, FALSE or unknown; values of a body can be TRUE."""
         if operand.kind != "field":
             return super().as_condition(operand)
 
@@ -281,15 +279,15 @@ class _WhereParser(Parser):
         return self._condition(self.joined(evaluate, operand), operand)
 
     def fitted(self, left: Operand, right: Operand) -> tuple[Operand, Operand]:
-        """Return two operands; a text that is compared with a time becomes one.
+        """Return the operands; a text that is compared with a time is parsed as a time.
 
-        :raises InvalidSql92: if a state is compared with a text that is none.
+        :raises InvalidSql92: if a state is compared with an unknown one.
         """
         return self._fitted_to(left, right), self._fitted_to(right, left)
 
     def _fitted_to(self, operand: Operand, other: Operand) -> Operand:
         if other.field == STATE and type(operand.value) is str and operand.value not in _STATES:
-            # Perhaps a property of that name is meant, and nothing would be found.
+            # A property of that name was probably meant; nothing would match.
             states = ", ".join(LifeState)
             raise self.invalid(Sentence("not_a_state", text=operand.value[:80], states=states))
         if other.field not in _TIMES or type(operand.value) is not str:
@@ -298,7 +296,7 @@ class _WhereParser(Parser):
         return constant(Long(parse_time(text, other.field, is_end=False, now_ms=self._now_ms)))
 
     def known(self, kind: str, left: Operand, right: Operand) -> tuple[Implied, ...]:
-        """Return what a comparison with a constant implies of a field."""
+        """Return the facts that a comparison with a constant implies."""
         if right.field:
             left, right, kind = right, left, _MIRRORED[kind]
         if right.kind != "constant" or not left.field:
@@ -312,13 +310,13 @@ class _WhereParser(Parser):
         if left.field == TIME:
             if not isinstance(value, int):
                 return ()
-            # Files and row groups are chosen by it.
+            # Exact bounds, because they select files and row groups.
             low = None if low is None else low + (kind == ">")
             high = None if high is None else high - (kind == "<")
         return (Implied(left.field, None, low, high),)
 
     def joined(self, make: Callable[..., Evaluator], *operands: Operand) -> Evaluator:
-        """Return the evaluator of a condition: with many values, that it holds for one of them."""
+        """Combine evaluators; with several values, the condition must hold for one of them."""
         many = [number for number, each in enumerate(operands) if each.is_many]
         if not many:
             return super().joined(make, *operands)
@@ -329,20 +327,20 @@ class _WhereParser(Parser):
         return _any_of(reads, many[0], test)
 
     def is_null(self, operand: Operand) -> Evaluator:
-        """Return what evaluates IS NULL: of many values, whether there are none."""
+        """Return an evaluator of IS NULL; several values are NULL if there are none."""
         if not operand.is_many:
             return super().is_null(operand)
         read: Callable[[Any], Any] = operand.evaluate
         return lambda subject: not read(subject)
 
     def negated(self, operand: Operand) -> Operand:
-        """Return the operand with a minus before it."""
+        """Return the operand with the opposite sign."""
         if operand.is_many:
             raise self.invalid(Sentence("minus_before_many"))
         return super().negated(operand)._replace(reads_body=operand.reads_body)
 
     def ordered(self, kind: str, left: Operand, right: Operand) -> Operand:
-        """Return a comparison of which comes first; texts in a body are compared with texts."""
+        """Return an order comparison; texts in a body can be compared with texts."""
         for read, other in ((left, right), (right, left)):
             if read.kind == "field" and type(other.value) is str:
                 evaluate = self.joined(lambda one, two: _in_text_order(one, two, kind), left, right)
@@ -350,7 +348,7 @@ class _WhereParser(Parser):
         return super().ordered(kind, left, right)
 
     def in_list(self, left: Operand, *, is_not: bool) -> Operand:
-        """Read the list behind IN; of fields that are not properties it may have numbers."""
+        """Read the list after IN; for fields other than properties it can contain numbers."""
         if left.kind == "property":
             return super().in_list(left, is_not=is_not)
         if left.kind != "field":
@@ -368,7 +366,7 @@ class _WhereParser(Parser):
         return condition._replace(implied=self.known_texts(left, values))
 
     def known_texts(self, left: Operand, texts: Collection[Value]) -> tuple[Implied, ...]:
-        """Return what IN implies of a field."""
+        """Return the facts that IN implies."""
         is_known = left.field and left.field not in _TIMES
         if not is_known or any(type(each) is not str for each in texts):
             return ()
@@ -390,7 +388,7 @@ class _WhereParser(Parser):
     def text_test(
         self, left: Operand, test: Callable[[str, str], bool], search: str, *, is_not: bool
     ) -> Operand:
-        """Return the test of a text; of many values, NOT is that it holds for none."""
+        """Return a text condition; with several values, NOT requires that none matches."""
         if not left.is_many:
             condition = super().text_test(left, test, search, is_not=is_not)
             pattern = plain_pattern(search) if left.field == BODY and not is_not else None
@@ -469,7 +467,7 @@ _STEP: Final = re.compile(r"\.([^.\[]+)|\[(-?\d+|\*)\]|\[('(?:''|[^'])*')\]")
 
 
 def steps_of(field: str) -> tuple[Step, ...]:
-    """Return the steps of the path that a field of `Implied` is; none if it is not a path."""
+    """Parse the field of an `Implied` as a path in a body; empty if it is not a path."""
     steps: list[Step] = []
     for name, index, quoted in (
         _STEP.findall(field.removeprefix(_PATH)) if field.startswith(_PATH) else ()
@@ -496,7 +494,7 @@ _PATH: Final = "body.$"
 
 
 def _as_evaluator(read: Callable[[Any], tuple[Value, ...]]) -> Evaluator:
-    """Return what reads many values as an evaluator: `_WhereParser.joined` takes them apart."""
+    """Cast a reader of several values to an evaluator; `_WhereParser.joined` handles these."""
     evaluator: Any = read
     checked: Evaluator = evaluator
     return checked
@@ -506,11 +504,11 @@ def _as_evaluator(read: Callable[[Any], tuple[Value, ...]]) -> Evaluator:
 
 
 class BodyUnread(Exception):
-    """A body that a filter needs and that could not be looked at; the text says why."""
+    """A filter needs a body that cannot be read; the text says why."""
 
 
 def value_at(tree: Tree, steps: Sequence[Step]) -> Tree:
-    """Return the value at the end of a path; None if there is none."""
+    """Return the value at a path; None if it does not exist."""
     for step in steps:
         if isinstance(tree, dict):
             tree = tree.get(step)
@@ -522,9 +520,9 @@ def value_at(tree: Tree, steps: Sequence[Step]) -> Tree:
 
 
 def values_at(tree: Tree, steps: Sequence[Step], path: str) -> tuple[Value, ...]:
-    """Return the values that a path with ``*`` selects, without those that are null.
+    """Return the values at a path with ``*``, without nulls.
 
-    :raises BodyUnread: if they are more than MAX_FILTER_VALUES.
+    :raises BodyUnread: if there are more than MAX_FILTER_VALUES.
     """
     values = tuple(islice(_each_at(tree, steps), MAX_FILTER_VALUES + 1))
     if len(values) > MAX_FILTER_VALUES:
@@ -543,7 +541,7 @@ def _each_at(tree: Tree, steps: Sequence[Step]) -> Iterator[Tree]:
 
 
 def value_of_tree(tree: Tree) -> Value:
-    """Return a value of a body as expressions compare it; objects and arrays as their JSON."""
+    """Return a value of a body as an operand of expressions; objects and arrays as JSON."""
     if tree is None or isinstance(tree, bool):
         return tree
     if isinstance(tree, str):
@@ -560,7 +558,7 @@ def value_of_tree(tree: Tree) -> Value:
 
 
 def _number(number: int) -> Value:
-    """Return an integer as Java's Integer or Long; beyond those, as the nearest Double."""
+    """Return an integer as Java's Integer or Long, or if it is larger, the nearest Double."""
     if -limits.MAX_INT - 1 <= number <= limits.MAX_INT:
         return int(number)
     if -limits.MAX_LONG - 1 <= number <= limits.MAX_LONG:

@@ -1,1 +1,1 @@
-"""Look-ups in a store, one module for each kind; every hit is checked in the log."""
+"""Look-ups in a store, one module for each kind; every hit is verified in the log."""

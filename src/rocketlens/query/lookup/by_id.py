@@ -22,7 +22,7 @@ def find_by_offset_id(
     message_filter: MessageFilter,
     findings: Findings,
 ) -> None:
-    """Add the message with this offset message id, if it matches."""
+    """Add the message with this offset message id, if it matches the filter."""
     offset = offset_msg_id.physical_offset
     try:
         record = record_of_offset_id(reader, offset_msg_id)
@@ -46,12 +46,12 @@ def find_by_offset_id(
 def record_of_offset_id(reader: StoreReader, offset_msg_id: OffsetMessageId) -> Record:
     """Return the record with this offset message id.
 
-    The bytes there must be a whole record that belongs at this offset, really begins there (bytes
-    inside a body can look like one) and carries the host that the id names: another broker has
-    other messages at the same offsets.
+    The bytes must be a whole record with this offset that really starts there (a body can contain
+    bytes that look like a record). Its store host must be that of the id, because other brokers
+    have other messages at the same offset.
 
-    :raises MessageNotFound: if this store has no such message.
-    :raises AnswerIncomplete: if it had one, which is damaged, or it cannot be looked at now.
+    :raises MessageNotFound: if this store does not have the message.
+    :raises AnswerIncomplete: if the message is damaged or cannot be read at the moment.
     """
     offset = offset_msg_id.physical_offset
     log = reader.log
@@ -90,12 +90,12 @@ def _no_record(offset_msg_id: OffsetMessageId) -> MessageNotFound:
 
 
 def _in_tiered_storage(reader: StoreReader, offset_msg_id: OffsetMessageId) -> Record | None:
-    """Return the record of a message that only tiered storage has; None if that has none at all.
+    """Return the record of a message that only tiered storage has; None without tiered storage.
 
-    The offset in the log is not stored there: only a consume queue that still has the entry of the
-    message tells where that was.
+    Tiered storage does not keep the offset in the log. Only a consume queue that still has the
+    message's entry reveals its queue offset.
 
-    :raises AnswerIncomplete: if none does.
+    :raises AnswerIncomplete: if no queue has the entry.
     """
     if not reader.tiered.is_needed(None):
         return None
@@ -123,7 +123,7 @@ def _in_tiered_storage(reader: StoreReader, offset_msg_id: OffsetMessageId) -> R
 
 
 def _queue_offset_of(reader: StoreReader, name: QueueLog, physical_offset: int) -> int | None:
-    """Return the queue offset of the message that was at an offset, if its queue has its entry."""
+    """Return the queue offset of a message by its physical offset; None without its entry."""
     try:
         queue = reader.queues.queue(name.topic, name.queue_id)
         if queue is not None:
@@ -137,7 +137,7 @@ def _queue_offset_of(reader: StoreReader, name: QueueLog, physical_offset: int) 
 
 
 def _is_unread(reader: StoreReader, offset: int, error: RecordError) -> bool:
-    """Return whether the bytes at an offset of the log cannot be read now, or are lost."""
+    """Return whether the bytes at an offset of the log are lost, or unreadable at the moment."""
     if offset < reader.log.min_offset:
         return False
     if offset >= reader.least_end() and reader.lost_end() is not None:
@@ -149,7 +149,7 @@ def _is_unread(reader: StoreReader, offset: int, error: RecordError) -> bool:
 def _is_host(record: Record, offset_msg_id: OffsetMessageId) -> bool:
     if record.store_host == offset_msg_id.store_host:
         return True
-    # An address of IPv6 has several texts.
+    # An IPv6 address has several text forms.
     return (pack_address(record.store_host.address), record.store_host.port) == (
         pack_address(offset_msg_id.store_host.address),
         offset_msg_id.store_host.port,
@@ -159,7 +159,7 @@ def _is_host(record: Record, offset_msg_id: OffsetMessageId) -> bool:
 def _was_the_record(
     reader: StoreReader, offset_msg_id: OffsetMessageId, error: RecordError
 ) -> bool:
-    """Return whether unreadable bytes are those of the requested record."""
+    """Return whether unreadable bytes belong to the requested record."""
     if error.reason == Reason.CRC:
         record = reader.log.record_at(offset_msg_id.physical_offset, check_crc=False)
         return _is_host(record, offset_msg_id) and reader.is_record_start(record)

@@ -1,4 +1,4 @@
-"""Finds messages by key or unique key: index files and memory first, then the log decides."""
+"""Finds messages by key or unique key, with index files and tail; the log decides."""
 
 from collections import deque
 from collections.abc import Collection, Iterator
@@ -21,11 +21,10 @@ _INDEXED_TO_MS: Final = attrgetter("indexed_to_ms")
 
 
 def find_by_key(reader: StoreReader, message_filter: MessageFilter, findings: Findings) -> None:
-    """Add the messages that have the key or unique key of the filter, of tiered storage as well.
+    """Add the messages with the filter's key or unique key, including those in tiered storage.
 
-    Without a topic in it, every topic that the store knows is searched. They come newest first,
-    until the answer takes no more; if it keeps the oldest, only as many of these as it takes. An
-    index file that turns out to be damaged is left, and its part of the log read instead.
+    If the filter has no topic, all known topics are searched. Messages are added newest first, as
+    many as the answer takes. A damaged index file is rejected, and its part of the log read.
     """
     log_end_offset = reader.least_end(reader.tail_end)
     topics = message_filter.record_topics
@@ -33,7 +32,7 @@ def find_by_key(reader: StoreReader, message_filter: MessageFilter, findings: Fi
     while True:
         named = reader.topics.known() if topics is None else topics
         hashes = key_hashes(named, message_filter.index_key)
-        # The tail first: updating it can open new index files, whose log it then drops.
+        # The tail first: its update can open new index files and drop the log that they cover.
         tail = reader.tail
         failures: list[str] = []
         try:
@@ -70,9 +69,9 @@ def find_by_key(reader: StoreReader, message_filter: MessageFilter, findings: Fi
 def _find_in_batches(
     reader: StoreReader, message_filter: MessageFilter, findings: Findings
 ) -> None:
-    """Read the log for messages in batches, whose keys no index has.
+    """Read the log for messages in batches (topics with ``queue.type=BatchCQ``, RocketMQ 5).
 
-    Those are of topics of RocketMQ 5 with ``queue.type=BatchCQ``.
+    No index has their keys.
     """
     topics = frozenset(filter(message_filter.takes_topic, reader.topics.batch_topics()))
     if topics:
@@ -80,7 +79,7 @@ def _find_in_batches(
 
 
 def _oldest(records: Iterator[Record], findings: Findings) -> Iterator[Record]:
-    """Yield the oldest records that the answer takes: the others are not decompressed."""
+    """Return the oldest records that the answer takes; the others are not decompressed."""
     kept: deque[Record] = deque(maxlen=findings.messages.max_num)
     for record in records:
         findings.messages.truncated |= len(kept) == kept.maxlen
@@ -95,7 +94,7 @@ def _matching(
     tail: Tail,
     failures: list[str],
 ) -> Iterator[Record]:
-    """Yield matching records, newest first, without reading older ones."""
+    """Yield matching records, newest first; lazy."""
     log = reader.log
     given: set[int] = set()
     for offset, hit in newest_first(reader.index.find(hashes), tail.find(hashes)):
@@ -105,6 +104,6 @@ def _matching(
         if record is None or record.queue_offset in given:
             continue
         if reader.is_log_of_queue:
-            # A killed broker can have written it twice.
+            # A killed broker can write a message twice.
             given.add(record.queue_offset)
         yield record

@@ -1,4 +1,4 @@
-"""Finds the message at one queue offset: by the consume queue, or by reading the log."""
+"""Finds the message at a queue offset, with the consume queue or by reading the log."""
 
 from collections import defaultdict
 from collections.abc import Callable
@@ -33,24 +33,23 @@ from rocketlens.store.read.former_topics import ends_of_former, runs_of
 def find_by_queue_offset(
     reader: StoreReader, position: QueuePosition, message_filter: MessageFilter, findings: Findings
 ) -> None:
-    """Add the message at a queue position, if it matches.
+    """Add the message at a queue position, if it matches the filter.
 
-    A consume queue that has no entry there, or a wrong one, is not believed: the stretch of log
-    that could hold the message is read.
+    If the consume queue lacks the entry or has a wrong one, the part of the log that can contain
+    the message is read.
     """
     search = _Search(reader, position, message_filter, findings)
     try:
         search.by_queue()
     except OSError as error:
-        # The queue has no answer, so the log decides.
+        # The queue is unreadable, so the log decides.
         search.read_log((reader.log.min_offset, None), f"cannot be read: {error.strerror}")
 
 
 def record_of_entry(reader: StoreReader, position: QueuePosition) -> Record | None:
     """Return the record that the consume queue has at a position.
 
-    None if the queue has no entry there, or is not believed, and of static topics: see
-    `find_by_queue_offset`.
+    None if the entry is missing or wrong, and for static topics: use `find_by_queue_offset`.
     """
     if position.topic in reader.static_topics:
         return None
@@ -76,7 +75,7 @@ class _Search:
         self._findings = findings
 
     def by_queue(self) -> None:
-        """Read the consume queue, and the log if that does not lead to the message.
+        """Use the consume queue, and if that fails, the log.
 
         :raises OSError: if the queue cannot be read.
         """
@@ -111,9 +110,9 @@ class _Search:
         self._finish([], (queue, self._reader.record_coverage(entry.physical_offset)), 0)
 
     def read_log(self, stretch: tuple[int, int | None], error: str | None) -> None:
-        """Read a range of the log, and the rest of it if need be.
+        """Read a range of the log, and the rest if necessary.
 
-        `error` is why the consume queue is not believed, None if it has no entry.
+        ``error`` is the reason if the consume queue is wrong, None if it has no entry.
         """
         reader, position = self._reader, self._position
         start, stop = stretch
@@ -132,7 +131,7 @@ class _Search:
             return
         before: tuple[Coverage, ...] = ()
         if stop is not None:
-            # The entry that bounds the range may be of a topic that was created again since.
+            # The entry at the end of the range can belong to a topic that was recreated.
             before = scan.coverage
             scan = Scan(reader, of_topic, position, start=stop)
             records = _of_queue(scan)
@@ -149,14 +148,14 @@ class _Search:
         self._scanned(queue, scan, current[-1:], before)
 
     def _claims_position(self) -> Callable[[Record], bool] | None:
-        """Return what tells a record of the position, if that is not its own queue and offset."""
+        """Return a test for records at the position, or None if queue id and offset suffice."""
         topic, queue_id, queue_offset = self._position
         if topic.startswith(LMQ_PREFIX):
             return lambda record: _light_queues(record).get(topic) == str(queue_offset)
         if topic not in self._reader.topics.batch_topics():
             return None
 
-        # A scan takes batches apart.
+        # A scan unpacks batches.
         return lambda record: (record.queue_id, record.queue_offset) == (queue_id, queue_offset)
 
     def _scanned(
@@ -168,7 +167,7 @@ class _Search:
     ) -> None:
         coverage = (*before, *scan.coverage)
         if records:
-            # A queue position has one message: other damage was not asked for.
+            # A position has one message, so damage elsewhere does not matter.
             damaged = SourceState.DAMAGED
             coverage = tuple(
                 replace(each, state=damaged) if each.state is SourceState.FAILED else each
@@ -193,13 +192,13 @@ class _Search:
         topic, queue_id, _ = self._position
         queues = self._reader.queues
         if topic in self._reader.static_topics:
-            # Its queues are known by other offsets.
+            # Its logical offsets are not those of its queues.
             return ()
         try:
             queue = queues.queue(topic, queue_id)
             ids = [each for name, each in queues.names() if name == topic]
         except OSError:
-            # It is said why the queue cannot be read.
+            # The coverage already has the reason.
             return ()
         bounds = None
         if queue is not None and queue.files:
@@ -207,7 +206,6 @@ class _Search:
         return outside_of(self._position, bounds, ids)
 
     def _find_in_tiers(self) -> None:
-        """Add the message if only tiered storage has it."""
         topic, queue_id, queue_offset = self._position
         if not self._reader.tiered.is_needed(None):
             return
@@ -224,7 +222,7 @@ class _Search:
         self._findings.cover(lost)
 
     def _missing(self) -> str | None:
-        """Return why the consume queue says nothing; None if it has files."""
+        """Return why the consume queue is missing; None if it has files."""
         queue = self._reader.queues.queue(self._position.topic, self._position.queue_id)
         return None if queue is not None and queue.files else self._reader.queues.missing
 
@@ -239,7 +237,7 @@ class _Search:
 
 
 def _entry(queue: ConsumeQueue, queue_offset: int) -> QueueEntry | None:
-    """Return the entry, also from files that a broker created since the queue was opened."""
+    """Return the entry, also if a broker created its file after the queue was opened."""
     entry = queue.entry(queue_offset)
     if entry is None:
         queue.refresh()
@@ -250,10 +248,10 @@ def _entry(queue: ConsumeQueue, queue_offset: int) -> QueueEntry | None:
 def _is_deleted(
     reader: StoreReader, queue: ConsumeQueue, queue_offset: int, entry: QueueEntry
 ) -> bool:
-    """Return whether an entry and its neighbours lead to deleted log.
+    """Return whether an entry refers to deleted log; its neighbours must confirm it.
 
-    Entries ascend: the one before is deleted, too. Of the newest deleted one, the next can still
-    be there; then the little log before that is read to be sure.
+    Entries ascend, so the previous one is deleted, too. If the next one is not deleted, the short
+    part of the log before it is read to be sure.
     """
     if not 0 <= entry.physical_offset < reader.log.min_offset:
         return False
@@ -266,7 +264,7 @@ def _is_deleted(
 def _record_of(
     reader: StoreReader, entry: QueueEntry, position: QueuePosition
 ) -> tuple[Record | None, str | None]:
-    """Return the record of an entry if it is of this position, otherwise the reason why not."""
+    """Return the record of an entry, or the reason why it is not that of the position."""
     queue_offset = position.queue_offset
     try:
         record = reader.log.record_at(entry.physical_offset)
@@ -291,15 +289,14 @@ def _light_queues(record: Record) -> dict[str, str]:
 
 
 def _of_queue(scan: Scan) -> list[Record]:
-    """Yield the records of a scan that have consume queue entries."""
+    """Return the records of a scan that have consume queue entries."""
     return [record for record in scan.records() if has_queue_entry(record.sys_flag)]
 
 
 def _begin_of_queue(reader: StoreReader, position: QueuePosition) -> int:
-    """Return the physical offset below which a queue's messages are of a deleted topic.
+    """Return the physical offset before which a queue's messages belong to a deleted topic.
 
-    That is one of the same name, deleted since: its messages stay in the log until they expire.
-    O(log).
+    Messages of a deleted topic stay in the log until they expire, also if it is recreated. O(log).
     """
     queue_offsets: defaultdict[int, list[int]] = defaultdict(list)
     offsets: defaultdict[int, list[int]] = defaultdict(list)
@@ -317,9 +314,7 @@ def _begin_of_queue(reader: StoreReader, position: QueuePosition) -> int:
 def _stretch(
     reader: StoreReader, queue: ConsumeQueue | None, queue_offset: int
 ) -> tuple[int, int | None]:
-    """Return the range of the log that must contain a queue's message, by its readable
-    neighbours.
-    """
+    """Return the range of the log that must contain a message, by verified neighbours."""
     start, stop = reader.log.min_offset, None
     if queue is None:
         return start, stop
@@ -335,7 +330,7 @@ def _stretch(
 
 
 def _believed(reader: StoreReader, queue: ConsumeQueue, queue_offsets: range) -> QueueEntry | None:
-    """Return the first of some entries that its own record confirms."""
+    """Return the first of some entries that its record confirms."""
     for queue_offset in queue_offsets:
         entry = queue.entry(queue_offset) if queue_offset >= 0 else None
         name = queue.directory.parent.name, int(queue.directory.name)

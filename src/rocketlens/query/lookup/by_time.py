@@ -1,7 +1,7 @@
-"""Reads the log from front to back for messages: by topic, time, tag, queue position.
+"""Reads the log from start to end for messages by topic, time, tag or queue position.
 
-The log is in the order of arrival, and store times nearly follow it; a clock that was set back
-breaks that order, so time never cuts a scan short, but where its caller says what it relies on.
+Store times nearly ascend along the log, but not after a clock was set back. So a time range never
+ends a scan early, unless the caller names the assumption.
 """
 
 from collections import deque
@@ -28,16 +28,15 @@ from rocketlens.query.tiered import outside_log
 from rocketlens.store.read.log.scan import LogWalk, first_copies
 
 _REPORTED_RECORDS: Final = 256
-"""Records between two reports of progress, where their bodies are looked at: up to 15 ms."""
+"""Records between two progress reports if their bodies are read: up to 15 ms."""
 
 
 class Scan(ArrowMessages):
-    """One scan of ``[start, stop)`` of the log for the messages that match a filter.
+    """A scan of ``[start, stop)`` of the log for the messages that match a filter.
 
-    Iterate over it for the messages, in the order of the log. Once that came to its end,
-    ``failures`` names what could not be read and each message that matches and is damaged,
-    ``coverage`` says what was read, and ``complete`` that this is all there was when the iteration
-    began.
+    Iterate over it for the messages, in log order. After that, ``failures`` describes the parts
+    that could not be read and damaged messages that match; ``coverage`` has the parts that were
+    read; ``complete`` is true if this is the whole log at the start of the iteration.
     """
 
     def __init__(
@@ -50,15 +49,15 @@ class Scan(ArrowMessages):
         stop: int | None = None,
         relies_on: str | None = None,
     ) -> None:
-        """Prepare a scan of the whole log, or of a part that begins with a record.
+        """Prepare a scan of the whole log, or of a part that starts with a record.
 
-        `position` narrows it down to the records that claim this queue id and queue offset.
-        `relies_on` is what must hold of the rest of the log, for the coverage.
+        ``position`` restricts it to records with this queue id and queue offset. ``relies_on`` is
+        the assumption about the rest of the log.
         """
         reader.refresh()
         self._reader = reader
         self.on_read: Callable[[int, int, int], bool] | None = None
-        """Is called as the reader's ``on_progress`` is, for the search that this is part of."""
+        """Progress callback of the search, like the reader's ``on_progress``."""
         self._log = reader.log
         self._message_filter = message_filter
         self._position = position
@@ -68,32 +67,32 @@ class Scan(ArrowMessages):
         self._relies_on = relies_on
         self._log_end_offset: int | None = None
         self.is_at_end = False
-        """Whether all was read; not if the caller of the search wanted no more."""
+        """Whether everything was read; false if a callback stopped the scan."""
         self._walk = LogWalk(reader.log, first, stop, confirm=reader.is_indexed, grows=True)
         self._errors: list[str] = []
         self._expected_end: int | None = None
         self._next_offset: int | None = None
-        """Where the rows of a chunk begin that were not looked at, within it."""
+        """The offset of the next unchecked rows of a chunk."""
         self.last_timestamp_ms = 0
         self.older: Sequence[Scan] = ()
-        """Scans of what only tiered storage has, which are read first, one by one."""
+        """Scans of messages that are only in tiered storage; they are read first."""
         self.lost: tuple[Coverage, ...] = ()
-        """What is lost of tiered storage."""
+        """Failures of tiered storage."""
 
     def __repr__(self) -> str:
-        """Return the store, and how far it was read."""
+        """Return the store, the topics, and the progress."""
         topics = self._message_filter.topic or ", ".join(sorted(self._message_filter.topics or ()))
         state = "read" if self.is_at_end else f"at physical offset {self.end_offset}"
         return f"Scan({str(self._reader.path)!r}, {topics[:100] or 'every topic'}, {state})"
 
     @property
     def complete(self) -> bool:
-        """Whether all was read, up to where the log ended when the iteration began."""
+        """Whether everything was read, up to the end of the log at the start of the iteration."""
         return Answer("", (), self.coverage).complete
 
     @property
     def coverage_so_far(self) -> tuple[Coverage, ...]:
-        """The coverage for a reader that needed no more than was read."""
+        """The coverage for a caller that stopped because it needed no more."""
         return tuple(
             replace(each, log_end_offset=each.end_offset) if each.is_short else each
             for each in self.coverage
@@ -101,15 +100,13 @@ class Scan(ArrowMessages):
 
     @property
     def coverage(self) -> tuple[Coverage, ...]:
-        """What was read so far, what of it could not be, and what a filter left out or could not
-        look at.
-        """
+        """The parts that were read, failures, and messages that a filter could not decide on."""
         tally = self._message_filter.tally
         return (*self.log_coverage, *(tally.coverage() if tally else ()))
 
     @property
     def log_coverage(self) -> tuple[Coverage, ...]:
-        """The coverage without what a filter left out or could not look at."""
+        """The coverage without the counts of the filter."""
         failures = tuple(self._reader.log_failures(self._own_failures))
         if self._log_end_offset is None:
             return failures
@@ -131,7 +128,7 @@ class Scan(ArrowMessages):
 
     @property
     def failures(self) -> list[str]:
-        """Descriptions of what could not be read, one line each."""
+        """Descriptions of the parts that could not be read, one line each."""
         older = [each for scan in self.older for each in scan.failures]
         return [*older, *(str(each.error) for each in self.lost), *self._own_failures]
 
@@ -152,31 +149,31 @@ class Scan(ArrowMessages):
 
     @property
     def end_offset(self) -> int:
-        """The physical offset that the scan has reached: the log's end, when it is finished."""
+        """The physical offset that the scan has reached; at its end, the end of the log."""
         return self._walk.position if self._next_offset is None else self._next_offset
 
     @property
     def torn_at(self) -> int | None:
-        """The physical offset where a torn tail begins, if the scan met one."""
+        """The physical offset of a torn record at the end of the log, or None."""
         return self._walk.torn_at
 
     @property
     def has_static(self) -> bool:
-        """Whether positions of the messages are not those of their rows: see `StaticTopics`."""
+        """Whether messages can have logical positions: see `StaticTopics`."""
         return any(map(self._message_filter.takes_topic, self._reader.static_topics))
 
     def __iter__(self) -> Iterator[MessageExt]:
-        """Yield the messages in the order of the log, up to its current end."""
+        """Yield the messages in log order, up to the current end of the log."""
         as_told = self._reader.static_topics.as_told
         return (message_of(as_told(record)) for record in self.records())
 
     def record_batches(
         self, *, with_body: bool = True, with_text: bool = True
     ) -> "Iterator[pa.RecordBatch]":
-        """Yield the messages as record batches, in the order of the log.
+        """Yield the messages as record batches, in log order.
 
-        Without bodies, the columns ``body`` and ``body_error`` are null, and ``body_text`` and
-        ``body_json`` are without either. Over a million messages a second without texts.
+        Without bodies, the columns ``body``, ``body_error``, ``body_text`` and ``body_json`` are
+        null; without text, only the last two are, which makes a million messages a second possible.
 
         :raises PackageMissing: without pyarrow.
         """
@@ -194,20 +191,19 @@ class Scan(ArrowMessages):
                 yield from columns.batches(rows, with_body=with_body, with_text=with_text)
 
     def records(self) -> Iterator[Record]:
-        """Yield the records of the messages, as `__iter__` does."""
+        """Yield the matching records in log order."""
         for scan in self.older:
             yield from map(outside_log, scan.records())
         yield from self._messages_at(self.offsets())
 
     def matching_in(self, record: Record) -> Sequence[Record]:
-        """Return the messages of a record at an offset of :meth:`offsets`."""
+        """Return the matching messages of a record at an offset of :meth:`offsets`."""
         return self._message_filter.matching_in(record)
 
     def pieces(self) -> Iterator[tuple[Rows | None, Iterable[Record]]]:
-        """Yield the messages as they are read, many as rows: either rows or records.
+        """Yield the messages in log order, with verified checksums, either as rows or as records.
 
-        In the order of the log, each compared with its checksums, and once it is read. Rows hold
-        until the next piece, and have no batches: their messages come as records.
+        Rows are valid until the next piece. Messages of batches are always records.
         """
         for scan in self.older:
             yield None, map(outside_log, scan.records())
@@ -225,12 +221,12 @@ class Scan(ArrowMessages):
                     yield from self._plain(part)
 
     def _plain(self, rows: Rows) -> Iterator[tuple[Rows | None, Iterable[Record]]]:
-        """Yield the rows without batches that have their checksums."""
+        """Yield rows without batches, after verifying their checksums."""
         mask = rows.sound()
         if len(rows):
             yield rows.compress(mask), ()
         if 0 in mask:
-            # Read again, for the reason; or it was being written at the first look.
+            # Read again, for the error, or because the record was being written.
             others = compress(rows.offsets(), (not each for each in mask))
             yield None, self._messages_at(others)
 
@@ -241,7 +237,7 @@ class Scan(ArrowMessages):
     def record_at(self, physical_offset: int) -> Record | None:
         """Return the record at an offset of :meth:`offsets`.
 
-        None if a broker deleted it meanwhile, and None with a failure if it is damaged.
+        None if it is deleted by now, or damaged, which is added to the failures.
         """
         self._reader.check_open()
         try:
@@ -252,17 +248,17 @@ class Scan(ArrowMessages):
         return None
 
     def offsets(self) -> Iterator[int]:
-        """Yield the physical offsets of the messages, in the order of the log.
+        """Yield the physical offsets of the messages, in log order.
 
-        Their bodies are not looked at. For the records use :meth:`record_at`.
+        Checksums of bodies are not verified: :meth:`record_at` does that.
         """
         for rows in self._rows():
             yield from self._matching(rows).offsets()
 
     def queue_entries(self) -> Iterator[tuple[int, int, int]]:
-        """Yield the queue id, queue offset and physical offset of a topic's messages.
+        """Yield queue id, queue offset and physical offset of a topic's messages, in log order.
 
-        In the order of the log. Messages of transactions that no queue has are left out.
+        Transaction messages without a queue entry are left out.
         """
         names = ("sys_flag", "queue_id", "queue_offset", "physical_offset")
         for read in self._rows():
@@ -274,7 +270,6 @@ class Scan(ArrowMessages):
                     yield queue_id, queue_offset, physical_offset
 
     def _rows(self) -> Iterator[Rows]:
-        """Read the log."""
         self._reader.check_open()
         self._reader.refresh()
         if self._stop is None:
@@ -286,7 +281,7 @@ class Scan(ArrowMessages):
             for part in self._parts(rows):
                 number += len(part)
                 if self._reader.layout.is_log_of_queue:
-                    # A killed broker can have written its messages twice.
+                    # A killed broker can write messages twice.
                     mask, last = first_copies(part.column("queue_offset"), last)
                     yield part.compress(mask)
                 else:
@@ -296,7 +291,7 @@ class Scan(ArrowMessages):
         self.is_at_end = True
 
     def _parts(self, rows: Rows) -> Iterator[Rows]:
-        """Yield rows as they are, or in small parts where each message takes long to look at."""
+        """Yield rows unchanged, or in small parts if each message takes long."""
         if self._message_filter.content is None:
             yield rows
             return
@@ -307,12 +302,12 @@ class Scan(ArrowMessages):
             yield rows.part(start, stop)
 
     def _goes_on(self, messages: int) -> bool:
-        """Report the progress; return False if the caller wants no more."""
+        """Report the progress; return False to stop."""
         reports = [each for each in (self._reader.on_progress, self.on_read) if each is not None]
         if not reports:
             return True
         if self._expected_end is None:
-            # Files are made in their full size. What queues lead to is written.
+            # Files are preallocated. The end of the queues is a good estimate.
             self._expected_end = min(self._reader.queues_end(), self._walk.stop)
         position, stop = self.end_offset, self._walk.stop
         end = self._expected_end if self._expected_end >= position else stop
@@ -321,7 +316,7 @@ class Scan(ArrowMessages):
         return False not in [report(*progress) for report in reports]
 
     def _matching(self, rows: Rows) -> Rows:
-        """Select rows by their columns first; only those are decoded."""
+        """Select rows by their columns; decode only those."""
         message_filter, position = self._message_filter, self._position
         of_topics = message_filter.record_topics is not None
         chosen = rows.choose(
@@ -335,7 +330,7 @@ class Scan(ArrowMessages):
         return self._without_internal(chosen) if message_filter.leaves_out else chosen
 
     def _without_internal(self, rows: Rows) -> Rows:
-        """Return the rows without those of RocketMQ's own topics, which are counted."""
+        """Count and remove the rows of RocketMQ's own topics."""
         topics, tally = rows.topics(), self._message_filter.tally
         if not any(map(is_internal_topic, topics.names)):
             return rows
@@ -345,10 +340,10 @@ class Scan(ArrowMessages):
         return rows.choose(takes_topic=lambda name: not is_internal_topic(name))
 
     def _matches(self, rows: Rows) -> Iterator[bool]:
-        """Return for rows whether their messages match.
+        """Return for each row whether its message matches.
 
-        What a filter looks at has its checksums: a damaged record may match as far as can be known,
-        and its damage is reported where it is read.
+        The filter reads bodies with a valid checksum only. A damaged record counts as a match if
+        the rest of it matches; reading it then reports the damage.
         """
         message_filter, content = self._message_filter, rows.content
         sound: Iterable[int] = rows.sound() if message_filter.reads_body else repeat(1)
@@ -356,7 +351,7 @@ class Scan(ArrowMessages):
             try:
                 record = RecordView(content, physical_offset - rows.base_offset, physical_offset)
             except RecordError:
-                # It was being written when the rows were read.
+                # It was incomplete when the rows were read.
                 yield self._matches_at(physical_offset)
             else:
                 yield (message_filter.matches if is_sound else message_filter.may_match)(record)
@@ -368,15 +363,15 @@ class Scan(ArrowMessages):
         try:
             return self._message_filter.matches(self._log.record_at(physical_offset))
         except RecordError:
-            # It may match as far as can be known, and its damage is reported where it is read.
+            # The damage is reported when the record is read.
             record = self._log.record_at(physical_offset, check_crc=False)
             return self._message_filter.may_match(record)
 
 
 def find_in_time(scan: Scan, findings: Findings, *, at_least: int = 0) -> bool:
-    """Add the messages of a scan that fit into the answer: the others are not even decoded.
+    """Add the messages of a scan that fit into the answer; the others are not decoded.
 
-    Return False, and add nothing, if there are less than ``at_least``.
+    Return False without adding any, if there are fewer than ``at_least``.
     """
     most = limits.MAX_ANSWER_BYTES // limits.MESSAGE_OVERHEAD_BYTES
     max_num, oldest = findings.messages.max_num, findings.messages.oldest

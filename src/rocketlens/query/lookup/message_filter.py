@@ -1,14 +1,14 @@
-"""Decides whether a candidate of a look-up matches: its record in the log does, not the index.
+"""Decides if a candidate of a look-up matches: by its record in the log, not by the index.
 
 ============================================  ==================================================
-what is at the offset                         then
+content of the log at the offset              result
 ============================================  ==================================================
 a record that matches                         it is an answer
-a record that does not match                  the index entry must be that of another key, or the
-                                              index file is corrupt
+a record that does not match                  the index entry must belong to another key, or else
+                                              the index file is corrupt
 a damaged record that would match             a failure: the answer is incomplete
-bytes that are not a record                   a failure, if the index entry is sound
-what is deleted                               nothing
+bytes that are not a record                   a failure, if the index entry is valid
+deleted                                       ignored
 ============================================  ==================================================
 """
 
@@ -45,29 +45,28 @@ _NO_CONDITIONS: Final = (None,) * 4
 
 
 class KeptFor(NamedTuple):
-    """Topics in which brokers keep messages that are for other topics."""
+    """The topics in which brokers keep messages for other topics."""
 
     topics: frozenset[str]
     names: tuple[str, ...]
-    """Names and patterns of the topics that the messages must be for."""
+    """Names and patterns of the target topics."""
 
     def takes(self, record: Record | RecordView) -> bool:
-        """Return whether a record of one of these topics is for one of the others."""
         real = props.parse(decode_utf8(record.properties)).get(props.REAL_TOPIC, "")
         return any(fnmatchcase(real, each) for each in self.names)
 
 
 class MessageFilter(Struct, frozen=True):
-    """Conditions for messages. None is not a condition.
+    """Conditions for messages; None means no condition.
 
     A message must have the ``topic``, and one of the ``topics``. ``light`` are the light topics
-    (``%LMQ%...``) among these, which have messages of other topics that were dispatched to them.
-    ``expression`` must be true of its properties, and ``content`` must accept it. With
-    ``leaves_out`` messages of RocketMQ's own topics do not match. ``tally`` is that of the search.
-    ``key`` must be one of its keys, ``unique_key`` its unique key; with both given one of the two
-    is enough. Of the topics of ``kept`` only messages for its names match.
-    Times are store times in epoch milliseconds, both ends included.
-    Without a ``begin`` there is no lower bound: a damaged clock can make a negative store time.
+    (``%LMQ%...``) among these, whose messages are in other topics. ``expression`` must be true for
+    its properties, and ``content`` must accept it. With ``leaves_out``, messages of RocketMQ's own
+    topics do not match and are counted in ``tally``. ``key`` must be one of its keys, or
+    ``unique_key`` its unique key. In the topics of ``kept``, only messages for its names match.
+
+    Times are store times in epoch milliseconds, both included. A ``begin`` of None is no bound: a
+    broken clock can cause negative store times.
     """
 
     topic: str | None = None
@@ -85,43 +84,43 @@ class MessageFilter(Struct, frozen=True):
     light: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
-        """Find the light topics."""
+        """Set ``light``."""
         topics = (self.topic or "",) if self.topics is None else (self.topic or "", *self.topics)
         light = frozenset([topic for topic in topics if topic.startswith(LMQ_PREFIX)])
         if light != self.light:
             force_setattr(self, "light", light)
 
     def at(self, origin: Origin) -> "MessageFilter":
-        """Return this filter for the records of one broker."""
+        """Return this filter for records of one broker."""
         content = self.content
         return self if content is None else replace(self, content=replace(content, origin=origin))
 
     @property
     def reads_records(self) -> bool:
-        """Whether properties or bodies decide, and not only topic and store time."""
+        """Whether properties or bodies matter, besides topic and store time."""
         conditions = (self.key, self.unique_key, self.tags, self.expression, self.content)
         return bool(self.light) or any(each is not None for each in conditions)
 
     @property
     def counts_nothing(self) -> bool:
-        """Whether a message that an answer does not keep need not be looked at."""
+        """Whether messages that an answer drops can be skipped without counting them."""
         return self.content is None and not self.leaves_out
 
     @property
     def record_topics(self) -> frozenset[str] | None:
-        """The topics that records that match can have; None for any."""
+        """The topics of matching records; None for any topic."""
         if self.light:
             return None
         return self.topics if self.topic is None else frozenset((self.topic,))
 
     @property
     def reads_body(self) -> bool:
-        """Whether the body may decide."""
+        """Whether a condition can need the body."""
         return self.content is not None and self.content.reads_body
 
     @property
     def index_key(self) -> str:
-        """The key that is looked up in an index."""
+        """The key for the index."""
         return self.key or self.unique_key or ""
 
     def takes_topic(self, topic: str) -> bool:
@@ -132,28 +131,27 @@ class MessageFilter(Struct, frozen=True):
         )
 
     def is_of_topics(self, record: Record | RecordView) -> bool:
-        """Return whether a record is of the topics, or kept for one of them."""
+        """Return whether a record is in one of the topics, or kept for one."""
         topic = record.topic
         if self.kept is not None and topic in self.kept.topics:
             return self.kept.takes(record)
         return self.takes_topic(topic)
 
     def is_in_time(self, store_timestamp_ms: int) -> bool:
-        """Return whether a store time is in the range."""
         return store_timestamp_ms <= self.end and (
             self.begin is None or store_timestamp_ms >= self.begin
         )
 
     def matches(self, record: Record | RecordView) -> bool:
-        """Return whether a record matches; its content is looked at if all else does.
+        """Return whether a record matches. The content is checked last.
 
-        A batch matches if a message of it does: see `matching_in`.
+        A batch matches if one of its messages does: see `matching_in`.
         """
         if record.sys_flag & SYS_FLAG_INNER_BATCH:
             whole = record if isinstance(record, Record) else decode(record.buffer, record.start)
             members = self._members(whole)
             if members:
-                # The producer got the id of the batch.
+                # The producer received the id of the batch.
                 is_itself = self.content is None and self.may_match(record)
                 return is_itself or any(map(self._matches_itself, members))
         return self._matches_itself(record)
@@ -164,14 +162,14 @@ class MessageFilter(Struct, frozen=True):
         )
 
     def matching_in(self, record: Record) -> Sequence[Record]:
-        """Return the messages of a batch that match; of any other record that matches, itself."""
+        """Return the matching messages of a batch; for other records, the record itself."""
         if not record.sys_flag & SYS_FLAG_INNER_BATCH:
             return (record,)
         matches = [each for each in self._members(record) if self._matches_itself(each)]
         return matches or [record]
 
     def _members(self, record: Record) -> tuple[Record, ...]:
-        """Return the messages of a batch; none of one that cannot be taken apart: it is counted."""
+        """Return the messages of a batch; empty if it cannot be unpacked, which is counted."""
         members = records_in(record)
         if members or self.tally is None:
             return members
@@ -180,8 +178,8 @@ class MessageFilter(Struct, frozen=True):
         return ()
 
     def may_match(self, record: Record | RecordView) -> bool:
-        """Return whether a record matches all conditions but ``content``."""
-        # The time first: a topic may have to be decoded.
+        """Return whether a record matches all conditions except ``content``."""
+        # Times first: decoding a topic costs more.
         stored_ms = record.store_timestamp_ms
         if stored_ms > self.end or (self.begin is not None and stored_ms < self.begin):
             return False
@@ -194,7 +192,6 @@ class MessageFilter(Struct, frozen=True):
         return not self.tally.is_internal(record)
 
     def _has_properties(self, record: Record | RecordView) -> bool:
-        """Return whether the properties of a record match."""
         conditions = (self.key, self.unique_key, self.tags, self.expression)
         if not self.light and conditions == _NO_CONDITIONS:
             return True
@@ -215,9 +212,9 @@ class MessageFilter(Struct, frozen=True):
 
 
 def check_entry(log: "CommitLog", hit: "Hit | None") -> None:
-    """Check that an index entry without a matching record is that of another key.
+    """Check that an index entry without a matching record belongs to another key.
 
-    `hit` is None if the memory led there, which is read from the log itself.
+    ``hit`` is None for entries of the tail, which was read from the log.
 
     :raises CorruptIndexFile: if the entry contradicts the log.
     """
@@ -240,11 +237,11 @@ def read_candidate(
     *,
     min_offset: int | None = None,
 ) -> Record | None:
-    """Return the record at an offset if it matches; add damage to `failures`.
+    """Return the record at an offset if it matches; add damage to ``failures``.
 
-    Below `min_offset`, by default that of the log as it is now, everything is deleted.
+    Records before ``min_offset`` (default: the current start of the log) are deleted.
 
-    :raises CorruptIndexFile: if an index file led to it that cannot be right.
+    :raises CorruptIndexFile: if the index entry contradicts the log.
     """
     try:
         record = log.record_at(offset)

@@ -1,32 +1,31 @@
-"""The newest messages of a topic, without reading all of the log.
+"""Finds the newest messages of a topic without reading the whole log.
 
-The ends of the topic's consume queues lead to where in the log its newest messages begin. From
-there to its end the log itself is read, so what queues lack, or lead wrongly to, is found as well:
+The ends of the topic's consume queues lead to the start of its newest messages in the log. From
+there the log itself is read, so that messages without a correct queue entry are found, too:
 
 ======================================  =========================================================
-case                                    what is read
+case                                    read
 ======================================  =========================================================
-the part of the log behind that point   that part: the answer relies on nothing
-is not longer than a bound
-it is longer: the topic is rare, or     the messages that queues lead to, and the log behind the
-was not written for long                last one that any queue leads to; the answer names what
-                                        it relies on
-the queues do not lead to enough        all of the log, if it is not longer than the bound; else
-messages                                as above
-no topic, all messages instead of the   all of the log; of a longer one the files that can have
-newest, queues that cannot be read      messages of the range of times: the answer names that
-an exhaustive search; a range of times  all of the log
-in a log whose times do not rise
+the log from there to its end is        this part of the log; the answer relies on nothing
+shorter than a limit
+it is longer (a rare or inactive        the messages in the queues, and the log after the last
+topic)                                  message in any queue; the answer names its assumption
+the queues have too few messages        the whole log, if it is shorter than the limit, else as
+                                        above
+no topic, no maximum number, or         the whole log; of a longer log, the files that can have
+unreadable queues                       messages of the time range; the answer names its
+                                        assumption
+an exhaustive search, or a time range   the whole log
+in a log whose times do not ascend
 ======================================  =========================================================
 
-With a range of times, the queues are read from its end to its begin, found by the times of some of
-their messages: as RocketMQ does, taking them to rise.
+For a time range, the queues are read from its end to its start. Both are found by binary search
+over store times, which RocketMQ also assumes to ascend.
 
-Of a long log, messages of a range of store times can be in a part (`LogPart`). Store times rise
-along the log unless a clock was set back. Where those of its files' first messages rise, an hour of
-a log of many files is in a few of them, and where those of samples within these rise, too, in some
-MiB, with as much on both sides as a clock that was set back a little would hide. What relies on
-that says so: an exhaustive search reads the whole log.
+Of a long log, only a part (`LogPart`) is read for a time range. Store times ascend along the log
+unless a clock was set back. If the times of the first messages of its files ascend, the range is in
+few files; if those of samples in these files ascend, it is in some MiB, extended on both sides in
+case a clock was set back slightly. Answers from a part name this assumption.
 """
 
 from bisect import bisect_left, bisect_right
@@ -53,36 +52,35 @@ from rocketlens.store.read.log.commitlog import CommitLog, Segment
 from rocketlens.store.read.log.resync import next_record
 
 MAX_NEWEST_SCAN_BYTES: Final = 1 << 30
-"""Log behind the place where a topic's newest messages begin that is read, a second a GiB.
+"""Length of log that is read for the newest messages of a topic, a second per GiB.
 
-Behind an earlier place only what consume queues lead to is read; and of a longer log only the files
-that can have messages of the range of times that is asked for. RocketMQ has no such search.
+Above it, only messages in consume queues are read, or the files for the requested time range.
+RocketMQ: no comparable search.
 """
 _MAX_OTHERS: Final = 20_000
-"""Messages at the ends of queues that do not match, 10 us each: behind them a scan is faster."""
+"""Messages in queues that do not match, 10 µs each. With more, a scan is faster."""
 _GRAIN_BYTES: Final = 1 << 20
-"""Samples of a file are at multiples of this, and a part begins and ends at one of them."""
+"""Distance of samples in a file; parts start and end at samples."""
 _SET_BACK_MS: Final = 1_000
-"""How far a clock may have been set back around the ends of a part: it reaches beyond its times by
-this and a grain. Clocks that are kept right by NTP are set back by less.
+"""Clock changes that a part tolerates: it is extended by this time and by one sample. NTP sets
+clocks back by less.
 """
 
 
 class _Newest(NamedTuple):
-    """The records that the ends of queues lead to, newest first."""
+    """The records at the ends of queues, newest first."""
 
     records: list[Record]
     is_enough: bool
-    """Whether there are as many as were asked for; if not, the queues have no more."""
+    """Whether the requested number was found; if not, the queues have no more."""
 
 
 def find_newest(
     reader: StoreReader, message_filter: MessageFilter, findings: Findings, *, exhaustive: bool
 ) -> None:
-    """Add the newest messages that match, as many as the answer takes, of tiered storage as well.
+    """Add the newest matching messages, including those in tiered storage.
 
-    Without a number all of them. `find_in_time` over the whole log adds the same; this reads less
-    of it where that is possible.
+    The result equals that of `find_in_time` over the whole log, but less of it is read.
     """
     _find_in_log(reader, message_filter, findings, exhaustive=exhaustive)
     find_in_tiers(reader, message_filter, findings, partial(find_newest, exhaustive=exhaustive))
@@ -101,14 +99,14 @@ def _find_in_log(
     if count is None or findings.messages.oldest or not topics:
         find_in_time(part.scan(reader, message_filter), findings)
         return
-    # One more than is returned: whether there is one is part of the answer.
+    # One more than requested, to know if the answer is truncated.
     newest = _from_queues(reader, message_filter, topics, count + 1)
-    # Of the last file only its beginning is known; the others are full.
+    # Only the start of the last file is known; the others are full.
     log_end = reader.least_end()
     end = log_end if part.stop is None else part.stop
     start = newest.records[-1].physical_offset if newest and newest.is_enough else None
     if start is not None and end - start <= MAX_NEWEST_SCAN_BYTES:
-        # What is before it is not needed.
+        # Earlier messages are not needed.
         relies_on = LogPart(stop=part.stop).relies_on
         scan = Scan(reader, message_filter, start=start, stop=part.stop, relies_on=relies_on)
         if find_in_time(scan, findings, at_least=count + 1):
@@ -128,7 +126,7 @@ def _topics(message_filter: MessageFilter) -> frozenset[str]:
 def _from_queues(
     reader: StoreReader, message_filter: MessageFilter, topics: frozenset[str], count: int
 ) -> _Newest | None:
-    """Return the newest messages that queues lead to, by physical offset.
+    """Return the newest messages in queues, by physical offset.
 
     None if a queue cannot be read, or if too many of its messages do not match.
     """
@@ -150,12 +148,10 @@ def _from_queues(
 def _newest_first(
     reader: StoreReader, topics: frozenset[str], message_filter: MessageFilter
 ) -> Iterator[Record]:
-    """Yield the records that the queues of some topics lead to, from the end of the log on.
+    """Yield the records in the queues of some topics within the filter's times, newest first.
 
-    Those of each queue begin where the filter's times end, and end before these begin.
-
-    :raises OSError: when a queue cannot be read.
-    :raises RecordError: when an entry leads to no record, or to another queue's.
+    :raises OSError: if a queue cannot be read.
+    :raises RecordError: if an entry leads to no record, or to a record of another queue.
     """
     log = reader.log
     begin = message_filter.begin
@@ -178,7 +174,7 @@ def _newest_first(
         in_batch = [each for each in records_in(record) if each.queue_offset <= queue_offset]
         messages = in_batch or [record]
         there = (record.topic, record.queue_id, messages[-1].queue_offset)
-        # An entry of a light queue leads to a record of another topic: the filter compares those.
+        # Entries of light queues lead to records of other topics; the filter checks those.
         if name.topic not in message_filter.light and there != (*name, queue_offset):
             raise RecordError(Reason.POSITION, "its queue entry is another's", -minus_offset)
         if begin is None or record.store_timestamp_ms >= begin:
@@ -187,9 +183,9 @@ def _newest_first(
 
 
 def _last_stored_by(log: CommitLog, queue: ConsumeQueue, end: int) -> int:
-    """Return the queue offset of the last message that was stored at or before a time.
+    """Return the queue offset of the last message stored at or before a time.
 
-    -1, or that of an entry that leads to nothing any more, if there is none. O(log entries).
+    If there is none, the result is -1 or the offset of a deleted message. O(log entries).
     """
     if end >= limits.MAX_TIMESTAMP_MS:
         return queue.max_offset - 1
@@ -205,8 +201,9 @@ def _last_stored_by(log: CommitLog, queue: ConsumeQueue, end: int) -> int:
 
 
 def stored_since(reader: StoreReader, topic: str, times_ms: Sequence[int]) -> list[int] | None:
-    """Return how many messages the queues of a topic have of each time or later, times taken to
-    rise; None if one cannot be read. O(queues * times * log entries).
+    """Return for each time the number of messages in a topic's queues stored at or after it.
+
+    Assumes ascending times. None if a queue cannot be read. O(queues * times * log entries).
     """
     reader.refresh()
     counts = [0] * len(times_ms)
@@ -230,14 +227,14 @@ def _rely_on_queues(
     part: "LogPart",
     findings: Findings,
 ) -> None:
-    """Add what queues lead to, and what is in the part of the log behind all of them."""
+    """Add messages in queues, and those in the part of the log after the last queue entry."""
     end = reader.queues_end()
     findings.messages.truncated |= newest.is_enough
-    # What is there of the part, which can be nothing.
+    # The rest of the part can be empty.
     start = max(end, part.start or 0)
     stop = None if part.stop is None else max(part.stop, start)
     relies_on = part.relies_on if stop is not None or start > end else None
-    # Newest first: findings take only as many as an answer can have.
+    # Newest first, because findings take a limited number.
     scan = Scan(reader, message_filter, start=start, stop=stop, relies_on=relies_on)
     find_in_time(scan, findings)
     for record in newest.records[: findings.messages.max_num]:
@@ -262,9 +259,9 @@ def _rely_on_queues(
 
 
 class LogPart(NamedTuple):
-    """A part of the log by physical offsets: ``start`` is a record's, ``stop`` is behind the last.
+    """A part of the log: ``start`` is the offset of a record, ``stop`` the end of the part.
 
-    Without one of them it reaches to that end of the log.
+    None means the start or end of the log.
     """
 
     start: int | None = None
@@ -272,7 +269,7 @@ class LogPart(NamedTuple):
 
     @property
     def relies_on(self) -> str | None:
-        """The assumption of an answer from this part, as `Coverage.relies_on` has it."""
+        """The assumption of an answer from this part, for `Coverage.relies_on`."""
         if self == WHOLE_LOG:
             return None
         if self.stop is None:
@@ -284,7 +281,6 @@ class LogPart(NamedTuple):
         return Sentence("rising_log", part=part)
 
     def scan(self, reader: StoreReader, message_filter: MessageFilter) -> Scan:
-        """Return a scan of this part."""
         start, stop = self
         return Scan(reader, message_filter, start=start, stop=stop, relies_on=self.relies_on)
 
@@ -293,10 +289,10 @@ WHOLE_LOG: Final = LogPart()
 
 
 def part_in_time(reader: StoreReader, message_filter: MessageFilter) -> LogPart | None:
-    """Return the part that can have messages of a filter's times; a short log is read whole.
+    """Return the part of the log for a filter's time range; a short log is always read whole.
 
-    None if the order of store times cannot be relied on: the log's files do not begin in the order
-    of time, or not with a message that can be read. O(files): one record of each is looked at.
+    None if store times cannot be relied on: the first messages of the files do not ascend, or
+    cannot be read. O(files).
     """
     begin, end = message_filter.begin, message_filter.end
     if begin is None and end >= limits.MAX_TIMESTAMP_MS:
@@ -307,7 +303,7 @@ def part_in_time(reader: StoreReader, message_filter: MessageFilter) -> LogPart 
     if times is None:
         return None
     segments = reader.log.segments
-    # The file before the first one that begins in the range can end in it.
+    # The file before the first one in the range can end in the range.
     first = 0 if begin is None else max(bisect_left(times, begin) - 1, 0)
     last = bisect_right(times, end)
     start = segments[first].base_offset if first else None
@@ -322,31 +318,31 @@ def part_in_time(reader: StoreReader, message_filter: MessageFilter) -> LogPart 
 
 
 class _Samples:
-    """Messages of one file, at some of the multiples of `_GRAIN_BYTES` in it."""
+    """Samples of one file: the first message after some multiples of `_GRAIN_BYTES`."""
 
     def __init__(self, reader: StoreReader, segment: Segment) -> None:
         self._reader: Final = reader
         self._segment: Final = segment
         self._count: Final = segment.size // _GRAIN_BYTES
         self._taken: Final[dict[int, tuple[int, int]]] = {}
-        """The physical offset and store time of the first message at or behind a multiple."""
+        """Physical offset and store time of each sample."""
 
     def start(self, timestamp_ms: int) -> int | None:
-        """Return where to begin for the messages of a time and later: a grain before the last
-        sample that is before it; None for the begin of the file.
+        """Return the offset of the sample before the last one that is older; None for the start
+        of the file.
         """
         number = bisect_left(range(self._count), timestamp_ms, lo=1, key=self._at) - 2
         return self._offset_of(number) if number > 0 else None
 
     def stop(self, timestamp_ms: int) -> int | None:
-        """Return where to end for the messages of a time and before: a grain behind the first
-        sample that is behind it; None for the end of the file.
+        """Return the offset of the sample after the first one that is newer; None for the end of
+        the file.
         """
         number = bisect_right(range(self._count), timestamp_ms, lo=1, key=self._at) + 1
         return self._offset_of(number) if number < self._count else None
 
     def _offset_of(self, number: int) -> int | None:
-        """Return the physical offset of a sample; None where times of the samples go back."""
+        """Return the physical offset of a sample; None if times of the samples descend."""
         self._at(number)
         in_order = [self._taken[each] for each in sorted(self._taken)]
         rises = all(before[1] <= after[1] for before, after in pairwise(in_order))
@@ -354,9 +350,7 @@ class _Samples:
         return offset if rises and offset < self._segment.end_offset else None
 
     def _at(self, number: int) -> int:
-        """Return the store time of the first message at or behind a multiple; later than any if the
-        file has none there.
-        """
+        """Return the store time of a sample; the largest time if there is no message."""
         if number not in self._taken:
             self._taken[number] = self._take(self._segment.base_offset + number * _GRAIN_BYTES)
         return self._taken[number][1]
@@ -365,7 +359,7 @@ class _Samples:
         log = self._reader.log
         none = self._segment.end_offset, limits.MAX_TIMESTAMP_MS
         try:
-            # A record can begin right there.
+            # A record can start exactly there.
             offset = next_record(log, position - 1, Reason.END, self._reader.is_indexed)
             if offset is None or offset >= self._segment.end_offset:
                 return none
@@ -375,15 +369,15 @@ class _Samples:
 
 
 def is_long(reader: StoreReader, log_end: int) -> bool:
-    """Return whether a log that ends there is too long to be read whole where a part may do."""
+    """Return whether a log with this end is too long to be read whole."""
     return log_end - reader.log.min_offset > MAX_NEWEST_SCAN_BYTES
 
 
 def _first_times(log: CommitLog) -> list[int] | None:
     """Return the store times of the files' first messages, in epoch milliseconds.
 
-    Files at the end that have no message yet have none. None if a file begins with something else,
-    or if the times do not rise.
+    Empty files at the end are left out. None if a file starts with anything else, or if the times
+    descend.
     """
     times: list[int] = []
     is_blank = False

@@ -1,1 +1,1 @@
-"""The story of one message."""
+"""The story of a message."""

@@ -1,12 +1,12 @@
-"""Reads from the files of a store what groups did with one message.
+"""Reads the progress of consumer groups for a story from the files of a store.
 
-| file | what |
+| file | content |
 |---|---|
-| ``config/consumerOffset.json`` | where groups go on; of RocketMQ 5, where their last pulls began |
-| ``config/subscriptionGroup.json`` | after how many retries a message is a dead letter |
+| ``config/consumerOffset.json`` | next offsets; in RocketMQ 5 also the start of the last pulls |
+| ``config/subscriptionGroup.json`` | the number of retries before a message is a dead letter |
 
-Copies in retry and dead letter queues are found with the message's other records. Clients, and what
-they subscribe to, are in the memory of brokers only.
+Copies in retry and dead letter topics are found with the message's other records. Only the memory
+of brokers has clients and their subscriptions.
 """
 
 from typing import Any, Final
@@ -27,16 +27,16 @@ _NOT_IN_FILES: Final = Unlearnt(Sentence("online_clients"), Sentence("not_in_fil
 
 
 class StoreStorySource(StorySource):
-    """A store directory, asked for the story of a message."""
+    """A store directory as a source of stories."""
 
     def __init__(self, source: StoreSource, said_by: str = _BY_LOG) -> None:
-        """Ask nothing yet; ``said_by``: what has its records."""
+        """``said_by`` describes the source of its records."""
         super().__init__(source)
         self._reader: Final = source.reader
         self._said_by: Final = said_by
 
     def facts(self, message: MessageExt, groups: set[str], only_group: str | None) -> SourceFacts:
-        """Return what the files say."""
+        """Return the facts in the files of the store."""
         files = StoreGroupFiles(self._reader)
         offsets, configs = files.offsets(), files.configs()
         pull_offsets = files.offsets("pullOffsetTable")
@@ -78,7 +78,6 @@ class StoreStorySource(StorySource):
         return SourceFacts(tuple(facts), (_NOT_IN_FILES,), failures, no_group=no_group)
 
     def said_by(self, _message: MessageExt) -> str:
-        """Return that the log has it."""
         return self._said_by
 
 

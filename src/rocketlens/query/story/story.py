@@ -1,18 +1,18 @@
-"""The story of one message: sent, stored, each later copy, what each group did, in order of time.
+"""The story of a message: sent, stored, copied, and consumed by groups, in order of time.
 
-Everything is made of evidence: records, trace records, and what is known of groups. Each fact keeps
-who said it, and what could not be learnt is listed with the reason. Nothing here reads or waits.
+A story is derived from evidence: records, trace records, and facts about groups. Each fact has its
+source, and unknown facts are listed with the reason. This module does no input or output.
 
-A state of a group that copies or traces prove comes first; the rest is inferred from its offsets
-(`rocketlens.query.facts.group_state`). The first row that holds counts:
+States that copies or traces prove come first; others are inferred from offsets
+(`rocketlens.query.facts.group_state`). The first row that applies counts:
 
 ====================  ===========================================================================
-state                 proved by
+state                 proof
 ====================  ===========================================================================
 dead_letter           the last copy for the group is in its dead letter topic
-consumed              a client reported it: a trace, of the last retry if there are any
-retrying              the last copy for the group is a retry, and its offset there is not past it
-consumed              the last copy is a retry, and the group's offset there is past it
+consumed              a client reported it in a trace; for a retried message, the last retry
+retrying              the last copy for the group is a retry, and the group's offset is not past it
+consumed              the last copy for the group is a retry, and the group's offset is past it
 ====================  ===========================================================================
 """
 
@@ -43,11 +43,11 @@ from rocketlens.query.story.story_events import (
 )
 
 _SHOWN_QUERY: Final = 100
-"""Characters of a query in a ``repr``."""
+"""Characters of the query in a ``repr``."""
 
 
 class Unlearnt(Struct, frozen=True):
-    """A fact that could not be found out, and why. ``is_failure``: of no answer, or damage."""
+    """An unknown fact, and why. ``is_failure``: because of an error or damage."""
 
     what: str
     why: str
@@ -55,26 +55,26 @@ class Unlearnt(Struct, frozen=True):
 
 
 class GroupStory(Struct, frozen=True):
-    """The message in one group."""
+    """The state of the message in one group."""
 
     group: str
     state: GroupState
     rests_on: str
     source: str
     since_ms: int | None = None
-    """When the state began, in epoch milliseconds, where a record or a trace says so."""
+    """When the state began, in epoch milliseconds, if a record or trace has it."""
     retries: int = 0
-    """How many times the group had it again."""
+    """The number of times that the group received it again."""
     max_retries: int | None = None
-    """After how many retries it becomes a dead letter; None if not known."""
+    """The number of retries after which it becomes a dead letter; None if unknown."""
     repeats: tuple[str, ...] = ()
-    """Why the group saw one offset more than once."""
+    """Why the group received one offset more than once."""
     failure: str = ""
-    """Why it failed last, if the last copy for the group says so: class and first line."""
+    """Why it failed last: class and first line of the exception; empty if unknown."""
 
 
 class Story(TableView, Struct, frozen=True):
-    """The story of one message; `message` is None if there is no such message."""
+    """The story of a message; `message` is None if no message was found."""
 
     _titles = ("message", "time", "event", "group", "text")
     query: str
@@ -84,29 +84,29 @@ class Story(TableView, Struct, frozen=True):
     events: tuple[StoryEvent, ...]
     groups: tuple[GroupStory, ...]
     repeats: tuple[str, ...]
-    """Why the topic has it more than once, so that every group sees it again."""
+    """Why the topic contains it more than once, so that every group receives it again."""
     unlearnt: tuple[Unlearnt, ...]
     coverage: tuple[Coverage, ...]
     more: tuple["Story", ...] = ()
-    """The stories of other messages that match, those with which most is wrong first."""
+    """The stories of other messages that match, the worst first."""
     summary: str = ""
-    """What became of the messages, in one sentence, if several match."""
+    """The outcome of all messages in one sentence, if several match."""
 
     @property
     def complete(self) -> bool:
-        """Whether everything could be asked or read; see also `unlearnt`."""
+        """Whether all sources were read; see also `unlearnt`."""
         failed = any(each.is_failure for each in self.unlearnt)
         is_read = not failed and Answer(self.query, (), self.coverage).complete
         return is_read and all(each.complete for each in self.more)
 
     def __repr__(self) -> str:
-        """Return what was asked, how much is told, and what that is worth."""
+        """Return the query, the number of events and groups, and whether they are complete."""
         told = f"{counted(len(self.events), 'event')}, {counted(len(self.groups), 'group')}"
         worth = "complete" if self.complete else "INCOMPLETE"
         return f"Story({self.query[:_SHOWN_QUERY]!r}, {told}, {worth})"
 
     def __str__(self) -> str:
-        """Return a line for each event, with its time in UTC, and one for each group."""
+        """Return a line for each event, with its time in UTC, and for each group."""
         lines = ("  ".join((cell(time), cell(text))) for _, time, _, _, text in self._rows())
         return "\n".join((*lines, *self._remarks()))
 
@@ -125,32 +125,32 @@ class Story(TableView, Struct, frozen=True):
 
 
 class StoryEvidence(Struct, frozen=True):
-    """The facts of a story. Copies are all records of the message; brokers are by store host."""
+    """The facts of a story. ``copies`` are all records of the message."""
 
     message: MessageExt
     copies: Sequence[MessageExt] = ()
     traces: Sequence[TraceEntry] = ()
     groups: Sequence[GroupFacts] = ()
     sources: Mapping[str, str] | None = None
-    """Who has the record, by offset message id."""
+    """The source of each record, by offset message id."""
     broker_names: Mapping[str, str] | None = None
-    """Names of brokers by store host; without it, as in a store, retries are by queue id only."""
+    """Names of brokers by store host; None in a store, whose retry offsets have no broker name."""
     unlearnt: Sequence[Unlearnt] = ()
     now_ms: int = 0
-    """The time at which the story was written, in epoch milliseconds."""
+    """The time of the story, in epoch milliseconds."""
     end_ms: int | None = None
-    """Where the sources end, if they are stores or archives; None if a broker is among them."""
+    """The time of the newest message of stores and archives; None if a source is a cluster."""
     open_half: MessageExt | None = None
-    """The half message, if its producer did not end the transaction."""
+    """The half message of an open transaction."""
 
 
 def choose_message(matches: Sequence[MessageExt]) -> MessageExt | None:
-    """Return the message that a story is about: the first one that groups of its topic read."""
+    """Return the message that a story is about: the first one in a topic of users."""
     return min(matches, key=rank_of, default=None)
 
 
 def rank_of(message: MessageExt) -> tuple[int, int]:
-    """Return the order of records for `choose_message`."""
+    """Return the sort key of `choose_message`."""
     return _rank(message), message.store_timestamp_ms
 
 
@@ -161,7 +161,7 @@ def _rank(message: MessageExt) -> int:
 
 
 def is_same_message(one: MessageExt, other: MessageExt) -> bool:
-    """Return whether two records are copies of one message."""
+    """Return whether two records are copies of the same message."""
     if one.unique_key is not None or other.unique_key is not None:
         return one.unique_key == other.unique_key
     return _origin(one) == _origin(other)
@@ -183,7 +183,7 @@ def groups_in(
 def tell(
     query: str, evidence: StoryEvidence, others: tuple[str, ...], coverage: tuple[Coverage, ...]
 ) -> Story:
-    """Return the story that the evidence tells."""
+    """Return the story for some evidence."""
     message = evidence.message
     copies = sorted(evidence.copies, key=lambda each: (each.store_timestamp_ms, _position(each)))
     deliveries = deliveries_of(evidence.traces)
@@ -220,7 +220,7 @@ def tell(
 
 
 def without_failures(story: Story) -> Story:
-    """Return a story without what listeners raised, which can have parts of a body."""
+    """Remove the errors of listeners from a story, since they can contain parts of a body."""
 
     def without(text: str) -> str:
         why = text.values.get("why") if isinstance(text, Sentence) else None
@@ -242,7 +242,7 @@ _WORST_FIRST = (GroupState.DEAD_LETTER, GroupState.RETRYING, GroupState.NOT_YET)
 
 
 def in_one(query: str, stories: Sequence[Story]) -> Story:
-    """Return the stories of messages with one key as one: the worst, and the others after it."""
+    """Combine the stories of messages with one key: the worst first, the others in ``more``."""
     ordered = sorted(stories, key=badness_of)
     worst = ordered[0]
     if len(ordered) == 1:
@@ -253,10 +253,10 @@ def in_one(query: str, stories: Sequence[Story]) -> Story:
 
 
 def badness_of(story: Story) -> int:
-    """Return the order of stories in `in_one`: the worst comes first."""
+    """Return the sort key of stories: the worst comes first."""
     states = [each.state for each in story.groups]
     found = [number for number, each in enumerate(_WORST_FIRST) if each in states]
-    # One that waits has no groups yet.
+    # A waiting message has no groups yet.
     waits = story.message is not None and is_system_topic(story.message.topic)
     return min(found, default=len(_WORST_FIRST) - 1 if waits else len(_WORST_FIRST))
 
@@ -292,7 +292,7 @@ def _position(message: MessageExt) -> tuple[str, int]:
 def _originals(message: MessageExt, copies: Sequence[MessageExt]) -> list[MessageExt]:
     """Return the records that were sent to the topic of a message, or wait for it.
 
-    A broker stores half messages, and timers of a long delay, again and again.
+    A broker stores half messages and long timers repeatedly.
     """
     state = life_of(message).state
     own = [each for each in copies if each.topic == message.topic]
@@ -305,7 +305,7 @@ def _originals(message: MessageExt, copies: Sequence[MessageExt]) -> list[Messag
 
 
 def _topic_repeats(originals: Sequence[MessageExt]) -> list[str]:
-    """Return for each further record in the topic what made it."""
+    """Return the cause of each further record in the topic."""
     if not originals:
         return []
     first = originals[0]
@@ -353,7 +353,7 @@ def _group_story(
 
 
 def _retry_number(copy: MessageExt) -> int:
-    """Return which retry a copy is; that of a dead letter is the last one before."""
+    """Return the number of a retry; for a dead letter, that of the last retry."""
     is_dead = life_of(copy).state is LifeState.DEAD_LETTER
     return max(0, copy.reconsume_times - 1) if is_dead else copy.reconsume_times
 
@@ -364,7 +364,7 @@ def _proved(
     last: MessageExt | None,
     deliveries: Sequence[Delivery],
 ) -> tuple[GroupVerdict, str, int | None]:
-    """Return the verdict, who said what it rests on, and since when it holds."""
+    """Return the verdict, its source, and its start time."""
     said_by = (evidence.sources or {}).get(last.offset_msg_id, "") if last is not None else ""
     if last is not None and life_of(last).state is LifeState.DEAD_LETTER:
         rests_on = Sentence("dead_letter_is", at=last.position)
@@ -414,7 +414,7 @@ def _retried(evidence: StoryEvidence, facts: GroupFacts, last: MessageExt) -> Gr
 def _offset_repeats(
     originals: Sequence[MessageExt], own: Sequence[MessageExt], deliveries: Sequence[Delivery]
 ) -> list[str]:
-    """Return why the group saw one offset more than once; only traces can show that."""
+    """Return why the group received an offset more than once, according to traces."""
     records: dict[int, int] = defaultdict(int)
     records[0] = max(1, len(originals))
     for copy in own:

@@ -1,4 +1,4 @@
-"""The events of a message in order of time, from its records and its traces."""
+"""Derives the events of a message from its records and traces, in order of time."""
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
@@ -24,13 +24,13 @@ from rocketlens.model.message_id import UniqueKey
 from rocketlens.model.text.sentences import Sentence
 
 CHECK_INTERVAL_MS: Final = 30_000
-"""From a half message to its next check. RocketMQ 5: transactionCheckInterval, by default."""
+"""Time between checks of a half message. RocketMQ 5: transactionCheckInterval, default."""
 _CONTEXT: Final = ("", "too_late", "exception", "null_returned")
-"""Which sentence a number of ConsumeReturnType is; 0 is none."""
+"""The names of sentences by RocketMQ's ConsumeReturnType; 0 has none."""
 
 
 class EventKind(StrEnum):
-    """The kinds of events, in the order in which they can happen at one time."""
+    """Kinds of events, in the order in which they can occur at the same time."""
 
     SENT = "sent"
     HALF = "half"
@@ -51,7 +51,7 @@ _KINDS: Final = list(EventKind)
 
 
 class TraceEntry(NamedTuple):
-    """A record of the trace topic, the address that its client had, and who said it."""
+    """A record of the trace topic, the client's address, and the source."""
 
     record: TraceRecord
     client_address: str
@@ -59,10 +59,10 @@ class TraceEntry(NamedTuple):
 
 
 class StoryEvent(Struct, frozen=True):
-    """One fact with its time, in epoch milliseconds, and who said it.
+    """A fact with its time in epoch milliseconds, and its source.
 
-    Times of sends and consumptions are those of clients, the others those of brokers: their clocks
-    can differ.
+    Times of sends and consumptions are from clients, the others from brokers; their clocks can
+    differ.
     """
 
     time_ms: int | None
@@ -77,7 +77,7 @@ class StoryEvent(Struct, frozen=True):
 
 
 class Delivery(Struct, frozen=True):
-    """One call of a listener, as the client told it."""
+    """A call of a listener, as reported by the client."""
 
     group: str
     client_address: str
@@ -86,13 +86,13 @@ class Delivery(Struct, frozen=True):
     end_ms: int | None
     cost_ms: int | None
     is_success: bool | None
-    """None: the client did not tell how it ended."""
+    """None: the client did not report the result."""
     context_code: int | None
     source: str = ""
 
     @property
     def outcome(self) -> str:
-        """The outcome, in a few words."""
+        """The result in a few words."""
         client = self.client_address
         if self.is_success is None:
             return Sentence("handed_out", client=client)
@@ -106,9 +106,9 @@ class Delivery(Struct, frozen=True):
 
 
 def deliveries_of(traces: Sequence[TraceEntry]) -> list[Delivery]:
-    """Return the calls of listeners that traces tell of, in order of time.
+    """Return the calls of listeners in traces, in order of time.
 
-    The begin and the end of one call have one request id. O(n log n).
+    The start and end of a call have the same request id. O(n log n).
     """
     begun: dict[str | None, TraceEntry] = {}
     ends: dict[str | None, TraceEntry] = {}
@@ -127,7 +127,7 @@ def deliveries_of(traces: Sequence[TraceEntry]) -> list[Delivery]:
 
 
 def _delivery(begin: TraceEntry | None, end: TraceEntry | None) -> Delivery:
-    """Return a call of a listener, of which at least one end is known."""
+    """Return a call of a listener from its start, its end, or both."""
     before = None if begin is None else begin.record
     after = None if end is None else end.record
     begin_ms = None if before is None else before.timestamp_ms
@@ -160,10 +160,10 @@ def events_of(
     end_ms: int | None = None,
     open_half: MessageExt | None = None,
 ) -> list[StoryEvent]:
-    """Return all events in order of time; ``now_ms`` is from when on something is due.
+    """Return all events in order of time.
 
-    ``end_ms`` as `due_text` takes it.
-    ``open_half`` is the half message whose transaction is not ended.
+    ``now_ms`` decides if a message is due; ``end_ms`` as in `due_text`. ``open_half`` is the half
+    message of an open transaction.
     """
     events = [_born(message)]
     is_stored = False
@@ -205,7 +205,7 @@ def _born(message: MessageExt) -> StoryEvent:
         made = Sentence("key_made_on", address=maker.address)
     text = Sentence("sent", host=message.sent_from, by=by, made=made)
     if props.CONSUME_FAILURE in message.properties:
-        # A consumer sent this record, as that of its group.
+        # A consumer sent this record, so its producer is the consumer group.
         text = Sentence("sent_first", by=by, made=made)
     said_by = Sentence("by_record")
     return StoryEvent(message.born_timestamp_ms, EventKind.SENT, text, said_by, group)
@@ -281,7 +281,7 @@ def _failed_at(copy: MessageExt) -> str:
 
 
 def resent_by(copy: MessageExt) -> dict[str, object]:
-    """Return the job that sent a message again, and why; nothing if none did."""
+    """Return the job that sent a message again, and why; empty for other messages."""
     job, why = (copy.properties.get(name) for name in (props.RESENT, props.RESENT_WHY))
     if job is None:
         return {}
@@ -307,7 +307,7 @@ def _next_check(half: MessageExt, now_ms: int) -> Sentence:
 
 
 def _of_trace(entry: TraceEntry) -> StoryEvent | None:
-    """Return what a client said that sends; consumptions are `Delivery`."""
+    """Return the event of a producer's trace; None for consumers' traces, which are deliveries."""
     record, address, source = entry
     group = record.group or ""
     values: dict[str, object] = {"group": group, "address": address}

@@ -1,9 +1,8 @@
-"""Gathers what is known of one message from several sources, and tells its story.
+"""Collects evidence about a message from several sources, and builds its story.
 
-First the message is found as `find` finds it. Then each source is searched for all records with its
-unique key, in all topics or where the source says that copies are, and for its trace, and says what
-it knows of groups. What fails there, or is left out, is told in the story: nothing that was not
-asked or not answered looks like an absence.
+First the message is found like in `find`. Then each source is searched for records with its unique
+key and for its traces, and asked about groups. Failures and omissions become part of the story, so
+that missing evidence is never mistaken for a fact.
 """
 
 import time
@@ -58,13 +57,13 @@ from rocketlens.query.story.story import (
 from rocketlens.query.story.story_events import TraceEntry, deliveries_of
 
 MAX_MARKS: Final = 10_000
-"""Marks of ended transactions, from a half message on, among which its own is looked for."""
+"""Marks of ended transactions, after a half message, that are searched for its own."""
 MAX_HAND_OUTS: Final = 1_000
-"""Records of POP, the newest, among which those of a message are looked for; and timers."""
+"""Newest records of POP, and timers, that are searched for those of a message."""
 MAX_STORIES: Final = 20
-"""Messages with one key whose stories are told; others are named."""
+"""Messages with one key whose stories are returned; others are listed."""
 _MAX_OTHERS: Final = 100
-"""Other matching messages that a story names."""
+"""Other matching messages that a story lists."""
 
 
 class SourceFacts(Struct, frozen=True):
@@ -76,22 +75,22 @@ class SourceFacts(Struct, frozen=True):
     broker_names: dict[str, str] | None = None
     """Names of brokers by store host."""
     no_group: str | None = None
-    """What says that there is no group that was asked for; empty if there is, None if not known."""
+    """Why the requested group does not exist; empty if it exists, None if unknown."""
 
 
 class CopyTopics(Struct, frozen=True):
-    """The topics of a source in which copies of a message are searched; empty for all."""
+    """The topics of a source to search for copies of a message; empty for all."""
 
     topics: tuple[str, ...] = ()
     left_out: int = 0
-    """Number of topics that are not searched, though one might have a copy that was sent there."""
+    """The number of topics that are not searched but could contain a copy."""
     coverage: tuple[Coverage, ...] = ()
 
 
 class StorySource:
-    """A source, and what it knows of groups: nothing, unless a subclass asks it.
+    """A source of messages, with facts about groups that subclasses add.
 
-    Methods of a subclass may return what must be awaited.
+    Methods of subclasses can return awaitables.
     """
 
     source: Source
@@ -102,26 +101,25 @@ class StorySource:
     def facts(
         self, _message: MessageExt, _groups: set[str], _group: str | None
     ) -> SourceFacts | Awaitable[SourceFacts]:
-        """Return what is known of the groups of the message's topic, and of ``groups``.
-
-        ``group``: of this group alone.
+        """Return facts about the groups of the message's topic and about ``groups``, or only about
+        ``group``.
         """
         return SourceFacts()
 
     def copy_topics(self, _messages: Sequence[MessageExt]) -> CopyTopics | Awaitable[CopyTopics]:
-        """Return where to search for copies of a message, of which these are some.
+        """Return the topics to search for copies of a message, given some of its records.
 
-        :raises RocketLensError: if that cannot be learnt.
+        :raises RocketLensError: if that cannot be determined.
         """
         return CopyTopics()
 
     def said_by(self, _message: MessageExt) -> str | Awaitable[str]:
-        """Return who has a record, in a few words."""
+        """Describe the source of a record in a few words."""
         return self.source.name
 
 
 class _Gathered(Struct):
-    """The facts of all sources so far."""
+    """The evidence of all sources so far."""
 
     copies: dict[tuple[object, ...], MessageExt] = {}
     sources: dict[str, str] = {}
@@ -130,25 +128,24 @@ class _Gathered(Struct):
     coverage: list[Coverage] = []
 
     def fail(self, what: str, error: RocketLensError) -> None:
-        """Keep what could not be learnt. An error of the caller is raised."""
+        """Add an unknown fact. Errors of the caller are raised."""
         if isinstance(error, WrongUse | BadInput):
             raise error
         self.unlearnt.append(Unlearnt(what, str(error), is_failure=True))
 
 
 async def find_story(question: StoryRequest, sources: Sequence[StorySource]) -> Story:
-    """Return the story of the message that a request finds, in an event loop: see `story_steps`."""
+    """Return the story of the message that a request finds; see `story_steps`."""
     return await run_in_loop(story_steps(question, sources))
 
 
 def story_steps(question: StoryRequest, sources: Sequence[StorySource]) -> Steps[Story]:
-    """Return the story of the message that a request finds; without one, `message` is None.
+    """Return the story of the message that a request finds; its `message` is None if none is found.
 
-    If several messages match, as with a business key, each has its story: that of the one with
-    which most is wrong has the others as `more`. If one alone is asked for, it is the first that is
-    not a copy, and the others are named.
+    If several messages match, for example by a business key, the story of the worst has the others
+    in `more`. With ``one``, only the first original message has a story, and the others are listed.
 
-    :raises TopicNotFound: if nothing is found and there is no such topic.
+    :raises TopicNotFound: if nothing is found and the topic does not exist.
     :raises RocketLensError: if the only source cannot be searched.
     """
     request = replace(question.message, max_num=limits.MAX_STORY_RECORDS)
@@ -159,7 +156,7 @@ def story_steps(question: StoryRequest, sources: Sequence[StorySource]) -> Steps
     else:
         answer = yield from find_steps(request, sources[0].source)
     traces_in = question.trace_topic or TRACE_TOPIC
-    # A trace has the ids of the messages that it is about among its keys.
+    # The keys of a trace are the ids of its messages.
     matches = [each for each in answer.messages if each.topic != traces_in] or answer.messages
     messages = distinct_messages(matches)
     if not messages:
@@ -173,7 +170,7 @@ def story_steps(question: StoryRequest, sources: Sequence[StorySource]) -> Steps
 
 
 def distinct_messages(matches: Sequence[MessageExt]) -> list[MessageExt]:
-    """Return the messages that records are of: of each the first one that groups can read."""
+    """Return the first readable record of each message."""
     messages: list[MessageExt] = []
     by_rank = sorted(matches, key=rank_of)
     for each in by_rank:
@@ -189,13 +186,13 @@ def _story_of(
     chosen: MessageExt,
     others: tuple[str, ...],
 ) -> Steps[Story]:
-    """Return the story of one of the messages that an answer has."""
+    """Return the story of one of the messages in an answer."""
     request, several = question.message, len(sources) > 1
     traces_in = question.trace_topic or TRACE_TOPIC
     gathered = _Gathered()
     if answer.truncated:
         gathered.unlearnt.append(_too_many("too_many_matches", query=request.query))
-    # One key was looked up in all topics, and it is that of all copies.
+    # One look-up of the unique key in all topics found all copies.
     is_of_all = not several and not request.topics and request.text == chosen.unique_key
     has_all = is_of_all and not answer.truncated
     for each in sources:
@@ -208,7 +205,7 @@ def _story_of(
     for each in sources:
         yield from _find_traces(each, message, copies, traces_in, gathered)
     if _is_told_of_more(message, gathered):
-        # Retries that were stored and consumed since the copies were searched.
+        # Some retries were stored and consumed during the search for copies.
         for each in sources:
             more = yield from _find_copies(each, message, copies, gathered)
             yield from _add_copies(each, message, more, gathered)
@@ -243,7 +240,7 @@ def _too_many(name: str, **values: object) -> Unlearnt:
 def _find_copies(
     source: StorySource, chosen: MessageExt, messages: Sequence[MessageExt], gathered: _Gathered
 ) -> Steps[list[MessageExt]]:
-    """Return the records that have the unique key of a message, or without one its key."""
+    """Return the records with the unique key of a message, or without one, with its first key."""
     try:
         own = [each for each in messages if is_same_message(each, chosen)]
         where: CopyTopics = yield partial(source.copy_topics, own)
@@ -307,9 +304,9 @@ def _add(source: StorySource, message: MessageExt, gathered: _Gathered) -> Steps
 def _end_transaction(
     sources: Sequence[StorySource], gathered: _Gathered
 ) -> Steps[MessageExt | None]:
-    """Add the mark that ends the transaction of a message that was not committed.
+    """Add the mark of an ended transaction; return the half message if it is open.
 
-    Return its half message if there is no mark; None if that is not known.
+    None if the message is committed, ended, or in an unknown state.
     """
     halves = [each for each in gathered.copies.values() if each.topic in HALF_MESSAGE_TOPICS]
     if not halves or len(halves) < len(gathered.copies):
@@ -346,10 +343,10 @@ def _end_transaction(
 def _find_hand_outs(
     sources: Sequence[StorySource], message: MessageExt, gathered: _Gathered
 ) -> Steps[None]:
-    """Add the records by which POP handed a message out, or a group acknowledged that.
+    """Add the records of POP deliveries and acknowledgements of a message.
 
-    They are in revive topics, and among the timers until their messages are visible again. Of both
-    the newest are read.
+    They are in revive topics, and among the timers until their messages are visible again. Only the
+    newest records are read.
     """
     if is_system_topic(message.topic):
         return
@@ -363,7 +360,7 @@ def _find_hand_outs(
             try:
                 answer = yield from find_steps(request, source.source)
             except TopicNotFound:
-                # Without a revive topic POP was never used.
+                # Without a revive topic, POP was never used.
                 break
             except RocketLensError as error:
                 gathered.fail(Sentence("hand_outs"), error)
@@ -413,7 +410,7 @@ def _find_traces(
 def trace_entries(
     messages: Iterable[MessageExt], msg_id: str, trace_topic: str, damage: list[str]
 ) -> Iterator[TraceEntry]:
-    """Return what trace messages tell of one message; what cannot be read is in ``damage``."""
+    """Yield the trace records of one message; add unreadable parts to ``damage``."""
     for stored in messages:
         said_by = f"{trace_topic}/{stored.queue_id}/{stored.queue_offset}"
         for record in trace_body.decode(stored.body, damage):
@@ -423,7 +420,7 @@ def trace_entries(
 
 
 def _is_told_of_more(message: MessageExt, gathered: _Gathered) -> bool:
-    """Return whether traces tell of a later retry in a group than any copy is."""
+    """Return whether traces report a later retry in a group than the copies show."""
     retries: dict[str | None, int] = {}
     for copy in gathered.copies.values():
         group = life_of(copy, (message.topic,)).group
@@ -433,7 +430,7 @@ def _is_told_of_more(message: MessageExt, gathered: _Gathered) -> bool:
 
 
 def no_group_in(answer: GroupsAnswer) -> str:
-    """Return what an answer says if there is no group of a name; empty if there may be one."""
+    """Return why a requested group does not exist; empty if it may exist."""
     said = [each.note for each in answer.coverage if each.source == "groups" and each.note]
     return said[0] if said and answer.complete else ""
 
@@ -442,7 +439,7 @@ def _ask_about_groups(
     sources: Sequence[StorySource], message: MessageExt, gathered: _Gathered, group: str | None
 ) -> Steps[SourceFacts]:
     if is_system_topic(message.topic):
-        # It waits at its broker: no group of its topic can have it yet.
+        # It waits at its broker, so no group can have received it.
         return SourceFacts()
     copies, traces = list(gathered.copies.values()), list(gathered.traces.values())
     names = groups_in(message, copies, traces)
@@ -469,7 +466,7 @@ def _ask_about_groups(
 
 
 def _better(one: GroupFacts | None, other: GroupFacts) -> GroupFacts:
-    """Return the facts of the source that knows more: of a running cluster before a store."""
+    """Return the more precise facts: those of a running cluster rather than of a store."""
     if one is None or (one.is_online is None and other.is_online is not None):
         return other
     return other if one.has_offsets is None and other.has_offsets is not None else one
@@ -478,7 +475,7 @@ def _better(one: GroupFacts | None, other: GroupFacts) -> GroupFacts:
 def _find(
     source: StorySource, request: FindRequest, what: str, gathered: _Gathered
 ) -> Steps[Answer | None]:
-    """Return an answer; a failure becomes something that could not be learnt."""
+    """Return an answer; an error becomes an unknown fact."""
     try:
         answer = yield from find_steps(request, source.source)
     except RocketLensError as error:
