@@ -1,1 +1,1 @@
-"""Parts that every front end on a terminal needs: contexts, output, times, and exit codes."""
+"""Parts that terminal programs share: contexts, output, times, and exit codes."""

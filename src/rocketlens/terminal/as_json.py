@@ -1,4 +1,4 @@
-"""Messages as JSON, with the field names of the Python API."""
+"""Writes messages as JSON, with the field names of the Python API."""
 
 import sys
 from base64 import b64encode
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _BODY_STEP: Final = 3 << 18
 """Bytes or characters of a body that are written at once; a multiple of 3, so that pieces of base64
-can be joined."""
+can be concatenated."""
 
 
 _TO_JSON: Final[dict[Any, Callable[[Any], Any]]] = {
@@ -43,10 +43,10 @@ _CONVERTED: Final = {
 
 
 def message_fields(message: MessageExt) -> dict[str, Any]:
-    """Return a message as JSON values: hosts as ``ip:port``, the body as text, else in base64.
+    """Return a message as JSON values: hosts as ``ip:port``, the body as text or base64.
 
-    ``state`` and ``real_topic`` are those of `rocketlens.model.life`.
-    ``body_error`` is the reason if the body is as stored because it cannot be decompressed.
+    ``state`` and ``real_topic`` are those of `rocketlens.model.life`. ``body_error`` is set if the
+    body is as stored because it cannot be decompressed.
     """
     text = utf8_text(message.body)
     encoding = "base64" if text is None else "text"
@@ -64,11 +64,10 @@ def write_message(
 ) -> None:
     """Write a message to stdout as one line of JSON, followed by ``end``.
 
-    ``names``: only these values, in this order. The body is the member ``body``, and
-    ``body_encoding`` says what that is: ``text``, ``json`` (a value of JSON) or ``base64``.
-    ``bodies`` says which is preferred: text by default. Long text and base64 are written in pieces:
-    as one line a body of zeros would take twelve times its size in memory. ``more`` are members
-    before the body.
+    ``names``: only these values, in this order. The member ``body_encoding`` is ``text``, ``json``
+    (the body is a JSON value) or ``base64``; ``bodies`` selects the preferred one. Long bodies are
+    written in pieces: as one line, a body of zeros would take twelve times its size in memory.
+    ``more`` has additional members before the body.
     """
     fields: dict[str, Any] = {**_other_fields(message), **more}
     if names is not None:
@@ -105,10 +104,9 @@ def write_message(
 
 
 def write_rows(rows: "Rows") -> int:
-    r"""Write the messages of rows as `write_message` does, with an "\n"; return how many.
+    r"""Write the messages of rows like `write_message`, each with "\n"; return their number.
 
-    The members of most messages are taken from their records, in a third of the time that a
-    `MessageExt` takes.
+    Most are written from their records, in a third of the time that a `MessageExt` takes.
     """
     hosts: dict[tuple[bytes, int], str] = {}
     for physical_offset in rows.offsets():
@@ -122,9 +120,9 @@ def write_rows(rows: "Rows") -> int:
 
 
 def _fields_of(view: RecordView, hosts: dict[tuple[bytes, int], str]) -> dict[str, Any] | None:
-    """Return the members of a message of one line; None if its body is compressed, long or no text.
+    """Return the members of a message; None if its body is compressed, long or not UTF-8.
 
-    ``hosts`` has the hosts of earlier messages by address and port.
+    ``hosts`` caches host texts by address and port.
     """
     body = view.body
     if view.sys_flag & COMPRESSED or len(body) > _BODY_STEP or (text := utf8_text(body)) is None:
@@ -162,7 +160,7 @@ def _json_value(message: MessageExt, name: str, bodies: BodyView) -> Any:
 
 
 def _other_fields(message: MessageExt) -> dict[str, Any]:
-    """Return all of a message except its body."""
+    """Return all members of a message except its body."""
     fields = dict(zip(_NAMES, _values_of(message), strict=True))
     for name, to_json in _CONVERTED.items():
         fields[name] = to_json(fields[name])
@@ -171,13 +169,13 @@ def _other_fields(message: MessageExt) -> dict[str, Any]:
 
 
 def message_line(fields: Mapping[str, Any]) -> str:
-    """Return the fields of a message as `json_line` does, in a fifth of its time.
+    """Return the members of a message like `json_line`, in a fifth of its time.
 
-    orjson writes texts and numbers of 64 bits as `json` does; `json` writes what it refuses.
+    orjson writes texts and 64-bit numbers like `json`, which writes what orjson refuses.
     """
     if is_unicode():
         try:
             return safe_json(orjson.dumps(fields).decode())
         except TypeError:
-            pass  # a lone surrogate, or a number that is too long
+            pass  # A lone surrogate, or a larger number.
     return json_line(fields)

@@ -1,11 +1,12 @@
-"""Chooses the source of a command and its credentials: options, environment, named context.
+"""Selects the source of a command and its credentials: options, environment, named context.
 
 =====================================  ========================================================
-the source is named by                 what is used
+the source is given by                 used
 =====================================  ========================================================
-``--namesrv`` or ``--store``           that; a context only with ``--context``
-``--context``                          the context, whatever the environment says
-``ROCKETLENS_STORE``, ``NAMESRV_ADDR``  that; no context, whose secrets are for its own cluster
+``--namesrv`` or ``--store``           the option; a context only with ``--context``
+``--context``                          the context, even if the environment names a source
+``ROCKETLENS_STORE``, ``NAMESRV_ADDR``  the variable, and no context: its secrets are for its own
+                                       cluster
 ``ROCKETLENS_CONTEXT``, or the file's  the context
 ``default_context``
 =====================================  ========================================================
@@ -31,7 +32,7 @@ from rocketlens.terminal.contexts import (
 )
 
 if TYPE_CHECKING:
-    # Late: the protocol and TLS cost time that a command over a store must not pay.
+    # Late: the protocol and TLS are slow to import, and commands over a store need neither.
     import ssl
     from collections.abc import Awaitable, Callable
 
@@ -67,10 +68,9 @@ def chosen_context(
     takes_archive: bool = False,
     last: Context | None = None,
 ) -> Context:
-    """Return the source and the credentials; ``last`` is used for what is not set otherwise.
+    """Return the source and the credentials; ``last`` has defaults.
 
-    :raises BadInput: for options that contradict each other, and for a named context that is
-        missing or wrong.
+    :raises BadInput: if options contradict each other, or a named context is missing or invalid.
     """
     options = _of_options(arguments)
     if options.store is not None and options.namesrv is not None:
@@ -100,10 +100,10 @@ def chosen_context(
 
 
 def cluster_access(context: Context) -> ClusterAccess:
-    """Return addresses and credentials of a context's cluster; reads the files that it names.
+    """Return the addresses and credentials of a context's cluster; reads the files that it names.
 
-    :raises BadInput: when it has no name server, or only one half of a pair.
-    :raises OSError: when a file cannot be read.
+    :raises BadInput: if it has no name server, or only one part of a key pair.
+    :raises OSError: if a file cannot be read.
     """
     if context.namesrv is None:
         raise BadInput(
@@ -119,23 +119,20 @@ def cluster_access(context: Context) -> ClusterAccess:
 
 
 def writable_cluster_access(context: Context) -> ClusterAccess:
-    """Return as `cluster_access`, for a command that changes the cluster.
+    """Return the result of `cluster_access`, for a command that changes the cluster.
 
-    :raises BadInput: also when the context is read-only.
+    :raises BadInput: also if the context is read-only.
     """
     if context.read_only:
         raise BadInput(
             "this context is read_only, and the command changes the cluster: use another context, "
-            "or take read_only from the configuration file"
+            "or remove read_only from the configuration file"
         )
     return cluster_access(context)
 
 
 def ask_cluster(access: ClusterAccess, ask: "Callable[[MQAdmin], Awaitable[T]]") -> T:
-    """Return what ``ask`` returns, given a client of a cluster that knows which brokers were seen.
-
-    Runs an event loop, and closes the client.
-    """
+    """Call ``ask`` with a client of a cluster in a new event loop, and return its result."""
     from rocketlens.client.connect.broker_history import seen_brokers_path
     from rocketlens.client.mq_admin import MQAdmin
     from rocketlens.net.event_loop import run
@@ -150,9 +147,9 @@ def ask_cluster(access: ClusterAccess, ask: "Callable[[MQAdmin], Awaitable[T]]")
 
 
 def open_cluster(access: ClusterAccess) -> "SyncMQAdmin":
-    """Return an open client of a cluster for a command that prints what comes, as it comes.
+    """Return an open client for a command that prints results as they arrive.
 
-    Its event loop has a thread of its own: while output waits, no answer of a broker is late.
+    Its event loop has its own thread, so that slow output does not delay replies.
     """
     from rocketlens.client.blocking.sync_admin import SyncMQAdmin
     from rocketlens.client.connect.broker_history import seen_brokers_path
@@ -163,7 +160,7 @@ def open_cluster(access: ClusterAccess) -> "SyncMQAdmin":
 
 
 def user_name() -> str:
-    """Return the name of the user who runs this program, for those who read what it did."""
+    """Return the user's name, for logs and jobs."""
     import getpass
 
     try:
@@ -173,21 +170,20 @@ def user_name() -> str:
 
 
 def jobs_directory() -> Path:
-    """Return the directory of the files of jobs."""
+    """Return the directory with the files of jobs."""
     from rocketlens.client.connect.broker_history import state_directory
 
     return state_directory() / "jobs"
 
 
 def saved_searches_path() -> Path:
-    """Return the path of the file of searches that consoles of the user have saved."""
+    """Return the path of the file with searches that the user saved in consoles."""
     from rocketlens.client.connect.broker_history import state_directory
 
     return state_directory() / "saved-searches.json"
 
 
 def name_servers_of_environment() -> str | None:
-    """Return the name servers that the environment names, or None."""
     return next(filter(None, map(os.environ.get, NAME_SERVER_VARIABLES)), None)
 
 

@@ -1,4 +1,4 @@
-"""The parser of a command line: complaints are one line, with what was probably meant."""
+"""A command line parser with one-line errors that suggest corrections."""
 
 import re
 from argparse import PARSER, Action, ArgumentParser, RawDescriptionHelpFormatter
@@ -10,12 +10,12 @@ from rocketlens.terminal.output import ExitCode, note
 
 _USAGE: Final = "usage: "
 _NEGATIVE: Final = re.compile(r"-\.?\d")
-"""What is a value, and not an option, though it begins with ``-``: ``-1``, and ``-2h``, a time.
+"""A value rather than an option, although it starts with ``-``: ``-1``, or ``-2h``, a time.
 
-As in Python 3.14; before, only whole numbers and fractions were.
+As in Python 3.14; earlier versions accept only numbers.
 """
 _MAX_MESSAGE: Final = 300
-"""Characters of a complaint: arguments can be of any length."""
+"""Characters of an error: arguments can have any length."""
 
 
 _SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -38,11 +38,11 @@ _SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
     "store": ("home",),
     "to": ("until",),
 }
-"""What other tools call an option; it means the first of those that the command has."""
+"""Names of options in other tools; the first one that the command has is suggested."""
 
 
 class _HelpFormatter(RawDescriptionHelpFormatter):
-    """Lists commands under their headings, without a line for all of them."""
+    """Lists commands under headings, without a line for the group of all commands."""
 
     def _format_action(self, action: Action) -> str:
         text = super()._format_action(action)
@@ -53,7 +53,7 @@ class _HelpFormatter(RawDescriptionHelpFormatter):
 
 
 class CommandParser(ArgumentParser):
-    """An argument parser that takes no abbreviations, and suggests what may have been meant."""
+    """An argument parser without abbreviations, whose errors suggest corrections."""
 
     def __init__(self, **options: Any) -> None:
         options = {
@@ -67,7 +67,7 @@ class CommandParser(ArgumentParser):
         self._folded_as = ""
 
     def add_commands(self) -> Any:
-        """Return what adds the parsers of commands to this one."""
+        """Return the object that adds the parsers of commands."""
         self._commands = self.add_subparsers(title="commands", metavar="COMMAND", required=True)
         return self._commands
 
@@ -76,14 +76,14 @@ class CommandParser(ArgumentParser):
         vars(self._commands._choices_actions[-1])["heading"] = heading  # noqa: SLF001
 
     def fold(self, actions: Iterable[Action], text: str) -> None:
-        """Show some options in the usage line as ``text``: each is explained below it."""
+        """Show some options as ``text`` in the usage line; the help still lists them."""
         self._folded += actions
         self._folded_as = text
 
     def add_examples(self, examples: str) -> None:
-        """Add command lines to the help, behind the options.
+        """Add examples at the end of the help.
 
-        Each has a comment with what it is for, behind it or in the line before.
+        Each line is a command with a comment after two spaces.
         """
         lines: list[str] = []
         for line in filter(None, examples.split("\n")):
@@ -94,12 +94,10 @@ class CommandParser(ArgumentParser):
             self.epilog = "\n\n".join(filter(None, parts))
 
     def format_usage(self) -> str:
-        """Return the usage line, with folded options as words."""
         self._fold_usage()
         return super().format_usage()
 
     def format_help(self) -> str:
-        """Return the help; its usage line is that of `format_usage`."""
         self._fold_usage()
         return super().format_help()
 
@@ -113,12 +111,12 @@ class CommandParser(ArgumentParser):
             self.usage = f"{lines}\n{indent}[{self._folded_as}]".replace("%", "%%")
 
     def error(self, message: str) -> NoReturn:
-        """Print what is wrong, in one line, and end the program."""
+        """Print an error on one line, and exit."""
         note(f"{message[:_MAX_MESSAGE]} (see {self.prog} --help)")
         self.exit(ExitCode.FAILED)
 
     def refuse_arguments(self, unknown: Sequence[str]) -> NoReturn:
-        """Refuse arguments that the command does not have."""
+        """Exit because of unknown arguments."""
         options = [word.partition("=")[0] for word in unknown if word.startswith("-")]
         meant = _meant_option(options[0], self._option_string_actions) if options else ""
         self.error(f"unrecognized arguments: {' '.join(unknown)[:_MAX_MESSAGE]}{meant}")
@@ -126,12 +124,12 @@ class CommandParser(ArgumentParser):
     def refuse_command(
         self, word: str, commands: Iterable[str], synonyms: Mapping[str, str]
     ) -> NoReturn:
-        """Refuse a command that the program does not have; other tools have it as a synonym."""
+        """Exit because of an unknown command; ``synonyms`` are names in other tools."""
         self.error(f"no command {word[:_MAX_MESSAGE]!r}{suggestion(word, commands, synonyms)}")
 
 
 def _meant_option(option: str, options: Collection[str]) -> str:
-    """Return "; did you mean A?" with the known option that one stands for, or resembles."""
+    """Return "; did you mean A?" with a synonym or the nearest option."""
     for meant in _SYNONYMS.get(option.removeprefix("--"), ()):
         if f"--{meant}" in options:
             return f"; did you mean --{meant}?"

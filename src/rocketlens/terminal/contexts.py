@@ -1,4 +1,4 @@
-"""Named contexts: the user's file of clusters, stores and archives by name.
+"""Named contexts: the user's configuration file of clusters, stores and archives.
 
 ::
 
@@ -10,7 +10,7 @@
     access_key = "reader"
     secret_key_file = "prod.secret"          # or secret_key_env = "PROD_SECRET", or secret_key
     ca = "prod-ca.pem"        # TLS; also tls, check_hostname, insecure, cert, cert_key
-    read_only = true          # commands that send messages or change a cluster refuse it
+    read_only = true          # commands that send messages or change the cluster are refused
 
     [contexts.backup]
     store = "/backup/rocketmq/store"
@@ -18,13 +18,13 @@
     [contexts.lake]
     archive = "s3://lake/rocketmq"           # or a directory
 
-The file is ``$ROCKETLENS_CONFIG``, else ``rocketlens/config.toml`` in ``$XDG_CONFIG_HOME``, else in
-``~/.config``. A path in it is relative to the file's directory. Neither a secret nor the path of
-its file is ever printed. Names from the file (of a context, a key, a variable) are not printed
-either, unless they were asked for or nearly: a secret may have been written in the wrong place. The
-file must be regular, owned by the user or root, and not world-writable.
+The file is ``$ROCKETLENS_CONFIG``, or else ``rocketlens/config.toml`` in ``$XDG_CONFIG_HOME`` or
+``~/.config``. Paths in it are relative to its directory. It must be a regular file, owned by the
+user or root, and not world-writable. Changes preserve comments and layout.
 
-A change keeps the comments and everything else in the file, which people write.
+Secrets and the paths of their files are never printed. Names in the file (contexts, keys,
+variables) are not printed either, unless the user typed a similar one: a secret may be written in
+the wrong place.
 """
 
 import fcntl
@@ -71,7 +71,7 @@ OPTIONS: Final[Mapping[str, tuple[str, str]]] = {
     "cert": ("FILE", "our own certificate, if servers ask for one (PEM)"),
     "cert-key": ("FILE", "the private key of --cert, if it is in another file (PEM)"),
 }
-"""Options with a value: the name of the value, and the help."""
+"""Options with a value: its placeholder, and the help."""
 SWITCHES: Final[Mapping[str, str]] = {
     "tls": "use TLS",
     "check-hostname": "use TLS, and check the host of certificates (always so without --ca)",
@@ -80,7 +80,7 @@ SWITCHES: Final[Mapping[str, str]] = {
 
 
 def add_connection_options(parser: ArgumentParser, *, several_contexts: bool = False) -> None:
-    """Add the options of a connection, except ``--namesrv``; ``--context`` once, or repeated."""
+    """Add the connection options except ``--namesrv``; ``--context`` can be repeatable."""
     group = parser.add_argument_group("the connection to a cluster")
     actions = [
         group.add_argument(
@@ -113,12 +113,12 @@ _CONTROLS: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 
 class Context(NamedTuple):
-    """A source and its credentials; None and the empty text leave a setting to other contexts."""
+    """A source and its credentials. None and "" mean that a setting is missing."""
 
     store: str | None = None
     """A store directory, instead of a cluster."""
     archive: str | None = None
-    """An archive, likewise: a directory, or ``s3://BUCKET/PREFIX``."""
+    """An archive, instead of a cluster: a directory, or ``s3://BUCKET/PREFIX``."""
     namesrv: str | None = None
     """Name servers, separated by semicolons."""
     namespace: str | None = None
@@ -132,20 +132,20 @@ class Context(NamedTuple):
     insecure: bool | None = None
     """TLS without checking certificates, as in RocketMQ's test mode."""
     ca: str | None = None
-    """The authority of the servers' certificates, PEM."""
+    """The certificate authority of the servers, PEM."""
     cert: str | None = None
     cert_key: str | None = None
     """The client's certificate and its key, PEM."""
     read_only: bool | None = None
-    """Whether commands that change the cluster refuse it."""
+    """Whether commands that change the cluster are refused."""
 
     def __repr__(self) -> str:
         return f"Context({', '.join(self.given)})"
 
     def over(self, other: "Context") -> "Context":
-        """Return this context, with missing settings taken from the other.
+        """Return this context with missing settings from the other one.
 
-        Store, archive and name servers count as one setting, and so do the forms of a secret.
+        The kinds of sources count as one setting, and so do the kinds of secrets.
         """
         mine, others = self.given, other.given
         for names in (_SOURCES, _SECRETS):
@@ -155,18 +155,17 @@ class Context(NamedTuple):
 
     @property
     def given(self) -> dict[str, Any]:
-        """Its settings, by name."""
+        """The settings that are not missing, by name."""
         return {name: value for name, value in self._asdict().items() if value not in (None, "")}
 
     @property
     def names_source(self) -> bool:
-        """Whether it names a store, an archive or a cluster."""
         return any(getattr(self, name) is not None for name in _SOURCES)
 
     def secret(self) -> str | None:
         """Return the secret key, from the context, a file or the environment.
 
-        :raises BadInput: when the file or the variable cannot be read or is empty.
+        :raises BadInput: if the file or variable is empty or cannot be read.
         """
         if self.secret_key_file is not None:
             return read_secret(Path(self.secret_key_file))
@@ -182,7 +181,6 @@ _KINDS_OF_KEYS: Final = {name: bool if name in _SWITCHES else str for name in Co
 
 
 def config_path() -> Path:
-    """Return the path of the file, whether or not it exists."""
     given = os.environ.get(CONFIG_VARIABLE)
     if given:
         return Path(given)
@@ -192,9 +190,9 @@ def config_path() -> Path:
 
 
 def named_context(name: str) -> Context:
-    """Return the context of a name.
+    """Return a context.
 
-    :raises BadInput: when the file or the context does not exist, or is wrong.
+    :raises BadInput: if the file or the context does not exist or is invalid.
     """
     path = config_path()
     return _existing(path, _load(path), name)
@@ -209,7 +207,7 @@ def _existing(path: Path, config: Mapping[str, Any] | None, name: str) -> Contex
 def all_contexts() -> tuple[str | None, dict[str, Context]]:
     """Return the name of the default context, and all contexts by name; empty without a file.
 
-    :raises BadInput: when the file or a context is wrong.
+    :raises BadInput: if the file or a context is invalid.
     """
     path = config_path()
     config = _load(path)
@@ -220,9 +218,9 @@ def all_contexts() -> tuple[str | None, dict[str, Context]]:
 
 
 def default_context() -> Context:
-    """Return the context that is used if nothing else names a source; empty if there is none.
+    """Return the context to use if nothing else names a source; an empty one if there is none.
 
-    :raises BadInput: as `named_context`.
+    :raises BadInput: as in `named_context`.
     """
     name = os.environ.get(CONTEXT_VARIABLE)
     if name:
@@ -238,18 +236,18 @@ def default_context() -> Context:
 
 
 def read_secret(path: Path, where: str = "the secret key's file (secret_key_file)") -> str:
-    """Return the secret that a file holds, and warn if others can read it.
+    """Return the secret in a file, and warn if other users can read it.
 
-    :param where: What the file is called in errors.
-    :raises BadInput: when the file is empty, too long or cannot be read.
+    :param where: The name of the file in errors.
+    :raises BadInput: if the file is empty, too long or cannot be read.
     """
     return read_secret_file(path, where, on_opened=warn_of_readers)
 
 
 def check_owner(file: BinaryIO, path: Path) -> None:
-    """Check that no other user can write a file that decides which server is trusted.
+    """Check that other users cannot write a file that determines trusted servers.
 
-    :raises BadInput: when another user owns it, or it is world-writable.
+    :raises BadInput: if it belongs to another user, or is world-writable.
     """
     status = os.fstat(file.fileno())
     if not stat.S_ISREG(status.st_mode):
@@ -261,7 +259,7 @@ def check_owner(file: BinaryIO, path: Path) -> None:
 
 
 def warn_of_readers(mode: int, path: Path) -> None:
-    """Warn if others can read a secret; some users need that, so it is used."""
+    """Warn if other users can read a secret. It is used nevertheless: some setups need that."""
     if stat.S_IMODE(mode) & 0o077:
         note(f"{path} holds a secret key that others may read: chmod 600 {path}")
 
@@ -269,7 +267,7 @@ def warn_of_readers(mode: int, path: Path) -> None:
 def _load(path: Path) -> dict[str, Any] | None:
     """Return the content of the file, or None if it does not exist.
 
-    :raises BadInput: when it is not TOML, or not of the form above.
+    :raises BadInput: if it is not a valid file of contexts.
     """
     try:
         with opened_regular(path, f"{path}") as file:
@@ -285,9 +283,9 @@ def _load(path: Path) -> dict[str, Any] | None:
 
 
 def toml_of(path: Path, content: bytes) -> dict[str, Any]:
-    """Return what a file has; errors quote nothing of it, which may be a secret.
+    """Parse a TOML file. Errors do not quote its content, which can have secrets.
 
-    :raises BadInput: when it is too long, or not TOML.
+    :raises BadInput: if it is too long, or not TOML.
     """
     import tomllib
 
@@ -298,7 +296,7 @@ def toml_of(path: Path, content: bytes) -> dict[str, Any]:
     try:
         return tomllib.loads(content.decode("utf-8"))
     except (ValueError, RecursionError) as error:
-        # Without the rest of the error, which may quote the content.
+        # The rest of the error can quote the content.
         is_toml = isinstance(error, tomllib.TOMLDecodeError)
         line = _LINE.search(str(error)) if is_toml else None
         where = f" ({line[0]})" if line else ""
@@ -306,9 +304,9 @@ def toml_of(path: Path, content: bytes) -> dict[str, Any]:
 
 
 def _config_of(path: Path, content: bytes) -> dict[str, Any]:
-    """Return the content of a file of contexts.
+    """Parse and check a file of contexts.
 
-    :raises BadInput: when it is not TOML, or not of the form above.
+    :raises BadInput: if it is not TOML, or not in the form above.
     """
     config = toml_of(path, content)
     _check_names(f"{path}", config, {DEFAULT: str, "contexts": dict})
@@ -322,7 +320,7 @@ def _config_of(path: Path, content: bytes) -> dict[str, Any]:
 def _chosen(path: Path, config: Mapping[str, Any], name: str) -> Context:
     """Return one context of a file, with absolute paths.
 
-    :raises BadInput: when it is missing, or wrong.
+    :raises BadInput: if it is missing or invalid.
     """
     contexts = config["contexts"]
     if name not in contexts:
@@ -348,7 +346,7 @@ def _chosen(path: Path, config: Mapping[str, Any], name: str) -> Context:
 def _check_names(where: str, values: Mapping[str, Any], kinds: Mapping[str, type]) -> None:
     for number, (key, value) in enumerate(values.items(), 1):
         if key not in kinds:
-            # The key itself is not shown: it can be a secret in the wrong place.
+            # The key is not shown, because it can be a misplaced secret.
             raise BadInput(
                 f"{where}: key number {number} is unknown; known keys: {', '.join(kinds)}"
                 f"{suggestion(key, kinds)}"
@@ -362,13 +360,12 @@ def _check_names(where: str, values: Mapping[str, Any], kinds: Mapping[str, type
 def change_contexts(
     change: "Callable[[TOMLDocument], object]", existing: str | None = None
 ) -> Path:
-    """Let ``change`` change the file, with its comments and layout; return the file's path.
+    """Change the file with ``change``, which receives its document; return the file's path.
 
-    Only one program changes it at a time. It is replaced in one step; a new one is for its user
-    alone.
+    Locked against concurrent changes, and replaced atomically. A new file is private.
 
-    :param existing: The name of a context that must be in it.
-    :raises BadInput: if the file cannot be used, before or after, or ``change`` raises it.
+    :param existing: The name of a context that must exist.
+    :raises BadInput: if the file is invalid before or after the change, or ``change`` raises it.
     :raises OSError: if it cannot be written.
     """
     import tomlkit
@@ -378,7 +375,7 @@ def change_contexts(
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     directory = os.open(target.parent, os.O_RDONLY)
     try:
-        # NFS has no locks of directories.
+        # NFS cannot lock directories.
         with suppress(OSError):
             fcntl.flock(directory, fcntl.LOCK_EX)
         config = _load(path)
@@ -399,7 +396,7 @@ def change_contexts(
 def add_context(document: "TOMLDocument", name: str, values: Mapping[str, str | bool]) -> None:
     """Add a context to a file.
 
-    :raises BadInput: if it has one of that name, or the name or a value cannot be.
+    :raises BadInput: if the name exists, or the name or a value is invalid.
     """
     import tomlkit
 
@@ -414,20 +411,20 @@ def add_context(document: "TOMLDocument", name: str, values: Mapping[str, str | 
 
 
 def remove_context(document: "TOMLDocument", name: str) -> None:
-    """Remove a context from a file; if it is the default one, there is no default any more."""
+    """Remove a context from a file, and the default context if it is that one."""
     if document.get(DEFAULT) == name:
         del document[DEFAULT]
     del document["contexts"][name]
 
 
 def write_contexts(target: Path, text: str) -> None:
-    """Replace the file in one step; a new one is for its user alone.
+    """Replace the file atomically; a new file is private.
 
     :raises OSError: if it cannot be written.
     """
     mode = target.stat().st_mode & 0o777 if target.exists() else 0o600
     partial = target.with_name(f".{target.name}.{os.getpid()}.part")
-    # Before `try`: what is there already is of another program, on a home that machines share.
+    # Before `try`: an existing file belongs to another program, perhaps on another machine.
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
         with os.fdopen(descriptor, "w") as file:

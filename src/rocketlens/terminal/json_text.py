@@ -1,7 +1,7 @@
-"""JSON bodies, laid out for people or on one line, with each number and name as it was sent.
+"""Formats JSON for people or on one line, without changing numbers and names.
 
-The text is laid out again token by token, not parsed and written: numbers keep their digits, and
-names that are repeated stay. Lines of what commands print are JSON, too: `json_line`.
+JSON is formatted token by token instead of parsed, so numbers keep their digits, and repeated names
+are kept. `json_line` writes the JSON lines of commands.
 """
 
 import json
@@ -25,7 +25,6 @@ _INDENT: Final = "  "
 
 
 def json_of(body: bytes) -> str | None:
-    """Return the text of a body that is JSON, or None."""
     try:
         return checked_json(body)
     except BadInput:
@@ -33,9 +32,9 @@ def json_of(body: bytes) -> str | None:
 
 
 def checked_json(body: bytes) -> str:
-    """Return the text of a body that is JSON.
+    """Return the text of a JSON body.
 
-    :raises BadInput: when it is not, or is too large or deep to be shown as such.
+    :raises BadInput: if it is not JSON, or too large or nested too deep to be shown.
     """
     if len(body) > limits.MAX_SHOWN_JSON_BYTES:
         raise BadInput(
@@ -55,7 +54,7 @@ def checked_json(body: bytes) -> str:
 
 
 def indented(text: str) -> Iterator[str]:
-    """Return JSON in pieces, two spaces deeper at each level, coloured and safe to print."""
+    """Return JSON in pieces, indented by two spaces per level, coloured and safe to print."""
     for part, token in laid_out(text):
         if part is JsonPart.LAYOUT:
             yield token
@@ -73,7 +72,7 @@ def compact(text: str, *, is_ascii: bool = False) -> str:
 
 
 def _readable(token: str, *, is_ascii: bool = False) -> str:
-    r"""Return a string of JSON with its characters instead of ``\u`` escapes, or the reverse."""
+    r"""Return a JSON string without ``\u`` escapes, or with ``is_ascii`` only with these."""
     if is_ascii or "\\u" in token:
         return json.dumps(json.loads(token), ensure_ascii=is_ascii)
     return token
@@ -84,7 +83,7 @@ def _refuse(name: str) -> None:
 
 
 def _is_deeper(value: object, levels: int) -> bool:
-    """Return whether lists and objects are nested more than ``levels`` deep; does not recurse."""
+    """Return whether lists and objects have more than ``levels`` levels; does not recurse."""
     level = [value]
     for _ in range(levels + 1):
         inner: list[object] = []
@@ -111,7 +110,7 @@ class JsonPart(StrEnum):
 
 
 def laid_out(text: str) -> Iterator[tuple[JsonPart, str]]:
-    """Yield the pieces of a JSON text, two spaces deeper at each level."""
+    """Yield the pieces of a JSON text, indented by two spaces per level."""
     pieces = [match[0] for match in TOKEN.finditer(text)]
     depth = 0
     for number, piece in enumerate(pieces):
@@ -136,7 +135,7 @@ def laid_out(text: str) -> Iterator[tuple[JsonPart, str]]:
 
 
 def answer_fields(answer: Answer) -> dict[str, Any]:
-    """Return all of an answer except its messages, as JSON values."""
+    """Return an answer as JSON values, without its messages."""
     return {
         "query": answer.query,
         "complete": answer.complete,
@@ -146,7 +145,7 @@ def answer_fields(answer: Answer) -> dict[str, Any]:
 
 
 def json_line(fields: object) -> str:
-    """Return one line of JSON, with the characters that stdout can show unescaped."""
+    """Return one line of JSON; characters that stdout cannot show are escaped."""
     return safe_json(_encoder(ensure_ascii=not is_unicode()).encode(fields))
 
 
@@ -156,5 +155,5 @@ def _encoder(*, ensure_ascii: bool) -> json.JSONEncoder:
 
 
 def is_unicode() -> bool:
-    """Return whether stdout takes any character."""
+    """Return whether stdout can show any character."""
     return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"

@@ -1,4 +1,4 @@
-"""The values of a message that can be printed: its body, and others by name for ``--fields``."""
+"""Printable values of a message: its body, and the values for ``--fields`` and ``--format``."""
 
 import csv
 import io
@@ -29,16 +29,16 @@ DECODED: Final = "decoded"
 BODY_FORMS: Final = ("text", "json", "base64", DECODED)
 PREVIEW_BYTES: Final = 240
 _MAX_PREVIEWED_BYTES: Final = 1 << 16
-"""Larger bodies are not decoded for the start of them."""
+"""Larger bodies are not decoded for a preview."""
 
 
 class BodyView:
-    """The bytes and the form in which each body is shown."""
+    """How to show bodies: as which bytes, and in which form."""
 
     def __init__(self, form: str | None = None, rules_file: str | None = None) -> None:
-        """Use one of BODY_FORMS, or None for the default of each output.
+        """``form`` is one of BODY_FORMS, or None for the default of each output.
 
-        :raises BadInput: if the rules cannot be read, or have no use.
+        :raises BadInput: if the file of rules cannot be read, or is not needed.
         """
         self.form: Final = form
         self._rules_file: Final = rules_file
@@ -48,13 +48,12 @@ class BodyView:
 
     @classmethod
     def of(cls, arguments: Namespace) -> "BodyView":
-        """Return the view that a command line asks for."""
         return cls(arguments.body, getattr(arguments, "body_rules", None))
 
     def shown(self, message: MessageExt) -> tuple[bytes, str | None]:
-        """Return the bytes that are shown for a body, and their form: that of ``--body``.
+        """Return the bytes to show for a body, and their form, as in ``--body``.
 
-        A decoded body is its JSON, or its text in UTF-8, or if it is binary as it was sent.
+        A decoded body is JSON, or UTF-8 text, or unchanged if it is binary.
         """
         if self.form != DECODED:
             return message.body, self.form
@@ -69,7 +68,7 @@ class BodyView:
     def preview(self, message: MessageExt) -> str:
         """Return the start of a body on one line, safe to print.
 
-        Without a form, it is the text of the body, decoded if it is not UTF-8, else hex.
+        Without a form, this is the text of the body, decoded if it is not UTF-8, or else hex.
         """
         body, form = self.shown(message)
         if form in {"json", "base64"}:
@@ -82,12 +81,12 @@ class BodyView:
         return f"0x{body[: PREVIEW_BYTES // 4].hex()}" if start is None else printable(start)
 
     def decoded(self, message: MessageExt) -> "DecodedBody":
-        """Return a body as a rule, or a look at its bytes, reads it."""
+        """Decode a body by a rule, or by detecting its format."""
         return self._read_rules().decode(message)
 
     def _read_rules(self) -> "BodyRules":
         if self._rules is None:
-            # Late: what shows text needs no decoders.
+            # Late: text needs no decoders.
             from rocketlens.decode.rules import BodyRules
 
             file = self._rules_file
@@ -100,7 +99,6 @@ AS_IT_IS: Final = BodyView()
 
 
 def utf8_text(body: bytes) -> str | None:
-    """Return the text of a body, or None if it is not UTF-8."""
     try:
         return body.decode("utf-8")
     except UnicodeDecodeError:
@@ -110,8 +108,8 @@ def utf8_text(body: bytes) -> str | None:
 def body_text(body: bytes, form: str | None) -> str:
     """Return a body as text.
 
-    ``text``, and None: its text, or ``0x`` and hex if it is not UTF-8. ``json``: always JSON on one
-    line, that of the body, or a string with its text, or an object with its base64. ``base64``.
+    ``text`` or None: its text, or ``0x`` and hex if it is not UTF-8. ``json``: one line of JSON,
+    either the body itself, or a string with its text, or an object with its base64. ``base64``.
     """
     if form == "base64":
         return b64encode(body).decode("ascii")
@@ -128,7 +126,7 @@ def body_text(body: bytes, form: str | None) -> str:
 
 
 def hex_lines(body: bytes, most: int) -> Iterator[str]:
-    """Yield lines of offset, 16 bytes in hex, and their ASCII, for the first ``most`` bytes."""
+    """Yield lines with offset, 16 bytes in hex, and ASCII, for the first ``most`` bytes."""
     for start in range(0, min(len(body), most), 16):
         row = body[start : start + 16]
         text = "".join(chr(byte) if 0x20 <= byte < 0x7F else "." for byte in row)
@@ -136,33 +134,33 @@ def hex_lines(body: bytes, most: int) -> Iterator[str]:
 
 
 def text_start(body: bytes) -> str | None:
-    """Return the start of a body that begins as UTF-8 does; None if it does not."""
+    """Return the start of a UTF-8 body; None if the start is not UTF-8."""
     start = body[:PREVIEW_BYTES]
     try:
         return start.decode("utf-8")
     except UnicodeDecodeError as error:
-        # Only a long body's start can end in a character that was cut in two.
+        # The end of a cut start can be an incomplete character.
         if len(start) == len(body) or error.start < len(start) - 3:
             return None
         return start[: error.start].decode("utf-8")
 
 
 PIPED_COLUMNS: Final = ("time", "topic", "tags", "keys", "id", "position", "size", "body")
-"""Of tab-separated values and of CSV, where the caller does not choose."""
+"""The default columns of tab-separated values and CSV."""
 _ESCAPES: Final = {"\\n": "\n", "\\t": "\t", "\\0": "\0", "\\\\": "\\"}
 _NUMBER: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
-"""How a cell begins that spreadsheet programs compute."""
+"""First characters of cells that spreadsheet programs evaluate."""
 
 
 def value_names(
     text: str, more: Collection[str] = (), *, where: str = "--fields", sign: str = ""
 ) -> tuple[str, ...]:
-    """Return the names of an option, which may be some that messages do not have themselves.
+    """Return the names in an option; ``more`` are valid besides the values of messages.
 
-    ``sign`` may stand before a name.
+    Names can have the prefix ``sign``.
 
-    :raises BadInput: naming one that a message does not have, and what was probably meant.
+    :raises BadInput: if messages have no such value; suggests a name.
     """
     names = tuple(name.strip() for name in text.split(","))
     for name in names:
@@ -174,8 +172,9 @@ def value_names(
 def in_order_of(
     messages: Sequence[MessageExt], names: Sequence[str], bodies: BodyView
 ) -> tuple[MessageExt, ...]:
-    """Return messages in the order of their values, with ``-`` before its name the largest first:
-    numbers, then texts, then those without one.
+    """Sort messages by values; ``-`` before a name reverses the order.
+
+    Numbers come first, then texts, then messages without the value.
     """
     ordered = list(messages)
     for name in reversed(names):
@@ -195,7 +194,7 @@ def _rank(message: MessageExt, name: str, bodies: BodyView) -> tuple[object, ...
 def check_value_name(name: str, where: str) -> None:
     """Check that messages have a value of this name.
 
-    :raises BadInput: when they have not.
+    :raises BadInput: otherwise.
     """
     if name in NAMES or property_name(name) or FIELD_PATH.fullmatch(name):
         return
@@ -206,7 +205,7 @@ def check_value_name(name: str, where: str) -> None:
 
 
 def value_of(message: MessageExt, name: str, bodies: BodyView = AS_IT_IS) -> object:
-    """Return one value of a message, as Python has it; times and fields of its body as text."""
+    """Return a value of a message; times and values in its body are texts."""
     milliseconds = TIME_COLUMNS.get(NAMES.get(name, ""))
     if milliseconds is not None:
         return iso_text(getattr(message, milliseconds))
@@ -217,7 +216,7 @@ def value_of(message: MessageExt, name: str, bodies: BodyView = AS_IT_IS) -> obj
 
 
 def shown(message: MessageExt, name: str, bodies: BodyView) -> int | str:
-    """Return one value as a number or as text; what a message does not have is empty."""
+    """Return a value as a number or text; missing values are empty."""
     if name == "body":
         return body_text(*bodies.shown(message))
     value = value_of(message, name, bodies)
@@ -229,9 +228,9 @@ def shown(message: MessageExt, name: str, bodies: BodyView) -> int | str:
 
 
 def defused(value: object) -> str:
-    """Return a cell of CSV that no spreadsheet program computes: text of others may be a formula.
+    """Return a CSV cell that spreadsheet programs do not evaluate.
 
-    A text that would be one gets an apostrophe before it. Numbers stay as they are.
+    A foreign text that looks like a formula gets an apostrophe in front; numbers are unchanged.
     """
     text = "" if value is None else str(value)
     is_formula = isinstance(value, str) and value.startswith(_FORMULA)
@@ -239,12 +238,12 @@ def defused(value: object) -> str:
 
 
 def csv_row(cells: Iterable[str]) -> str:
-    """Return a row of CSV with its line feed.
+    """Return a CSV row with its line feed.
 
-    A cell with a carriage return is quoted: a row would begin behind it in spreadsheet programs.
+    Cells with a carriage return are quoted, or else spreadsheet programs would split the row.
     """
     line = io.StringIO(newline="")
-    # The writer of Python 3.11 quotes what is in its line terminator only.
+    # In Python 3.11, the writer quotes only characters of its line terminator.
     csv.writer(line, lineterminator="\r\n").writerow(cells)
     return line.getvalue()[: -len("\r\n")] + "\n"
 
@@ -255,16 +254,16 @@ class Template:
     def __init__(self, template: str) -> None:
         """Parse a template.
 
-        :raises BadInput: when it is not well-formed, or names a value that messages do not have.
+        :raises BadInput: if it is malformed, or names an unknown value.
         """
         text = re.sub(r"\\[nt0\\]", lambda match: _ESCAPES[match[0]], template)
-        # A line each, unless it says how a message ends.
+        # One line per message, unless the template has its own end.
         self._parts: Final[Sequence[tuple[str, str]]] = list(
             _parts(text if text.endswith(("\n", "\0")) else f"{text}\n")
         )
 
     def text(self, message: MessageExt, bodies: BodyView) -> str:
-        """Return the template with the values of a message."""
+        """Fill in the values of a message."""
         return "".join(
             literal + (str(shown(message, name, bodies)) if name else "")
             for literal, name in self._parts

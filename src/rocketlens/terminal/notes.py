@@ -1,4 +1,4 @@
-"""Notes on an answer, a few lines on stderr: what was searched, damaged, and missed."""
+"""Prints notes on an answer to stderr: searched sources, failures, damage, hints."""
 
 import sys
 from collections.abc import Iterable, Iterator
@@ -12,15 +12,15 @@ from rocketlens.terminal.output import GREEN, RED, YELLOW, coloured, iso_text, s
 
 _MAX_LINES: Final = 20
 _NOT_SEARCHED: Final = frozenset({SourceKind.TOPICS, SourceKind.FILTER})
-"""Kinds of coverage that name nothing that was searched."""
+"""Kinds of coverage that are not sources."""
 
 
 def print_notes(
     answer: Answer, count: int | None = None, what: str = "message", *, verbose: bool = False
 ) -> None:
-    """Print the notes of an answer of ``count`` messages (default: its own) on stderr.
+    """Print the notes of an answer to stderr; ``count`` is the number of its messages by default.
 
-    ``what`` is what is counted, if it is not messages.
+    ``what`` is the singular of the counted results.
     """
     number = len(answer.messages) if count is None else count
     for line in lines_of(answer, number, what, verbose=verbose):
@@ -32,8 +32,8 @@ def lines_of(
 ) -> Iterator[str]:
     """Return the notes of an answer, one line each, safe to print.
 
-    A complete answer with messages has one line, unless ``verbose``: other lines only tell of
-    messages that wait, texts, bodies, gaps and damage. The hints that are left out are counted.
+    Unless ``verbose``, a complete answer with messages has one line, plus lines on waiting
+    messages, pasted texts, bodies, gaps and damage. The hints that are left out are counted.
     """
     from rocketlens.query.kept import KEPT
     from rocketlens.query.pasted import PASTED
@@ -41,7 +41,7 @@ def lines_of(
     failures = answer.failures
     searched = [c for c in answer.coverage if c.state is SourceState.SEARCHED and c not in failures]
     newest_ms = max((c.indexed_to_ms or 0 for c in answer.coverage), default=0)
-    # If the newest that was searched is the message itself, its time is in the table already.
+    # If the newest searched message is in the answer, its time is in the table already.
     is_new = newest_ms and newest_ms not in {m.store_timestamp_ms for m in answer.messages}
     up_to = f", up to {iso_text(newest_ms)}" if is_new else ""
     verdict = (
@@ -69,7 +69,7 @@ def lines_of(
     if not is_brief:
         yield from hints
     damaged = [c for c in answer.coverage if c.state is SourceState.DAMAGED]
-    # Of an incomplete answer it is not known what would have been needed.
+    # An incomplete answer might have needed it.
     unneeded = ", and not needed for this answer" if answer.complete else ""
     yield from _listed(coloured("damaged", YELLOW, sys.stderr) + f"{unneeded}: ", damaged)
     yield from _listed(coloured("failed", RED, sys.stderr) + ": ", failures)
@@ -78,7 +78,7 @@ def lines_of(
 
 
 def _held(searched: Iterable[Coverage]) -> Iterator[str]:
-    """Yield the oldest message's time of each source, and a gap between an archive and another."""
+    """Yield the time of each source's oldest message, and a gap between archive and brokers."""
     dated = [each for each in searched if each.held_from_ms is not None]
     archives = [each for each in dated if each.kind is SourceKind.ARCHIVE]
     others = [each for each in dated if each not in archives]
@@ -92,7 +92,7 @@ def _held(searched: Iterable[Coverage]) -> Iterator[str]:
 
 
 def _undecompressed(messages: Iterable[MessageExt]) -> Iterator[str]:
-    """Name the messages whose bodies cannot be decompressed."""
+    """Yield a line for each message whose body cannot be decompressed."""
     for count, message in enumerate((each for each in messages if each.body_error), 1):
         if count > _MAX_LINES:
             yield "and more bodies are shown as stored (all of them: -o json)"
@@ -101,13 +101,13 @@ def _undecompressed(messages: Iterable[MessageExt]) -> Iterator[str]:
 
 
 def body_note(message: MessageExt) -> str:
-    """Return one line, safe to print, on why a body is shown as it is stored."""
+    """Return why a body is shown as stored, on one line, safe to print."""
     position = printable(message.position)
     return f"{position}: the body is shown as stored: {printable(message.body_error or '')}"
 
 
 def _summary(searched: Iterable[Coverage]) -> str:
-    """Return in a few words what was searched; JSON has all of it."""
+    """Return the searched sources in a few words; the JSON output has all of them."""
     index_files, tails = 0, 0
     others: list[str] = []
     logs: list[str] = []
@@ -119,7 +119,7 @@ def _summary(searched: Iterable[Coverage]) -> str:
         elif coverage.kind is SourceKind.COMMIT_LOG:
             logs.append(printable(coverage.source))
         elif coverage.kind is SourceKind.CONSUME_QUEUE and coverage.note:
-            # It is named below, with what it lacks.
+            # A later line names it.
             continue
         elif coverage.kind not in _NOT_SEARCHED:
             others.append(printable(coverage.source))

@@ -1,12 +1,12 @@
-"""stdout and stderr, prepared for any text and any start: notes, colour, times, and exit codes.
+"""stdout and stderr of commands: notes, colours, times, and exit codes.
 
 =====  ============  ==============================================================================
 code   name          meaning
 =====  ============  ==============================================================================
-0      OK            found; done; agrees; healthy
-1      NO            not found, and everything was searched; differs; not healthy
+0      OK            found; done; consistent; healthy
+1      NO            not found, and everything was searched; inconsistent; unhealthy
 2      FAILED        wrong usage, or an error
-3      INCOMPLETE    something could not be searched, whether or not something was found
+3      INCOMPLETE    something could not be searched, even if something was found
 130    INTERRUPTED   ended by Ctrl-C
 =====  ============  ==============================================================================
 """
@@ -31,32 +31,29 @@ GREEN: Final = "32"
 YELLOW: Final = "33"
 CYAN: Final = "36"
 MATCH: Final = "1;31"
-"""What was searched for, where it is found."""
+"""The colour of search matches."""
 
 _COLOUR_CODE: Final = re.compile(r"\x1b\[[0-9;]*m")
 
 COLOUR_CHOICES: Final = ("auto", "always", "never")
 _CHOSEN: Final = ["auto"]
-"""The choice of this process."""
+"""The colour choice of this process."""
 
 
 def note(text: str) -> None:
-    """Print one line on stderr, with the program's name, and escaped for terminals."""
+    """Print one line on stderr, with the program's name, escaped for terminals."""
     print(f"rocketlens: {printable(text)}", file=sys.stderr, flush=True)
 
 
 def say(text: str = "") -> None:
-    """Print a line on stderr, wrapped on a terminal.
-
-    The caller has escaped what came from a message.
-    """
+    """Print a line on stderr, wrapped if it is a terminal. The caller escapes foreign text."""
     if sys.stderr.isatty():
         text = "\n".join(_wrapped(text, _columns_of(sys.stderr)))
     print(text, file=sys.stderr, flush=True)
 
 
 def _columns_of(terminal: TextIO) -> int:
-    """Return the columns of a terminal; those of stdout may be known, or stdout may be a pipe."""
+    """Return the width of a terminal; falls back to that of stdout."""
     try:
         columns = os.get_terminal_size(terminal.fileno()).columns
     except (OSError, ValueError):
@@ -65,7 +62,7 @@ def _columns_of(terminal: TextIO) -> int:
 
 
 def _wrapped(text: str, columns: int) -> Iterator[str]:
-    """Return the lines of a text that is wrapped at words; colours take no columns."""
+    """Wrap a text at words and yield its lines; colour codes have no width."""
     line, used = "", 0
     for word in text.split(" "):
         width = len(_COLOUR_CODE.sub("", word))
@@ -78,9 +75,9 @@ def _wrapped(text: str, columns: int) -> Iterator[str]:
 
 
 def fitted_lines(text: str, before: int) -> list[str]:
-    """Return a text in lines that fit stdout behind ``before`` columns, if it is a terminal.
+    """Wrap a text to the width of stdout minus ``before`` columns, if it is a terminal.
 
-    Only spaces are broken: what is between them is copied.
+    Lines break only at spaces, so that users can copy long words.
     """
     if not sys.stdout.isatty():
         return [text]
@@ -89,15 +86,14 @@ def fitted_lines(text: str, before: int) -> list[str]:
 
 
 def choose_colour(choice: str) -> None:
-    """Use colour always, never, or on terminals (``auto``): one of `COLOUR_CHOICES`."""
+    """Set the colour mode of this process, one of `COLOUR_CHOICES`."""
     _CHOSEN[0] = choice
 
 
 def has_colour(stream: TextIO) -> bool:
-    """Return whether text for a stream is coloured.
+    """Return whether to colour text for a stream.
 
-    Unless it was chosen, a stream has colour if it is a terminal that can show it, and
-    ``NO_COLOR`` is not set.
+    In mode ``auto``, true for a terminal with colours, unless ``NO_COLOR`` is set.
     """
     if _CHOSEN[0] != "auto":
         return _CHOSEN[0] == "always"
@@ -105,7 +101,7 @@ def has_colour(stream: TextIO) -> bool:
 
 
 def coloured(text: str, code: str, stream: TextIO) -> str:
-    """Return text in a colour, or as it is if the stream has none."""
+    """Return text in a colour, or unchanged if the stream has none."""
     return f"\x1b[{code}m{text}\x1b[0m" if has_colour(stream) else text
 
 
@@ -120,22 +116,19 @@ def size_text(count: int) -> str:
 
 
 def prepare_streams() -> None:
-    """Make stdout and stderr take any text.
-
-    In a process that was started without one (``>&-``) it leads nowhere.
-    """
-    # In this order: the system returns the lowest number, so no file opened later becomes stdout.
+    """Make stdout and stderr accept any text, and open them if they are closed (``>&-``)."""
+    # In this order: the system assigns the lowest number, so later files cannot become stdout.
     if sys.stdout is None:
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
     for stream in (sys.stdout, sys.stderr):
-        # A locale that lacks a letter shows its number; an odd argument can be shown at all.
+        # Letters outside the locale's charset are shown as numbers.
         getattr(stream, "reconfigure", lambda **_: None)(errors="backslashreplace")
 
 
 def discard_stdout() -> None:
-    """Send what is still unwritten nowhere, so that the interpreter's own flush is quiet."""
+    """Discard unwritten output, so that the interpreter's final flush does not fail."""
     try:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
@@ -145,7 +138,7 @@ def discard_stdout() -> None:
 
 
 def print_ready(line: str) -> None:
-    """Print that a server is ready, and tell systemd if it runs the server."""
+    """Print that a server is ready, and notify systemd."""
     from rocketlens.net.event_loop import READY, notify
 
     print(f"ready: {line}", flush=True)
@@ -177,20 +170,18 @@ TIMES_HELP: Final = (
 
 
 def parse_time(text: str, option: str, *, is_end: bool, now_ms: int | None = None) -> int:
-    """Return the epoch milliseconds of a text, as `rocketlens.model.text.time_words` does.
+    """Parse a time like `rocketlens.model.text.time_words`; ``now_ms`` defaults to the clock.
 
-    ``now_ms`` is what the clock shows, unless it is given.
-
-    :raises BadInput: for a text that is not a time; ``option`` names it in the message.
+    :raises BadInput: if the text is not a time; the message names ``option``.
     """
     now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     return time_words.parse_time(text, option, is_end=is_end, now_ms=now_ms)
 
 
 def time_text(epoch_ms: int) -> str:
-    """Return local time to the millisecond, or the number itself if it is beyond the calendar.
+    """Return local time in milliseconds, or the number itself if it is out of range.
 
-    A damaged or forged record can have any number.
+    Damaged or forged records can have any number.
     """
     try:
         local = time.localtime(epoch_ms // 1000)
@@ -200,7 +191,7 @@ def time_text(epoch_ms: int) -> str:
 
 
 def zone_text(epoch_ms: int) -> str:
-    """Return the offset of local time at a moment, as ``+08:00``."""
+    """Return the offset of local time at a moment, such as ``+08:00``."""
     try:
         seconds = time.localtime(epoch_ms // 1000).tm_gmtoff
     except (OverflowError, OSError, ValueError):
@@ -210,7 +201,7 @@ def zone_text(epoch_ms: int) -> str:
 
 
 def iso_text(epoch_ms: int) -> str:
-    """Return local time with its zone, as ISO 8601."""
+    """Return local time with its zone in ISO 8601."""
     text = time_text(epoch_ms)
     if text.endswith("ms"):
         return text
@@ -218,15 +209,13 @@ def iso_text(epoch_ms: int) -> str:
 
 
 def moment_text(epoch_ms: int) -> str:
-    """Return local time with its zone for a line on stdout: on a terminal as in tables, else as
-    ISO 8601.
-    """
+    """Return local time with its zone, in ISO 8601 unless stdout is a terminal."""
     text = iso_text(epoch_ms)
     return text.replace("T", " ") if sys.stdout.isatty() else text
 
 
 def range_text(begin: int | None, end: int | None) -> str:
-    """Return a range of store times as it was read: both ends to the millisecond, with zone."""
+    """Describe a range of store times; both ends in milliseconds, with zone."""
     first = "" if begin is None else f"{time_text(begin)}{zone_text(begin)}"
     last = "" if end is None else f"{time_text(end)}{zone_text(end)}"
     if first and last:

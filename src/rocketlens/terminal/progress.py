@@ -1,4 +1,4 @@
-"""A line on stderr while a search goes on, Ctrl-C that ends it, and a pager for its results."""
+"""The progress of a search on stderr, Ctrl-C to stop it, and a pager for its results."""
 
 import os
 import shlex
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
     import subprocess
 
 _SILENT_S: Final = 1.0
-"""Nothing is shown of a search that takes no longer."""
+"""Shorter searches show no progress."""
 _STEP_S: Final = 0.2
-"""Between two looks of the line."""
+"""Seconds between updates of the line."""
 
 
 class SearchProgress:
-    """Shows how much was read, from a second on, if ``stream`` is a terminal. A context manager.
+    """Shows the progress of a search on a terminal, after a second. A context manager.
 
-    In it the first Ctrl-C asks the search to stop, so that what was found can be shown, and a
-    second one ends the program. ``report`` is what a search calls.
+    Within the context, the first Ctrl-C stops the search, so that its results can be shown; the
+    second one ends the program. The search calls ``report``.
     """
 
     def __init__(
         self, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Use stderr unless told otherwise; ``clock`` returns seconds."""
+        """``stream`` defaults to stderr; ``clock`` returns seconds."""
         self._stream: Final = sys.stderr if stream is None else stream
         self._is_shown: Final = self._stream.isatty()
         self._clock: Final = clock
@@ -40,15 +40,13 @@ class SearchProgress:
         self._shown_s = self._began_s + _SILENT_S - _STEP_S
         self._line = ""
         self._lock: Final = threading.Lock()
-        """Some searches report from a thread of their own."""
+        """Some searches report from another thread."""
         self._is_over = False
         self.is_interrupted = False
         """Whether Ctrl-C was pressed."""
 
     def report(self, read_bytes: int, total_bytes: int | None, messages: int) -> bool:
-        """Show how many bytes and messages were read, of how many bytes if that is known; return
-        False if the search is to stop.
-        """
+        """Show the bytes and messages read; return False to stop the search."""
         with self._lock:
             now_s = self._clock()
             if self._is_shown and not self._is_over and now_s - self._shown_s >= _STEP_S:
@@ -57,7 +55,7 @@ class SearchProgress:
         return not self.is_interrupted
 
     def close(self) -> None:
-        """Remove the line: results come."""
+        """Remove the line before results are printed."""
         with self._lock:
             self._is_over = True
             self._show("")
@@ -71,7 +69,7 @@ class SearchProgress:
         self._line = line
 
     def interrupt(self) -> None:
-        """Record that Ctrl-C was pressed, where the search itself takes it."""
+        """Record Ctrl-C, for searches that handle it themselves."""
         self.is_interrupted = True
 
     def _interrupt(self, _number: int, _frame: FrameType | None) -> None:
@@ -80,21 +78,21 @@ class SearchProgress:
         self.interrupt()
 
     def __enter__(self) -> Self:
-        """Take Ctrl-C, where that is possible: in the main thread."""
+        """Handle Ctrl-C, if this is the main thread."""
         self._before = None
         if threading.current_thread() is threading.main_thread():
             self._before = signal.signal(signal.SIGINT, self._interrupt)
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Remove the line, and leave Ctrl-C as it was."""
+        """Remove the line, and restore the handling of Ctrl-C."""
         self.close()
         if self._before is not None:
             signal.signal(signal.SIGINT, self._before)
 
 
 def line_of(read_bytes: int, total_bytes: int | None, messages: int, seconds: float) -> str:
-    """Return the line: messages, bytes, their share if it is known, and the rate."""
+    """Return the line: messages, bytes, percentage if known, and rate."""
     share = ""
     if total_bytes is not None:
         part = min(read_bytes / total_bytes, 1) if total_bytes > 0 else 1
@@ -105,16 +103,16 @@ def line_of(read_bytes: int, total_bytes: int | None, messages: int, seconds: fl
 
 PAGER_VARIABLE: Final = "PAGER"
 _DEFAULT: Final = ("less", "-FRX")
-"""It ends by itself where all fits the screen, shows colour, and leaves the text there."""
+"""Ends by itself if the text fits the screen, shows colours, and keeps the text on the screen."""
 _NO_PAGERS: Final = ((), ("cat",))
 
 
 @contextmanager
 def paged(*, is_allowed: bool) -> Iterator[None]:
-    """Let what is printed in the context go through a pager, if stdout is a terminal.
+    """Redirect printed text to a pager, if stdout is a terminal.
 
-    The pager is started by the first text. Where none is installed text is printed as it is. When
-    the user ends the pager, printing raises BrokenPipeError, as for any reader that has had enough.
+    The first text starts the pager. If it is not installed, text is printed directly. When the user
+    quits the pager, printing raises BrokenPipeError.
     """
     chosen = os.environ.get(PAGER_VARIABLE)
     command = _DEFAULT if chosen is None else tuple(shlex.split(chosen))
@@ -131,7 +129,7 @@ def paged(*, is_allowed: bool) -> Iterator[None]:
 
 
 class _PagerStream:
-    """A terminal to those that print, and a pipe to a pager."""
+    """A text stream that behaves like a terminal and writes to a pager."""
 
     def __init__(self, terminal: TextIO, command: tuple[str, ...]) -> None:
         self._terminal: Final = terminal
@@ -169,12 +167,12 @@ class _PagerStream:
             self._output = self._terminal
 
     def close(self) -> None:
-        """Wait until the user has seen enough."""
+        """Wait until the user quits the pager."""
         if self._process is None or self._output is None:
             return
         with suppress(BrokenPipeError):
             self._output.close()
-        # Ctrl-C belongs to the pager now.
+        # The pager handles Ctrl-C.
         while True:
             try:
                 self._process.wait()

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def waiting_in_store(store: "Store", answer: TopicsAnswer) -> "WaitingMessages | None":
-    """Return how many messages wait in a store whose topics are ``answer``; None if not known."""
+    """Return the number of waiting messages in a store with the topics ``answer``, or None."""
     from rocketlens.query.facts.waiting import KEPT_FOR_MS, newest_ms, waiting_messages
 
     most = limits.MAX_WAITING_MESSAGES
@@ -27,7 +27,7 @@ def waiting_in_store(store: "Store", answer: TopicsAnswer) -> "WaitingMessages |
 
 
 async def waiting_in_cluster(admin: "MQAdmin") -> "WaitingMessages | None":
-    """Return the same of a cluster, by the names of topics in its namespace."""
+    """Return the number of waiting messages in a cluster, by topics of its namespace, or None."""
     from rocketlens.client.connect.namespace import is_in_namespace, without_namespace
     from rocketlens.query.facts.waiting import KEPT_FOR_MS, waiting_messages
 
@@ -41,7 +41,7 @@ async def waiting_in_cluster(admin: "MQAdmin") -> "WaitingMessages | None":
                 )
             )
         except TopicNotFound:
-            # Brokers of RocketMQ 4 have no timers.
+            # RocketMQ 4 has no timers.
             continue
         except RocketLensError:
             return None

@@ -320,7 +320,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "jobs_busy": "{count} jobs run already: pause one, or wait for it",
     "may_not_act": "user {user} may not act on topic {topic} of {source}",
     "store_only_read": "source {source} is a store directory, which is only read",
-    "context_read_only": "the context of {source} is read_only: take read_only from the "
+    "context_read_only": "the context of {source} is read_only: remove read_only from the "
     "configuration file, or use another context",
     "form_outdated": "this form is out of date: open its page again",
     "needs_reason": "a reason is needed: it is kept with what was done",
