@@ -223,9 +223,7 @@ def build_parser(argv: Sequence[str] | None = None) -> CommandParser:
             continue
         group, _, word = name.rpartition(" ")
         command = groups[group].add_parser(
-            word,
-            help=purpose,
-            description=purpose[0].upper() + purpose[1:] + ".",
+            word, help=purpose, description=purpose[0].upper() + purpose[1:] + "."
         )
         if not names and name in _HEADINGS:
             parser.head(_HEADINGS[name])

@@ -48,10 +48,7 @@ TIME_COLUMNS: Final = {"store_time": "store_timestamp_ms", "born_time": "born_ti
 FIELDS: Final[Mapping[str, NamedField]] = {
     **{
         each.name: NamedField(
-            each.meaning,
-            _TYPES[each.kind],
-            _ALIASES.get(each.name, ()),
-            each.name in _FILTERS,
+            each.meaning, _TYPES[each.kind], _ALIASES.get(each.name, ()), each.name in _FILTERS
         )
         for each in MESSAGE_FIELDS
     },

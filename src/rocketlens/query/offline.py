@@ -96,9 +96,7 @@ class Store(SearchApi):
     ) -> None:
         """Open the store: see :func:`open_store`."""
         self._opened: Final = StoreReader(
-            Path(path),
-            max_topic_scan_bytes=max_topic_scan_bytes,
-            before_long_scan=before_long_scan,
+            Path(path), max_topic_scan_bytes=max_topic_scan_bytes, before_long_scan=before_long_scan
         )
         self._opened.on_progress = on_progress
         self.source: StoreSource = StoreSource(self._opened)

@@ -226,10 +226,7 @@ class SearchApi(ABC):
 
     @takes(StoryOptions, StoryRequest.parse)
     def story(
-        self,
-        text: str,
-        topic: str | Iterable[str] | None = None,
-        **options: Unpack[StoryOptions],
+        self, text: str, topic: str | Iterable[str] | None = None, **options: Unpack[StoryOptions]
     ) -> "Story":
         """Return the story of one message: sent, stored, each copy, and each group's progress.
 

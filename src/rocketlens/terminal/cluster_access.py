@@ -54,11 +54,7 @@ class ClusterAccess(NamedTuple):
     @property
     def client_options(self) -> dict[str, Any]:
         """The keyword arguments of a `rocketlens.client.mq_admin.ClusterClient`."""
-        return {
-            "namespace": self.namespace,
-            "credentials": self.credentials,
-            "tls": self.tls,
-        }
+        return {"namespace": self.namespace, "credentials": self.credentials, "tls": self.tls}
 
 
 def chosen_context(
@@ -111,10 +107,7 @@ def cluster_access(context: Context) -> ClusterAccess:
             f"--context NAME; or set {NAME_SERVER_VARIABLES[0]}"
         )
     return ClusterAccess(
-        context.namesrv,
-        _namespace(context.namespace or ""),
-        _credentials(context),
-        _tls(context),
+        context.namesrv, _namespace(context.namespace or ""), _credentials(context), _tls(context)
     )
 
 

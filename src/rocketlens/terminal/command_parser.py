@@ -56,11 +56,7 @@ class CommandParser(ArgumentParser):
     """An argument parser without abbreviations, whose errors suggest corrections."""
 
     def __init__(self, **options: Any) -> None:
-        options = {
-            "formatter_class": _HelpFormatter,
-            "allow_abbrev": False,
-            **options,
-        }
+        options = {"formatter_class": _HelpFormatter, "allow_abbrev": False, **options}
         super().__init__(**options)
         self._negative_number_matcher = _NEGATIVE
         self._folded: list[Action] = []

@@ -59,10 +59,7 @@ OPTIONS: Final[Mapping[str, tuple[str, str]]] = {
         f"a named context of the configuration file (default: ${CONTEXT_VARIABLE})",
     ),
     "namespace": ("NS", "prefix of topics and groups, as in RocketMQ's clients"),
-    "access-key": (
-        "KEY",
-        f"the user, if brokers check access (default: ${ACCESS_KEY_VARIABLE})",
-    ),
+    "access-key": ("KEY", f"the user, if brokers check access (default: ${ACCESS_KEY_VARIABLE})"),
     "secret-key-file": (
         "FILE",
         f"file with the secret key (default: the key itself in ${SECRET_KEY_VARIABLE})",

@@ -455,11 +455,7 @@ def _field(name: str) -> Operand | None:
         return Operand(lambda subject: subject.life()[number], "field", field=name)
     if name in _VALUES:
         attribute = _VALUES[name]
-        return Operand(
-            lambda subject: value_of_tree(subject.value(attribute)),
-            "field",
-            field=name,
-        )
+        return Operand(lambda subject: value_of_tree(subject.value(attribute)), "field", field=name)
     return None
 
 

@@ -159,11 +159,7 @@ class _Search:
         return lambda record: (record.queue_id, record.queue_offset) == (queue_id, queue_offset)
 
     def _scanned(
-        self,
-        queue: Coverage,
-        scan: Scan,
-        records: list[Record],
-        before: tuple[Coverage, ...] = (),
+        self, queue: Coverage, scan: Scan, records: list[Record], before: tuple[Coverage, ...] = ()
     ) -> None:
         coverage = (*before, *scan.coverage)
         if records:
