@@ -6,12 +6,10 @@ from typing import Any
 
 
 def install_command(extra: str) -> str:
-    """Return the command that installs an extra of this package."""
     return f"pip install {_requirement(extra)}"
 
 
 def reinstall_command() -> str:
-    """Return the command that reinstalls this package from the same source."""
     return f"pip install --force-reinstall {_requirement('')}"
 
 

@@ -307,7 +307,6 @@ class ConsumeFailure(NamedTuple):
         return cls(group, attempt, host, text)
 
     def __str__(self) -> str:
-        """Return the text form."""
         return f"{self.group} {self.attempt} {self.host} {self.error}"
 
 
@@ -350,7 +349,6 @@ class GroupTopics(NamedTuple):
     """Names that can belong to several groups, with their readings."""
 
     def notes(self) -> list[Sentence]:
-        """Return a sentence for each ambiguous name."""
         return [
             Sentence("two_groups", topic=name, groups=", ".join(each.group for each in readings))
             for name, readings in sorted(self.ambiguous.items())

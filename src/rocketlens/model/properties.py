@@ -104,7 +104,6 @@ names that brokers use.
 
 
 def remove_timers(properties: dict[str, str]) -> None:
-    """Remove the properties that set a delivery time."""
     for name in TIMER_NAMES & properties.keys():
         del properties[name]
 

@@ -226,7 +226,6 @@ def is_topic_name(text: str) -> bool:
 
 
 def is_group_topic(topic: str) -> bool:
-    """Return whether a topic is a retry or dead letter topic."""
     return topic.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX))
 
 

@@ -301,7 +301,6 @@ class Parser:
         return left
 
     def is_null(self, operand: Operand) -> Evaluator:
-        """Return an evaluator of IS NULL."""
         return lambda properties: operand.evaluate(properties) is None
 
     def _check_equal(self, left: Operand, right: Operand) -> None:
@@ -347,7 +346,6 @@ class Parser:
         return self.text_test(left, test, self.string(), is_not=is_not)
 
     def in_list(self, left: Operand, *, is_not: bool) -> Operand:
-        """Read the list after IN."""
         self._expect("(")
         texts = {self.string()}
         while self._peek().kind == ",":
@@ -366,7 +364,6 @@ class Parser:
         return self._condition(_text_test(left.evaluate, test, search, is_not=is_not), left)
 
     def ordered(self, kind: str, left: Operand, right: Operand) -> Operand:
-        """Return an order comparison."""
         for each in (left, right):
             is_number = type(each.value) in (int, Long, float)
             if each.is_condition or (each.kind == "constant" and not is_number):
@@ -414,7 +411,6 @@ class Parser:
         return operand
 
     def negated(self, operand: Operand) -> Operand:
-        """Return the operand with the opposite sign."""
         read = operand.evaluate
 
         def evaluate(properties: Any) -> Value:
@@ -439,7 +435,6 @@ class Parser:
             raise self.invalid(Sentence("nested_too_deep", limit=MAX_SQL92_DEPTH))
 
     def primary(self, token: Token) -> Operand:
-        """Return the operand that a token starts."""
         if token.kind == "name":
             name = token.text
             return Operand(lambda properties: properties.get(name), "property")
@@ -514,7 +509,6 @@ class Parser:
 
 
 def unquoted(text: str) -> str:
-    """Return the text of a quoted string."""
     return text[1:-1].replace("''", "'")
 
 

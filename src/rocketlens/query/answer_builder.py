@@ -77,7 +77,6 @@ class AnswerMessages:
         return not self.oldest and not self.may_keep(store_timestamp_ms)
 
     def may_keep(self, store_timestamp_ms: int) -> bool:
-        """Return whether a message from this time could still be kept."""
         kept: bool = self._left_out is None or self._sign * store_timestamp_ms >= self._left_out[0]
         return kept
 
@@ -338,7 +337,6 @@ class Findings:
         return Answer("", (), self.coverage).complete
 
     def answer(self, query: str) -> Answer:
-        """Return the answer of this source alone."""
         return Answer(
             query,
             self.messages.in_order(),

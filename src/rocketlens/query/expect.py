@@ -173,7 +173,6 @@ def _consumed(request: ExpectRequest, source: StorySource) -> Steps[MessageExt]:
 
 
 def _ended(request: ExpectRequest, missing: Exception) -> RocketLensError:
-    """Return the error at the deadline."""
     text = f"{missing} (at {time_text(request.message.end)}, when the time had passed)"
     if isinstance(missing, MessageNotFound | TopicNotFound):
         return MessageNotFound(text)

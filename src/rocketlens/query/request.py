@@ -203,7 +203,6 @@ class FindRequest(Struct, frozen=True):
 
     @property
     def leaves_out(self) -> bool:
-        """Whether messages of RocketMQ's own topics are left out."""
         return not (self.all_topics or names_topics(self.topics))
 
     def checked(self) -> Self:

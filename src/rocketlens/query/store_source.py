@@ -31,7 +31,6 @@ class StoreSource:
 
     @property
     def name(self) -> str:
-        """The path of the store directory."""
         return str(self.path)
 
     @property

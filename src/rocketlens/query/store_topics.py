@@ -246,6 +246,5 @@ class Topics:
 
 
 def _is_in_batches(config: Any) -> bool:
-    """Return whether the configuration of a topic allows batches in one record."""
     attributes = config.get("attributes") if isinstance(config, dict) else None
     return isinstance(attributes, dict) and attributes.get(QUEUE_TYPE) == BATCH_QUEUE

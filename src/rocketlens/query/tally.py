@@ -91,7 +91,6 @@ class SearchTally:
                 self._uncounted.add(topic)
 
     def add_batch(self, record: Record) -> None:
-        """Count a batch that cannot be unpacked."""
         with self._lock:
             if len(self._batches) < MAX_FILTER_FAILURES:
                 where = record.store_host, record.physical_offset
@@ -99,12 +98,10 @@ class SearchTally:
                 self._batches[where] = position
 
     def add_unread(self, record: Record | RecordView, reason: str) -> None:
-        """Count a message whose body cannot be read."""
         with self._lock:
             self._counted["filter_unread"].add(record, reason)
 
     def add_not_comparable(self, record: Record | RecordView, reason: str) -> None:
-        """Count a message with values that cannot be compared."""
         with self._lock:
             self._counted["filter_not_comparable"].add(record, reason)
 

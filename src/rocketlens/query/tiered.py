@@ -50,7 +50,6 @@ class TieredLogs:
 
     @property
     def is_there(self) -> bool:
-        """Whether the store has tiered storage."""
         return any(map(fs.exists, self._directories))
 
     def is_needed(self, begin: int | None) -> bool:

@@ -70,7 +70,6 @@ def unknown_topic(name: str, topics: Collection[str], where: str) -> TopicNotFou
 
 
 def no_such_group(name: str, groups: Collection[str]) -> Coverage:
-    """Return the coverage of a search for an unknown group."""
     return hint("groups", f"group {name!r} does not exist{suggestion(name, groups)}")
 
 

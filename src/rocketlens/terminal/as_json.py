@@ -160,7 +160,6 @@ def _json_value(message: MessageExt, name: str, bodies: BodyView) -> Any:
 
 
 def _other_fields(message: MessageExt) -> dict[str, Any]:
-    """Return all members of a message except its body."""
     fields = dict(zip(_NAMES, _values_of(message), strict=True))
     for name, to_json in _CONVERTED.items():
         fields[name] = to_json(fields[name])

@@ -163,7 +163,6 @@ def user_name() -> str:
 
 
 def jobs_directory() -> Path:
-    """Return the directory with the files of jobs."""
     from rocketlens.client.connect.broker_history import state_directory
 
     return state_directory() / "jobs"

@@ -155,5 +155,4 @@ def _encoder(*, ensure_ascii: bool) -> json.JSONEncoder:
 
 
 def is_unicode() -> bool:
-    """Return whether stdout can show any character."""
     return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"

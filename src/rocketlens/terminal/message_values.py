@@ -263,7 +263,6 @@ class Template:
         )
 
     def text(self, message: MessageExt, bodies: BodyView) -> str:
-        """Fill in the values of a message."""
         return "".join(
             literal + (str(shown(message, name, bodies)) if name else "")
             for literal, name in self._parts

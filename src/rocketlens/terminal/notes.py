@@ -92,7 +92,6 @@ def _held(searched: Iterable[Coverage]) -> Iterator[str]:
 
 
 def _undecompressed(messages: Iterable[MessageExt]) -> Iterator[str]:
-    """Yield a line for each message whose body cannot be decompressed."""
     for count, message in enumerate((each for each in messages if each.body_error), 1):
         if count > _MAX_LINES:
             yield "and more bodies are shown as stored (all of them: -o json)"

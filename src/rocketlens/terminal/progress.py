@@ -32,7 +32,6 @@ class SearchProgress:
     def __init__(
         self, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """``stream`` defaults to stderr; ``clock`` returns seconds."""
         self._stream: Final = sys.stderr if stream is None else stream
         self._is_shown: Final = self._stream.isatty()
         self._clock: Final = clock

@@ -323,7 +323,6 @@ class _Reader:
         return mark == ","
 
     def _name(self) -> str | int:
-        """Read a name and its colon."""
         digits = None if self.rules.is_plain else _DIGITS.match(self.text, self.cursor)
         if digits is not None:
             self.cursor = digits.end()

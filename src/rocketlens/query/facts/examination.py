@@ -121,7 +121,6 @@ class StoreExamination:
     """The facts about one store, each determined on first use."""
 
     def __init__(self, reader: StoreReader, depth: Depth = Depth.FILES) -> None:
-        """Examine the store of a reader, which the caller closes."""
         self.reader: Final = reader
         self.depth: Final = depth
         self.layout: Final = StoreLayout(reader.path)
@@ -143,7 +142,6 @@ class StoreExamination:
 
     @property
     def log_bytes(self) -> int:
-        """The size of the log's files."""
         return sum(segment.size for segment in self.reader.log.segments)
 
     @cached_property
@@ -315,7 +313,6 @@ def _read_log(reader: StoreReader) -> LogContents | None:
 
 
 def _add(contents: LogContents, evidence: TopicEvidence, name: QueueName, record: Span) -> None:
-    """Add the messages of a record to those of its queue."""
     if record.last_physical_offset < evidence.known_end_of(name.topic):
         return
     before = contents.spans.get(name)
@@ -368,7 +365,6 @@ def writer_of(layout: StoreLayout) -> str:
 
 
 def _index_of(reader: StoreReader, end_offset: int) -> IndexStatus:
-    """Return the state of the index files; the log ends at ``end_offset``."""
     index = reader.index
     newest = [file.header.end_timestamp_ms for file in index.sound if file.last_entry]
     return IndexStatus(

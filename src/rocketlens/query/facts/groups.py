@@ -217,7 +217,6 @@ class StoreGroupFiles:
         return None if record is None else record.store_timestamp_ms
 
     def configs(self) -> Mapping[str, Any]:
-        """Return the configuration of each group."""
         # 4.9 writes the file when the first group is created.
         return self._table(GROUPS_FILE, GROUPS_MEMBER, is_optional=True)
 

@@ -59,7 +59,6 @@ _CLUSTER_QUEUES: Final = 16
 
 
 def topics_in_file(store: Path) -> list[str]:
-    """Return the names in the file of topics, sorted."""
     return sorted(read_table(store, TOPICS_FILE, TOPICS_MEMBER).entries)
 
 
@@ -144,7 +143,6 @@ class _Counted(Struct):
     size_bytes: int = 0
 
     def add(self, first: int, last: int, size_bytes: int, oldest_ms: int, newest_ms: int) -> None:
-        """Add messages of the log that have no queue entry."""
         if self.max_offset == self.min_offset:
             self.min_offset = first
             self.oldest_ms = oldest_ms
@@ -238,7 +236,6 @@ class _StoreTopics:
         }
 
     def _add_tiered(self) -> None:
-        """Count the messages that are only in tiered storage."""
         reader = self._reader
         if not reader.tiered.is_needed(None):
             return
@@ -366,7 +363,6 @@ class _StoreTopics:
             )
 
     def _configuration(self) -> Mapping[str, Any]:
-        """Return the configuration of each topic."""
         table = read_table(self._reader.path, TOPICS_FILE, TOPICS_MEMBER)
         if table.problem:
             lacks = "topics without messages are not known"

@@ -58,13 +58,11 @@ class ContentFilter(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """The expression and the pattern on one line."""
         parts = [] if self.where is None else [self.where.text]
         return ", ".join([*parts, *([] if self.grep is None else [f"grep {self.grep.text}"])])
 
     @property
     def reads_body(self) -> bool:
-        """Whether a condition can need the body."""
         is_searched = self.grep is not None and "body" in self.grep_in
         return is_searched or (self.where is not None and self.where.reads_body)
 

@@ -238,7 +238,6 @@ class _WhereParser(Parser):
         self._now_ms: Final = now_ms
 
     def whole(self) -> Operand:
-        """Parse the whole text as a condition."""
         condition = self.as_condition(self.disjunction())
         token = self._next()
         if token.kind != "end":
@@ -254,7 +253,6 @@ class _WhereParser(Parser):
         return InvalidSql92(wrong)
 
     def primary(self, token: Token) -> Operand:
-        """Return the operand that a token starts."""
         if token.kind == "path":
             return _path(token.text)
         if token.kind == "prop":
@@ -296,7 +294,6 @@ class _WhereParser(Parser):
         return constant(Long(parse_time(text, other.field, is_end=False, now_ms=self._now_ms)))
 
     def known(self, kind: str, left: Operand, right: Operand) -> tuple[Implied, ...]:
-        """Return the facts that a comparison with a constant implies."""
         if right.field:
             left, right, kind = right, left, _MIRRORED[kind]
         if right.kind != "constant" or not left.field:
@@ -334,7 +331,6 @@ class _WhereParser(Parser):
         return lambda subject: not read(subject)
 
     def negated(self, operand: Operand) -> Operand:
-        """Return the operand with the opposite sign."""
         if operand.is_many:
             raise self.invalid(Sentence("minus_before_many"))
         return super().negated(operand)._replace(reads_body=operand.reads_body)
@@ -366,7 +362,6 @@ class _WhereParser(Parser):
         return condition._replace(implied=self.known_texts(left, values))
 
     def known_texts(self, left: Operand, texts: Collection[Value]) -> tuple[Implied, ...]:
-        """Return the facts that IN implies."""
         is_known = left.field and left.field not in _TIMES
         if not is_known or any(type(each) is not str for each in texts):
             return ()
@@ -400,7 +395,6 @@ class _WhereParser(Parser):
         return self._condition(negation(evaluate), condition) if is_not else condition
 
     def other_comparison(self, kind: str, left: Operand) -> Operand | None:
-        """Read a comparison with a pattern."""
         if kind != "match":
             return None
         is_not = self._next().text == "!~"

@@ -22,7 +22,6 @@ def find_by_offset_id(
     message_filter: MessageFilter,
     findings: Findings,
 ) -> None:
-    """Add the message with this offset message id, if it matches the filter."""
     offset = offset_msg_id.physical_offset
     try:
         record = record_of_offset_id(reader, offset_msg_id)
@@ -159,7 +158,6 @@ def _is_host(record: Record, offset_msg_id: OffsetMessageId) -> bool:
 def _was_the_record(
     reader: StoreReader, offset_msg_id: OffsetMessageId, error: RecordError
 ) -> bool:
-    """Return whether unreadable bytes belong to the requested record."""
     if error.reason == Reason.CRC:
         record = reader.log.record_at(offset_msg_id.physical_offset, check_crc=False)
         return _is_host(record, offset_msg_id) and reader.is_record_start(record)

@@ -285,7 +285,6 @@ def _light_queues(record: Record) -> dict[str, str]:
 
 
 def _of_queue(scan: Scan) -> list[Record]:
-    """Return the records of a scan that have consume queue entries."""
     return [record for record in scan.records() if has_queue_entry(record.sys_flag)]
 
 

@@ -84,14 +84,12 @@ class MessageFilter(Struct, frozen=True):
     light: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
-        """Set ``light``."""
         topics = (self.topic or "",) if self.topics is None else (self.topic or "", *self.topics)
         light = frozenset([topic for topic in topics if topic.startswith(LMQ_PREFIX)])
         if light != self.light:
             force_setattr(self, "light", light)
 
     def at(self, origin: Origin) -> "MessageFilter":
-        """Return this filter for records of one broker."""
         content = self.content
         return self if content is None else replace(self, content=replace(content, origin=origin))
 
@@ -115,16 +113,13 @@ class MessageFilter(Struct, frozen=True):
 
     @property
     def reads_body(self) -> bool:
-        """Whether a condition can need the body."""
         return self.content is not None and self.content.reads_body
 
     @property
     def index_key(self) -> str:
-        """The key for the index."""
         return self.key or self.unique_key or ""
 
     def takes_topic(self, topic: str) -> bool:
-        """Return whether messages of a topic can match."""
         return bool(self.light) or (
             (self.topic is None or topic == self.topic)
             and (self.topics is None or topic in self.topics)

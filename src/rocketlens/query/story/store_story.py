@@ -36,7 +36,6 @@ class StoreStorySource(StorySource):
         self._said_by: Final = said_by
 
     def facts(self, message: MessageExt, groups: set[str], only_group: str | None) -> SourceFacts:
-        """Return the facts in the files of the store."""
         files = StoreGroupFiles(self._reader)
         offsets, configs = files.offsets(), files.configs()
         pull_offsets = files.offsets("pullOffsetTable")

@@ -150,7 +150,6 @@ def choose_message(matches: Sequence[MessageExt]) -> MessageExt | None:
 
 
 def rank_of(message: MessageExt) -> tuple[int, int]:
-    """Return the sort key of `choose_message`."""
     return _rank(message), message.store_timestamp_ms
 
 
@@ -174,7 +173,6 @@ def _origin(message: MessageExt) -> str:
 def groups_in(
     message: MessageExt, copies: Sequence[MessageExt], traces: Sequence[TraceEntry]
 ) -> set[str]:
-    """Return the consumer groups that copies and traces of a message name."""
     names = {life_of(each, (message.topic,)).group for each in copies}
     names |= {each.group for each in deliveries_of(traces)}
     return {each for each in names if each}
@@ -253,7 +251,6 @@ def in_one(query: str, stories: Sequence[Story]) -> Story:
 
 
 def badness_of(story: Story) -> int:
-    """Return the sort key of stories: the worst comes first."""
     states = [each.state for each in story.groups]
     found = [number for number, each in enumerate(_WORST_FIRST) if each in states]
     # A waiting message has no groups yet.

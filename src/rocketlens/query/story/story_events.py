@@ -92,7 +92,6 @@ class Delivery(Struct, frozen=True):
 
     @property
     def outcome(self) -> str:
-        """The result in a few words."""
         client = self.client_address
         if self.is_success is None:
             return Sentence("handed_out", client=client)

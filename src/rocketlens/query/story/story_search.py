@@ -186,7 +186,6 @@ def _story_of(
     chosen: MessageExt,
     others: tuple[str, ...],
 ) -> Steps[Story]:
-    """Return the story of one of the messages in an answer."""
     request, several = question.message, len(sources) > 1
     traces_in = question.trace_topic or TRACE_TOPIC
     gathered = _Gathered()
