@@ -23,7 +23,7 @@ from rocketlens.query.options import ContentOptions, FindOptions, takes
 from rocketlens.query.request import FindRequest
 from rocketlens.query.search_api import SearchApi
 from rocketlens.query.tally import SearchTally
-from rocketlens.query.topic_choice import asked_topics, matching_topics
+from rocketlens.query.topic_choice import matching_topics, parse_topics
 
 if TYPE_CHECKING:
     from rocketlens.model.topic import TopicsAnswer
@@ -174,7 +174,7 @@ class Archive(SearchApi):
         """
         from rocketlens.archive.topics import topics_of_archive
 
-        return topics_of_archive(self.source, asked_topics(topic))
+        return topics_of_archive(self.source, parse_topics(topic))
 
     def status(self) -> ArchiveStatus:
         """Return what was archived of each source, from when to when, and what could not be."""

@@ -134,7 +134,7 @@ class ArchiveSource:
             for row in self.reader.at(chunk, errors):
                 if _is_match(row, key_filter):
                     findings.add(message_of_row(row))
-            if findings.is_left:
+            if findings.is_abandoned:
                 break
         findings.cover(self.coverage(key_filter, key_filter.record_topics, errors))
 
@@ -148,7 +148,7 @@ class ArchiveSource:
         for rows in self.reader.rows_of(files, what, errors):
             for message in matching(rows, message_filter):
                 findings.add(message)
-            if findings.is_left:
+            if findings.is_abandoned:
                 break
         findings.cover(self.coverage(message_filter, message_filter.record_topics, errors))
 

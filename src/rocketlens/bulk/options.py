@@ -13,7 +13,7 @@ from rocketlens.errors import BadInput
 from rocketlens.model import properties as props
 from rocketlens.model.rocketmq import LMQ_PREFIX, is_system_topic
 from rocketlens.model.text.nearest import nearest
-from rocketlens.query.topic_choice import asked_topics, is_pattern, unknown_topic
+from rocketlens.query.topic_choice import is_pattern, parse_topics, unknown_topic
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.former_topics import configured_topics, read_ends
 from rocketlens.store.read.log.commitlog import CommitLog
@@ -366,7 +366,7 @@ def topic_option(options: Mapping[str, str]) -> TopicSelection | None:
     text = options.get("topic")
     if text is None:
         return None
-    parts = asked_topics(text)
+    parts = parse_topics(text)
     patterns = tuple(filter(is_pattern, parts))
     return TopicSelection(frozenset(parts) - frozenset(patterns), patterns)
 

@@ -31,7 +31,7 @@ from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX
 from rocketlens.model.text.nearest import suggestion
 from rocketlens.terminal.cluster_access import (
     ask_cluster,
-    chosen_context,
+    choose_context,
     cluster_access,
     jobs_directory,
 )
@@ -96,7 +96,7 @@ def list_options(parser: ArgumentParser) -> None:
 
 def run_list(arguments: Namespace) -> ExitCode:
     asked = _letter_filter(arguments)
-    access = cluster_access(chosen_context(arguments, takes_store=False))
+    access = cluster_access(choose_context(arguments, takes_store=False))
     return ask_cluster(access, lambda admin: _list(arguments, admin, asked))
 
 

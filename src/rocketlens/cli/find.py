@@ -37,7 +37,7 @@ from rocketlens.model.rocketmq import lite_topic
 from rocketlens.model.text.counted import counted
 from rocketlens.model.text.escape import printable
 from rocketlens.terminal.json_text import answer_fields
-from rocketlens.terminal.message_values import BodyView, in_order_of, value_names
+from rocketlens.terminal.message_values import BodyView, sort_messages, value_names
 from rocketlens.terminal.notes import print_notes
 from rocketlens.terminal.output import (
     SEARCH_EXIT_CODES,
@@ -182,7 +182,7 @@ def run(arguments: Namespace) -> ExitCode:
         column = {"sources": lambda message: names.get(id(message))}
         output = MessageOutput.of(arguments, request.text, more=column)
     print_answer(
-        replace(answer, messages=in_order_of(answer.messages, order, BodyView.of(arguments))),
+        replace(answer, messages=sort_messages(answer.messages, order, BodyView.of(arguments))),
         output,
         is_object=is_object,
         is_paged=not is_object and not arguments.no_pager,

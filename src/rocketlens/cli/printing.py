@@ -23,7 +23,7 @@ from rocketlens.terminal.message_values import (
     BodyView,
     Template,
     csv_row,
-    defused,
+    safe_cell,
     shown,
     value_names,
 )
@@ -109,7 +109,7 @@ def print_csv(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     sys.stdout.write(csv_row(titles))
     for row in rows:
         values = (iso_text(each.epoch_ms) if isinstance(each, Moment) else each for each in row)
-        sys.stdout.write(csv_row([defused(each) for each in values]))
+        sys.stdout.write(csv_row([safe_cell(each) for each in values]))
 
 
 def print_list(output: str, titles: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -520,7 +520,7 @@ class MessageOutput:
     def _print_csv(self, message: MessageExt) -> None:
         self.print_header()
         cells = [
-            defused(
+            safe_cell(
                 self._more[name](message)
                 if name in self._more
                 else shown(message, name, self._bodies)

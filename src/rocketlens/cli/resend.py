@@ -24,14 +24,14 @@ from rocketlens.model.text.escape import printable
 from rocketlens.terminal.cluster_access import (
     ClusterAccess,
     ask_cluster,
-    chosen_context,
+    choose_context,
     cluster_access,
     jobs_directory,
     user_name,
     writable_cluster_access,
 )
 from rocketlens.terminal.json_text import json_line
-from rocketlens.terminal.message_values import BodyView, csv_row, defused
+from rocketlens.terminal.message_values import BodyView, csv_row, safe_cell
 from rocketlens.terminal.output import ExitCode, note
 
 if TYPE_CHECKING:
@@ -209,7 +209,7 @@ def run(arguments: Namespace) -> ExitCode:
 
     group = arguments.to_group
     if group == "":
-        access = cluster_access(chosen_context(arguments, takes_store=False))
+        access = cluster_access(choose_context(arguments, takes_store=False))
         group = ask_cluster(access, lambda admin: _failed_group(arguments, ResendOrigin(admin)))
         note(f"group {group} failed with it: only this group gets it again")
     target = Target(topic=arguments.to_topic, group=group)
@@ -223,7 +223,7 @@ def run_job(
     is_there = bool(arguments.job) and Path(arguments.job).exists()
     if selection is None and not is_there:
         raise BadInput(f"--job {arguments.job[:200]}: there is no such file")
-    context = chosen_context(arguments, takes_store=False)
+    context = choose_context(arguments, takes_store=False)
     access = writable_cluster_access(context) if arguments.send else cluster_access(context)
 
     with ExitStack() as opened:
@@ -528,6 +528,6 @@ def _print_row(
         return
     cells = (state, *_where(planned), detail)
     if arguments.output == "csv":
-        sys.stdout.write(csv_row([str(number), *map(defused, cells)]))
+        sys.stdout.write(csv_row([str(number), *map(safe_cell, cells)]))
     else:
         print("\t".join((str(number), *map(printable, cells))))

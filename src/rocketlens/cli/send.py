@@ -14,7 +14,7 @@ from rocketlens.model.text.counted import counted
 from rocketlens.model.text.escape import printable
 from rocketlens.terminal.cluster_access import (
     ClusterAccess,
-    chosen_context,
+    choose_context,
     writable_cluster_access,
 )
 from rocketlens.terminal.json_text import json_line
@@ -88,7 +88,7 @@ def run(arguments: Namespace) -> ExitCode:
     if arguments.body is None:
         raise BadInput("there is no body: give BODY, --lines FILE or --jsonl FILE")
     message = Message(arguments.topic, _body(arguments.body), **_defaults(arguments))
-    access = writable_cluster_access(chosen_context(arguments, takes_store=False))
+    access = writable_cluster_access(choose_context(arguments, takes_store=False))
     result = run_loop(_send(arguments, access, message))
     if arguments.output == "json":
         print(json_line(_result_fields(result)))
@@ -143,7 +143,7 @@ def _send_many(arguments: Namespace) -> ExitCode:
         raise BadInput("--lines and --jsonl exclude BODY and --sharding-key")
     make_reader = text_line_reader if arguments.jsonl is None else json_line_reader
     read_line = make_reader(arguments.topic, _defaults(arguments))
-    access = writable_cluster_access(chosen_context(arguments, takes_store=False))
+    access = writable_cluster_access(choose_context(arguments, takes_store=False))
     given = arguments.lines if arguments.jsonl is None else arguments.jsonl
     summary = SendSummary(0, 0, None)
 

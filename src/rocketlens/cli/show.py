@@ -33,9 +33,9 @@ from rocketlens.terminal.output import (
     ExitCode,
     choose_colour,
     coloured,
-    fitted_lines,
     moment_text,
     say,
+    wrap_lines,
 )
 
 if TYPE_CHECKING:
@@ -213,7 +213,7 @@ def field_lines(
 
 
 def _field(label: str, text: str, searched: str | None = None) -> str:
-    lines = fitted_lines(printable(text), _LABEL_WIDTH)
+    lines = wrap_lines(printable(text), _LABEL_WIDTH)
     shown = f"\n{'':{_LABEL_WIDTH}} ".join(highlighted(line, searched) for line in lines)
     return f"{coloured(f'{label:<{_LABEL_WIDTH}}', BOLD, sys.stdout)} {shown}"
 

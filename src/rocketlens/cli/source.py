@@ -26,7 +26,7 @@ from rocketlens.model.text.nearest import suggestion
 from rocketlens.terminal.cluster_access import (
     ClusterAccess,
     ask_cluster,
-    chosen_context,
+    choose_context,
     cluster_access,
     open_cluster,
 )
@@ -236,7 +236,7 @@ def choose_source(arguments: Namespace) -> ChosenSource:
         return ChosenSource(archive=archive)
     # With --archive a context can name only another kind of source.
     takes_archive = hasattr(arguments, "archive") and not archive
-    context = chosen_context(arguments, takes_store=True, takes_archive=takes_archive)
+    context = choose_context(arguments, takes_store=True, takes_archive=takes_archive)
     if context.archive is not None:
         return ChosenSource(archive=context.archive)
     if context.store is not None:
@@ -259,7 +259,7 @@ def one_source(arguments: Namespace, refusal: str) -> Context:
         raise BadInput(refusal)
     if arguments.archive:
         return Context(archive=arguments.archive)
-    return chosen_context(arguments, takes_store=True, takes_archive=True)
+    return choose_context(arguments, takes_store=True, takes_archive=True)
 
 
 def _find_in_all(request: "FindRequest", sources: "Sequence[AnySource]") -> Answer:

@@ -37,9 +37,9 @@ from rocketlens.terminal.output import (
     SEARCH_EXIT_CODES,
     ExitCode,
     coloured,
-    fitted_lines,
     moment_text,
     size_text,
+    wrap_lines,
 )
 
 _BROKER_TITLES: Final = (
@@ -233,7 +233,7 @@ def _print_line(label: str, text: str) -> None:
     if not sys.stdout.isatty():
         print(f"{label}\t{printable(text)}")
         return
-    for line in fitted_lines(printable(text), _LABEL_WIDTH):
+    for line in wrap_lines(printable(text), _LABEL_WIDTH):
         print(f"{coloured(label.ljust(_LABEL_WIDTH), BOLD, sys.stdout)} {line}")
         label = ""
 

@@ -37,7 +37,7 @@ from rocketlens.model.topic import TopicKind
 from rocketlens.net.pace import at_once
 from rocketlens.query.facts.group_state import GroupFacts, GroupState
 from rocketlens.query.story.story import Unlearnt
-from rocketlens.query.story.story_search import CopyTopics, SourceFacts, StorySource, no_group_in
+from rocketlens.query.story.story_search import CopyTopics, SourceFacts, StorySource, missing_group
 
 if TYPE_CHECKING:
     from rocketlens.client.connect.route import Broker
@@ -69,7 +69,7 @@ class ClusterStorySource(StorySource):
             full_name, coverage, no_group = self.source.full_topic(asked), (), ""
             if full_name not in names:
                 answer = await find_groups(self._cluster, self.source.topology, full_name)
-                no_group = no_group_in(answer)
+                no_group = missing_group(answer)
             names = {full_name}
         tracks = await at_once(
             lambda name: track_of_group(self._cluster, message, self._holder, name),

@@ -38,7 +38,7 @@ from rocketlens.model.status import BrokersAnswer, BrokerStatus, ClusterStatus
 from rocketlens.model.topic import TopicsAnswer
 from rocketlens.query.options import ContentOptions, TailOptions, takes
 from rocketlens.query.request import FindRequest, check_max_num, moment_ms, tail_filter
-from rocketlens.query.topic_choice import asked_topics
+from rocketlens.query.topic_choice import parse_topics
 from rocketlens.wire.bodies.clients import (
     ConsumerConnection,
     ConsumerRunningInfo,
@@ -145,7 +145,7 @@ class MQAdmin(ClusterClient):
         :raises TopicNotFound: if the cluster has no topic of a name, or none matches a pattern.
         :raises RemotingError: if no name server answers.
         """
-        names = asked_topics(topic)
+        names = parse_topics(topic)
         return await find_topics(self._cluster, self.source.topology, names, self.source.namespace)
 
     async def groups(self, group: str | None = None) -> GroupsAnswer:

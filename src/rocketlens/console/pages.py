@@ -55,7 +55,7 @@ from rocketlens.errors import (
 from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from rocketlens.model.text.escape import printable
 from rocketlens.model.text.sentences import Sentence
-from rocketlens.terminal.json_text import laid_out
+from rocketlens.terminal.json_text import layout_json
 
 if TYPE_CHECKING:
     from rocketlens.console.app import Console
@@ -150,7 +150,7 @@ def environment() -> Environment:
         tabs=TABS,
         body_forms=BODY_FORMS,
         forms=FORMS,
-        laid_out=laid_out,
+        layout_json=layout_json,
         deliveries_after_the_first=deliveries_after_the_first,
         listed_rows=listed_rows,
         field_mark=field_mark,

@@ -295,7 +295,7 @@ def named_contexts(arguments: Namespace) -> "list[tuple[str | None, Context]]":
 
     :raises BadInput: if nothing names one.
     """
-    from rocketlens.terminal.cluster_access import chosen_context
+    from rocketlens.terminal.cluster_access import choose_context
     from rocketlens.terminal.contexts import Context, named_context
 
     named: list[tuple[str | None, Context]] = [
@@ -305,7 +305,7 @@ def named_contexts(arguments: Namespace) -> "list[tuple[str | None, Context]]":
     named += [(None, Context(archive=each)) for each in arguments.archive or ()]
     if arguments.namesrv is not None or not named:
         single = Namespace(**{**vars(arguments), "store": None, "context": None})
-        chosen = chosen_context(single, takes_store=True, takes_archive=True)
+        chosen = choose_context(single, takes_store=True, takes_archive=True)
         named.append((None, chosen))
     if not all(context.names_source for _, context in named):
         raise BadInput(

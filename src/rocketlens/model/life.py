@@ -140,7 +140,7 @@ def life_of_fields(
     """Return state, topic and group like `life_of`, from the fields of a record."""
     target = topic
     if target in KEEPING_TOPICS or target == CHECK_MAX_TIME_TOPIC:
-        target = _named(given, props.REAL_TOPIC)
+        target = _topic_in(given, props.REAL_TOPIC)
     state = _BY_TOPIC.get(topic) or _state_in(target, tags, sys_flag)
     if state is LifeState.TIMED and props.TIMER_DELETED_KEY in given:
         state = LifeState.RECALL
@@ -148,7 +148,7 @@ def life_of_fields(
         state = _state_in(target, tags, sys_flag)
     of_group = copy_topic(target, given, topics)
     group = None if of_group is None else of_group.group
-    meant = _meant(target, of_group, given, topics)
+    meant = _original_topic(target, of_group, given, topics)
     is_own = state in {LifeState.ENDED, LifeState.HANDED_OUT, LifeState.ACKNOWLEDGED}
     return state, None if is_own else meant or None, group
 
@@ -159,21 +159,21 @@ def is_plain(topic: str) -> bool:
     return topic not in _BY_TOPIC and not is_copy
 
 
-def _meant(
+def _original_topic(
     target: str, of_group: GroupTopic | None, given: Mapping[str, str], topics: Collection[str]
 ) -> str | None:
     """Return the topic that the producer sent to, from a record in, or for, the topic `target`."""
     if of_group is None or of_group.topic is not None:
         return target if of_group is None else of_group.topic
     for name in (props.RETRY_TOPIC, props.DLQ_ORIGIN_TOPIC):
-        origin = _named(given, name)
+        origin = _topic_in(given, name)
         if origin:
             of_origin = copy_topic(origin, given, topics)
             return origin if of_origin is None else of_origin.topic
     return None
 
 
-def _named(given: Mapping[str, str], name: str) -> str:
+def _topic_in(given: Mapping[str, str], name: str) -> str:
     """Return the topic that a property names; empty if it is not a valid topic name."""
     topic = given.get(name, "")
     return topic if is_topic_name(topic) else ""

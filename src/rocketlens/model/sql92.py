@@ -261,21 +261,21 @@ class Parser:
             )
         raise self.invalid(Sentence("condition_expected"))
 
-    def fitted(self, left: Operand, right: Operand) -> tuple[Operand, Operand]:
+    def adapt(self, left: Operand, right: Operand) -> tuple[Operand, Operand]:
         """Return the operands of a comparison, adapted to each other."""
         return left, right
 
-    def known(self, kind: str, left: Operand, right: Operand) -> tuple[Implied, ...]:
+    def implied_by(self, kind: str, left: Operand, right: Operand) -> tuple[Implied, ...]:
         """Return the facts that a comparison implies."""
         del kind, left, right
         return ()
 
-    def known_texts(self, left: Operand, texts: Collection[Value]) -> tuple[Implied, ...]:
+    def implied_texts(self, left: Operand, texts: Collection[Value]) -> tuple[Implied, ...]:
         """Return the fact that an operand is one of some texts."""
         del left, texts
         return ()
 
-    def joined(self, make: Callable[..., Evaluator], *operands: Operand) -> Evaluator:
+    def combine(self, make: Callable[..., Evaluator], *operands: Operand) -> Evaluator:
         """Combine the evaluators of operands with ``make``."""
         return make(*(each.evaluate for each in operands))
 
@@ -291,10 +291,10 @@ class Parser:
                 left = self._condition(self.is_null(left), left)
             else:
                 is_not = kind == "<>"
-                left, right = self.fitted(left, self._comparison())
+                left, right = self.adapt(left, self._comparison())
                 self._check_equal(left, right)
-                implied = self.known("=", left, right)
-                evaluate = self.joined(_equal, left, right)
+                implied = self.implied_by("=", left, right)
+                evaluate = self.combine(_equal, left, right)
                 left = self._condition(evaluate, left, right)._replace(implied=implied)
             if is_not:
                 left = self._condition(negation(left.evaluate), left)
@@ -316,7 +316,7 @@ class Parser:
             kind = self._peek().kind
             if kind in _ORDERS:
                 self._next()
-                left = self.ordered(kind, *self.fitted(left, self._unary()))
+                left = self.ordered(kind, *self.adapt(left, self._unary()))
             elif kind in ("BETWEEN", "IN", *_TEXT_KEYWORDS):
                 left = self._predicate(left, is_not=False)
             elif kind == "NOT":
@@ -355,7 +355,7 @@ class Parser:
         if left.kind != "property":
             raise self.invalid(Sentence("in_of_properties"))
         condition = self._condition(_in(left.evaluate, texts, is_not=is_not), left)
-        return condition if is_not else condition._replace(implied=self.known_texts(left, texts))
+        return condition if is_not else condition._replace(implied=self.implied_texts(left, texts))
 
     def text_test(
         self, left: Operand, test: Callable[[str, str], bool], search: str, *, is_not: bool
@@ -368,15 +368,15 @@ class Parser:
             is_number = type(each.value) in (int, Long, float)
             if each.is_condition or (each.kind == "constant" and not is_number):
                 raise self.invalid(Sentence("order_of_numbers", sign=kind))
-        evaluate = self.joined(
+        evaluate = self.combine(
             lambda read, read_other: _in_order(read, read_other, _ORDERS[kind]), left, right
         )
-        implied = self.known(kind, left, right)
+        implied = self.implied_by(kind, left, right)
         return self._condition(evaluate, left, right)._replace(implied=implied)
 
     def _between(self, left: Operand, low: Operand, high: Operand, *, is_not: bool) -> Operand:
-        left, low = self.fitted(left, low)
-        left, high = self.fitted(left, high)
+        left, low = self.adapt(left, low)
+        left, high = self.adapt(left, high)
         if is_not:
             less, more = self.ordered("<", left, low), self.ordered(">", left, high)
             return self._condition(_or([less.evaluate, more.evaluate]), less, more)
@@ -396,7 +396,7 @@ class Parser:
         if token.kind == "+":
             operand = self._unary()
         elif token.kind == "-":
-            operand = self.negated(self._unary())
+            operand = self.negate(self._unary())
             self._check_depth(operand.height)
         elif token.kind == "NOT":
             right = self.as_condition(self._unary())
@@ -410,7 +410,7 @@ class Parser:
         self.node_count += 1
         return operand
 
-    def negated(self, operand: Operand) -> Operand:
+    def negate(self, operand: Operand) -> Operand:
         read = operand.evaluate
 
         def evaluate(properties: Any) -> Value:

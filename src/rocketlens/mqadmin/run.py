@@ -26,7 +26,7 @@ from rocketlens.net.secret_file import opened_regular
 from rocketlens.terminal.cluster_access import (
     ClusterAccess,
     ask_cluster,
-    chosen_context,
+    choose_context,
     cluster_access,
     writable_cluster_access,
 )
@@ -114,7 +114,7 @@ def _cluster_access(command: SubCommand, arguments: Namespace, given: Given) -> 
     if command.name in _NO_NAME_SERVER:
         return ClusterAccess("127.0.0.1:9876")
     options = _connection_options(arguments, given)
-    context = chosen_context(options, takes_store=False, last=tools_file_context())
+    context = choose_context(options, takes_store=False, last=tools_file_context())
     acts = any("writes" in each.flags and each.name in given for each in command.options)
     if command.only_reads and not acts:
         return cluster_access(context)

@@ -34,7 +34,7 @@ from rocketlens.bulk.messages import BatchScan
 from rocketlens.bulk.stream_offset import StreamOffset
 from rocketlens.errors import BadInput
 from rocketlens.pipeline.stream import RocketMQStreamReader
-from rocketlens.query.topic_choice import asked_topics
+from rocketlens.query.topic_choice import parse_topics
 
 if TYPE_CHECKING:
     from rocketlens.decode.rules import BodyRules
@@ -121,7 +121,7 @@ class ArchivedStore(RocketMQStreamReader):
         self._messages.with_derived = self._messages.with_text = False
         self.cluster = cluster
         self.broker: Final = broker
-        self.chosen = frozenset(asked_topics(",".join(topics)) if topics else ())
+        self.chosen = frozenset(parse_topics(",".join(topics)) if topics else ())
         self.name = f"{cluster}/{broker}"
 
     @property

@@ -181,7 +181,7 @@ OnRead = Callable[[int, int | None, int], object]
 """Called with the bytes read so far, the bytes to read (None if unknown) and the messages read."""
 
 
-def placed(record: Record, static: StaticTopic | None, broker_name: str) -> Record:
+def with_logical_position(record: Record, static: StaticTopic | None, broker_name: str) -> Record:
     """Return the record of a static topic with its logical queue position, others unchanged."""
     if static is None:
         return record
@@ -226,9 +226,9 @@ class Findings:
         self.indexed_to_ms = 0
         self.has_kept = False
         """Whether the source also searched the messages that brokers keep for the topics."""
-        self.as_told: Callable[[Record], Record] | None = None
+        self.to_logical: Callable[[Record], Record] | None = None
         """Converts the position of a record to that in its logical queue."""
-        self.is_left = False
+        self.is_abandoned = False
         """Whether the caller no longer waits: a long search ends at its next step."""
         self._coverage: tuple[Coverage, ...] | list[Coverage] = ()
         self._numbers: dict[tuple[str | None, ...], int] = {}
@@ -240,8 +240,8 @@ class Findings:
         It can after more than ``max_num`` messages, in any order, or if the memory limit is hit.
         """
         self.count += 1
-        if self.as_told is not None:
-            record = self.as_told(record)
+        if self.to_logical is not None:
+            record = self.to_logical(record)
         added = self.messages.take(record, self._source)
         if self.on_added is not None:
             self._report(added)
@@ -274,7 +274,7 @@ class Findings:
         goes_on = None
         if self._on_read is not None:
             goes_on = self._on_read(read_bytes, total_bytes, messages)
-        return not self.is_left and goes_on is not False
+        return not self.is_abandoned and goes_on is not False
 
     def add_part(self, part: "Findings") -> None:
         """Add the count and coverage of a part of this source, which shares its tally."""
@@ -356,7 +356,7 @@ class PlacedFindings(Findings):
         self._origin: Final = origin
 
     def take(self, record: Record) -> bool:
-        record = placed(record, self._static, self._origin[1] or "")
+        record = with_logical_position(record, self._static, self._origin[1] or "")
         return self._findings.take(replace(record, origin=self._origin))
 
     def add_read(self, stored_bytes: int, count: int) -> bool:

@@ -35,8 +35,8 @@ from rocketlens.model.answer import Answer, Coverage, SourceState
 from rocketlens.model.message import MessageExt
 from rocketlens.model.text.sentences import Sentence
 from rocketlens.query.answer_builder import AnswerMessages, Findings, OnRead
-from rocketlens.query.kept import kept_steps, told_what_waits
-from rocketlens.query.pasted import contained, understood
+from rocketlens.query.kept import describe_waiting, kept_steps
+from rocketlens.query.pasted import merge_parts, requests_in_text
 from rocketlens.query.request import FindRequest
 from rocketlens.query.source import Source, Steps, awaited, run, run_in_loop
 
@@ -101,11 +101,11 @@ def find_steps(
     if _asks_for_topics(request, [findings]):
         yield partial(source.check_topics, request.topics, findings)
     _raise_unknown([findings])
-    answer = yield from told_what_waits(request, findings.answer(request.query), [source])
+    answer = yield from describe_waiting(request, findings.answer(request.query), [source])
     more: list[Answer] = []
-    for each in contained(request, answer):
+    for each in requests_in_text(request, answer):
         more += [(yield from find_steps(each, source, on_read=on_read))]
-    return understood(request, answer, more)
+    return merge_parts(request, answer, more)
 
 
 def _search_steps(request: FindRequest, source: Source, findings: Findings) -> Steps[None]:
@@ -200,9 +200,11 @@ async def find_in_all(
         index_last_update_timestamp_ms=max((each.indexed_to_ms for each in results), default=0),
         held_by=messages.holders_of(kept, [each.name for each in sources]),
     )
-    answer = await run_in_loop(told_what_waits(request, answer, sources))
+    answer = await run_in_loop(describe_waiting(request, answer, sources))
     again = partial(find_in_all, sources=sources, watch=watch, max_bytes=max_bytes, max_s=max_s)
-    return understood(request, answer, [await again(each) for each in contained(request, answer)])
+    return merge_parts(
+        request, answer, [await again(each) for each in requests_in_text(request, answer)]
+    )
 
 
 def _findings_of(source: Source, messages: AnswerMessages, watch: FindWatch | None) -> Findings:

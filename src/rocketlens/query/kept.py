@@ -125,14 +125,14 @@ def kept_steps(request: FindRequest, findings: Findings, source: Source) -> Step
         yield partial(source.find, kept.request, kept)
     if len(kept.late):
         # Expensive: without queues, the whole log is read for its newest message.
-        end_ms = (yield from end_steps([source])) or _now_ms()
+        end_ms = (yield from newest_time_steps([source])) or _now_ms()
         for each in kept.late.in_order():
             if (life_of(each).next_ms or 0) > end_ms:
                 findings.add(each)
     kept.end()
 
 
-def end_steps(sources: Sequence[Source]) -> Steps[int | None]:
+def newest_time_steps(sources: Sequence[Source]) -> Steps[int | None]:
     """Return the store time of the newest message of stores and archives, in epoch milliseconds.
 
     None without a message, or if a source is a cluster, where new messages can always arrive.
@@ -151,7 +151,7 @@ def end_steps(sources: Sequence[Source]) -> Steps[int | None]:
     return max(newest, default=None)
 
 
-def told_what_waits(
+def describe_waiting(
     request: FindRequest, answer: Answer, sources: Sequence[Source]
 ) -> Steps[Answer]:
     """Remove delivered messages from an answer, and describe the waiting ones in its coverage."""
@@ -167,8 +167,8 @@ def told_what_waits(
     ]
     gone = {id(each) for each in kept} - {id(each) for each in waits}
     shown = [number for number, each in enumerate(answer.messages) if id(each) not in gone]
-    end_ms = yield from end_steps(sources if waits else ())
-    notes = tuple(hint(KEPT, each) for each in _words(waits, kept, end_ms))
+    end_ms = yield from newest_time_steps(sources if waits else ())
+    notes = tuple(hint(KEPT, each) for each in _notes(waits, kept, end_ms))
     return replace(
         answer,
         messages=tuple(answer.messages[number] for number in shown),
@@ -184,7 +184,7 @@ def _is_delivered(kept: MessageExt, others: list[MessageExt]) -> bool:
     return delivered_ms(kept, same) is not None
 
 
-def _words(
+def _notes(
     waits: list[MessageExt], kept: list[MessageExt], end_ms: int | None
 ) -> Iterator[Sentence]:
     now_ms = _now_ms()

@@ -24,7 +24,7 @@ from rocketlens.query.search_api import SearchApi
 from rocketlens.query.store_reader import OnProgress, StoreReader
 from rocketlens.query.store_source import StoreSource
 from rocketlens.query.tally import SearchTally
-from rocketlens.query.topic_choice import asked_topics
+from rocketlens.query.topic_choice import parse_topics
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -186,7 +186,7 @@ class Store(SearchApi):
         """
         from rocketlens.query.facts.topic_list import topics_of_store
 
-        return topics_of_store(self._reader, asked_topics(topic))
+        return topics_of_store(self._reader, parse_topics(topic))
 
     def groups(self, group: str | None = None) -> "GroupsAnswer":
         """Return the consumer groups in the store's files, or one of them.
@@ -213,13 +213,13 @@ class Store(SearchApi):
     def _look_up(self, key_filter: MessageFilter, findings: Findings) -> None:
         reader = self._reader
         reader.refresh()
-        findings.as_told = reader.static_topics.as_told
+        findings.to_logical = reader.static_topics.to_logical
         find_by_key(reader, key_filter, findings)
 
     def _search(self, conditions: MessageFilter, findings: Findings) -> None:
         reader = self._reader
         reader.refresh()
-        findings.as_told = reader.static_topics.as_told
+        findings.to_logical = reader.static_topics.to_logical
         find_newest(reader, conditions, findings, exhaustive=False)
 
     def _message_at(self, where: OffsetMessageId | QueuePosition) -> MessageExt | None:
@@ -233,10 +233,10 @@ class Store(SearchApi):
             )
         except (AnswerIncomplete, MessageNotFound):
             return None
-        return None if record is None else message_of(reader.static_topics.as_told(record))
+        return None if record is None else message_of(reader.static_topics.to_logical(record))
 
     def _unknown(self, topic: str) -> Iterable[Coverage]:
-        return self._opened.topics.tell_unknown((topic,))
+        return self._opened.topics.unknown_notes((topic,))
 
     def _story_source(self) -> "StorySource":
         from rocketlens.query.story.store_story import StoreStorySource

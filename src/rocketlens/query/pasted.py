@@ -75,7 +75,7 @@ def _bare(text: str) -> str:
     return bare if named is None else bare[named.end() :].strip(_AROUND)
 
 
-def contained(request: FindRequest, answer: Answer) -> list[FindRequest]:
+def requests_in_text(request: FindRequest, answer: Answer) -> list[FindRequest]:
     """Return the requests for the parts of a text that was not found unchanged."""
     if request.text is None or request.kind == "queue-offset" or answer.messages:
         return []
@@ -88,7 +88,7 @@ def contained(request: FindRequest, answer: Answer) -> list[FindRequest]:
     return requests
 
 
-def understood(request: FindRequest, answer: Answer, more: Sequence[Answer]) -> Answer:
+def merge_parts(request: FindRequest, answer: Answer, more: Sequence[Answer]) -> Answer:
     """Merge an answer with those for the parts of its text, and describe the parts in coverage."""
     if not more:
         return answer

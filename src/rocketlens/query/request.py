@@ -35,7 +35,7 @@ from rocketlens.model.text.time_words import parse_time
 from rocketlens.query.lookup.message_filter import KeptFor, MessageFilter
 from rocketlens.query.options import KINDS, ContentOptions, Kind, ScanOptions, takes
 from rocketlens.query.tally import SearchTally, names_topics
-from rocketlens.query.topic_choice import asked_topics
+from rocketlens.query.topic_choice import parse_topics
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -133,7 +133,7 @@ class FindRequest(Struct, frozen=True):
         low, high = time_range(begin, end)
         request = cls(
             None if text is None else check_text(text, "text"),
-            asked_topics(topic),
+            parse_topics(topic),
             kind,
             low,
             high,
@@ -146,7 +146,7 @@ class FindRequest(Struct, frozen=True):
             only_delivered,
         )
         request.checked()
-        return request._narrowed()
+        return request._narrow()
 
     @classmethod
     def parse_scan(
@@ -176,7 +176,7 @@ class FindRequest(Struct, frozen=True):
             raise MessageNotFound(f"there is no {position}: no queue has such numbers")
         return cls(str(position), kind="queue-offset")
 
-    def _narrowed(self) -> Self:
+    def _narrow(self) -> Self:
         """Return the request with the conditions that its filter implies."""
         where = None if self.content is None else self.content.where
         if where is None:

@@ -11,7 +11,7 @@ from typing import Final
 from rocketlens.errors import CommandBodyError
 from rocketlens.formats.commitlog_record import Record
 from rocketlens.model.answer import Coverage, SourceKind, SourceState, hint
-from rocketlens.query.answer_builder import placed
+from rocketlens.query.answer_builder import with_logical_position
 from rocketlens.query.request import QueuePosition
 from rocketlens.store import fs
 from rocketlens.store.read.config_tables import files_of_table, read_table
@@ -62,11 +62,11 @@ class StaticTopics:
             if not topic or not topics or topic in topics
         )
 
-    def as_told(self, record: Record) -> Record:
+    def to_logical(self, record: Record) -> Record:
         """Return a record with its logical queue position."""
-        return placed(record, *self._topics.get(record.topic, (None, "")))
+        return with_logical_position(record, *self._topics.get(record.topic, (None, "")))
 
-    def as_stored(
+    def to_physical(
         self, position: QueuePosition
     ) -> tuple[QueuePosition | None, tuple[Coverage, ...]]:
         """Return the physical position, or None if this store cannot have it, and the coverage to

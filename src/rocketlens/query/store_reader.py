@@ -117,9 +117,9 @@ class StoreReader:
             self.queues.topics()
             is_listed_again = self.queues.unlisted is None
         if is_listed_again or self.log.version != self._log_version:
-            self._forget_other_log()
+            self._discard_findings()
 
-    def _look_at_small_files(self) -> None:
+    def _check_small_files(self) -> None:
         """Discard findings from small files that changed; checked once per query."""
         if self._are_files_seen:
             return
@@ -133,7 +133,7 @@ class StoreReader:
             if not self._groups.still_holds():
                 self._ahead = None
 
-    def _forget_other_log(self) -> None:
+    def _discard_findings(self) -> None:
         """Discard all findings: the log was replaced."""
         self._log_version = self.log.version
         if self._index is not None:
@@ -157,14 +157,14 @@ class StoreReader:
         if self._tail is not None and self._is_tail_read and is_same_log:
             return self._tail
         if self._tail is not None and self._tail.is_stale():
-            self._forget_other_log()
+            self._discard_findings()
         self._is_tail_read = True
         if self._tail is None:
             self._tail = Tail(self.log, self.is_indexed)
             self._tail.cover(self.index.uncovered())
         self._tail.read_new()
         if self.log.version != self._log_version:
-            self._forget_other_log()
+            self._discard_findings()
             return self.tail
         if self._tail.entry_count > self._reopen_above:
             self._reopen_above = 2 * self._tail.entry_count
@@ -303,7 +303,7 @@ class StoreReader:
 
     def lost_end(self) -> LostEnd | None:
         """Return evidence in other files of messages after the end of the log; once per query."""
-        self._look_at_small_files()
+        self._check_small_files()
         if self._lost_end is None:
             self._lost_end = (self._evidence.lost_end(),)
         return self._lost_end[0]
@@ -315,7 +315,7 @@ class StoreReader:
 
     def lost_of_queues(self, takes_topic: Callable[[str], bool]) -> list[str]:
         """Return messages that groups consumed but the store lacks; checked once per query."""
-        self._look_at_small_files()
+        self._check_small_files()
         if self._ahead is None:
             self._ahead = self._groups.ahead()
         if not self._ahead:
@@ -326,12 +326,12 @@ class StoreReader:
 
     def batch_topics(self) -> set[str]:
         """Return the topics with batch queues; cached until their directory changes."""
-        self._look_at_small_files()
+        self._check_small_files()
         if self._batch_topics is None or self.queues.unlisted is not None:
             self._batch_topics = self.queues.batch_topics()
         return self._batch_topics
 
-    def kept_elsewhere(self, begin: int | None) -> tuple[Coverage, ...]:
+    def missing_older(self, begin: int | None) -> tuple[Coverage, ...]:
         """Return failures for messages that are in the store but not in the log, or lost.
 
         ``begin`` is the first store time of the search, None for all messages.
@@ -349,7 +349,7 @@ class StoreReader:
         return f"the broker had another log before this one: search its copy in {copies}, too"
 
     def _tap_note(self) -> TapNote | None:
-        self._look_at_small_files()
+        self._check_small_files()
         if self._tap is None:
             try:
                 self._tap = (read_tap_note(self.layout),)
@@ -374,7 +374,7 @@ class StoreReader:
     def _compacted(self) -> str | None:
         if self.log.min_offset == 0:
             return None
-        self._look_at_small_files()
+        self._check_small_files()
         if self._has_compacted is None:
             self._has_compacted = self.layout.compacted.exists()
         if not self._has_compacted:

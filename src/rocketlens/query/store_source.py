@@ -54,7 +54,7 @@ class StoreSource:
         reader.refresh()
         topics, unknown = reader.topics.choose(request.topics)
         findings.unknown.update(unknown)
-        findings.as_told = reader.static_topics.as_told
+        findings.to_logical = reader.static_topics.to_logical
         findings.cover(reader.static_topics.coverage(topics))
         if unknown and not topics:
             # The whole log was read for the topics.
@@ -83,7 +83,7 @@ class StoreSource:
             request.kind == "queue-offset" or self._may_be_there(position.topic)
         ):
             message_filter = request.filter_of(findings.tally, is_identified=True)
-            stored, elsewhere = reader.static_topics.as_stored(position)
+            stored, elsewhere = reader.static_topics.to_physical(position)
             if stored is not None:
                 find_by_queue_offset(reader, stored, message_filter, findings)
             findings.cover(() if findings.count else elsewhere)

@@ -95,7 +95,7 @@ class Topics:
             self.read_log()
         return matching_topics(names, self.known())
 
-    def tell_unknown(self, requested: Iterable[str]) -> Iterator[Coverage]:
+    def unknown_notes(self, requested: Iterable[str]) -> Iterator[Coverage]:
         """Return remarks on requested topics that, at most, the log contains."""
         names = {name for name in requested if not is_pattern(name)}
         if names <= (self._named or set()):
@@ -117,17 +117,17 @@ class Topics:
         The log is read for unknown names. If part of it cannot be read, they are only mentioned in
         the coverage.
         """
-        if not any(self.tell_unknown(requested)):
+        if not any(self.unknown_notes(requested)):
             return {}, ()
         if self.may_be_more():
             self.read_log()
         if self._unread_bytes() > 0 or self._damage or self._lacks_records():
-            return {}, tuple(self.tell_unknown(requested))
+            return {}, tuple(self.unknown_notes(requested))
         names = [name for name in requested if not is_pattern(name)]
         unknown = [name for name in names if name not in self.known()]
         if any(name.startswith(LMQ_PREFIX) for name in unknown):
             # Only queues name light topics: their messages belong to other topics.
-            return {}, tuple(self.tell_unknown(requested))
+            return {}, tuple(self.unknown_notes(requested))
         meant = self.known() - BROKER_TOPICS
         return {name: unknown_topic(name, meant, "this store") for name in unknown}, ()
 

@@ -41,7 +41,7 @@ class ThreadedSource:
         try:
             await self.run(lambda: self.inner.find(request, findings))
         except asyncio.CancelledError:
-            findings.is_left = True
+            findings.is_abandoned = True
             raise
 
     async def oldest_ms(self) -> Mapping[str, int]:

@@ -170,8 +170,8 @@ def findings_outside_log(findings: Findings) -> Findings:
     part = Findings(
         findings.messages, findings.on_added, findings.report_read, tally=findings.tally
     )
-    told = findings.as_told or (lambda record: record)
-    part.as_told = lambda record: told(outside_log(record))
+    told = findings.to_logical or (lambda record: record)
+    part.to_logical = lambda record: told(outside_log(record))
     return part
 
 
@@ -210,14 +210,14 @@ def _begin_of(log: "StoreReader", queue: QueueLog, first: int) -> int | None:
 
     The queue's index leads to a position that is certainly before it.
     """
-    start = place_of(log, queue, max(first - _TWICE, 0)) or log.log.min_offset
+    start = position_of(log, queue, max(first - _TWICE, 0)) or log.log.min_offset
     for _, _, queue_offset, physical_offset in _entries(log.log, start, log):
         if queue_offset >= first:
             return physical_offset
     return None
 
 
-def place_of(log: "StoreReader", queue: QueueLog, queue_offset: int) -> int | None:
+def position_of(log: "StoreReader", queue: QueueLog, queue_offset: int) -> int | None:
     """Return the position of a message in the log of its queue, by the queue's index, or None."""
     physical_offset = queue.physical_offset(queue_offset)
     try:

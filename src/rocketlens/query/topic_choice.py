@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _WILDCARDS: Final = frozenset("*?[")
 
 
-def asked_topics(topic: str | Iterable[str] | None) -> tuple[str, ...]:
+def parse_topics(topic: str | Iterable[str] | None) -> tuple[str, ...]:
     """Return the names and patterns in `topic`; empty for None, which means every topic.
 
     A str can be a comma-separated list: topic names cannot contain commas.

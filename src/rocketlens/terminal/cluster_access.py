@@ -57,7 +57,7 @@ class ClusterAccess(NamedTuple):
         return {"namespace": self.namespace, "credentials": self.credentials, "tls": self.tls}
 
 
-def chosen_context(
+def choose_context(
     arguments: Namespace,
     *,
     takes_store: bool,

@@ -192,13 +192,13 @@ def named_context(name: str) -> Context:
     :raises BadInput: if the file or the context does not exist or is invalid.
     """
     path = config_path()
-    return _existing(path, _load(path), name)
+    return _existing_context(path, _load(path), name)
 
 
-def _existing(path: Path, config: Mapping[str, Any] | None, name: str) -> Context:
+def _existing_context(path: Path, config: Mapping[str, Any] | None, name: str) -> Context:
     if config is None:
         raise BadInput(f"--context needs the file {path}, which does not exist")
-    return _chosen(path, config, name)
+    return _read_context(path, config, name)
 
 
 def all_contexts() -> tuple[str | None, dict[str, Context]]:
@@ -211,7 +211,7 @@ def all_contexts() -> tuple[str | None, dict[str, Context]]:
     if config is None:
         return None, {}
     default = os.environ.get(CONTEXT_VARIABLE) or config.get(DEFAULT)
-    return default, {name: _chosen(path, config, name) for name in config["contexts"]}
+    return default, {name: _read_context(path, config, name) for name in config["contexts"]}
 
 
 def default_context() -> Context:
@@ -229,7 +229,7 @@ def default_context() -> Context:
             raise BadInput(f"{CONFIG_VARIABLE}: the file {path} does not exist")
         return Context()
     default = config.get(DEFAULT)
-    return Context() if default is None else _chosen(path, config, default)
+    return Context() if default is None else _read_context(path, config, default)
 
 
 def read_secret(path: Path, where: str = "the secret key's file (secret_key_file)") -> str:
@@ -314,7 +314,7 @@ def _config_of(path: Path, content: bytes) -> dict[str, Any]:
     return config
 
 
-def _chosen(path: Path, config: Mapping[str, Any], name: str) -> Context:
+def _read_context(path: Path, config: Mapping[str, Any], name: str) -> Context:
     """Return one context of a file, with absolute paths.
 
     :raises BadInput: if it is missing or invalid.
@@ -377,13 +377,13 @@ def change_contexts(
             fcntl.flock(directory, fcntl.LOCK_EX)
         config = _load(path)
         if existing is not None:
-            _existing(path, config, existing)
+            _existing_context(path, config, existing)
         document = tomlkit.parse(path.read_text("utf-8") if path.exists() else "")
         change(document)
         text = document.as_string()
         changed = _config_of(path, text.encode("utf-8"))
         for name in changed["contexts"]:
-            _chosen(path, changed, name)
+            _read_context(path, changed, name)
         write_contexts(target, text)
     finally:
         os.close(directory)

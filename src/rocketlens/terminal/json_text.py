@@ -55,7 +55,7 @@ def checked_json(body: bytes) -> str:
 
 def indented(text: str) -> Iterator[str]:
     """Return JSON in pieces, indented by two spaces per level, coloured and safe to print."""
-    for part, token in laid_out(text):
+    for part, token in layout_json(text):
         if part is JsonPart.LAYOUT:
             yield token
         elif part is JsonPart.OTHER:
@@ -109,7 +109,7 @@ class JsonPart(StrEnum):
     """Brackets, commas, colons, spaces and line ends."""
 
 
-def laid_out(text: str) -> Iterator[tuple[JsonPart, str]]:
+def layout_json(text: str) -> Iterator[tuple[JsonPart, str]]:
     """Yield the pieces of a JSON text, indented by two spaces per level."""
     pieces = [match[0] for match in TOKEN.finditer(text)]
     depth = 0

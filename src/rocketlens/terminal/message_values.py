@@ -169,7 +169,7 @@ def value_names(
     return names
 
 
-def in_order_of(
+def sort_messages(
     messages: Sequence[MessageExt], names: Sequence[str], bodies: BodyView
 ) -> tuple[MessageExt, ...]:
     """Sort messages by values; ``-`` before a name reverses the order.
@@ -227,7 +227,7 @@ def shown(message: MessageExt, name: str, bodies: BodyView) -> int | str:
     return value if isinstance(value, int) else "" if value is None else str(value)
 
 
-def defused(value: object) -> str:
+def safe_cell(value: object) -> str:
     """Return a CSV cell that spreadsheet programs do not evaluate.
 
     A foreign text that looks like a formula gets an apostrophe in front; numbers are unchanged.

@@ -23,11 +23,11 @@ def print_notes(
     ``what`` is the singular of the counted results.
     """
     number = len(answer.messages) if count is None else count
-    for line in lines_of(answer, number, what, verbose=verbose):
+    for line in note_lines(answer, number, what, verbose=verbose):
         say(line)
 
 
-def lines_of(
+def note_lines(
     answer: Answer, count: int, what: str = "message", *, verbose: bool = False
 ) -> Iterator[str]:
     """Return the notes of an answer, one line each, safe to print.
@@ -53,7 +53,7 @@ def lines_of(
     told = [c for c in searched if c.note and c.source in {KEPT, PASTED}]
     left_out = [c.note for c in searched if getattr(c.note, "name", None) == "left_out"]
     others = (c for c in searched if c.note and c not in told and c.note not in left_out)
-    hints = [*_listed("", others)]
+    hints = [*_source_lines("", others)]
     hints += [f"assumed, not read in full: {printable(each)}" for each in answer.relies_on]
     if answer.relies_on:
         hints.append("rocketlens find --exhaustive reads in full what it searches")
@@ -62,7 +62,7 @@ def lines_of(
     yield f"{result}, {verdict}: searched {_summary(searched)}{up_to}{more}"
     if answer.truncated:
         yield "more messages match: these are the newest"
-    yield from _held(searched)
+    yield from _oldest_lines(searched)
     yield from _undecompressed(answer.messages)
     yield from (printable(c.note or "") for c in told)
     yield from (f"{printable(each or '')} (--all searches them)" for each in left_out)
@@ -71,13 +71,13 @@ def lines_of(
     damaged = [c for c in answer.coverage if c.state is SourceState.DAMAGED]
     # An incomplete answer might have needed it.
     unneeded = ", and not needed for this answer" if answer.complete else ""
-    yield from _listed(coloured("damaged", YELLOW, sys.stderr) + f"{unneeded}: ", damaged)
-    yield from _listed(coloured("failed", RED, sys.stderr) + ": ", failures)
+    yield from _source_lines(coloured("damaged", YELLOW, sys.stderr) + f"{unneeded}: ", damaged)
+    yield from _source_lines(coloured("failed", RED, sys.stderr) + ": ", failures)
     if not answer.complete:
         yield "what failed was not searched: messages there are missing above (exit code 3)"
 
 
-def _held(searched: Iterable[Coverage]) -> Iterator[str]:
+def _oldest_lines(searched: Iterable[Coverage]) -> Iterator[str]:
     """Yield the time of each source's oldest message, and a gap between archive and brokers."""
     dated = [each for each in searched if each.held_from_ms is not None]
     archives = [each for each in dated if each.kind is SourceKind.ARCHIVE]
@@ -132,7 +132,7 @@ def _summary(searched: Iterable[Coverage]) -> str:
     return " and ".join(parts) or "nothing in full"
 
 
-def _listed(before: str, sources: Iterable[Coverage]) -> Iterator[str]:
+def _source_lines(before: str, sources: Iterable[Coverage]) -> Iterator[str]:
     lines = [f"{before}{c.source}: {printable(c.note or c.error or '')}" for c in sources]
     yield from lines[:_MAX_LINES]
     if len(lines) > _MAX_LINES:

@@ -74,7 +74,7 @@ def _wrapped(text: str, columns: int) -> Iterator[str]:
     yield line
 
 
-def fitted_lines(text: str, before: int) -> list[str]:
+def wrap_lines(text: str, before: int) -> list[str]:
     """Wrap a text to the width of stdout minus ``before`` columns, if it is a terminal.
 
     Lines break only at spaces, so that users can copy long words.

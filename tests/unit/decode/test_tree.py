@@ -20,7 +20,7 @@ from rocketlens.decode.plain_text import find_text
 from rocketlens.decode.text_formats import may_be_json, read_json, read_xml
 from rocketlens.decode.tree import json_ready, name_text, scaled, tree_of
 from rocketlens.errors import BodyError, BodyTooLarge
-from rocketlens.terminal.json_text import JsonPart, laid_out
+from rocketlens.terminal.json_text import JsonPart, layout_json
 from tests.support.written_bodies import body
 
 
@@ -309,15 +309,17 @@ VALUES = st.recursive(
 
 @given(VALUES)
 def test_it_has_the_same_value(value):
-    assert json.loads("".join(text for _, text in laid_out(json.dumps(value)))) == value
+    assert json.loads("".join(text for _, text in layout_json(json.dumps(value)))) == value
 
 
 def test_names_and_values_are_told_apart():
-    parts = [part for part in laid_out('{"a":["b",1.10],"a":{}}') if part[0] is not JsonPart.LAYOUT]
+    parts = [
+        part for part in layout_json('{"a":["b",1.10],"a":{}}') if part[0] is not JsonPart.LAYOUT
+    ]
     assert parts == [("name", '"a"'), ("string", '"b"'), ("other", "1.10"), ("name", '"a"')]
 
 
 def test_it_is_indented():
-    assert "".join(text for _, text in laid_out('{"a":[1,{}]}')) == (
+    assert "".join(text for _, text in layout_json('{"a":[1,{}]}')) == (
         '{\n  "a": [\n    1,\n    {}\n  ]\n}'
     )

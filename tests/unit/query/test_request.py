@@ -18,7 +18,7 @@ from rocketlens.query.options import KINDS
 from rocketlens.query.pasted import MAX_TEXTS, texts_in
 from rocketlens.query.request import FindRequest, QueuePosition, tail_filter
 from rocketlens.query.tally import SearchTally
-from rocketlens.query.topic_choice import asked_topics, matching_topics, unknown_topic
+from rocketlens.query.topic_choice import matching_topics, parse_topics, unknown_topic
 from tests.support.console_client import answers, store_at
 from tests.unit.conftest import NOON_MS
 
@@ -139,19 +139,19 @@ KNOWN = ("PayTopic", "PayBack", "T22", "OrderTopic")
     ],
 )
 def test_a_topic_can_be_one_or_several(given, names):
-    assert asked_topics(given) == names
+    assert parse_topics(given) == names
 
 
 @pytest.mark.parametrize("given", [5, b"PayTopic", ["PayTopic", 5]])
 def test_a_topic_that_is_no_text_is_refused_by_its_type(given):
     with pytest.raises(WrongType, match="topic must be a"):
-        asked_topics(given)
+        parse_topics(given)
 
 
 @pytest.mark.parametrize("given", ["", " , ", [], [""]])
 def test_an_empty_topic_is_refused_and_never_means_every_topic(given):
     with pytest.raises(BadInput, match="the topic is empty"):
-        asked_topics(given)
+        parse_topics(given)
 
 
 def test_patterns_mean_all_topics_that_match():

@@ -3,7 +3,7 @@
 from argparse import Namespace
 
 from rocketlens.client.connect.cluster import Credentials
-from rocketlens.terminal.cluster_access import chosen_context, cluster_access
+from rocketlens.terminal.cluster_access import choose_context, cluster_access
 from tests.unit.terminal.conftest import SECRET
 
 NOTHING = Namespace(
@@ -26,7 +26,7 @@ def given(**options):
 
 
 def chosen(**options):
-    return chosen_context(given(**options), takes_store=True)
+    return choose_context(given(**options), takes_store=True)
 
 
 def test_a_context_says_where_to_look_and_as_whom(config):

@@ -58,12 +58,12 @@ def test_a_value_has_all_names_of_its_field(message, name, text):
 
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@x", "\tx", "\r=1", "＝1"])
 def test_a_text_that_a_spreadsheet_would_compute_is_defused(text):
-    assert values.defused(text) == "'" + text
+    assert values.safe_cell(text) == "'" + text
 
 
 @pytest.mark.parametrize(("value", "cell"), [(-1, "-1"), ("a=b", "a=b"), (None, ""), ("", "")])
 def test_other_cells_stay_as_they_are(value, cell):
-    assert values.defused(value) == cell
+    assert values.safe_cell(value) == cell
 
 
 def test_a_template_is_filled(message):

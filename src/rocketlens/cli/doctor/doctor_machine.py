@@ -18,7 +18,7 @@ from rocketlens.errors import RocketLensError
 from rocketlens.late import np
 from rocketlens.model.installation import install_command, reinstall_command
 from rocketlens.model.text.escape import printable
-from rocketlens.terminal.output import BOLD, GREEN, RED, YELLOW, coloured, fitted_lines, size_text
+from rocketlens.terminal.output import BOLD, GREEN, RED, YELLOW, coloured, size_text, wrap_lines
 
 _COLOURS: Final = {"ok": GREEN, "warn": YELLOW, "fail": RED, "note": BOLD}
 _NAME_WIDTH: Final = 14
@@ -80,7 +80,7 @@ def free_space(name: str, directory: Path, needed_bytes: int) -> Check:
 
 def print_check(check: Check) -> None:
     state = coloured(f"{check.state:5}", _COLOURS[check.state], sys.stdout)
-    lines = fitted_lines(printable(check.text), len(_INDENT))
+    lines = wrap_lines(printable(check.text), len(_INDENT))
     print(f"{state} {check.name:{_NAME_WIDTH}} {lines[0]}")
     for line in lines[1:]:
         print(f"{_INDENT}{line}")

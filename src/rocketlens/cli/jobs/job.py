@@ -11,7 +11,7 @@ from rocketlens.cli.resend import follow_job
 from rocketlens.errors import BadInput, MessageNotFound, RocketLensError, StoreLocked
 from rocketlens.terminal.cluster_access import (
     ask_cluster,
-    chosen_context,
+    choose_context,
     cluster_access,
     jobs_directory,
 )
@@ -127,7 +127,7 @@ def _look(arguments: Namespace, path: Path, read: "JobContents") -> None:
             await follow_job(journal, admin, arguments.follow)
 
     try:
-        access = cluster_access(chosen_context(arguments, takes_store=False, last=own))
+        access = cluster_access(choose_context(arguments, takes_store=False, last=own))
         ask_cluster(access, look)
     except StoreLocked:
         note(f"another process runs it: {came_in_words(read) or 'nothing was sent yet'}")

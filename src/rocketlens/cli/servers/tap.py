@@ -15,7 +15,7 @@ from rocketlens.cli.options import (
 from rocketlens.cli.servers.servers import status_port
 from rocketlens.errors import BadInput
 from rocketlens.model.text.escape import printable
-from rocketlens.terminal.cluster_access import chosen_context, cluster_access
+from rocketlens.terminal.cluster_access import choose_context, cluster_access
 from rocketlens.terminal.output import ExitCode, print_ready
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def run(arguments: Namespace) -> ExitCode:
 
     options = _options(arguments)
     log_to_stderr(arguments)
-    access = cluster_access(chosen_context(arguments, takes_store=False))
+    access = cluster_access(choose_context(arguments, takes_store=False))
     raise_open_file_limit()
     given = {"credentials": access.credentials, "tls": access.tls}
     with status_port(arguments) as status:

@@ -30,7 +30,7 @@ from rocketlens.model.text.counted import counted
 from rocketlens.model.text.escape import printable
 from rocketlens.model.text.nearest import suggestion
 from rocketlens.terminal.json_text import json_line
-from rocketlens.terminal.message_values import csv_row, defused, utf8_text
+from rocketlens.terminal.message_values import csv_row, safe_cell, utf8_text
 from rocketlens.terminal.notes import print_notes
 from rocketlens.terminal.output import SEARCH_EXIT_CODES, ExitCode, note
 from rocketlens.terminal.progress import SearchProgress
@@ -335,7 +335,7 @@ def _print(result: "pa.RecordBatchReader", arguments: Namespace) -> int:
         return len(cells)
     if arguments.output == "csv":
         for number, row in enumerate(chain([names], rows)):
-            texts = [defused(_cell(value)) for value in row]
+            texts = [safe_cell(_cell(value)) for value in row]
             if sys.stdout.isatty():
                 texts = [printable(each, keep="\n\t") for each in texts]
             sys.stdout.write(csv_row(texts))

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from rocketlens.console.preferences import Reader
 from rocketlens.console.values import BodyValue, MessageDetail
 from rocketlens.model.text.escape import printable
-from rocketlens.terminal.json_text import laid_out
+from rocketlens.terminal.json_text import layout_json
 
 MAX_COMPARED_LINES: Final = 2_000
 """Lines of a body that are compared with those of another one: up to a second of work."""
@@ -47,7 +47,7 @@ def fields_of(detail: MessageDetail, t: Reader) -> dict[str, str]:
 
 def lines_of(body: BodyValue) -> list[str]:
     """Return a body as its page shows it, line by line."""
-    parts = laid_out(body.content) if body.is_json else [("", body.content)]
+    parts = layout_json(body.content) if body.is_json else [("", body.content)]
     return "".join(printable(text, "\n\t") for _, text in parts).splitlines()
 
 

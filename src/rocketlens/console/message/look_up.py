@@ -28,7 +28,7 @@ from rocketlens.model.text.sentences import Sentence
 from rocketlens.net.pace import in_thread
 from rocketlens.query.find import find
 from rocketlens.query.request import FindRequest
-from rocketlens.query.story.story import Story, badness_of, in_one, without_failures
+from rocketlens.query.story.story import Story, combine_stories, severity_of, without_failures
 from rocketlens.query.story.story_search import MAX_STORIES, distinct_messages
 
 _PAGE: Final = re.compile(
@@ -164,13 +164,13 @@ class LookUps:
             page = await anext(pages)
         messages = distinct_messages(page.messages)
         told = [(each, await self._told(source, each)) for each in messages[:MAX_STORIES]]
-        told.sort(key=lambda each: badness_of(each[1]))
+        told.sort(key=lambda each: severity_of(each[1]))
         others = tuple(each.position for each in messages[MAX_STORIES:])
         stories = [replace(story, others=others) for _, story in told]
         rows = await self.searches.rows([(source, message) for message, _ in told])
         return KeyStoryValue(
             query=question.text,
-            summary=in_one(question.text, stories).summary if stories else "",
+            summary=combine_stories(question.text, stories).summary if stories else "",
             complete=page.answer.complete
             and not page.is_more
             and all(each.complete for each in stories),

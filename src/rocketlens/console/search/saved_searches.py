@@ -345,7 +345,7 @@ def _may_name_others(saved: SavedSearch) -> bool:
     """Return whether a filter may name topics that are not in the list of the search."""
     text = dict(saved.asked).get("where", "")
     try:
-        return bool(text) and not parse_where(text).is_told_by_texts(TOPIC)
+        return bool(text) and not parse_where(text).implies_all_texts(TOPIC)
     except BadInput:
         # Saved by another version, which has other filters.
         return True

@@ -44,7 +44,7 @@ from rocketlens.model.message import MessageExt
 from rocketlens.model.text.escape import printable
 from rocketlens.net.pace import in_thread
 from rocketlens.terminal.as_json import message_fields
-from rocketlens.terminal.message_values import PIPED_COLUMNS, BodyView, csv_row, defused, shown
+from rocketlens.terminal.message_values import PIPED_COLUMNS, BodyView, csv_row, safe_cell, shown
 
 ExportForm = Literal["csv", "jsonl"]
 MEDIA_TYPES: Final[dict[ExportForm, str]] = {
@@ -139,7 +139,7 @@ def _lines(messages: Sequence[MessageExt], form: ExportForm) -> bytes:
     if form == "jsonl":
         return b"".join(_json_line(message_fields(each)) for each in messages)
     return b"".join(
-        _row([defused(shown(each, name, _BODIES)) for name in PIPED_COLUMNS]) for each in messages
+        _row([safe_cell(shown(each, name, _BODIES)) for name in PIPED_COLUMNS]) for each in messages
     )
 
 
@@ -148,7 +148,7 @@ def _last_line(failures: Sequence[Coverage], form: ExportForm) -> bytes:
         coverage = [asdict(each) for each in failures]
         return _json_line({"complete": False, "error": _MISSING, "coverage": coverage})
     failed = [": ".join(filter(None, (each.source, each.error))) for each in failures]
-    return _row([defused(f"# INCOMPLETE: {_MISSING}: {printable('; '.join(failed))}")])
+    return _row([safe_cell(f"# INCOMPLETE: {_MISSING}: {printable('; '.join(failed))}")])
 
 
 def _row(cells: Sequence[str]) -> bytes:

@@ -201,11 +201,11 @@ def concurrent_map_order(names: Iterable[str]) -> list[str]:
         spread = (code ^ code >> 16) & 0x7FFFFFFF
         table[spread & (len(table) - 1)].append((spread, name))
         while count >= len(table) - (len(table) >> 2):
-            table = _grown(table)
+            table = _grow(table)
     return [name for bucket in table for _, name in bucket]
 
 
-def _grown(table: list[list[tuple[int, str]]]) -> list[list[tuple[int, str]]]:
+def _grow(table: list[list[tuple[int, str]]]) -> list[list[tuple[int, str]]]:
     """Return a table of twice the size: one bit of the hash splits each bucket.
 
     The last run of entries with the same bit keeps its order; each entry before it is prepended.

@@ -74,7 +74,7 @@ def _refuse_constant(name: str) -> NoReturn:
 _TWICE: Final = "a name comes twice in an object"
 
 
-def _distinct(members: list[tuple[Any, Any]]) -> dict[Any, Any]:
+def _reject_repeats(members: list[tuple[Any, Any]]) -> dict[Any, Any]:
     made = dict(members)
     if len(made) != len(members):
         raise ValueError(_TWICE)
@@ -86,7 +86,7 @@ FAST_DECODER: Final = json.JSONDecoder(strict=False, parse_constant=_refuse_cons
 """Does not detect repeated names and lone surrogates."""
 
 STRICT_DECODER: Final = json.JSONDecoder(
-    strict=False, parse_constant=_refuse_constant, object_pairs_hook=_distinct
+    strict=False, parse_constant=_refuse_constant, object_pairs_hook=_reject_repeats
 )
 """Does not detect lone surrogates."""
 
@@ -133,7 +133,7 @@ def loads(
         if _ESCAPED_SURROGATE.search(text):
             _check_surrogates(value)
     except (ValueError, RecursionError) as reason:
-        raise error(f"not JSON: {_words(reason)}") from None
+        raise error(f"not JSON: {_reason_text(reason)}") from None
     return value
 
 
@@ -149,7 +149,9 @@ def loads_file(content: bytes | str, *, integer_keys: bool = False) -> Any:
     try:
         return _read(text, _FILE._replace(keeps_integers=integer_keys), None)
     except (ValueError, RecursionError) as reason:
-        raise ConfigError(f"not JSON in any of RocketMQ's dialects: {_words(reason)}") from None
+        raise ConfigError(
+            f"not JSON in any of RocketMQ's dialects: {_reason_text(reason)}"
+        ) from None
 
 
 def dumps(value: Any) -> str:
@@ -184,7 +186,7 @@ def _indented(value: Any, line: str) -> str:
     return _encode(value)
 
 
-def _words(reason: Exception) -> str:
+def _reason_text(reason: Exception) -> str:
     return "nested too deep" if isinstance(reason, RecursionError) else str(reason)[:200]
 
 
@@ -286,32 +288,32 @@ class _Reader:
         # Not via a list of pairs: a dict of a million of them takes 0.1 s.
         made: dict[str | int, Any] = {}
         self.cursor += 1
-        more = not self._passes("}")
+        more = not self._skip("}")
         while more:
             name = self._name()
             value = self._value()
             if name in made and not self.rules.allows_twice:
                 raise ValueError(_TWICE)
             made[name] = value
-            more = self._another("}")
+            more = self._skip_comma("}")
         return made
 
     def _array(self) -> list[Any]:
         items: list[Any] = []
         self.cursor += 1
-        more = not self._passes("]")
+        more = not self._skip("]")
         while more:
             items.append(self._value())
-            more = self._another("]")
+            more = self._skip_comma("]")
         return items
 
-    def _passes(self, mark: str) -> bool:
+    def _skip(self, mark: str) -> bool:
         """Skip ``mark`` if it is next, and return whether it was."""
         is_next = self._next_mark() == mark
         self.cursor += is_next
         return is_next
 
-    def _another(self, closing: str) -> bool:
+    def _skip_comma(self, closing: str) -> bool:
         """Skip a comma and return True, or skip the closing mark and return False."""
         self.values += 1
         if self.rules.in_pieces and self.values > MAX_JSON_VALUES:
@@ -333,6 +335,6 @@ class _Reader:
             name = json.dumps(name, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
         if type(name) is not str:
             raise ValueError(f"{type(name).__name__} for a name, before character {self.cursor}")
-        if not self._passes(":"):
+        if not self._skip(":"):
             raise ValueError(f"expected ':' at character {self.cursor}")
         return name

@@ -225,7 +225,7 @@ class StoreExamination:
                 if span.last_physical_offset >= dispatched > reader.log.min_offset:
                     kind = QueueFaultKind.NOT_YET
                 yield QueueFault(kind, name, first, span.stop)
-            if queue.files and end and not _leads_home(reader, name, queue, end - 1):
+            if queue.files and end and not _leads_to_own_record(reader, name, queue, end - 1):
                 yield QueueFault(QueueFaultKind.ASTRAY, name, end - 1, end)
 
     def offset_faults(self) -> Iterator[OffsetFault]:
@@ -329,7 +329,7 @@ def _holes(name: QueueName, queue: ConsumeQueue) -> Iterator[QueueFault]:
             yield QueueFault(QueueFaultKind.HOLE, name, stop, after.first_queue_offset)
 
 
-def _leads_home(
+def _leads_to_own_record(
     reader: StoreReader, name: QueueName, queue: ConsumeQueue, queue_offset: int
 ) -> bool:
     """Return whether an entry leads to its record, or to a deleted one."""

@@ -121,7 +121,7 @@ class Where:
         self.reads_body: Final = condition.reads_body
         self.implied: Final = condition.implied
         """Facts about each message that matches."""
-        parts = [*_flat(condition)]
+        parts = [*_conjuncts_of(condition)]
         self.before_body: Final = tuple(part for part in parts if not part.reads_body)
         """The conditions that do not read the body; evaluated first."""
         self.on_body: Final = tuple(part for part in parts if part.reads_body)
@@ -147,7 +147,7 @@ class Where:
         """Return the texts that a field can have in matching messages; None for any text."""
         return _texts_of(self.implied, field)
 
-    def is_told_by_texts(self, field: str) -> bool:
+    def implies_all_texts(self, field: str) -> bool:
         """Return whether `implied` has every comparison of a field with a text."""
         count = sum(each.field == field and bool(each.texts) for each in self.implied)
         return count == self._mentions.get(field, 0)
@@ -181,10 +181,10 @@ def body_path(name: str) -> str:
     return f"body.$.{name}" if is_plain else f"body.$['{quoted}']"
 
 
-def _flat(condition: Operand) -> Iterator[Operand]:
+def _conjuncts_of(condition: Operand) -> Iterator[Operand]:
     if condition.conjuncts:
         for part in condition.conjuncts:
-            yield from _flat(part)
+            yield from _conjuncts_of(part)
     else:
         yield condition
 
@@ -274,16 +274,16 @@ class _WhereParser(Parser):
 
             return truth
 
-        return self._condition(self.joined(evaluate, operand), operand)
+        return self._condition(self.combine(evaluate, operand), operand)
 
-    def fitted(self, left: Operand, right: Operand) -> tuple[Operand, Operand]:
+    def adapt(self, left: Operand, right: Operand) -> tuple[Operand, Operand]:
         """Return the operands; a text that is compared with a time is parsed as a time.
 
         :raises InvalidSql92: if a state is compared with an unknown one.
         """
-        return self._fitted_to(left, right), self._fitted_to(right, left)
+        return self._adapt_to(left, right), self._adapt_to(right, left)
 
-    def _fitted_to(self, operand: Operand, other: Operand) -> Operand:
+    def _adapt_to(self, operand: Operand, other: Operand) -> Operand:
         if other.field == STATE and type(operand.value) is str and operand.value not in _STATES:
             # A property of that name was probably meant; nothing would match.
             states = ", ".join(LifeState)
@@ -293,7 +293,7 @@ class _WhereParser(Parser):
         text = operand.value
         return constant(Long(parse_time(text, other.field, is_end=False, now_ms=self._now_ms)))
 
-    def known(self, kind: str, left: Operand, right: Operand) -> tuple[Implied, ...]:
+    def implied_by(self, kind: str, left: Operand, right: Operand) -> tuple[Implied, ...]:
         if right.field:
             left, right, kind = right, left, _MIRRORED[kind]
         if right.kind != "constant" or not left.field:
@@ -312,11 +312,11 @@ class _WhereParser(Parser):
             high = None if high is None else high - (kind == "<")
         return (Implied(left.field, None, low, high),)
 
-    def joined(self, make: Callable[..., Evaluator], *operands: Operand) -> Evaluator:
+    def combine(self, make: Callable[..., Evaluator], *operands: Operand) -> Evaluator:
         """Combine evaluators; with several values, the condition must hold for one of them."""
         many = [number for number, each in enumerate(operands) if each.is_many]
         if not many:
-            return super().joined(make, *operands)
+            return super().combine(make, *operands)
         if len(many) > 1:
             raise self.invalid(Sentence("many_on_both_sides"))
         reads = [each.evaluate for each in operands]
@@ -330,16 +330,18 @@ class _WhereParser(Parser):
         read: Callable[[Any], Any] = operand.evaluate
         return lambda subject: not read(subject)
 
-    def negated(self, operand: Operand) -> Operand:
+    def negate(self, operand: Operand) -> Operand:
         if operand.is_many:
             raise self.invalid(Sentence("minus_before_many"))
-        return super().negated(operand)._replace(reads_body=operand.reads_body)
+        return super().negate(operand)._replace(reads_body=operand.reads_body)
 
     def ordered(self, kind: str, left: Operand, right: Operand) -> Operand:
         """Return an order comparison; texts in a body can be compared with texts."""
         for read, other in ((left, right), (right, left)):
             if read.kind == "field" and type(other.value) is str:
-                evaluate = self.joined(lambda one, two: _in_text_order(one, two, kind), left, right)
+                evaluate = self.combine(
+                    lambda one, two: _in_text_order(one, two, kind), left, right
+                )
                 return self._condition(evaluate, left, right)
         return super().ordered(kind, left, right)
 
@@ -350,29 +352,29 @@ class _WhereParser(Parser):
         if left.kind != "field":
             raise self.invalid(Sentence("in_of_properties_and_fields"))
         self._expect("(")
-        values = [self._listed(left)]
+        values = [self._list_item(left)]
         while self._peek().kind == ",":
             self._next()
-            values.append(self._listed(left))
+            values.append(self._list_item(left))
         self._expect(")")
-        evaluate = self.joined(lambda read: _in_values(read, values), left)
+        evaluate = self.combine(lambda read: _in_values(read, values), left)
         condition = self._condition(evaluate, left)
         if is_not:
             return self._condition(negation(evaluate), condition)
-        return condition._replace(implied=self.known_texts(left, values))
+        return condition._replace(implied=self.implied_texts(left, values))
 
-    def known_texts(self, left: Operand, texts: Collection[Value]) -> tuple[Implied, ...]:
+    def implied_texts(self, left: Operand, texts: Collection[Value]) -> tuple[Implied, ...]:
         is_known = left.field and left.field not in _TIMES
         if not is_known or any(type(each) is not str for each in texts):
             return ()
         return (Implied(left.field, frozenset(map(str, texts))),)
 
-    def _listed(self, left: Operand) -> Value:
+    def _list_item(self, left: Operand) -> Value:
         token = self._next()
         sign = 1
         if token.kind == "-":
             sign, token = -1, self._next()
-        operand = self._fitted_to(self.primary(token), left)
+        operand = self._adapt_to(self.primary(token), left)
         value = operand.value
         is_number = type(value) in (int, Long, float)
         if operand.kind != "constant" or not (is_number or (type(value) is str and sign > 0)):
@@ -388,7 +390,7 @@ class _WhereParser(Parser):
             condition = super().text_test(left, test, search, is_not=is_not)
             pattern = plain_pattern(search) if left.field == BODY and not is_not else None
             return condition._replace(implied=(Implied(BODY, pattern=pattern),) if pattern else ())
-        evaluate = self.joined(
+        evaluate = self.combine(
             lambda read: lambda row: type(value := read(row)) is str and test(value, search), left
         )
         condition = self._condition(evaluate, left)
@@ -401,7 +403,7 @@ class _WhereParser(Parser):
         if left.is_condition and left.kind != "constant":
             raise self.invalid(Sentence("pattern_of_condition"))
         pattern = TextPattern(self.string())
-        evaluate = self.joined(lambda read: _has_pattern(read, pattern), left)
+        evaluate = self.combine(lambda read: _has_pattern(read, pattern), left)
         condition = self._condition(evaluate, left)
         if is_not:
             return self._condition(negation(evaluate), condition)
@@ -484,7 +486,7 @@ _PATH: Final = "body.$"
 
 
 def _as_evaluator(read: Callable[[Any], tuple[Value, ...]]) -> Evaluator:
-    """Cast a reader of several values to an evaluator; `_WhereParser.joined` handles these."""
+    """Cast a reader of several values to an evaluator; `_WhereParser.combine` handles these."""
     evaluator: Any = read
     checked: Evaluator = evaluator
     return checked

@@ -11,7 +11,7 @@ from rocketlens.query.lookup.by_time import Scan
 from rocketlens.query.lookup.message_filter import MessageFilter
 from rocketlens.query.request import QueuePosition
 from rocketlens.query.store_reader import StoreReader, unfinished
-from rocketlens.query.tiered import place_of
+from rocketlens.query.tiered import position_of
 from rocketlens.store.read.log.commitlog import SegmentLost
 from rocketlens.store.read.tiers import QueueLog
 
@@ -58,7 +58,7 @@ def record_of_offset_id(reader: StoreReader, offset_msg_id: OffsetMessageId) -> 
         record = _in_tiered_storage(reader, offset_msg_id)
         if record is not None:
             return record
-        elsewhere = reader.kept_elsewhere(None)
+        elsewhere = reader.missing_older(None)
         if elsewhere:
             msg_id = offset_msg_id.encode()
             answer = Answer(msg_id, (), elsewhere)
@@ -105,7 +105,7 @@ def _in_tiered_storage(reader: StoreReader, offset_msg_id: OffsetMessageId) -> R
         if queue_offset is None:
             continue
         position = QueuePosition(queue.topic, queue.queue_id, queue_offset)
-        start = place_of(log, queue, queue_offset)
+        start = position_of(log, queue, queue_offset)
         stop = None if start is None else start + 1
         scan = Scan(log, MessageFilter(topic=queue.topic), position, start=start, stop=stop)
         for record in scan.records():

@@ -58,7 +58,7 @@ def find_by_key(reader: StoreReader, message_filter: MessageFilter, findings: Fi
     failures += reader.lost_of_queues(message_filter.takes_topic)
     if failures:
         coverage += tuple(reader.log_failures(failures))
-    coverage += reader.kept_elsewhere(message_filter.begin)
+    coverage += reader.missing_older(message_filter.begin)
     findings.cover(coverage)
     _find_in_batches(reader, message_filter, findings)
     newest_ms = max(filter(None, map(_INDEXED_TO_MS, coverage)), default=0)

@@ -24,7 +24,7 @@ from rocketlens.query.lookup.message_filter import MessageFilter
 from rocketlens.query.request import QueuePosition
 from rocketlens.query.store_reader import CONSUME_QUEUE, StoreReader
 from rocketlens.query.tally import SearchTally
-from rocketlens.query.tiered import findings_outside_log, place_of
+from rocketlens.query.tiered import findings_outside_log, position_of
 from rocketlens.query.topic_choice import outside_of
 from rocketlens.store.read.consumequeue import ConsumeQueue
 from rocketlens.store.read.former_topics import ends_of_former, runs_of
@@ -85,15 +85,15 @@ class _Search:
         error = None
         if entry is not None:
             if queue and _is_deleted(reader, queue, position.queue_offset, entry):
-                self._say_deleted(entry)
+                self._report_deleted(entry)
                 return
             record, error = _record_of(reader, entry, position)
             if record is not None:
-                self._found(record)
+                self._report_found(record)
                 return
         self.read_log(_stretch(reader, queue, position.queue_offset), error)
 
-    def _found(self, record: Record) -> None:
+    def _report_found(self, record: Record) -> None:
         newest_ms = record.store_timestamp_ms
         log = self._reader.record_coverage(
             record.physical_offset, record.total_size, newest_ms=newest_ms
@@ -101,7 +101,7 @@ class _Search:
         queue = self._queue_coverage(newest_ms=newest_ms)
         self._finish([record], (queue, log), newest_ms)
 
-    def _say_deleted(self, entry: QueueEntry) -> None:
+    def _report_deleted(self, entry: QueueEntry) -> None:
         note = (
             f"it was at physical offset {entry.physical_offset}; the log now begins at "
             f"{self._reader.log.min_offset}"
@@ -121,13 +121,13 @@ class _Search:
         if claims is not None:
             of_topic = MessageFilter(topic=position.topic, tally=SearchTally())
             scan = Scan(reader, of_topic, start=start, stop=stop)
-            self._scanned(queue, scan, list(filter(claims, scan.records()))[:1])
+            self._report_scan(queue, scan, list(filter(claims, scan.records()))[:1])
             return
         of_topic = MessageFilter(topic=position.topic)
         scan = Scan(reader, of_topic, position, start=start, stop=stop)
         records = _of_queue(scan)
         if records and stop is not None:
-            self._scanned(queue, scan, records[:1])
+            self._report_scan(queue, scan, records[:1])
             return
         before: tuple[Coverage, ...] = ()
         if stop is not None:
@@ -145,7 +145,7 @@ class _Search:
                     f"{position.topic} before it was deleted and made again"
                 )
                 queue = self._queue_coverage(error, detail)
-        self._scanned(queue, scan, current[-1:], before)
+        self._report_scan(queue, scan, current[-1:], before)
 
     def _claims_position(self) -> Callable[[Record], bool] | None:
         """Return a test for records at the position, or None if queue id and offset suffice."""
@@ -158,7 +158,7 @@ class _Search:
         # A scan unpacks batches.
         return lambda record: (record.queue_id, record.queue_offset) == (queue_id, queue_offset)
 
-    def _scanned(
+    def _report_scan(
         self, queue: Coverage, scan: Scan, records: list[Record], before: tuple[Coverage, ...] = ()
     ) -> None:
         coverage = (*before, *scan.coverage)
@@ -178,7 +178,7 @@ class _Search:
             self._findings.take(record)
         self._findings.cover(coverage)
         if not records:
-            self._findings.cover(self._reader.kept_elsewhere(None))
+            self._findings.cover(self._reader.missing_older(None))
             self._find_in_tiers()
             if not self._findings.count:
                 self._findings.cover(self._outside())
@@ -210,7 +210,7 @@ class _Search:
             lambda queue: is_light or (queue.topic, queue.queue_id) == (topic, queue_id)
         )
         for queue, log in logs:
-            start = None if is_light else place_of(log, queue, queue_offset)
+            start = None if is_light else position_of(log, queue, queue_offset)
             stretch = (log.log.min_offset, None) if start is None else (start, start + 1)
             part = findings_outside_log(self._findings)
             _Search(log, self._position, self._filter, part).read_log(stretch, None)
@@ -313,10 +313,12 @@ def _stretch(
     start, stop = reader.log.min_offset, None
     if queue is None:
         return start, stop
-    before = _believed(reader, queue, range(queue_offset - 1, queue_offset - 9, -1))
-    after = _believed(reader, queue, range(queue_offset + 1, queue_offset + 9))
+    before = _confirmed_entry(reader, queue, range(queue_offset - 1, queue_offset - 9, -1))
+    after = _confirmed_entry(reader, queue, range(queue_offset + 1, queue_offset + 9))
     if before is None and queue_offset >= queue.max_offset:
-        before = _believed(reader, queue, range(queue.max_offset - 1, queue.max_offset - 9, -1))
+        before = _confirmed_entry(
+            reader, queue, range(queue.max_offset - 1, queue.max_offset - 9, -1)
+        )
     if before is not None and before.physical_offset >= start:
         start = before.physical_offset
     if after is not None:
@@ -324,7 +326,9 @@ def _stretch(
     return start, stop
 
 
-def _believed(reader: StoreReader, queue: ConsumeQueue, queue_offsets: range) -> QueueEntry | None:
+def _confirmed_entry(
+    reader: StoreReader, queue: ConsumeQueue, queue_offsets: range
+) -> QueueEntry | None:
     """Return the first of some entries that its record confirms."""
     for queue_offset in queue_offsets:
         entry = queue.entry(queue_offset) if queue_offset >= 0 else None

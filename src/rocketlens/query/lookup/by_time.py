@@ -122,7 +122,7 @@ class Scan(ArrowMessages):
         read = replace(read, relies_on=self._relies_on)
         kept: tuple[Coverage, ...] = ()
         if self._begin_offset <= self._log.min_offset:
-            kept = self._reader.kept_elsewhere(self._message_filter.begin)
+            kept = self._reader.missing_older(self._message_filter.begin)
         older = [coverage for scan in self.older for coverage in scan.log_coverage]
         return (*older, *self.lost, read, *torn_coverage(self.torn_at), *failures, *kept)
 
@@ -164,8 +164,8 @@ class Scan(ArrowMessages):
 
     def __iter__(self) -> Iterator[MessageExt]:
         """Yield the messages in log order, up to the current end of the log."""
-        as_told = self._reader.static_topics.as_told
-        return (message_of(as_told(record)) for record in self.records())
+        to_logical = self._reader.static_topics.to_logical
+        return (message_of(to_logical(record)) for record in self.records())
 
     def record_batches(
         self, *, with_body: bool = True, with_text: bool = True

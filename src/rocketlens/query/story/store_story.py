@@ -19,7 +19,7 @@ from rocketlens.query.facts.group_state import GroupFacts
 from rocketlens.query.facts.groups import StoreGroupFiles, groups_of_store, message_model_by
 from rocketlens.query.store_source import StoreSource
 from rocketlens.query.story.story import Unlearnt
-from rocketlens.query.story.story_search import SourceFacts, StorySource, no_group_in
+from rocketlens.query.story.story_search import SourceFacts, StorySource, missing_group
 from rocketlens.store.read.config_tables import OFFSETS_FILE
 
 _BY_LOG: Final = Sentence("by_log")
@@ -73,7 +73,7 @@ class StoreStorySource(StorySource):
         no_group = None
         if only_group is not None:
             is_there = only_group in {*names, *configs}
-            no_group = "" if is_there else no_group_in(groups_of_store(self._reader, only_group))
+            no_group = "" if is_there else missing_group(groups_of_store(self._reader, only_group))
         return SourceFacts(tuple(facts), (_NOT_IN_FILES,), failures, no_group=no_group)
 
     def said_by(self, _message: MessageExt) -> str:

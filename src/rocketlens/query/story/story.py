@@ -39,7 +39,7 @@ from rocketlens.query.story.story_events import (
     TraceEntry,
     deliveries_of,
     events_of,
-    resent_by,
+    resend_values,
 )
 
 _SHOWN_QUERY: Final = 100
@@ -178,7 +178,7 @@ def groups_in(
     return {each for each in names if each}
 
 
-def tell(
+def build_story(
     query: str, evidence: StoryEvidence, others: tuple[str, ...], coverage: tuple[Coverage, ...]
 ) -> Story:
     """Return the story for some evidence."""
@@ -239,18 +239,18 @@ def without_failures(story: Story) -> Story:
 _WORST_FIRST = (GroupState.DEAD_LETTER, GroupState.RETRYING, GroupState.NOT_YET)
 
 
-def in_one(query: str, stories: Sequence[Story]) -> Story:
+def combine_stories(query: str, stories: Sequence[Story]) -> Story:
     """Combine the stories of messages with one key: the worst first, the others in ``more``."""
-    ordered = sorted(stories, key=badness_of)
+    ordered = sorted(stories, key=severity_of)
     worst = ordered[0]
     if len(ordered) == 1:
         return worst
     count = len(ordered) + len(worst.others)
-    summary = Sentence("key_summary", query=query, count=count, worst=_in_words(worst))
+    summary = Sentence("key_summary", query=query, count=count, worst=_outcome_of(worst))
     return replace(worst, more=tuple(ordered[1:]), summary=summary)
 
 
-def badness_of(story: Story) -> int:
+def severity_of(story: Story) -> int:
     states = [each.state for each in story.groups]
     found = [number for number, each in enumerate(_WORST_FIRST) if each in states]
     # A waiting message has no groups yet.
@@ -258,7 +258,7 @@ def badness_of(story: Story) -> int:
     return min(found, default=len(_WORST_FIRST) - 1 if waits else len(_WORST_FIRST))
 
 
-def _in_words(story: Story) -> str:
+def _outcome_of(story: Story) -> str:
     message = story.message
     assert message is not None  # noqa: S101 - stories are of messages
     at = message.position
@@ -312,7 +312,7 @@ def _topic_repeats(originals: Sequence[MessageExt]) -> list[str]:
         is_same_host = each.born_host.address == first.born_host.address
         after = {"seconds": f"{later_ms / 1000:.3f}", "address": each.born_host.address}
         if props.RESENT in each.properties:
-            why = Sentence("resent_by_job", **resent_by(each))
+            why = Sentence("resent_by_job", **resend_values(each))
         elif is_same_host and 0 <= later_ms < PRODUCER_RETRY_MS:
             why = Sentence("producer_retry", **after)
         else:
@@ -334,7 +334,7 @@ def _group_story(
     of_group = [each for each in deliveries if each.group == facts.group]
     last = own[-1] if own else None
     retries = 0 if last is None else _retry_number(last)
-    verdict, source, since_ms = _proved(evidence, facts, last, of_group)
+    verdict, source, since_ms = _judge_group(evidence, facts, last, of_group)
     failure = None if last is None else failure_of(last)
     return GroupStory(
         facts.group,
@@ -355,7 +355,7 @@ def _retry_number(copy: MessageExt) -> int:
     return max(0, copy.reconsume_times - 1) if is_dead else copy.reconsume_times
 
 
-def _proved(
+def _judge_group(
     evidence: StoryEvidence,
     facts: GroupFacts,
     last: MessageExt | None,
@@ -376,7 +376,7 @@ def _proved(
                 rests_on = Sentence("reported_at_retry", client=client, number=number)
             return GroupVerdict(GroupState.CONSUMED, rests_on), each.source, each.end_ms
     if last is not None:
-        verdict = _retried(evidence, facts, last)
+        verdict = _judge_retry(evidence, facts, last)
         return verdict, said_by, last.store_timestamp_ms
     verdict = judge(facts, evidence.message)
     if deliveries and not deliveries[-1].is_success:
@@ -389,7 +389,7 @@ def _proved(
     return verdict, Sentence("by_both", offsets=offsets, clients=clients), None
 
 
-def _retried(evidence: StoryEvidence, facts: GroupFacts, last: MessageExt) -> GroupVerdict:
+def _judge_retry(evidence: StoryEvidence, facts: GroupFacts, last: MessageExt) -> GroupVerdict:
     number = last.reconsume_times
     which = Sentence("one_retry", number=number) if number else Sentence("sent_again")
     copy: dict[str, object] = {"copy": which, "at": last.position}

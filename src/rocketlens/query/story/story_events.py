@@ -164,17 +164,17 @@ def events_of(
     ``now_ms`` decides if a message is due; ``end_ms`` as in `due_text`. ``open_half`` is the half
     message of an open transaction.
     """
-    events = [_born(message)]
+    events = [_sent_event(message)]
     is_stored = False
     for copy in copies:
         due = due_text(copy, copies, now_ms, end_ms) or ""
         if copy is open_half:
             due = _next_check(copy, now_ms)
         source = sources.get(copy.offset_msg_id, "")
-        events.append(_of_copy(message, copy, source, due, is_again=is_stored))
+        events.append(_copy_event(message, copy, source, due, is_again=is_stored))
         is_stored |= events[-1].kind is EventKind.STORED
     for each in traces:
-        event = _of_trace(each)
+        event = _trace_event(each)
         if event is not None:
             events.append(event)
     for delivery in deliveries:
@@ -194,7 +194,7 @@ def _by(message: MessageExt) -> str:
     return Sentence("sent_by", group=group) if group else ""
 
 
-def _born(message: MessageExt) -> StoryEvent:
+def _sent_event(message: MessageExt) -> StoryEvent:
     group, by = producer_group_of(message), _by(message)
     try:
         maker = UniqueKey.decode(message.unique_key or "")
@@ -210,11 +210,11 @@ def _born(message: MessageExt) -> StoryEvent:
     return StoryEvent(message.born_timestamp_ms, EventKind.SENT, text, said_by, group)
 
 
-def _of_copy(
+def _copy_event(
     message: MessageExt, copy: MessageExt, source: str, due: str, *, is_again: bool
 ) -> StoryEvent:
     life = life_of(copy, (message.topic,))
-    kind, text = _what_a_copy_is(copy, life, due, is_again=is_again)
+    kind, text = _describe_copy(copy, life, due, is_again=is_again)
     return StoryEvent(
         copy.store_timestamp_ms,
         kind,
@@ -228,12 +228,12 @@ def _of_copy(
     )
 
 
-def _what_a_copy_is(
+def _describe_copy(
     copy: MessageExt, life: Life, due: str, *, is_again: bool
 ) -> tuple[EventKind, str]:
     at, group, number = copy.position, life.group, copy.reconsume_times
     topic = life.topic or "?"
-    resent, why = resent_by(copy), _failed_at(copy)
+    resent, why = resend_values(copy), _failed_at(copy)
     times = copy.properties.get(props.TRANSACTION_CHECK_TIMES)
     checked = Sentence("half_checked", times=times) if times else ""
     match life.state:
@@ -279,7 +279,7 @@ def _failed_at(copy: MessageExt) -> str:
     return "" if failure is None else Sentence("failed_at", host=failure.host, error=failure.error)
 
 
-def resent_by(copy: MessageExt) -> dict[str, object]:
+def resend_values(copy: MessageExt) -> dict[str, object]:
     """Return the job that sent a message again, and why; empty for other messages."""
     job, why = (copy.properties.get(name) for name in (props.RESENT, props.RESENT_WHY))
     if job is None:
@@ -305,7 +305,7 @@ def _next_check(half: MessageExt, now_ms: int) -> Sentence:
     return Sentence("half_next_check", time=time_text(check_ms))
 
 
-def _of_trace(entry: TraceEntry) -> StoryEvent | None:
+def _trace_event(entry: TraceEntry) -> StoryEvent | None:
     """Return the event of a producer's trace; None for consumers' traces, which are deliveries."""
     record, address, source = entry
     group = record.group or ""

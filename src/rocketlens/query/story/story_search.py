@@ -40,19 +40,19 @@ from rocketlens.model.rocketmq import (
 from rocketlens.model.text.sentences import Sentence
 from rocketlens.query.facts.group_state import GroupFacts
 from rocketlens.query.find import find_in_all, find_steps
-from rocketlens.query.kept import end_steps
+from rocketlens.query.kept import newest_time_steps
 from rocketlens.query.request import FindRequest, StoryRequest
 from rocketlens.query.source import Source, Steps, run_in_loop
 from rocketlens.query.story.story import (
     Story,
     StoryEvidence,
     Unlearnt,
+    build_story,
     choose_message,
+    combine_stories,
     groups_in,
-    in_one,
     is_same_message,
     rank_of,
-    tell,
 )
 from rocketlens.query.story.story_events import TraceEntry, deliveries_of
 
@@ -166,7 +166,7 @@ def story_steps(question: StoryRequest, sources: Sequence[StorySource]) -> Steps
     stories: list[Story] = []
     for each in told:
         stories += [(yield from _story_of(question, sources, answer, each, others))]
-    return in_one(request.query, stories)
+    return combine_stories(request.query, stories)
 
 
 def distinct_messages(matches: Sequence[MessageExt]) -> list[MessageExt]:
@@ -203,7 +203,7 @@ def _story_of(
     message = choose_message(copies) or chosen
     for each in sources:
         yield from _find_traces(each, message, copies, traces_in, gathered)
-    if _is_told_of_more(message, gathered):
+    if _has_later_retry(message, gathered):
         # Some retries were stored and consumed during the search for copies.
         for each in sources:
             more = yield from _find_copies(each, message, copies, gathered)
@@ -212,9 +212,9 @@ def _story_of(
     open_half = yield from _end_transaction(sources, gathered)
     yield from _find_hand_outs(sources, message, gathered)
     copies = list(gathered.copies.values())
-    facts = yield from _ask_about_groups(sources, message, gathered, question.group)
+    facts = yield from _collect_group_facts(sources, message, gathered, question.group)
     waits = any(each.topic in WAITING_TOPICS for each in copies)
-    end_ms = yield from end_steps([each.source for each in sources] if waits else ())
+    end_ms = yield from newest_time_steps([each.source for each in sources] if waits else ())
     evidence = StoryEvidence(
         message,
         copies,
@@ -228,7 +228,7 @@ def _story_of(
         open_half,
     )
     coverage = (*answer.coverage, *dict.fromkeys(gathered.coverage))
-    return tell(request.query, evidence, others, coverage)
+    return build_story(request.query, evidence, others, coverage)
 
 
 def _too_many(name: str, **values: object) -> Unlearnt:
@@ -248,7 +248,7 @@ def _find_copies(
         return []
     gathered.coverage += where.coverage
     if where.left_out:
-        gathered.unlearnt.append(_left_out(where, chosen))
+        gathered.unlearnt.append(_unsearched_topics(where, chosen))
     requests = []
     if chosen.unique_key is not None:
         requests.append(
@@ -278,7 +278,7 @@ def _find_copies(
     return copies
 
 
-def _left_out(where: CopyTopics, chosen: MessageExt) -> Unlearnt:
+def _unsearched_topics(where: CopyTopics, chosen: MessageExt) -> Unlearnt:
     key = chosen.unique_key
     more = "" if key is None else Sentence("find_searches_all", unique_key=key)
     searched = Sentence("some_topics", count=len(where.topics), more=more)
@@ -418,7 +418,7 @@ def trace_entries(
                 yield TraceEntry(record, address, said_by)
 
 
-def _is_told_of_more(message: MessageExt, gathered: _Gathered) -> bool:
+def _has_later_retry(message: MessageExt, gathered: _Gathered) -> bool:
     """Return whether traces report a later retry in a group than the copies show."""
     retries: dict[str | None, int] = {}
     for copy in gathered.copies.values():
@@ -428,13 +428,13 @@ def _is_told_of_more(message: MessageExt, gathered: _Gathered) -> bool:
     return any(each.retry_times > retries.get(each.group, 0) for each in told)
 
 
-def no_group_in(answer: GroupsAnswer) -> str:
+def missing_group(answer: GroupsAnswer) -> str:
     """Return why a requested group does not exist; empty if it may exist."""
     said = [each.note for each in answer.coverage if each.source == "groups" and each.note]
     return said[0] if said and answer.complete else ""
 
 
-def _ask_about_groups(
+def _collect_group_facts(
     sources: Sequence[StorySource], message: MessageExt, gathered: _Gathered, group: str | None
 ) -> Steps[SourceFacts]:
     if is_system_topic(message.topic):
@@ -454,7 +454,7 @@ def _ask_about_groups(
         gathered.unlearnt += facts.unlearnt
         gathered.coverage += facts.coverage
         for group_facts in facts.groups:
-            groups[group_facts.group] = _better(groups.get(group_facts.group), group_facts)
+            groups[group_facts.group] = _more_precise(groups.get(group_facts.group), group_facts)
         if facts.broker_names is not None:
             broker_names = {**(broker_names or {}), **facts.broker_names}
         if facts.no_group is not None:
@@ -464,7 +464,7 @@ def _ask_about_groups(
     return SourceFacts(tuple(groups.values()), broker_names=broker_names)
 
 
-def _better(one: GroupFacts | None, other: GroupFacts) -> GroupFacts:
+def _more_precise(one: GroupFacts | None, other: GroupFacts) -> GroupFacts:
     """Return the more precise facts: those of a running cluster rather than of a store."""
     if one is None or (one.is_online is None and other.is_online is not None):
         return other

@@ -385,7 +385,7 @@ def test_whatever_is_written_is_decided_or_refused(text, tree):
     ],
 )
 def test_what_a_filter_says_of_a_field_is_known_where_it_must_be_one_of_some_texts(text, is_told):
-    assert parse_where(text).is_told_by_texts("topic") is is_told
+    assert parse_where(text).implies_all_texts("topic") is is_told
 
 
 @pytest.mark.parametrize(
