@@ -387,9 +387,22 @@ def table(names: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def keys(module: str, name: str) -> str:
-    from rocketlens.model.config_keys import markdown_rows
+    return key_table(getattr(import_module(module), name))
 
-    return "\n".join(markdown_rows(getattr(import_module(module), name)))
+
+def key_table(configuration: Any) -> str:
+    from rocketlens.model.config_keys import OURS, keys_of
+
+    rows = []
+    for row in keys_of(configuration):
+        default = str(row.default)
+        default = default.lower() if isinstance(row.default, bool) else default
+        shown = f"`{default}`" if default else ""
+        since = {"": "4.9, 5", OURS: "no"}.get(row.since, row.since)
+        cells = (row.type_name, row.unit, row.allowed_text, shown, since, row.meaning)
+        rows.append((f"`{row.name}`", *cells))
+    titles = ("Key", "Type", "Unit", "Allowed", "Default", "RocketMQ", "Meaning")
+    return table(titles, rows)
 
 
 def fields() -> str:

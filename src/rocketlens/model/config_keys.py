@@ -16,7 +16,7 @@ outside ``allowed``. ``broker.conf`` is read with the tables of the broker, the 
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import field, fields
 from ipaddress import ip_address
 from typing import Any, Final, NamedTuple, Self
@@ -173,25 +173,6 @@ class Configuration:
             name: str(value).lower() if isinstance(value, bool) else str(value)
             for name, value in values
         }
-
-
-def markdown_rows(configuration: type[Configuration]) -> Iterator[str]:
-    """Return the keys of a configuration class as a Markdown table, line by line."""
-    yield "| Key | Type | Unit | Allowed | Default | RocketMQ | Meaning |"
-    yield "| --- | --- | --- | --- | --- | --- | --- |"
-    for row in keys_of(configuration):
-        default = str(row.default)
-        default = default.lower() if isinstance(row.default, bool) else default
-        cells = (
-            f"`{row.name}`",
-            row.type_name,
-            row.unit,
-            row.allowed_text,
-            f"`{default}`" if default else "",
-            {"": "4.9, 5", OURS: "no"}.get(row.since, row.since),
-            row.meaning,
-        )
-        yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
 def is_ip_address(text: str) -> bool:

@@ -93,7 +93,12 @@ def find_steps(
     try:
         yield from _search_steps(request, source, findings)
     except BaseException as error:
-        if on_cancelled is None or not _is_cancelled(error):
+        if on_cancelled is None:
+            raise
+        # Late import: reading a store needs no event loop.
+        from asyncio import CancelledError
+
+        if not isinstance(error, CancelledError):
             raise
         on_cancelled()
         findings.cover((replace(_failure(source, "interrupted"), source=source.name),))
@@ -126,13 +131,6 @@ def _asks_for_topics(request: FindRequest, results: Sequence[Findings]) -> bool:
     """
     is_empty = not results[0].messages and all(each.is_complete for each in results)
     return len(request.topics) > 1 or bool(request.topics and is_empty)
-
-
-def _is_cancelled(error: BaseException) -> bool:
-    # Late: reading a store needs no event loop.
-    from asyncio import CancelledError
-
-    return isinstance(error, CancelledError)
 
 
 async def find_in_all(

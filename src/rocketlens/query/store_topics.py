@@ -121,7 +121,8 @@ class Topics:
             return {}, ()
         if self.may_be_more():
             self.read_log()
-        if self._unread_bytes() > 0 or self._damage or self._lacks_records():
+        is_unread = self._unread_bytes() > 0 or self._source.tail.unfinished_at is not None
+        if is_unread or self._damage or self._source.missing_parts():
             return {}, tuple(self.unknown_notes(requested))
         names = [name for name in requested if not is_pattern(name)]
         unknown = [name for name in names if name not in self.known()]
@@ -130,10 +131,6 @@ class Topics:
             return {}, tuple(self.unknown_notes(requested))
         meant = self.known() - BROKER_TOPICS
         return {name: unknown_topic(name, meant, "this store") for name in unknown}, ()
-
-    def _lacks_records(self) -> bool:
-        """Return whether some records of the log are missing or unreadable at the moment."""
-        return self._source.tail.unfinished_at is not None or bool(self._source.missing_parts())
 
     def check_listed(self, requested: Sequence[str]) -> dict[str, TopicNotFound]:
         """Return errors as `check_known`, without reading the log for configured topics."""

@@ -6,19 +6,13 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
+from docs.generate import key_table
 from rocketlens import limits
 from rocketlens.broker.config import BrokerConfig
 from rocketlens.errors import BadInput, WrongType
 from rocketlens.model import rocketmq
 from rocketlens.model.arguments import check_int, check_text, epoch_ms
-from rocketlens.model.config_keys import (
-    IP_ADDRESS,
-    OURS,
-    Configuration,
-    key,
-    keys_of,
-    markdown_rows,
-)
+from rocketlens.model.config_keys import IP_ADDRESS, OURS, Configuration, key, keys_of
 from rocketlens.model.rocketmq import (
     DELAY_LEVEL_COUNT,
     DELAY_LEVELS,
@@ -287,9 +281,9 @@ def test_a_value_is_checked_however_the_configuration_is_made():
 
 
 def test_a_table_prints_itself_as_markdown():
-    assert list(markdown_rows(Sample)) == [
+    assert key_table(Sample).splitlines() == [
         "| Key | Type | Unit | Allowed | Default | RocketMQ | Meaning |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
+        "|---|---|---|---|---|---|---|",
         "| `count` | integer | queues | 1 to 16 | `8` | 4.9, 5 | Queues. |",
         "| `isOn` | boolean |  |  | `false` | 4.9, 5 | Whether it is on. |",
         "| `mode` | text |  | a\\|b or c | `a\\|b` | 5 | Which way. |",
@@ -299,7 +293,7 @@ def test_a_table_prints_itself_as_markdown():
 
 @pytest.mark.parametrize("table", TABLES)
 def test_each_key_has_one_row_of_seven_cells(table):
-    rows = list(markdown_rows(table))[2:]
+    rows = key_table(table).splitlines()[2:]
     assert len(rows) == len(keys_of(table))
     for row in rows:
         assert len(re.split(r"(?<!\\)\|", row)) == 9, row
