@@ -113,7 +113,6 @@ class RecordError(FormatError):
     code = 1
 
     def __init__(self, reason: str, detail: str, physical_offset: int | None = None) -> None:
-        """Format the text, and store the reason and the offset."""
         where = "" if physical_offset is None else f" at physical offset {physical_offset}"
         super().__init__(f"record{where}: {detail}")
         self.reason = reason
@@ -174,7 +173,6 @@ class FieldError(ProtocolError):
     closes = False
 
     def __init__(self, field: str, java: str) -> None:
-        """Store the field name; ``java`` is the text."""
         super().__init__(java)
         self.field = field
 
@@ -252,7 +250,6 @@ class RemotingError(RocketLensError):
     retriable = True
 
     def __init__(self, address: str, text: str) -> None:
-        """Store the address, and put it in front of the text."""
         super().__init__(f"{address}: {text}")
         self.address = address
 
@@ -276,7 +273,6 @@ class BadAnswer(RemotingError):
     """
 
     def __init__(self, address: str, request: str, reason: str) -> None:
-        """Store the request and the reason."""
         super().__init__(
             address,
             f"its answer to {request} cannot be read ({reason}): make sure that this is the "
@@ -293,7 +289,6 @@ class BrokerError(RocketLensError):
     """
 
     def __init__(self, address: str, code: int, remark: str | None, *, retriable: bool) -> None:
-        """Store the parts. The text is the remark on one line."""
         text = " ".join((remark or "no reason given").split())
         super().__init__(f"{address}: code {code}: {text}")
         self.address = address
@@ -321,7 +316,6 @@ class SendFailed(RocketLensError):
     retriable = True
 
     def __init__(self, text: str, attempts: "Sequence[tuple[str, RocketLensError]]") -> None:
-        """Store the attempts; ``code`` is the last code among their errors."""
         super().__init__(text)
         self.attempts = tuple(attempts)
         codes = [error.code for _, error in self.attempts if error.code is not None]
@@ -337,7 +331,6 @@ class ReplyTimeout(RocketLensError, TimeoutError):
     retriable = True
 
     def __init__(self, topic: str, correlation_id: str, timeout_s: float) -> None:
-        """Store the topic and the correlation id."""
         super().__init__(
             f"no reply in {timeout_s:g} s to the request {correlation_id} to topic {topic}, which "
             "was sent: make sure that a consumer of the topic replies to requests"
@@ -359,7 +352,6 @@ class AnswerIncomplete(RocketLensError):
     """
 
     def __init__(self, text: str, answer: "Answer") -> None:
-        """Store the answer."""
         super().__init__(text)
         self.answer = answer
 
@@ -372,7 +364,6 @@ class PackageMissing(RocketLensError, ImportError):
     """An optional package is not installed. The text names the extra that installs it."""
 
     def __init__(self, text: str, *, name: str) -> None:
-        """Store the name of the package as `ImportError` does."""
         ImportError.__init__(self, text, name=name)
 
 

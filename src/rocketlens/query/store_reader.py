@@ -450,10 +450,6 @@ class StoreReader:
         if not self._is_queued(record):
             yield from self.starts.approach(record.physical_offset)
 
-    def was_record_start(self, physical_offset: int) -> bool:
-        """Return whether a record started at an offset that is damaged now."""
-        return self.starts.is_damaged_at(physical_offset)
-
     def _start_by_index(self, physical_offset: int) -> int:
         """Return the nearest offset, at or before this one, that an index file has; else 0."""
         for file in reversed(self.index.sound):

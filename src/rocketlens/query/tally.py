@@ -97,13 +97,10 @@ class SearchTally:
                 position = f"{record.topic}/{record.queue_id}/{record.queue_offset}"
                 self._batches[where] = position
 
-    def add_unread(self, record: Record | RecordView, reason: str) -> None:
+    def add_undecided(self, case: str, record: Record | RecordView, reason: str) -> None:
+        """Count a message; ``case`` is the sentence "filter_unread" or "filter_not_comparable"."""
         with self._lock:
-            self._counted["filter_unread"].add(record, reason)
-
-    def add_not_comparable(self, record: Record | RecordView, reason: str) -> None:
-        with self._lock:
-            self._counted["filter_not_comparable"].add(record, reason)
+            self._counted[case].add(record, reason)
 
     def use_hint_budget(self, name: str) -> bool:
         """Like `has_hint_budget`, for a body that is searched then."""

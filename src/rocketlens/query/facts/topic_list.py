@@ -10,12 +10,12 @@ limit.
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from rocketlens import limits
 from rocketlens.errors import RecordError
@@ -51,7 +51,7 @@ from rocketlens.store.read.config_tables import (
     TOPICS_MEMBER,
     read_table,
 )
-from rocketlens.store.read.consumequeue import ConsumeQueue, QueueName
+from rocketlens.store.read.consumequeue import QueueName
 from rocketlens.store.read.log.scan import LogWalk
 
 _OF_ROWS: Final = ("queue_offset", "store_timestamp_ms")
@@ -262,15 +262,8 @@ class _StoreTopics:
         return FoundTopic(
             name,
             tuple(
-                TopicQueue(
-                    None,
-                    queue_id,
-                    each.min_offset,
-                    each.max_offset,
-                    each.oldest_ms,
-                    each.newest_ms,
-                    each.size_bytes,
-                )
+                # The fields have the same order.
+                TopicQueue(None, queue_id, *astuple(each))
                 for queue_id, each in counted
             ),
             is_of_broker=name in self._of_broker,
@@ -287,7 +280,8 @@ class _StoreTopics:
         self._is_lost |= not queue.files
         counted = _Counted(queue.max_offset, queue.max_offset)
         first = last = None
-        for first_queue_offset, entries in _entries(queue):
+        for first_queue_offset, content in queue.contents():
+            entries = np.frombuffer(content, ENTRY_LAYOUT.dtype)
             sizes = entries["store_size"]
             is_there = (sizes > 0) & (sizes != FILLER_SIZE)
             is_there &= entries["physical_offset"] >= self._reader.log.min_offset
@@ -376,11 +370,6 @@ class _StoreTopics:
     def _fail(self, source: str, error: str | None) -> None:
         failed = SourceState.FAILED
         self._coverage.append(Coverage(source, SourceKind.CONSUME_QUEUE, failed, None, error))
-
-
-def _entries(queue: ConsumeQueue) -> "Iterator[tuple[int, npt.NDArray[np.void]]]":
-    for first_queue_offset, content in queue.contents():
-        yield first_queue_offset, np.frombuffer(content, ENTRY_LAYOUT.dtype)
 
 
 def _of_broker(table: Mapping[str, Any]) -> set[str]:

@@ -74,9 +74,9 @@ class ContentFilter(Struct, frozen=True):
                 self.grep is None or self._has_pattern(subject, self.grep)
             )
         except BodyUnread as error:
-            tally.add_unread(record, str(error))
+            tally.add_undecided("filter_unread", record, str(error))
         except EvaluationFailed as error:
-            tally.add_not_comparable(record, str(error))
+            tally.add_undecided("filter_not_comparable", record, str(error))
         return False
 
     def _has_pattern(self, subject: "RecordSubject", pattern: TextPattern) -> bool:

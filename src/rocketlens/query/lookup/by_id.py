@@ -161,7 +161,7 @@ def _was_the_record(
     if error.reason == Reason.CRC:
         record = reader.log.record_at(offset_msg_id.physical_offset, check_crc=False)
         return _is_host(record, offset_msg_id) and reader.is_record_start(record)
-    return reader.was_record_start(offset_msg_id.physical_offset)
+    return reader.starts.is_damaged_at(offset_msg_id.physical_offset)
 
 
 def _damaged(reader: StoreReader, offset_msg_id: OffsetMessageId, error: str) -> AnswerIncomplete:

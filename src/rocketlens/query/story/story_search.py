@@ -249,31 +249,24 @@ def _find_copies(
     gathered.coverage += where.coverage
     if where.left_out:
         gathered.unlearnt.append(_unsearched_topics(where, chosen))
-    requests = []
-    if chosen.unique_key is not None:
-        requests.append(
-            FindRequest(
-                chosen.unique_key,
-                where.topics,
-                kind="unique-key",
-                all_topics=True,
-                only_delivered=True,
-            )
-        )
-    else:
-        requests += [
-            FindRequest(key, where.topics, kind="key", all_topics=True, only_delivered=True)
-            for key in chosen.keys[:1]
-        ]
+    by_key = FindRequest(topics=where.topics, all_topics=True, only_delivered=True)
     origin = chosen.properties.get(props.ORIGIN_MESSAGE_ID)
-    if origin is not None and chosen.unique_key is None:
-        requests.append(FindRequest(origin, kind="offset-id"))
+    if chosen.unique_key is not None:
+        requests = [replace(by_key, text=chosen.unique_key, kind="unique-key")]
+    else:
+        requests = [replace(by_key, text=key, kind="key") for key in chosen.keys[:1]]
+        requests += [] if origin is None else [FindRequest(origin, kind="offset-id")]
     copies: list[MessageExt] = []
     for each in requests:
         limited = replace(each, max_num=limits.MAX_STORY_RECORDS)
-        more = yield from _find(source, limited, Sentence("copies"), gathered)
-        copies += () if more is None else more.messages
-        if more is not None and more.truncated:
+        try:
+            more = yield from find_steps(limited, source.source)
+        except RocketLensError as error:
+            gathered.fail(Sentence("copies"), error)
+            continue
+        gathered.coverage += more.failures
+        copies += more.messages
+        if more.truncated:
             gathered.unlearnt.append(_too_many("too_many_records"))
     return copies
 
@@ -469,16 +462,3 @@ def _more_precise(one: GroupFacts | None, other: GroupFacts) -> GroupFacts:
     if one is None or (one.is_online is None and other.is_online is not None):
         return other
     return other if one.has_offsets is None and other.has_offsets is not None else one
-
-
-def _find(
-    source: StorySource, request: FindRequest, what: str, gathered: _Gathered
-) -> Steps[Answer | None]:
-    """Return an answer; an error becomes an unknown fact."""
-    try:
-        answer = yield from find_steps(request, source.source)
-    except RocketLensError as error:
-        gathered.fail(what, error)
-        return None
-    gathered.coverage += answer.failures
-    return answer
