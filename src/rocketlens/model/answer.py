@@ -120,6 +120,11 @@ def hint(source: str, note: str, kind: SourceKind = SourceKind.TOPICS) -> Covera
     return Coverage(source, kind, SourceState.SEARCHED, note=note)
 
 
+def failure(source: str, kind: SourceKind, error: str | None) -> Coverage:
+    """Return the coverage of a source that failed."""
+    return Coverage(source, kind, SourceState.FAILED, error=error)
+
+
 class ListAnswer(TableView, Generic[T_co]):
     """A list of results, such as messages or topics, and the sources that were searched.
 

@@ -114,7 +114,7 @@ class MessageExt(HasBody, Struct, frozen=True, gc=False):  # noqa: PLW1641
 
         :raises OverflowError: if it is before the year 1 or after 9999.
         """
-        return _datetime(self.store_timestamp_ms)
+        return utc_datetime(self.store_timestamp_ms)
 
     @property
     def born_time(self) -> "datetime":
@@ -122,7 +122,7 @@ class MessageExt(HasBody, Struct, frozen=True, gc=False):  # noqa: PLW1641
 
         :raises OverflowError: if it is before the year 1 or after 9999.
         """
-        return _datetime(self.born_timestamp_ms)
+        return utc_datetime(self.born_timestamp_ms)
 
     def __eq__(self, other: object) -> bool:
         """Compare all fields except ``cluster`` and ``broker``."""
@@ -146,7 +146,7 @@ class MessageExt(HasBody, Struct, frozen=True, gc=False):  # noqa: PLW1641
         return f"{self.topic}/{self.queue_id}/{self.queue_offset}"
 
 
-def _datetime(milliseconds: int) -> "datetime":
+def utc_datetime(milliseconds: int) -> "datetime":
     from datetime import UTC, datetime, timedelta
 
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds)

@@ -5,6 +5,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from rocketlens.model.arrow import package
+from rocketlens.model.message import utc_datetime
 from rocketlens.model.text.escape import printable
 
 if TYPE_CHECKING:
@@ -61,12 +62,8 @@ class TableView:
 
 def utc_time(epoch_ms: int | None) -> "datetime | None":
     """Return a datetime in UTC; None for None, and outside the range of datetime."""
-    from datetime import UTC, datetime, timedelta
-
-    if epoch_ms is None:
-        return None
     try:
-        return datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=epoch_ms)
+        return None if epoch_ms is None else utc_datetime(epoch_ms)
     except OverflowError:
         return None
 

@@ -31,7 +31,7 @@ from rocketlens.errors import (
     TopicNotFound,
     WrongUse,
 )
-from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
+from rocketlens.model.answer import Answer, SourceKind, failure
 from rocketlens.model.arguments import check_text
 from rocketlens.model.life import time_text
 from rocketlens.model.message import MessageExt
@@ -178,7 +178,7 @@ def _ended(request: ExpectRequest, missing: Exception) -> RocketLensError:
         return MessageNotFound(text)
     if isinstance(missing, AnswerIncomplete):
         return AnswerIncomplete(text, missing.answer)
-    failed = Coverage("", SourceKind.TOPICS, SourceState.FAILED, None, str(missing))
+    failed = failure("", SourceKind.TOPICS, str(missing))
     return AnswerIncomplete(text, Answer(request.message.query, (), (failed,)))
 
 

@@ -31,7 +31,7 @@ from rocketlens.errors import (
     TopicNotFound,
     WrongUse,
 )
-from rocketlens.model.answer import Answer, Coverage, SourceState
+from rocketlens.model.answer import Answer, Coverage, failure
 from rocketlens.model.message import MessageExt
 from rocketlens.model.text.sentences import Sentence
 from rocketlens.query.answer_builder import AnswerMessages, Findings, OnRead
@@ -101,7 +101,7 @@ def find_steps(
         if not isinstance(error, CancelledError):
             raise
         on_cancelled()
-        findings.cover((replace(_failure(source, "interrupted"), source=source.name),))
+        findings.cover((failure(source.name, source.kind, "interrupted"),))
         return findings.answer(request.query)
     if _asks_for_topics(request, [findings]):
         yield partial(source.check_topics, request.topics, findings)
@@ -121,7 +121,7 @@ def _search_steps(request: FindRequest, source: Source, findings: Findings) -> S
     except RocketLensError as error:
         # It is unknown which brokers have these topics; the first search may have failed likewise.
         if findings.is_complete:
-            findings.cover((_failure(source, str(error)),))
+            findings.cover((failure("", source.kind, str(error)),))
 
 
 def _asks_for_topics(request: FindRequest, results: Sequence[Findings]) -> bool:
@@ -164,7 +164,7 @@ async def find_in_all(
             if not end.expired():
                 raise
             error = Sentence("search_too_long", seconds=max_s or 0)
-            findings.cover((_failure(source, error),))
+            findings.cover((failure("", source.kind, error),))
 
     async def ask(source: Source, findings: Findings) -> Mapping[str, int]:
         work = find_in_time(source, findings)
@@ -172,7 +172,7 @@ async def find_in_all(
         _, dated = await gather(_ask(source, findings, work), dating)
         if not findings.is_complete and not any(each.is_failure for each in findings.coverage):
             error = "it did not show that anything was searched"
-            findings.cover((_failure(source, error),))
+            findings.cover((failure("", source.kind, error),))
         if watch is not None:
             watch.covered(source, findings.coverage)
         return dated
@@ -237,7 +237,7 @@ async def _ask(source: Source, findings: Findings, work: Awaitable[None]) -> Non
     except (BadInput, WrongUse):
         raise
     except (RocketLensError, OSError) as error:
-        findings.cover((_failure(source, str(error)),))
+        findings.cover((failure("", source.kind, str(error)),))
 
 
 def _raise_unknown(results: Sequence[Findings], sources: Sequence[str] = ()) -> None:
@@ -253,10 +253,6 @@ def _raise_unknown(results: Sequence[Findings], sources: Sequence[str] = ()) -> 
             raise TopicNotFound(
                 "; ".join(f"{source}: {text}" for source, text in zip(sources, errors, strict=True))
             ) from error
-
-
-def _failure(source: Source, error: str) -> Coverage:
-    return Coverage("", source.kind, SourceState.FAILED, None, error)
 
 
 def one_message(answer: Answer, searched: str) -> MessageExt:

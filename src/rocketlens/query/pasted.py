@@ -26,7 +26,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from rocketlens.errors import BadInput
-from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState, hint
+from rocketlens.model.answer import Answer, SourceKind, failure, hint
 from rocketlens.model.text.sentences import Sentence
 from rocketlens.query.answer_builder import order_in_time
 from rocketlens.query.request import MAX_TEXTS, FindRequest
@@ -105,7 +105,7 @@ def merge_parts(request: FindRequest, answer: Answer, more: Sequence[Answer]) ->
     count = len(texts_in(request.text or ""))
     if count > MAX_TEXTS:
         error = Sentence("understood_first", texts=shown, searched=MAX_TEXTS, count=count)
-        said = Coverage(PASTED, SourceKind.TOPICS, SourceState.FAILED, None, error)
+        said = failure(PASTED, SourceKind.TOPICS, error)
     searched = (each.coverage for each in (answer, *more))
     return Answer(
         request.query,

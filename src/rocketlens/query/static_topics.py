@@ -10,7 +10,7 @@ from typing import Final
 
 from rocketlens.errors import CommandBodyError
 from rocketlens.formats.commitlog_record import Record
-from rocketlens.model.answer import Coverage, SourceKind, SourceState, hint
+from rocketlens.model.answer import Coverage, SourceKind, failure, hint
 from rocketlens.query.answer_builder import with_logical_position
 from rocketlens.query.request import QueuePosition
 from rocketlens.store import fs
@@ -57,7 +57,7 @@ class StaticTopics:
     def coverage(self, topics: Collection[str]) -> tuple[Coverage, ...]:
         """Return failures for topics (empty: all) whose positions may be physical ones."""
         return tuple(
-            _failed(MAPPING_FILE, f"{problem}: {_PHYSICAL}")
+            failure(MAPPING_FILE, SourceKind.TOPICS, f"{problem}: {_PHYSICAL}")
             for topic, problem in self._problems.items()
             if not topic or not topics or topic in topics
         )
@@ -79,7 +79,7 @@ class StaticTopics:
         there = static.stored(queue_id, queue_offset)
         if there is not None and there[0] != broker_name:
             error = f"{position} is on {there[0]}, and this store is {broker_name}'s"
-            return None, (_failed(there[0], error),)
+            return None, (failure(there[0], SourceKind.TOPICS, error),)
         if there is None:
             text = f"{position}: no part of this static topic has that offset"
             return None, (hint("position", text),)
@@ -88,7 +88,7 @@ class StaticTopics:
             return stored, ()
         next_broker = static.goes_on[queue_id]
         error = f"{position} may be on {next_broker}, where the queue goes on"
-        return stored, (_failed(next_broker, error),)
+        return stored, (failure(next_broker, SourceKind.TOPICS, error),)
 
     def group_offset(
         self,
@@ -111,7 +111,3 @@ class StaticTopics:
             if name == topic
         }
         return static.group_offset(queue_id, of_queues)
-
-
-def _failed(source: str, error: str) -> Coverage:
-    return Coverage(source, SourceKind.TOPICS, SourceState.FAILED, None, error)

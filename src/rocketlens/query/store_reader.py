@@ -8,7 +8,7 @@ from typing import Final
 from rocketlens import limits
 from rocketlens.errors import RecordError, WrongUse
 from rocketlens.formats.commitlog_record import SIZE_AND_MAGIC, Reason, Record
-from rocketlens.model.answer import Coverage, SourceKind, SourceState
+from rocketlens.model.answer import Coverage, SourceKind, SourceState, failure
 from rocketlens.query.static_topics import StaticTopics
 from rocketlens.query.store_topics import Topics
 from rocketlens.query.tiered import TieredLogs
@@ -399,7 +399,7 @@ class StoreReader:
             )
 
     def _failed(self, error: str) -> Coverage:
-        return Coverage(self.log_name, SourceKind.COMMIT_LOG, SourceState.FAILED, None, error)
+        return failure(self.log_name, SourceKind.COMMIT_LOG, error)
 
     def is_indexed(self, record: Record) -> bool | None:
         """Return whether a queue or index file refers to a record; None if unknown."""
@@ -455,16 +455,9 @@ class StoreReader:
         for file in reversed(self.index.sound):
             if file.header.begin_offset <= physical_offset:
                 start = file.known_start_before(physical_offset)
-                if start is not None and self._is_readable(start):
+                if start is not None and self._end_of_record(start) is not None:
                     return start
         return 0
-
-    def _is_readable(self, physical_offset: int) -> bool:
-        try:
-            self.log.record_at(physical_offset, check_crc=False)
-        except RecordError:
-            return False
-        return True
 
     def check_open(self) -> None:
         """:raises WrongUse: if the reader is closed."""

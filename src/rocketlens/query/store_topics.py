@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens import limits
 from rocketlens.errors import RecordError, TopicNotFound
-from rocketlens.model.answer import Coverage, SourceKind, SourceState, hint
+from rocketlens.model.answer import Coverage, SourceKind, SourceState, failure, hint
 from rocketlens.model.life import dead_letter_topic, retry_topic
 from rocketlens.model.rocketmq import (
     BATCH_QUEUE,
@@ -200,7 +200,7 @@ class Topics:
                 "search one of them by its name (--topic), or read it all"
                 " (open_store(..., max_topic_scan_bytes=None))"
             )
-            yield Coverage(name, SourceKind.TOPICS, SourceState.FAILED, None, error)
+            yield failure(name, SourceKind.TOPICS, error)
 
     def _sampled(self) -> set[str]:
         """Return the topics of a sample of index entries, spread over all files."""

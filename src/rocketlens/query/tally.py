@@ -26,7 +26,7 @@ from threading import Lock
 from typing import Final
 
 from rocketlens.formats.commitlog_record import Record, RecordView
-from rocketlens.model.answer import Coverage, SourceKind, SourceState, hint
+from rocketlens.model.answer import Coverage, SourceKind, failure, hint
 from rocketlens.model.rocketmq import is_internal_topic
 from rocketlens.model.text.counted import counted
 from rocketlens.model.text.sentences import Sentence
@@ -119,11 +119,11 @@ class SearchTally:
         counts = self._counted, self._internal, self._batches
         if not any((*counts, self.body_fields, self.unknown_origins)):
             return ()
-        kind, failed = SourceKind.FILTER, SourceState.FAILED
+        kind = SourceKind.FILTER
         parts: list[Coverage] = []
         if "filter_unread" in self._counted:
             sentence: str = self._counted["filter_unread"].described("filter_unread")
-            parts.append(Coverage("filter", kind, failed, None, sentence))
+            parts.append(failure("filter", kind, sentence))
         if "filter_not_comparable" in self._counted:
             sentence = self._counted["filter_not_comparable"].described("filter_not_comparable")
             parts.append(hint("filter", sentence, kind))
@@ -142,7 +142,7 @@ class SearchTally:
                 f"{counted(len(self._batches), 'record')} cannot be taken apart into the messages "
                 f"of a batch, which were not searched: {_shown([*self._batches.values()])}"
             )
-            parts.append(Coverage("batches", kind, failed, None, error))
+            parts.append(failure("batches", kind, error))
         return tuple(parts)
 
     def _internal_coverage(self) -> list[Coverage]:

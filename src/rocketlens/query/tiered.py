@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from rocketlens.errors import NotAStore, RecordError
 from rocketlens.formats.commitlog_record import Record
-from rocketlens.model.answer import Coverage, SourceKind, SourceState
+from rocketlens.model.answer import Coverage, SourceKind, failure
 from rocketlens.model.message_id import NOT_IN_LOG
 from rocketlens.query.answer_builder import Findings
 from rocketlens.query.lookup.message_filter import MessageFilter
@@ -78,9 +78,7 @@ class TieredLogs:
                 continue
             if log is not None:
                 opened.append((queue, log))
-        failed, kind = SourceState.FAILED, SourceKind.COMMIT_LOG
-        lost = tuple(Coverage(_TIERED, kind, failed, None, error) for error in failures)
-        return opened, lost
+        return opened, tuple(failure(_TIERED, SourceKind.COMMIT_LOG, each) for each in failures)
 
     def first_of(self, topic: str, queue_id: int) -> int | None:
         """Return a queue's first offset if only tiered storage has it, else None."""

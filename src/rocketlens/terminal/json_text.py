@@ -18,6 +18,7 @@ from rocketlens import limits
 from rocketlens.errors import BadInput
 from rocketlens.model.answer import Answer
 from rocketlens.model.text.escape import printable, safe_json
+from rocketlens.model.text.json_dialect import check_depth, refuse_constant
 from rocketlens.terminal.output import CYAN, GREEN, YELLOW, coloured
 
 TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[-+.\w]+|[{}\[\],:]')
@@ -43,13 +44,13 @@ def checked_json(body: bytes) -> str:
         )
     try:
         text = body.decode("utf-8")
-        value = json.loads(text, parse_constant=_refuse)
+        value = json.loads(text, parse_constant=refuse_constant)
     except (ValueError, RecursionError) as error:
         raise BadInput(f"the body is not JSON ({str(error)[:100]}): try --body text") from error
-    if _is_deeper(value, limits.MAX_DECODED_LEVELS):
-        raise BadInput(
-            f"the body is nested over {limits.MAX_DECODED_LEVELS} levels deep: try --body text"
-        )
+    try:
+        check_depth(value, limits.MAX_DECODED_LEVELS)
+    except ValueError as error:
+        raise BadInput(f"the body is {error}: try --body text") from error
     return text
 
 
@@ -76,26 +77,6 @@ def _readable(token: str, *, is_ascii: bool = False) -> str:
     if is_ascii or "\\u" in token:
         return json.dumps(json.loads(token), ensure_ascii=is_ascii)
     return token
-
-
-def _refuse(name: str) -> None:
-    raise ValueError(f"{name} is not a number of JSON")
-
-
-def _is_deeper(value: object, levels: int) -> bool:
-    """Return whether lists and objects have more than ``levels`` levels; does not recurse."""
-    level = [value]
-    for _ in range(levels + 1):
-        inner: list[object] = []
-        for each in level:
-            if isinstance(each, dict):
-                inner += each.values()
-            elif isinstance(each, list):
-                inner += each
-        if not inner:
-            return False
-        level = inner
-    return True
 
 
 class JsonPart(StrEnum):

@@ -67,7 +67,7 @@ _INTEGER: Final = re.compile(r"0|-?[1-9]\d{0,18}", re.ASCII)
 """The text of a Java long."""
 
 
-def _refuse_constant(name: str) -> NoReturn:
+def refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a number")
 
 
@@ -82,11 +82,11 @@ def _reject_repeats(members: list[tuple[Any, Any]]) -> dict[Any, Any]:
 
 
 # fastjson accepts unescaped control characters in strings.
-FAST_DECODER: Final = json.JSONDecoder(strict=False, parse_constant=_refuse_constant)
+FAST_DECODER: Final = json.JSONDecoder(strict=False, parse_constant=refuse_constant)
 """Does not detect repeated names and lone surrogates."""
 
 STRICT_DECODER: Final = json.JSONDecoder(
-    strict=False, parse_constant=_refuse_constant, object_pairs_hook=_reject_repeats
+    strict=False, parse_constant=refuse_constant, object_pairs_hook=_reject_repeats
 )
 """Does not detect lone surrogates."""
 
@@ -200,11 +200,15 @@ def _read(text: str, rules: _Rules, check: Callable[[], None] | None) -> Any:
             value = _Reader(text, rules, check).read()
     else:
         value = _Reader(text, rules, check).read()
-    _check_depth(value, rules.max_depth)
+    check_depth(value, rules.max_depth)
     return value
 
 
-def _check_depth(value: Any, max_depth: int) -> None:
+def check_depth(value: Any, max_depth: int) -> None:
+    """Check the nesting of lists and objects, without recursion.
+
+    :raises ValueError: if there are more than ``max_depth`` levels.
+    """
     layer = [value] if isinstance(value, dict | list) else []
     for _ in range(max_depth):
         if not layer:

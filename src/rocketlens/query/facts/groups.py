@@ -17,7 +17,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from rocketlens import limits
-from rocketlens.model.answer import Coverage, SourceKind, SourceState, hint
+from rocketlens.model.answer import Coverage, SourceKind, SourceState, failure, hint
 from rocketlens.model.group import FoundGroup, GroupQueue, GroupsAnswer
 from rocketlens.model.life import copy_topics_of, handed_out_by
 from rocketlens.model.rocketmq import BROADCAST_SUFFIX, REVIVE_PREFIX, is_system_group
@@ -190,9 +190,7 @@ class StoreGroupFiles:
             return None
 
     def _fail(self, error: OSError) -> None:
-        failed = Coverage(
-            CONSUME_QUEUE, SourceKind.CONSUME_QUEUE, SourceState.FAILED, None, error.strerror
-        )
+        failed = failure(CONSUME_QUEUE, SourceKind.CONSUME_QUEUE, error.strerror)
         if failed not in self._coverage:
             self._coverage.append(failed)
 

@@ -23,7 +23,7 @@ from rocketlens.formats.batch_body import message_at, message_count
 from rocketlens.formats.commitlog_record import is_dispatched_to
 from rocketlens.formats.consumequeue_entry import ENTRY_LAYOUT, FILLER_SIZE
 from rocketlens.late import np, npt
-from rocketlens.model.answer import Coverage, SourceKind, SourceState
+from rocketlens.model.answer import Coverage, SourceKind, SourceState, failure
 from rocketlens.model.rocketmq import (
     LITE_PARENT,
     LITE_PREFIX,
@@ -368,8 +368,7 @@ class _StoreTopics:
         return table.entries
 
     def _fail(self, source: str, error: str | None) -> None:
-        failed = SourceState.FAILED
-        self._coverage.append(Coverage(source, SourceKind.CONSUME_QUEUE, failed, None, error))
+        self._coverage.append(failure(source, SourceKind.CONSUME_QUEUE, error))
 
 
 def _of_broker(table: Mapping[str, Any]) -> set[str]:
