@@ -38,7 +38,7 @@ from rocketlens.query.answer_builder import AnswerMessages, Findings, OnRead
 from rocketlens.query.kept import describe_waiting, kept_steps
 from rocketlens.query.pasted import merge_parts, requests_in_text
 from rocketlens.query.request import FindRequest
-from rocketlens.query.source import Source, Steps, awaited, run, run_in_loop
+from rocketlens.query.source import Source, Steps, awaited, run_in_loop
 
 
 class FindWatch(Protocol):
@@ -55,11 +55,6 @@ class FindWatch(Protocol):
     def read(self, source: Source, read_bytes: int, total_bytes: int | None, messages: int) -> None:
         """Called with the progress of a source, in its thread; unknown totals are None."""
         ...
-
-
-def find_local(request: FindRequest, source: Source, on_read: OnRead | None = None) -> Answer:
-    """Query one blocking source; errors as in `find`. ``on_read`` can stop the search."""
-    return run(find_steps(request, source, on_read=on_read))
 
 
 async def find(

@@ -14,7 +14,7 @@ from rocketlens.model.arguments import check_text
 from rocketlens.model.message import MessageExt
 from rocketlens.model.message_id import OffsetMessageId
 from rocketlens.query.answer_builder import AnswerMessages, Findings, OnRead
-from rocketlens.query.find import find_local, one_message
+from rocketlens.query.find import find_steps, one_message
 from rocketlens.query.lookup.message_filter import MessageFilter
 from rocketlens.query.options import FindOptions, StoryOptions, TailOptions, takes
 from rocketlens.query.request import (
@@ -96,7 +96,7 @@ class SearchApi(ABC):
         ``on_read`` is called with the bytes read, the bytes to read (None if unknown) and the
         number of messages read. If it returns False, the search stops and is incomplete.
         """
-        return find_local(request, self.source, on_read)
+        return run(find_steps(request, self.source, on_read=on_read))
 
     @overload
     def view_message(self, msg_id: str, /) -> MessageExt: ...

@@ -15,7 +15,6 @@ from rocketlens.client.send.message import Message
 from rocketlens.errors import BadInput, TopicNotFound, WrongUse
 from rocketlens.model.answer import SourceKind, SourceState
 from rocketlens.query.find import find as find_in_one
-from rocketlens.query.find import find_local
 from rocketlens.query.request import FindRequest
 from rocketlens.testing import cluster
 from tests.support.made_stores import make_store, some_messages
@@ -98,7 +97,7 @@ def test_the_oldest_are_returned_by_every_source(rocketmq, sent, stored):
     for question in questions:
         request = FindRequest.parse(**question, max_num=2, oldest=True)
         with rocketlens.open_store(rocketmq.store) as store:
-            of_store = find_local(request, store.source)
+            of_store = store.find_for(request)
         oldest = [stored[0], stored[1] if "topic" not in question else stored[2]]
         for answer in (of_store, asyncio.run(ask(request))):
             assert ids(answer) == ids_of(*oldest)

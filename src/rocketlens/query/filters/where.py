@@ -145,7 +145,8 @@ class Where:
 
     def texts_of(self, field: str) -> frozenset[str] | None:
         """Return the texts that a field can have in matching messages; None for any text."""
-        return _texts_of(self.implied, field)
+        texts = [each.texts for each in self.implied if each.field == field and each.texts]
+        return frozenset.intersection(*texts) if texts else None
 
     def implies_all_texts(self, field: str) -> bool:
         """Return whether `implied` has every comparison of a field with a text."""
@@ -167,11 +168,6 @@ class Where:
 
     def __repr__(self) -> str:
         return f"Where({self.text!r})"
-
-
-def _texts_of(implied: Collection[Implied], field: str) -> frozenset[str] | None:
-    texts = [each.texts for each in implied if each.field == field and each.texts]
-    return frozenset.intersection(*texts) if texts else None
 
 
 def body_path(name: str) -> str:
