@@ -109,7 +109,7 @@ class KeptFindings(Findings):
 def kept_steps(request: FindRequest, findings: Findings, source: Source) -> Steps[None]:
     """Search a source for messages that brokers keep for the requested topics.
 
-    Does nothing after an incomplete search by time, or if the source already searched both.
+    Does nothing after an incomplete search without a text, or if the source already searched both.
 
     :raises RocketLensError: if the source cannot be searched.
     """
