@@ -4,7 +4,7 @@ from rocketlens.formats.commitlog_record import message_of
 from rocketlens.formats.trace_body import TraceRecord, TraceType
 from rocketlens.model.properties import format_properties
 from rocketlens.query.facts.group_state import GroupFacts
-from rocketlens.query.story.story import StoryEvidence, tell
+from rocketlens.query.story.story import StoryEvidence, build_story
 from rocketlens.query.story.story_events import TraceEntry
 from tests.unit.conftest import NOON_MS, record
 
@@ -95,7 +95,7 @@ def story(copies, traces=(), groups=None, **evidence):
     """Tell the story of the first copy."""
     found = [known()] if groups is None else groups
     evidence = StoryEvidence(copies[0], copies, traces, found, **evidence)
-    return tell("q", evidence, (), ())
+    return build_story("q", evidence, (), ())
 
 
 def texts_of(told):

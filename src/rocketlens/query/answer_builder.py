@@ -181,7 +181,7 @@ OnRead = Callable[[int, int | None, int], object]
 """Called with the bytes read so far, the bytes to read (None if unknown) and the messages read."""
 
 
-def with_logical_position(record: Record, static: StaticTopic | None, broker_name: str) -> Record:
+def to_logical(record: Record, static: StaticTopic | None, broker_name: str) -> Record:
     """Return the record of a static topic with its logical queue position, others unchanged."""
     if static is None:
         return record
@@ -356,7 +356,7 @@ class PlacedFindings(Findings):
         self._origin: Final = origin
 
     def take(self, record: Record) -> bool:
-        record = with_logical_position(record, self._static, self._origin[1] or "")
+        record = to_logical(record, self._static, self._origin[1] or "")
         return self._findings.take(replace(record, origin=self._origin))
 
     def add_read(self, stored_bytes: int, count: int) -> bool:

@@ -11,7 +11,7 @@ from typing import Final
 from rocketlens.errors import CommandBodyError
 from rocketlens.formats.commitlog_record import Record
 from rocketlens.model.answer import Coverage, SourceKind, failure, hint
-from rocketlens.query.answer_builder import with_logical_position
+from rocketlens.query.answer_builder import to_logical
 from rocketlens.query.request import QueuePosition
 from rocketlens.store import fs
 from rocketlens.store.read.config_tables import files_of_table, read_table
@@ -64,7 +64,7 @@ class StaticTopics:
 
     def to_logical(self, record: Record) -> Record:
         """Return a record with its logical queue position."""
-        return with_logical_position(record, *self._topics.get(record.topic, (None, "")))
+        return to_logical(record, *self._topics.get(record.topic, (None, "")))
 
     def to_physical(
         self, position: QueuePosition

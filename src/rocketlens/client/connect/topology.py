@@ -55,7 +55,7 @@ from rocketlens.model.rocketmq import BATCH_QUEUE, LMQ_PREFIX, PERM_WRITE, QUEUE
 from rocketlens.model.text.nearest import suggestion
 from rocketlens.model.text.sentences import Sentence, TimeText
 from rocketlens.net.pace import in_thread
-from rocketlens.query.answer_builder import placed
+from rocketlens.query.answer_builder import to_logical
 from rocketlens.wire.bodies.tables import (
     BrokerData,
     ClusterInfo,
@@ -227,7 +227,7 @@ class Topology:
         attributes = await topic_attributes(self._cluster, topic, address)
         return attributes.get(QUEUE_TYPE) == BATCH_QUEUE
 
-    async def placed(self, record: Record, broker: Broker, address: str) -> Record:
+    async def to_logical(self, record: Record, broker: Broker, address: str) -> Record:
         """Return a record that a broker has with its origin and the position its producer was told.
 
         :raises RemotingError: if there is no response.
@@ -239,7 +239,7 @@ class Topology:
             return record
         if config.mapping_detail is None:
             return record
-        return placed(record, (await self.route(record.topic)).value.static, broker.name)
+        return to_logical(record, (await self.route(record.topic)).value.static, broker.name)
 
     async def has_index(self, address: str) -> bool:
         """Return whether a broker answers by key from index files, at most 30 s old.

@@ -51,7 +51,7 @@ from rocketlens.model.arrow import schema as arrow_schema
 from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import LMQ_PREFIX
 from rocketlens.net.pace import at_once, wait_at_most
-from rocketlens.query.answer_builder import AnswerMessages, Findings, order_in_time, placed
+from rocketlens.query.answer_builder import AnswerMessages, Findings, order_in_time, to_logical
 from rocketlens.query.lookup.message_filter import MessageFilter
 from rocketlens.query.request import FindRequest
 from rocketlens.wire.bodies.static_topics import StaticTopic
@@ -419,7 +419,7 @@ class TimeOrder:
 
         async def hand_on(next_offset: int, reached_ms: int) -> None:
             pulled = lane.not_yet_yielded(arrivals.drain())
-            records = [placed(each, lane.static, lane.broker.name) for each in pulled]
+            records = [to_logical(each, lane.static, lane.broker.name) for each in pulled]
             await lane.has_room.wait()
             if records:
                 lane.record_bytes = sum(each.total_size for each in records) // len(records)

@@ -56,7 +56,7 @@ from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
 from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import ALL_TAGS, LMQ_PREFIX, SQL92_TYPE, TAG_TYPE
 from rocketlens.net.pace import in_thread
-from rocketlens.query.answer_builder import AnswerMessages, Findings, placed
+from rocketlens.query.answer_builder import AnswerMessages, Findings, to_logical
 from rocketlens.query.lookup.message_filter import MessageFilter
 from rocketlens.wire.bodies.clients import SubscriptionData
 from rocketlens.wire.commands.messages import PULL_MESSAGE
@@ -290,7 +290,7 @@ class TopicTail:
                 records = [each for each in records if self._is_light or each.queue_offset < top]
                 origin = self._brokers[queue.broker_name].origin
                 for record in records:
-                    told = placed(record, self._static, queue.broker_name)
+                    told = to_logical(record, self._static, queue.broker_name)
                     self._findings.take(replace(told, origin=origin))
             count += len(records)
             if pulled.next_offset <= offset:
@@ -385,7 +385,7 @@ class TopicTail:
         reading.has_more = pulled.has_more
 
     async def _hand_on(self, queue: MessageQueue, records: list[Record]) -> None:
-        told = (placed(each, self._static, queue.broker_name) for each in records)
+        told = (to_logical(each, self._static, queue.broker_name) for each in records)
         origin = self._brokers[queue.broker_name].origin
         if records:
             await self._pages.put([message_of(record, origin=origin) for record in told])

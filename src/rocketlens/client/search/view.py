@@ -82,7 +82,7 @@ async def view_on(
             if await _is_forged(cluster, broker, address, record):
                 return []
             if topology is not None:
-                record = await topology.placed(record, broker, address)
+                record = await topology.to_logical(record, broker, address)
             return [record]
 
     answers = await cluster.ask_brokers(likely, ask)
