@@ -115,7 +115,7 @@ class Larger(Parser):
             return Operand(lambda subject: subject.get(token.text), "property", field=token.text)
         return super().primary(token)
 
-    def known(self, kind, left, right):
+    def implied_by(self, kind, left, right):
         return (Implied(left.field, frozenset((right.value,))),) if kind == "=" else ()
 
 
@@ -179,5 +179,5 @@ def test_a_text_is_a_double_as_java_reads_it():
         *(5.0, 5.0, 3.0, 0.5),
         float("-inf"),
     ]
-    with pytest.raises(EvaluationFailed, match="no number"):
+    with pytest.raises(EvaluationFailed, match="not a number"):
         double("1_000")

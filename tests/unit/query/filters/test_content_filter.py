@@ -186,7 +186,7 @@ def test_values_that_cannot_be_compared_are_told_and_the_answer_is_complete(stor
     assert not answer.messages
     (told,) = [each for each in answer.coverage if each.kind is SourceKind.FILTER]
     assert told.state is SourceState.SEARCHED
-    assert "3 messages, the first Orders/0/0: '上海' is no integer" in told.note
+    assert "3 messages, the first Orders/0/0: '上海' is not an integer" in told.note
     scan = store.scan(where="body.$.city > 5")
     assert not list(scan)
     assert scan.complete

@@ -167,7 +167,7 @@ def test_more_matches_than_a_story_is_told_from_are_named(store, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("trace_topic", "said"), [("U", "has none of it"), ("V", "does not exist")]
+    ("trace_topic", "said"), [("U", "has no trace of it"), ("V", "does not exist")]
 )
 def test_a_message_without_a_trace_says_what_a_trace_needs(write_store, trace_topic, said):
     path = write_store({"properties": UNIQUE}, {"topic": "U"})
