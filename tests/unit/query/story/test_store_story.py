@@ -176,7 +176,7 @@ def test_a_timer_that_a_broker_stored_anew_came_once(write_store):
     [
         ([], "; its producer did not answer yet"),
         ([mark(b"0,1,")], "; its producer did not answer yet"),
-        ([mark(b"0,1,2,")], f"transaction rolled back: {MARKS}/0/0 ends it, and no record commits it"),
+        ([mark(b"0,1,2,")], f"transaction rolled back: {MARKS}/0/0 ends it, and no record commits"),
         ([mark(b"2")], "transaction rolled back: "),
         # None of these is there.
         ([mark(b"99,-1,x,,12345678901234567890,")], "; its producer did not answer yet"),
