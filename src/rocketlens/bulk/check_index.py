@@ -127,7 +127,7 @@ class IndexCompared(Struct):
 
     findings: StoreFindings = field(default_factory=StoreFindings)
     unindexed: int = 0
-    """Entries missing behind the newest entry of all files: perhaps not written yet."""
+    """Entries missing after the newest entry of all files: perhaps not written yet."""
     duplicates: int = 0
     """Surplus entries of a record's key: a broker that starts indexes the last record again."""
     first_tag_offset: int | None = None

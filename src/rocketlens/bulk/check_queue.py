@@ -40,7 +40,7 @@ class QueueCompared(Struct):
     sound: dict[tuple[str, int], int] = field(default_factory=dict)
     """Entries that belong to their record, by queue."""
     undispatched: int = 0
-    """Records missing behind the end of their queue: perhaps not dispatched yet."""
+    """Records missing after the end of their queue: perhaps not dispatched yet."""
     former: Counter[str] = field(default_factory=Counter)
     """Records without an entry because their topic was deleted, by topic."""
     inferred: Counter[str] = field(default_factory=Counter)

@@ -31,7 +31,7 @@ def batches(
 ) -> Iterator[Any]:
     """Return the entries of a stretch of one segment, whose bytes are ``content``.
 
-    ``first`` is the stretch from its first record on; None when no record begins in it.
+    ``first`` is the stretch from its first record on; None if no record begins in it.
     """
     if first is not None:
         for rows in RangeReader(first, content):
@@ -55,7 +55,7 @@ _NAMES: Final = [column.split()[0] for column in INDEX_ENTRY_COLUMNS.split(", ")
 
 
 class Gap(Exception):
-    """The stretches of a batch are not contiguous from its begin on."""
+    """The stretches of a batch are not contiguous from its start on."""
 
 
 def collected(table: Any, begin: int) -> tuple[IndexEntries, int]:
@@ -64,7 +64,7 @@ def collected(table: Any, begin: int) -> tuple[IndexEntries, int]:
     ``table``: a ``pyarrow.Table`` of the columns above, stretches in log order. Stretches that end
     at or before ``begin`` may be missing.
 
-    :raises Gap: when the stretches do not reach from ``begin`` or before it to one end.
+    :raises Gap: if the stretches do not reach from ``begin`` or before it to one end.
     """
     is_end = table["key_hash"].is_null().to_numpy(zero_copy_only=False)
     ends = table.filter(is_end)

@@ -89,8 +89,8 @@ def read_batches(
     ``read_batches(DIR, table="damage")``. The batches come in log order, of at most 16,384 rows,
     and are read as they are taken: about 0.1 s for 64 MiB of log. Needs pyarrow.
 
-    :raises NotAStore: when there is no commit log.
-    :raises BadInput: when an option or its value is not valid, or the store does not have a topic
+    :raises NotAStore: if there is no commit log.
+    :raises BadInput: if an option or its value is not valid, or the store does not have a topic
         that is asked for.
     :raises StoreError: while reading, when the broker deletes a segment that is still to be read,
         if ``failOnDataLoss`` is set; without it a warning is logged, and the rest is read.
@@ -153,7 +153,7 @@ class Share(NamedTuple):
 def _store_option(options: Mapping[str, str]) -> str:
     """Return the path of the store that options name.
 
-    :raises BadInput: when none does, or a directory and a ``broker.conf``.
+    :raises BadInput: if none does, or a directory and a ``broker.conf``.
     """
     named = {name: options[name] for name in ("store", "brokerConf", "path") if options.get(name)}
     if not named:
@@ -213,9 +213,9 @@ class BatchScan:
     def shares(self) -> list[Share]:
         """Return the ranges that can hold rows of the filter, in log order.
 
-        :raises NotAStore: when there is no commit log.
-        :raises BadInput: when the store does not have a topic that is asked for.
-        :raises StoreError: when messages at either end of the log are lost, as other files of the
+        :raises NotAStore: if there is no commit log.
+        :raises BadInput: if the store does not have a topic that is asked for.
+        :raises StoreError: if messages at either end of the log are lost, as other files of the
             store show, unless ``failOnDataLoss`` is ``false``.
         """
         layout = StoreLayout.of(Path(self.store))
@@ -274,8 +274,8 @@ class BatchScan:
     def positions_outside(self) -> list[str]:
         """Return a line for each position outside of its queue, whose messages are not there.
 
-        :raises BadInput: when the store does not have the queue of a position.
-        :raises OSError: when a file of a queue cannot be opened now.
+        :raises BadInput: if the store does not have the queue of a position.
+        :raises OSError: if a file of a queue cannot be opened now.
         """
         if not self.placed:
             return []
@@ -294,8 +294,8 @@ class BatchScan:
     def read(self, share: Share) -> Iterator[Any]:
         """Return the record batches of one share; may run in a process of its own.
 
-        :raises StoreError: when the broker deleted its segment, if ``failOnDataLoss`` is set.
-        :raises OSError: when the segment cannot be opened for another reason.
+        :raises StoreError: if the broker deleted its segment, if ``failOnDataLoss`` is set.
+        :raises OSError: if the segment cannot be opened for another reason.
         """
         if share.log_range is None:
             return
@@ -398,9 +398,9 @@ class BatchScan:
 
 
 def _placed(starts: Positions, ends: Positions) -> dict[tuple[str, int], tuple[int, int]]:
-    """Return the first queue offset to read, and the one behind the last, of queues of a store.
+    """Return the first queue offset to read, and the one after the last, of queues of a store.
 
-    :raises BadInput: when the first is behind the last, or they are of several brokers.
+    :raises BadInput: if the first is after the last, or they are of several brokers.
     """
     check_one_broker(starts, ends)
     of_starts, of_ends = starts.of_one_broker(), ends.of_one_broker()
@@ -416,7 +416,7 @@ def _placed(starts: Positions, ends: Positions) -> dict[tuple[str, int], tuple[i
 def _whole_segments(log: CommitLog, before: str | None, behind: LostEnd | None) -> list[Share]:
     """Return a share for each segment, so that its damage is reported as a whole.
 
-    The first one has what is lost before it, the last one what is lost behind it.
+    The first one has what is lost before it, the last one what is lost after it.
     """
     shares: list[Share] = []
     zeros_end_log = True

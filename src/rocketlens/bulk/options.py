@@ -322,7 +322,7 @@ def _place(options: dict[str, str], name: str, words: Sequence[str], reader: Rea
     A position in the log, or ``latest`` of a stream, is kept as ``startingOffset`` or
     ``endingOffset``, JSON under its own name. Defaults are removed.
 
-    :raises BadInput: when it has no meaning for the reader.
+    :raises BadInput: if it has no meaning for the reader.
     """
     value = options.pop(name).strip()
     is_stream = reader in STREAMS + _CLUSTER_STREAMS
@@ -359,9 +359,9 @@ class TopicSelection(NamedTuple):
 
 
 def topic_option(options: Mapping[str, str]) -> TopicSelection | None:
-    """Read the option ``topic``; None when it is not given, which means every topic.
+    """Read the option ``topic``; None if it is not given, which means every topic.
 
-    :raises BadInput: when it names none.
+    :raises BadInput: if it names none.
     """
     text = options.get("topic")
     if text is None:
@@ -410,7 +410,7 @@ def check_topics(store: str, selection: TopicSelection | None) -> None:
 def flag_option(options: Mapping[str, str], name: str, *, default: bool) -> bool:
     """Read an option that is true or false.
 
-    :raises BadInput: when it is neither.
+    :raises BadInput: if it is neither.
     """
     text = options.get(name)
     if text is None:
@@ -427,7 +427,7 @@ BODY_VALUES: Final = ("true", "false", "bytes")
 def choice_option(options: Mapping[str, str], name: str, choices: Sequence[str]) -> str:
     """Read an option that has one of some values, the first of which is the default.
 
-    :raises BadInput: when it has another.
+    :raises BadInput: if it has another.
     """
     text = options.get(name, choices[0]).lower()
     if text not in choices:
@@ -440,7 +440,7 @@ def time_option(options: Mapping[str, str], name: str, default: int) -> int:
 
     A day alone is its first millisecond.
 
-    :raises BadInput: when it is neither, or before 1970.
+    :raises BadInput: if it is neither, or before 1970.
     """
     text = options.get(name, "").strip()
     # A number is read as one: ISO 8601 has days of eight digits, too.
@@ -465,7 +465,7 @@ def time_option(options: Mapping[str, str], name: str, default: int) -> int:
 def number_option(options: Mapping[str, str], name: str, default: int, least: int = 1) -> int:
     """Read an option that is a whole number.
 
-    :raises BadInput: when it is not, or is under ``least`` or over 64 bits.
+    :raises BadInput: if it is not, or is under ``least`` or over 64 bits.
     """
     text = options.get(name)
     if text is None:

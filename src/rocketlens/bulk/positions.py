@@ -8,11 +8,11 @@ text                                       meaning
 ``{"T":{"0":23}}``                         by topic and queue, as Spark's Kafka source has them:
                                            of the only broker that has the topic
 ``-2``                                     the first offset that a queue has
-``-1``                                     the offset behind its last message
+``-1``                                     the offset after its last message
 =========================================  =====================================================
 
 A queue that is not named is read as without the option. A position is the first that is read, or
-the one behind the last.
+the one after the last.
 """
 
 import json
@@ -89,7 +89,7 @@ class Positions(NamedTuple):
     def of_one_broker(self) -> dict[tuple[str, int], int]:
         """Return the position of each queue of a store by topic and queue id.
 
-        :raises BadInput: when a queue has two.
+        :raises BadInput: if a queue has two.
         """
         offsets: dict[tuple[str, int], int] = {}
         for queue, offset in self.offsets.items():
@@ -99,7 +99,7 @@ class Positions(NamedTuple):
         return offsets
 
     def outside(self, queue: object, offset: int, bounds: tuple[int, int]) -> list[str]:
-        """Return a line if an offset is before the first one of a queue, or behind its end."""
+        """Return a line if an offset is before the first one of a queue, or after its end."""
         first, end = bounds
         if offset < first:
             return [f"{queue} begins at offset {first}, and {self.option} says {offset}"]
@@ -124,7 +124,7 @@ def positions_option(
     ``refused`` is a position that it cannot have. ``has_topic`` returns whether a topic is read;
     None for every topic.
 
-    :raises BadInput: when it is not of the form above, names a topic that is not read, or is given
+    :raises BadInput: if it is not of the form above, names a topic that is not read, or is given
         together with a time.
     """
     text = options.get(name)
@@ -184,7 +184,7 @@ def _members(name: str, value: Any) -> Iterable[tuple[Any, Any]]:
 def check_one_broker(*positions: Positions) -> None:
     """Check that positions are of one broker, as a store is; what its name is, no file tells.
 
-    :raises BadInput: when they name several.
+    :raises BadInput: if they name several.
     """
     broker_names = [queue.broker_name for each in positions for queue in each.offsets]
     names = sorted({name for name in broker_names if name is not None})
@@ -195,7 +195,7 @@ def check_one_broker(*positions: Positions) -> None:
 
 
 def check_range(queue: object, starts: Positions, start: int, ends: Positions, end: int) -> None:
-    """Check that what one queue is read from is not behind what it is read to.
+    """Check that what one queue is read from is not after what it is read to.
 
     :raises BadInput: if both are numbers, and it is.
     """
@@ -219,7 +219,7 @@ class StoreQueues:
         """Return the first offset of a queue that the log or tiered storage still has, and the
         next; None if no file of the queue is there.
 
-        :raises OSError: when a file cannot be opened now.
+        :raises OSError: if a file cannot be opened now.
         """
         queue = self._queues.queue(topic, queue_id)
         if queue is None or not queue.files:

@@ -2,7 +2,7 @@
 
 An entry is found by its queue offset, so files are independent. In a healthy log the queue offsets
 of a queue rise by one from record to record, and its files are slices of the parts, one after the
-other. Where they don't (records lost, or dispatched twice), the whole queue is settled by one task.
+other. If they do not (records lost, or dispatched twice), one task builds the whole queue.
 Records of topics that were deleted are left out before
 (:mod:`rocketlens.store.read.former_topics`).
 """
@@ -105,7 +105,7 @@ def parts_to_build(parts: Sequence[QueuePart], evidence: TopicEvidence) -> Parts
 
 
 def _from(part: QueuePart, end: int) -> QueuePart:
-    """Return the rows of a part whose records are at or behind physical offset ``end``."""
+    """Return the rows of a part whose records are at or after physical offset ``end``."""
     if part.first_offset >= end:
         return part
     if part.last_offset < end:

@@ -97,7 +97,7 @@ def cut(log: CommitLog, range_bytes: int = RANGE_BYTES, least_count: int = 1) ->
 
 
 def _written_bytes(segment: Segment) -> int:
-    """Return a position behind which the segment is only a hole."""
+    """Return a position after which the segment is only a hole."""
     low = 0
     step = 1 << 20
     high = segment.size
@@ -165,7 +165,7 @@ class RangeReader:
             self.after(position, position)
 
     def after(self, position: int, stop: int) -> int | None:
-        """Return the next record behind bad bytes at ``position``; None ends the range.
+        """Return the next record after bad bytes at ``position``; None ends the range.
 
         That record is found as the reader without Spark finds it.
         """
@@ -188,7 +188,7 @@ class RangeReader:
     def _next_record(self, position: int, *, is_unwritten: bool) -> int | None:
         """Return the next record of this segment, None if there is none.
 
-        :raises OSError: when the segment cannot be opened again, which is not a reason to believe
+        :raises OSError: if the segment cannot be opened again, which is not a reason to believe
             that no record follows.
         """
         if position >= len(self._content):
@@ -261,9 +261,9 @@ class Stitched(Struct, Generic[Result]):
     damage: list[Damage] = field(default_factory=list)
     damage_count: int = 0
     end_offset: int = 0
-    """The end of the log: behind its last record."""
+    """The end of the log: after its last record."""
     torn: Damage | None = None
-    """Bytes behind the last record that are neither a record nor zeros: an unfinished write."""
+    """Bytes after the last record that are neither a record nor zeros: an unfinished write."""
 
     def note(self, damage: Damage) -> None:
         """Add one damaged range."""
@@ -316,7 +316,7 @@ def _stitch_segment(
 
 
 def _end_segment(stitched: Stitched[Result], last: Walked, *, is_last: bool) -> None:
-    """Report the bytes behind the last record of a segment."""
+    """Report the bytes after the last record of a segment."""
     base, size = last.log_range.base_offset, last.log_range.size
     if last.next_position or not stitched.end_offset:
         stitched.end_offset = base + last.next_position
@@ -332,8 +332,8 @@ def _end_segment(stitched: Stitched[Result], last: Walked, *, is_last: bool) -> 
 def open_range(log_range: LogRange) -> fs.MappedFile:
     """Map the segment of a range, as executors do.
 
-    :raises FileNotFoundError: when the segment was deleted since the range was planned.
-    :raises OSError: when it cannot be opened for another reason, or was cut.
+    :raises FileNotFoundError: if the segment was deleted since the range was planned.
+    :raises OSError: if it cannot be opened for another reason, or was cut.
     """
     mapped = fs.MappedFile(Path(log_range.path))
     if len(mapped) < log_range.stop:
@@ -345,7 +345,7 @@ def open_range(log_range: LogRange) -> fs.MappedFile:
 
 def true_start(log_range: LogRange, content: memoryview, known_start: int = 0) -> LogRange | None:
     """Return the range with its start at its first record, as a walk from ``known_start`` finds it,
-    where a record begins; None when the segment's last record is before it.
+    where a record begins; None if the segment's last record is before it.
 
     Steps over the headers of all records before the range: about 50 ms a GiB once it is in memory.
     """
@@ -379,7 +379,7 @@ def walk_log(
 ) -> int:
     """Return the offset of the first record at or after ``stop``, or an earlier end of the log.
 
-    ``most``: stop behind so many records, each of which costs a microsecond more then.
+    ``most``: stop after so many records, each of which costs a microsecond more then.
 
     Walks from ``begin``, a record's physical offset. Zeros end the log, unless a later segment was
     written to. Only headers are read: about 50 ms a GiB once it is in memory. If ``starts`` is a

@@ -19,7 +19,7 @@ class FindingKind(StrEnum):
     LOG_DAMAGE = "log damage"
     """Bytes between records that are not a record."""
     LOG_TORN = "log torn"
-    """Bytes behind the last record that are neither a record nor zeros."""
+    """Bytes after the last record that are neither a record nor zeros."""
     RECORD_CHECKSUM = "record checksum"
     """A record with a wrong checksum."""
     QUEUE_MISSING = "queue entry missing"

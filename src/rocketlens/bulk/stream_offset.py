@@ -50,7 +50,7 @@ class Anchor(NamedTuple):
     def is_in(self, log: CommitLog) -> bool | None:
         """Return whether its record is in a log; None if the log no longer has that part.
 
-        :raises OSError: when the segment cannot be read.
+        :raises OSError: if the segment cannot be read.
         """
         if self.last_offset < log.min_offset:
             return None
@@ -89,7 +89,7 @@ class StreamOffset(NamedTuple):
         )
 
     def moved_to(self, physical_offset: int, last: Record | None, log: CommitLog) -> Self:
-        """Return the offset behind ``last``, the last record before ``physical_offset``."""
+        """Return the offset after ``last``, the last record before ``physical_offset``."""
         if last is None:
             return self._replace(physical_offset=physical_offset)
         crc = _crc_at(log, last.physical_offset)
@@ -113,7 +113,7 @@ def _thinned(anchors: list[Anchor]) -> Iterator[Anchor]:
 def _crc_at(log: CommitLog, physical_offset: int) -> int | None:
     """Return the CRC-32 of the record at an offset; None if there is none.
 
-    :raises SegmentLost: when its segment cannot be opened.
+    :raises SegmentLost: if its segment cannot be opened.
     """
     try:
         record = log.record_at(physical_offset, check_crc=False)
@@ -171,7 +171,7 @@ def is_whole(log: CommitLog, record: Record, *, is_closed: bool) -> bool:
 def is_replaced(log: CommitLog, offset: StreamOffset) -> bool:
     """Return whether a log is not the one in which a stream came to ``offset``.
 
-    :raises OSError: when a segment cannot be read.
+    :raises OSError: if a segment cannot be read.
     """
     if offset.anchors:
         return offset.anchors[0].is_in(log) is False

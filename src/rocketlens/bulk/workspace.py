@@ -28,8 +28,8 @@ def check_output(
     ``out``: the directory asked for, None for the store itself. ``force``: it may be another
     store, whose index files and consume queues are replaced then.
 
-    :raises BadInput: when it is another store, inside one, or cannot be written to.
-    :raises StoreLocked: when a broker or a job runs in it.
+    :raises BadInput: if it is another store, inside one, or cannot be written to.
+    :raises StoreLocked: if a broker or a job runs in it.
     """
     root = store if out is None else out
     try:

@@ -109,7 +109,7 @@ class StoreReader:
         If the log was replaced, cached findings are discarded.
         """
         self.log.refresh_if_changed()
-        self.queues.look_again()
+        self.queues.invalidate()
         self.static_topics.refresh()
         self._is_tail_read = self._are_files_seen = False
         is_listed_again = False

@@ -1,5 +1,5 @@
 """A store directory on disk.
 
-``fs``, ``disk``, ``lock`` and ``layout`` are below both of its rooms: ``read``, which needs no lock
-and changes nothing, and ``write``. ``read`` knows nothing of ``write``.
+``read`` needs no lock and changes nothing; it never imports ``write``. Both use ``fs``, ``disk``,
+``lock`` and ``layout``.
 """

@@ -1,6 +1,6 @@
-"""Writes to the file system: every change that a store, or a job beside one, makes on the disk.
+"""Writes to the file system: every change that a store or a job makes on the disk.
 
-All of them go through one :class:`Disk`, so that a test can fail, delay or lose each operation.
+All of them go through one :class:`Disk`, so a test can make each operation fail, wait or vanish.
 """
 
 import errno
@@ -22,27 +22,23 @@ _AT_FDCWD: Final = -100
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 _CLEAR_BYTES: Final = 1 << 20
 _ASIDE_PREFIX: Final = ".rocketlens-old-"
-"""Prefix of a directory that is being replaced where that takes more than one step."""
+"""Prefix of a directory that is being replaced in more than one step."""
 _OLD_ASIDE: Final = re.compile(r"(index|consumequeue)\.[0-9]+\.old")
 """The same prefix in an earlier version."""
 
 
 class WritableFile:
-    """An existing file of fixed size, mapped for writing and shared with all other mappings of it.
+    """An existing file of fixed size, not empty, mapped for writing.
 
-    ``content`` has slicing, ``find`` and ``len`` like a bytearray. Write only bytes that were
-    passed to :meth:`reserve`: on a full disk that raises, but writing to a hole ends the process
+    ``content`` has slicing, ``find`` and ``len`` like a bytearray. Write only to bytes that
+    :meth:`reserve` has reserved: on a full disk it raises, but a write to a hole kills the process
     (SIGBUS).
     """
 
     def __init__(self, path: Path) -> None:
-        """Map ``path``, which must not be empty.
-
-        :raises OSError: as ``open`` does.
-        """
         self.path = path
         self._descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        # If the start of a store fails, its files are not closed explicitly.
+        # A store that fails to open does not close its files explicitly.
         self._close_descriptor = weakref.finalize(self, os.close, self._descriptor)
         size = os.fstat(self._descriptor).st_size
         try:
@@ -54,7 +50,6 @@ class WritableFile:
             raise
 
     def __len__(self) -> int:
-        """Return the size in bytes."""
         return len(self.content)
 
     def array(self) -> "npt.NDArray[np.uint8]":
@@ -62,10 +57,7 @@ class WritableFile:
         return np.frombuffer(self.content, dtype=np.uint8)
 
     def reserve(self, start: int, stop: int) -> None:
-        """Reserve disk blocks for bytes ``start .. stop - 1``; their content stays.
-
-        :raises OSError: if the disk is full.
-        """
+        """Reserve disk blocks for bytes ``start .. stop - 1``; their content stays."""
         if stop > start:
             try:
                 os.posix_fallocate(self._descriptor, start, stop - start)
@@ -74,12 +66,12 @@ class WritableFile:
                 raise
 
     def write(self, start: int, written: memoryview) -> None:
-        """Write many bytes from byte ``start`` on, which were passed to :meth:`reserve`.
+        """Write many reserved bytes from byte ``start`` on; ``content`` has them at once.
 
-        They are in ``content`` at once. A page that is written whole is neither faulted in nor
-        zeroed before, as it is when it is written through ``content``.
+        Unlike a write through ``content``, this neither faults in nor zeroes a page that it
+        overwrites.
 
-        :raises OSError: if they cannot be written; some of them may have been.
+        :raises OSError: if not all of them could be written.
         """
         while written:
             try:
@@ -90,12 +82,11 @@ class WritableFile:
             start, written = start + count, written[count:]
 
     def sync(self) -> None:
-        """Wait until what was written is on the disk.
+        """Wait until all written bytes are on the disk.
 
-        Another thread may close the file meanwhile; that thread then records that it must be
-        synced.
+        Another thread can close the file meanwhile, and then records that it must be synced.
 
-        :raises SyncFailed: if it may not be on the disk, now or ever.
+        :raises SyncFailed: if the bytes may never reach the disk.
         """
         try:
             _sync(self._descriptor, self.path, with_metadata=False)
@@ -104,11 +95,11 @@ class WritableFile:
                 raise
 
     def touch(self) -> None:
-        """Set the modification time to now: writes through a mapping do not always."""
+        """Set the modification time to now: a write through a mapping does not always."""
         os.utime(self._descriptor)
 
     def clear(self, start: int) -> None:
-        """Zero every byte from ``start`` on, without filling holes. O(bytes not in holes)."""
+        """Zero all bytes from ``start`` on, without filling holes."""
         position = start
         while position < len(self):
             try:
@@ -125,9 +116,9 @@ class WritableFile:
                 position = end
 
     def close(self) -> None:
-        """Unmap; if a view is still held, the mapping is freed with the last view.
+        """Unmap; while views exist, the mapping stays until the last one is released.
 
-        A second call does nothing: the descriptor's number may be that of another file.
+        A second call has no effect: the descriptor may then belong to another file.
         """
         self._close_descriptor()
         self._descriptor = -1
@@ -139,22 +130,22 @@ class WritableFile:
 
 
 class Space(NamedTuple):
-    """Size of a file system in bytes, and bytes that can still be written."""
+    """The size of a file system, and its free space, in bytes."""
 
     total: int
     free: int
 
 
 class Disk:
-    """All file operations of a store that write; a test passes one that fails.
+    """All file operations of a store that write. Tests replace it.
 
-    It has no state, so it can be pickled: a task that writes in another process has its own.
+    It has no state, so tasks in other processes get a pickled copy.
     """
 
     def make_file(self, path: Path, size: int, scratch: Path) -> None:
-        """Create a file of ``size`` zero bytes without blocks; it appears whole or not at all.
+        """Create a sparse file of ``size`` zero bytes atomically; its name is not synced.
 
-        It is created in directory ``scratch`` of the same file system. Its name is not synced.
+        ``scratch``: a directory on the same file system, in which the file is prepared.
         """
         self.make_directory(scratch)
         beside = scratch / f"{path.name}.{os.getpid()}.new"
@@ -171,13 +162,12 @@ class Disk:
             raise
 
     def open_file(self, path: Path) -> WritableFile:
-        """Map an existing file for writing."""
         return WritableFile(path)
 
     def new_file(self, path: Path, like: Path | None = None) -> BinaryIO:
-        """Create a file to be written from its begin, for this user alone; it is not synced.
+        """Create or truncate a file that only this user can read; it is not synced.
 
-        ``like``: a file whose permissions it gets instead, if that exists.
+        ``like``: a file whose permissions the new one gets instead, if it exists.
         """
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, PRIVATE_FILE)
         try:
@@ -190,9 +180,9 @@ class Disk:
             raise
 
     def make_reserved_file(self, path: Path, size: int) -> None:
-        """Create a file of ``size`` zero bytes whose blocks are reserved; it is not synced.
+        """Create a file of ``size`` zero bytes with reserved blocks; it is not synced.
 
-        :raises OSError: if the disk is full; then no file is left.
+        :raises OSError: if the disk is full; no file is left then.
         """
         with self.new_file(path) as file:
             try:
@@ -203,10 +193,7 @@ class Disk:
                 raise
 
     def make_directory(self, directory: Path) -> None:
-        """Create a directory and its parents, for this user alone; their names are not synced.
-
-        Existing ones are not changed.
-        """
+        """Create a directory and its parents for this user alone; their names are not synced."""
         for one in _missing(directory):
             one.mkdir(PRIVATE_DIRECTORY, exist_ok=True)
 
@@ -217,12 +204,7 @@ class Disk:
             self.sync_directory(one.parent)
 
     def check_writable(self, directory: Path) -> None:
-        """Check that a directory can be created, or that files can be in an existing one.
-
-        Nothing is changed: a directory that this call creates is removed.
-
-        :raises OSError: if they cannot.
-        """
+        """Check that a directory can be created, or an existing one is writable; change nothing."""
         if directory.is_dir():
             if not os.access(directory, os.W_OK | os.X_OK):
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(directory))
@@ -238,8 +220,8 @@ class Disk:
     def write_durably(self, path: Path, content: bytes) -> None:
         """Write a small file beside ``path``, sync it, and rename it to ``path``.
 
-        :raises OSError: if it may not be on the disk. The old file stays, unless only the name
-            could not be synced.
+        :raises OSError: if the file may not be on the disk. The old file stays, unless only the
+            sync of the name failed.
         """
         self.make_directory_durably(path.parent)
         beside = path.with_name(f".{path.name}.{os.getpid()}.new")
@@ -252,7 +234,7 @@ class Disk:
             with suppress(OSError):
                 beside.unlink(missing_ok=True)
             if isinstance(error, fs.SyncFailed) and error.errno in fs.DISK_FULL_ERRORS:
-                # The next attempt writes another file, so the state of this one does not matter.
+                # The next attempt writes another file, so this one does not matter.
                 raise OSError(error.errno, error.strerror, str(path)) from error
             if error.filename is None:
                 error.filename = str(path)
@@ -262,7 +244,7 @@ class Disk:
     def append_durably(self, path: Path, content: bytes) -> None:
         """Append to an existing small file, and sync it.
 
-        :raises OSError: if it may not be on the disk, or only a part of it.
+        :raises OSError: if the content may not be on the disk, or only a part of it.
         """
         with path.open("ab") as file:
             file.write(content)
@@ -278,9 +260,7 @@ class Disk:
         path.rename(target)
 
     def link_file(self, path: Path, target: Path) -> None:
-        """Create a hard link within a file system; it is not synced.
-
-        An existing name is replaced.
+        """Create or replace a hard link within a file system; it is not synced.
 
         :raises OSError: also if the file system does not support links.
         """
@@ -302,17 +282,15 @@ class Disk:
     def sync_file(self, path: Path) -> None:
         """Wait until a file's bytes are on the disk, whichever process wrote them.
 
-        :raises SyncFailed: if they may not be.
-        :raises OSError: if the file cannot be opened, so that its state is unknown.
+        :raises SyncFailed: if the bytes may not be on the disk.
+        :raises OSError: if the file cannot be opened: its state is unknown.
         """
         _sync_path(path)
 
     def sync_for_reading(self, path: Path) -> None:
-        """Wait until a file's bytes are on the disk, so that what was read from it stays true.
+        """Wait until a file's bytes are on the disk, so that bytes read from it cannot vanish.
 
-        A read-only file system, or one that cannot sync, needs no wait.
-
-        :raises OSError: if the bytes cannot be written, or the file does not exist.
+        Do nothing on a file system that is read-only or cannot sync.
         """
         try:
             self.sync_file(path)
@@ -321,7 +299,7 @@ class Disk:
                 raise
 
     def sync_descriptor(self, descriptor: int, path: Path) -> None:
-        """Wait until the bytes of an open file, that of ``path``, are on the disk."""
+        """Wait until the bytes of an open file are on the disk; ``path`` is for the error."""
         _sync(descriptor, path)
 
     def sync_directory(self, directory: Path) -> None:
@@ -336,14 +314,14 @@ class Disk:
             self.sync_directory(Path(parent))
 
     def exchange_directories(self, new: Path, current: Path) -> None:
-        """Replace ``current`` by directory ``new``, which must be synced, and sync that.
+        """Replace ``current`` by directory ``new``, which must be synced, and sync the names.
 
-        The old directory is then at ``new``. If ``current`` does not exist this is a rename.
-        Otherwise it is one atomic exchange on Linux. On systems and file systems without one it is
-        three renames, and :meth:`restore_directories` repairs what a killed process left between
-        them.
+        The old directory is then at ``new``. If ``current`` does not exist, this is a rename;
+        otherwise an atomic exchange on Linux, and three renames on systems and file systems
+        without one. :meth:`restore_directories` repairs the state that a process killed between
+        them leaves.
 
-        :raises OSError: if it may not be on the disk; before that, nothing was changed.
+        :raises OSError: if the exchange failed, or may not be on the disk.
         """
         if not current.exists():
             new.rename(current)
@@ -359,10 +337,10 @@ class Disk:
         self.sync_directory(current.parent)
 
     def restore_directories(self, root: Path) -> list[str]:
-        """Complete the exchanges in ``root`` that a killed process left; return the names restored.
+        """Complete exchanges in ``root`` that a killed process left; return the restored names.
 
-        A missing directory is put back as it was. If the new one is at its name, the old one is
-        deleted. The caller must have ``root`` locked.
+        The old directory is deleted if the new one has its name, and put back otherwise. The caller
+        must hold the lock of ``root``.
         """
         restored: list[str] = []
         for name, aside in _asides(root):
@@ -377,14 +355,11 @@ class Disk:
         return restored
 
     def boot_id(self) -> str:
-        """Return an id of the current boot of the machine; a new one each time if it is unknown."""
+        """Return an id of the machine's current boot; a new one each time if it is unknown."""
         content = fs.read_bytes(_BOOT, 64)
         return content.decode("ascii", "replace").strip() if content else os.urandom(8).hex()
 
     def space(self, path: Path) -> Space:
-        """Return the size of the file system of ``path``, and the bytes that can still be
-        written.
-        """
         status = os.statvfs(path)
         return Space(status.f_frsize * status.f_blocks, status.f_frsize * status.f_bavail)
 
@@ -407,7 +382,7 @@ def _missing(directory: Path) -> list[Path]:
 def _sync(descriptor: int, path: Path, *, with_metadata: bool = True) -> None:
     """Wait until the bytes of an open file are on the disk; ``path`` is for the error.
 
-    :raises SyncFailed: if they may not be.
+    :raises SyncFailed: if the bytes may not be on the disk.
     """
     try:
         if with_metadata:
@@ -427,7 +402,7 @@ def _sync_path(path: Path) -> None:
 
 
 def missing_directories(root: Path) -> list[str]:
-    """Return the directories of ``root`` that an unfinished exchange removed."""
+    """Return the names of directories of ``root`` that an unfinished exchange removed."""
     return [name for name, _ in _asides(root) if not (root / name).exists()]
 
 
@@ -447,7 +422,7 @@ def _exchange(first: Path, second: Path) -> bool:
     """Swap two names atomically; return False if the system does not support it."""
     import ctypes
 
-    libc = ctypes.CDLL(None, use_errno=True)  # the C library that Python itself runs on
+    libc = ctypes.CDLL(None, use_errno=True)  # the C library of the running Python
     if not hasattr(libc, "renameat2"):
         return False
     result = libc.renameat2(

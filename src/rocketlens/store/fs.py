@@ -1,6 +1,6 @@
-"""Reads the file system, tells its errors apart, and keeps a bounded number of files mapped.
+"""Reads the file system, classifies its errors, and keeps a bounded number of files mapped.
 
-All changes go through :class:`rocketlens.store.disk.Disk`.
+:class:`rocketlens.store.disk.Disk` makes all changes.
 """
 
 import errno
@@ -19,9 +19,11 @@ from msgspec import Struct
 from rocketlens.late import np, npt
 
 MAX_OPEN_FILES: Final = 65_536
-"""Files that a process has open, even if more are allowed: Linux maps about as many at once."""
+"""Maximum number of open files, even if the system allows more: Linux has a similar limit on
+mappings (65,530).
+"""
 MAX_MAPPED_FILES: Final = 256
-"""Segments that one reader of a log keeps mapped, an open file each. RocketMQ: all of them."""
+"""Segments that one reader of a log keeps mapped, each an open file. RocketMQ maps all of them."""
 _CLEAR_BYTES: Final = 1 << 20
 _LOOK_BYTES: Final = 1 << 16
 _ZEROS: Final = bytes(_LOOK_BYTES)
@@ -30,7 +32,7 @@ _COARSE_STAMP_STEP_NS: Final = 2_000_000_000
 
 PRIVATE_DIRECTORY: Final = 0o700
 PRIVATE_FILE: Final = 0o600
-"""Permissions of new files of a store: only the broker's user may read messages."""
+"""Mode of new files of a store: only the broker's user can read messages."""
 
 DISK_FULL_ERRORS: Final = (errno.ENOSPC, errno.EDQUOT)
 """Error numbers of a full disk or quota."""
@@ -48,9 +50,8 @@ class SyncFailed(OSError):
 
 
 def may_pass(error: OSError) -> bool:
-    """Return whether the same call can succeed later: no disk space, descriptor or memory was left.
-
-    Always False for a failed sync.
+    """Return True if the same call can succeed later, because disk space, descriptors or memory ran
+    out. Always False for a failed sync.
     """
     return not isinstance(error, SyncFailed) and error.errno in (
         *DISK_FULL_ERRORS,
@@ -79,18 +80,14 @@ class MappedFile:
     The mapping stays valid when the file is deleted. ``content`` has ``find``, slicing and
     ``len`` like bytes; an empty file is empty bytes. Cost of opening: O(1) in the file's size.
 
-    Each mapping holds an open file, of which a process has perhaps 1,024. A file of at most
-    ``copy_bytes`` is read instead, as it is now, and holds none.
+    Each mapping holds an open file, and a process often has a limit of 1,024. A file of at most
+    ``copy_bytes`` is read into memory instead, and holds no open file.
     """
 
     def __init__(self, path: Path, size: int | None = None, *, copy_bytes: int = 0) -> None:
-        """Map ``path``.
-
-        :raises OSError: as ``open`` does.
-        """
         self.path = path
         self.zeros_from: int = sys.maxsize
-        """From this byte offset on the file had only zeros when it was last read to the end."""
+        """The file had only zeros from this byte offset on when it was last read to the end."""
         with path.open("rb") as file:
             status = os.fstat(file.fileno())
             self.file_id = FileId(status.st_dev, status.st_ino)
@@ -105,7 +102,6 @@ class MappedFile:
         self.view = memoryview(self.content)
 
     def __len__(self) -> int:
-        """Return the size in bytes at the time of mapping."""
         return len(self.content)
 
     def array(self) -> "npt.NDArray[np.uint8]":
@@ -113,18 +109,17 @@ class MappedFile:
         return np.frombuffer(self.content, dtype=np.uint8)
 
     def is_cut(self) -> bool:
-        """Return whether the file is shorter now: reading behind its end would end the process
+        """Return True if the file is shorter now: reading after its end would kill the process
         (SIGBUS).
         """
         return isinstance(self.content, mmap.mmap) and self.content.size() < len(self.content)
 
     def will_scan(self) -> None:
-        """Advise the kernel that the file will be read from front to back."""
         if isinstance(self.content, mmap.mmap):
             self.content.madvise(mmap.MADV_SEQUENTIAL)
 
     def close(self) -> None:
-        """Unmap; if a view is still held, the mapping is freed with the last view."""
+        """Unmap; while views exist, the mapping stays until the last one is released."""
         try:
             self.view.release()
             if isinstance(self.content, mmap.mmap):
@@ -133,16 +128,14 @@ class MappedFile:
             pass
 
     def __enter__(self) -> Self:
-        """Return this mapping."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Unmap."""
         self.close()
 
 
 def max_open_files() -> int:
-    """Return how many files this process may have open at once, up to 65,536."""
+    """Return the limit of open files of this process, at most 65,536."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return min(soft, MAX_OPEN_FILES) if soft >= 0 else MAX_OPEN_FILES
 
@@ -152,46 +145,44 @@ _MIN_MAPPED: Final = 8
 
 
 def max_open_queues() -> int:
-    """Return how many queues of a store may have a file open at once, two descriptors each."""
+    """Return the maximum number of queues with an open file, each of which has two descriptors."""
     return max((max_open_files() - 256) // 8, _MIN_QUEUES)
 
 
 def max_mapped_files() -> int:
-    """Return how many segments one reader of a log may keep mapped, a descriptor each."""
+    """Return the maximum number of segments that one reader keeps mapped, a descriptor each."""
     return min(max(max_open_files() // 16, _MIN_MAPPED), MAX_MAPPED_FILES)
 
 
 def raise_open_file_limit() -> int:
-    """Raise the limit of open files to its maximum; return that, at most 65,536.
+    """Raise the limit of open files to its maximum; return the new limit, at most 65,536.
 
-    Each connection of a server needs one. The usual 1,024 are not enough for many.
+    A server needs a descriptor for each connection, so the usual 1,024 are not enough.
     """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    # If that is refused, as on systems with other limits, it stays as it is.
+    # Some systems refuse this because of other limits.
     with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return max_open_files()
 
 
 def user_cache() -> Path:
-    """Return the directory for the user's files that can be made again: XDG_CACHE_HOME or ~/.cache.
+    """Return the user's cache directory: XDG_CACHE_HOME or ~/.cache.
 
-    A relative XDG_CACHE_HOME is ignored, as its specification says.
+    A relative XDG_CACHE_HOME is ignored, as the XDG specification requires.
     """
     chosen = os.environ.get("XDG_CACHE_HOME", "")
     return Path(chosen) if chosen.startswith("/") else Path.home() / ".cache"
 
 
 def pid() -> int:
-    """Return the id of this process."""
     return os.getpid()
 
 
 def next_data_offset(path: Path, start: int) -> int | None:
-    """Return the first byte offset at or after ``start`` that is not in a hole; None if there is
-    none.
+    """Return the first byte offset at or after ``start`` that is not in a hole; None at the end.
 
-    If the file system cannot tell, that is ``start`` itself.
+    Return ``start`` if the file system does not report holes.
     """
     with path.open("rb") as file:
         try:
@@ -203,8 +194,8 @@ def next_data_offset(path: Path, start: int) -> int | None:
 def data_extents(path: Path, start: int, stop: int) -> Iterator[tuple[int, int]]:
     """Yield the parts of ``start .. stop - 1`` that are not in a hole of the file, ascending.
 
-    If the file system cannot tell, or the file is gone, that is the whole range. The file is opened
-    again for each part, so that a reader that stops early has nothing open.
+    Yield the whole range if the file system does not report holes, or the file is gone. The file
+    is opened again for each part, so a reader that stops early leaves nothing open.
     """
     position = start
     while position < stop:
@@ -222,9 +213,9 @@ def data_extents(path: Path, start: int, stop: int) -> Iterator[tuple[int, int]]
 
 
 def last_written(path: Path, content: memoryview, start: int) -> int | None:
-    """Return the offset of the last nonzero byte from ``start`` on; None if there is none.
+    """Return the offset of the last nonzero byte from ``start`` on, or None. Holes are not read.
 
-    ``content`` is the mapped file; its holes are not read.
+    ``content`` is the mapped file.
     """
     last = None
     position: int | None = start
@@ -239,9 +230,9 @@ def last_written(path: Path, content: memoryview, start: int) -> int | None:
 
 
 def entries(directory: Path) -> Iterator[os.DirEntry[str]]:
-    """Return the entries of a directory by name; empty if it does not exist.
+    """Yield the entries of a directory in name order; nothing if it does not exist.
 
-    :raises OSError: if it cannot be read for another reason.
+    :raises OSError: if it exists but cannot be read.
     """
     try:
         with os.scandir(directory) as found:
@@ -253,8 +244,8 @@ def entries(directory: Path) -> Iterator[os.DirEntry[str]]:
 def directory_stamp(directory: Path) -> DirectoryStamp | None:
     """Return the stamp of a directory; None if it does not exist or cannot be read.
 
-    None also if it was modified so recently that a change now could give the same stamp: times have
-    steps of up to 10 ms, on old file systems of a second.
+    Return None also if the directory was modified so recently that another change could leave the
+    same stamp: file times have steps of up to 10 ms, on old file systems of a second.
     """
     try:
         status = directory.stat()
@@ -267,9 +258,9 @@ def directory_stamp(directory: Path) -> DirectoryStamp | None:
 
 
 def is_as_stamped(directory: str, stamp: DirectoryStamp) -> bool:
-    """Return whether a directory still has the same stamp, so the same names.
+    """Return whether a directory still has the same stamp, and so the same names.
 
-    Each look-up calls this: one system call.
+    One system call, because each look-up calls this.
     """
     try:
         status = os.stat(directory)
@@ -279,19 +270,18 @@ def is_as_stamped(directory: str, stamp: DirectoryStamp) -> bool:
 
 
 class FileWatch:
-    """Sees whether some files, and directories' names, are as they were when it last looked.
+    """Detects changes of files and of the names in directories, with a system call for each.
 
-    What is missing is watched by the nearest directory above it. Costs a system call for each file.
-    What was changed so recently that a change now could leave the same times counts as changed.
+    A missing path is watched through its nearest existing parent. A file that changed so recently
+    that another change could leave the same times counts as changed.
     """
 
     def __init__(self, paths: Iterable[Path]) -> None:
-        """Look at nothing yet."""
         self._paths: Final = tuple(map(os.fspath, paths))
         self._stamps: list[tuple[str, tuple[int, ...]]] = []
 
     def has_changed(self) -> bool:
-        """Return whether something was added, removed or written since the last call."""
+        """Return True if something was added, removed or written since the last call."""
         for path, stamp in self._stamps:
             try:
                 if _stamp_of(os.stat(path)) != stamp:
@@ -301,19 +291,19 @@ class FileWatch:
         else:
             if self._stamps:
                 return False
-        self._stamps = self._looked_at()
+        self._stamps = self._read_stamps()
         return True
 
-    def _looked_at(self) -> list[tuple[str, tuple[int, ...]]]:
-        """Return the stamps; none if one of them could stay the same over a change now."""
+    def _read_stamps(self) -> list[tuple[str, tuple[int, ...]]]:
+        """Return the stamps; empty if another change could leave one of them the same."""
         stamps: dict[str, tuple[int, ...]] = {}
         for path in self._paths:
-            there = path
-            while there not in stamps:
+            existing = path
+            while existing not in stamps:
                 try:
-                    stamps[there] = _stamp_of(os.stat(there))
+                    stamps[existing] = _stamp_of(os.stat(existing))
                 except OSError:
-                    there = os.path.dirname(there) or os.curdir
+                    existing = os.path.dirname(existing) or os.curdir
         now_ns = time.time_ns()
         are_old = (now_ns - each[-1] > _step_ns(each[-1]) for each in stamps.values())
         return [*stamps.items()] if all(are_old) else []
@@ -324,7 +314,7 @@ def _stamp_of(status: os.stat_result) -> tuple[int, ...]:
 
 
 def _step_ns(time_ns: int) -> int:
-    """Return within how long after a time of a file a change may leave it the same."""
+    """Return the resolution of a file time: a later change within it can leave the same time."""
     return _STAMP_STEP_NS if time_ns % 1_000_000_000 else _COARSE_STAMP_STEP_NS
 
 
@@ -338,7 +328,7 @@ def file_id(entry: "os.DirEntry[str]") -> FileId | None:
 
 
 def size_of(entry: "os.DirEntry[str]") -> int:
-    """Return the size of a listed file; 0 if it is not a file, or was deleted meanwhile."""
+    """Return the size of a listed file; 0 if it is no regular file, or was deleted meanwhile."""
     try:
         return entry.stat().st_size if entry.is_file() else 0
     except FileNotFoundError:
@@ -346,15 +336,11 @@ def size_of(entry: "os.DirEntry[str]") -> int:
 
 
 def exists(path: str) -> bool:
-    """Return whether a path leads to something."""
     return os.access(path, os.F_OK)
 
 
 def file_size(path: Path) -> int | None:
-    """Return the size of a file, or None if it does not exist.
-
-    :raises OSError: if the size cannot be read.
-    """
+    """Return the size of a file, or None if it does not exist."""
     try:
         return path.stat().st_size
     except (FileNotFoundError, NotADirectoryError):
@@ -362,10 +348,7 @@ def file_size(path: Path) -> int | None:
 
 
 def read_part(path: Path | str, start: int, count: int) -> bytes:
-    """Read up to ``count`` bytes from byte ``start`` of a file; empty if it does not exist.
-
-    :raises OSError: if it cannot be read.
-    """
+    """Read up to ``count`` bytes from byte ``start`` of a file; empty if it does not exist."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
@@ -377,10 +360,7 @@ def read_part(path: Path | str, start: int, count: int) -> bytes:
 
 
 def has_bytes_from(path: Path | str, start: int) -> bool:
-    """Return whether a byte from ``start`` on is not zero; holes are not read.
-
-    :raises OSError: if the file cannot be read.
-    """
+    """Return whether a byte from ``start`` on is not zero. Holes are not read."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         position = start
@@ -390,11 +370,11 @@ def has_bytes_from(path: Path | str, start: int) -> bool:
             except OSError as error:
                 if error.errno == errno.ENXIO:
                     return False
-                # If the file system cannot tell holes, all of it is read.
+                # The file system does not report holes: read everything.
             part = os.pread(descriptor, _LOOK_BYTES, position)
             if not part:
                 return False
-            # Comparing is a hundred times faster than counting zeros.
+            # A comparison is a hundred times faster than `any`.
             if part != (_ZEROS if len(part) == _LOOK_BYTES else bytes(len(part))):
                 return True
             position += len(part)
@@ -412,10 +392,7 @@ def read_bytes(path: Path, limit: int) -> bytes | None:
 
 
 def is_same(first: Path, second: Path) -> bool:
-    """Return whether two paths lead to the same file or directory.
-
-    :raises OSError: if one of them cannot be read for another reason than missing.
-    """
+    """Return whether two paths lead to the same file or directory; False if one is missing."""
     try:
         return first.samefile(second)
     except (FileNotFoundError, NotADirectoryError):
@@ -425,44 +402,43 @@ def is_same(first: Path, second: Path) -> bool:
 class _Kept(Struct):
     size: int
     mapped: MappedFile
-    looked_at: int
+    checked_in: int
     """The round in which the file was last checked."""
 
 
 class MappedFiles:
-    """Mapped files by path. A dropped one stays mapped as long as a caller holds it.
+    """A cache of mapped files. A dropped file stays mapped as long as a caller holds it.
 
-    Another process may put another file in a file's place, or cut it. So a caller says which file
-    it means, and :meth:`look_again` has each one looked at again when it is next asked for.
+    Another process can replace or truncate a file. Callers therefore pass the identity of the file
+    they mean, and :meth:`invalidate` makes the next :meth:`get` of each file check it.
     """
 
     def __init__(self) -> None:
-        """Create an empty cache."""
         self._files: dict[FileId | Path, _Kept] = {}
-        """By the file that is meant; while it is mapped, its number is no other file's."""
+        """By identity, which no other file can have while this one is mapped."""
         self._round = 0
 
     def get(self, path: Path, size: int, file_id: FileId | None = None) -> MappedFile:
         """Return the first ``size`` bytes of a file; map it again if another size is needed.
 
-        ``file_id``: the file that is meant, when that is known.
+        ``file_id``: the expected file, if known.
 
-        :raises OSError: when it cannot be opened; ESTALE when another file is there now, or this
-            one was cut after it was mapped.
+        :raises OSError: if the file cannot be opened; with ESTALE if another file has its name
+            now, or it was truncated after it was mapped.
         """
         key = path if file_id is None else file_id
         entry = self._files.get(key)
         if entry is not None and entry.size == size:
-            if entry.looked_at == self._round:
+            if entry.checked_in == self._round:
                 return entry.mapped
-            entry.looked_at = self._round
+            entry.checked_in = self._round
             if not entry.mapped.is_cut():
                 return entry.mapped
             del self._files[key]
-            raise OSError(errno.ESTALE, "the file was cut short", str(path))
+            raise OSError(errno.ESTALE, "the file was truncated", str(path))
         mapped = self._mapped(path, size)
         if file_id is not None and mapped.file_id != file_id:
-            raise OSError(errno.ESTALE, "another file is there now", str(path))
+            raise OSError(errno.ESTALE, "another file has this name now", str(path))
         self._files.pop(key, None)
         if len(self._files) >= max_mapped_files():
             del self._files[next(iter(self._files))]
@@ -475,16 +451,15 @@ class MappedFiles:
         except OSError as error:
             if error.errno not in CANNOT_NOW_ERRORS or not self._files:
                 raise
-        # Mappings in this cache use the descriptors that are needed now.
+        # The mappings in this cache use up the descriptors.
         self._files.clear()
         return MappedFile(path, size)
 
-    def look_again(self) -> None:
-        """Check each file again before it is next returned: it may have been cut."""
+    def invalidate(self) -> None:
+        """Check each file before it is next returned: it can have been truncated."""
         self._round += 1
 
     def drop(self, file: "FileId | Path") -> None:
-        """Drop one file from the cache."""
         self._files.pop(file, None)
 
     def close(self) -> None:

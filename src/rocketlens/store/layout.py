@@ -1,26 +1,26 @@
-"""Where the files of a store are: RocketMQ's own, and ours beside them.
+"""The paths of a store's files: RocketMQ's, and those that RocketLens adds.
 
-Ours are in the directory ``rocketlens``, which RocketMQ does not look into. It opens every file
-that it finds in ``commitlog``, ``consumequeue`` and ``index``, so nothing else may ever be there,
-not even for a moment.
+RocketLens's files are in the directory ``rocketlens``, which RocketMQ ignores. RocketMQ opens every
+file that it finds in ``commitlog``, ``consumequeue`` and ``index``, so no other file may ever be
+there, not even for a moment.
 
 ======================  =========================================================================
 ``rocketlens/``         content
 ======================  =========================================================================
-``state.json``          how far the consume queues are synced, and how long each of them is
-``synced``              how far the log is synced, written in place after each sync
-``index.json``          how far the index files are synced: the safe offset, and their headers
-``index/``              index files being built while ``index/`` of the store has those of another
-``index.lock``          held by the one builder of index files
-``log_path``            the directory of the log, if that is not ``commitlog`` in the store
-``deleted.json``        topics that were deleted while the log still has messages of them
+``state.json``          up to where the consume queues are synced, and their lengths
+``synced``              up to where the log is synced; written in place after each sync
+``index.json``          up to where the index files are synced (the safe offset), and their headers
+``index/``              new index files, while ``index/`` of the store has those of another builder
+``index.lock``          locked by the builder of index files
+``log_path``            the directory of the log, if it is not ``commitlog`` in the store
+``deleted.json``        deleted topics of which the log still has messages
 ``name_taken.json``     another broker that registered under this broker's name, if any
-``aside/``              bytes that recovery found damaged, or cut off the log or a queue
-``scratch/``            files being made, and consume queues being removed
-``tap.json``            of which broker's store this is a copy, if it is one
+``aside/``              damaged bytes, and bytes that recovery cut off the log or a queue
+``scratch/``            files being created, and consume queues being removed
+``tap.json``            if the store is a copy: the broker it is copied from
 ======================  =========================================================================
 
-All of ours may be deleted while no broker runs: the next start then reads the whole log.
+All of these can be deleted while no broker runs: the next start then reads the whole log.
 
 A ``broker.conf`` of RocketMQ names these paths of a store:
 
@@ -28,19 +28,20 @@ A ``broker.conf`` of RocketMQ names these paths of a store:
 key                            names
 =============================  =====================================================================
 ``storePathRootDir``           the store; ``~/store`` if it is missing
-``storePathCommitLog``         the directory of its log, or several with commas between them;
-                               ``commitlog`` in the store if it is missing
-``readOnlyCommitLogStorePaths``  directories with older files of the log, with commas between them
-``enableDLegerCommitLog``      ``true``: the log is ``dledger-ID/data``, and above what is older
+``storePathCommitLog``         the directories of its log, separated by commas; ``commitlog`` in the
+                               store if it is missing
+``readOnlyCommitLogStorePaths``  directories with older files of the log, separated by commas
+``enableDLegerCommitLog``      ``true``: the log is ``dledger-ID/data``; older files are in the
+                               directories above
 ``dLegerSelfId``               that ID
-``storePathDLedgerCommitLog``  where ``dledger-ID`` is, if not in the store
-``tieredStoreFilePath``        where the local provider of RocketMQ 5 has tiered storage
-``brokerClusterName``          the directory in there is named by it; ``DefaultCluster`` if missing
-``brokerConfigPaths``          the files of the brokers in a container, with colons between them:
-                               each has a store
+``storePathDLedgerCommitLog``  the parent of ``dledger-ID``, if it is not the store
+``tieredStoreFilePath``        the directory of tiered storage of RocketMQ 5's local provider
+``brokerClusterName``          names the directory in it; ``DefaultCluster`` if missing
+``brokerConfigPaths``          the files of the brokers in a container, separated by colons: each
+                               has a store
 =============================  =====================================================================
 
-Everything else is in the store. Of a key that stands there twice the last value counts, as in
+All other files are in the store. If the file has a key twice, the last value counts, as in
 RocketMQ. Source: ``MessageStoreConfig``, ``MultiPathMappedFileQueue``, ``DLedgerCommitLog``,
 ``PosixFileSegment``, ``BrokerContainerStartup``.
 """
@@ -59,22 +60,20 @@ from rocketlens.store import fs
 
 BATCH_QUEUES: Final = "batchconsumequeue"
 QUEUE_LOG: Final = "COMMIT_LOG"
-"""The log of one queue in tiered storage, in BROKER/TOPIC/QUEUE."""
+"""Directory of the log of one queue in tiered storage: BROKER/TOPIC/QUEUE/COMMIT_LOG."""
 COMPACTED: Final = "compactionLog"
-"""TOPIC/QUEUE/files of the logs of compacted topics."""
+"""Directory of the logs of compacted topics: TOPIC/QUEUE/files."""
 INDEX_LOCK: Final = "index.lock"
 _NAME_FORMAT: Final = "%Y%m%d%H%M%S"
 _LATEST_NAMED_MS: Final = 253_370_764_800_000
-"""Later times than the year 9999 are damage; the file is named as if it were then."""
+"""The year 9999. A later time is damage, and is replaced by this one."""
 _SEPARATOR: Final = ","
 _BROKERS_OF_CONTAINER: Final = "brokerConfigPaths"
 _SEPARATOR_OF_BROKERS: Final = ":"
 
 
 def index_file_name(timestamp_ms: int, before: str) -> str:
-    """Return the name of an index file from a time in the local zone, later than the name
-    ``before``.
-    """
+    """Return an index file's name: a time in the local zone, later than the name ``before``."""
     seconds, milliseconds = divmod(min(max(timestamp_ms, 0), _LATEST_NAMED_MS), 1000)
     moment = datetime.fromtimestamp(seconds, UTC).astimezone().replace(tzinfo=None)
     name = f"{moment:{_NAME_FORMAT}}{milliseconds:03}"
@@ -88,8 +87,8 @@ def index_file_name(timestamp_ms: int, before: str) -> str:
 class StoreLayout:
     """The paths of one store.
 
-    ``elsewhere``: the directories of its log, where those are not ``commitlog`` in ``root``.
-    ``tiered``: where its ``broker.conf`` says that tiered storage is.
+    ``elsewhere``: the directories of its log, if the log is not ``commitlog`` in ``root``.
+    ``tiered``: the directory of tiered storage that ``broker.conf`` names.
     """
 
     def __init__(
@@ -99,28 +98,28 @@ class StoreLayout:
         self.elsewhere: Final = elsewhere
         self.tiered: Final = tiered
         self.commit_logs: Final = elsewhere or (root / "commitlog",)
-        """The directories of segments; they are written in the first."""
+        """The directories of segments. New ones are written to the first."""
         self.commit_log: Final = self.commit_logs[0]
         self.is_log_of_queue: Final = elsewhere == (root,)
-        """Whether it has nothing but the log of one queue."""
+        """Whether this is only the log of one queue."""
         self.disks: Final = (root, *elsewhere)
-        """A directory on each disk that the store may be on."""
+        """A directory on each disk of the store."""
         self.consume_queue: Final = root / "consumequeue"
         """TOPIC/QUEUE/files."""
         self.batch_queues: Final = root / BATCH_QUEUES
-        """TOPIC/QUEUE/files of RocketMQ 5's topics whose records are batches of messages."""
+        """TOPIC/QUEUE/files of RocketMQ 5's topics with batches of messages as records."""
         self.index: Final = root / "index"
         self.config: Final = root / "config"
         """Tables of topics, groups and offsets."""
         self.compacted: Final = root / "compaction" / COMPACTED
-        """The logs of topics of which RocketMQ 5 keeps the last message of each key."""
+        """The logs of RocketMQ 5's compacted topics, which keep the last message of each key."""
         self.tiers: Final = self.config / "tieredStoreMetadata.json"
-        """Names the files that RocketMQ 5 has in tiered storage."""
+        """The table of files in tiered storage of RocketMQ 5."""
         self.checkpoint: Final = root / "checkpoint"
         self.abort: Final = root / "abort"
         """Exists while a broker runs, and after one that did not stop cleanly."""
         self.own: Final = root / "rocketlens"
-        """RocketLens's own files: see the table of this module."""
+        """RocketLens's own files: see the table in this module's docstring."""
         self.log_path: Final = self.own / "log_path"
         self.state: Final = self.own / "state.json"
         self.synced: Final = self.own / "synced"
@@ -133,35 +132,31 @@ class StoreLayout:
         self.scratch: Final = self.own / "scratch"
 
     def __repr__(self) -> str:
-        """Return what it was made of."""
         return f"StoreLayout({self.root!r}, {self.elsewhere!r}, {self.tiered!r})"
 
     def __eq__(self, other: object) -> bool:
-        """Return whether the other was made of the same paths."""
         return isinstance(other, StoreLayout) and repr(self) == repr(other)
 
     def __hash__(self) -> int:
-        """Return the hash of what it was made of."""
         return hash(repr(self))
 
     @classmethod
     def of(cls, path: Path) -> "StoreLayout":
-        """Return the layout of a store that is named by its directory, or by its ``broker.conf``.
+        """Return the layout of a store, given its directory or its ``broker.conf``.
 
-        The log of one queue, as tiered storage and compacted topics have it, is a store without
-        queues and index. Of any other directory a ``broker.conf`` in it, or beside it, is used if
-        it names that directory.
+        The log of one queue, from tiered storage or a compacted topic, is a store without queues
+        and index. For another directory, a ``broker.conf`` in it or beside it is used if it names
+        the directory.
 
-        :raises NotAStore: if the file names paths that are not there.
+        :raises NotAStore: if the file names paths that do not exist.
         """
         if path.is_file():
             return cls(*paths_of(path))
-        # Of tiered storage, or of a compacted topic.
         if path.name == QUEUE_LOG or path.parent.parent.name == COMPACTED:
             return cls(path, (path,))
-        noted = cls(path).noted_log()
-        if noted is not None:
-            return cls(path, (noted,))
+        log = cls(path).noted_log()
+        if log is not None:
+            return cls(path, (log,))
         near = (path, path.parent, path.parent / "conf")
         for file in (directory / "broker.conf" for directory in near):
             if file.is_file():
@@ -172,7 +167,6 @@ class StoreLayout:
         return cls(path)
 
     def noted_log(self) -> Path | None:
-        """Return where a broker of ours has the log of this store, if that is elsewhere."""
         try:
             content = fs.read_bytes(self.log_path, limits.MAX_STATE_BYTES)
         except OSError:
@@ -182,10 +176,11 @@ class StoreLayout:
 
 
 def paths_of(file: Path) -> tuple[Path, tuple[Path, ...], Path | None]:
-    """Return the store that a ``broker.conf`` names, the directories of its log, and where its
-    tiered storage is, which need not be there.
+    """Return from a ``broker.conf`` the store, the directories of its log, and its tiered storage.
 
-    :raises NotAStore: if the file cannot be read, or names paths that are not there, or contradict
+    Only the directory of tiered storage may be missing.
+
+    :raises NotAStore: if the file cannot be read, or names paths that do not exist or contradict
         each other.
     """
     try:
@@ -200,7 +195,7 @@ def paths_of(file: Path) -> tuple[Path, tuple[Path, ...], Path | None]:
     root = _directory(file, "storePathRootDir", values.get("storePathRootDir") or "~/store")
     tiered = _tiered_storage(values)
     if values.get("enableDLegerCommitLog", "").strip() == "true":
-        # What was stored before the broker was switched to DLedger.
+        # The log from before the broker was switched to DLedger.
         before = (Path(each) for _, each in _logs_of(values))
         old = [path for path in before if path.is_dir()] or [root / "commitlog"]
         older = (each for each in old if each.is_dir())
@@ -222,7 +217,7 @@ def _tiered_storage(values: Mapping[str, str]) -> Path | None:
 
 
 def _logs_of(values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield each directory of the log, with the key that names it."""
+    """Yield the directories of the log, each after the key that names it."""
     for key in ("storePathCommitLog", "readOnlyCommitLogStorePaths"):
         for each in values.get(key, "").split(_SEPARATOR):
             if each.strip():

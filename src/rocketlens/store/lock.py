@@ -1,11 +1,11 @@
 """The lock that gives a store to one process.
 
-It is RocketMQ's own: an advisory lock on byte 0 of the file ``lock`` in the store directory, so
-brokers and jobs of RocketMQ and RocketLens exclude each other. It is released with the process,
-however that ends. Readers do not lock.
+As in RocketMQ, it is an advisory lock on byte 0 of the file ``lock`` in the store directory, so
+brokers and jobs of RocketMQ and RocketLens exclude each other. The system releases it when the
+process ends. Readers do not lock.
 
-RocketMQ writes its text into the file whenever a broker starts. So the text of RocketLens shows
-that no other broker has started since, wherever the store was copied to.
+RocketMQ writes its own text into the file whenever a broker starts. The text of RocketLens
+therefore shows that no RocketMQ broker has started since, also in a copy of the store.
 """
 
 import errno
@@ -21,26 +21,24 @@ from rocketlens.store.disk import Disk
 
 LOCK_FILE: Final = "lock"
 LOCK_TEXT: Final = b"lock"
-"""Text that RocketMQ writes into the file."""
+"""RocketMQ's text in the file. RocketMQ does not read it."""
 OUR_TEXT: Final = b"lens"
-"""Text that RocketLens writes. RocketMQ writes its own at each start; neither reads it."""
+"""RocketLens's text in the file."""
 _HELD_ERRORS: Final = (errno.EAGAIN, errno.EACCES)
 _FLOCK: Final = struct.Struct("hhlli4x")
 """type, whence, start, length, process: Linux's ``struct flock`` on 64-bit machines."""
 
 _held: set[tuple[int, int]] = set()
-"""Device and inode of the lock files of this process, because its own locks do not exclude it."""
+"""Device and inode of the files that this process has locked: a process does not exclude itself."""
 
 
 class StoreLock:
-    """Locks a store from construction to :meth:`release`."""
+    """A lock on a store, held from construction to :meth:`release`."""
 
     def __init__(self, store: Path, name: str = LOCK_FILE) -> None:
-        """Lock at once, before anything of the store is read.
+        """``name``: the lock file, if only a part of the store is locked.
 
-        ``name``: the lock file, if not the whole store is locked.
-
-        :raises StoreLocked: at once, if another process, or this one, has the lock.
+        :raises StoreLocked: without waiting, if this or another process holds the lock.
         :raises OSError: if the lock file cannot be opened, or the file system has no locks.
         """
         path = self._path = store / name
@@ -60,54 +58,47 @@ class StoreLock:
             raise OSError(error.errno, f"cannot be locked: {error.strerror}", str(path)) from error
         status = os.fstat(self._descriptor)
         if not status.st_size:
-            # Who locks it needs no text in it, so a full disk is not a reason to stop.
+            # The lock works without the text, so a full disk is not an error.
             with suppress(OSError):
                 os.write(self._descriptor, LOCK_TEXT)
         self._identity = (status.st_dev, status.st_ino)
         _held.add(self._identity)
 
     def is_marked(self) -> bool:
-        """Return whether no real broker has started on the store since :meth:`mark`."""
+        """Return True if no RocketMQ broker has started on the store since :meth:`mark`."""
         return os.pread(self._descriptor, len(OUR_TEXT), 0) == OUR_TEXT
 
     def mark(self, disk: Disk) -> None:
-        """Write durably that the files beside the log are those of a broker of RocketLens.
-
-        :raises OSError: when that cannot be written.
-        """
+        """Record durably that a RocketLens broker wrote the files beside the log."""
         if not self.is_marked():
             os.pwrite(self._descriptor, OUR_TEXT, 0)
             disk.sync_descriptor(self._descriptor, self._path)
 
     def release(self) -> None:
-        """Release the store; a second call does nothing."""
+        """Release the store; a second call has no effect."""
         if self._identity in _held:
             _held.discard(self._identity)
             os.close(self._descriptor)
 
     def __enter__(self) -> Self:
-        """Return the lock."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Release the store."""
         self.release()
 
 
 def is_locked(store: Path, name: str = LOCK_FILE) -> bool:
-    """Return whether a process owns the store now; makes no lock file where there is none.
+    """Return whether a process holds the lock; never create the lock file.
 
-    ``name``: the lock file, where it is not the store as a whole that is asked about.
+    On Linux this takes no lock; elsewhere it takes a shared lock for an instant.
 
-    On Linux that takes no lock; elsewhere a free lock is shared for an instant.
-
-    :raises OSError: when the lock file cannot be opened.
+    :raises OSError: if the lock file cannot be opened.
     """
     path = store / name
     try:
         status = path.stat()
         if (status.st_dev, status.st_ino) in _held:
-            return True  # without opening it: closing that again would drop our lock
+            return True  # Not opened: closing it again would release the lock of this process.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
@@ -129,11 +120,10 @@ def is_locked(store: Path, name: str = LOCK_FILE) -> bool:
 def _lock_first_byte(descriptor: int) -> None:
     """Take an advisory lock that excludes RocketMQ's.
 
-    One of the open file description where there are such (Linux): a lock of the process, which is
-    what RocketMQ takes and the fallback, is dropped when any other descriptor of the file is
-    closed, so that reading the file in this process would release the store.
+    On Linux the lock belongs to the open file description. A lock of the process, as RocketMQ
+    takes it, is the fallback: closing any other descriptor of the file releases that one.
 
-    :raises OSError: when another has it.
+    :raises OSError: if another process holds it.
     """
     command = getattr(fcntl, "F_OFD_SETLK", None)
     if command is None:

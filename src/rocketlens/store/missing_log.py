@@ -1,4 +1,4 @@
-"""What is where a commit log was looked for: a layout that is named, or a store near it."""
+"""Explains why a directory has no commit log: its kind of layout, or a store near it."""
 
 import re
 from collections.abc import Iterator
@@ -15,18 +15,18 @@ from rocketlens.store.layout import COMPACTED, QUEUE_LOG, StoreLayout
 _TERM: Final = re.compile(rb"^currTerm=(\d{1,19})\s*$", re.MULTILINE)
 _DLEDGER: Final = "dledger-"
 _LEVELS_OF_TIERS: Final = 5
-"""The root of tiered storage / cluster / broker / topic / queue, above the log of a queue."""
+"""Directories above the log of a queue: root of tiered storage, cluster, broker, topic, queue."""
 
 
 def missing_log(commit_log: Path) -> str:
-    """Return why a directory has no log, as far as what is there shows it, and what to do."""
+    """Return the reason why a directory has no log, as far as its files show it, and the remedy."""
     root = commit_log.parent
     if not _exists(root):
         text = f"{root}: no such file or directory"
         root = root.absolute().parent
     else:
-        lookers = (_replica, _of_queues, _elsewhere, _bare)
-        text = next(filter(None, (look(root, commit_log) for look in lookers)), "")
+        explainers = (_empty_replica, _logs_of_queues, _log_elsewhere, _bare_log)
+        text = next(filter(None, (explain(root, commit_log) for explain in explainers)), "")
         if text:
             return text
         text = f"{commit_log} holds no commit log segment (a file named by 20 digits)"
@@ -38,8 +38,8 @@ def missing_log(commit_log: Path) -> str:
     return f"{text}; did you mean {named}?" + (f" ({more} more)" if more > 0 else "")
 
 
-def _replica(root: Path, commit_log: Path) -> str:
-    """Return what a DLedger log without entries says of itself."""
+def _empty_replica(root: Path, commit_log: Path) -> str:
+    """Return a text if `root` is, has or is inside a DLedger log without entries."""
     if root.name.startswith(_DLEDGER):
         replicas, is_part = [root], commit_log.name != "data"
     elif root.name == "data" and root.parent.name.startswith(_DLEDGER):
@@ -67,14 +67,14 @@ def _replica(root: Path, commit_log: Path) -> str:
     return "; ".join(problems)
 
 
-def _of_queues(root: Path, _: Path) -> str:
-    """Return where the logs of single queues are, if there are no others."""
+def _logs_of_queues(root: Path, _: Path) -> str:
+    """Return a text if only single queues have logs: tiered storage, or compacted topics."""
     if StoreLayout(root).tiers.is_file() and not _is_directory(root / "commitlog"):
         return (
             f"{root} has no log, and its messages are in tiered storage: open the log of a queue "
             f"there by itself (BROKER/TOPIC/QUEUE/{QUEUE_LOG})"
         )
-    # Of CONSUME_QUEUE and INDEX it is a neighbour.
+    # Directories CONSUME_QUEUE and INDEX are beside the log.
     first = _log_below(root) or next(_directories(root.parent, QUEUE_LOG), None)
     if first is not None:
         return f"{root} has files of tiered storage: open the log of a queue by itself, as {first}"
@@ -104,8 +104,8 @@ def _log_below(root: Path) -> Path | None:
     return None
 
 
-def _elsewhere(root: Path, commit_log: Path) -> str:
-    """Return that a store is there whose log is not."""
+def _log_elsewhere(root: Path, commit_log: Path) -> str:
+    """Return a text if `root` is a store whose log is in another directory, or missing."""
     layout = StoreLayout(root)
     caches = (layout.consume_queue, layout.batch_queues, layout.index)
     there = [each.name for each in caches if next(_entries(each), None) is not None]
@@ -124,8 +124,8 @@ def _elsewhere(root: Path, commit_log: Path) -> str:
     )
 
 
-def _bare(root: Path, _: Path) -> str:
-    """Return that a directory is that of a log itself."""
+def _bare_log(root: Path, _: Path) -> str:
+    """Return a text if `root` is the directory of a log itself."""
     is_log = any(each.name.isdigit() and len(each.name) == 20 for each in _entries(root))
     if not is_log or _has_log(root.absolute().parent):
         return ""
@@ -136,7 +136,7 @@ def _bare(root: Path, _: Path) -> str:
 
 
 def _stores_near(root: Path) -> list[Path]:
-    """Return `root/store` or the parent of `root` if that is a store, else the stores below."""
+    """Return `root/store` or the parent of `root` if it is a store, else the stores below."""
     for near in (root / "store", root.absolute().parent):
         if _has_log(near):
             return [near]

@@ -1,7 +1,6 @@
-"""Batch queues: the records of the topics of RocketMQ 5 with ``queue.type=BatchCQ``.
+"""Reads batch queues, of the topics of RocketMQ 5 with ``queue.type=BatchCQ``.
 
-They are read as consume queues are: each message has an entry, and those of a batch lead to one
-record.
+They look like consume queues: each message has an entry, and those of a batch lead to one record.
 """
 
 from bisect import bisect_left, bisect_right
@@ -9,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from rocketlens.formats.batchqueue_entry import ENTRY_BYTES, ENTRY_LAYOUT, BatchEntry, decode
+from rocketlens.formats.batchqueue_entry import ENTRY_BYTES, ENTRY_LAYOUT, decode
 from rocketlens.formats.consumequeue_entry import DEFAULT_FILE_BYTES, QueueEntry
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES as MESSAGE_ENTRY_BYTES
 from rocketlens.formats.consumequeue_entry import ENTRY_LAYOUT as MESSAGE_ENTRY_LAYOUT
@@ -28,7 +27,7 @@ _RUN_MESSAGES: Final = DEFAULT_FILE_BYTES // MESSAGE_ENTRY_BYTES
 
 
 class _Part(NamedTuple):
-    """One file, without bytes behind its last whole entry."""
+    """One file up to its last whole entry."""
 
     path: Path
     size: int
@@ -36,28 +35,27 @@ class _Part(NamedTuple):
 
 
 class BatchQueue(ConsumeQueue):
-    """Reads one queue. ``files`` have the messages that were there when they were listed."""
+    """Reads one queue. ``files`` have the messages at the time of listing."""
 
     def __init__(self, directory: Path, mapped: MappedFiles | None = None) -> None:
-        """List the files of the queue; errors as of a consume queue."""
         self._parts: list[_Part] = []
         super().__init__(directory, mapped)
 
     def refresh(self) -> None:
         """List the files again: a running broker adds and deletes files.
 
-        :raises OSError: when the directory cannot be listed, or a file cannot be opened.
+        :raises OSError: if the directory cannot be listed, or a file cannot be opened now.
         """
         self._parts = [
             _Part(Path(entry.path), size, fs.file_id(entry))
             for entry in fs.entries(self.directory)
             if QUEUE_FILE_NAME.match(entry.name)
-            and (size := (fs.size_of(entry) or 0) // ENTRY_BYTES * ENTRY_BYTES)
+            and (size := fs.size_of(entry) // ENTRY_BYTES * ENTRY_BYTES)
         ]
         self.files = []
         for part in self._parts:
-            view = self._view(part)
-            count = _written(view)
+            view = self._view(*part)
+            count = _count_written(view)
             if count:
                 first, last = decode(view), decode(view, (count - 1) * ENTRY_BYTES)
                 number = last.stop - first.first_queue_offset
@@ -66,33 +64,35 @@ class BatchQueue(ConsumeQueue):
                 )
 
     def refresh_if_changed(self) -> None:
-        """Do as `refresh`: what a file has changes with each message."""
+        """Call `refresh`: a file changes with each message."""
         self.refresh()
 
     def entry(self, queue_offset: int) -> QueueEntry | None:
-        """Return the entry of a message; None if there is none. O(files * log entries).
+        """Return the entry of a message, or None. O(files * log entries).
 
-        :raises OSError: when a file cannot be opened now.
+        :raises OSError: if a file cannot be opened now.
         """
         for part in reversed(self._parts):
-            view = self._view(part)
-            positions = range(0, _written(view) * ENTRY_BYTES, ENTRY_BYTES)
+            view = self._view(*part)
+            positions = range(0, _count_written(view) * ENTRY_BYTES, ENTRY_BYTES)
             number = bisect_right(
                 positions, queue_offset, key=lambda at: decode(view, at).first_queue_offset
             )
             if number:
                 entry = decode(view, positions[number - 1])
-                return _of_message(entry) if queue_offset < entry.stop else None
+                if queue_offset >= entry.stop:
+                    return None
+                return QueueEntry(entry.physical_offset, entry.store_size, entry.tags_code)
         return None
 
     def contents(self) -> Iterator[tuple[int, memoryview]]:
-        """Return runs of entries of messages, each with the queue offset of its first.
+        """Yield runs of entries of messages, each with the queue offset of its first message.
 
-        :raises OSError: when a file cannot be opened now.
+        :raises OSError: if a file cannot be opened now.
         """
         for part in self._parts:
-            view = self._view(part)
-            rows = np.frombuffer(view, ENTRY_LAYOUT.dtype)[: _written(view)]
+            view = self._view(*part)
+            rows = np.frombuffer(view, ENTRY_LAYOUT.dtype)[: _count_written(view)]
             rows = rows[(rows["store_size"] > 0) & (rows["message_count"] > 0)]
             if not len(rows):
                 continue
@@ -109,49 +109,36 @@ class BatchQueue(ConsumeQueue):
 
     @property
     def max_offset(self) -> int:
-        """The queue offset of the next message: behind the last written entry. O(log entries)."""
+        """The queue offset of the next message, after the last written entry. O(log entries)."""
         for part in reversed(self._parts):
-            view = self._view(part)
-            count = _written(view)
+            view = self._view(*part)
+            count = _count_written(view)
             if count:
                 return decode(view, (count - 1) * ENTRY_BYTES).stop
         return 0
 
-    def _view(self, part: _Part) -> memoryview:
-        """Return a file's bytes; zeros, which are not entries, if it was deleted or cut.
-
-        :raises OSError: when it cannot be opened now.
-        """
-        try:
-            view = self._mapped.get(part.path, part.size, part.file_id).view
-        except FileNotFoundError:
-            view = memoryview(b"")
-        return view if len(view) == part.size else memoryview(bytes(part.size))
-
 
 class FileQueues(ConsumeQueues):
-    """All queues of a store that are in files: consume queues, and batch queues."""
+    """The queues of a store in files: consume queues, and batch queues in another directory."""
 
     def __init__(self, directory: Path, batches: Path) -> None:
-        """Set both directories, which may not exist."""
         super().__init__(directory)
         self._batches = ConsumeQueues(batches)
 
     def names(self) -> list[QueueName]:
-        """List all queues, those of one kind by topic and number.
+        """List all consume queues, then all batch queues, by topic and number.
 
-        :raises OSError: when a directory cannot be listed.
+        :raises OSError: if a directory cannot be listed.
         """
         return [*super().names(), *self._batches.names()]
 
     def topics(self) -> list[str]:
-        """List the topics that have queues; none, and ``unlisted``, when that fails."""
         topics = [*super().topics(), *self._batches.topics()]
         self.unlisted = self.unlisted or self._batches.unlisted
         return [] if self.unlisted else topics
 
     def batch_topics(self) -> set[str]:
-        """Return the topics that have batch queues; none if they cannot be listed."""
+        """Return the topics with batch queues; empty if they cannot be listed."""
         topics = self._batches.topics()
         self.unlisted = self.unlisted or self._batches.unlisted
         return set(topics)
@@ -163,10 +150,6 @@ class FileQueues(ConsumeQueues):
         return super()._open_queue(name)
 
 
-def _written(view: memoryview) -> int:
+def _count_written(view: memoryview) -> int:
     positions = range(0, len(view) // ENTRY_BYTES * ENTRY_BYTES, ENTRY_BYTES)
     return bisect_left(positions, x=True, key=lambda at: decode(view, at).is_end)
-
-
-def _of_message(entry: BatchEntry) -> QueueEntry:
-    return QueueEntry(entry.physical_offset, entry.store_size, entry.tags_code)

@@ -1,18 +1,18 @@
-"""The tables of ``config/*.json`` as every reader of a store sees them.
+"""Reads the tables in ``config/*.json`` of a store, or in its RocksDB databases.
 
 ==========================================  ======================================================
-the file                                    its table
+file                                        table
 ==========================================  ======================================================
-is whole                                    its member, with the changes made since it was written
+whole                                       its member, with the changes made since it was written
                                             (`rocketlens.store.read.table_changes`)
-is missing, empty, damaged, or lacks the    that of its ``.bak``, with the changes
+missing, empty, damaged, or without the     that of its ``.bak``, with the changes
 member
-and so is the ``.bak``                      the changes alone, or nothing
+and the ``.bak`` as well                    the changes alone, or nothing
 ==========================================  ======================================================
 
-A broker reads them by the same rule, so this is what it would start with. A broker with light
-topics (``enableLmq=true``) has ``lmqConsumerOffset.json`` instead of ``consumerOffset.json``, in
-which offsets of light topics, without a queue, are a table of their own.
+A broker would start with the same tables: it reads them by the same rule. A broker with light
+topics (``enableLmq=true``) has ``lmqConsumerOffset.json`` instead of ``consumerOffset.json``. The
+offsets of light topics are a table of their own in it, without queue ids.
 
 Brokers without ``config/*.json`` have these tables in RocksDB:
 
@@ -30,11 +30,12 @@ directory                        of brokers with                     family: key
                                                                      `rocketlens.formats.rocksdb.config_key`
 ===============================  ==================================  ===============================
 
-A broker whose settings were changed leaves the files and databases that it does not use any more:
-the one that was written last counts. Source: RocketMQ 5.5.0, ``org.apache.rocketmq.broker.config``.
+A broker whose settings were changed leaves files and databases that it no longer uses: the one
+written last counts. Source: RocketMQ 5.5.0, ``org.apache.rocketmq.broker.config``.
 """
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -62,13 +63,13 @@ _DEFAULT: Final = "default"
 
 
 class DatabaseTable(NamedTuple):
-    """Where a table is in each kind of database."""
+    """The location of a table in each kind of database."""
 
     directory: str
     family: str
     number: int
     members: Mapping[str, int] = MappingProxyType({})
-    """Members that each value has by itself, and which table each of them is in version 2."""
+    """Members that are part of each value, and the number of their table in version 2."""
 
 
 TOPICS: Final = DatabaseTable("topics", "topic", config_key.TOPICS)
@@ -84,7 +85,7 @@ IN_DATABASES: Final = {
     GROUPS_FILE: GROUPS,
     OFFSETS_FILE: OFFSETS,
 }
-"""By file, where its table is in databases."""
+"""The location in databases of each file's table."""
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
@@ -92,15 +93,15 @@ class ConfigTable(NamedTuple):
     """One table."""
 
     entries: Mapping[str, Any]
-    """By name, as they are in JSON: nothing about them is checked."""
+    """By name, as in the JSON; not validated."""
     path: Path | None
-    """The file or backup that it is from; None if neither has it."""
+    """The file, backup or database of the table; None if none has it."""
     problem: str = ""
-    """Why it is not from the file itself."""
+    """The reason why the table is not from the file itself."""
     is_damaged: bool = False
-    """The file, or the backup that was tried for it, is there and cannot be used."""
+    """The file, or the backup that was tried instead, exists but cannot be used."""
     former: frozenset[str] = frozenset()
-    """Names that were removed lately: only the backup has them, or the changes remove them."""
+    """Names removed lately: only the backup has them, or the changes remove them."""
 
 
 class _Found(NamedTuple):
@@ -112,11 +113,10 @@ class _Found(NamedTuple):
 
 def read_table(store: Path, file: str, member: str) -> ConfigTable:
     """Read a table of a store, such as ``config/topics.json``; never raises."""
-    path = store / file
-    in_databases = IN_DATABASES.get(file)
-    database = None if in_databases is None else database_of(path, in_databases)
-    if in_databases is not None and database is not None:
-        return _read_database(database, in_databases, member)
+    path, table = store / file, IN_DATABASES.get(file)
+    database = database_of(path, table)
+    if table is not None and database is not None:
+        return _read_database(database, table, member)
     light = store / _LIGHT_OFFSETS_FILE
     if file == OFFSETS_FILE and not path.exists() and light.exists():
         return _with_light_offsets(light, _read_file(light, member))
@@ -124,9 +124,9 @@ def read_table(store: Path, file: str, member: str) -> ConfigTable:
 
 
 def files_of_table(store: Path, file: str) -> list[Path]:
-    """Return the files of which one changes, comes or goes when a table of the store changes.
+    """Return the files of a table: at least one is changed, created or deleted with the table.
 
-    A table in a database can change without that: see `is_in_database`.
+    A table in a database can change without such a change: see `is_in_database`.
     """
     path = store / file
     names = [path.name, f"{path.name}{BACKUP}"]
@@ -138,16 +138,13 @@ def files_of_table(store: Path, file: str) -> list[Path]:
 
 
 def is_in_database(store: Path, file: str) -> bool:
-    """Return whether a table of a store is in a database."""
-    table = IN_DATABASES.get(file)
-    return table is not None and database_of(store / file, table) is not None
+    return database_of(store / file, IN_DATABASES.get(file)) is not None
 
 
 def stamp_of(store: Path, file: str) -> Hashable:
-    """Return what is another value when a table was written again; None if that cannot be told."""
+    """Return a value that changes when a table is written again; None if it cannot be read."""
     path = store / file
-    in_databases = IN_DATABASES.get(file)
-    database = None if in_databases is None else database_of(path, in_databases)
+    database = database_of(path, IN_DATABASES.get(file))
     try:
         if database is not None:
             return database, rocks.files_of(database)
@@ -202,7 +199,7 @@ def _read(path: Path, member: str) -> _Found:
         content = fs.read_bytes(path, limits.MAX_CONFIG_READ_BYTES) or b""
         if not content.strip():
             # RocketMQ creates a file before it writes it.
-            return _Found(None, content, "there is no such file, or it is empty", is_damaged=False)
+            return _Found(None, content, "the file is missing or empty", is_damaged=False)
         value: Any = json_dialect.loads_file(content)
     except ConfigError as error:
         return _Found(None, content, f"it cannot be read: {error}", is_damaged=True)
@@ -220,10 +217,10 @@ def _read(path: Path, member: str) -> _Found:
     )
 
 
-def database_of(path: Path, table: DatabaseTable) -> Path | None:
+def database_of(path: Path, table: DatabaseTable | None) -> Path | None:
     """Return the database that has a table instead of a file such as ``config/topics.json``.
 
-    None if there is none, or the file was written after it. O(files of the databases).
+    Return None if no database has it, or the file was written later. O(files of the databases).
     """
     directories = filter(rocks.is_database, _databases(path, table))
     written = {each: _written_ns(each) for each in directories}
@@ -236,17 +233,16 @@ def database_of(path: Path, table: DatabaseTable) -> Path | None:
 
 
 def _databases(path: Path, table: DatabaseTable | None) -> list[Path]:
-    """Return the directories of the databases that can have a table in place of a file."""
     if table is None:
         return []
     return [path.with_name(each) for each in (_SINGLE, table.directory, _VERSION_2)]
 
 
 def entries_of(database: Path, table: DatabaseTable, member: str) -> dict[str, Any]:
-    """Return a table of a database by name, as its file would have it.
+    """Return the entries of a table by name, in the form of its file.
 
     :raises OSError: if the database cannot be read.
-    :raises ConfigError: if a value is not JSON, or no offset.
+    :raises ConfigError: if a value is neither JSON nor an offset.
     """
     if database.name == _VERSION_2:
         return _of_version_2(database, table.members.get(member, table.number))
@@ -277,18 +273,14 @@ def _of_version_2(database: Path, number: int) -> dict[str, Any]:
         elif not is_offset and value.startswith(config_key.JSON_VALUE):
             entries[key.name] = json_dialect.loads_file(value[len(config_key.JSON_VALUE) :])
         else:
-            raise ConfigError(f"the value of {key.name} is of a form that is not known")
+            raise ConfigError(f"the value of {key.name} has an unknown form")
     return entries
 
 
 def _written_ns(directory: Path) -> int:
-    """Return when a file of a database was written last."""
-    return max(_times(directory), default=0)
-
-
-def _times(directory: Path) -> Iterator[int]:
-    try:
+    """Return the time of the last write to a file of a database; 0 if none can be read."""
+    written = 0
+    with suppress(OSError):
         for entry in fs.entries(directory):
-            yield entry.stat().st_mtime_ns
-    except OSError:
-        return
+            written = max(written, entry.stat().st_mtime_ns)
+    return written

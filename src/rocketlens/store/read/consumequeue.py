@@ -1,10 +1,9 @@
-"""Consume queues: the physical offsets of messages, for each topic and queue."""
+"""Reads consume queues: the physical offsets of messages, for each topic and queue."""
 
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -14,10 +13,6 @@ from rocketlens.store import fs
 from rocketlens.store.fs import MappedFiles
 
 QUEUE_FILE_NAME: Final = re.compile(r"\d{20}\Z")
-
-
-def _is_end(content: memoryview, position: int) -> bool:
-    return decode(content, position).is_end
 
 
 class QueueName(NamedTuple):
@@ -39,17 +34,17 @@ class QueueFile(NamedTuple):
 class ConsumeQueue:
     """Reads the entries of one queue.
 
-    Entry ``n`` is found by its queue offset alone. Bytes behind the last whole entry of a cut file
-    are not entries; a file that is missing between others leaves a hole. A file that exists and
-    cannot be opened is an OSError, never a file without entries.
+    An entry is found by its queue offset alone. Bytes after the last whole entry of a truncated
+    file are not entries; a file that is missing between others leaves a hole. A file that exists
+    and cannot be opened raises OSError, and never counts as a file without entries.
     """
 
     def __init__(self, directory: Path, mapped: MappedFiles | None = None) -> None:
-        """List the files of the queue, if there are any.
+        """List the files of the queue.
 
-        ``mapped``: where all queues of a store keep their mappings together.
+        ``mapped``: the mappings that all queues of a store share.
 
-        :raises OSError: when the directory is there and cannot be listed.
+        :raises OSError: if the directory exists but cannot be listed.
         """
         self.directory = directory
         self._directory_text = str(directory)
@@ -61,7 +56,7 @@ class ConsumeQueue:
     def refresh(self) -> None:
         """List the files again: a running broker adds and deletes files.
 
-        :raises OSError: when the directory is there and cannot be listed.
+        :raises OSError: if the directory exists but cannot be listed.
         """
         stamp = fs.directory_stamp(self.directory)
         self.files = [
@@ -79,18 +74,14 @@ class ConsumeQueue:
         self._stamp = stamp
 
     def refresh_if_changed(self) -> None:
-        """List the files again if one was added, deleted or replaced: a topic may have been created
-        again.
-
-        :raises OSError: as :meth:`refresh`.
-        """
+        """List the files again if one was added, deleted or replaced."""
         if self._stamp is None or not fs.is_as_stamped(self._directory_text, self._stamp):
             self.refresh()
 
     def entry(self, queue_offset: int) -> QueueEntry | None:
-        """Return entry ``queue_offset``; None if no file has it or it was never written.
+        """Return one entry; None for a filler, or if no file has it or it was never written.
 
-        :raises OSError: when the file that holds it cannot be opened now.
+        :raises OSError: if its file cannot be opened now.
         """
         for file in reversed(self.files):
             index = queue_offset - file.first_queue_offset
@@ -100,7 +91,7 @@ class ConsumeQueue:
         return None
 
     def entries(self) -> Iterator[tuple[int, QueueEntry]]:
-        """Return every written entry with its queue offset, in order. O(entries)."""
+        """Yield the written entries with their queue offsets, in order, without fillers."""
         for first_queue_offset, content in self.contents():
             for index in range(len(content) // ENTRY_BYTES):
                 entry = decode(content, index * ENTRY_BYTES)
@@ -108,87 +99,85 @@ class ConsumeQueue:
                     yield first_queue_offset + index, entry
 
     def contents(self) -> Iterator[tuple[int, memoryview]]:
-        """Return the queue offset of each file's first entry, and its entries, in order.
+        """Yield the queue offset of each file's first entry, and its bytes, in order.
 
-        Those that were never written and fillers are among them.
+        The bytes include fillers and entries that were never written.
 
-        :raises OSError: when a file cannot be opened now.
+        :raises OSError: if a file cannot be opened now.
         """
         for file in self.files:
             yield file.first_queue_offset, self._map(file)
 
     @property
     def max_offset(self) -> int:
-        """The queue offset of the next message: behind the last written entry.
+        """The queue offset of the next message, after the last written entry. O(log entries).
 
-        O(log entries): the written entries of the last file are taken to be its first ones.
+        Assumes that the written entries of the last file are its first ones.
         """
         for file in reversed(self.files):
             content = self._map(file)
             positions = range(0, file.entry_count * ENTRY_BYTES, ENTRY_BYTES)
-            count = bisect_left(positions, x=True, key=partial(_is_end, content))
+            count = bisect_left(positions, x=True, key=lambda at: decode(content, at).is_end)
             if count:
                 return file.first_queue_offset + count
         return 0
 
-    def first_where(self, is_so: Callable[[QueueEntry], bool]) -> int:
-        """Return the queue offset of the first entry of which something is so: `max_offset` if of
-        none.
+    def first_where(self, holds: Callable[[QueueEntry], bool]) -> int:
+        """Return the queue offset of the first entry for which ``holds`` is True, or `max_offset`.
 
-        It must be so of all later ones, too; what was never written, or is a filler, counts as
-        earlier. O(log entries).
+        ``holds`` must be True for all later entries as well. Fillers and entries that were never
+        written count as earlier ones. O(log entries).
 
-        :raises OSError: when a file that holds one cannot be opened now.
+        :raises OSError: if a file cannot be opened now.
         """
         low = self.files[0].first_queue_offset if self.files else 0
 
-        def is_behind(queue_offset: int) -> bool:
+        def holds_at(queue_offset: int) -> bool:
             entry = self.entry(queue_offset)
-            return entry is not None and is_so(entry)
+            return entry is not None and holds(entry)
 
-        return low + bisect_left(range(low, self.max_offset), x=True, key=is_behind)
+        return low + bisect_left(range(low, self.max_offset), x=True, key=holds_at)
 
     def first_kept(self, min_physical_offset: int) -> int:
-        """Return the queue offset of the first entry whose record is not deleted: as `first_where`.
+        """Return the queue offset of the first entry whose record is not deleted, or `max_offset`.
 
-        ``min_physical_offset`` is where the log begins.
+        ``min_physical_offset``: the start of the log.
         """
         return self.first_where(lambda entry: entry.physical_offset >= min_physical_offset)
 
     def last_entry(self) -> QueueEntry | None:
-        """Return the newest entry; None if there is none."""
         return self.entry(self.max_offset - 1) if self.files else None
 
     def _map(self, file: QueueFile) -> memoryview:
-        """Return a file's bytes; zeros, which are not entries, if it was deleted or cut.
+        return self._view(file.path, file.entry_count * ENTRY_BYTES, file.file_id)
 
-        :raises OSError: when it cannot be opened now.
+    def _view(self, path: Path, size: int, file_id: fs.FileId | None) -> memoryview:
+        """Return a file's bytes; zeros, which are not entries, if it was deleted or truncated.
+
+        :raises OSError: if the file cannot be opened now.
         """
-        size = file.entry_count * ENTRY_BYTES
         try:
-            view = self._mapped.get(file.path, size, file.file_id).view
+            view = self._mapped.get(path, size, file_id).view
         except FileNotFoundError:
             view = memoryview(b"")
         return view if len(view) == size else memoryview(bytes(size))
 
     def close(self) -> None:
-        """Unmap all files."""
         self._mapped.close()
 
 
 class ConsumeQueues:
     """All queues of a store, each opened when it is first used.
 
-    ``unlisted`` says why their topics could not be listed when that was last tried, ``missing`` why
-    a queue has no files.
+    ``unlisted``: the reason why the last try to list the topics failed. ``missing``: the reason
+    why a queue has no files. The directory may not exist.
     """
 
     def __init__(self, directory: Path) -> None:
-        """Set the directory, which may not exist."""
         self.directory = directory
         self._mapped = MappedFiles()
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
-        self._looked_at: set[tuple[str, int]] = set()
+        self._checked: set[tuple[str, int]] = set()
         self.unlisted: str | None = None
         self.missing = "it has no files: the log was read"
 
@@ -203,7 +192,7 @@ class ConsumeQueues:
         ]
 
     def topics(self) -> list[str]:
-        """List the topics that have queues, by name; none, and ``unlisted``, when that fails."""
+        """List the topics that have queues, by name; on failure set ``unlisted`` and return []."""
         self.unlisted = None
         try:
             return [
@@ -216,21 +205,21 @@ class ConsumeQueues:
             return []
 
     def batch_topics(self) -> set[str]:
-        """Return the topics whose queues are batch queues: none of these."""
+        """Return the topics with batch queues: none in this class."""
         return set()
 
-    def look_again(self) -> None:
+    def invalidate(self) -> None:
         """Check each queue's directory again before the queue is next returned.
 
-        A broker can have added files, or deleted the topic and made it again.
+        A broker can add files meanwhile, or delete a topic and create it again.
         """
-        self._looked_at.clear()
-        self._mapped.look_again()
+        self._checked.clear()
+        self._mapped.invalidate()
 
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """Return one queue; None if the topic's name is not safe in a path.
 
-        :raises OSError: when its directory is there and cannot be listed.
+        :raises OSError: if its directory exists but cannot be listed.
         """
         queue = self._queues.get((topic, queue_id))
         if queue is None:
@@ -238,9 +227,9 @@ class ConsumeQueues:
                 return None
             name = QueueName(topic, queue_id)
             queue = self._queues[name] = self._open_queue(name)
-        elif (topic, queue_id) not in self._looked_at:
+        elif (topic, queue_id) not in self._checked:
             queue.refresh_if_changed()
-        self._looked_at.add((topic, queue_id))
+        self._checked.add((topic, queue_id))
         return queue
 
     def readable(self) -> Iterator[tuple[QueueName, ConsumeQueue]]:
@@ -260,6 +249,5 @@ class ConsumeQueues:
         return ConsumeQueue(directory, self._mapped)
 
     def close(self) -> None:
-        """Unmap everything."""
         self._mapped.close()
         self._queues.clear()

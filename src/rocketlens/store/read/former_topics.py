@@ -1,35 +1,30 @@
-"""Decides which records of a log are of a deleted topic, and so have no queue entry.
+"""Decides which records of a log belong to a deleted topic, and so have no queue entry.
 
 A broker that deletes a topic removes its consume queues at once and leaves its records in the log
-until they expire. A topic that is made again under the name begins at queue offset 0 in each queue.
-Recovery, which writes consume queues, and the jobs that build and compare them decide by the same
-evidence, strongest first:
+until they expire. A new topic of the same name begins at queue offset 0 in each queue. Recovery,
+which writes consume queues, and the jobs that build and compare them use the same evidence,
+strongest first:
 
-1. *marks*: the broker of this project notes how far the log is of a deleted topic, see below.
-2. *offsets that begin again*: a record with queue offset 0 behind all others of its queue
-   (:func:`begins_again`), and what that says about the other queues of the topic
+1. *marks*: a RocketLens broker records up to where the log has messages of a deleted topic.
+2. *restarted offsets*: a record with queue offset 0 after all others of its queue
+   (:func:`begins_again`), and its consequences for the topic's other queues
    (:func:`ends_of_former`).
-3. *queues that are there* (:class:`TopicEvidence`): a broker writes the entries of all queues in
-   the order of the log. When the first entry of every queue of a topic is at queue offset 0, the
-   topic's records before the earliest of those entries are of a former topic. When a topic has no
-   queue files and others have entries for later records, its records are of a former topic.
-4. *configuration*: a topic that has no queue files and is not in ``config/topics.json`` is deleted.
+3. *existing queues* (:class:`TopicEvidence`): a broker writes the entries of all queues in log
+   order. If the first entry of every queue of a topic is at queue offset 0, the topic's records
+   before the earliest of these entries belong to a former topic. If a topic has no queue files and
+   others have entries for later records, its records belong to a former topic.
+4. *configuration*: a topic without queue files that is not in ``config/topics.json`` is deleted.
 
-Evidence 3 is not used where a queue begins at another offset, for then the topic is older than the
-log, and entries that are missing are lost. A topic whose queues ``rocketlens/state.json`` names
-has lost them when they are missing; it was not deleted.
+Evidence 3 is not used if a queue begins at another offset: the topic is then older than the log,
+and missing entries are lost. If ``rocketlens/state.json`` has queues of a topic and they are
+missing, they are lost, too: the topic was not deleted.
 
-Marks are in ``rocketlens/deleted.json``: which topics were deleted, and how far the log is theirs.
-The log keeps the messages of a deleted topic until they expire, and one that is made again under
-its name begins at queue offset 0, as in RocketMQ. So recovery must not give the old messages queue
-entries again: of a topic that is named here, no record below ``end_offset`` gets one, and a queue
-with an entry for such a record was not removed in time and is removed now.
+The marks are in ``rocketlens/deleted.json``. Recovery writes no queue entry for records of a marked
+topic below ``end_offset``, and removes a queue that still has an entry for one.
 
-It is on the disk before a queue is removed. The record that ended at ``end_offset`` shows that a
-mark is of this log; it goes when the log has nothing below it any more.
-
-The file is a note with a checksum (:mod:`rocketlens.store.read.note`). One that is damaged, or that
-an earlier version wrote without one, has no marks.
+The file is on the disk before a queue is removed. The record that ends at ``end_offset`` identifies
+the log of a mark. A mark is dropped when the log has no records below it any more. The file is a
+note (:mod:`rocketlens.store.read.note`); a damaged one has no marks.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -45,30 +40,29 @@ from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.config_tables import TOPICS_FILE, TOPICS_MEMBER, read_table
 from rocketlens.store.read.consumequeue import ConsumeQueue, QueueName
 from rocketlens.store.read.log.commitlog import CommitLog
-from rocketlens.store.read.note import decode_note, opened_record
+from rocketlens.store.read.note import decode_note, read_record
 from rocketlens.store.read.rocks import queues_in
 from rocketlens.store.read.state import read_state
 
 WHOLE_LOG: Final = 2**63 - 1
-"""As an end: every record of the topic is of the deleted one."""
+"""An end after all records: all of them belong to the deleted topic."""
 _MAX_ENTRIES_TRIED: Final = 16
-"""Entries at the begin of a queue that are checked for one that leads to its record."""
+"""Entries at the start of a queue that are tried until one leads to its record."""
 NOTE_KIND: Final = "deleted"
 
 
 def begins_again(queue_offset: int, physical_offset: int, last_offset: int | None) -> bool:
-    """Return whether a record starts its queue again, because its topic was deleted and created
-    again.
+    """Return True if a record restarts its queue: its topic was deleted and created again.
 
-    ``last_offset`` is the physical offset of the record that the queue ends with, None for none.
+    ``last_offset``: the physical offset of the queue's last record, or None.
     """
     return queue_offset == 0 and last_offset is not None and last_offset < physical_offset
 
 
 class Run(NamedTuple):
-    """Records of one queue, in log order, of which none but the first may have queue offset 0.
+    """Records of one queue in log order; only the first can have queue offset 0.
 
-    ``second_queue_offset`` is -1 when there is one record only.
+    ``second_queue_offset`` is -1 if there is only one record.
     """
 
     record_count: int
@@ -80,17 +74,17 @@ class Run(NamedTuple):
 
 
 def ends_of_former(queues: Mapping[int, Sequence[Run]]) -> dict[int, int]:
-    """Return the physical offset below which records of each queue are of the deleted topic.
+    """Return the physical offset below which records of each queue belong to the deleted topic.
 
-    ``queues`` has the runs of each queue id, in log order. A queue whose offsets begin again ends
-    its former records there. The topic was deleted at one point of the log, so another queue that
-    has no record from there on, and did not begin again, has former records only.
+    ``queues``: the runs of each queue id, in log order. The former records of a queue end where its
+    offsets restart. The topic was deleted at one point of the log, so a queue that has no record
+    after it and did not restart has only former records.
     """
     begins: dict[int, int] = {}
     lasts: dict[int, int] = {}
     for queue_id, runs in queues.items():
         for number in range(len(runs) - 1, 0, -1):
-            if _is_new_life(runs, number):
+            if _restarts(runs, number):
                 begins[queue_id] = runs[number].first_offset
                 lasts[queue_id] = runs[number - 1].last_offset
                 break
@@ -106,10 +100,10 @@ def ends_of_former(queues: Mapping[int, Sequence[Run]]) -> dict[int, int]:
     return begins
 
 
-def _is_new_life(runs: Sequence[Run], number: int) -> bool:
-    """Return whether a run starts its queue again; False for one damaged queue offset.
+def _restarts(runs: Sequence[Run], number: int) -> bool:
+    """Return whether a run restarts its queue; False for one damaged queue offset.
 
-    When the records behind it go on where the one before it ended, the offset 0 is damage.
+    The offset 0 is damage if the next records continue the run before it.
     """
     run, before = runs[number], runs[number - 1]
     if not begins_again(run.first_queue_offset, run.first_offset, before.last_offset):
@@ -126,24 +120,24 @@ class TopicEvidence(NamedTuple):
     ends: Mapping[str, int]
     """By topic: no record below this physical offset has a queue entry."""
     present: frozenset[str]
-    """Topics that have queue files, or should have."""
+    """Topics that have, or should have, queue files."""
     configured: frozenset[str] | None
-    """Topics of ``config/topics.json``; None when it cannot be read."""
+    """Topics of ``config/topics.json``; None if it cannot be read."""
     dispatched_offset: int
-    """Records below this physical offset got their queue entries; 0 when no queue has one."""
+    """Records below this physical offset got their queue entries; 0 if no queue has one."""
 
     def end_of(self, topic: str) -> int:
-        """Return the physical offset below which a topic's records are of a former topic."""
+        """Return the physical offset below which a topic's records belong to a former topic."""
         end = self.known_end_of(topic)
         if topic in self.present or is_system_topic(topic):
             return end
         return max(end, self.dispatched_offset)
 
     def known_end_of(self, topic: str) -> int:
-        """Return the part of :meth:`end_of` that follows not only from missing queue files.
+        """Return :meth:`end_of` by evidence other than missing queue files alone.
 
-        A broker leaves a topic of the configuration without queue files when the topic was deleted
-        and made again and got no message since; a store that lost the files looks the same.
+        A configured topic has no queue files if it was deleted, created again and got no message
+        since. A store that lost the files looks the same.
         """
         is_gone = self.configured is not None and topic not in self.configured
         if is_gone and topic not in self.present and not is_system_topic(topic):
@@ -152,14 +146,14 @@ class TopicEvidence(NamedTuple):
 
 
 def read_evidence(store: Path, log: CommitLog) -> TopicEvidence:
-    """Read marks, consume queues, configuration and state of a store.
+    """Read marks, consume queues, configuration and state of a store. O(queues * log entries).
 
-    O(queues * log entries). What cannot be read is not evidence.
+    Unreadable files are no evidence.
     """
     layout = StoreLayout(store)
     ends = read_ends(layout, log)
     present: set[str] = set()
-    anew: dict[str, int] = {}
+    first_offsets: dict[str, int] = {}
     older: set[str] = set()
     dispatched = 0
     queues = queues_in(layout.consume_queue)
@@ -174,28 +168,26 @@ def read_evidence(store: Path, log: CommitLog) -> TopicEvidence:
         offset = _first_sound(queue, first, log, name)
         if offset is None:
             continue
-        anew[name.topic] = min(anew.get(name.topic, offset), offset)
+        first_offsets[name.topic] = min(first_offsets.get(name.topic, offset), offset)
         last = queue.last_entry()
         dispatched = max(dispatched, offset + 1)
         if last is not None and log.record_of(last, name, queue.max_offset - 1) is not None:
             dispatched = max(dispatched, last.physical_offset + 1)
     queues.close()
-    for topic, offset in anew.items():
+    for topic, offset in first_offsets.items():
         if topic not in older:
             ends[topic] = max(ends.get(topic, 0), offset)
-    dispatched = max(dispatched, _add_named_by_state(layout, log, ends, present))
+    dispatched = max(dispatched, _add_from_state(layout, log, ends, present))
     return TopicEvidence(ends, frozenset(present), configured_topics(layout), dispatched)
 
 
-def _add_named_by_state(
+def _add_from_state(
     layout: StoreLayout, log: CommitLog, ends: Mapping[str, int], present: set[str]
 ) -> int:
-    """Add the topics of ``state.json``; return the physical offset below which all entries were
-    written.
-    """
+    """Add the topics of ``state.json``; return the physical offset below which all have entries."""
     state = read_state(layout)
     if state is None or not state.is_of(log) or not state.is_last_writer(layout):
-        # A real broker that has run since may have deleted topics.
+        # A RocketMQ broker that has run since can have deleted topics.
         return 0
     for topic, queues in state.queue_offsets.items():
         is_newer = ends.get(topic, -1) < state.queues_offset
@@ -205,7 +197,7 @@ def _add_named_by_state(
 
 
 def _first_sound(queue: ConsumeQueue, first: int, log: CommitLog, name: QueueName) -> int | None:
-    """Return the physical offset in the first entry that leads to its own record."""
+    """Return the physical offset of the first entry that leads to its own record."""
     for queue_offset in range(first, min(first + _MAX_ENTRIES_TRIED, queue.max_offset)):
         entry = queue.entry(queue_offset)
         if entry is not None and log.record_of(entry, name, queue_offset) is not None:
@@ -214,9 +206,9 @@ def _first_sound(queue: ConsumeQueue, first: int, log: CommitLog, name: QueueNam
 
 
 def configured_topics(layout: StoreLayout) -> frozenset[str] | None:
-    """Return the topics of ``config/topics.json`` and of its changes.
+    """Return the topics of ``config/topics.json`` and its changes.
 
-    None when it is missing, damaged or empty: what a backup lacks is not evidence.
+    Return None if the file is missing, damaged or empty: a topic that its backup lacks may exist.
     """
     table = read_table(layout.root, TOPICS_FILE, TOPICS_MEMBER)
     return frozenset(table.entries) if table.entries and not table.problem else None
@@ -225,9 +217,9 @@ def configured_topics(layout: StoreLayout) -> frozenset[str] | None:
 def runs_of(
     zero_rows: Sequence[int], queue_offsets: Sequence[int], offsets: Sequence[int]
 ) -> Iterator[Run]:
-    """Split the records of one queue, in log order, where queue offset 0 comes again.
+    """Split the records of one queue, in log order, before each queue offset 0.
 
-    ``zero_rows`` are the rows with queue offset 0, ascending.
+    ``zero_rows``: the rows with queue offset 0, ascending.
     """
     edges = [0, *(row for row in zero_rows if row), len(queue_offsets)]
     for start, stop in pairwise(edges):
@@ -243,8 +235,8 @@ def runs_of(
 
 
 class DeletionMark(NamedTuple):
-    """The physical offset up to which the log has a deleted topic's messages, and the record
-    there.
+    """The physical offset up to which the log has a deleted topic's messages, and the last record
+    before it.
     """
 
     end_offset: int
@@ -253,7 +245,7 @@ class DeletionMark(NamedTuple):
 
 
 def decode_marks(content: bytes | None) -> dict[str, DeletionMark]:
-    """Return the marks in a file by topic; empty if it is damaged or missing."""
+    """Return the marks in a file by topic; empty if the file is damaged or missing."""
     note = decode_note(NOTE_KIND, content or b"")
     try:
         marks = note.value.items() if note is not None else ()
@@ -263,23 +255,23 @@ def decode_marks(content: bytes | None) -> dict[str, DeletionMark]:
 
 
 def read_ends(layout: StoreLayout, log: CommitLog) -> dict[str, int]:
-    """Return ``end_offset`` by topic, of the marks that are of the store's log. Read only.
+    """Return ``end_offset`` by topic, from the marks of the store's current log.
 
-    :raises OSError: when the file, or the log, cannot be read now.
+    :raises OSError: if the file or the log cannot be read now.
     """
     marks = decode_marks(fs.read_bytes(layout.deleted, limits.MAX_CONFIG_READ_BYTES))
     return {topic: mark.end_offset for topic, mark in marks.items() if is_of_log(mark, log)}
 
 
 def is_of_log(mark: DeletionMark, log: CommitLog) -> bool:
-    """Return whether the log has the record of a mark, and still has older ones.
+    """Return True if the log has the record of a mark, and still has older ones.
 
-    :raises OSError: when the log cannot be read now.
+    :raises OSError: if the log cannot be read now.
     """
     if mark.end_offset <= log.min_offset:
         return False
     try:
-        record = opened_record(log, mark.last_record_offset)
+        record = read_record(log, mark.last_record_offset)
     except RecordError:
         return False
     end_offset = mark.last_record_offset + record.total_size

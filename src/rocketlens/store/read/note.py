@@ -1,16 +1,15 @@
-"""Notes with a checksum: small files with facts about a log, and a mark of that log.
+"""Notes: small JSON files about a log, with a checksum and a mark that identifies the log.
 
-What a note says is believed only where it was true: a note that is damaged, or that speaks of
-another log, is as good as none. It is one JSON object of this form::
+A note that is damaged or belongs to another log is ignored. Its form::
 
     {"crc32":"91b2c3d4","note":{"kind":"index","log":[4711,230,2864434397],"value":{...}}}
 
-``crc32`` is the checksum of the bytes of ``note`` as they are written. ``kind`` says which note it
-is, so that one file in the place of another is not believed either. ``log`` is the mark of the log
-that the note speaks of: physical offset, size and CRC-32 of one of its records; null for a log
-without records. A log that was replaced, or cut and written again, has another record there.
+``crc32`` is the checksum of the bytes of ``note``. ``kind`` is the kind of note, so a file under
+another's name is ignored, too. ``log`` is the mark of the log: physical offset, size and CRC-32 of
+one of its records; null for a log without records. If the log was replaced, or cut and written
+again, it has another record there.
 
-A file of another form, as earlier versions wrote them, is not a note.
+A file of another form, from an earlier version, is not a note.
 """
 
 import json
@@ -34,26 +33,21 @@ class LogMark(NamedTuple):
     record_offset: int
     record_bytes: int
     record_crc: int
-    """CRC-32 of the whole record, so of its store time, its hosts and its properties, too."""
+    """CRC-32 of the whole record, including its store time, hosts and properties."""
 
     @property
     def end_offset(self) -> int:
-        """The physical offset behind the record."""
+        """The physical offset after the record."""
         return self.record_offset + self.record_bytes
 
     @classmethod
     def of(cls, record_offset: int, content: bytes | memoryview) -> Self:
-        """Return the mark of a record from its bytes."""
         return cls(record_offset, len(content), zlib.crc32(content))
 
     @classmethod
     def at(cls, log: CommitLog, record_offset: int) -> Self:
-        """Return the mark of the record at an offset.
-
-        :raises RecordError: when no record is there.
-        :raises OSError: when its segment cannot be opened now.
-        """
-        record = opened_record(log, record_offset)
+        """Return the mark of the record at an offset. Errors as `read_record`."""
+        record = read_record(log, record_offset)
         segment = log.segment_of(record_offset)
         assert segment is not None  # noqa: S101 - a record was just read from it
         start = record_offset - segment.base_offset
@@ -61,7 +55,7 @@ class LogMark(NamedTuple):
 
     @classmethod
     def read(cls, value: Any) -> Self | None:
-        """Return the mark that :func:`encode_note` wrote; None if `value` is not one."""
+        """Return the mark that :func:`encode_note` wrote; None if `value` is no mark."""
         if not isinstance(value, list) or len(value) != len(cls._fields):
             return None
         if not all(
@@ -71,9 +65,9 @@ class LogMark(NamedTuple):
         return cls(*value)
 
     def is_of(self, log: CommitLog) -> bool:
-        """Return whether `log` has this record. False when it was deleted from the log, too.
+        """Return whether `log` has this record. False also if the log deleted it.
 
-        :raises OSError: when its segment cannot be opened now: then nothing is known.
+        :raises OSError: if its segment cannot be opened now.
         """
         try:
             return type(self).at(log, self.record_offset) == self
@@ -81,11 +75,11 @@ class LogMark(NamedTuple):
             return False
 
 
-def opened_record(log: CommitLog, record_offset: int) -> Record:
-    """Return the record at an offset, its body not checked.
+def read_record(log: CommitLog, record_offset: int) -> Record:
+    """Return the record at an offset without checking its body.
 
-    :raises RecordError: when no record is there, or its segment was deleted.
-    :raises OSError: when its segment cannot be opened now: then nothing is known.
+    :raises RecordError: if no record is there, or its segment was deleted.
+    :raises OSError: if its segment cannot be opened now, so nothing is known about the record.
     """
     try:
         return log.record_at(record_offset, check_crc=False)
@@ -105,7 +99,6 @@ class Note(NamedTuple):
 
 
 def encode_note(kind: str, value: dict[str, Any], mark: LogMark | None) -> bytes:
-    """Return the bytes of a note. `value` is what JSON can hold."""
     note = {"kind": kind, "log": None if mark is None else list(mark), "value": value}
     content = json.dumps(note, separators=(",", ":")).encode()
     return b'{"crc32":"%08x","note":%s}' % (zlib.crc32(content), content)
@@ -130,11 +123,9 @@ def decode_note(kind: str, content: bytes) -> Note | None:
 
 
 def read_note(path: Path, kind: str, *, max_bytes: int) -> Note | None:
-    """Return the note in a file; None if the file is missing or has no sound note.
+    """Return the note in a file of at most `max_bytes`; None without a sound note.
 
-    A file of more than `max_bytes` is none.
-
-    :raises OSError: when the file is there and cannot be read now: then nothing is known.
+    :raises OSError: if the file exists but cannot be read now.
     """
     content = fs.read_bytes(path, max_bytes)
     return None if content is None else decode_note(kind, content)

@@ -1,4 +1,4 @@
-"""RocksDB databases of a store: the queues and tables of brokers with ``storeType=defaultRocksDB``.
+"""Reads RocksDB databases of a store, with the queues and tables of some brokers.
 
 ====================================  ============  ==========================================
 directory                             family        key, and value
@@ -8,10 +8,10 @@ directory                             family        key, and value
 ``config/...``                                      see `rocketlens.store.read.config_tables`
 ====================================  ============  ==========================================
 
-The keys of entries are in `rocketlens.formats.rocksdb.queue_key`.
+The ``storeType`` is ``defaultRocksDB``. The keys are in `rocketlens.formats.rocksdb.queue_key`.
 
-A database is opened through links in a directory of its own: nothing in the store changes, and a
-broker may go on to write. What it wrote since is seen when the database is opened again.
+A database is opened through links in a temporary directory, so nothing in the store changes, and a
+broker can write meanwhile. Its later writes are visible after the database is opened again.
 """
 
 import errno
@@ -45,22 +45,21 @@ if TYPE_CHECKING:
 
 _FAMILY: Final = "default"
 CURRENT: Final = "CURRENT"
-"""The file that every database has."""
+"""A file that every database has."""
 _FIRST_LETTERS: Final = ("MANIFEST-", "OPTIONS-", "IDENTITY")
 _ENDINGS: Final = (".sst", ".log")
 _LINKS: Final = "rocketlens-rocksdb-"
-"""Begins the name of the directory of links by which a database is opened."""
+"""Prefix of the temporary directory of links."""
 _TRIES: Final = 5
-"""How often a database is opened: a broker can have deleted a file that was to be opened."""
+"""Attempts to open a database: a broker can delete a file before it is opened."""
 
 
 def needed() -> str:
-    """Return what a text says that is about to name tables or queues that cannot be read."""
+    """Return the end of a message about tables or queues that cannot be read."""
     return f"in RocksDB, which needs the package rocksdict: {install_command('rocksdb')}"
 
 
 def is_database(directory: Path) -> bool:
-    """Return whether a directory is a RocksDB database."""
     try:
         return (directory / CURRENT).is_file()
     except OSError:
@@ -73,10 +72,7 @@ def is_readable() -> bool:
 
 
 def files_of(directory: Path) -> frozenset[tuple[str, int | None]]:
-    """Return names and sizes of the files that a database is in; another set is another content.
-
-    :raises OSError: if they cannot be listed.
-    """
+    """Return names and sizes of a database's files, which change with its content."""
     return frozenset(
         (entry.name, fs.size_of(entry))
         for entry in fs.entries(directory)
@@ -85,13 +81,12 @@ def files_of(directory: Path) -> frozenset[tuple[str, int | None]]:
 
 
 class RocksDatabase:
-    """One database, as it was when it was opened or opened again."""
+    """A read-only view of a database at the time when it was last opened.
+
+    All methods raise OSError if the database cannot be read.
+    """
 
     def __init__(self, directory: Path) -> None:
-        """Open the database, for reading only.
-
-        :raises OSError: if it cannot be read.
-        """
         self.directory = directory
         self._seen: frozenset[tuple[str, int | None]] = frozenset()
         self._database: Rdict | None = None
@@ -100,10 +95,7 @@ class RocksDatabase:
         self.reopen_if_changed()
 
     def reopen_if_changed(self) -> None:
-        """Open it again if a file of it is new, longer or gone.
-
-        :raises OSError: if it cannot be read.
-        """
+        """Open the database again if one of its files is new, longer or gone."""
         for remaining in reversed(range(_TRIES)):
             files = files_of(self.directory)
             if files == self._seen and self._database is not None:
@@ -128,7 +120,7 @@ class RocksDatabase:
         try:
             for name in names:
                 if name == CURRENT:
-                    # It is replaced by a broker, and names one of the other files.
+                    # It names one of the other files, and a broker replaces it.
                     (links / name).write_bytes((self.directory / name).read_bytes())
                 else:
                     (links / name).symlink_to((self.directory / name).absolute())
@@ -144,10 +136,6 @@ class RocksDatabase:
             raise _as_os_error(error, self.directory) from error
 
     def get(self, key: bytes) -> bytes | None:
-        """Return the value of a key; None if it is not there.
-
-        :raises OSError: if it cannot be read.
-        """
         try:
             value: bytes | None = self._family().get(key)
         except Exception as error:
@@ -157,12 +145,7 @@ class RocksDatabase:
     def items(
         self, start: bytes = b"", stop: bytes | None = None, *, family: str = _FAMILY
     ) -> Iterator[tuple[bytes, bytes]]:
-        """Yield keys and values in order, from ``start`` on to before ``stop``.
-
-        There are none in a family that the database does not have.
-
-        :raises OSError: if they cannot be read.
-        """
+        """Yield keys and values in order, from ``start`` to below ``stop``; none without the family."""
         try:
             if family not in self._families:
                 return
@@ -177,10 +160,7 @@ class RocksDatabase:
             raise _as_os_error(error, self.directory) from error
 
     def last(self, start: bytes, stop: bytes) -> bytes | None:
-        """Return the last key of a range, both ends included; None if there is none.
-
-        :raises OSError: if it cannot be read.
-        """
+        """Return the last key from ``start`` to ``stop``, both included, or None."""
         try:
             cursor = self._family().iter()
             cursor.seek_for_prev(stop)
@@ -191,11 +171,10 @@ class RocksDatabase:
 
     def _family(self, name: str = _FAMILY) -> Any:
         if self._database is None:
-            raise OSError(errno.EBADF, "it is closed", str(self.directory))
+            raise OSError(errno.EBADF, "the database is closed", str(self.directory))
         return self._database.get_column_family(name)
 
     def close(self) -> None:
-        """Close it, and remove the links."""
         if self._database is not None:
             self._database.close()
             self._database = None
@@ -205,20 +184,22 @@ class RocksDatabase:
 
 
 def _as_os_error(error: Exception, directory: Path) -> OSError:
-    """Return an error of rocksdict, which are of class ``Exception``, as what callers expect."""
+    """Convert an error of rocksdict, which raises ``Exception``, to OSError."""
     if isinstance(error, OSError):
         return error
-    # It names the links that it was opened by, and has line ends as they are or written out.
+    # The text has the paths of the links, and line ends, some of them escaped.
     text = re.sub(rf"\S*/{_LINKS}\w+", lambda _: str(directory), str(error))
     line = " ".join(text.replace("\\n", " ").split())
     return OSError(errno.EIO, f"RocksDB: {line}", str(directory))
 
 
 class RocksQueue(ConsumeQueue):
-    """One queue of a database; the database's owner opens it again."""
+    """One queue of a database. `RocksQueues` opens the database again.
+
+    ``directory``: the path that the queue's files would have.
+    """
 
     def __init__(self, directory: Path, database: RocksDatabase, name: QueueName) -> None:
-        """Look up the bounds. ``directory`` is where the queue's files would be."""
         self._database = database
         self._name = name
         super().__init__(directory)
@@ -238,11 +219,10 @@ class RocksQueue(ConsumeQueue):
             self.files = [QueueFile(self.directory, first.queue_offset, count)]
 
     def refresh_if_changed(self) -> None:
-        """Do as `refresh`."""
         self.refresh()
 
     def entry(self, queue_offset: int) -> QueueEntry | None:
-        """Return entry ``queue_offset``; None if there is none.
+        """Return one entry, or None.
 
         :raises OSError: if the database cannot be read.
         """
@@ -257,7 +237,7 @@ class RocksQueue(ConsumeQueue):
         return sum((file.first_queue_offset + file.entry_count for file in self.files), 0)
 
     def contents(self) -> Iterator[tuple[int, memoryview]]:
-        """Return runs of entries that follow one another, each with the offset of its first.
+        """Yield runs of consecutive entries, each with the queue offset of its first.
 
         :raises OSError: if the database cannot be read.
         """
@@ -277,33 +257,32 @@ class RocksQueue(ConsumeQueue):
             yield first, memoryview(run)
 
     def _bounds(self) -> tuple[bytes, bytes]:
-        """Return the least key that an entry can have, and the largest."""
+        """Return the least and the largest possible key of an entry."""
         first, last = (QueueKey(*self._name, n) for n in (0, limits.MAX_QUEUE_OFFSET))
         return first.encode(), last.encode()
 
 
 class RocksQueues(ConsumeQueues):
-    """All queues of a database. It is opened when it is first needed."""
+    """All queues of a database, which is opened when it is first needed."""
 
     def __init__(self, directory: Path) -> None:
-        """Set the directory."""
         super().__init__(directory)
         self._database: RocksDatabase | None = None
-        self._is_looked_at = False
+        self._is_checked = False
 
-    def _opened(self) -> RocksDatabase:
-        """Return the database, opened again if it was changed since it was last looked at."""
+    def _open_database(self) -> RocksDatabase:
+        """Return the database, opened again if it has changed since :meth:`invalidate`."""
         if self._database is None:
             self._database = RocksDatabase(self.directory)
             weakref.finalize(self, self._database.close)
-        elif not self._is_looked_at:
+        elif not self._is_checked:
             self._database.reopen_if_changed()
-        self._is_looked_at = True
+        self._is_checked = True
         return self._database
 
     def names(self) -> list[QueueName]:
         """List all queues, by topic and number. O(queues)."""
-        database, names, start = self._opened(), [], b""
+        database, names, start = self._open_database(), [], b""
         while (item := next(database.items(start), None)) is not None:
             key = decode_key(item[0])
             last = item[0]
@@ -314,7 +293,6 @@ class RocksQueues(ConsumeQueues):
         return sorted(names)
 
     def topics(self) -> list[str]:
-        """List the topics that have queues; none, and ``unlisted``, when that fails."""
         self.unlisted = None
         try:
             return list(dict.fromkeys(name.topic for name in self.names()))
@@ -322,25 +300,23 @@ class RocksQueues(ConsumeQueues):
             self.unlisted = f"{self.directory} cannot be read: {error.strerror}"
             return []
 
-    def look_again(self) -> None:
-        """Look at the database again before a queue is next returned."""
-        super().look_again()
-        self._is_looked_at = False
+    def invalidate(self) -> None:
+        super().invalidate()
+        self._is_checked = False
 
     def _open_queue(self, name: QueueName) -> ConsumeQueue:
         directory = self.directory / name.topic / str(name.queue_id)
-        return RocksQueue(directory, self._opened(), name)
+        return RocksQueue(directory, self._open_database(), name)
 
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
-        """Return one queue; None if there can be none of that name.
+        """Return one queue; None if its name is not valid.
 
         :raises OSError: if the database cannot be read.
         """
-        self._opened()
+        self._open_database()
         return super().queue(topic, queue_id)
 
     def close(self) -> None:
-        """Close the database."""
         super().close()
         if self._database is not None:
             self._database.close()
@@ -348,30 +324,27 @@ class RocksQueues(ConsumeQueues):
 
 
 class QueuesInBoth(FileQueues):
-    """Queues in files, and in a database beside them, which has light topics alone."""
+    """Queues in files, and those of light topics in a database beside them."""
 
     def __init__(self, directory: Path, database: Path) -> None:
-        """Set both directories."""
         super().__init__(directory, directory.with_name(BATCH_QUEUES))
         self._others = RocksQueues(database)
 
     def names(self) -> list[QueueName]:
-        """List all queues; those that only the database has come last."""
+        """List all queues; those that only the database has are last."""
         return list(dict.fromkeys([*super().names(), *self._others.names()]))
 
     def topics(self) -> list[str]:
-        """List the topics that have queues; none, and ``unlisted``, when that fails."""
         topics = list(dict.fromkeys([*super().topics(), *self._others.topics()]))
         self.unlisted = self.unlisted or self._others.unlisted
         return [] if self.unlisted else topics
 
-    def look_again(self) -> None:
-        """Look at files and database again before a queue is next returned."""
-        super().look_again()
-        self._others.look_again()
+    def invalidate(self) -> None:
+        super().invalidate()
+        self._others.invalidate()
 
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
-        """Return one queue; None if there can be none of that name.
+        """Return one queue; None if its name is not valid.
 
         :raises OSError: if its directory or the database cannot be read.
         """
@@ -379,21 +352,21 @@ class QueuesInBoth(FileQueues):
         return queue if queue is None or queue.files else self._others.queue(topic, queue_id)
 
     def close(self) -> None:
-        """Unmap everything, and close the database."""
         super().close()
         self._others.close()
 
 
 def queue_database(directory: Path) -> Path | None:
-    """Return the database with queues that ``consumequeue/`` is, or that is beside it, if any."""
-    both = directory, directory.with_name("consumequeue_rocksdb")
-    return next(filter(is_database, both), None)
+    """Return ``consumequeue/`` or the directory beside it if it is a database with queues."""
+    candidates = directory, directory.with_name("consumequeue_rocksdb")
+    return next(filter(is_database, candidates), None)
 
 
 def queues_in(directory: Path) -> ConsumeQueues:
-    """Return the queues of ``consumequeue/``, in files or in RocksDB, and those of batches.
+    """Return the queues of ``consumequeue/``, in files or in RocksDB, and batch queues.
 
-    Where RocksDB cannot be read here there are none of it, and ``missing`` says why.
+    Without the package rocksdict, the queues in RocksDB are left out, with the reason in
+    ``missing``.
     """
     database = queue_database(directory)
     if database is not None and is_readable():
@@ -407,9 +380,9 @@ def queues_in(directory: Path) -> ConsumeQueues:
 
 
 def table_in(directory: Path, family: str = _FAMILY) -> list[tuple[bytes, bytes]]:
-    """Return all keys and values of a family of a database of configuration, read once.
+    """Read all keys and values of a family once.
 
-    :raises OSError: if it cannot be read.
+    :raises OSError: if the database cannot be read.
     """
     database = RocksDatabase(directory)
     try:

@@ -1,23 +1,22 @@
-r"""``config/NAME.json.changes``: changes of a large table that its file may lack.
+r"""Reads ``config/NAME.json.changes``: changes of a large table that its file may lack.
 
-Brokers of RocketLens 0.1 appended each change of a large table here, and wrote the table's file
-now and then. Later ones write the table's file at each change, and only read this one.
+Brokers of RocketLens 0.1 appended each change of a large table to this file, and sometimes wrote
+the table's file. Later versions write the table's file at each change, and only read this one.
 
 ==========================================  ======================================================
 line                                        meaning
 ==========================================  ======================================================
-``rocketlens-changes 1 SIZE CRC32``         the first: the file to which the changes belong
+``rocketlens-changes 1 SIZE CRC32``         first line: the table's file that the changes belong to
 ``CRC32 {"dataVersion":…,``                 a change: names that were put, with their members, and
 ``"put":{…},"remove":[…]}``                 names that were removed; the checksum is of the JSON
-``CRC32 {"table":[SIZE,CRC32],``            another file, which may be the table's now, has the
-``"lines":N}``                              changes of the first N lines behind the first one
+``CRC32 {"table":[SIZE,CRC32],``            a later file of the table, which has the changes of the
+``"lines":N}``                              first N lines after the first one
 ==========================================  ======================================================
 
-All is ASCII. A last line that is cut was never acknowledged.
+All text is ASCII. A truncated last line was never acknowledged.
 
-Where the table's file is none of those named here, all changes are in it already: it was written
-before they were deleted. If some are not, another program has written it, and the table is taken as
-it is, with a warning.
+If the table's file is none of these, it was written before its changes were deleted and has all of
+them. If it lacks some, another program wrote it: the table is used as it is, with a warning.
 """
 
 import json
@@ -35,14 +34,13 @@ _CRC_DIGITS: Final = 8
 
 
 class TableMark(NamedTuple):
-    """Identifies a table's file."""
+    """The size and checksum that identify a table's file."""
 
     size: int
     crc32: int
 
 
 def mark_of(content: bytes) -> TableMark:
-    """Return the mark of a file's content."""
     return TableMark(len(content), zlib.crc32(content))
 
 
@@ -62,12 +60,12 @@ class Changes(NamedTuple):
     problem: str = ""
     """Damage of the file."""
     starts: Mapping[TableMark, int] = MappingProxyType({})
-    """By file of the table: the index of the first of ``changes`` that it lacks."""
+    """For each file of the table: the index of the first of ``changes`` that it lacks."""
 
     def since(self, mark: TableMark | None) -> Sequence[Change] | None:
-        """Return the changes that a file of the table lacks: all if it is damaged (None).
+        """Return the changes that a file of the table lacks: all if it is damaged (``mark`` None).
 
-        None if they do not belong to that file.
+        Return None if the changes do not belong to the file.
         """
         if mark is None:
             return self.changes
@@ -76,7 +74,7 @@ class Changes(NamedTuple):
 
     @property
     def names(self) -> set[str]:
-        """The names that were put and not removed again."""
+        """The names that were put and not removed afterwards."""
         names: set[str] = set()
         for change in self.changes:
             names = names.union(change.put).difference(change.remove)
@@ -84,19 +82,18 @@ class Changes(NamedTuple):
 
 
 def changes_path(table: Path) -> Path:
-    """Return the file of changes beside a table's file."""
     return table.with_name(f"{table.name}.changes")
 
 
 def decode(content: bytes) -> Changes:
-    """Parse a file of changes; O(n)."""
+    """Parse a file of changes."""
     first, *lines = content.split(b"\n")
     mark = _mark_in(first) if lines else None
     if mark is None:
         return Changes((), content, "its first line is damaged" if content else "")
     changes: list[Change] = []
     starts, indexes, damaged = {mark: 0}, [0], 0
-    # Text behind the last line end is empty, or was cut.
+    # The text after the last line end is empty or truncated.
     for line in lines[:-1]:
         value = _read(line)
         if isinstance(value, Change):
@@ -112,10 +109,7 @@ def decode(content: bytes) -> Changes:
 
 
 def read_changes(table: Path) -> Changes:
-    """Read the changes of a table; empty if there is no such file.
-
-    :raises OSError: when it is there and cannot be read now.
-    """
+    """Read the changes of a table; empty if the file does not exist."""
     return decode(fs.read_bytes(changes_path(table), limits.MAX_CONFIG_READ_BYTES) or b"")
 
 
@@ -130,9 +124,9 @@ def _mark_in(line: bytes) -> TableMark | None:
 
 
 def _read(line: bytes) -> Change | tuple[TableMark, int] | None:
-    """Parse a line behind the first one: a change, or another file and how many lines it has.
+    """Parse a line after the first one: a change, or a later file and its number of lines.
 
-    None if it is damaged.
+    Return None if the line is damaged.
     """
     text = line[_CRC_DIGITS + 1 :]
     try:

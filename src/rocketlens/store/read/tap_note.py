@@ -1,7 +1,7 @@
-"""The note of a store that is a copy of a broker's: of which broker, how far, and what it lacks.
+"""Reads and encodes ``rocketlens/tap.json``, the note of a store that is a copy of a broker's.
 
-``rocketlens/tap.json`` is a note (:mod:`rocketlens.store.read.note`) that is written whole. A tap
-writes it at once when there is a gap, and every few seconds with how far it has come.
+It is a note (:mod:`rocketlens.store.read.note`). A tap writes it at once when it finds a gap, and
+every few seconds with its position.
 """
 
 from pathlib import Path
@@ -25,7 +25,6 @@ class TapGap(NamedTuple):
     noticed_ms: int
 
     def __str__(self) -> str:
-        """Describe why they are missing."""
         return "the broker deleted them before they were copied"
 
 
@@ -34,39 +33,38 @@ class TapNote(Struct, frozen=True, rename="camel"):
 
     broker_name: str
     address: str
-    """Of the master, when it was asked last."""
+    """The master's address at the last request."""
     begin_offset: int
-    """The physical offset at which the copy began."""
+    """The physical offset at which the copy begins."""
     position: int = 0
-    """Up to where the log was copied."""
+    """The physical offset up to which the log is copied."""
     master_end_offset: int = 0
-    """Where the master's log ended, when it was asked last."""
+    """The end of the master's log at the last request."""
     last_record_ms: int = 0
-    """The store time of the last message that was copied; 0 without one."""
+    """The store time of the last copied message; 0 without one."""
     written_ms: int = 0
     gaps: tuple[TapGap, ...] = ()
     replaced: tuple[str, ...] = ()
-    """Directories with copies of logs that the broker had before this one, oldest first."""
+    """Directories with copies of earlier logs of the broker, oldest first."""
     problem: str = ""
-    """Why nothing is copied now; empty if it is."""
+    """The reason why nothing is copied now; empty while the tap copies."""
 
     @property
     def behind_bytes(self) -> int:
-        """Bytes of the master's log that are not copied, as far as is known."""
+        """Known bytes of the master's log that are not copied yet."""
         return max(self.master_end_offset - self.position, 0)
 
     @property
     def behind_ms(self) -> int:
-        """How old the last message was that was copied; 0 if nothing was to be copied."""
+        """The age of the last copied message when the note was written; 0 without a lag."""
         return max(self.written_ms - self.last_record_ms, 0) if self.behind_bytes else 0
 
     def encode(self) -> bytes:
-        """Return the bytes of the note."""
         return encode_note(_KIND, to_builtins(self), None)
 
     @classmethod
     def decode(cls, content: bytes) -> Self | None:
-        """Parse the note; return None if it is damaged or of another version."""
+        """Return None if the note is damaged or of another version."""
         note = decode_note(_KIND, content)
         try:
             return None if note is None else convert(note.value, cls)
@@ -75,14 +73,13 @@ class TapNote(Struct, frozen=True, rename="camel"):
 
 
 def read_tap_note(layout: StoreLayout) -> TapNote | None:
-    """Read the note of a store; return None if it is no tap's, or the note is damaged.
+    """Read the note of a store; return None if the store is no tap's, or the note is damaged.
 
-    :raises OSError: when it is there and cannot be read now.
+    :raises OSError: if the file exists but cannot be read now.
     """
     return read_note_file(layout.tap)
 
 
 def read_note_file(path: Path) -> TapNote | None:
-    """Read a note; see :func:`read_tap_note`."""
     content = fs.read_bytes(path, limits.MAX_STATE_BYTES)
     return None if content is None else TapNote.decode(content)

@@ -1,20 +1,20 @@
-"""Tiered storage of RocketMQ 5 as its local provider writes it: each queue has a log of its own.
+"""Finds the logs in tiered storage that RocketMQ 5's local provider writes, one for each queue.
 
 =======================================================  ===========================================
 path                                                     content
 =======================================================  ===========================================
-``config/tieredStoreMetadata.json`` of the store         each file below: begin and size
+``config/tieredStoreMetadata.json`` of the store         start and size of each file below
 ``HASH_CLUSTER/BROKER/TOPIC/QUEUE/COMMIT_LOG/NAME``      records, with physical offsets of this log
-``HASH_CLUSTER/BROKER/TOPIC/QUEUE/CONSUME_QUEUE/NAME``   entries, as consume queues have them; the
-                                                         one of queue offset N is at byte 20 N
+``HASH_CLUSTER/BROKER/TOPIC/QUEUE/CONSUME_QUEUE/NAME``   entries as in consume queues; that of queue
+                                                         offset N is at byte 20 N
 ``HASH_CLUSTER/BROKER/rmq_sys_INDEX/0/INDEX/NAME``       its index, which is not read here
 =======================================================  ===========================================
 
-``HASH_CLUSTER`` is in the ``tieredStoreFilePath`` of the ``broker.conf``. A hash is the begin of an
-MD5 digest; ``NAME`` is that of the begin of the file, and the begin in 20 digits.
+``HASH_CLUSTER`` is in the ``tieredStoreFilePath`` of the ``broker.conf``. ``HASH`` is the first 8
+digits of an MD5 digest. ``NAME`` is the hash of the file's start offset, and that in 20 digits.
 
-A broker writes the log before the queue. One that was killed between the two writes the same
-messages once more when it runs again, so a log can have a message twice. Source:
+A broker writes the log before the queue. If it is killed between them, it writes the same messages
+again at the next start, so a log can have a message twice. Source:
 ``PosixFileSegment``, ``FlatMessageFile``, ``MessageStoreDispatcherImpl``, ``DefaultMetadataStore``.
 """
 
@@ -34,13 +34,13 @@ _LOGS: Final = "commitLogFileSegmentTable"
 _QUEUE: Final = "CONSUME_QUEUE"
 _DIGITS: Final = 20
 _END: Final = 16
-"""Bytes at the end of a message that are not all zero."""
+"""A message has a nonzero byte among its last 16."""
 _NEAR: Final = ("*_*", "*/*_*")
-"""Where HASH_CLUSTER can be in a store, or beside it."""
+"""Patterns of HASH_CLUSTER in a store, or beside it."""
 
 
 class QueueLog(NamedTuple):
-    """The log of one queue; ``sizes`` are those of its files, by their begins."""
+    """The log of one queue; ``sizes`` has the sizes of its files by start offset."""
 
     topic: str
     queue_id: int
@@ -48,17 +48,17 @@ class QueueLog(NamedTuple):
     sizes: Mapping[int, int]
 
     def lost(self) -> Iterator[str]:
-        """Yield each file that is not there, or is shorter than the broker wrote it."""
+        """Yield a description of each file that is missing, incomplete or unreadable."""
         for begin, size in self.sizes.items():
             file = self.path / _file_name(begin)
             try:
                 length = fs.file_size(file)
                 is_zero = not any(fs.read_part(file, max(size - _END, 0), _END))
             except OSError as error:
-                yield f"{file} of tiered storage cannot be looked at: {error.strerror}"
+                yield f"{file} of tiered storage cannot be read: {error.strerror}"
                 continue
             if length is None:
-                yield f"{file} of tiered storage is not there"
+                yield f"{file} of tiered storage is missing"
             elif length < size:
                 yield f"{file} of tiered storage has {length} of {size} bytes"
             elif is_zero:
@@ -66,11 +66,11 @@ class QueueLog(NamedTuple):
 
     @property
     def end_offset(self) -> int:
-        """Where the broker wrote it to, as far as its table tells."""
+        """The end of the log, according to the broker's table."""
         return max((begin + size for begin, size in self.sizes.items()), default=0)
 
     def physical_offset(self, queue_offset: int) -> int | None:
-        """Return where the queue beside this log says that a message is; None if it does not."""
+        """Return a message's physical offset from the queue beside this log; None without it."""
         position = queue_offset * ENTRY_BYTES
         queue = self.path.with_name(_QUEUE)
         try:
@@ -83,18 +83,17 @@ class QueueLog(NamedTuple):
 
 
 class Tiers(NamedTuple):
-    """What the broker has in tiered storage. ``problem`` is why more may be there."""
+    """The logs in tiered storage. ``problem``: the reason why some can be missing here."""
 
     logs: tuple[QueueLog, ...] = ()
     problem: str | None = None
 
 
 def read_tiers(layout: StoreLayout) -> Tiers:
-    """Return the logs of a store's tiered storage."""
     table = read_table(layout.root, str(layout.tiers.relative_to(layout.root)), _LOGS)
     problem = None
     if table.problem:
-        problem = f"{layout.tiers}: {table.problem}: not all that is in tiered storage is known"
+        problem = f"{layout.tiers}: {table.problem}: some logs in tiered storage may be unknown"
     sizes = {path: _sizes(files) for path, files in table.entries.items() if path.count("/") == 2}
     written = {path: each for path, each in sizes.items() if each}
     root = next(filter(lambda each: _has_one(each, written), _candidates(layout)), None)
@@ -113,7 +112,7 @@ def read_tiers(layout: StoreLayout) -> Tiers:
 
 
 def _sizes(files: Any) -> dict[int, int]:
-    """Return the sizes of files to which something was written, by their begins."""
+    """Return the sizes of files that are not empty, by start offset."""
     values = files.values() if isinstance(files, dict) else ()
     numbers = ((each.get("baseOffset"), each.get("size")) for each in values if type(each) is dict)
     return {
@@ -124,7 +123,7 @@ def _sizes(files: Any) -> dict[int, int]:
 
 
 def _candidates(layout: StoreLayout) -> Iterator[Path]:
-    """Yield where tiered storage can be: where the ``broker.conf`` says, or near the store."""
+    """Yield possible directories of tiered storage: that of ``broker.conf``, and some near it."""
     if layout.tiered is not None:
         yield layout.tiered
     near = (base.glob(each) for base in (layout.root, layout.root.parent) for each in _NEAR)

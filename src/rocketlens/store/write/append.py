@@ -58,7 +58,7 @@ RESERVED_BYTES: Final = 16 * 1024 * 1024
 """Blocks of a segment are reserved in steps of this."""
 
 AHEAD_BYTES: Final = limits.MAX_UNWRITTEN_SEARCH_BYTES
-"""Room that is reserved behind what may be written: as far as readers look for lost records.
+"""Room that is reserved after what may be written: as far as readers look for lost records.
 
 Where pages are memory (tmpfs) even reading a hole takes room, and ends the process if there is
 none.
@@ -103,8 +103,8 @@ class RunRoom(NamedTuple):
 class Appender:
     """Appends to a log and its queues. One thread at a time appends; others may sync.
 
-    ``last`` is the last record, None when there is none. ``refusal``, when set, is raised instead
-    of appending. ``zeros_end_offset`` is the physical offset behind the last record with a zero
+    ``last`` is the last record, None if there is none. ``refusal``, when set, is raised instead
+    of appending. ``zeros_end_offset`` is the physical offset after the last record with a zero
     byte in its properties, or a later one: see :mod:`rocketlens.store.write.torn`.
     """
 
@@ -167,7 +167,7 @@ class Appender:
     def snapshot(self) -> "Snapshot | None":
         """Return the length of each queue, and the last record; no queue is ahead of the log.
 
-        For a thread that syncs; None when a batch is being written at this moment, or a queue
+        For a thread that syncs; None if a batch is being written at this moment, or a queue
         removed: then one is made at the end of the next batch, for the next call. A log that comes
         without a pause is seldom between two batches. An append counts its queue entry last.
         """
@@ -193,7 +193,7 @@ class Appender:
         ``first`` is done before anything is stored. When the disk is full the error is returned,
         and all this is tried again with each message.
 
-        :raises OSError: when something cannot be opened or made for another reason.
+        :raises OSError: if something cannot be opened or made for another reason.
         """
         self._base, self._byte_offset = base_offset, end_offset - base_offset
         self._limit = self._byte_offset
@@ -219,7 +219,7 @@ class Appender:
             self._byte_offset = self._limit = byte_offset
 
     def _new_segment(self, base: int) -> WritableFile:
-        """Open a segment, with blocks reserved at its begin."""
+        """Open a segment, with blocks reserved at its start."""
         path = self._layout.commit_log / f"{base:0{_NAME_DIGITS}}"
         size = fs.file_size(path)
         is_new = not size
@@ -252,7 +252,7 @@ class Appender:
     def queue(self, topic: str, queue_id: int) -> QueueWriter:
         """Return the writer of a queue; nothing is created on the disk.
 
-        :raises MessageIllegal: when the topic or the number cannot be a queue's.
+        :raises MessageIllegal: if the topic or the number cannot be a queue's.
         """
         queue = self.queues.get((topic, queue_id))
         if queue is None:
@@ -283,7 +283,7 @@ class Appender:
 
         The next sync of the queues closes their files.
 
-        :raises OSError: when ``move`` does; they stay.
+        :raises OSError: if ``move`` does; they stay.
         """
         queues = [queue for (name, _), queue in self.queues.items() if name == topic]
         for queue in queues:
@@ -551,8 +551,8 @@ class Appender:
     def sync_log(self) -> None:
         """Wait until every record appended before this call is on the disk.
 
-        :raises SyncFailed: when it may not be, now or ever.
-        :raises OSError: when a directory cannot be opened; the next call does it all again.
+        :raises SyncFailed: if it may not be, now or ever.
+        :raises OSError: if a directory cannot be opened; the next call does it all again.
         """
         with self._lock:
             segments = list(self._unsynced)
@@ -574,7 +574,7 @@ class Appender:
     def sync_queues(self) -> None:
         """Wait until every queue entry written before this call is on the disk.
 
-        :raises OSError: when it may not be.
+        :raises OSError: if it may not be.
         """
         # Only this thread syncs queues, and these queues are no longer in its list.
         removed = self._removed[:]

@@ -116,7 +116,7 @@ def remove(plan: CleanPlan, disk: Disk, directory: Path) -> None:
     So a power cut leaves no hole in the log, and brings none back whose queue and index files were
     deleted afterwards.
 
-    :raises OSError: when one cannot be deleted.
+    :raises OSError: if one cannot be deleted.
     """
     for segment in plan.segments:
         disk.remove_file(segment.path)

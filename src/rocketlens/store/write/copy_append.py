@@ -112,7 +112,7 @@ class CopyAppender(Appender):
 
     @property
     def received_offset(self) -> int:
-        """The physical offset behind the last byte that was taken."""
+        """The physical offset after the last byte that was taken."""
         return self.position + self._held_bytes
 
     def take(self, body: memoryview | bytes) -> None:
@@ -166,7 +166,7 @@ class CopyAppender(Appender):
 
         Bytes that were taken and not written are forgotten.
 
-        :raises OSError: when its segment cannot be made; nothing has changed then.
+        :raises OSError: if its segment cannot be made; nothing has changed then.
         """
         base = physical_offset - physical_offset % self.segment_bytes
         if base != self._base or self._segment is None:
@@ -342,7 +342,7 @@ def _messages(rows: Rows) -> Rows:
 def _append(queue: QueueWriter, entries: bytes | memoryview) -> None:
     """Append entries to a queue, or nothing.
 
-    :raises OSError: when there is no room.
+    :raises OSError: if there is no room.
     """
     if queue.byte_offset >= queue.limit:
         queue.make_room()
@@ -376,7 +376,7 @@ class CopyStore(MessageStore):
 
     @property
     def received_offset(self) -> int:
-        """The physical offset behind the last byte that was taken."""
+        """The physical offset after the last byte that was taken."""
         return self._copy.received_offset
 
     def log_bytes(self, physical_offset: int) -> bytes:
@@ -407,7 +407,7 @@ def prepare_copy(
 
     Nothing is done if the store has a segment already.
 
-    :raises OSError: when it cannot be written.
+    :raises OSError: if it cannot be written.
     """
     disk = disk or Disk()
     if layout.commit_log.is_dir() and any(layout.commit_log.iterdir()):

@@ -36,7 +36,7 @@ class DeletedTopics:
     ) -> None:
         """Read the file, without damaged marks, and complete unfinished removals.
 
-        :raises OSError: when that cannot be.
+        :raises OSError: if that cannot be.
         """
         self._path = layout.deleted
         self._layout = layout
@@ -84,7 +84,7 @@ class DeletedTopics:
         The next message gets queue offset 0. The log, and so queries by key or id, still have the
         messages that were there.
 
-        :raises OSError: when the files cannot be moved away; nothing has changed then.
+        :raises OSError: if the files cannot be moved away; nothing has changed then.
         """
         self._removals += 1
         aside = self._layout.scratch / f"{_REMOVED}{fs.pid()}.{self._removals}"
@@ -120,7 +120,7 @@ class DeletedTopics:
     def write_recovered(self) -> None:
         """Write the marks now that recovery has read from the log: their records are durable.
 
-        :raises OSError: when they cannot be written.
+        :raises OSError: if they cannot be written.
         """
         self._disk.write_durably(self._path, self._encode())
 

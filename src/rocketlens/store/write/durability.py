@@ -147,7 +147,7 @@ class SyncedFile:
     def __init__(self, layout: StoreLayout, disk: Disk) -> None:
         """Open the file, or create it.
 
-        :raises OSError: when the disk is full.
+        :raises OSError: if the disk is full.
         """
         content = fs.read_bytes(layout.synced, SYNCED_BYTES + 1) or b""
         if len(content) != SYNCED_BYTES:
@@ -173,7 +173,7 @@ class SyncedFile:
     def sync(self) -> None:
         """Wait until it is on the disk.
 
-        :raises OSError: when it may not be.
+        :raises OSError: if it may not be.
         """
         self._file.sync()
 
@@ -392,7 +392,7 @@ class Durability:
 def read_checkpoint(layout: StoreLayout) -> Checkpoint:
     """Read RocketMQ's checkpoint; return zeros if it is missing or too short.
 
-    :raises OSError: when it cannot be read now.
+    :raises OSError: if it cannot be read now.
     """
     try:
         return checkpoint.decode(fs.read_bytes(layout.checkpoint, CHECKPOINT_BYTES) or b"")

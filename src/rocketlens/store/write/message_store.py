@@ -125,9 +125,9 @@ class MessageStore:
     ) -> None:
         """Open the store, or create one.
 
-        :raises StoreLocked: at once, when another process or this one has it.
-        :raises BadInput: when its files have sizes that are not the configuration's.
-        :raises OSError: when it cannot be read or written.
+        :raises StoreLocked: at once, if another process or this one has it.
+        :raises BadInput: if its files have sizes that are not the configuration's.
+        :raises OSError: if it cannot be read or written.
         """
         self.layout = store if isinstance(store, StoreLayout) else StoreLayout(store)
         self.config = config
@@ -253,7 +253,7 @@ class MessageStore:
 
     @property
     def last_appended(self) -> Appended | None:
-        """The last record of the log; None when there is none."""
+        """The last record of the log; None if there is none."""
         return self._appender.last
 
     @property
@@ -263,7 +263,7 @@ class MessageStore:
 
     @property
     def end_offset(self) -> int:
-        """The physical offset behind the last record."""
+        """The physical offset after the last record."""
         return self._log.end_offset
 
     @property
@@ -312,7 +312,7 @@ class MessageStore:
     def build_index(self, *, at_most_bytes: int = STEP_BYTES) -> bool:
         """Index the durable log, up to a number of bytes; return True if all is indexed and synced.
 
-        False when there is more, when the disk is full or a file cannot be opened now, or when
+        False if there is more, when the disk is full or a file cannot be opened now, or when
         another builder does it.
         """
         return self._index.build(at_most_bytes)

@@ -63,9 +63,9 @@ class Opening(Struct):
     def run(self) -> Opened:
         """Open the store, or make one, and start the appender.
 
-        :raises BadInput: when its files have sizes that are not the configuration's, or are of a
+        :raises BadInput: if its files have sizes that are not the configuration's, or are of a
             kind that only RocketMQ can write.
-        :raises OSError: when it cannot be read or written.
+        :raises OSError: if it cannot be read or written.
         """
         layout, appender = self.layout, self.appender
         _check_writable(layout)
@@ -121,8 +121,8 @@ class Opening(Struct):
     def _existing_log(self) -> OpenLog | None:
         """Open the log for recovery; return None if there is none yet.
 
-        :raises BadInput: when its segments have another size than the configuration says.
-        :raises OSError: when it cannot be read now.
+        :raises BadInput: if its segments have another size than the configuration says.
+        :raises OSError: if it cannot be read now.
         """
         try:
             log = OpenLog(self.layout.commit_log)
@@ -141,8 +141,8 @@ class Opening(Struct):
     def _existing_queue_files(self, log: OpenLog | None, state: StoreState | None) -> QueueFiles:
         """List the queue files.
 
-        :raises BadInput: when they have another size than the configuration says.
-        :raises OSError: when they cannot be read now.
+        :raises BadInput: if they have another size than the configuration says.
+        :raises OSError: if they cannot be read now.
         """
         files = list_queue_files(self.layout.consume_queue)
         if log is None:

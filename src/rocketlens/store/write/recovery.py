@@ -4,19 +4,19 @@ What is done, in this order, and why it may be ended anywhere and begun again:
 
 1. *where to begin*: the consume queues are compared with the state that was synced with them, and
    looked through for holes (:mod:`rocketlens.store.write.queue.queue_recovery`). The log is read
-   from the end of the last record whose entry is surely there; from its begin when there is no
+   from the end of the last record whose entry is surely there; from its start when there is no
    state, or it is of another log.
 2. *read*: each record from there on gets its queue entry, where that is not there already.
    Records of deleted topics get none, nor do those before the record that a queue begins with;
    and where queue offsets begin again at 0 the topic was deleted and made again: its queue then
    begins there.
-3. *cut*: bytes that are not a record, behind the last synced position, are the torn tail. They are
+3. *cut*: bytes that are not a record, after the last synced position, are the torn tail. They are
    kept aside, all of them, and then zeroed, and the queues end where the log ends.
 
 A process that is killed leaves whole records, for its pages outlive it and a record's first bytes
 are written last. A machine that loses power may leave any sector of a record that was not synced;
 how such a record is told from one that only looks odd is in :mod:`rocketlens.store.write.torn`. The
-synced position may be a second old then: sound records behind it may have been acknowledged, and
+synced position may be a second old then: sound records after it may have been acknowledged, and
 stay. So may a record that was not acknowledged, if it is whole.
 
 Torn is not corrupt. Bad bytes before the last synced position cost the records in them and no
@@ -76,7 +76,7 @@ class Row(NamedTuple):
 
     @property
     def end_offset(self) -> int:
-        """The physical offset behind it."""
+        """The physical offset after it."""
         return self.physical_offset + self.store_size
 
 
@@ -143,7 +143,7 @@ class Recovery:
         ``is_marked``: whether no real broker has started on the store since ours noted that it
         is its own. ``was_closed``: whether the last broker stopped cleanly.
 
-        :raises OSError: when the disk is full, or broken, or something cannot be read now;
+        :raises OSError: if the disk is full, or broken, or something cannot be read now;
             everything can be done again.
         """
         result = self._result
@@ -343,7 +343,7 @@ class Recovery:
         return entry[:2] == (record.physical_offset, record.total_size)
 
     def _cut_log(self, end_offset: int) -> None:
-        """Keep a copy of what is behind the log's end, and zero it."""
+        """Keep a copy of what is after the log's end, and zero it."""
         stop = 0
         for segment in self._log.segments:
             start = max(end_offset - segment.base_offset, 0)
@@ -382,7 +382,7 @@ class Recovery:
             file.close()
 
     def _cut_queue(self, queue: QueueWriter, end_offset: int) -> None:
-        """End a queue behind its last entry for a record of the log."""
+        """End a queue after its last entry for a record of the log."""
         while queue.next_offset:
             last = queue.entry(queue.next_offset - 1)
             if last is None or last[1] == FILLER_SIZE or last[0] + last[1] <= end_offset:
@@ -443,9 +443,9 @@ class Recovery:
     def _keep_entries(
         self, queue: QueueWriter, starts: list[tuple[int, str]], log_end: int, queue_end: int
     ) -> None:
-        """Keep a copy of entries behind a queue's end that point into the log.
+        """Keep a copy of entries after a queue's end that point into the log.
 
-        Those that a kill left point behind it, and are worth nothing. Others may be of a queue
+        Those that a kill left point after it, and are worth nothing. Others may be of a queue
         that is not made from records of its own, as RocketMQ 5 has some.
         """
         end = queue_end * ENTRY_BYTES
@@ -503,7 +503,7 @@ class Recovery:
 
 
 def _cut_later(queue: QueueWriter, end: int) -> None:
-    """Cut off entries behind a queue's end; the next offset is known already."""
+    """Cut off entries after a queue's end; the next offset is known already."""
     next_offset = queue.next_offset
     queue.cut(end)
     queue.next_offset = next_offset

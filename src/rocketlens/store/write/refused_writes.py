@@ -30,7 +30,7 @@ DISK_FULL: Final = (
     "service not available now. It may be caused by one of the following reasons: "
     "the broker's disk is full"
 )
-"""Begin of RocketMQ's remark to code 14."""
+"""Start of RocketMQ's remark to code 14."""
 NOT_NOW: Final = "service not available now: the broker cannot open or map a file of its store"
 
 

@@ -20,7 +20,7 @@ class LogView:
     def __init__(self, directory: Path, appender: Appender, first_end_offset: int) -> None:
         """Open the log, which ended at ``first_end_offset`` before anything was appended.
 
-        :raises OSError: when it cannot be opened now.
+        :raises OSError: if it cannot be opened now.
         """
         try:
             self._log: Final = CommitLog(directory)
@@ -36,7 +36,7 @@ class LogView:
 
     @property
     def end_offset(self) -> int:
-        """The physical offset behind the last record."""
+        """The physical offset after the last record."""
         last = self._appender.last
         return self._first_end_offset if last is None else last.physical_offset + last.store_size
 
@@ -50,8 +50,8 @@ class LogView:
 
         ``size``: as its consume queue says, or 0 for what its first four bytes say.
 
-        :raises StoreBusy: when the segments cannot be listed now, and it may be in a new one.
-        :raises SegmentLost: when its segment cannot be opened now.
+        :raises StoreBusy: if the segments cannot be listed now, and it may be in a new one.
+        :raises SegmentLost: if its segment cannot be opened now.
         """
         tail = self.log_from(physical_offset)
         if tail is None:

@@ -7,14 +7,14 @@ are there can then lack
 * a part of its head or one of its lengths: then its lengths do not add up to its size;
 * a part of its body: then that has not its checksum;
 * a part of its topic or its properties, which no checksum covers: then those end in zeros where a
-  sector ends, and nothing is written behind them in that sector. Whatever else their text may be
+  sector ends, and nothing is written after them in that sector. Whatever else their text may be
   (bytes that are not UTF-8, names without a value, nothing between two separators), a client sent
   it: RocketMQ stores what it is given.
 
 So the last is what :func:`lacks_a_sector` looks for. Properties may truly have zero bytes there,
 in which case the bytes alone cannot tell. A broker of this project therefore syncs ``synced``,
 too, before it acknowledges a message with a zero byte in its properties: what was acknowledged is
-never behind the synced position, where this question is asked.
+never after the synced position, where this question is asked.
 
 Apart from `recovery`, which asks it: bytes in, an answer out, and a page of reasons.
 """

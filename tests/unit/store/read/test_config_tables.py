@@ -113,7 +113,7 @@ def test_the_backup_is_used_where_the_file_cannot_be(store, content):
 def test_a_store_without_configuration_has_an_empty_table_and_says_so(store):
     table = read(store)
     assert (dict(table.entries), table.path, table.is_damaged) == ({}, None, False)
-    assert table.problem == "there is no such file, or it is empty"
+    assert table.problem == "the file is missing or empty"
 
 
 def test_a_file_that_cannot_be_opened_is_damaged(store):
@@ -470,12 +470,12 @@ def test_what_is_written_meanwhile_is_seen_at_the_next_look(writer, directory):
     writer.put("Orders", 0, 1, 2)
     writer.put("Payments", 0, 0)
     assert queues.queue("Orders", 0).max_offset == 1
-    queues.look_again()
+    queues.invalidate()
     assert queues.queue("Orders", 0).max_offset == 3
     assert queues.topics() == ["Orders", "Payments"]
     writer.database.flush()
     writer.database.compact_range(None, None)
-    queues.look_again()
+    queues.invalidate()
     assert queues.queue("Orders", 0).entry(2) == entry_of(2)
 
 

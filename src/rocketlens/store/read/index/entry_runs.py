@@ -4,7 +4,7 @@
 bits    what          notes
 ======  ============  =========================================================================
 63..32  key hash      0 .. 2**31 - 1, as in an index file
-31..0   offset        physical offset less the begin of the run's window of 4 GiB
+31..0   offset        physical offset less the start of the run's window of 4 GiB
 ======  ============  =========================================================================
 
 So a run is one array of numbers, sorted as they are; a look-up is two binary searches in each run,

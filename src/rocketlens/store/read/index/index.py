@@ -81,8 +81,8 @@ class IndexFile:
     def __init__(self, path: Path, likely: tuple[Geometry, ...] = ()) -> None:
         """Open the file and find its geometry.
 
-        :raises IndexFileError: when it is damaged beyond use.
-        :raises OSError: when it cannot be opened.
+        :raises IndexFileError: if it is damaged beyond use.
+        :raises OSError: if it cannot be opened.
         """
         self.path = path
         self._mapped = fs.MappedFile(path, copy_bytes=_COPY_BYTES)
@@ -112,7 +112,7 @@ class IndexFile:
     def check_empty(self) -> None:
         """Check that a file with no entries in its header has none.
 
-        :raises IndexFileError: when something is written in it.
+        :raises IndexFileError: if something is written in it.
         """
         content = self._mapped.content
         for low, high in fs.data_extents(self.path, HEADER_BYTES, len(content)):
@@ -188,7 +188,7 @@ class IndexFile:
         than it is iterated. With ``pauses`` a number of 0 says that a millisecond went by: what
         follows is at or before its offset.
 
-        :raises IndexFileError: when the file turns out to be damaged.
+        :raises IndexFileError: if the file turns out to be damaged.
         """
         for step, (number, entry) in enumerate(self.chain(key_hash)):
             if step == _LONG_CHAIN:
@@ -237,7 +237,7 @@ class IndexFile:
         blocks = np.arange(0, len(entries), _ENTRIES_OF_TIME)
         seconds = np.maximum.reduceat(entries["seconds"], blocks).tolist() if len(blocks) else []
         offsets = entries["physical_offset"][blocks].tolist()
-        # Each block has the time of the one behind it as well: a single entry may be damaged.
+        # Each block has the time of the one after it as well: a single entry may be damaged.
         for offset, *next_two in zip(offsets, seconds, [*seconds[1:], 0], strict=True):
             most = max(*next_two, 0)
             # Entries of a file that begins at 0 have no times, and the largest number means more.
@@ -273,7 +273,7 @@ class IndexFile:
     def count_slots(self) -> None:
         """Compare the used slots with the header, once.
 
-        :raises IndexFileError: when they differ and no broker is adding to the file.
+        :raises IndexFileError: if they differ and no broker is adding to the file.
         """
         if self.are_slots_counted:
             return
@@ -319,10 +319,10 @@ class IndexFile:
     def check_entry(self, log: CommitLog, number: int) -> bool:
         """Compare one entry with its record; return True if the record has its hash.
 
-        False when the log itself explains why not: the record is damaged, deleted, or the log now
+        False if the log itself explains why not: the record is damaged, deleted, or the log now
         ends before it.
 
-        :raises IndexFileError: when the entry is wrong.
+        :raises IndexFileError: if the entry is wrong.
         """
         physical_offset = self.entry(number).physical_offset
         if physical_offset < log.min_offset:
@@ -345,7 +345,7 @@ class IndexFile:
     def is_for_its_record(self, log: CommitLog, number: int) -> bool:
         """Return whether the entry's record is readable and has its hash.
 
-        :raises IndexFileError: when the record is readable and has not.
+        :raises IndexFileError: if the record is readable and has not.
         """
         entry = self.entry(number)
         try:
@@ -365,7 +365,7 @@ class IndexFile:
 
 
 def log_explains(log: CommitLog, start: int, physical_offset: int) -> bool:
-    """Return whether an offset is in a damaged range of the log, or behind its end.
+    """Return whether an offset is in a damaged range of the log, or after its end.
 
     ``start`` is a record's, at or before the offset; the records between are read.
     """

@@ -88,7 +88,7 @@ class _Records(NamedTuple):
 def check_whole(file: IndexFile, log: CommitLog) -> Extent:
     """Check every slot and entry against each other and the log. O(slots + entries).
 
-    :raises IndexFileError: when a rule of this module's is broken.
+    :raises IndexFileError: if a rule of this module's is broken.
     """
     if file.geometry is None:
         return Extent(file.header.begin_offset, file.header.end_offset)
@@ -170,7 +170,7 @@ def check_links(file: IndexFile) -> None:
     A broker that was killed may have put one entry more on its slot than the header counts; that
     is no contradiction.
 
-    :raises IndexFileError: when an entry cannot be reached from its slot.
+    :raises IndexFileError: if an entry cannot be reached from its slot.
     """
     chains = compiled_chain_check(file)
     is_one_more = (
@@ -188,7 +188,7 @@ def check_links(file: IndexFile) -> None:
 def check_samples(file: IndexFile, log: CommitLog, count: int = _SAMPLES) -> Extent:
     """Check ``count`` samples over its part of the log, and a quarter as many entries.
 
-    :raises IndexFileError: when one of these entries is wrong, or none leads to its record.
+    :raises IndexFileError: if one of these entries is wrong, or none leads to its record.
     """
     last = _last_sound_entry(file, log)
     first_offset = max(file.entry(1).physical_offset, log.min_offset)
@@ -212,7 +212,7 @@ def check_samples(file: IndexFile, log: CommitLog, count: int = _SAMPLES) -> Ext
 def _last_sound_entry(file: IndexFile, log: CommitLog) -> int:
     """Return the last entry that matches its record; the log may have lost later ones.
 
-    :raises IndexFileError: when there is none.
+    :raises IndexFileError: if there is none.
     """
 
     def is_lost(number: int) -> bool:

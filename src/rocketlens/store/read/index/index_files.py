@@ -134,7 +134,7 @@ PAUSE: Final = (-1, None)
 def newest_first(hits: Iterator[Hit], offsets: Iterator[int]) -> Iterator[tuple[int, Hit | None]]:
     """Merge the results of index files and memory: each physical offset once, newest first.
 
-    Both must descend. With each offset comes the entry that led to it, None when only the memory
+    Both must descend. With each offset comes the entry that led to it, None if only the memory
     did. Neither is read farther than the result is iterated. A pause becomes :data:`PAUSE`.
     """
     hit, offset = next(hits, None), next(offsets, -1)
@@ -227,7 +227,7 @@ class IndexFiles:
         than it is iterated. With ``pauses`` a hit with the number 0 says that a millisecond may
         have gone by: what follows is at or before its offset.
 
-        :raises CorruptIndexFile: when a file turns out to be damaged.
+        :raises CorruptIndexFile: if a file turns out to be damaged.
         """
         files, wanted, searched = self.newest_first, array("q", hashes), 0
         while searched < len(files.files):
@@ -266,7 +266,7 @@ class IndexFiles:
     def count_slots(self) -> None:
         """Count the slots: only their number shows that one was lost.
 
-        :raises CorruptIndexFile: when a file turns out to be damaged.
+        :raises CorruptIndexFile: if a file turns out to be damaged.
         """
         for _ in self.counting_slots():
             pass
@@ -305,7 +305,7 @@ class IndexFiles:
     def has_entry_of(self, record: Record) -> bool | None:
         """Return whether these files have an entry of a record.
 
-        None where they don't answer for the place, or the record has nothing to be indexed by.
+        None where they do not answer for the place, or the record has nothing to be indexed by.
         """
         offset = record.physical_offset
         for file in self._sound:
@@ -323,7 +323,7 @@ class IndexFiles:
 
         Each begins at a record's start; a record that begins before its end belongs to it. The
         last one has no end. A file may have filled up in the middle of a record, so where two
-        files don't meet, the last record of one and the first of the other count as not covered.
+        files do not meet, the last record of one and the first of the other count as not covered.
         """
         if self._uncovered is None:
             self._uncovered = self._find_uncovered()
@@ -369,7 +369,7 @@ class IndexFiles:
         return hashes.issuperset(index_hashes(record, with_tags=False))
 
     def _after(self, physical_offset: int) -> int | None:
-        """Return the offset behind a record, or the begin of the next segment."""
+        """Return the offset after a record, or the start of the next segment."""
         walk = LogWalk(self._log, physical_offset, physical_offset + 1)
         for _ in walk.records():
             pass

@@ -94,7 +94,7 @@ def read_index_state(layout: StoreLayout) -> IndexState | None:
 
     Whether it speaks of the log that is there is not looked at.
 
-    :raises OSError: when it is there and cannot be read now.
+    :raises OSError: if the file exists but cannot be read now.
     """
     note = read_note(layout.index_state, _KIND, max_bytes=MAX_INDEX_STATE_BYTES)
     return None if note is None else _state_of(note)
@@ -103,7 +103,7 @@ def read_index_state(layout: StoreLayout) -> IndexState | None:
 def safe_offset_of(layout: StoreLayout) -> int:
     """Return the safe offset of a store's index files, by any builder; 0 without one.
 
-    :raises OSError: when ``index.json`` cannot be read now.
+    :raises OSError: if ``index.json`` cannot be read now.
     """
     state = read_index_state(layout)
     return 0 if state is None else state.resume_point.physical_offset
@@ -117,7 +117,7 @@ def full_index_end(layout: StoreLayout, before: Checkpoint) -> tuple[int, int]:
     and reads the log again from there. ``before`` is the checkpoint that was there: without a note
     of ours the files in ``index/`` are those it speaks of.
 
-    :raises OSError: when ``index.json`` cannot be read now.
+    :raises OSError: if ``index.json`` cannot be read now.
     """
     state = read_index_state(layout)
     if state is None:

@@ -45,7 +45,7 @@ _MAX_SMALL_ENTRIES: Final = 64
 _FIRST_ROWS: Final = 512
 """Rows that are read at once at first: each time costs more than the entries of a hundred rows."""
 _TORN_BYTES: Final = 4096
-"""Bytes of a torn record, and behind it, that are compared to detect later writes."""
+"""Bytes of a torn record, and after it, that are compared to detect later writes."""
 
 Pieces = list[tuple[tuple[int, int], bytes]]
 """Bytes of the log: physical offset, count, and content."""
@@ -177,7 +177,7 @@ class Tail:
         """Do :meth:`read` up to where the log ends, or less, while it grows.
 
         What cannot be opened there is damage until the next call, which begins with it: its segment
-        gets records behind ``stop``, and where it is read again is not known to be a record.
+        gets records after ``stop``, and where it is read again is not known to be a record.
         """
         self._unread_end = None
         walk = LogWalk(self._log, start, stop, confirm=self._confirm)

@@ -93,7 +93,7 @@ class CommitLog:
     def __init__(self, *directories: Path) -> None:
         """List the segments; none is opened yet.
 
-        :raises NotAStore: when there is not one segment, a directory cannot be read, or two
+        :raises NotAStore: if there is not one segment, a directory cannot be read, or two
             directories have the same part of the log.
         """
         directory = directories[0]
@@ -165,10 +165,10 @@ class CommitLog:
         Costs a look at the directory. A file that grew or was cut in place is noticed when it is
         read.
         """
-        self._mapped.look_again()
+        self._mapped.invalidate()
         self._recent = None
         if self.replica is not None:
-            self.replica.look_again()
+            self.replica.refresh()
         for directory, stamp in self._stamps:
             if stamp is None or not fs.is_as_stamped(directory, stamp):
                 break
@@ -247,7 +247,7 @@ class CommitLog:
         return min(distances, default=self.segments[-1].size)
 
     def unreadable_before(self) -> Path | None:
-        """Return a file of the log before its begin that is empty, or is no file; None if none is.
+        """Return a file of the log before its start that is empty, or is no file; None if none is.
 
         A broker deletes files whole, and creates only those at the end in advance.
         """
@@ -272,7 +272,7 @@ class CommitLog:
     def map(self, segment: Segment) -> fs.MappedFile:
         """Return the segment's bytes, mapped once and kept for a while.
 
-        :raises SegmentLost: when its file cannot be opened.
+        :raises SegmentLost: if its file cannot be opened.
         """
         try:
             return self._mapped.get(segment.path, segment.size, segment.file_id)
@@ -308,7 +308,7 @@ class CommitLog:
         return found
 
     def record_at(self, physical_offset: int, *, check_crc: bool = True) -> Record:
-        """Read the record at ``physical_offset``, or behind the header of a DLedger entry there.
+        """Read the record at ``physical_offset``, or after the header of a DLedger entry there.
 
         Nothing here proves that a record begins there: bytes inside a body can look like one.
 
@@ -399,8 +399,8 @@ class OpenLog(CommitLog):
     def __init__(self, *directories: Path, may_lose: bool = False) -> None:
         """List the segments. With ``may_lose`` one that was deleted meanwhile is lost all the same.
 
-        :raises NotAStore: when there is not one segment.
-        :raises OSError: when they cannot be listed now.
+        :raises NotAStore: if there is not one segment.
+        :raises OSError: if they cannot be listed now.
         """
         self._may_lose = may_lose
         try:
@@ -414,8 +414,8 @@ class OpenLog(CommitLog):
     def map(self, segment: Segment) -> fs.MappedFile:
         """Return the segment's bytes.
 
-        :raises OSError: when its file cannot be opened now.
-        :raises SegmentLost: when it was deleted, and may be.
+        :raises OSError: if its file cannot be opened now.
+        :raises SegmentLost: if it was deleted, and may be.
         """
         try:
             return super().map(segment)
@@ -494,7 +494,7 @@ def _disjoint(segments: list[Segment]) -> list[Segment]:
     """Cut or drop segments so that no two have the same offset.
 
     Overlaps come from strays and from files that were made longer. A file that begins inside
-    another, in a place where segments don't begin, and not with a record that belongs there, is a
+    another, in a place where segments do not begin, and not with a record that belongs there, is a
     stray; otherwise the other ends there.
     """
     result: list[Segment] = []
@@ -522,7 +522,7 @@ def _begins_with_its_record(segment: Segment) -> bool:
 
 
 class Replica:
-    """How far one copy of a replicated log is committed: what is behind may be taken back.
+    """How far one copy of a replicated log is committed: what is after may be taken back.
 
     The copy says so some seconds late. The broker puts entries in consume queues only once they
     are committed, so those show what is committed since.
@@ -537,14 +537,14 @@ class Replica:
         self._index: int | None = None
         names = (entry.name for entry in fs.entries(self.data))
         self._first: Final = min((int(name) for name in names if name.isdigit()), default=0)
-        self.look_again()
+        self.refresh()
 
     @classmethod
     def beside(cls, commit_log: Path) -> "Replica | None":
         """Return the DLedger log of a store whose commit log would be in a directory.
 
         Where there is a commit log as well, the broker was switched to DLedger, and its log goes on
-        behind that.
+        after that.
 
         :raises NotAStore: if there are several.
         """
@@ -564,7 +564,7 @@ class Replica:
         """Return whether a record is known to be committed, or is of the log before this one."""
         return physical_offset <= self.committed_to or physical_offset < self._first
 
-    def look_again(self) -> None:
+    def refresh(self) -> None:
         """Read again how far it is committed, if that moved. What cannot be read leaves it."""
         try:
             content = fs.read_bytes(self._root / _CHECKPOINT, limits.MAX_STATE_BYTES) or b""

@@ -1,4 +1,4 @@
-"""What other files of a store prove about the end and the begin of its log.
+"""What other files of a store prove about the end and the start of its log.
 
 A log ends where its files end, and a copy can lack the last of them, or hold it cut or full of
 zeros. The log itself does not show that; these files do:
@@ -20,13 +20,13 @@ RocketLens writes queues before it, and all others after it.
 The begin is proved by index files and consume queues. RocketMQ deletes the first file of a log when
 it is old, and in the next seconds the files of queues and of the index that lead to nothing else
 any more, but the last one of each. So where such files are there after a clean stop, the log lost
-its first file in another way: a copy lacks it. A file before the begin that is there and empty, or
+its first file in another way: a copy lacks it. A file before the start that is there and empty, or
 a link to one that is not, proves that, too, always.
 
 With the file ``abort`` a broker runs, or did not come so far, and a RocketLens broker deletes index
 files later: then they prove nothing.
 
-A group's offset is behind the last message that it consumed, so a queue had that message. A broker
+A group's offset is after the last message that it consumed, so a queue had that message. A broker
 that starts on a log without its end cuts queues, index and checkpoint to it, and leaves the offsets
 as they are: then only they show that messages were lost.
 
@@ -125,7 +125,7 @@ class LogEvidence:
         return True
 
     def lost_end(self) -> LostEnd | None:
-        """Return what is known of messages behind the end of the log; None if nothing is.
+        """Return what is known of messages after the end of the log; None if nothing is.
 
         O(queues + index files) at first.
         """
@@ -222,7 +222,7 @@ class LogEvidence:
         return record.store_timestamp_ms == header.begin_timestamp_ms
 
     def _is_sound(self, proof: Proof, end: int) -> bool:
-        """Return whether a file that leads behind the end of the log is right: it may be damaged,
+        """Return whether a file that leads after the end of the log is right: it may be damaged,
         or another's.
         """
         try:
@@ -343,7 +343,7 @@ def _leads_to(queue: ConsumeQueue, end: int) -> bool:
 
 
 def _goes_on(queue: ConsumeQueue, end: int) -> bool:
-    """Return whether a queue's last two entries are of records behind the end of a log, and as far
+    """Return whether a queue's last two entries are of records after the end of a log, and as far
     from each other as records in a row. Damaged ones lead anywhere.
     """
     last = queue.last_entry()
@@ -361,7 +361,7 @@ def _goes_on(queue: ConsumeQueue, end: int) -> bool:
 def lost_end_of(
     layout: StoreLayout, log: CommitLog, takes_topic: Callable[[str], bool] = lambda _: True
 ) -> LostEnd | None:
-    """Return what is known of messages behind the end of a store's log, looked at once.
+    """Return what is known of messages after the end of a store's log, looked at once.
 
     What groups consumed counts if it is of topics that are read.
     """
@@ -377,7 +377,7 @@ def lost_end_of(
 
 
 def lost_begin(layout: StoreLayout, log: CommitLog, queues: ConsumeQueues) -> str | None:
-    """Return what is known of messages before the begin of the log that no broker deleted; None if
+    """Return what is known of messages before the start of the log that no broker deleted; None if
     nothing is. O(queues + index files).
     """
     least = log.min_offset
@@ -408,7 +408,7 @@ def first_time(log: CommitLog) -> int:
 
 
 def lost_begin_of(layout: StoreLayout, log: CommitLog, begin_ms: int) -> str | None:
-    """Return what is known of messages from a store time on before the begin of a store's log,
+    """Return what is known of messages from a store time on before the start of a store's log,
     looked at once.
     """
     if begin_ms >= first_time(log):
@@ -452,7 +452,7 @@ def _last_of_first_file(queue: ConsumeQueue) -> int:
 
 
 class GroupAhead(NamedTuple):
-    """A group whose offset is behind the end of a queue."""
+    """A group whose offset is after the end of a queue."""
 
     queue: QueueName
     group: str
@@ -489,7 +489,7 @@ class GroupEvidence:
     def ahead(self) -> list[GroupAhead]:
         """Return the group that is farthest ahead of each queue whose end it proves to be lost.
 
-        O(offsets of groups), and the log behind the queues where some are ahead of those.
+        O(offsets of groups), and the log after the queues where some are ahead of those.
         """
         root = self._layout.root
         stamp = stamp_of(root, OFFSETS_FILE)

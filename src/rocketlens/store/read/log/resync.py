@@ -1,4 +1,4 @@
-"""Finds the next record behind bytes of the commit log that are not a record.
+"""Finds the next record after bytes of the commit log that are not a record.
 
 Ways to the next record, best first:
 
@@ -49,10 +49,10 @@ Confirm = Callable[[Record], bool | None]
 def next_record(
     log: CommitLog, position: int, reason: Reason, confirm: Confirm | None = None
 ) -> int | None:
-    """Return the offset of the first record behind ``position``, at which none is; None if there is
+    """Return the offset of the first record after ``position``, at which none is; None if there is
     none. ``reason`` is why there is none at ``position``, which must be in a segment.
 
-    :raises SegmentLost: when a segment that decides it is there and cannot be opened.
+    :raises SegmentLost: if a segment that decides it is there and cannot be opened.
     """
     return _Resync(log, position, confirm).find(reason)
 
@@ -63,7 +63,7 @@ def last_written(log: CommitLog, start: int, stop: int | None = None) -> int | N
     None if all of them are zero. Only the segment of ``start`` is looked at. Holes of the file cost
     nothing; written zeros are read, some GiB a second.
 
-    :raises OSError: when the segment cannot be read.
+    :raises OSError: if the segment cannot be read.
     """
     segment = log.segment_of(start)
     if segment is None:
@@ -165,7 +165,7 @@ class _Resync:
 
         Unwritten bytes are passed: holes for nothing, zeros at the cost of reading them, some
         GiB a second. In the log's last segment they are read to its end once; after that a search
-        ends behind many of them, because a broker writes one record behind the other.
+        ends after many of them, because a broker writes one record after the other.
         """
         try:
             mapped = self._log.map(segment)

@@ -165,7 +165,7 @@ class LogWalk:
                     self._skip_damage(segment, Reason(error.reason), str(error))
 
     def _count_committed(self, offsets: memoryview) -> int:
-        """Return how many records of a DLedger log are committed: those behind one that is not
+        """Return how many records of a DLedger log are committed: those after one that is not
         are not.
         """
         return bisect_left(offsets, x=True, key=self._is_uncommitted)
@@ -218,7 +218,7 @@ class LogWalk:
     def _skip_missing_segment(self, segment: Segment, lost: SegmentLost) -> None:
         """Skip a segment that cannot be opened; one that a broker deleted is not damage.
 
-        :raises SegmentUnread: when it is there all the same, and must be read.
+        :raises SegmentUnread: if it is there all the same, and must be read.
         """
         self.log.refresh()
         if self.position < self.log.min_offset:
@@ -233,7 +233,7 @@ class LogWalk:
         return next((s for s in self.log.segments if s.base_offset > self.position), None)
 
     def _skip_damage(self, segment: Segment, reason: Reason, detail: str) -> None:
-        """Move the position behind bytes that are not a record, or end the walk."""
+        """Move the position after bytes that are not a record, or end the walk."""
         if reason is Reason.BLANK and self._is_true_blank(segment):
             self.position = segment.end_offset
             return
@@ -252,7 +252,7 @@ class LogWalk:
             self.stop = self.position
             return
         if self._has_changed(reason):
-            # A broker was writing meanwhile: the bytes behind were not there at the first look.
+            # A broker was writing meanwhile: the bytes after were not there at the first look.
             return
         self._pass_damage(record_start, detail)
 

@@ -42,7 +42,7 @@ class IndexBuilder(IndexWriter):
 
         ``up_to`` must not be above the synced end of the log.
 
-        :raises OSError: when the disk is full, or a segment cannot be opened now; nothing is lost,
+        :raises OSError: if the disk is full, or a segment cannot be opened now; nothing is lost,
             and the next call goes on.
         """
         before = self.resume_point.physical_offset
@@ -90,7 +90,7 @@ class IndexDriver:
     def open(self) -> None:
         """Become the builder; if that fails for now, it is tried again.
 
-        :raises StoreLocked: when another one builds.
+        :raises StoreLocked: if another one builds.
         """
         self._is_builder = True
         with self._lock:
@@ -145,7 +145,7 @@ class IndexDriver:
     ) -> bool:
         """Index the durable log, up to a number of bytes; return True if all is indexed and synced.
 
-        ``is_over`` is asked between two pieces of work. False when there is more, when something
+        ``is_over`` is asked between two pieces of work. False if there is more, when something
         cannot be written or opened now, or when another builder does it.
         """
         with self._lock:

@@ -4,7 +4,7 @@ Between two builders anything may have happened to a store: a real broker added 
 rolled to new ones or deleted some; the power went; the log was replaced. So a file is taken over
 only as far as ``rocketlens/index.json`` proves it, and that note is believed only when it is sound
 and of this log. A full file is never written again: its header proves it. The entries of the last
-file were synced before the note was written, and another writer adds entries only behind those;
+file were synced before the note was written, and another writer adds entries only after those;
 but its slots may lead to them. They are as they were when their checksum is the one in the note;
 otherwise the file is made again from its proven entries. The new one replaces the old one in one
 step, so a reader that has the old one open continues with that.
@@ -55,7 +55,7 @@ class Resumed(NamedTuple):
 def index_names(directory: Path) -> list[str]:
     """Return the names of the index files in a directory, oldest first.
 
-    :raises OSError: when it is there and cannot be read now.
+    :raises OSError: if the file exists but cannot be read now.
     """
     return [
         entry.name
@@ -67,7 +67,7 @@ def index_names(directory: Path) -> list[str]:
 def slots_crc(path: Path, geometry: Geometry) -> int:
     """Return the CRC-32 of a file's header and slots.
 
-    :raises OSError: when it cannot be opened now.
+    :raises OSError: if it cannot be opened now.
     """
     with fs.MappedFile(path, geometry.entry_position(0)) as mapped:
         return zlib.crc32(mapped.view)
@@ -84,7 +84,7 @@ def resume(
 ) -> Resumed:
     """Return where to resume; the log has synced records below ``log_end``.
 
-    :raises OSError: when something cannot be read or written now: nothing is lost then.
+    :raises OSError: if something cannot be read or written now: nothing is lost then.
     """
     return _Resume(layout, geometry, disk, log).run(with_tags=with_tags, log_end=log_end)
 
@@ -287,7 +287,7 @@ class _Resume:
     def _remake(self, source: Path, header: IndexHeader, target: Path) -> None:
         """Create a file with the proven entries, and slots computed from them.
 
-        :raises OSError: when the disk is full; there is no new file then.
+        :raises OSError: if the disk is full; there is no new file then.
         """
         geometry, disk = self._geometry, self._disk
         beside = self._layout.scratch / f"{target.name}.{fs.pid()}.remade"
@@ -307,7 +307,7 @@ class _Resume:
             raise
 
     def _resume_point_behind(self) -> ResumePoint:
-        """Return the resume point behind the last proven entry."""
+        """Return the resume point after the last proven entry."""
         if not self._proven:
             return ResumePoint(self._log.min_offset, 0)
         end_offset = self._proven[-1][1].end_offset

@@ -58,8 +58,8 @@ class IndexWriter:
         What was indexed beyond ``log_end`` by an earlier writer was synced then; it stays if the
         log still has it, and is made anew otherwise.
 
-        :raises StoreLocked: when another writer has it.
-        :raises OSError: when the index files cannot be read or mended.
+        :raises StoreLocked: if another writer has it.
+        :raises OSError: if the index files cannot be read or mended.
         """
         disk.make_directory(layout.own)
         self._lock = StoreLock(layout.own, INDEX_LOCK)
@@ -185,7 +185,7 @@ class IndexWriter:
     def sync(self) -> None:
         """Wait until all written entries are on the disk, then advance the safe offset.
 
-        :raises OSError: when it may not be; the safe offset stays.
+        :raises OSError: if it may not be; the safe offset stays.
         """
         if self._is_changed or self.safe_offset != self.resume_point.physical_offset:
             for file in self._unsynced:
@@ -240,7 +240,7 @@ class IndexWriter:
     def _replace_others(self) -> None:
         """Replace the files of another builder by the new ones, if they reach as far.
 
-        :raises OSError: when that cannot be done now; it is gone on with later.
+        :raises OSError: if that cannot be done now; it is gone on with later.
         """
         layout, disk = self._layout, self._disk
         if self._is_beside and self.resume_point.physical_offset >= self._kept_until:

@@ -175,9 +175,9 @@ class QueueWriter:
         self.magic = self.head_bytes = 0
 
     def make_room(self) -> None:
-        """Set ``byte_offset`` to that of entry ``next_offset``, and reserve room behind it.
+        """Set ``byte_offset`` to that of entry ``next_offset``, and reserve room after it.
 
-        :raises OSError: when the disk is full, with nothing changed.
+        :raises OSError: if the disk is full, with nothing changed.
         """
         position = self.next_offset * ENTRY_BYTES
         self._open_file_at(position - position % self.file_bytes)
@@ -195,7 +195,7 @@ class QueueWriter:
         So nothing can fail when :meth:`append_entries` writes them. :meth:`drop_ahead` gives up
         what was opened and is not needed.
 
-        :raises OSError: when the disk is full, or a file cannot be opened now.
+        :raises OSError: if the disk is full, or a file cannot be opened now.
         """
         position = self.next_offset * ENTRY_BYTES
         stop = position + entry_count * ENTRY_BYTES
@@ -259,7 +259,7 @@ class QueueWriter:
         return content[: len(content) // ENTRY_BYTES * ENTRY_BYTES]
 
     def begin_at(self, queue_offset: int) -> None:
-        """Start the queue at an entry, or at the begin of its file if that exists."""
+        """Start the queue at an entry, or at the start of its file if that exists."""
         position = queue_offset * ENTRY_BYTES
         base = position - position % self.file_bytes
         is_there = any(base == begin for begin, _ in self.files())
@@ -281,11 +281,11 @@ class QueueWriter:
         """Write one entry at its queue offset, and fill skipped ones; return False if it is there
         already.
 
-        Entries behind it stay. An entry for the same record stays as it is: its tags code may
+        Entries after it stay. An entry for the same record stays as it is: its tags code may
         be a delivery time that the configuration no longer gives. Only where the power was lost,
         and may have torn it within, its tags code is written again.
 
-        :raises OSError: when the disk is full.
+        :raises OSError: if the disk is full.
         """
         if not self.has_files:
             self.next_offset = queue_offset
@@ -310,7 +310,7 @@ class QueueWriter:
     def fill(self, queue_offset: int) -> None:
         """Write fillers up to a queue offset.
 
-        :raises OSError: when the disk is full.
+        :raises OSError: if the disk is full.
         """
         while self.next_offset < queue_offset:
             self._write(self.next_offset, FILLER.physical_offset, FILLER_SIZE, 0)
@@ -335,7 +335,7 @@ class QueueWriter:
         self._has_files = has_files
 
     def has_bytes_behind(self, starts: list[tuple[int, str]]) -> bool:
-        """Return whether anything is written behind the last entry, in files as of `starts`."""
+        """Return whether anything is written after the last entry, in files as of `starts`."""
         end = self.next_offset * ENTRY_BYTES
         return any(
             fs.has_bytes_from(name, max(end - base, 0))
@@ -427,7 +427,7 @@ class QueueWriter:
 
         May run beside one thread that appends.
 
-        :raises OSError: when it may not be.
+        :raises OSError: if it may not be.
         """
         self.is_dirty = False
         # In this order: an appender retires a file before it switches to the next.
@@ -538,7 +538,7 @@ def read_entries(queue: QueueWriter, start: int, stop: int) -> "npt.NDArray[np.v
     :class:`rocketlens.formats.consumequeue_entry.QueueEntry` as columns. It is shorter when the
     file is. :meth:`QueueWriter.read` is for the thread that appends.
 
-    :raises OSError: when the file cannot be read.
+    :raises OSError: if the file cannot be read.
     """
     first_byte = start * ENTRY_BYTES
     base = first_byte - first_byte % queue.file_bytes

@@ -45,7 +45,7 @@ QueueFiles = Mapping[tuple[str, int], list[StoredQueueFile]]
 def list_queue_files(directory: Path) -> QueueFiles:
     """List the files of all queues below ``consumequeue``.
 
-    :raises OSError: when a directory cannot be read now.
+    :raises OSError: if a directory cannot be read now.
     """
     return {
         (name.topic, name.queue_id): list(_files(Path(f"{directory}/{name.topic}/{name.queue_id}")))
@@ -62,9 +62,9 @@ def _files(directory: Path) -> Iterator[StoredQueueFile]:
 def check_file_sizes(files: QueueFiles, file_bytes: int, known_bytes: int | None) -> None:
     """Check that queue files can be those of a store whose queue files have ``file_bytes``.
 
-    ``known_bytes``: their size as this store noted it, None when that is not known.
+    ``known_bytes``: their size as this store noted it, None if that is not known.
 
-    :raises BadInput: when they have another size, with the size that they have.
+    :raises BadInput: if they have another size, with the size that they have.
     """
     listed = [file for queue in files.values() for file in queue]
     sizes = Counter(file.size for file in listed if file.size)
@@ -107,7 +107,7 @@ def _other_size(path: Path, file_bytes: int, expected: int) -> BadInput:
 def first_physical_offset(files: list[StoredQueueFile]) -> int | None:
     """Return the physical offset of the first entry that is not a filler; None if there is none.
 
-    :raises OSError: when a file cannot be read now.
+    :raises OSError: if a file cannot be read now.
     """
     for file in files:
         position = 0
@@ -127,11 +127,11 @@ def good_end(files: list[StoredQueueFile], from_offset: int, below: int) -> int:
     """Return the queue offset up to which entries are in ascending log order.
 
     Entries before queue offset ``from_offset`` are not looked at, where one of the files holds it.
-    The first entry that is not written, that is not behind the one before it in the log, or that
+    The first entry that is not written, that is not after the one before it in the log, or that
     is for a record at physical offset ``below`` or later, ends the queue. Reads no more than the
     entries up to there.
 
-    :raises OSError: when a file cannot be read now.
+    :raises OSError: if a file cannot be read now.
     """
     end, log_end = 0, 0
     for file in files:
@@ -153,7 +153,7 @@ def _good_entries(
 ) -> tuple[int, int, bool]:
     """Count the good entries of a file from its entry ``start`` on.
 
-    ``log_end``: where the record of the entry before ends, 0 when that does not matter. Returns it
+    ``log_end``: where the record of the entry before ends, 0 if that does not matter. Returns it
     for the last good entry, too, and whether all entries of the file are good.
     """
     total = file.size // ENTRY_BYTES

@@ -7,7 +7,7 @@ Where a real broker ran since ``state.json`` was written, or where there is none
 which topics were deleted. RocketMQ takes a topic for deleted when it has no consume queue, so:
 
 * a topic that had messages then and has no queue file now was deleted;
-* a topic whose queues begin behind the place where the state ends was deleted and made again;
+* a topic whose queues begin after the place where the state ends was deleted and made again;
 * a record whose topic has no queue file is of a deleted topic if its queue entry must have been
   durable: always when the store was closed cleanly, and otherwise when it is older than the
   checkpoint says of the queues, less three seconds, as RocketMQ counts.
@@ -94,7 +94,7 @@ class QueueRecovery(Struct):
     def prepare(self, state: StoreState | None, ending: QueueEnding) -> PreparedQueues:
         """Open the queues. ``state`` is of this log, or None.
 
-        :raises OSError: when something cannot be read or written now.
+        :raises OSError: if something cannot be read or written now.
         """
         start = self.log.min_offset if state is None else state.queues_offset
         prepared = PreparedQueues(start)
@@ -204,10 +204,10 @@ class QueueRecovery(Struct):
             )
 
     def _proven_end(self, queue: QueueWriter, expected: int) -> int:
-        """Return the queue offset behind the last entry that is known, or is of its record.
+        """Return the queue offset after the last entry that is known, or is of its record.
 
-        Entries behind ``expected`` were not synced when the state was saved. After a power cut
-        there may be anything, and no record from behind the state's end would replace it.
+        Entries after ``expected`` were not synced when the state was saved. After a power cut
+        there may be anything, and no record from after the state's end would replace it.
         """
         for queue_offset in range(expected, queue.next_offset):
             entry = queue.entry(queue_offset)
@@ -262,7 +262,7 @@ class QueueRecovery(Struct):
         return True
 
     def _offset_of_last(self, queue: QueueWriter) -> int:
-        """Return the offset of the record of a queue's last entry, or the begin of the log."""
+        """Return the offset of the record of a queue's last entry, or the start of the log."""
         last = queue.entry(queue.next_offset - 1) if queue.next_offset else None
         try:
             if (
@@ -276,5 +276,5 @@ class QueueRecovery(Struct):
 
 
 def _begins_behind(files: list[StoredQueueFile], first: int) -> bool:
-    """Return whether a queue's files begin behind its queue offset ``first``."""
+    """Return whether a queue's files begin after its queue offset ``first``."""
     return bool(files) and files[0].base // ENTRY_BYTES > first

@@ -52,7 +52,7 @@ def test_a_replica_knows_how_far_it_is_committed_and_learns_more(tmp_path):
     assert replica.has_committed(548)
     assert not replica.has_committed(549)
     (root / "checkpoint").write_text("committedIndex=2\n")
-    replica.look_again()
+    replica.refresh()
     assert replica.committed_to == 948
 
 
