@@ -145,7 +145,10 @@ class RocksDatabase:
     def items(
         self, start: bytes = b"", stop: bytes | None = None, *, family: str = _FAMILY
     ) -> Iterator[tuple[bytes, bytes]]:
-        """Yield keys and values in order, from ``start`` to below ``stop``; none without the family."""
+        """Yield keys and values in order, from ``start`` to below ``stop``.
+
+        Yield nothing if the database does not have the family.
+        """
         try:
             if family not in self._families:
                 return

@@ -1,12 +1,13 @@
-"""The commit log: segment files that together are one long sequence of records.
+"""Reads the commit log: segment files with one sequence of records.
 
-A broker with ``enableDLegerCommitLog`` has a DLedger log: a copy of a replicated log (`Replica`).
+A broker with ``enableDLegerCommitLog`` has a DLedger log, one copy of a replicated log: `Replica`.
 """
 
 import re
 import struct
 from bisect import bisect_right
 from collections import Counter
+from contextlib import suppress
 from itertools import chain, islice, pairwise
 from operator import attrgetter
 from pathlib import Path
@@ -35,19 +36,17 @@ if TYPE_CHECKING:
 
 SEGMENT_NAME_DIGITS: Final = 20
 _SEGMENT_NAME: Final = re.compile(rf"([0-9a-f]{{8}})?[0-9]{{{SEGMENT_NAME_DIGITS}}}")
-"""In tiered storage 8 digits of a hash of the offset are before it."""
-_DATA = "data"
-_INDEX = "index"
-_CHECKPOINT = "checkpoint"
-
-
+"""In tiered storage the name begins with 8 digits of a hash of the offset."""
+_DATA: Final = "data"
+_INDEX: Final = "index"
+_CHECKPOINT: Final = "checkpoint"
 _BASE_OFFSET: Final = attrgetter("base_offset")
 
 
 class Segment(NamedTuple):
     """One file of the log: the physical offset of its first byte, and its size in bytes.
 
-    ``file_id`` is the file that had this name when it was listed.
+    ``file_id`` identifies the file that had this name when the log was listed.
     """
 
     path: Path
@@ -57,19 +56,17 @@ class Segment(NamedTuple):
 
     @property
     def end_offset(self) -> int:
-        """The physical offset after its last byte."""
         return self.base_offset + self.size
 
 
 class SegmentLost(RecordError):
-    """A listed segment cannot be opened; ``cause`` says why.
+    """A listed segment cannot be opened, because of ``cause``.
 
-    ``is_gone``: it was deleted. Otherwise nothing is known of what it holds, and another try may
+    ``is_gone``: the segment was deleted. Otherwise its content is unknown, and another try can
     succeed: too many open files, no memory, a failing disk, another file in its place.
     """
 
     def __init__(self, segment: Segment, cause: OSError) -> None:
-        """Store the system's error."""
         detail = f"{segment.path.name} cannot be read: {cause.strerror}"
         super().__init__(Reason.END, detail, segment.base_offset)
         self.cause = cause
@@ -77,28 +74,28 @@ class SegmentLost(RecordError):
 
 
 class SegmentUnread(OSError):
-    """A segment could not be opened, and the reader may not leave anything out."""
+    """A segment cannot be opened, and the reader must not skip it."""
 
 
 class CommitLog:
-    """Reads the records of a commit log, which is in one directory or several.
+    """Reads the records of a commit log in one or more directories.
 
-    Segments are those that are there: the first may have been deleted by the broker's cleaner,
-    and a copy may lack others or hold cut ones. They never overlap here: see :func:`_disjoint`.
-    ``odd_files`` names files that are not segments, empty ones among them. ``version`` grows when
-    the log is no longer the one that was read before: a file was replaced, cut, or taken out of
-    the middle. ``unlisted`` says why the segments cannot be listed now; those known are kept.
+    ``segments`` are the existing files: the broker's cleaner deletes the first ones, and a copy can
+    lack others or have truncated ones. They never overlap: see :func:`_disjoint`. ``odd_files``
+    names other files, including empty ones. ``version`` grows when the log is no longer the one
+    that was read before: a file was replaced, truncated, or removed from the middle. ``unlisted``
+    is the reason why the segments cannot be listed now; the known ones stay.
     """
 
     def __init__(self, *directories: Path) -> None:
-        """List the segments; none is opened yet.
+        """List the segments without opening one.
 
-        :raises NotAStore: if there is not one segment, a directory cannot be read, or two
-            directories have the same part of the log.
+        :raises NotAStore: if no segment exists, a directory cannot be read, or two directories have
+            the same part of the log.
         """
         directory = directories[0]
         self.replica = Replica.beside(directory)
-        """The DLedger log, if the broker has that instead, or since it was switched to it."""
+        """The DLedger log, if the broker writes one now."""
         if self.replica is not None:
             others = (each for each in directories if each != self.replica.data)
             directories = (self.replica.data, *filter(_has_segments, others))
@@ -109,9 +106,9 @@ class CommitLog:
         self.version = 0
         self.unlisted: str | None = None
         self.tap_note: Path | None = None
-        """The note of a copy, which names what it lacks."""
+        """The note of a copy, with the ranges that it lacks."""
         self._recent: tuple[memoryview, int] | None = None
-        """The bytes of the segment that was read last, and its base offset."""
+        """The bytes and the base offset of the segment that was read last."""
         self._stop = limits.MAX_PHYSICAL_OFFSET
         self._stamps: list[tuple[str, fs.DirectoryStamp | None]] = []
         try:
@@ -124,21 +121,20 @@ class CommitLog:
 
     @classmethod
     def of(cls, layout: StoreLayout) -> Self:
-        """List the segments of a store."""
         log = cls(*layout.commit_logs)
         log.tap_note = layout.tap
         return log
 
     def end_before(self, physical_offset: int) -> None:
-        """Be only the log before an offset, where a record begins."""
+        """Hide the log from a record start on."""
         self._stop = physical_offset
         self.refresh()
 
     def refresh(self) -> None:
         """List the segments again: a running broker adds and deletes some.
 
-        When none is left, or the directory cannot be read any more, the list stays as it was, and
-        ``unlisted`` says why.
+        If none is left, or the directory cannot be read any more, the list stays and ``unlisted``
+        is set.
         """
         before = self.segments
         self.unlisted = None
@@ -150,7 +146,7 @@ class CommitLog:
             self.unlisted = str(error)
         else:
             if not self.segments:
-                self.unlisted = f"{self._names} holds no segment any more"
+                self.unlisted = f"{self._names} has no segment any more"
         if self.unlisted is not None:
             self.segments, self._stamps = before, []
             return
@@ -160,10 +156,10 @@ class CommitLog:
             self.version += 1
 
     def refresh_if_changed(self) -> None:
-        """List the segments again if a file was added, deleted or replaced since they were listed.
+        """List the segments again if a file was added, deleted or replaced since the last listing.
 
-        Costs a look at the directory. A file that grew or was cut in place is noticed when it is
-        read.
+        A system call for each directory. A file that grew or was truncated in place is noticed when
+        it is read.
         """
         self._mapped.invalidate()
         self._recent = None
@@ -190,7 +186,7 @@ class CommitLog:
             else:
                 odd_files.append(entry.name)
         segments.sort(key=lambda segment: segment.base_offset)
-        # Those that stayed as they were are kept: a path that is the same object is found sooner.
+        # Unchanged segments are kept: the mapping of an identical path object is found faster.
         before = {segment.base_offset: segment for segment in self.segments}
         self.segments = [
             known if (known := before.get(segment.base_offset)) == segment else segment
@@ -208,7 +204,7 @@ class CommitLog:
     def _entries(self) -> "list[DirEntry[str]]":
         """Return the entries of all directories, by name.
 
-        :raises NotAStore: if two directories have a part of the log.
+        :raises NotAStore: if two directories have the same part of the log.
         """
         if len(self.directories) == 1:
             return list(fs.entries(self.directories[0]))
@@ -234,27 +230,26 @@ class CommitLog:
 
     @property
     def max_offset(self) -> int:
-        """The physical offset after the last file; the written part ends before it."""
+        """The physical offset after the last file. The records end before it."""
         return self.segments[-1].end_offset
 
     @property
     def segment_bytes(self) -> int:
-        """The broker's segment size: the distance between their names."""
+        """The broker's segment size: the least distance between two segments."""
         distances = [
-            after.base_offset - before.base_offset
-            for before, after in zip(self.segments, self.segments[1:], strict=False)
+            after.base_offset - before.base_offset for before, after in pairwise(self.segments)
         ]
         return min(distances, default=self.segments[-1].size)
 
     def unreadable_before(self) -> Path | None:
-        """Return a file of the log before its start that is empty, or is no file; None if none is.
+        """Return a file before the start of the log that is empty or no regular file, or None.
 
-        A broker deletes files whole, and creates only those at the end in advance.
+        A broker never leaves one: it deletes files whole, and creates new ones only at the end.
         """
         for name in self.odd_files:
             if _SEGMENT_NAME.fullmatch(name) and _base_offset(name) < self.min_offset:
                 for path in (directory / name for directory in self.directories):
-                    # It may be being deleted. A link can lead to what is not there.
+                    # The broker can be deleting it. A link can be broken.
                     if path.exists() or path.is_symlink():
                         return path
         return None
@@ -270,7 +265,7 @@ class CommitLog:
         return None
 
     def map(self, segment: Segment) -> fs.MappedFile:
-        """Return the segment's bytes, mapped once and kept for a while.
+        """Return the segment's bytes from the cache of mapped files.
 
         :raises SegmentLost: if its file cannot be opened.
         """
@@ -280,9 +275,9 @@ class CommitLog:
             raise SegmentLost(segment, error) from error
 
     def bytes_at(self, physical_offset: int, count: int) -> bytes:
-        """Return up to ``count`` bytes of a segment from an offset on; empty if no segment has it.
+        """Return up to ``count`` bytes of a segment from an offset on.
 
-        So it is, too, when the segment cannot be opened.
+        Return empty bytes if no segment has the offset, or it cannot be opened.
         """
         try:
             found = self._view_at(physical_offset)
@@ -294,7 +289,7 @@ class CommitLog:
         return bytes(found[0][byte_offset : byte_offset + count])
 
     def _view_at(self, physical_offset: int) -> tuple[memoryview, int] | None:
-        """Return the bytes of the segment with an offset, and its base offset; None if none has it.
+        """Return the bytes and the base offset of the segment with an offset, or None.
 
         :raises SegmentLost: as `map`.
         """
@@ -310,10 +305,9 @@ class CommitLog:
     def record_at(self, physical_offset: int, *, check_crc: bool = True) -> Record:
         """Read the record at ``physical_offset``, or after the header of a DLedger entry there.
 
-        Nothing here proves that a record begins there: bytes inside a body can look like one.
+        This does not prove that a record begins there: bytes inside a body can look like one.
 
-        :raises RecordError: with the reason, when these bytes are not one whole record that
-            belongs at this offset.
+        :raises RecordError: with the reason, if the bytes are not a whole record of this offset.
         """
         try:
             found = self._view_at(physical_offset)
@@ -330,15 +324,17 @@ class CommitLog:
         try:
             return _record(view, base, physical_offset, check_crc=check_crc)
         except RecordError:
-            behind = dledger.bytes_before_record(view, physical_offset - base, physical_offset)
-            if not behind:
+            header_bytes = dledger.bytes_before_record(
+                view, physical_offset - base, physical_offset
+            )
+            if not header_bytes:
                 raise
-        return _record(view, base, physical_offset + behind, check_crc=check_crc)
+        return _record(view, base, physical_offset + header_bytes, check_crc=check_crc)
 
     def record_of(
         self, entry: QueueEntry, name: tuple[str, int], queue_offset: int
     ) -> Record | None:
-        """Return the record that an entry of a queue leads to; None if it is not the entry's."""
+        """Return the record that a queue entry leads to; None if it is not the entry's record."""
         try:
             record = self.record_at(entry.physical_offset, check_crc=False)
         except RecordError:
@@ -347,9 +343,9 @@ class CommitLog:
         return record if is_it or is_dispatched_to(record, name[0]) else None
 
     def time_at(self, physical_offset: int) -> int | None:
-        """Return the store time of the record at an offset; None if none can be read there now.
+        """Return the store time of the record at an offset; None if it cannot be read now.
 
-        Its checksums are not looked at, nor entries of DLedger.
+        Checks no checksum, and finds no record after the header of a DLedger entry.
         """
         try:
             found = self._view_at(physical_offset)
@@ -361,13 +357,12 @@ class CommitLog:
             return None
 
     def is_finished(self, record: Record) -> bool:
-        """Return whether a record is known to be written to its last byte.
+        """Return True if a record is known to be written to its last byte.
 
-        A broker copies a record from front to back, and each after the one before. So the record
-        is finished when its last byte is not zero, or when something follows it: at once, or in a
-        later segment, as where both ends of two records were lost. A record whose properties end
-        with a zero byte can be finished though nothing here shows it. That of a DLedger log is
-        when it is committed.
+        A broker copies a record from front to back, and one record after the other. So a record is
+        finished if its last byte is not zero, or bytes follow it, directly or in a later segment.
+        A record whose properties end with a zero byte can be finished without such a sign. In a
+        DLedger log a record is finished when it is committed.
         """
         if self.replica is not None:
             return self.replica.has_committed(record.physical_offset)
@@ -384,30 +379,29 @@ class CommitLog:
         )
 
     def close(self) -> None:
-        """Unmap all segments."""
         self._recent = None
         self._mapped.close()
 
 
 class OpenLog(CommitLog):
-    """A log whose segments must all be readable; otherwise an error is raised.
+    """A log that raises OSError for a segment that cannot be opened.
 
-    For a reader a segment that cannot be opened is lost. To who mends or indexes the log it would
-    look like damage, or like the end of the log.
+    A reader reports such a segment as lost. Recovery and index builders must not take it for damage
+    or for the end of the log.
     """
 
     def __init__(self, *directories: Path, may_lose: bool = False) -> None:
-        """List the segments. With ``may_lose`` one that was deleted meanwhile is lost all the same.
+        """List the segments. With ``may_lose``, a segment deleted meanwhile counts as lost.
 
-        :raises NotAStore: if there is not one segment.
-        :raises OSError: if they cannot be listed now.
+        :raises NotAStore: if no segment exists.
+        :raises OSError: if the segments cannot be listed now.
         """
         self._may_lose = may_lose
         try:
             super().__init__(*directories)
         except NotAStore as error:
             if isinstance(error.__cause__, OSError):
-                # It exists: its bytes must not be mistaken for those of a log that is gone.
+                # The log exists: the caller must not treat it as deleted.
                 raise error.__cause__ from None
             raise
 
@@ -415,7 +409,7 @@ class OpenLog(CommitLog):
         """Return the segment's bytes.
 
         :raises OSError: if its file cannot be opened now.
-        :raises SegmentLost: if it was deleted, and may be.
+        :raises SegmentLost: if it was deleted, with ``may_lose``.
         """
         try:
             return super().map(segment)
@@ -434,7 +428,7 @@ def _has_segments(directory: Path) -> bool:
 
 
 def _is_other_log(before: list[Segment], after: list[Segment]) -> bool:
-    """Return whether a log changed otherwise than by appending or deleting its first segments."""
+    """Return True if a log has changed other than by appends and deletions of first segments."""
     previous = {segment.base_offset: segment for segment in before}
     for segment in after:
         old = previous.pop(segment.base_offset, None)
@@ -453,7 +447,7 @@ def _record(view: memoryview, base: int, physical_offset: int, *, check_crc: boo
         is_written = size > 0 and view[byte_offset + size - 1] != 0
     except (struct.error, IndexError):
         is_written = False
-    # The last bytes are the end of the properties, or of the topic and the length of no properties.
+    # A record ends with its properties, or with the topic and the length 0 of the properties.
     before = b"" if is_written else _last_bytes(view, byte_offset)
     record = RecordView(view, byte_offset, physical_offset)
     if check_crc:
@@ -461,14 +455,14 @@ def _record(view: memoryview, base: int, physical_offset: int, *, check_crc: boo
     decoded = record.record()
     if is_written or before == _last_bytes(view, byte_offset):
         return decoded
-    # A broker wrote its end meanwhile, so what was decoded before may also be incomplete.
+    # A broker wrote its end meanwhile, so the decoded fields can be incomplete, too.
     return commitlog_record.decode(
         view, byte_offset, physical_offset=physical_offset, check_crc=check_crc
     )
 
 
 def _last_bytes(view: memoryview, byte_offset: int) -> bytes:
-    """Return the last 3 bytes of the record at ``byte_offset``; empty if its size is impossible."""
+    """Return the last 3 bytes of a record; empty if its size is impossible."""
     if byte_offset + TOTAL_SIZE.size > len(view):
         return b""
     (size,) = TOTAL_SIZE.unpack_from(view, byte_offset)
@@ -479,23 +473,22 @@ def _last_bytes(view: memoryview, byte_offset: int) -> bytes:
 
 
 def _base_offset(name: str) -> int:
-    """Return the physical offset of a segment's first byte, by its name."""
     return int(name[-SEGMENT_NAME_DIGITS:])
 
 
 def _segment_size(entry: "DirEntry[str]") -> int:
-    """Return the size of a file with a segment's name; 0 for any other."""
+    """Return the size of a file with a segment's name; 0 for any other file."""
     if _SEGMENT_NAME.fullmatch(entry.name) is None:
         return 0
     return fs.size_of(entry) if _base_offset(entry.name) <= limits.MAX_PHYSICAL_OFFSET else 0
 
 
 def _disjoint(segments: list[Segment]) -> list[Segment]:
-    """Cut or drop segments so that no two have the same offset.
+    """Cut or drop overlapping segments.
 
-    Overlaps come from strays and from files that were made longer. A file that begins inside
-    another, in a place where segments do not begin, and not with a record that belongs there, is a
-    stray; otherwise the other ends there.
+    Overlaps come from stray files and from files that were made longer. A file that begins inside
+    another is stray if its offset is no multiple of the segment size, and it does not begin with a
+    record of its offset. Otherwise the other file ends there.
     """
     result: list[Segment] = []
     counts = Counter(segment.size for segment in segments)
@@ -522,18 +515,17 @@ def _begins_with_its_record(segment: Segment) -> bool:
 
 
 class Replica:
-    """How far one copy of a replicated log is committed: what is after may be taken back.
+    """The committed part of one copy of a replicated log. Later records can be taken back.
 
-    The copy says so some seconds late. The broker puts entries in consume queues only once they
-    are committed, so those show what is committed since.
+    The checkpoint in the directory is some seconds old. The broker writes a queue entry only after
+    the commit of its record, so consume queues show later commits.
     """
 
     def __init__(self, root: Path) -> None:
-        """Read how far it is committed."""
         self._root = root
         self.data = root / _DATA
         self.committed_to = -1
-        """The physical offset of the last record that is known to be committed; -1: of none."""
+        """The physical offset of the last record that is known to be committed; -1 without one."""
         self._index: int | None = None
         names = (entry.name for entry in fs.entries(self.data))
         self._first: Final = min((int(name) for name in names if name.isdigit()), default=0)
@@ -541,12 +533,12 @@ class Replica:
 
     @classmethod
     def beside(cls, commit_log: Path) -> "Replica | None":
-        """Return the DLedger log of a store whose commit log would be in a directory.
+        """Return the DLedger log beside the directory of a commit log, or None.
 
-        Where there is a commit log as well, the broker was switched to DLedger, and its log goes on
-        after that.
+        If the commit log exists as well, the broker was switched to DLedger, whose log continues
+        it.
 
-        :raises NotAStore: if there are several.
+        :raises NotAStore: if there is more than one DLedger log.
         """
         directory = commit_log.parent
         if commit_log.name == _DATA and directory.name.startswith("dledger-"):
@@ -561,19 +553,17 @@ class Replica:
         return cls(roots[0])
 
     def has_committed(self, physical_offset: int) -> bool:
-        """Return whether a record is known to be committed, or is of the log before this one."""
+        """Return whether a record is known to be committed, or belongs to the log before."""
         return physical_offset <= self.committed_to or physical_offset < self._first
 
     def refresh(self) -> None:
-        """Read again how far it is committed, if that moved. What cannot be read leaves it."""
-        try:
+        """Read the committed index again; keep the old one if it cannot be read."""
+        with suppress(OSError):
             content = fs.read_bytes(self._root / _CHECKPOINT, limits.MAX_STATE_BYTES) or b""
             index = dledger.committed_index(content)
             if index is not None and index != self._index:
                 self.committed_to = self._record_of(index)
                 self._index = index
-        except OSError:
-            return
 
     def _record_of(self, index: int) -> int:
         """Return the physical offset of an entry's record; -1 if the index does not have it."""
@@ -583,7 +573,7 @@ class Replica:
         if base is None:
             return -1
         path = self._root / _INDEX / f"{base:020}"
-        item = fs.read_part(path, position - base, dledger.INDEX_ITEM.size) or b""
+        item = fs.read_part(path, position - base, dledger.INDEX_ITEM.size)
         if len(item) < dledger.INDEX_ITEM.size:
             return -1
         magic, offset, _, own_index, _ = dledger.INDEX_ITEM.unpack(item)

@@ -2,15 +2,16 @@
 
 Ways to the next record, best first:
 
-1. the damaged record's own words: its parts' lengths, then its size word. One wrong byte leaves
-   one of the two right. Where both agree on the end of what was written, that is the end;
-2. the next offset where a record identifies itself: magic, own offset, parts, checksum;
+1. the damaged record's size: by the lengths of its parts, and by its size word. One wrong byte
+   leaves one of the two right. If both agree on an end after which nothing is written, the search
+   starts there;
+2. the next offset with a valid record: magic, own offset, parts, checksum;
 3. the start of the next segment, where a record always begins.
 
-A body may hold bytes that look like a record at its right place, so a place of the second kind
-is believed when a consume queue or an index file leads there, never when one of them says
-otherwise, and when neither knows, only if a record follows it. Standing alone it is believed if
-nothing says that it is inside the damaged record.
+A body can contain bytes that look like a record of the right offset. So a record of the second kind
+is credible if a consume queue or an index file leads to it, and not if one of them contradicts. If
+neither decides, it is credible if a record follows it, or if it is the last one and is not inside
+the damaged record according to that one's size.
 """
 
 from collections.abc import Callable, Iterator
@@ -37,31 +38,31 @@ from rocketlens.store import fs
 from rocketlens.store.read.log.commitlog import CommitLog, Segment, SegmentLost
 
 _MAGIC_START: Final = MAGIC_V1.to_bytes(4, "big", signed=True)[:3]
-"""Both versions have these bytes in common."""
+"""The bytes that both versions have in common."""
 _MAGIC_POSITION: Final = HEADS[0].offsets["magic"]
 _STEP_BYTES: Final = 1 << 20
 _ZEROS: Final = bytes(_STEP_BYTES)
 
 Confirm = Callable[[Record], bool | None]
-"""Returns whether queue or index lead to this record at its offset; None if neither can tell."""
+"""Returns whether queue or index lead to a record at its offset; None if neither decides."""
 
 
 def next_record(
     log: CommitLog, position: int, reason: Reason, confirm: Confirm | None = None
 ) -> int | None:
-    """Return the offset of the first record after ``position``, at which none is; None if there is
-    none. ``reason`` is why there is none at ``position``, which must be in a segment.
+    """Return the offset of the first record after ``position``, or None.
 
-    :raises SegmentLost: if a segment that decides it is there and cannot be opened.
+    ``position`` must be in a segment. ``reason``: why no record is at ``position``.
+
+    :raises SegmentLost: if a segment that decides the result exists but cannot be opened.
     """
     return _Resync(log, position, confirm).find(reason)
 
 
 def last_written(log: CommitLog, start: int, stop: int | None = None) -> int | None:
-    """Return the physical offset of the last byte of ``[start, stop)`` that is not zero.
+    """Return the physical offset of the last nonzero byte of ``[start, stop)``, or None.
 
-    None if all of them are zero. Only the segment of ``start`` is looked at. Holes of the file cost
-    nothing; written zeros are read, some GiB a second.
+    Only the segment of ``start`` is read: holes cost nothing, written zeros some GiB a second.
 
     :raises OSError: if the segment cannot be read.
     """
@@ -105,7 +106,7 @@ class _Resync:
         return None
 
     def _candidate_ends(self, segment: Segment) -> list[int]:
-        """Return the ends of the damaged record by its parts, and by its size word."""
+        """Return the possible ends of the damaged record: by its parts, and by its size word."""
         view = self._log.map(segment).view
         byte_offset = self._position - segment.base_offset
         size, magic = SIZE_AND_MAGIC.unpack_from(view, byte_offset)
@@ -150,7 +151,7 @@ class _Resync:
         return None
 
     def _is_followed_by_record(self, record: Record) -> bool:
-        """Return whether another record, or the end of the log, follows a record."""
+        """Return whether a record is followed by another one, or by the end of the log."""
         end = record.physical_offset + record.total_size
         try:
             self._log.record_at(end, check_crc=False)
@@ -161,18 +162,18 @@ class _Resync:
         return True
 
     def _candidates(self, segment: Segment, start: int) -> Iterator[int]:
-        """Yield the offsets at or after ``start`` that have a record's magic.
+        """Yield the offsets at or after ``start`` with a record's magic.
 
-        Unwritten bytes are passed: holes for nothing, zeros at the cost of reading them, some
-        GiB a second. In the log's last segment they are read to its end once; after that a search
-        ends after many of them, because a broker writes one record after the other.
+        Holes cost nothing, zeros are read at some GiB a second. The log's last segment is read to
+        its end once. Later searches in it end after many zeros, because a broker writes one record
+        after the other.
         """
         try:
             mapped = self._log.map(segment)
         except SegmentLost as error:
             _raise_if_unread(error)
             return
-        goes_on = any(
+        has_later = any(
             later.base_offset > segment.base_offset and self._begins(later.base_offset)
             for later in self._log.segments
         )
@@ -186,7 +187,7 @@ class _Resync:
                 zeros = zeros + len(block) if block == _ZEROS[: len(block)] else 0
                 if (
                     zeros > limits.MAX_UNWRITTEN_SEARCH_BYTES
-                    and not goes_on
+                    and not has_later
                     and at >= mapped.zeros_from
                 ):
                     return
@@ -201,15 +202,13 @@ class _Resync:
 
 
 def _raise_if_unread(error: RecordError) -> None:
-    """Raise an error again unless it means that the file was deleted."""
+    """Raise an error again if a segment exists but cannot be opened."""
     if isinstance(error, SegmentLost) and not error.is_gone:
         raise error
 
 
 def _implied_sizes(view: memoryview, byte_offset: int, magic: int) -> list[int]:
-    """Return the sizes by the parts of the record at ``byte_offset``, whose magic and size may be
-    wrong.
-    """
+    """Return the possible sizes of a record by its parts; its magic and size can be wrong."""
     if len(view) - byte_offset < MIN_RECORD_BYTES:
         return []
     head = head_at(view, byte_offset)
@@ -229,7 +228,7 @@ def _implied_sizes(view: memoryview, byte_offset: int, magic: int) -> list[int]:
 
 
 def _after_part(view: memoryview, cursor: int, field: Struct) -> int:
-    """Return the end of a part that begins with its length; -1 when it is not inside the file."""
+    """Return the end of a part that begins with its length; -1 if it is not in the file."""
     if not 0 <= cursor <= len(view) - field.size:
         return -1
     length: int = field.unpack_from(view, cursor)[0]

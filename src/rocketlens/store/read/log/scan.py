@@ -1,11 +1,9 @@
 """Walks the commit log record by record, past whatever is damaged in it.
 
-Torn is not corrupt. Bytes that are not a record, with no record after them, are the torn tail: the
-log ends before them. With records after them they are damage: reported, and the walk goes on at
-the next offset where a record identifies itself.
-
-Which offset is credible is decided in :mod:`rocketlens.store.read.log.resync`. `RecordStarts`
-remembers record starts, to decide whether an offset is one.
+Bytes that are not a record are the torn tail if no record follows them: the log ends before them.
+Otherwise they are damage: the walk reports them and continues at the next credible record
+(:mod:`rocketlens.store.read.log.resync`). `RecordStarts` decides whether a record begins at an
+offset.
 """
 
 from bisect import bisect_left, bisect_right, insort
@@ -29,46 +27,42 @@ from rocketlens.store.read.log.resync import Confirm, next_record
 from rocketlens.store.read.tap_note import read_note_file
 
 CHUNK_ROWS: Final = 16_384
-"""Rows that a processor's cache holds: many passes are made over each of their columns."""
+"""Maximum rows at once. They fit into the processor's cache, for many passes over each column."""
 _FIRST_ROWS: Final = 16
-"""Rows that a walk begins with: a caller that wants the first record waits for no more."""
+"""Rows of the first step, for callers that need only the first record."""
 _SCAN_AGAIN_BYTES: Final = 256 * 1024
-"""Bytes before a growing end that are scanned twice: they may have been scanned while being
-written.
-"""
+"""Bytes before a growing end that are scanned twice: a broker may have been writing them."""
 _GRAIN_BYTES: Final = 4096
-"""Bytes of the log for which one start is remembered."""
+"""Bytes of the log for which one record start is remembered."""
 _STEP_BYTES: Final = 4 << 20
-"""Bytes that are walked in one step: some milliseconds."""
+"""Bytes that are walked in one step, in some milliseconds."""
 
 NearestStart = Callable[[int], int]
 """Returns a record start at or before an offset, or 0."""
 
 
 class Damage(NamedTuple):
-    """A range of physical offsets without a readable record, and why."""
+    """A range of physical offsets without a readable record, and the reason."""
 
     start: int
     stop: int
     reason: str
     is_unread: bool = False
-    """Their file could not be opened, and perhaps can be later."""
+    """The file could not be opened, but perhaps can be later."""
 
     @property
     def length(self) -> int:
-        """The number of bytes."""
         return self.stop - self.start
 
     def __str__(self) -> str:
-        """Describe it in one line."""
         return f"physical offsets {self.start} to {self.stop}: {self.reason}"
 
 
 def first_copies(queue_offsets: Iterable[int], last: int) -> tuple[bytearray, int]:
-    """Return which offsets of one queue are higher than all before (1 or 0), and the highest one.
+    """Mark the offsets of one queue that are higher than all before; return also the highest one.
 
-    ``last`` is the highest one so far: a killed broker can have written messages of the log of a
-    queue twice.
+    ``last``: the highest offset so far. A killed broker can have written messages twice to the log
+    of a queue.
     """
     mask = bytearray()
     for offset in queue_offsets:
@@ -78,19 +72,19 @@ def first_copies(queue_offsets: Iterable[int], last: int) -> tuple[bytearray, in
 
 
 class LogWalk:
-    """One walk over ``[start, stop)`` of a log; ``start`` must be a record's.
+    """One walk over ``[start, stop)`` of a log, from a record start.
 
-    A record that begins before ``stop`` is taken whole. After the walk ``position`` is the
-    physical offset where it ended, ``damage`` what it passed over, and ``torn_at`` the start of a
-    torn tail, if the walk met one.
+    A record that begins before ``stop`` is read whole. After the walk ``position`` is the physical
+    offset where it ended, ``damage`` has the skipped ranges, and ``torn_at`` is the start of a torn
+    tail, or None.
 
-    With ``grows`` another process may be writing at the end of the log. It copies a record from
-    front to back, so the newest record can have all its lengths and not yet its last bytes. Such
-    a record is not returned unless ``confirm`` knows it: the walk ends before it, and
-    ``unfinished_at`` is its physical offset.
+    With ``grows``, another process can be writing at the end of the log. It copies a record from
+    front to back, so the newest record can have all its lengths but not its last bytes. The walk
+    ends before such a record, unless ``confirm`` knows it, and ``unfinished_at`` is its physical
+    offset.
 
-    A segment that cannot be opened now is damage with ``is_unread``, or raises
-    :class:`~rocketlens.store.read.log.commitlog.SegmentUnread` with ``must_read``.
+    A segment that cannot be opened now is damage with ``is_unread``; with ``must_read`` it raises
+    `SegmentUnread`.
     """
 
     def __init__(
@@ -103,7 +97,7 @@ class LogWalk:
         grows: bool = False,
         must_read: bool = False,
     ) -> None:
-        """Prepare the walk; offsets below the log's first are moved up to it."""
+        """``start`` can be below the log's first offset."""
         self.log = log
         self.position = max(start, log.min_offset)
         self.stop = log.max_offset if stop is None else min(stop, log.max_offset)
@@ -115,7 +109,7 @@ class LogWalk:
         self._must_read = must_read
 
     def records(self) -> Iterator[Record]:
-        """Yield the records, bodies not checked. About 100,000 a second."""
+        """Yield the records without checking bodies. About 100,000 a second."""
         for rows in self.rows():
             yield from rows.records()
 
@@ -139,15 +133,16 @@ class LogWalk:
             is_end = reason in (END, BAD)
             if self._grows and self.log.replica is not None:
                 offsets = rows.column("physical_offset")
-                committed = self._count_committed(offsets)
+                # No record after an uncommitted one can be committed.
+                committed = bisect_left(offsets, x=True, key=self._is_uncommitted)
                 if committed < filled:
                     filled, end = committed, offsets[committed]
                     self.stop = self.unfinished_at = end
                     is_end = False
             elif self._grows and is_end and filled and end > scanned_to:
-                # Some of these rows may have been read while they were written: read them again.
+                # A broker may have been writing some of these rows: read them again. Always the
+                # last one: its last bytes may still be missing.
                 offsets = rows.column("physical_offset")
-                # Always for the last row: its last bytes may still be missing.
                 again = bisect_left(offsets, end - _SCAN_AGAIN_BYTES)
                 last = filled - 1
                 filled = min(again, last)
@@ -164,12 +159,6 @@ class LogWalk:
                 except RecordError as error:
                     self._skip_damage(segment, Reason(error.reason), str(error))
 
-    def _count_committed(self, offsets: memoryview) -> int:
-        """Return how many records of a DLedger log are committed: those after one that is not
-        are not.
-        """
-        return bisect_left(offsets, x=True, key=self._is_uncommitted)
-
     def _is_uncommitted(self, physical_offset: int) -> bool:
         try:
             record = self.log.record_at(physical_offset, check_crc=False)
@@ -178,15 +167,12 @@ class LogWalk:
         return not self._is_finished(record)
 
     def _is_finished(self, record: Record) -> bool:
-        """Return whether a record was written to its last byte, as far as can be known."""
         return self.log.is_finished(record) or (
             self._confirm is not None and self._confirm(record) is True
         )
 
     def _is_finished_at(self, physical_offset: int) -> bool:
-        """Return the same for the record at an offset; if it is not finished, the log ends
-        there.
-        """
+        """Return False and set ``unfinished_at`` if the record at an offset is not finished."""
         try:
             record = self.log.record_at(physical_offset, check_crc=False)
         except RecordError:
@@ -197,9 +183,7 @@ class LogWalk:
         return False
 
     def _segment(self) -> Segment | None:
-        """Return the segment of the position, after skipping gaps between files; None at the
-        end.
-        """
+        """Skip gaps between files; return the segment of the position, or None at the end."""
         while self.position < self.stop and self.torn_at is None:
             segment = self.log.segment_of(self.position)
             if segment is None:
@@ -216,9 +200,9 @@ class LogWalk:
         return None
 
     def _skip_missing_segment(self, segment: Segment, lost: SegmentLost) -> None:
-        """Skip a segment that cannot be opened; one that a broker deleted is not damage.
+        """Skip a segment that cannot be opened. One that a broker deleted is not damage.
 
-        :raises SegmentUnread: if it is there all the same, and must be read.
+        :raises SegmentUnread: if the segment still exists, with ``must_read``.
         """
         self.log.refresh()
         if self.position < self.log.min_offset:
@@ -233,31 +217,31 @@ class LogWalk:
         return next((s for s in self.log.segments if s.base_offset > self.position), None)
 
     def _skip_damage(self, segment: Segment, reason: Reason, detail: str) -> None:
-        """Move the position after bytes that are not a record, or end the walk."""
+        """Skip bytes that are not a record, or end the walk."""
         if reason is Reason.BLANK and self._is_true_blank(segment):
             self.position = segment.end_offset
             return
         try:
             record_start = next_record(self.log, self.position, reason, self._confirm)
         except SegmentLost as lost:
-            # Whether the log continues there decides between torn and damaged.
-            behind = self.log.segment_of(lost.physical_offset or 0)
-            self._skip_missing_segment(segment if behind is None else behind, lost)
+            # The later segment would decide between torn and damaged.
+            later = self.log.segment_of(lost.physical_offset or 0)
+            self._skip_missing_segment(segment if later is None else later, lost)
             return
         if record_start is None:
-            # A file that was cut can end in fewer bytes than a size and a magic need.
+            # A truncated file can end in fewer bytes than a size and a magic have.
             head = self.log.bytes_at(self.position, SIZE_AND_MAGIC.size)
             if reason is not Reason.END or any(head):
                 self.torn_at = self.position
             self.stop = self.position
             return
         if self._has_changed(reason):
-            # A broker was writing meanwhile: the bytes after were not there at the first look.
+            # A broker has written these bytes meanwhile: read them again.
             return
         self._pass_damage(record_start, detail)
 
     def _pass_damage(self, until: int, detail: str) -> None:
-        """Add what the walk skips to the damage, with the reason that the note of a copy has."""
+        """Skip to ``until``, and add the range to the damage, if known with the reason of a tap."""
         start = self.position
         self.position = until
         if self.log.tap_note is not None:
@@ -269,7 +253,7 @@ class LogWalk:
         self.damage.append(Damage(start, until, detail))
 
     def _has_changed(self, reason: Reason) -> bool:
-        """Return whether the bytes at the position are no longer what they were for ``reason``."""
+        """Return whether the bytes at the position now give another result than ``reason``."""
         try:
             self.log.record_at(self.position, check_crc=False)
         except RecordError as error:
@@ -287,27 +271,25 @@ class LogWalk:
 
 
 def exhaust(walk: LogWalk) -> None:
-    """Run a walk only for its findings."""
+    """Run a walk to its end, for its position and damage."""
     for _ in walk.rows():
         pass
 
 
 def is_record_start(log: CommitLog, physical_offset: int, known_start: int) -> bool:
-    """Return whether a record begins at the offset, by walking from ``known_start``, a record's
-    start.
-
-    Costs reading the header of each record between.
-    """
+    """Return whether a record begins at an offset, by a walk from a known record start."""
     walk = LogWalk(log, known_start, physical_offset)
     exhaust(walk)
     return walk.position == physical_offset
 
 
 class RecordStarts:
-    """Decides whether an offset is a record start, by walking from the nearest known one."""
+    """Decides whether a record begins at an offset, by a walk from the nearest known start.
+
+    The first known starts are those of the segments, and those that ``nearest`` returns.
+    """
 
     def __init__(self, log: CommitLog, confirm: Confirm, nearest: NearestStart) -> None:
-        """Start with the segments' first offsets, and those that ``nearest`` returns."""
         self._log = log
         self._confirm = confirm
         self._nearest = nearest
@@ -315,12 +297,12 @@ class RecordStarts:
         self._damage: list[Damage] = []
 
     def begins_at(self, physical_offset: int) -> bool:
-        """Return whether a record really begins at an offset. Walks there once."""
+        """Return whether a record really begins at an offset."""
         position = self._walk_to(physical_offset, physical_offset)
         return position == physical_offset and not self.is_known_damage(physical_offset)
 
     def approach(self, physical_offset: int) -> Iterator[None]:
-        """Walk near to an offset in steps of some ms: then :meth:`begins_at` costs little."""
+        """Walk towards an offset in steps of some ms, so that :meth:`begins_at` is cheap then."""
         offset = self._start_before(physical_offset) + _STEP_BYTES
         while offset < physical_offset and not self.is_known_damage(offset):
             self._walk_to(offset, offset)
@@ -328,20 +310,20 @@ class RecordStarts:
             offset += _STEP_BYTES
 
     def is_damaged_at(self, physical_offset: int) -> bool:
-        """Return whether a record began at an offset whose bytes are now damaged."""
+        """Return whether a record began at an offset and is damaged now."""
         segment = self._log.segment_of(physical_offset)
         if segment is None:
             return False
         try:
             self._log.record_at(physical_offset, check_crc=False)
         except RecordError as error:
-            if error.reason == Reason.END and self._is_behind_end(physical_offset):
+            if error.reason == Reason.END and self._is_after_end(physical_offset):
                 return False
         self._walk_to(physical_offset, physical_offset + 1)
         return any(damage.start == physical_offset for damage in self._damage)
 
     def is_known_damage(self, physical_offset: int) -> bool:
-        """Return whether an offset is in a range that a walk found to be damaged."""
+        """Return whether an offset is in a damaged range that a walk has found."""
         index = bisect_right(self._damage, physical_offset, key=lambda damage: damage.start) - 1
         if index < 0 or physical_offset >= self._damage[index].stop:
             return False
@@ -349,12 +331,12 @@ class RecordStarts:
             self._log.record_at(self._damage[index].start, check_crc=False)
         except RecordError:
             return True
-        # Its bytes were written again since.
+        # A broker has written these bytes again.
         del self._damage[index]
         return False
 
-    def _is_behind_end(self, physical_offset: int) -> bool:
-        """Return whether the log ends at or before an offset at which nothing is written."""
+    def _is_after_end(self, physical_offset: int) -> bool:
+        """Return whether the log ends at or before an unwritten offset."""
         last = self._starts[-1] if self._starts else self._log.min_offset
         if physical_offset < last:
             return False
@@ -363,7 +345,7 @@ class RecordStarts:
         return physical_offset >= walk.position
 
     def _walk_to(self, physical_offset: int, stop: int) -> int:
-        """Walk from the nearest known start to ``stop``; return where the walk came to."""
+        """Walk from the nearest known start to ``stop``; return the end of the walk, or -1."""
         if self.is_known_damage(physical_offset):
             return -1
         start = self._start_before(physical_offset)
@@ -383,7 +365,7 @@ class RecordStarts:
         return start
 
     def _take(self, walk: LogWalk) -> None:
-        """Walk to the end, and remember starts and damage."""
+        """Run a walk, and remember starts and damage."""
         grain = -1
         for physical_offset in chain.from_iterable(rows.offsets() for rows in walk.rows()):
             if physical_offset // _GRAIN_BYTES != grain:

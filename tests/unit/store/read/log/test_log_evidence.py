@@ -182,7 +182,7 @@ def said(store):
 
 
 def test_a_queue_file_that_leads_only_before_the_log_is_named(store):
-    assert "consumequeue/Topic/0/00000000000000000000 leads to what was before" in said(store)
+    assert "consumequeue/Topic/0/00000000000000000000 leads to messages before" in said(store)
     assert "the log begins at physical offset 2048" in said(store)
 
 
