@@ -1,25 +1,26 @@
-"""Index files for a reader: searched, checked, and rejected if they are wrong.
+"""Searches one index file, and checks all that it reads.
 
-An index file is a cache without checksums. Here it is believed as far as it can be checked:
+An index file is a cache without checksums. These checks are made:
 
-* its size, header and geometry must agree (:func:`rocketlens.formats.index_file.infer_geometry`);
-* its entries must be those of this log: :mod:`rocketlens.store.read.index.index_check`;
-* every step of every chain walk is checked, and so is every entry that differs from a wanted one
-  in so little that it may have been one;
-* the used slots are counted before "not found", and before an empty slot among empty ones is
-  believed.
+* size, header and geometry agree (:func:`rocketlens.formats.index_file.infer_geometry`);
+* the entries are those of this log: :mod:`rocketlens.store.read.index.index_check`;
+* each step of a chain walk is valid, and so is each entry whose hash differs from the wanted one in
+  a single byte;
+* the number of used slots is that of the header, before "not found" is returned, or an empty slot
+  among empty ones is believed.
 
-A file that fails is not used: the log it should cover is read instead, by
-:mod:`rocketlens.store.read.index.tail`. A chain walk goes strictly downwards, so no damage can make
+If a check fails, the log that the file should cover is read instead, by
+:mod:`rocketlens.store.read.index.tail`. A chain walk goes strictly downwards, so damage cannot make
 it loop.
 
-A running broker may go on writing to a file. What it adds after the file was opened is in the part
-of the log that the memory covers, so it does not matter whether it is seen here.
+A running broker can add entries to an open file. The index in memory covers their part of the log,
+so it does not matter if they are found here.
 """
 
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Final
 
@@ -47,25 +48,21 @@ from rocketlens.store.read.log.scan import LogWalk, exhaust
 
 _NEXT_ENTRY_POSITION: Final = HEADER_LAYOUT.offsets["next_entry"]
 _COPY_BYTES: Final = 1 << 20
-"""Files up to this size are read, not mapped: a broker may have thousands of small ones."""
-
+"""Files up to this size are read, not mapped: a broker can have thousands of small ones."""
 _PAGE_BYTES: Final = 4096
 _STEPS_TO_PAUSE: Final = 256
 _ENTRIES_TO_PAUSE: Final = 1 << 18
-"""Entries of a column that are compared: a millisecond or two."""
+"""Entries of a column that are compared in a millisecond or two."""
 _ENTRIES_OF_TIME: Final = 1024
-"""Entries whose maximum store time is remembered."""
+"""Entries that share a maximum store time."""
 _LONG_CHAIN: Final = 20_000
-"""Entries of a chain that are walked one by one; in RocketMQ 5.5 a topic's tags are on one chain
-each.
-"""
-
+"""Entries of a chain that are walked one by one. In RocketMQ 5.5 a topic's tag has a chain."""
 _STALE_BYTES_SEARCHED: Final = 32 * 1024 * 1024
-"""Bytes of an empty file that are checked for entries: all default slots, and more."""
+"""Bytes of an empty file that are searched for entries: more than all default slots."""
 
 
 def is_near(key_hash: int, wanted: int) -> bool:
-    """Return whether two hashes differ in exactly one byte, as after damage."""
+    """Return whether two hashes differ in at most one byte, as after damage."""
     changed = key_hash ^ wanted
     return (
         not changed & 0xFFFFFF00
@@ -79,40 +76,37 @@ class IndexFile:
     """One index file with at least one entry, open for look-ups."""
 
     def __init__(self, path: Path, likely: tuple[Geometry, ...] = ()) -> None:
-        """Open the file and find its geometry.
+        """Open the file and infer its geometry; ``likely`` is tried first.
 
-        :raises IndexFileError: if it is damaged beyond use.
+        :raises IndexFileError: if the file is damaged.
         :raises OSError: if it cannot be opened.
         """
         self.path = path
         self._mapped = fs.MappedFile(path, copy_bytes=_COPY_BYTES)
         self.view: Final = self._mapped.view
-        """The bytes of the file."""
         self.header: IndexHeader = decode_header(self._mapped.content[:HEADER_BYTES])
         self.last_entry = self.header.last_entry
         self.geometry = infer_geometry(self._mapped.content, likely) if self.last_entry else None
-        self._time_bounds: TimeBounds | None = None
         of_log = self.header.begin_offset, self.header.end_offset
         counts = *(self.geometry or (0, 0)), self.last_entry, self.header.next_entry
         self.walk_numbers: Final = array("q", (*counts, *of_log, False))
-        """What a compiled walk knows of the file: counts of slots and entries, the last entry and
-        the next one, the first and last physical offset, and whether its slots were counted.
+        """For compiled walks: counts of slots and entries, the last entry and the next one, the
+        first and last physical offset, and whether the used slots were counted.
         """
 
     @property
     def are_slots_counted(self) -> bool:
-        """Whether the used slots are known to be as many as the header says."""
+        """Whether the number of used slots was compared with the header."""
         return bool(self.walk_numbers[ARE_COUNTED])
 
     @are_slots_counted.setter
     def are_slots_counted(self, are_counted: bool) -> None:
-        """Set it for the kernels, too."""
         self.walk_numbers[ARE_COUNTED] = are_counted
 
     def check_empty(self) -> None:
-        """Check that a file with no entries in its header has none.
+        """Check that a file without entries in its header is empty.
 
-        :raises IndexFileError: if something is written in it.
+        :raises IndexFileError: if it is not.
         """
         content = self._mapped.content
         for low, high in fs.data_extents(self.path, HEADER_BYTES, len(content)):
@@ -122,11 +116,10 @@ class IndexFile:
                     raise IndexFileError(message)
 
     def array(self) -> "npt.NDArray[np.uint8]":
-        """Return the bytes of the file without copying."""
         return self._mapped.array()
 
     def entry_columns(self) -> "npt.NDArray[np.void]":
-        """Return entries 0 to the last as a structured array over the file's bytes."""
+        """Return entry 0 to the last one as a structured array over the file's bytes."""
         if self.geometry is None:
             return np.empty(0, dtype=ENTRY_LAYOUT.dtype)
         start = self.geometry.entry_position(0)
@@ -141,16 +134,15 @@ class IndexFile:
         return int(number)
 
     def entry(self, number: int) -> IndexEntry:
-        """Read one entry."""
         if self.geometry is None or not 0 < number < self.geometry.entry_count:
-            message = f"{self.path.name}: a chain leads to entry {number}, which it has not"
+            message = f"{self.path.name}: a chain leads to entry {number}, which does not exist"
             raise IndexFileError(message)
         return decode_entry(self.view, self.geometry, number)
 
     def chain(self, key_hash: int) -> Iterator[tuple[int, IndexEntry]]:
-        """Walk the chain of a hash, newest entry first; entries of other hashes included.
+        """Walk the chain of a hash, newest entry first, including entries of other hashes.
 
-        :raises IndexFileError: at the first step that cannot be right.
+        :raises IndexFileError: at the first invalid step.
         """
         if self.geometry is None:
             return
@@ -161,7 +153,7 @@ class IndexFile:
             self._check_empty_slot(slot)
             return
         counted = max(self.header.next_entry, SLOT.unpack_from(self.view, _NEXT_ENTRY_POSITION)[0])
-        # A builder counts entries after it put them on their slots: one, or many.
+        # A builder counts entries only after it has put them on their slots: one, or many.
         above = max(counted, number + 1)
         offset_above = -1
         while number != 0:
@@ -170,7 +162,7 @@ class IndexFile:
                 raise IndexFileError(message)
             entry = self.entry(number)
             if entry.key_hash < 0 or entry.key_hash % slot_count != slot:
-                message = f"{self.path.name}: entry {number} hangs on slot {slot}, not its own"
+                message = f"{self.path.name}: entry {number} is on the chain of slot {slot}"
                 raise IndexFileError(message)
             least = self.header.end_offset if number >= counted else self.header.begin_offset
             if not least <= entry.physical_offset or (0 <= offset_above < entry.physical_offset):
@@ -182,11 +174,11 @@ class IndexFile:
     def find(
         self, key_hash: int, log: CommitLog, *, pauses: bool = False
     ) -> Iterator[tuple[int, int]]:
-        """Yield number and physical offset of each entry with a hash, newest first.
+        """Yield number and physical offset of each entry with a hash, newest first, lazily.
 
-        Entries beside them that may have been damaged are compared with the log. Walks no farther
-        than it is iterated. With ``pauses`` a number of 0 says that a millisecond went by: what
-        follows is at or before its offset.
+        Entries with nearly the same hash are compared with the log: they can be damaged. With
+        ``pauses``, a number of 0 is yielded about every millisecond, with an offset that is not
+        below those of later entries.
 
         :raises IndexFileError: if the file turns out to be damaged.
         """
@@ -205,7 +197,7 @@ class IndexFile:
     def _find_by_column(
         self, key_hash: int, log: CommitLog, last: int, *, pauses: bool
     ) -> Iterator[tuple[int, int]]:
-        """Do :meth:`find` for entries up to ``last`` by comparing many hashes at once."""
+        """Do :meth:`find` for the entries up to ``last``, comparing many hashes at once."""
         column = self.entry_columns()["key_hash"]
         slot_count = self.geometry.slot_count if self.geometry else 1
         for stop in range(last + 1, 1, -_ENTRIES_TO_PAUSE):
@@ -225,29 +217,26 @@ class IndexFile:
             if pauses:
                 yield 0, self.entry(start).physical_offset
 
+    @cached_property
     def time_bounds(self) -> TimeBounds:
-        """Return the bounds of the store times of its entries, in seconds. O(entries), once."""
-        if self._time_bounds is None:
-            self._time_bounds = self._compute_time_bounds()
-        return self._time_bounds
-
-    def _compute_time_bounds(self) -> TimeBounds:
+        """The bounds of the entries' store times, in milliseconds. O(entries), once."""
         entries = self.entry_columns()[1:]
         bounds, begin_ms = TimeBounds(), self.header.begin_timestamp_ms
         blocks = np.arange(0, len(entries), _ENTRIES_OF_TIME)
         seconds = np.maximum.reduceat(entries["seconds"], blocks).tolist() if len(blocks) else []
         offsets = entries["physical_offset"][blocks].tolist()
-        # Each block has the time of the one after it as well: a single entry may be damaged.
+        # Each block has the time of the next one as well, because single entries can be damaged.
         for offset, *next_two in zip(offsets, seconds, [*seconds[1:], 0], strict=True):
-            most = max(*next_two, 0)
-            # Entries of a file that begins at 0 have no times, and the largest number means more.
-            has_time = begin_ms > 0 and most < limits.MAX_INT
-            most_ms = begin_ms + most * 1000 + 999 if has_time else limits.MAX_TIMESTAMP_MS
-            bounds.add(offset, most_ms)
+            max_s = max(*next_two, 0)
+            # Without a begin time entries have no times. The largest number can mean a later time.
+            has_time = begin_ms > 0 and max_s < limits.MAX_INT
+            bounds.add(
+                offset, begin_ms + max_s * 1000 + 999 if has_time else limits.MAX_TIMESTAMP_MS
+            )
         return bounds
 
     def _check_order(self, number: int, entry: IndexEntry) -> None:
-        """Check that an entry's offset is between those of its neighbours: they ascend."""
+        """Check that an entry's offset is between those of its neighbours."""
         if number > self.last_entry:
             return
         limit = self.header.end_offset
@@ -259,9 +248,9 @@ class IndexFile:
             raise IndexFileError(message)
 
     def _check_empty_slot(self, slot: int) -> None:
-        """Count all slots if the whole page around an empty slot is empty.
+        """Count all slots if the page around an empty slot is empty.
 
-        It may be: hashes of keys that are much alike lie close together.
+        The page can have been lost. Or no key is on it: the hashes of similar keys are close.
         """
         if self.geometry is None or self.are_slots_counted:
             return
@@ -271,9 +260,9 @@ class IndexFile:
             self.count_slots()
 
     def count_slots(self) -> None:
-        """Compare the used slots with the header, once.
+        """Compare the number of used slots with the header, once.
 
-        :raises IndexFileError: if they differ and no broker is adding to the file.
+        :raises IndexFileError: if they differ, and no broker is writing to the file.
         """
         if self.are_slots_counted:
             return
@@ -284,8 +273,8 @@ class IndexFile:
     def _compare_slot_count(self) -> None:
         """Count the used slots and compare with the header. Reads the slot table once.
 
-        A file with entries on slots that the header does not count yet is being written to: of
-        that nothing can be said.
+        A file with entries on slots that the header does not count yet is being written, and is not
+        checked.
         """
         if self.geometry is None:
             return
@@ -296,7 +285,7 @@ class IndexFile:
         )
         if used != self.header.used_slot_count and not is_written_to:
             message = (
-                f"{self.path.name}: {used} slots are used, its header says "
+                f"{self.path.name}: {used} slots are used, and its header counts "
                 f"{self.header.used_slot_count}"
             )
             raise IndexFileError(message)
@@ -312,15 +301,17 @@ class IndexFile:
         return self.entry(number).physical_offset if number else None
 
     def number_before(self, physical_offset: int) -> int:
-        """Return the number of the last entry at or before an offset, or 0. O(log entries)."""
+        """Return the number of the last entry at or before an offset; 0 without one.
+
+        O(log entries).
+        """
         numbers = range(1, self.last_entry + 1)
         return bisect_right(numbers, physical_offset, key=lambda n: self.entry(n).physical_offset)
 
     def check_entry(self, log: CommitLog, number: int) -> bool:
         """Compare one entry with its record; return True if the record has its hash.
 
-        False if the log itself explains why not: the record is damaged, deleted, or the log now
-        ends before it.
+        Return False if the record is damaged or deleted, or the log now ends before it.
 
         :raises IndexFileError: if the entry is wrong.
         """
@@ -343,9 +334,9 @@ class IndexFile:
         return False
 
     def is_for_its_record(self, log: CommitLog, number: int) -> bool:
-        """Return whether the entry's record is readable and has its hash.
+        """Return True if the entry's record has its hash, False if the record is unreadable.
 
-        :raises IndexFileError: if the record is readable and has not.
+        :raises IndexFileError: if the record has other hashes.
         """
         entry = self.entry(number)
         try:
@@ -360,14 +351,13 @@ class IndexFile:
         return True
 
     def close(self) -> None:
-        """Unmap the file."""
         self._mapped.close()
 
 
 def log_explains(log: CommitLog, start: int, physical_offset: int) -> bool:
     """Return whether an offset is in a damaged range of the log, or after its end.
 
-    ``start`` is a record's, at or before the offset; the records between are read.
+    ``start``: a record start at or before the offset. The records between are read.
     """
     walk = LogWalk(log, start, physical_offset + 1)
     exhaust(walk)

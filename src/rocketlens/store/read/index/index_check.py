@@ -1,21 +1,21 @@
-"""Checks of an index file: whether its chains are right, and its entries those of the log.
+"""Checks the chains of an index file, and its entries against the log.
 
-These are the rules. :func:`check_whole` applies all of them, to every entry; :func:`check_links`
-applies the first two by the compiled check, and so does ``rocketlens verify``.
+These are the rules. :func:`check_whole` applies all of them, to every entry. :func:`check_links`
+and ``rocketlens verify`` apply the first two with the compiled check.
 
 1. Each entry links to the newest entry before it on the slot of its hash, and each slot has the
    newest of all (:class:`rocketlens.formats.index_file.ChainCheck`).
 2. The header counts the slots that are used.
 3. Entries are in the order of the log, and entry 0 is empty.
-4. At least half of the records that entries lead to can be read, and have the time that their last
-   entry has. The last one's is the header's.
+4. At least half of the records that entries lead to can be read, and have the time of their last
+   entry. The time of the last record is that of the header.
 5. A sample of the entries have the hash of a key of their records.
-6. What the log has between two such records is a gap, for which the file does not answer, unless it
-   is one unreadable record, or the filler at a segment's end.
+6. The log between two such records is a gap, which the file does not cover, unless it is one
+   unreadable record, or the filler at a segment's end.
 
 Files with many entries are checked at 256 samples, spread evenly over their part of the log, and at
-64 entries: a gap or a stale stretch of 1/256 of that log is found for certain. Before that the
-links of those that are not known to be complete on the disk
+64 entries. This finds each gap or stale stretch of 1/256 of that log. Before that the links of
+files that are not known to be complete on the disk
 (:class:`rocketlens.store.read.index.index_files.SyncedFiles`) are checked.
 """
 
@@ -33,10 +33,9 @@ from rocketlens.store.read.index.index import IndexFile
 from rocketlens.store.read.log.commitlog import CommitLog
 
 _SAMPLES: Final = 256
-"""Samples of a large file that are checked when it is opened: some 10 ms together."""
-
+"""Samples of a large file that are checked when it is opened, in some 10 ms together."""
 _HASH_SAMPLES: Final = 8
-"""Entries of a file that is checked whole whose hash is compared with their record's."""
+"""Entries whose hash is compared with their record's if a file is checked whole."""
 
 _CONTRADICTION: Final = "its slots and entries contradict each other"
 
@@ -58,14 +57,14 @@ class _Records(NamedTuple):
     starts: "array[int]"
     last_entries: "array[int]"
     ends: "array[int]"
-    """The start, where no record can be read."""
+    """The start if the record cannot be read."""
     times_ms: "array[int]"
     is_good: bytearray
-    """Whether it can be read, and has the time of its last entry."""
+    """Whether the record can be read, and has the time of its last entry."""
 
     @classmethod
     def of(cls, file: IndexFile, entries: memoryview, log: CommitLog) -> Self | None:
-        """Look at the records of a file; return None if its entries are in no order."""
+        """Check the records of a file; return None if its entries are out of order."""
         starts, last_entries = (array("q", bytes(8 * file.last_entry)) for _ in range(2))
         count = list_records(entries, file.last_entry, log.min_offset, starts, last_entries)
         if count < 0:
@@ -88,7 +87,7 @@ class _Records(NamedTuple):
 def check_whole(file: IndexFile, log: CommitLog) -> Extent:
     """Check every slot and entry against each other and the log. O(slots + entries).
 
-    :raises IndexFileError: if a rule of this module's is broken.
+    :raises IndexFileError: if a rule of this module is broken.
     """
     if file.geometry is None:
         return Extent(file.header.begin_offset, file.header.end_offset)
@@ -107,11 +106,10 @@ def check_whole(file: IndexFile, log: CommitLog) -> Extent:
             f"{file.path.name}: most of its entries point to no records of this log"
         )
     if good[-1] == count - 1 and records.times_ms[-1] != file.header.end_timestamp_ms:
-        raise IndexFileError(f"{file.path.name}: its header has not the time of its last message")
+        raise IndexFileError(f"{file.path.name}: its header lacks the time of its last message")
     for row in good[:: len(good) // _HASH_SAMPLES + 1]:
         file.is_for_its_record(log, records.last_entries[row])
-    # Pairs of good records that follow one another, where the second does not begin at the end of
-    # the first.
+    # Between neighbouring good records, if the second does not begin at the end of the first.
     gaps = [
         _gap(log, records, before, after)
         for before, after in pairwise(good)
@@ -124,8 +122,8 @@ def check_whole(file: IndexFile, log: CommitLog) -> Extent:
 def _gap(log: CommitLog, records: _Records, before: int, after: int) -> tuple[int, int] | None:
     """Return the range between two good records if it is more than one unreadable record.
 
-    Records without any key are such gaps; so is what a broker stored while its index was off, or
-    wrote over records that its index still has.
+    It can have records without keys, records that a broker stored while its index was off, and
+    records that replaced others of the index.
     """
     start, stop = records.ends[before], records.starts[after]
     between = range(before + 1, after)
@@ -140,7 +138,7 @@ def _gap(log: CommitLog, records: _Records, before: int, after: int) -> tuple[in
 
 
 def is_blank_before(log: CommitLog, start: int, stop: int) -> bool:
-    """Return whether there is only the filler of a segment's end between two offsets."""
+    """Return whether only the filler of a segment's end is between two offsets."""
     segment = log.segment_of(stop)
     if segment is None or segment.base_offset != stop:
         return False
@@ -152,7 +150,7 @@ def is_blank_before(log: CommitLog, start: int, stop: int) -> bool:
 
 
 def compiled_chain_check(file: IndexFile) -> ChainCheck:
-    """Check every slot and link of a file by the compiled kernel: 10 M entries a second.
+    """Check every slot and link of a file with the compiled kernel: 10 million entries a second.
 
     :func:`rocketlens.formats.index_file.check_chains` is the definition.
     """
@@ -165,10 +163,9 @@ def compiled_chain_check(file: IndexFile) -> ChainCheck:
 
 
 def check_links(file: IndexFile) -> None:
-    """Check every slot and link of a large file, which may have lost pages.
+    """Check every slot and link of a large file, which can have lost pages.
 
-    A broker that was killed may have put one entry more on its slot than the header counts; that
-    is no contradiction.
+    A broker that was killed can have put one more entry on its slot than the header counts.
 
     :raises IndexFileError: if an entry cannot be reached from its slot.
     """
@@ -186,7 +183,7 @@ def check_links(file: IndexFile) -> None:
 
 
 def check_samples(file: IndexFile, log: CommitLog, count: int = _SAMPLES) -> Extent:
-    """Check ``count`` samples over its part of the log, and a quarter as many entries.
+    """Check ``count`` samples over the file's part of the log, and a quarter as many entries.
 
     :raises IndexFileError: if one of these entries is wrong, or none leads to its record.
     """
@@ -203,16 +200,16 @@ def check_samples(file: IndexFile, log: CommitLog, count: int = _SAMPLES) -> Ext
     gaps: set[tuple[int, int]] = set()
     for number in sorted(by_number | by_offset):
         if file.check_entry(log, number):
-            gap = _gap_behind(file, log, number, last)
+            gap = _gap_after(file, log, number, last)
             if gap:
                 gaps.add(gap)
     return Extent(first_offset, last_offset, tuple(sorted(gaps)))
 
 
 def _last_sound_entry(file: IndexFile, log: CommitLog) -> int:
-    """Return the last entry that matches its record; the log may have lost later ones.
+    """Return the last entry that matches its record. The log can have lost later records.
 
-    :raises IndexFileError: if there is none.
+    :raises IndexFileError: if no entry matches.
     """
 
     def is_lost(number: int) -> bool:
@@ -228,7 +225,7 @@ def _last_sound_entry(file: IndexFile, log: CommitLog) -> int:
     return last
 
 
-def _gap_behind(file: IndexFile, log: CommitLog, number: int, last: int) -> tuple[int, int] | None:
+def _gap_after(file: IndexFile, log: CommitLog, number: int, last: int) -> tuple[int, int] | None:
     """Return the range between the record of an entry and the next record with an entry."""
     offset = file.entry(number).physical_offset
     following = file.number_before(offset) + 1

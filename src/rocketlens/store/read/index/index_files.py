@@ -1,23 +1,23 @@
-"""All index files of a store: their checks, the ranges that they do not cover, and look-ups.
+"""Opens, checks and searches all index files of a store, and finds the log they do not cover.
 
-RocketMQ writes to an index file through the page cache, and syncs it when it is full; after that
-it puts the file's end time into the checkpoint. So a machine that lost power, and a snapshot of a
-disk, can have an unfinished file of which some pages are as they were long ago. A slot of such a
-page leads past the newest entries of its chain, and nothing in the file is wrong by itself.
+RocketMQ writes to an index file through the page cache, and syncs it when it is full. It then puts
+the file's end time into the checkpoint. So an unfinished file can have old pages after a power cut,
+or in a snapshot of a disk. A slot of an old page misses the newest entries of its chain, and
+nothing in the file shows that.
 
 ===============================  =============================================================
-known to be complete              because
+known to be complete              reason
 ===============================  =============================================================
-any file, without ``abort``       the store was closed
-any file, while a broker runs     what it wrote is in the page cache, where we read it, and when
-                                  it started it removed or mended what was not synced
-a full file, its end time at or   RocketMQ had synced it
+all files, without ``abort``      the store was closed
+all files, while a broker runs    reads see its writes in the page cache, and at its start it
+                                  removed or mended files that were not synced
+a full file, its end time at or   RocketMQ has synced it
 before that of the checkpoint
-a file whose header is that of    the builder had synced it and put nothing in since
+a file with the header in         the builder has synced it and added nothing since
 ``rocketlens/index.json``
 ===============================  =============================================================
 
-RocketMQ deletes the others when it starts.
+RocketMQ deletes the other files when it starts.
 """
 
 from array import array
@@ -46,26 +46,24 @@ from rocketlens.store.read.index.index_check import (
 )
 from rocketlens.store.read.index.index_state import read_index_state
 from rocketlens.store.read.log.commitlog import CommitLog
-from rocketlens.store.read.log.scan import LogWalk
+from rocketlens.store.read.log.scan import LogWalk, exhaust
 
 if TYPE_CHECKING:
     from os import DirEntry
 
 MAX_INDEX_CHECK_ENTRIES: Final = 400_000
-"""Index files of at most so many entries together are checked whole before they are used.
+"""Index files with at most this many entries together are checked whole before they are used.
 
-Larger ones are checked by samples and along each path that a look-up walks. RocketMQ checks
-nothing.
+Larger ones are checked by samples, and along each path of a look-up. RocketMQ checks nothing.
 """
 _SAMPLE_COUNT: Final = 1024
-"""Samples of all files that are too large to be checked whole, together."""
+"""Samples of all files together if they are not checked whole."""
 
 
 class SyncedFiles:
-    """Separates the index files of a store that are known to be complete from the others."""
+    """Decides which index files of a store are known to be complete, by a state read once."""
 
     def __init__(self, layout: StoreLayout) -> None:
-        """Read the state of the store once."""
         self._is_settled = not layout.abort.exists() or _is_in_use(layout.root)
         self._synced_to_ms = 0
         self._noted: dict[str, IndexHeader] = {}
@@ -74,7 +72,6 @@ class SyncedFiles:
             self._noted = _noted_files(layout)
 
     def has(self, path: Path, header: IndexHeader, geometry: Geometry | None) -> bool:
-        """Return whether a file is known to be complete."""
         if self._is_settled or self._noted.get(path.name) == header:
             return True
         is_full = geometry is not None and header.next_entry >= geometry.entry_count
@@ -82,7 +79,7 @@ class SyncedFiles:
 
 
 def _noted_files(layout: StoreLayout) -> dict[str, IndexHeader]:
-    """Return the files of ``index/`` in ``index.json``; empty if it cannot be read."""
+    """Return the headers of ``index/`` in ``index.json``; empty if it cannot be read."""
     try:
         state = read_index_state(layout)
     except OSError:
@@ -91,7 +88,7 @@ def _noted_files(layout: StoreLayout) -> dict[str, IndexHeader]:
 
 
 def _is_in_use(store: Path) -> bool:
-    # Imported late: few look-ups need it, and it imports all that writing a file needs.
+    # Imported late: few look-ups need it, and it imports much.
     from rocketlens.store.lock import is_locked
 
     try:
@@ -109,7 +106,7 @@ def _index_msg_timestamp_ms(path: Path) -> int:
 
 
 class IndexFileState(Struct, frozen=True):
-    """State of one index file. ``error`` says why it is not used; None if it is."""
+    """The state of one index file. ``error``: why the file is not used, or None."""
 
     path: Path
     file: IndexFile | None
@@ -117,10 +114,7 @@ class IndexFileState(Struct, frozen=True):
 
 
 class Hit(NamedTuple):
-    """An entry with one of the hashes: its physical offset, its file and its number.
-
-    Number 0 is none but a pause, see :meth:`IndexFiles.find`.
-    """
+    """An entry with one of the hashes. Number 0 marks a pause: see :meth:`IndexFiles.find`."""
 
     physical_offset: int
     file: IndexFile
@@ -128,14 +122,14 @@ class Hit(NamedTuple):
 
 
 PAUSE: Final = (-1, None)
-"""Among candidates: a millisecond went by without one."""
+"""Stands among candidates for a millisecond without one."""
 
 
 def newest_first(hits: Iterator[Hit], offsets: Iterator[int]) -> Iterator[tuple[int, Hit | None]]:
     """Merge the results of index files and memory: each physical offset once, newest first.
 
-    Both must descend. With each offset comes the entry that led to it, None if only the memory
-    did. Neither is read farther than the result is iterated. A pause becomes :data:`PAUSE`.
+    Both must descend, and are read lazily. Each offset comes with its entry, or None if only the
+    memory has it. A pause becomes :data:`PAUSE`.
     """
     hit, offset = next(hits, None), next(offsets, -1)
     while hit is not None or offset >= 0:
@@ -156,17 +150,17 @@ def newest_first(hits: Iterator[Hit], offsets: Iterator[int]) -> Iterator[tuple[
 
 
 class NewestFirst(NamedTuple):
-    """Index files as a compiled look-up has them, the newest first."""
+    """Index files in the form for compiled look-ups, newest first."""
 
     files: list[IndexFile]
     rows: "array[int]"
     """Four numbers for each: see `rocketlens.formats.compiled.answer`."""
     views: list[memoryview]
-    """They keep the memory whose addresses are in the rows."""
+    """Keep the memory alive whose addresses are in the rows."""
 
     @classmethod
     def of(cls, files: list[IndexFile]) -> Self:
-        """Return what there is to know of some files, of which the newest is the last."""
+        """``files``: oldest first."""
         newest = files[::-1]
         views = [memoryview(file.view) for file in newest]
         rows = array("q")
@@ -176,20 +170,19 @@ class NewestFirst(NamedTuple):
 
 
 class CorruptIndexFile(Exception):
-    """A file in use contradicts itself or the log."""
+    """An index file in use contradicts itself or the log."""
 
     def __init__(self, file: IndexFile, error: IndexFileError) -> None:
-        """Store the file and the reason."""
         super().__init__(str(error))
         self.file = file
         self.error = error
 
 
 class IndexFiles:
-    """The index files of a store, in the order of their log, sound and unsound."""
+    """All index files of a store. ``sound`` has the usable ones with entries, oldest first."""
 
     def __init__(self, directory: Path, log: CommitLog) -> None:
-        """Open every file and decide which can be used. Files with other names are ignored."""
+        """Open and check all files. Files with other names are ignored."""
         self._log = log
         self._directory = directory
         self._extents: dict[IndexFile, Extent] = {}
@@ -198,16 +191,16 @@ class IndexFiles:
         self.version = 0
         """Incremented when a file is rejected."""
         likely: tuple[Geometry, ...] = ()
-        for entry in self._listed():
+        for entry in self._list_files():
             state = _open(entry, likely)
             if state.file and state.file.geometry:
                 likely = (state.file.geometry,)
             self.states.append(state)
         self._check()
-        self._sound = self._in_order()
-        self.newest_first = NewestFirst.of(self._sound)
+        self.sound = self._in_order()
+        self.newest_first = NewestFirst.of(self.sound)
 
-    def _listed(self) -> "list[DirEntry[str]]":
+    def _list_files(self) -> "list[DirEntry[str]]":
         try:
             return [entry for entry in fs.entries(self._directory) if entry.name.isdigit()]
         except OSError as error:
@@ -215,17 +208,11 @@ class IndexFiles:
             self.states.append(IndexFileState(self._directory, None, text))
             return []
 
-    @property
-    def sound(self) -> list[IndexFile]:
-        """The files that can be searched, oldest first; each has at least one entry."""
-        return self._sound
-
     def find(self, hashes: Collection[int], *, pauses: bool = False) -> Iterator[Hit]:
-        """Yield the entries with one of the hashes, newest first.
+        """Yield the entries with one of the hashes lazily, newest first.
 
-        A record with two of the hashes comes twice. Files and chains are looked into no farther
-        than it is iterated. With ``pauses`` a hit with the number 0 says that a millisecond may
-        have gone by: what follows is at or before its offset.
+        A record with two of the hashes comes twice. With ``pauses``, a hit with number 0 is yielded
+        about every millisecond, with an offset that is not below those of later entries.
 
         :raises CorruptIndexFile: if a file turns out to be damaged.
         """
@@ -240,9 +227,8 @@ class IndexFiles:
                 searched += 1
 
     def _walk(self, file: IndexFile, hashes: Collection[int], *, pauses: bool) -> Iterator[Hit]:
-        """Do :meth:`find` in a file that kernels leave to this."""
+        """Do :meth:`find` in a file that the compiled code leaves to this method."""
         walks = [file.find(key_hash, self._log, pauses=pauses) for key_hash in hashes]
-        # Numbers ascend with offsets, so one chain needs no merging.
         entries = walks[0] if len(walks) == 1 else merge(*walks, reverse=True)
         try:
             for number, physical_offset in entries:
@@ -253,18 +239,18 @@ class IndexFiles:
             yield Hit(file.header.begin_offset, file, 0)
 
     def first_offset(self, begin_ms: int) -> int | None:
-        """Return an offset before which no entry is of a record of ``begin_ms`` or later.
+        """Return an offset before which no entry is for a record stored at ``begin_ms`` or later.
 
-        Return None if no entry is of such a record. O(entries) at the first call, then O(files).
+        Return None if no entry at all is. O(entries) at the first call, then O(files).
         """
-        for file in self._sound:
-            offset = file.time_bounds().first_offset(begin_ms)
+        for file in self.sound:
+            offset = file.time_bounds.first_offset(begin_ms)
             if offset is not None:
                 return offset
         return None
 
     def count_slots(self) -> None:
-        """Count the slots: only their number shows that one was lost.
+        """Count the used slots: only their number shows that one was lost.
 
         :raises CorruptIndexFile: if a file turns out to be damaged.
         """
@@ -272,8 +258,8 @@ class IndexFiles:
             pass
 
     def counting_slots(self) -> Iterator[None]:
-        """Do :meth:`count_slots` for one file after another."""
-        for file in self._sound:
+        """Do :meth:`count_slots`, and yield after each file."""
+        for file in self.sound:
             if file.are_slots_counted:
                 continue
             try:
@@ -285,8 +271,8 @@ class IndexFiles:
     def reject(self, file: IndexFile, error: IndexFileError) -> None:
         """Stop using a file that turned out to be damaged."""
         self._set_error(file, str(error))
-        self._sound = [sound for sound in self._sound if sound is not file]
-        self.newest_first = NewestFirst.of(self._sound)
+        self.sound = [sound for sound in self.sound if sound is not file]
+        self.newest_first = NewestFirst.of(self.sound)
         self._uncovered = None
         self.version += 1
 
@@ -296,19 +282,19 @@ class IndexFiles:
                 self.states[index] = IndexFileState(state.path, None, _about(state.path, error))
 
     def has_grown(self) -> bool:
-        """Return whether a broker added to these files, or made new ones, after the opening."""
+        """Return whether a broker has added entries or files since these were opened."""
         names = {state.path.name for state in self.states}
-        return any(entry.name not in names for entry in self._listed()) or any(
-            file.has_grown() for file in self._sound[-1:]
+        return any(entry.name not in names for entry in self._list_files()) or any(
+            file.has_grown() for file in self.sound[-1:]
         )
 
     def has_entry_of(self, record: Record) -> bool | None:
-        """Return whether these files have an entry of a record.
+        """Return whether these files have an entry for a record.
 
-        None where they do not answer for the place, or the record has nothing to be indexed by.
+        Return None if they do not cover its offset, or the record has no keys.
         """
         offset = record.physical_offset
-        for file in self._sound:
+        for file in self.sound:
             if file.header.begin_offset <= offset <= file.header.end_offset:
                 number = file.number_before(offset)
                 if number and file.entry(number).physical_offset == offset:
@@ -321,9 +307,9 @@ class IndexFiles:
     def uncovered(self) -> list[tuple[int, int | None]]:
         """Return the ranges of physical offsets that no sound file covers, ascending.
 
-        Each begins at a record's start; a record that begins before its end belongs to it. The
-        last one has no end. A file may have filled up in the middle of a record, so where two
-        files do not meet, the last record of one and the first of the other count as not covered.
+        Each begins at a record start, and has all records that begin before its end. The last one
+        has no end. A file can become full within a record, so between two files that do not meet,
+        the last record of one and the first of the other count as not covered.
         """
         if self._uncovered is None:
             self._uncovered = self._find_uncovered()
@@ -332,7 +318,7 @@ class IndexFiles:
     def _find_uncovered(self) -> list[tuple[int, int | None]]:
         ranges: list[tuple[int, int | None]] = []
         last: int | None = None
-        for file in self._sound:
+        for file in self.sound:
             extent = self._extents[file]
             first = max(extent.first, self._log.min_offset)
             if last is None:
@@ -348,17 +334,17 @@ class IndexFiles:
         return ranges
 
     def _has_all_of(self, physical_offset: int) -> bool:
-        """Return whether all entries of a record are there, which can be in several files.
+        """Return whether the files have all entries of a record.
 
-        RocketMQ names a file by the millisecond: it can have overwritten one of a few entries.
+        RocketMQ names a file by the millisecond, so it can overwrite one that has few entries.
         """
         try:
             record = self._log.record_at(physical_offset, check_crc=False)
         except RecordError:
             return True
         hashes = set()
-        first = bisect_left(self._sound, physical_offset, key=lambda file: file.header.end_offset)
-        for file in islice(self._sound, first, None):
+        first = bisect_left(self.sound, physical_offset, key=lambda file: file.header.end_offset)
+        for file in islice(self.sound, first, None):
             if file.header.begin_offset > physical_offset:
                 break
             for number in range(file.number_before(physical_offset), 0, -1):
@@ -371,17 +357,16 @@ class IndexFiles:
     def _after(self, physical_offset: int) -> int | None:
         """Return the offset after a record, or the start of the next segment."""
         walk = LogWalk(self._log, physical_offset, physical_offset + 1)
-        for _ in walk.records():
-            pass
+        exhaust(walk)
         segment = self._log.segment_of(walk.position)
         if segment is None or walk.damage:
             return walk.position
-        # Skip the filler, too, if that is next.
+        # Skip a filler.
         over = LogWalk(self._log, walk.position, segment.end_offset)
         return next((record.physical_offset for record in over.records()), over.position)
 
     def _check(self) -> None:
-        """Check each file, whole or by samples, and store the range that it covers."""
+        """Check each file, whole or by samples, and record the range that it covers."""
         files = [state.file for state in self.states if state.file and state.file.last_entry]
         entry_count = sum(file.last_entry for file in files)
         is_small = entry_count <= MAX_INDEX_CHECK_ENTRIES
@@ -401,9 +386,9 @@ class IndexFiles:
                 self._set_error(file, str(error))
 
     def _in_order(self) -> list[IndexFile]:
-        """Sort the sound files by the log; their names are out of order after a clock was set back.
+        """Sort the sound files by offset: names are out of order after a clock was set back.
 
-        A file that begins before the end of the one before is not used: one of them is stale.
+        Of two files that overlap one is stale, and the later one is not used.
         """
         files = [state.file for state in self.states if state.file and state.file.last_entry]
         files.sort(key=lambda file: (file.header.begin_offset, file.header.end_offset))
@@ -416,7 +401,6 @@ class IndexFiles:
         return sound
 
     def close(self) -> None:
-        """Unmap everything."""
         self.newest_first = NewestFirst.of([])
         for state in self.states:
             if state.file:
@@ -439,5 +423,5 @@ def _open(entry: "DirEntry[str]", likely: tuple[Geometry, ...]) -> IndexFileStat
 
 
 def _about(path: Path, error: str) -> str:
-    """Return an error of a file without the file's name, which stands beside it."""
+    """Remove the file's name from an error: it is shown beside it."""
     return error.removeprefix(f"{path.name}: ")

@@ -1,14 +1,13 @@
-"""``rocketlens/index.json``: up to where a store's index files are synced, and their headers then.
+"""Reads and encodes ``rocketlens/index.json``: the index files' safe offset and headers.
 
-It is a note as :mod:`rocketlens.store.read.note` describes them, marked with the last record before
-the safe offset. It is written whole, and synced, after the index files were synced. ``safeOffset``
-is the physical offset below which every record has all its entries in them, but for a disk that
-became full in the middle of a record: then ``entriesIn`` entries of the record there are in, too.
-``files`` has the name and the header of each file, oldest first. The builder of index files writes
-it, and everyone may read it, to know how far the index is behind the log.
+It is a note (:mod:`rocketlens.store.read.note`) whose mark is the last record before the safe
+offset. The builder of index files writes it whole and syncs it after it has synced the files.
+``safeOffset`` is the physical offset below which the files have all entries of all records. If a
+full disk interrupted a record there, the files also have the first ``entriesIn`` of its entries.
+``files`` has the name and the header of each file, oldest first.
 
-``beside`` says that these files are still in ``rocketlens/index/``, and that ``index/`` has those
-of another builder until the new ones cover as much of the log.
+``beside``: these files are still in ``rocketlens/index/``, and ``index/`` has those of another
+builder until the new ones cover as much of the log.
 """
 
 from typing import Any, Final, NamedTuple
@@ -22,12 +21,12 @@ from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.note import LogMark, Note, encode_note, read_note
 
 MAX_INDEX_STATE_BYTES: Final = 64 * 1024 * 1024
-"""Largest file of how far index files are safe that is read, in bytes."""
+"""Maximum size of ``index.json``."""
 _KIND: Final = "index"
 
 
 class ResumePoint(NamedTuple):
-    """Where a builder resumes: a record's physical offset, and its entries that were written."""
+    """The record at which a builder resumes, and the number of its entries already written."""
 
     physical_offset: int
     entries_in: int
@@ -41,7 +40,7 @@ class IndexState(Struct, frozen=True):
     geometry: Geometry
     files: tuple[tuple[str, IndexHeader], ...]
     mark: LogMark | None
-    """The last record before the safe offset; None if there is none."""
+    """The last record before the safe offset, or None."""
     slots_crc: int | None = None
     """CRC-32 of header and slots of the last file, if no entry was added after the last sync."""
     is_beside: bool = False
@@ -49,7 +48,7 @@ class IndexState(Struct, frozen=True):
     """While the files are beside: the header of the newest full file in ``index/``."""
 
     def newest_full(self) -> IndexHeader | None:
-        """Return the header of the newest file in ``index/`` that has all entries it can have."""
+        """Return the header of the newest full file in ``index/``, or None."""
         if self.is_beside:
             return self.kept_full
         entry_count = self.geometry.entry_count
@@ -57,7 +56,6 @@ class IndexState(Struct, frozen=True):
         return full[-1] if full else None
 
     def encode(self) -> bytes:
-        """Return the bytes of the note."""
         value = {
             "safeOffset": self.resume_point.physical_offset,
             "entriesIn": self.resume_point.entries_in,
@@ -92,7 +90,7 @@ def _state_of(note: Note) -> IndexState | None:
 def read_index_state(layout: StoreLayout) -> IndexState | None:
     """Return the content of ``index.json``; None if it is missing, damaged, or of an old form.
 
-    Whether it speaks of the log that is there is not looked at.
+    Does not check that it belongs to the store's log.
 
     :raises OSError: if the file exists but cannot be read now.
     """
@@ -101,7 +99,7 @@ def read_index_state(layout: StoreLayout) -> IndexState | None:
 
 
 def safe_offset_of(layout: StoreLayout) -> int:
-    """Return the safe offset of a store's index files, by any builder; 0 without one.
+    """Return the safe offset of a store's index files; 0 without ``index.json``.
 
     :raises OSError: if ``index.json`` cannot be read now.
     """
@@ -110,12 +108,11 @@ def safe_offset_of(layout: StoreLayout) -> int:
 
 
 def full_index_end(layout: StoreLayout, before: Checkpoint) -> tuple[int, int]:
-    """Return the store time and physical offset up to which full index files reach; 0, 0 without
-    any.
+    """Return the store time and physical offset at the end of the full index files, or 0, 0.
 
-    A real broker that finds the store not closed deletes the index files that end after this time,
-    and reads the log again from there. ``before`` is the checkpoint that was there: without a note
-    of ours the files in ``index/`` are those it speaks of.
+    After a crash a RocketMQ broker deletes the index files that end after this time, and reads the
+    log again from there. ``before``: the current checkpoint, which describes the files in
+    ``index/`` if ``index.json`` is missing.
 
     :raises OSError: if ``index.json`` cannot be read now.
     """

@@ -1,17 +1,15 @@
 """The index in memory for the parts of the log that no index file covers.
 
-In a running broker that is the log's end, hence the name; after an index was lost or found
-damaged it can be all of the log. It holds one hash and one physical offset per index entry, and
-grows with the log: each look-up first reads what was added since the last.
+In a running broker that is the log's tail. It can be the whole log if the index was lost or is
+damaged. The index has a hash and a physical offset for each entry. Each look-up first reads the log
+that was added since the last one.
 
-What is kept is bounded (`MAX_TAIL_ENTRIES`); log beyond that is read again
-by each look-up. The first entries are in a dictionary, because numpy, which the others need, takes
-longer to load than to look up some thousands.
+At most `MAX_TAIL_ENTRIES` are kept; each look-up reads the log beyond them again. The first entries
+are in a dictionary, because loading numpy takes longer than a look-up among some thousands.
 
-`TimeBounds` say where in the log records of a time, or of a later one, can begin. A look-up that
-goes through the records of a key from the newest to the oldest stops where no older record can be
-in its range of times. Store times do not always rise, because clocks are set back, so the maximum
-of all records up to an offset decides, and not the time of one of them.
+A look-up that reads the records of a key from the newest to the oldest uses `TimeBounds` to stop
+early. Store times do not always rise, because clocks are set back, so the maximum store time of all
+records up to an offset decides.
 """
 
 from bisect import bisect_left, bisect_right
@@ -30,25 +28,24 @@ from rocketlens.store.read.log.resync import Confirm, last_written
 from rocketlens.store.read.log.scan import Damage, LogWalk
 
 MAX_TAIL_ENTRIES: Final = 64_000_000
-"""Index entries that are kept in memory for log that no index file covers: 512 MiB, 8 bytes each.
+"""Index entries that are kept in memory: 512 MiB, 8 bytes each.
 
-A message has one for its unique key and one for each of its keys, so 12 million messages with one
-key, ten minutes at 20,000 a second, take 190 MiB. What is beyond is read again by each query.
-RocketMQ answers nothing for such log.
+A message has one for its unique key and one for each of its keys. So 12 million messages with one
+key, ten minutes at 20,000 a second, take 190 MiB. RocketMQ finds nothing without index files.
 """
 AT_ONCE_BYTES: Final = 2 * 1024 * 1024
 """Bytes of log that are read in about 2 ms."""
 _MAX_DICTIONARY_ENTRIES: Final = 4096
-"""Hashes in a dictionary until they are packed: 200 bytes each there, and 8 when packed."""
+"""Hashes in the dictionary until they are packed: 200 bytes each there, and 8 when packed."""
 _MAX_SMALL_ENTRIES: Final = 64
-"""Once others are packed, more entries that are read at once are, too."""
+"""Entries at once that still go into the dictionary after others were packed."""
 _FIRST_ROWS: Final = 512
-"""Rows that are read at once at first: each time costs more than the entries of a hundred rows."""
+"""Rows of the first step: a step costs more than the entries of a hundred rows."""
 _TORN_BYTES: Final = 4096
-"""Bytes of a torn record, and after it, that are compared to detect later writes."""
+"""Bytes at the start of a torn record, and after it, that are compared to detect later writes."""
 
 Pieces = list[tuple[tuple[int, int], bytes]]
-"""Bytes of the log: physical offset, count, and content."""
+"""Pieces of the log: physical offset, byte count, and content."""
 _BLOCK_BYTES = 1024 * 1024
 """Records that begin within this many bytes of log share one maximum."""
 
@@ -56,13 +53,12 @@ _BLOCK_BYTES = 1024 * 1024
 class Tail:
     """Answers key look-ups for some ranges of the log. For one thread at a time.
 
-    ``damage`` and ``torn_at`` tell what the reading met, ``topics`` whose messages it saw, and
-    ``last_timestamp_ms`` the newest store time among them. ``unfinished_at`` is the physical
-    offset of a record that a broker may still be writing: it is not in the answers yet.
+    ``topics`` and ``last_timestamp_ms`` are the topics and the newest store time of the records
+    read so far, ``damage`` and ``torn_at`` the unreadable ranges. ``unfinished_at`` is the physical
+    offset of a record that a broker may still be writing, and that is not found yet.
     """
 
     def __init__(self, log: CommitLog, confirm: Confirm) -> None:
-        """Create an index without ranges."""
         self._log = log
         self._confirm = confirm
         self._closed: list[tuple[int, int]] = []
@@ -77,7 +73,7 @@ class Tail:
         self._runs = EntryRuns()
         self._time_bounds = TimeBounds()
         self._read_again: list[tuple[int, int]] = []
-        self._topics: set[str] = set()
+        self.topics: set[str] = set()
         self._damage: list[Damage] = []
         self._unread: list[Damage] = []
         self._unread_end: Damage | None = None
@@ -90,18 +86,13 @@ class Tail:
 
     @property
     def entry_count(self) -> int:
-        """Approximate number of index entries in memory."""
+        """The approximate number of index entries in memory."""
         return self._runs.count + len(self._few)
 
     @property
     def is_spilled(self) -> bool:
-        """Whether a look-up must read log, because there is too much to keep."""
+        """Whether look-ups must read log, because the index is too large."""
         return bool(self._read_again)
-
-    @property
-    def topics(self) -> Collection[str]:
-        """The topics of the records read so far."""
-        return self._topics
 
     @property
     def damage(self) -> list[Damage]:
@@ -117,9 +108,7 @@ class Tail:
         return self._open_at if self._is_at_end else None
 
     def cover(self, ranges: Iterable[tuple[int, int | None]]) -> None:
-        """Add ranges; ``None`` is the end of the one at the log's growing end, of which there is
-        one.
-        """
+        """Add ranges. The one at the log's growing end has the end None."""
         self.version += 1
         for start, stop in ranges:
             self.ranges.append((start, stop))
@@ -129,18 +118,18 @@ class Tail:
                 self._closed.append((start, stop))
 
     def read_new(self) -> None:
-        """Read all that was added by `cover` or appended since the last call.
+        """Read the log that `cover` added, or a broker appended, since the last call.
 
-        What could not be opened before is tried again.
+        Files that could not be opened before are tried again.
         """
-        self._read_again_unread()
+        self._retry_unread()
         while self._closed:
             self._read(LogWalk(self._log, *self._closed.pop(), confirm=self._confirm))
         while self._open_at is not None and self._has_grown(self._open_at):
             self._log.refresh()
             start, pieces = self._open_at, None
             if self.torn_at is not None:
-                pieces = self._pieces_behind(start)
+                pieces = self._pieces_after(start)
             walk = LogWalk(self._log, start, confirm=self._confirm, grows=True)
             self._read(walk)
             self._open_at, self.torn_at = walk.position, walk.torn_at
@@ -152,7 +141,7 @@ class Tail:
                 self._open_at = self._unread_end.start
                 self._is_at_end = False
                 return
-            # Read before the walk, so that later writes of a broker show as a difference.
+            # The pieces were read before the walk, so later writes of a broker show.
             self._torn_pieces = pieces if walk.torn_at == start else None
             self._is_at_end = True
             if self._last_read >= start:
@@ -161,9 +150,9 @@ class Tail:
                 return
 
     def read(self, start: int, stop: int) -> int:
-        """Read the records that begin in ``[start, stop)``; return where the last of them ends.
+        """Read the records that begin in the written range ``[start, stop)``; return their end.
 
-        All of it must be written. Where it cannot be read to its end, the rest is damage.
+        If the range cannot be read to its end, the rest is damage.
         """
         walk = LogWalk(self._log, start, stop, confirm=self._confirm)
         self._read(walk)
@@ -174,10 +163,10 @@ class Tail:
         return stop
 
     def read_end(self, start: int, stop: int) -> int:
-        """Do :meth:`read` up to where the log ends, or less, while it grows.
+        """Do :meth:`read` for a range at the end of a growing log; return where to continue.
 
-        What cannot be opened there is damage until the next call, which begins with it: its segment
-        gets records after ``stop``, and where it is read again is not known to be a record.
+        A range that cannot be opened is damage until the next call, which must begin with it: its
+        segment gets records after ``stop``, so a later retry could not begin at a record.
         """
         self._unread_end = None
         walk = LogWalk(self._log, start, stop, confirm=self._confirm)
@@ -200,7 +189,7 @@ class Tail:
         self._unread.append(Damage(start, stop, why, is_unread=True))
         return True
 
-    def _read_again_unread(self) -> None:
+    def _retry_unread(self) -> None:
         """Read again the ranges that could not be opened before."""
         for damage in self._unread[:]:
             self._unread.remove(damage)
@@ -212,15 +201,12 @@ class Tail:
                 self._is_unlisted(walk.position, damage.stop)
 
     def rebind(self, log: CommitLog, confirm: Confirm, start: int) -> None:
-        """Use another view of the same log from now on; entries before ``start`` are dropped."""
+        """Switch to another view of the same log, and drop the entries before ``start``."""
         self._log, self._confirm = log, confirm
         self.drop_below(start)
 
     def is_stale(self) -> bool:
-        """Return whether the last record that was read is no longer at its offset.
-
-        So it is when the log was cut and written again, or replaced by another one.
-        """
+        """Return True if the last record read has changed: the log was cut or replaced."""
         if self._last is None or self._last[0] < self._log.min_offset:
             return False
         physical_offset, head = self._last
@@ -240,12 +226,12 @@ class Tail:
         self._unread = [damage for damage in self._unread if damage.stop > physical_offset]
 
     def compact(self) -> None:
-        """Sort and merge the entries, so that no look-up has to."""
+        """Sort and merge the entries, so that look-ups need not do it."""
         self.pack()
         self._runs.compact()
 
     def pack(self) -> None:
-        """Put all entries into runs, as they are."""
+        """Move all entries into runs, unsorted."""
         self._is_packed = True
         if not self._few:
             return
@@ -257,17 +243,17 @@ class Tail:
 
     @property
     def packed_runs(self) -> Sequence[EntryRun] | None:
-        """The runs, if all entries are in them; None otherwise. Each of them never changes."""
+        """The runs, which never change, if they have all entries; None otherwise."""
         return None if self._few or self._read_again or self._unread else self._runs.runs
 
     def find(self, hashes: Collection[int]) -> Iterator[int]:
         """Return the physical offsets of the entries with one of these hashes, newest first.
 
-        They are candidates: other keys share a hash. One record can come more than once. Take them
-        before anything else is read into the memory.
+        They are candidates: other keys can have the same hash, and a record can come more than
+        once. Iterate before anything else is read into the index.
         """
         if self._unread:
-            self._read_again_unread()
+            self._retry_unread()
         few: set[int] = set()
         if self._few:
             few = {o for key_hash in self._few.keys() & hashes for o in self._few[key_hash]}
@@ -279,18 +265,13 @@ class Tail:
         return merge_descending(parts)
 
     def first_offset(self, begin_ms: int) -> int | None:
-        """Return an offset before which :meth:`find` finds no record of ``begin_ms`` or later.
-
-        Return None if it finds no such record at all.
-        """
+        """Return an offset before which no record is of ``begin_ms`` or later; None if none is."""
         return self._time_bounds.first_offset(begin_ms)
 
     def _find_again(self, hashes: Collection[int]) -> Iterator[int]:
-        """Do :meth:`find` for log whose entries are not in memory, by reading it, newest part
-        first.
+        """Do :meth:`find` for log whose entries are not in memory, reading the newest part first.
 
-        The first record of each part is among the candidates, so that the caller gets control
-        after each.
+        The first record of each part is a candidate, too, so that the caller gets control.
         """
         wanted = np.array(sorted(hashes), dtype=np.int32)
         for start, stop in sorted(self._read_again, reverse=True):
@@ -306,8 +287,8 @@ class Tail:
     def _has_grown(self, open_at: int) -> bool:
         """Return whether the log may have grown, or can be read farther than before.
 
-        Bytes that were not a record are compared with what they were at the walk's end; zeros are
-        zeros, whenever they were seen. So nothing that came after the walk is missed.
+        Bytes that were not a record are compared with their content before the walk, so no later
+        write is missed.
         """
         if not self._is_at_end or self.unfinished_at is not None:
             return True
@@ -320,11 +301,11 @@ class Tail:
             return open_at < self._log.max_offset
         return not head or any(head)
 
-    def _pieces_behind(self, torn_at: int) -> Pieces:
+    def _pieces_after(self, torn_at: int) -> Pieces:
         """Return the bytes that change if a torn record is completed, or another follows it.
 
-        They are its first ones, those around the last byte that was written, and the first ones
-        of each later segment.
+        These are its first bytes, those around the last written byte, and the first bytes of each
+        later segment.
         """
         try:
             last = last_written(self._log, torn_at, torn_at + limits.MAX_UNWRITTEN_SEARCH_BYTES)
@@ -350,7 +331,7 @@ class Tail:
         offsets, newest_ms = rows.column("physical_offset"), rows.newest_ms
         self._time_bounds.add(offsets[0], newest_ms)
         self.last_timestamp_ms = max(self.last_timestamp_ms, newest_ms)
-        self._topics.update(rows.topics().names)
+        self.topics.update(rows.topics().names)
         self._last_read = offsets[-1]
         if self._runs.count + self._few_count > MAX_TAIL_ENTRIES:
             self._read_again.append((offsets[0], walk.position))
@@ -368,39 +349,32 @@ class Tail:
 
 
 class TimeBounds:
-    """The maximum store time up to each block of records. O(log blocks) to look up."""
+    """The maximum store time up to each block of records. A look-up costs O(log blocks)."""
 
     def __init__(self) -> None:
-        """Create bounds of no records."""
         self._starts: list[int] = []
-        self._most_ms: list[int] = []
-        """The maximum of each block and of all blocks before it."""
+        self._max_ms: list[int] = []
+        """For each block the maximum of it and all blocks before."""
 
-    def add(self, physical_offset: int, most_ms: int) -> None:
-        """Add records from an offset on, and their maximum store time.
-
-        Records that are added in the log's order cost O(1), others O(blocks).
-        """
+    def add(self, physical_offset: int, max_ms: int) -> None:
+        """Add records from an offset on. In log order this costs O(1), otherwise O(blocks)."""
         if not self._starts or physical_offset >= self._starts[-1] + _BLOCK_BYTES:
             self._starts.append(physical_offset)
-            self._most_ms.append(max(most_ms, self._most_ms[-1]) if self._most_ms else most_ms)
+            self._max_ms.append(max(max_ms, self._max_ms[-1]) if self._max_ms else max_ms)
             return
         if physical_offset < self._starts[-1]:
             index = bisect_right(self._starts, physical_offset)
             self._starts.insert(index, physical_offset)
-            self._most_ms.insert(index, most_ms)
-            self._most_ms = list(accumulate(self._most_ms, max))
-        self._most_ms[-1] = max(most_ms, self._most_ms[-1])
+            self._max_ms.insert(index, max_ms)
+            self._max_ms = list(accumulate(self._max_ms, max))
+        self._max_ms[-1] = max(max_ms, self._max_ms[-1])
 
     def first_offset(self, begin_ms: int) -> int | None:
-        """Return an offset before which no record has the time ``begin_ms`` or a later one.
-
-        Return None if no record has.
-        """
-        index = bisect_left(self._most_ms, begin_ms)
+        """Return an offset before which no record is of ``begin_ms`` or later; None if none is."""
+        index = bisect_left(self._max_ms, begin_ms)
         return self._starts[index] if index < len(self._starts) else None
 
     def drop_below(self, physical_offset: int) -> None:
         """Drop the blocks that end before an offset."""
         count = max(bisect_right(self._starts, physical_offset) - 1, 0)
-        del self._starts[:count], self._most_ms[:count]
+        del self._starts[:count], self._max_ms[:count]
