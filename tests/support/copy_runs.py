@@ -58,8 +58,8 @@ class CopyRun(PowerRun):
     def send(self) -> None:
         """Take some bytes, which begin and end anywhere."""
         start = self.store.received_offset
-        self.store.take(self.log[start : start + self.randomness.choice((9, 700, 5_000))])
-        self.store.append_taken()
+        self.store.receive(self.log[start : start + self.randomness.choice((9, 700, 5_000))])
+        self.store.append_received()
 
     def flush_log(self) -> None:
         """Sync the log; what is synced is acknowledged to the other broker."""
@@ -100,8 +100,8 @@ class CopyRun(PowerRun):
                 position = store.position
                 assert position >= acknowledged, (position, acknowledged)
                 assert self._copied(image, position) == self.log[:position], position
-                store.take(self.log[position : max(stop, position)])
-                store.append_taken()
+                store.receive(self.log[position : max(stop, position)])
+                store.append_received()
                 store.flush()
                 acknowledged = store.flushed_offset
                 while not store.build_index():

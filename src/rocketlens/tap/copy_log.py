@@ -153,7 +153,7 @@ class LogCopy:
         store.flush()
         if store.failure is not None:
             raise store.failure
-        store.drop_taken()
+        store.drop_received()
         if master.end_offset < store.end_offset:
             raise LogReplaced(
                 f"the log of broker {self.broker_name} ends at physical offset "
@@ -173,7 +173,7 @@ class LogCopy:
             # A master that is asked for offset 0 starts at its last segment. Byte 0 of a log is
             # always 0: it is the first of the size of a record, which has less than 16 MiB.
             if not expected:
-                store.take(b"\0")
+                store.receive(b"\0")
             self._expected = (1, expected[1:])
         return self._expected[0]
 
@@ -184,7 +184,7 @@ class LogCopy:
         gap = TapGap(start, stop, self._clock())
         # Before the log goes on: a reader must never see a gap without its reason.
         self._write(replace(note, gaps=(*note.gaps, gap)[-limits.MAX_DAMAGE_REPORTS :]))
-        store.go_on_at(stop)
+        store.continue_at(stop)
         _log.error(
             "broker %s: physical offsets %d to %d are missing: %s",
             self.broker_name,
@@ -202,8 +202,8 @@ class LogCopy:
         """
         store = self._opened()
         for log in received:
-            store.take(self._unknown_part(store, log))
-        store.append_taken()
+            store.receive(self._unknown_part(store, log))
+        store.append_received()
 
     def _unknown_part(self, store: CopyStore, log: LogBytes) -> memoryview:
         """Return the part of log bytes that the copy does not have; compare the other."""

@@ -1,12 +1,11 @@
-"""The write path: records into the commit log, and with each its consume queue entry.
+"""Appends records to the commit log, each with its consume queue entry.
 
-A record is put into the mapped segment with zeros for its size and magic, its queue entry is
-written, and size and magic come last: a reader that walks the log meets either the whole record or
-nothing, even if this process is killed in between. What the disk holds after a power cut is the
-business of :mod:`rocketlens.store.write.recovery`.
+A record is written into the mapped segment with zeros for its size and magic, then its queue entry,
+then size and magic. So a reader that walks the log finds the whole record or nothing, even if this
+process is killed in between. After a power cut see :mod:`rocketlens.store.write.recovery`.
 
-Room is reserved before anything is written, so a full disk refuses a message and changes nothing.
-Segments are made sparse, and reserved in steps of 16 MiB.
+Room is reserved before anything is written, so on a full disk a message is refused and nothing
+changes. Segments are sparse, and reserved in steps of 16 MiB.
 """
 
 import errno
@@ -55,24 +54,21 @@ if TYPE_CHECKING:
     from mmap import mmap
 
 RESERVED_BYTES: Final = 16 * 1024 * 1024
-"""Blocks of a segment are reserved in steps of this."""
-
+"""Blocks of a segment are reserved in steps of this size."""
 AHEAD_BYTES: Final = limits.MAX_UNWRITTEN_SEARCH_BYTES
-"""Room that is reserved after what may be written: as far as readers look for lost records.
+"""Bytes reserved after the writable part: readers search them for lost records.
 
-Where pages are memory (tmpfs) even reading a hole takes room, and ends the process if there is
-none.
+On a file system in memory (tmpfs), even reading a hole needs room; without it the process dies.
 """
-
 BLANK_BYTES: Final = SIZE_AND_MAGIC.size
-"""Every record leaves at least this much of its segment for the filler."""
+"""Bytes of its segment that every record leaves for the filler, at least."""
 
 _NO_HOST_BITS: Final = ~HOST_BITS
 _NAME_DIGITS: Final = 20
 
 
 class Appended(NamedTuple):
-    """Where a message was stored, and when."""
+    """The offsets and the store time of a stored message."""
 
     physical_offset: int
     queue_offset: int
@@ -84,13 +80,13 @@ class Snapshot(NamedTuple):
     """The state of a store at one moment."""
 
     queues: dict[tuple[str, int], tuple[int, int]]
-    """By topic and queue id: where its first file begins, and the next queue offset."""
+    """By topic and queue id: the queue offset at which its first file begins, and the next one."""
     last: Appended | None
     """The last record."""
 
 
 class RunRoom(NamedTuple):
-    """Where records may be written side by side, up to ``limit``, with bodies of ``body_bytes``."""
+    """Room for records side by side, up to ``limit``, with bodies of at most ``body_bytes``."""
 
     content: "mmap | bytearray"
     byte_offset: int
@@ -101,11 +97,11 @@ class RunRoom(NamedTuple):
 
 
 class Appender:
-    """Appends to a log and its queues. One thread at a time appends; others may sync.
+    """Appends to a log and its queues. One thread at a time appends; other threads can sync.
 
-    ``last`` is the last record, None if there is none. ``refusal``, when set, is raised instead
-    of appending. ``zeros_end_offset`` is the physical offset after the last record with a zero
-    byte in its properties, or a later one: see :mod:`rocketlens.store.write.torn`.
+    ``last``: the last record, or None. ``refusal``: an error to raise instead of appending, or
+    None. ``zeros_end_offset``: the physical offset after the last record with a zero byte in its
+    properties, or a later one: see :mod:`rocketlens.store.write.torn`.
     """
 
     def __init__(
@@ -123,14 +119,14 @@ class Appender:
     ) -> None:
         """Prepare; :meth:`start` opens the log.
 
-        ``store_host``: 4 or 16 address bytes and the port as i32. ``delays_ms[n]`` is the delay
-        of level n (element 0 unused). ``open_queues``: how many may have files open at once.
+        ``store_host``: 4 or 16 address bytes and the port as i32. ``delays_ms[n]``: the delay of
+        level n (element 0 unused). ``open_queues``: the maximum number of queues with open files.
         """
         self._layout = layout
         self._disk = disk
         self._clock = clock
         self._store_host = store_host
-        self._most = bounds.message_bytes
+        self._max_body_bytes = bounds.message_bytes
         self._long_topics = bounds.long_topics
         self._delays_ms = delays_ms
         self._open_queues = OpenQueues(disk, queue_file_bytes, open_queues)
@@ -154,7 +150,7 @@ class Appender:
         self._offered: Snapshot | None = None
         self.watched: Collection[tuple[str, int]] = ()
         self.on_arrival: Callable[[tuple[str, int]], None] = lambda _: None
-        """Called in the appending thread for each append to a queue that is in ``watched``."""
+        """Called in the appending thread after an append to a queue in ``watched``."""
         self._removed: list[QueueWriter] = []
         self._first: list[Callable[[], None]] = []
         self._segment: WritableFile | None = None
@@ -167,9 +163,9 @@ class Appender:
     def snapshot(self) -> "Snapshot | None":
         """Return the length of each queue, and the last record; no queue is ahead of the log.
 
-        For a thread that syncs; None if a batch is being written at this moment, or a queue
-        removed: then one is made at the end of the next batch, for the next call. A log that comes
-        without a pause is seldom between two batches. An append counts its queue entry last.
+        For a thread that syncs. Return None while a batch is written or a queue is removed. The
+        next batch then prepares a snapshot for the next call, because a busy log is seldom between
+        two batches. An append counts its queue entry last.
         """
         before = self._batch_steps
         table = {name: queue.span for name, queue in list(self.queues.items())}
@@ -187,13 +183,12 @@ class Appender:
     def start(
         self, base_offset: int, end_offset: int, first: Sequence[Callable[[], None]] = ()
     ) -> OSError | None:
-        """Continue at ``end_offset``, in the segment of ``base_offset``, which is created if it is
-        missing.
+        """Continue at ``end_offset``, in the segment of ``base_offset``, and create it if needed.
 
-        ``first`` is done before anything is stored. When the disk is full the error is returned,
-        and all this is tried again with each message.
+        ``first``: work to do before anything is stored. If the disk is full, the error is returned,
+        and each append tries all this again.
 
-        :raises OSError: if something cannot be opened or made for another reason.
+        :raises OSError: if something cannot be opened or created for another reason.
         """
         self._base, self._byte_offset = base_offset, end_offset - base_offset
         self._limit = self._byte_offset
@@ -209,7 +204,7 @@ class Appender:
         return None
 
     def _begin(self) -> None:
-        """Do the pending work that must precede the first append."""
+        """Do the pending work before the first append."""
         while self._first:
             self._first[0]()
             del self._first[0]
@@ -219,12 +214,12 @@ class Appender:
             self._byte_offset = self._limit = byte_offset
 
     def _new_segment(self, base: int) -> WritableFile:
-        """Open a segment, with blocks reserved at its start."""
+        """Open or create a segment, and reserve blocks at its start."""
         path = self._layout.commit_log / f"{base:0{_NAME_DIGITS}}"
         size = fs.file_size(path)
         is_new = not size
         if is_new:
-            # Also replaces an empty file, which a crashed RocketMQ broker leaves.
+            # This also replaces an empty file, which a crashed RocketMQ broker leaves.
             self._disk.make_file(path, self.segment_bytes, self._layout.scratch)
         elif size != self.segment_bytes:
             raise OSError(
@@ -241,7 +236,7 @@ class Appender:
         return segment
 
     def _switch_segment(self, segment: WritableFile, base: int) -> None:
-        """Append to ``segment`` from now on; the previous one still has to be synced."""
+        """Append to ``segment`` from now on. The previous one must still be synced."""
         with self._lock:
             self._has_new_segment = True
             self._unsynced.append(segment)
@@ -250,17 +245,17 @@ class Appender:
         self._limit = min(RESERVED_BYTES, self.segment_bytes - BLANK_BYTES)
 
     def queue(self, topic: str, queue_id: int) -> QueueWriter:
-        """Return the writer of a queue; nothing is created on the disk.
+        """Return the writer of a queue, without creating anything on the disk.
 
-        :raises MessageIllegal: if the topic or the number cannot be a queue's.
+        :raises MessageIllegal: if the topic or the queue id is not valid.
         """
         queue = self.queues.get((topic, queue_id))
         if queue is None:
             longest = limits.MAX_TOPIC_CHARACTERS if self._long_topics else MAX_TOPIC_BYTES_V1
             if not is_topic_name(topic) or len(topic) > longest:
-                raise MessageIllegal(f"topic {topic[:300]!r} is not one that can be stored")
+                raise MessageIllegal(f"topic {topic[:300]!r} cannot be stored")
             if not 0 <= queue_id <= limits.MAX_INT:
-                raise MessageIllegal(f"queue id {queue_id} is not one")
+                raise MessageIllegal(f"invalid queue id {queue_id}: expected 0 to {limits.MAX_INT}")
             queue = QueueWriter(self._open_queues, self._layout, topic, queue_id)
             name = topic.encode()
             is_long = len(name) > MAX_TOPIC_BYTES_V1
@@ -279,15 +274,15 @@ class Appender:
         return queue
 
     def remove_queues(self, topic: str, move: Callable[[], None]) -> None:
-        """Remove the queues of a topic after ``move`` took their files away.
+        """Remove the queues of a topic after ``move`` has moved their files away.
 
         The next sync of the queues closes their files.
 
-        :raises OSError: if ``move`` does; they stay.
+        :raises OSError: if ``move`` raises it; the queues stay.
         """
         queues = [queue for (name, _), queue in self.queues.items() if name == topic]
         for queue in queues:
-            # Before the move: the syncing thread may be about to sync the directory.
+            # Set before the move: another thread may be about to sync the directory.
             queue.is_removed = True
         self._batch_steps += 1
         self._offered = None
@@ -322,13 +317,18 @@ class Appender:
 
         :raises MessageIllegal: if it is too large, or its topic is not valid.
         :raises StoreFull, StoreBusy: if there is no room, descriptor or memory now.
-        :raises StoreFailed, struct.error: if a write failed before; if a number does not fit.
+        :raises StoreFailed: if a write failed before.
+        :raises struct.error: if a number is too large for its field.
         """
         queue = self.queues.get((topic, queue_id)) or self.queue(topic, queue_id)
         body_bytes, property_bytes, born_bytes = len(body), len(properties), len(born_host)
         size = queue.head_bytes + body_bytes + property_bytes + born_bytes
-        if body_bytes > self._most or property_bytes > limits.MAX_PROPERTIES_BYTES or self.refusal:
-            raise self.refusal or too_large(self._most)
+        if (
+            body_bytes > self._max_body_bytes
+            or property_bytes > limits.MAX_PROPERTIES_BYTES
+            or self.refusal
+        ):
+            raise self.refusal or too_large(self._max_body_bytes)
         byte_offset, is_queued = self._byte_offset, has_queue_entry(sys_flag)
         if byte_offset + size > self._limit or queue.byte_offset >= queue.limit:
             byte_offset = self._reserve_record(size, queue, 1)
@@ -362,7 +362,7 @@ class Appender:
             if queue.is_schedule:
                 code = self._schedule_code(properties, timestamp_ms, code)
             ENTRY.pack_into(queue.content, queue.byte_offset, physical_offset, size, code)
-            queue.is_dirty = True  # Before `last`: a thread that reads `last` syncs its entry.
+            queue.is_dirty = True  # Before `last`: a thread that reads `last` must sync its entry.
         if 0 in properties:
             self.zeros_end_offset = physical_offset + size
         SIZE_AND_MAGIC.pack_into(self._content, byte_offset, size, queue.magic)
@@ -375,14 +375,16 @@ class Appender:
         return appended
 
     def room(self) -> RunRoom | None:
-        """Return where :meth:`append_run` may write; None while messages are refused."""
-        if self.refusal:
-            return None
+        """Return room for :meth:`append_run`; None while messages are refused."""
+        return None if self.refusal else self._room()
+
+    def _room(self) -> RunRoom:
         at, physical_offset = self._byte_offset, self._base + self._byte_offset
-        return RunRoom(self._content, at, self._limit, physical_offset, self._clock(), self._most)
+        now_ms, body_bytes = self._clock(), self._max_body_bytes
+        return RunRoom(self._content, at, self._limit, physical_offset, now_ms, body_bytes)
 
     def batch_room(self, queue: QueueWriter, byte_count: int, entry_count: int) -> RunRoom:
-        """Return where the records of a batch may be written, side by side, reserved if need be.
+        """Reserve and return room for the records of a batch, side by side.
 
         Errors as :meth:`append`.
         """
@@ -391,8 +393,7 @@ class Appender:
         entries_end = queue.byte_offset + entry_count * ENTRY_BYTES
         if self._byte_offset + byte_count > self._limit or entries_end > queue.limit:
             self._reserve_record(byte_count, queue, entry_count)
-        at, physical_offset = self._byte_offset, self._base + self._byte_offset
-        return RunRoom(self._content, at, self._limit, physical_offset, self._clock(), self._most)
+        return self._room()
 
     def append_run(
         self,
@@ -400,7 +401,10 @@ class Appender:
         commit: Callable[[], None],
         last: Appended,
     ) -> None:
-        """Finish what was written to :meth:`room`: entries of each queue, then sizes, in order."""
+        """Finish records that were written into :meth:`room`: write queue entries, then commit.
+
+        ``commit`` writes the sizes and magics, in order.
+        """
         self._batch_steps += 1
         for queue, some in entries:
             queue.append_entries(some)
@@ -422,16 +426,16 @@ class Appender:
         sys_flag: int = 0,
         reconsume_times: int = 0,
     ) -> list[Appended]:
-        """Store the members of a batch, ``(flag, body, properties)`` each, as a record each.
+        """Store each member of a batch, ``(flag, body, properties)``, as a record.
 
-        They get consecutive queue offsets, side by side in one segment. If this process is killed
-        meanwhile, the first of them are stored.
+        They are side by side in one segment, with consecutive queue offsets. If this process is
+        killed meanwhile, the first members are stored.
 
         Errors as :meth:`append`; MessageIllegal also without members, or in a transaction.
         """
         queue = self.queues.get((topic, queue_id)) or self.queue(topic, queue_id)
         if not members or sys_flag & SYS_FLAG_TRANSACTION_MASK or queue.is_schedule:
-            raise MessageIllegal("a batch has members, no transaction and no delay")
+            raise MessageIllegal("a batch needs members, and can have no transaction or delay")
         fixed = queue.head_bytes + len(born_host)
         room = self.batch_room(queue, self._batch_bytes(members, fixed), len(members))
         physical_offset, queue_offset = room.physical_offset, queue.next_offset
@@ -480,33 +484,32 @@ class Appender:
             self.on_arrival((topic, queue_id))
 
     def _batch_bytes(self, members: Sequence[tuple[int, bytes, bytes]], fixed: int) -> int:
-        """Return the size of all records together; ``fixed`` bytes of each are not its own."""
+        """Return the size of all records; ``fixed`` is the size of one without its own bytes."""
         total = len(members) * fixed
         for _, body, properties in members:
-            if len(body) > self._most or len(properties) > limits.MAX_PROPERTIES_BYTES:
-                raise too_large(self._most)
+            if len(body) > self._max_body_bytes or len(properties) > limits.MAX_PROPERTIES_BYTES:
+                raise too_large(self._max_body_bytes)
             total += len(body) + len(properties)
         return total
 
     def _commit_batch(self, appended: list[Appended], magic: int) -> None:
-        """Write sizes and magics of records in order, so that no gap precedes one."""
         for one in appended:
             begin = one.physical_offset - self._base
             SIZE_AND_MAGIC.pack_into(self._content, begin, one.store_size, magic)
 
     def _schedule_code(self, properties: bytes, timestamp_ms: int, tags_code: int) -> int:
-        """Return the tags code of a message: its time of delivery if it is delayed."""
+        """Return the tags code of a message: the delivery time if it is delayed."""
         level = props.delay_level(props.parse(decode_utf8(properties)))
         return self.due_time(level, timestamp_ms) if level > 0 else tags_code
 
     def due_time(self, level: int, store_timestamp_ms: int) -> int:
-        """Return the delivery time of a message with a delay level of 1 or above."""
+        """Return the delivery time of a message; its level must be at least 1."""
         return store_timestamp_ms + self._delays_ms[min(level, len(self._delays_ms) - 1)]
 
     def _reserve_record(self, size: int, queue: QueueWriter, entry_count: int) -> int:
-        """Reserve room in the log and in the queue; return the byte offset in the segment."""
+        """Reserve room in log and queue; return the byte offset in the segment."""
         if size > self.segment_bytes - BLANK_BYTES:
-            raise too_large(self._most)
+            raise too_large(self._max_body_bytes)
         try:
             if self._segment is None or self._first:
                 self._begin()
@@ -534,7 +537,7 @@ class Appender:
         self._limit = limit
 
     def _roll(self, size: int) -> None:
-        """Close the segment with a filler, after the next one is created and reserved."""
+        """Create and reserve the next segment, then close this one with a filler."""
         segment, byte_offset = self._segment, self._byte_offset
         assert segment is not None  # noqa: S101 - opened by start
         segment.reserve(byte_offset, byte_offset + BLANK_BYTES)
@@ -551,8 +554,8 @@ class Appender:
     def sync_log(self) -> None:
         """Wait until every record appended before this call is on the disk.
 
-        :raises SyncFailed: if it may not be, now or ever.
-        :raises OSError: if a directory cannot be opened; the next call does it all again.
+        :raises SyncFailed: if a record may never reach the disk.
+        :raises OSError: if a directory cannot be opened; the next call tries again.
         """
         with self._lock:
             segments = list(self._unsynced)
@@ -574,9 +577,9 @@ class Appender:
     def sync_queues(self) -> None:
         """Wait until every queue entry written before this call is on the disk.
 
-        :raises OSError: if it may not be.
+        :raises OSError: if an entry may not be on the disk.
         """
-        # Only this thread syncs queues, and these queues are no longer in its list.
+        # Only this thread syncs queues, and these are no longer in its list.
         removed = self._removed[:]
         for queue in list(self.queues.values()):
             if queue.is_dirty:
@@ -586,7 +589,7 @@ class Appender:
             queue.close()
 
     def close(self) -> None:
-        """Unmap everything; nothing is synced."""
+        """Unmap everything without syncing."""
         for queue in (*self.queues.values(), *self._removed):
             queue.close()
         for segment in self._unsynced:

@@ -1,15 +1,18 @@
 """Deletes expired files of a store: log, then queues, then index files.
 
-RocketMQ's rules. A segment is expired when its file was last written more than
-``fileReservedTime`` hours ago. Expired segments go, oldest first, at the hours of ``deleteWhen``
-and whenever the disk is fuller than ``diskMaxUsedSpaceRatio``; those of a log that is larger than
-``fileReservedBytes``, which RocketMQ does not have, at once; above
-``diskSpaceCleanForciblyRatio`` segments go that are not expired, too, if they were last written
-more than ``minFileReservedTime`` hours ago, which RocketMQ does not ask: what is younger is kept,
-and messages are refused first. At most ten go at once, up to the first that stays, and never the
-last. Above ``diskSpaceWarningLevelRatio`` nothing is stored any more.
+The rules are RocketMQ's, with two more keys. A segment is expired ``fileReservedTime`` hours after
+its last write. The oldest segments are deleted
 
-Who has a deleted file open reads on: its bytes go with the last mapping.
+* if they are expired: at the hours of ``deleteWhen``, and whenever the disk is fuller than
+  ``diskMaxUsedSpaceRatio``;
+* if the log is larger than ``fileReservedBytes`` (RocketLens only): at once;
+* if the disk is fuller than ``diskSpaceCleanForciblyRatio``: also before they are expired, but
+  ``minFileReservedTime`` hours after the last write (RocketLens only).
+
+At most ten are deleted at once, up to the first that must stay, and never the last. Above
+``diskSpaceWarningLevelRatio`` messages are refused.
+
+Readers with an open deleted file can read on: the disk space is freed with the last mapping.
 """
 
 import logging
@@ -37,14 +40,14 @@ from rocketlens.store.write.store_views import LogView, QueueView
 
 MAX_TOPICS_NAMED: Final = 20
 """Topics that the log line about deleted segments names."""
-MAX_QUEUES_ASKED: Final = 2_000
-"""Queues that are looked at for the topics of what a cleaner deletes: some 0.1 s."""
+MAX_QUEUES_READ: Final = 2_000
+"""Queues that are read for the topics of deleted segments, in some 0.1 s."""
 MAX_DELETED_SEGMENTS: Final = 10
 """Segments that a cleaner deletes at once. RocketMQ: the same (deleteFileBatchMax)."""
 _log: Final = logging.getLogger(__name__)
 
 _QUEUES_AT_ONCE: Final = 50
-"""Queues that are cleaned in one piece of work: some milliseconds."""
+"""Queues that are cleaned in one step, in some milliseconds."""
 _HOUR_MS: Final = 3_600_000
 
 
@@ -64,11 +67,9 @@ class CleanPlan(NamedTuple):
     is_full: bool
     """Whether the disk is too full to store anything."""
     forced_count: int = 0
-    """How many of them, from the first unexpired one on, are deleted only because the disk is
-    full.
-    """
+    """The number of last segments that are deleted only because the disk is full."""
     is_too_large: bool = False
-    """Whether some are deleted because the log is larger than it may be."""
+    """Whether some are deleted because the log is larger than ``fileReservedBytes``."""
 
 
 def plan(
@@ -81,7 +82,7 @@ def plan(
 ) -> CleanPlan:
     """Choose the segments to delete. ``segments`` ascend; ``used_ratio`` is 0 to 1.
 
-    Without ``may_force`` only what is expired goes.
+    Without ``may_force``, no segment is deleted only because the disk is full.
     """
     is_full = used_ratio > config.diskSpaceWarningLevelRatio / 100
     is_forced = (
@@ -102,8 +103,7 @@ def plan(
             is_expired = age_ms > config.fileReservedTime * _HOUR_MS
             if number < excess or (is_expired and (is_due or is_forced)):
                 expired_count += 1
-            # After a clock was set back, files have negative ages; without a floor they would be
-            # deleted.
+            # After a clock was set back, ages can be negative: without a minimum they would pass.
             elif not is_forced or (kept_ms and age_ms < kept_ms):
                 break
             chosen.append(segment)
@@ -113,10 +113,8 @@ def plan(
 def remove(plan: CleanPlan, disk: Disk, directory: Path) -> None:
     """Delete the segments of a plan, each durably before the next.
 
-    So a power cut leaves no hole in the log, and brings none back whose queue and index files were
-    deleted afterwards.
-
-    :raises OSError: if one cannot be deleted.
+    So a power cut leaves no hole in the log, and restores no segment whose queue and index files
+    were deleted afterwards.
     """
     for segment in plan.segments:
         disk.remove_file(segment.path)
@@ -124,9 +122,7 @@ def remove(plan: CleanPlan, disk: Disk, directory: Path) -> None:
 
 
 def describe_forced(plan: CleanPlan, now_ms: int, used_ratio: float, topics: list[str]) -> str:
-    """Return a line about messages that are deleted because the disk is full, not because of
-    age.
-    """
+    """Return a log line about segments deleted because the disk is full, not because of age."""
     ages = [max(now_ms - segment.modified_ms, 0) // 60_000 for segment in plan.segments]
     files = ", ".join(
         f"{segment.path.name} (last written {minutes} min ago)"
@@ -143,7 +139,7 @@ def describe_forced(plan: CleanPlan, now_ms: int, used_ratio: float, topics: lis
 
 
 def describe_deleted(plan: CleanPlan, config: StoreConfig, used_ratio: float) -> str:
-    """Return a line about segments that were deleted: which, why, and up to when."""
+    """Return a log line about deleted segments: their names, the reason, and the last time."""
     names = [segment.path.name for segment in plan.segments]
     files = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
     up_to = datetime.fromtimestamp(plan.segments[-1].modified_ms / 1000, UTC)
@@ -166,12 +162,13 @@ def describe_deleted(plan: CleanPlan, config: StoreConfig, used_ratio: float) ->
 def topics_below(
     queues: Iterable[QueueWriter], first_of: Callable[[QueueWriter], int], end_offset: int
 ) -> list[str]:
-    """Return the topics with a queue whose first message is below a physical offset, by name.
+    """Return topics with a queue whose first message is below a physical offset, by name.
 
-    ``first_of`` gives a queue's first queue offset. At most some names, of at most some queues.
+    ``first_of`` returns a queue's first queue offset. The result is bounded, and so are the queues
+    that are read.
     """
     topics: set[str] = set()
-    for queue in islice(queues, MAX_QUEUES_ASKED):
+    for queue in islice(queues, MAX_QUEUES_READ):
         if queue.topic in topics or len(topics) > MAX_TOPICS_NAMED:
             continue
         first = queue.entry(first_of(queue))
@@ -183,7 +180,7 @@ def topics_below(
 def expired_queue_files(
     files: list[tuple[int, Path]], file_bytes: int, min_physical_offset: int
 ) -> list[Path]:
-    """Return the files of a queue whose last entry is for a deleted record, never the last file."""
+    """Return the files of a queue that lead only to deleted records, never the last file."""
     expired: list[Path] = []
     for _, path in files[:-1]:
         with fs.MappedFile(path) as mapped:
@@ -213,27 +210,26 @@ class Cleaner(Struct):
     _uncleaned: list[QueueWriter] = field(default_factory=list)
 
     def clean(self, *, may_force: bool = True) -> list[Path]:
-        """Delete expired files, by age and by the use of the disk; return the segments deleted.
+        """Delete expired files, and refuse or accept messages by the use of the disk.
 
-        Sets and lifts the refusal of messages for a disk that is too full. Without ``may_force``
-        nothing goes only because the disk is full. Of many queues the files go by and by:
-        :meth:`clean_queues` goes on.
+        Return the deleted segments. ``may_force`` as for `plan`. Files of many queues are deleted
+        in steps, which :meth:`clean_queues` continues.
         """
         now_ms = self.clock()
         used_ratio = max(map(self.disk.used_ratio, self.layout.disks))
         ages = [
             SegmentAge(one.path, one.base_offset, int(one.path.stat().st_mtime * 1000))
-            for one in self.log.listed()
+            for one in self.log.list_segments()
         ]
         planned = plan(self.config, ages, now_ms, used_ratio, may_force=may_force)
         self._refuse_or_resume(used_ratio, is_full=planned.is_full)
         if planned.segments:
             end_offset = planned.segments[-1].base_offset + self.config.mappedFileSizeCommitLog
             if self.durability.state_offset <= end_offset:
-                # The durable state is identified by a record, which must stay.
+                # The record that identifies the durable state must stay.
                 self.durability.flush()
                 if self.durability.state_offset <= end_offset:
-                    _log.warning("nothing is deleted before the checkpoint could be written")
+                    _log.warning("nothing is deleted until the checkpoint can be written")
                     return []
             if planned.forced_count:
                 topics = topics_below(
@@ -243,13 +239,12 @@ class Cleaner(Struct):
                 )
                 _log.warning("%s", describe_forced(planned, now_ms, used_ratio, topics))
             remove(planned, self.disk, self.layout.commit_log)
-            self.log.listed()
+            self.log.list_segments()
             _log.info("%s", describe_deleted(planned, self.config, used_ratio))
         self.clean_queues()
         return [segment.path for segment in planned.segments]
 
     def _refuse_or_resume(self, used_ratio: float, *, is_full: bool) -> None:
-        """Refuse messages if the disk is too full, or store them again; log the change."""
         refusal = self.appender.refusal
         if is_full and refusal is None:
             self.appender.refusal = StoreFull(f"{DISK_FULL} [{used_ratio:.2f} used]")
@@ -260,10 +255,9 @@ class Cleaner(Struct):
             _log.warning("the disk is %.0f %% full: messages are stored again", used_ratio * 100)
 
     def clean_queues(self) -> bool:
-        """Delete files of some queues, and index files, whose messages are gone.
+        """Delete files of some queues, and then index files, that lead only to deleted records.
 
-        Returns whether there are more queues to look at, so that it holds up the caller for
-        milliseconds only.
+        Return True if queues are left for the next call: a call takes only milliseconds.
         """
         min_offset = self.log.min_offset
         if min_offset == self._cleaned_below:
@@ -282,7 +276,7 @@ class Cleaner(Struct):
             raise
         if self._uncleaned:
             return True
-        # The builder may be within a step: the next round will call it between two.
+        # The builder may be busy: then the next round tries again.
         if self.index.forget_below(min_offset):
             self._cleaned_below = min_offset
         return False

@@ -1,7 +1,4 @@
-"""The keys of a broker's configuration file about its store, in RocketMQ's spelling.
-
-Source: ``MessageStoreConfig``.
-"""
+"""The store's configuration keys, in RocketMQ's spelling. Source: ``MessageStoreConfig``."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,7 +16,7 @@ from rocketlens.model.config_keys import DAY_MS, OURS, SINCE_5, Configuration, k
 from rocketlens.model.rocketmq import DELAY_LEVELS, parse_delay_levels
 
 MIN_SEGMENT_BYTES: Final = 4096
-"""Smallest ``mappedFileSizeCommitLog`` that a store is written with. RocketMQ: any."""
+"""Minimum ``mappedFileSizeCommitLog``. RocketMQ: none."""
 ASYNC_FLUSH: Final = "ASYNC_FLUSH"
 SYNC_FLUSH: Final = "SYNC_FLUSH"
 
@@ -34,9 +31,9 @@ class Limits(NamedTuple):
     """Bounds of a message."""
 
     message_bytes: int
-    """Maximum body. The record may be 64 KiB larger."""
+    """Maximum body. The record can be 64 KiB larger."""
     long_topics: bool
-    """Whether a topic of more than 127 characters is stored as RocketMQ 5 does."""
+    """Whether topics of more than 127 characters are stored, as in RocketMQ 5."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +68,14 @@ class StoreConfig(Configuration):
     )
     timerMaxDelaySec: int = key(
         259_200,
-        "How far off such a time may be.",
+        "Maximum delay of a message with a delivery time of its own.",
         unit="s",
         allowed=range(1, limits.MAX_INT + 1),
         since=SINCE_5,
     )
     flushDiskType: str = key(
         ASYNC_FLUSH,
-        "Whether a send is acknowledged before or after its message is on the disk.",
+        "Acknowledge a send before (ASYNC_FLUSH) or after (SYNC_FLUSH) its message is on the disk.",
         allowed=(ASYNC_FLUSH, SYNC_FLUSH),
     )
     flushIntervalCommitLog: int = key(
@@ -89,7 +86,7 @@ class StoreConfig(Configuration):
     )
     syncFlushTimeout: int = key(
         5000,
-        "How long a send waits for the disk with SYNC_FLUSH.",
+        "Maximum time that a send waits for the disk with SYNC_FLUSH.",
         unit="ms",
         allowed=_INTERVALS_MS,
     )
@@ -103,11 +100,14 @@ class StoreConfig(Configuration):
         DEFAULT_ENTRY_COUNT, "Entries of an index file.", allowed=range(2, limits.MAX_INT + 1)
     )
     fileReservedTime: int = key(
-        72, "Commit log files expire so long after their last write.", unit="hours", allowed=_HOURS
+        72,
+        "Age at which commit log files expire, since their last write.",
+        unit="hours",
+        allowed=_HOURS,
     )
     fileReservedBytes: int = key(
         0,
-        "A log that is larger loses its oldest files at once, whatever their age; 0: no bound.",
+        "Maximum size of the log: its oldest files beyond it are deleted at any age; 0: no limit.",
         unit="bytes",
         allowed=range(limits.MAX_PHYSICAL_OFFSET),
         since=OURS,
@@ -135,7 +135,7 @@ class StoreConfig(Configuration):
     cleanFileForciblyEnable: bool = key(True, "Whether diskSpaceCleanForciblyRatio has an effect.")
     minFileReservedTime: int = key(
         1,
-        "A commit log file is kept so long however full the disk is; in RocketMQ 0.",
+        "Minimum age of commit log files that a full disk deletes; 0 in RocketMQ.",
         unit="hours",
         allowed=_HOURS,
         since=OURS,
@@ -145,9 +145,9 @@ class StoreConfig(Configuration):
     )
 
     def check_together(self) -> None:
-        """Check the size of index files, and texts with a syntax of their own.
+        """Check the size of index files, and values with a syntax of their own.
 
-        :raises BadInput: with the key.
+        :raises BadInput: if one is not valid. The message names the key.
         """
         if self.geometry.file_bytes > limits.MAX_INT:
             raise BadInput("maxHashSlotNum and maxIndexNum make index files over 2 GiB")
@@ -158,27 +158,24 @@ class StoreConfig(Configuration):
 
     @property
     def geometry(self) -> Geometry:
-        """The counts of slots and entries of index files."""
         return Geometry(self.maxHashSlotNum, self.maxIndexNum)
 
     @property
     def queue_file_bytes(self) -> int:
-        """Size of a consume queue file: whole entries, rounded up as RocketMQ does."""
+        """Size of a consume queue file, rounded up to whole entries as in RocketMQ."""
         return -(-self.mappedFileSizeConsumeQueue // ENTRY_BYTES) * ENTRY_BYTES
 
     @property
     def is_sync_flush(self) -> bool:
-        """Whether an acknowledgement waits for the disk."""
         return self.flushDiskType == SYNC_FLUSH
 
     @property
     def delete_hours(self) -> tuple[int, ...]:
-        """Hours of the day in which expired files are deleted."""
+        """Local hours of the day in which expired files are deleted."""
         try:
             return tuple(int(hour) for hour in self.deleteWhen.split(";"))
         except ValueError:
             raise BadInput(f"deleteWhen {self.deleteWhen!r}: give hours like 04 or 04;16") from None
 
     def is_time_to_delete(self, now_ms: int) -> bool:
-        """Return whether the local hour is one in which expired files are deleted."""
         return datetime.fromtimestamp(now_ms / 1000).astimezone().hour in self.delete_hours

@@ -1,26 +1,25 @@
 """Appends log bytes of another broker: the same bytes at the same offsets, and queue entries.
 
-What arrives is cut anywhere. :meth:`CopyAppender.take` keeps bytes, and
-:meth:`CopyAppender.append_taken` writes what is whole:
+The received pieces begin and end anywhere. :meth:`CopyAppender.receive` keeps bytes, and
+:meth:`CopyAppender.append_received` writes them:
 
 ====================  ==========================================================================
-bytes                 what is done
+bytes                 action
 ====================  ==========================================================================
-whole records         written, with their queue entries, as :mod:`rocketlens.store.write.append`
-                      does it: sizes and magics last, so that a killed process leaves whole
-                      records
+whole records         written with their queue entries, as in
+                      :mod:`rocketlens.store.write.append`: sizes and magics last, so that a
+                      killed process leaves whole records
 a filler              written when all of it has arrived; the next segment begins
-no record             damage of the other log: written as it is, without a queue entry, once a
-                      record follows it, or `MAX_COPIED_RECORD_BYTES` do
+no record             damage of the other log: written as it is, without a queue entry, when a
+                      record or `MAX_COPIED_RECORD_BYTES` follow it
 the rest              kept in memory until more arrives
 ====================  ==========================================================================
 
-So the copy is the other log byte for byte, and always ends with a record, a filler, or damage that
-a record follows. Records are found by the compiled kernels, some millions a second.
+So the copy is equal to the other log, and always ends with a record, a filler, or damage that a
+record follows. The compiled kernels find some million records a second.
 
-A `CopyStore` is a :class:`rocketlens.store.write.message_store.MessageStore` in all but how bytes
-get into its log: by :meth:`CopyStore.take` and :meth:`CopyStore.append_taken`. So it is recovered,
-synced, indexed, cleaned and read as any store.
+A `CopyStore` is a :class:`rocketlens.store.write.message_store.MessageStore` that appends only
+received bytes. Recovery, syncs, indexing, cleaning and readers are those of any store.
 """
 
 from array import array
@@ -61,26 +60,24 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 MAX_COPIED_RECORD_BYTES: Final = 64 * 1024 * 1024
-"""Largest record, or filler, of a log that is copied from a broker, in bytes: it is held in memory
-until it has arrived. RocketMQ: maxMessageSize (default 4 MiB) + 64 KiB.
+"""Maximum record or filler of a copied log: it is kept in memory until it has arrived. RocketMQ:
+maxMessageSize (default 4 MiB) + 64 KiB.
 """
 _HELD_BYTES: Final = 4 * 1024 * 1024
-"""Room for bytes that have arrived, at first."""
+"""Initial size of the buffer of received bytes."""
 _TAIL_BYTES: Final = 1024 * 1024
-"""Of damage without an end so much is kept back: a record may begin in it."""
+"""Bytes at the end of endless damage that are not written yet: a record can begin in them."""
 _FILLERS_AT_ONCE: Final = 50_000
 
 
 class _QueuePart(NamedTuple):
-    """Rows of one queue that have entries, in the order of the log."""
+    """The rows of one queue that have entries, in log order."""
 
     queue: QueueWriter
     rows: Rows
 
-    def first_again(self) -> int | None:
-        """Return the physical offset of the first row that begins the queue again; None if none
-        does.
-        """
+    def first_restart(self) -> int | None:
+        """Return the physical offset of the first row that restarts the queue, or None."""
         fields = self.rows.as_array
         begins: list[int] = fields["physical_offset"][fields["queue_offset"] == 0].tolist()
         for physical_offset in begins:
@@ -94,13 +91,13 @@ class _QueuePart(NamedTuple):
 
 
 class CopyAppender(Appender):
-    """Appends what another broker's log has. For the thread that appends.
+    """Appends the bytes of another broker's log. For the thread that appends.
 
-    ``on_topic_again`` is called with a topic before the record is written with which it begins
-    again, because the other broker had deleted it; it must remove the topic's queues.
+    ``on_topic_restart`` is called with a topic that the other broker has deleted and created again,
+    before its first new record is written. It must remove the topic's queues.
     """
 
-    on_topic_again: Callable[[str], None]
+    on_topic_restart: Callable[[str], None]
     _held = bytearray()
     _held_bytes = 0
     _rows = memoryview(b"")
@@ -112,11 +109,11 @@ class CopyAppender(Appender):
 
     @property
     def received_offset(self) -> int:
-        """The physical offset after the last byte that was taken."""
+        """The physical offset after the last received byte."""
         return self.position + self._held_bytes
 
-    def take(self, body: memoryview | bytes) -> None:
-        """Keep log bytes, which begin at ``received_offset``."""
+    def receive(self, body: memoryview | bytes) -> None:
+        """Keep log bytes that begin at ``received_offset``."""
         if not self._held:
             self._rows = memoryview(bytearray(CHUNK_ROWS * ROW_BYTES))
             self._held = bytearray(_HELD_BYTES)
@@ -128,14 +125,14 @@ class CopyAppender(Appender):
         self._held[self._held_bytes : stop] = body
         self._held_bytes = stop
 
-    def drop_taken(self) -> None:
-        """Forget the bytes that were taken and not written."""
+    def drop_received(self) -> None:
+        """Drop the received bytes that are not written."""
         self._held_bytes = 0
 
-    def append_taken(self) -> int:
-        """Write what is whole of the bytes that were taken; return how many were written.
+    def append_received(self) -> int:
+        """Write received bytes up to the last whole record; return how many were written.
 
-        After an error nothing is lost: bytes that were not written are still kept.
+        After an error the other bytes are still kept.
 
         :raises StoreFull, StoreBusy: if there is no room, descriptor or memory now.
         :raises CopyFailed: if the bytes are no log that can be copied.
@@ -161,12 +158,12 @@ class CopyAppender(Appender):
         self._refused.accept()
         return written
 
-    def go_on_at(self, physical_offset: int) -> None:
-        """Continue at a later offset, because the bytes before it cannot be had.
+    def continue_at(self, physical_offset: int) -> None:
+        """Continue at a later offset, because the bytes before it are not available.
 
-        Bytes that were taken and not written are forgotten.
+        Received bytes that are not written are dropped.
 
-        :raises OSError: if its segment cannot be made; nothing has changed then.
+        :raises OSError: if the segment cannot be created; nothing has changed then.
         """
         base = physical_offset - physical_offset % self.segment_bytes
         if base != self._base or self._segment is None:
@@ -175,9 +172,9 @@ class CopyAppender(Appender):
         self._held_bytes = 0
 
     def _append_some(self, start: int) -> int:
-        """Write records, a filler or damage from byte ``start`` of what is held.
+        """Write records, a filler or damage from byte ``start`` of the received bytes.
 
-        Returns how many bytes; 0 if more must arrive first.
+        Return the number of bytes written; 0 if more must arrive first.
         """
         if self._segment is None or self._first:
             self._begin()
@@ -200,16 +197,15 @@ class CopyAppender(Appender):
         return self._append_damage(content, segment_left)
 
     def _append_filler(self, content: memoryview) -> int:
-        """Write the filler at the end of a segment, its head last."""
         if len(content) < self.segment_bytes - self._byte_offset:
             raise CopyFailed(
                 f"the filler at physical offset {self.position} is larger than "
-                f"{MAX_COPIED_RECORD_BYTES} bytes: no broker leaves so much of a file unused"
+                f"{MAX_COPIED_RECORD_BYTES} bytes: no broker leaves that much of a file unused"
             )
         return self._append_raw(content, head_bytes=BLANK_BYTES)
 
     def _append_damage(self, content: memoryview, segment_left: int) -> int:
-        """Write bytes that are no record, up to the next one."""
+        """Write bytes that are not a record, up to the next one."""
         position = find_start(content, self.position, 1, len(content))
         if position > 0:
             return self._append_raw(content[:position])
@@ -220,7 +216,7 @@ class CopyAppender(Appender):
         return 0
 
     def _append_raw(self, content: memoryview, *, head_bytes: int = 0) -> int:
-        """Write bytes as they are, the first ``head_bytes`` last; at its end, switch segments."""
+        """Write bytes, the first ``head_bytes`` last; switch segments at the end of one."""
         size, start = len(content), self._byte_offset
         is_end = start + size == self.segment_bytes
         following = None
@@ -244,19 +240,19 @@ class CopyAppender(Appender):
         stop = self._byte_offset + size
         if stop > self._limit:
             self._reserve(stop)
-            # A broker leaves room for a filler; damage can reach into it.
+            # A broker leaves room for a filler, but damage can reach into it.
             self._limit = max(self._limit, stop)
 
     def _append_records(self, rows: Rows) -> int:
-        """Write records from the position on, up to one with which a topic begins again."""
+        """Write records from the position on, up to one that restarts a topic."""
         parts = self._parts(rows)
-        again = [(offset, part) for part in parts if (offset := part.first_again()) is not None]
+        again = [(offset, part) for part in parts if (offset := part.first_restart()) is not None]
         if again:
             offset, part = min(again, key=lambda one: one[0])
             count = bisect_left(rows.column("physical_offset"), offset)
             if not count:
-                self.on_topic_again(part.queue.topic)
-                # The others are written at the next call, with the new queues.
+                self.on_topic_restart(part.queue.topic)
+                # The next call writes the others, with the new queues.
                 count = 1
             rows = rows.part(0, count)
             parts = self._parts(rows)
@@ -264,7 +260,7 @@ class CopyAppender(Appender):
         position, last = self.position, Appended(*(rows.column(name)[-1] for name in names))
         size: int = last.physical_offset + last.store_size - position
         self._make_room(size)
-        # Even again only when all is written: until then queues may be ahead of the log.
+        # Odd until all is written: queues can be ahead of the log meanwhile.
         self._batch_steps |= 1
         for part in parts:
             self._append_entries(part)
@@ -276,7 +272,7 @@ class CopyAppender(Appender):
         return size
 
     def _parts(self, rows: Rows) -> list[_QueuePart]:
-        """Return the rows of each queue; records that no queue can have are left out."""
+        """Return the rows of each queue, without records of invalid topics or queue ids."""
         return [
             _QueuePart(self.queue(topic, queue_id), part)
             for topic, queue_id, part in _messages(rows.queued()).queues()
@@ -284,7 +280,7 @@ class CopyAppender(Appender):
         ]
 
     def _append_entries(self, part: _QueuePart) -> None:
-        """Write the entries of rows of one queue; fillers where the log lacks records between."""
+        """Write the entries of one queue's rows, with fillers for records that the log lacks."""
         queue, offsets = part.queue, part.rows.as_array["queue_offset"]
         cuts = [0, *(np.flatnonzero(np.diff(offsets) != 1) + 1).tolist(), len(offsets)]
         for start, stop in pairwise(cuts):
@@ -295,16 +291,16 @@ class CopyAppender(Appender):
                 queue.next_offset = first
                 queue.first_offset = first - first % (queue.file_bytes // ENTRY_BYTES)
             if first < queue.next_offset:
-                # They are there already; or, in an old broker's log, others have their offsets.
+                # They exist already; or, in an old broker's log, other records have their offsets.
                 rows = rows.part(queue.next_offset - first, len(rows))
                 first = queue.next_offset
             if not len(rows):
                 continue
-            lacking = first - queue.next_offset
-            if lacking * MIN_RECORD_BYTES > rows.column("physical_offset")[0]:
-                # No log has so many records: the offset is damaged.
+            missing = first - queue.next_offset
+            if missing * MIN_RECORD_BYTES > rows.column("physical_offset")[0]:
+                # The log is too short for that many records: the offset is damaged.
                 continue
-            for count in range(lacking, 0, -_FILLERS_AT_ONCE):
+            for count in range(missing, 0, -_FILLERS_AT_ONCE):
                 _append(queue, FILLER.encode() * min(count, _FILLERS_AT_ONCE))
             delays_ms = self._delays_ms if queue.topic == DELAY_TOPIC else ()
             _append(queue, rows.queue_entries(first, array("q", delays_ms)))
@@ -324,12 +320,12 @@ class CopyAppender(Appender):
 
 
 def _words(content: memoryview) -> "npt.NDArray[np.uint64]":
-    """Return the 8 bytes from each byte on, as one number; writing to it writes them."""
+    """Return a writable view with the 8 bytes from each byte on as one number."""
     return np.ndarray((len(content) - 7,), np.uint64, content, strides=(1,))
 
 
 def _messages(rows: Rows) -> Rows:
-    """Return a row for each message: a batch that is one record has several, all of it."""
+    """Return a row for each message: several for a record that is a batch."""
     parts: list[Rows] = []
     for is_batch, run in batch_rows.runs(rows):
         parts += (piece for piece, _ in batch_rows.messages_of(run)) if is_batch else (run,)
@@ -340,9 +336,9 @@ def _messages(rows: Rows) -> Rows:
 
 
 def _append(queue: QueueWriter, entries: bytes | memoryview) -> None:
-    """Append entries to a queue, or nothing.
+    """Append entries to a queue.
 
-    :raises OSError: if there is no room.
+    :raises OSError: if there is no room; nothing is appended then.
     """
     if queue.byte_offset >= queue.limit:
         queue.make_room()
@@ -352,18 +348,18 @@ def _append(queue: QueueWriter, entries: bytes | memoryview) -> None:
 
 
 class CopyStore(MessageStore):
-    """A store for the copy of a log. A context manager, as its base.
+    """A store for the copy of a log. A context manager, like its base.
 
-    ``take``, ``append_taken`` and ``go_on_at`` are those of
-    :class:`rocketlens.store.write.copy_append.CopyAppender`.
+    ``receive``, ``append_received``, ``drop_received`` and ``continue_at`` are those of
+    `CopyAppender`.
     """
 
     def _open(self) -> None:
         super()._open()
         copy = self._copy
-        copy.on_topic_again = self._begin_topic_again
-        self.take, self.append_taken = copy.take, copy.append_taken
-        self.go_on_at, self.drop_taken = copy.go_on_at, copy.drop_taken
+        copy.on_topic_restart = self._restart_topic
+        self.receive, self.append_received = copy.receive, copy.append_received
+        self.continue_at, self.drop_received = copy.continue_at, copy.drop_received
 
     def _new_appender(self) -> Appender:
         self._copy: CopyAppender = self._appender_of(CopyAppender)
@@ -371,27 +367,28 @@ class CopyStore(MessageStore):
 
     @property
     def position(self) -> int:
-        """The physical offset up to which the log is written, a filler at its end included."""
+        """The physical offset up to which the log is written, including a filler at its end."""
         return self._copy.position
 
     @property
     def received_offset(self) -> int:
-        """The physical offset after the last byte that was taken."""
+        """The physical offset after the last received byte."""
         return self._copy.received_offset
 
     def log_bytes(self, physical_offset: int) -> bytes:
-        """Return what is written from an offset on, which is in the segment that is written, or is
-        that of the last record.
+        """Return the written bytes from an offset on, to the end of its segment.
+
+        The offset must be in the current segment, or be that of the last record.
         """
         base_offset = physical_offset - physical_offset % self.config.mappedFileSizeCommitLog
         path = self.layout.commit_log / f"{base_offset:0{SEGMENT_NAME_DIGITS}}"
         stop = min(self.position, base_offset + self.config.mappedFileSizeCommitLog)
         return fs.read_part(path, physical_offset - base_offset, stop - physical_offset)
 
-    def _begin_topic_again(self, topic: str) -> None:
+    def _restart_topic(self, topic: str) -> None:
         """Remove the queues of a topic that the other broker deleted and created again."""
         deleted = self.deleted
-        # A mark is good as long as its record is.
+        # A mark is valid only while the log has its record.
         self.flush_log()
         if self.failure is not None:
             raise self.failure
@@ -403,12 +400,7 @@ class CopyStore(MessageStore):
 def prepare_copy(
     layout: StoreLayout, config: StoreConfig, begin_offset: int, disk: Disk | None = None
 ) -> None:
-    """Create the first segment of a copy that begins at an offset, where a segment begins.
-
-    Nothing is done if the store has a segment already.
-
-    :raises OSError: if it cannot be written.
-    """
+    """Create the first segment of a copy that begins at a segment's start, unless one exists."""
     disk = disk or Disk()
     if layout.commit_log.is_dir() and any(layout.commit_log.iterdir()):
         return

@@ -1,7 +1,4 @@
-"""Deletes queues of topics; their marks (`rocketlens.store.read.former_topics`) are written first.
-
-Apart from `opening`, which only makes the table: the broker deletes topics by it.
-"""
+"""Deletes queues of topics after their marks (`rocketlens.store.read.former_topics`) are saved."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -23,8 +20,8 @@ _REMOVED: Final = "removed."
 class DeletedTopics:
     """The marks by topic, and the deletion of a topic's queues.
 
-    ``make_durable`` returns when the log is durable, or raises: a mark is true only while the log
-    has its record.
+    ``make_durable`` makes the log durable or raises: a mark is valid only while the log has its
+    record.
     """
 
     def __init__(
@@ -34,10 +31,7 @@ class DeletedTopics:
         appender: Appender,
         make_durable: Callable[[], None],
     ) -> None:
-        """Read the file, without damaged marks, and complete unfinished removals.
-
-        :raises OSError: if that cannot be.
-        """
+        """Read the marks, and complete unfinished removals."""
         self._path = layout.deleted
         self._layout = layout
         self._disk = disk
@@ -53,20 +47,19 @@ class DeletedTopics:
         )
 
     def keep_those_of(self, log: CommitLog) -> None:
-        """Remove marks of another log, and those with no messages left below them."""
+        """Drop marks of another log, and those without messages left below them."""
         kept = {topic: mark for topic, mark in self.marks.items() if is_of_log(mark, log)}
         self.is_changed |= len(kept) < len(self.marks)
         self.marks = kept
 
     def put(self, topic: str, mark: DeletionMark) -> None:
-        """Set the mark of a topic that is being deleted."""
         self.marks[topic] = mark
         self.is_changed = True
 
     def mark(self, topic: str) -> bool:
-        """Mark a topic as being deleted; return False if the store has nothing of it.
+        """Mark a topic as deleted; return False if the store has no messages of it.
 
-        The file must be written before :meth:`remove_queues` is called.
+        Write the file before calling :meth:`remove_queues`.
         """
         last = self._appender.last
         if last is None or not self._has_queues(topic):
@@ -81,8 +74,8 @@ class DeletedTopics:
     def remove_queues(self, topic: str) -> Path:
         """Move the queues of a topic away; return the directory, which the caller deletes.
 
-        The next message gets queue offset 0. The log, and so queries by key or id, still have the
-        messages that were there.
+        The next message gets queue offset 0. Queries by key or id still find the old messages in
+        the log.
 
         :raises OSError: if the files cannot be moved away; nothing has changed then.
         """
@@ -94,20 +87,20 @@ class DeletedTopics:
             with suppress(FileNotFoundError):
                 self._disk.move(self._layout.consume_queue / topic, aside)
 
-        # Only the name of an existing queue's topic is known to be safe in a path.
+        # Only the topic name of an existing queue is known to be safe in a path.
         if self._has_queues(topic):
             self._appender.remove_queues(topic, move)
         return aside
 
     @property
     def ends(self) -> Mapping[str, int]:
-        """For each topic the physical offset below which its records get no entries."""
+        """By topic: the physical offset below which records get no queue entries."""
         return {topic: mark.end_offset for topic, mark in self.marks.items()}
 
     def snapshot(self) -> Callable[[], None]:
         """Return a function that writes the current marks, in any thread.
 
-        That raises OSError when they cannot be written, and what ``make_durable`` raises.
+        The function raises OSError and the errors of ``make_durable``.
         """
         content = self._encode()
 
@@ -118,16 +111,13 @@ class DeletedTopics:
         return write
 
     def write_recovered(self) -> None:
-        """Write the marks now that recovery has read from the log: their records are durable.
-
-        :raises OSError: if they cannot be written.
-        """
+        """Write marks from recovery, whose records are durable already."""
         self._disk.write_durably(self._path, self._encode())
 
     def _encode(self) -> bytes:
         return encode_note(NOTE_KIND, dict(self.marks), None)
 
     def save(self) -> None:
-        """Write the file now; raises the errors of the function of :meth:`snapshot`."""
+        """Write the file now. Errors as the function of :meth:`snapshot`."""
         self.snapshot()()
         self.is_changed = False

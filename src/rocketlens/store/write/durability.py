@@ -1,16 +1,15 @@
-"""Makes appended records durable, and records up to which offset.
+"""Syncs appended records and queue entries, and stores up to which offset they are durable.
 
-Two threads do it: one makes the log durable, one the queues and then the checkpoint. Any other
-thread may do the same (``flush_log``, ``flush``); two locks keep them apart: see
-:mod:`rocketlens.store.write.message_store`.
+One thread syncs the log, another one the queues and then the checkpoint. Other threads can do the
+same (``flush_log``, ``flush``). For the two locks see :mod:`rocketlens.store.write.message_store`.
 
-The checkpoint is made for a real broker that opens the store after ours was killed. It would throw
-the unfinished index file away and read the log again only from ``min(physic, logics) - 3 s``, so
-``logics`` never says more than the last *full* index file does: it reads again what it throws away.
+The checkpoint serves a RocketMQ broker that opens the store after ours was killed. RocketMQ deletes
+the unfinished index file and reads the log again from ``min(physic, logics) - 3 s``. So ``logics``
+is never later than the end of the last *full* index file: RocketMQ reads the deleted part again.
 
-Who waits for what is in :class:`GroupCommit`, without threads or clock: a round of syncing serves
-everyone who came before it began. :class:`FlushThread` runs the rounds: as soon as anyone waits
-(``SYNC_FLUSH``), and every 500 ms (``ASYNC_FLUSH``).
+:class:`GroupCommit` has the waiters, without threads or clock. A sync serves all that waited when
+it began. :class:`FlushThread` runs syncs as soon as there is a waiter (``SYNC_FLUSH``), and every
+500 ms (``ASYNC_FLUSH``).
 """
 
 import logging
@@ -38,26 +37,22 @@ _NAME_DIGITS: Final = 20
 _LOG_WAITS: Final = "the log is not durable yet"
 _CHECKPOINT_WAITS: Final = "the checkpoint stays old"
 SLOW_SYNC_S: Final = 0.5
-"""Seconds of a sync of the log that are worth a warning. RocketMQ: 500 ms, as here."""
-
+"""Duration of a sync of the log that is logged as a warning. RocketMQ: 500 ms, too."""
 
 Waiter = Callable[[StoreFailed | None], None]
-"""Called once: with None if the record is durable, otherwise with the reason why it may never
-be.
-"""
+"""Called once: with None when the record is durable, or with the reason why it may never be."""
 
 FLUSH_THREAD: Final = "rocketlens-flush"
 CHECKPOINT_THREAD: Final = "rocketlens-checkpoint"
 
 
 class GroupCommit:
-    """Waiters for the log to become durable below an offset. Any thread may use it.
+    """Waiters for the log to become durable below an offset. Any thread can use it.
 
     ``flushed_offset``: the log is durable below it.
     """
 
     def __init__(self, flushed_offset: int) -> None:
-        """Create an empty list of waiters."""
         self.flushed_offset = flushed_offset
         self.failure: StoreFailed | None = None
         self._lock = Lock()
@@ -65,14 +60,13 @@ class GroupCommit:
 
     @property
     def has_waiting(self) -> bool:
-        """Whether there are waiters."""
         return bool(self._waiting)
 
     def wait_for(self, end_offset: int, waiter: Waiter) -> None:
         """Call ``waiter`` when the log is durable below ``end_offset``.
 
-        It is called at once when that is so already, or will never be; otherwise by the thread
-        that ends the round.
+        Call it at once if the log is durable already, or can never be. Otherwise the thread that
+        ends a round calls it.
         """
         with self._lock:
             if self.failure is None and end_offset > self.flushed_offset:
@@ -81,10 +75,9 @@ class GroupCommit:
         waiter(self.failure)
 
     def end_round(self, flushed_offset: int) -> None:
-        """Record the end of a sync that began after everything below ``flushed_offset`` was
-        written.
+        """End a sync that began after everything below ``flushed_offset`` was written.
 
-        After a failed round no waiter is called: durability was lost for good.
+        After a failed round no waiter is called: durability is lost for good.
         """
         with self._lock:
             if self.failure is not None:
@@ -96,7 +89,7 @@ class GroupCommit:
             waiter(None)
 
     def fail(self, failure: StoreFailed) -> None:
-        """Call all waiters, also later ones, with the failure: nothing will be durable any more."""
+        """Call all waiters, also later ones, with the failure."""
         with self._lock:
             self.failure = self.failure or failure
             served, self._waiting = self._waiting, deque()
@@ -108,7 +101,7 @@ class FlushThread:
     """Calls ``flush`` when there are waiters, or an interval has passed."""
 
     def __init__(self, name: str, flush: Callable[[], None], interval_seconds: float) -> None:
-        """Start the thread. ``flush`` must not raise."""
+        """``flush`` must not raise."""
         self._flush = flush
         self._interval_seconds = interval_seconds
         self._condition = Condition()
@@ -117,7 +110,7 @@ class FlushThread:
         self._thread.start()
 
     def ask(self) -> None:
-        """Request a round, now or after the current one."""
+        """Request a call, now or after the current one."""
         if not self._is_asked:
             with self._condition:
                 self._is_asked = True
@@ -134,7 +127,7 @@ class FlushThread:
             self._flush()
 
     def stop(self) -> None:
-        """Stop after the current round."""
+        """Stop after the current call."""
         with self._condition:
             self._is_stopped = True
             self._condition.notify()
@@ -142,19 +135,15 @@ class FlushThread:
 
 
 class SyncedFile:
-    """``synced``, open for writing."""
+    """The file ``synced``, open for writing; created if it is missing."""
 
     def __init__(self, layout: StoreLayout, disk: Disk) -> None:
-        """Open the file, or create it.
-
-        :raises OSError: if the disk is full.
-        """
         content = fs.read_bytes(layout.synced, SYNCED_BYTES + 1) or b""
         if len(content) != SYNCED_BYTES:
             disk.make_file(layout.synced, SYNCED_BYTES, layout.scratch)
             content = b""
-        # A message with a zero byte in its properties is acknowledged once this file is synced:
-        # without its name it would be lost with the power.
+        # A message with a zero byte in its properties is acknowledged after a sync of this file,
+        # so a power cut must not lose the file's name.
         disk.sync_directory(layout.synced.parent)
         self._number = newest_slot(content)[0]
         self._file: WritableFile = disk.open_file(layout.synced)
@@ -171,22 +160,16 @@ class SyncedFile:
         self._file.content[start : start + len(slot)] = slot
 
     def sync(self) -> None:
-        """Wait until it is on the disk.
-
-        :raises OSError: if it may not be.
-        """
         self._file.sync()
 
     def close(self) -> None:
-        """Unmap it."""
         self._file.close()
 
 
 class Durability:
-    """Syncs the log and the queues of an appender, and keeps ``synced`` and ``state.json``.
+    """Syncs the log and the queues of an appender, and writes ``synced`` and ``state.json``.
 
-    ``saved_offset``: how far ``state.json`` has come. ``on_saved`` is called after each time that
-    it was written.
+    ``on_saved`` is called after each write of ``state.json``.
     """
 
     def __init__(
@@ -201,10 +184,9 @@ class Durability:
         on_saved: Callable[[], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Start with a log that ends at ``end_offset``, none of which counts as synced yet.
+        """Start with a log that ends at ``end_offset``. All of it counts as unsynced.
 
-        ``state_offset``: how far ``state.json`` is true already; -1 when it is not. ``clock`` is in
-        seconds, and measures syncs.
+        ``state_offset``: see the attribute. ``clock`` returns seconds, to measure syncs.
         """
         self._layout = layout
         self._clock = clock
@@ -216,9 +198,7 @@ class Durability:
         self._synced: SyncedFile | None = None
         self._noted_offset = -1
         self.state_offset = state_offset
-        """The physical offset up to which ``state.json`` is true, whichever process wrote it;
-        otherwise -1.
-        """
+        """The physical offset up to which ``state.json`` is true, or -1."""
         self._saved: tuple[StoreState, Checkpoint] | None = None
         self._boot = disk.boot_id()
         self._checkpoint = read_checkpoint(layout)
@@ -232,7 +212,7 @@ class Durability:
         self._saver: FlushThread | None = None
 
     def start(self) -> None:
-        """Start the two threads, so that callers need not call the flushes."""
+        """Start the two threads."""
         self._flusher = FlushThread(
             FLUSH_THREAD, self.flush_log, self._config.flushIntervalCommitLog / 1000
         )
@@ -241,7 +221,7 @@ class Durability:
         )
 
     def stop(self) -> None:
-        """Stop the threads after their current rounds; later calls do nothing."""
+        """Stop the threads after their current rounds."""
         for thread in (self._flusher, self._saver):
             if thread is not None:
                 thread.stop()
@@ -249,8 +229,7 @@ class Durability:
     def when_durable(self, end_offset: int, waiter: Waiter) -> None:
         """Call ``waiter``, in another thread, when the log is durable below ``end_offset``.
 
-        A round of syncing begins at once, or after the one that runs; it serves everyone who
-        waits when it begins.
+        A sync begins at once, or after the current one, for all waiters.
         """
         self.group_commit.wait_for(end_offset, waiter)
         if self._flusher is not None and self.group_commit.has_waiting:
@@ -258,15 +237,14 @@ class Durability:
 
     @property
     def saved_offset(self) -> int:
-        """The physical offset up to which ``state.json`` says that queues are synced; else -1."""
+        """The physical offset of the ``state.json`` that this process wrote last, or -1."""
         return -1 if self._saved is None else self._saved[0].queues_offset
 
     def flush_log(self) -> None:
         """Make the records appended before this call durable, and call their waiters.
 
-        A sync that fails is final, and not raised here: see
-        :class:`rocketlens.errors.StoreFailed`. When a directory cannot be opened now, who waits
-        goes on waiting, and the next call makes it durable.
+        A failed sync is final, and not raised: see :class:`rocketlens.errors.StoreFailed`. After an
+        error that may pass, the waiters wait for the next call.
         """
         with self._flush_lock:
             if self.group_commit.failure is not None:
@@ -303,8 +281,7 @@ class Durability:
     def flush(self) -> None:
         """Make the log durable, then the queues, then write the checkpoint.
 
-        Failures are treated as by :meth:`flush_log`; a full disk, or too few descriptors or too
-        little memory, only leave the checkpoint old.
+        Failures as in :meth:`flush_log`. After an error that may pass, the checkpoint stays old.
         """
         with self._save_lock:
             snapshot = self._appender.snapshot()
@@ -324,7 +301,7 @@ class Durability:
                     self._fail(error)
 
     def _save(self, snapshot: Snapshot) -> None:
-        """Write ``state.json`` and the checkpoint, if anything changed."""
+        """Write ``state.json`` and the checkpoint if they changed."""
         last = snapshot.last
         state = StoreState(self._end(last).offset, None)
         if last is not None:
@@ -349,9 +326,7 @@ class Durability:
         self._on_saved()
 
     def _mark_of(self, last: Appended) -> LogMark:
-        """Read the last record again, because this thread shares no mapping with the one that
-        appends.
-        """
+        """Return the mark of the last record, read through a mapping of this thread."""
         segment_bytes = self._appender.segment_bytes
         base = last.physical_offset - last.physical_offset % segment_bytes
         with fs.MappedFile(self._layout.commit_log / f"{base:0{_NAME_DIGITS}}") as mapped:
@@ -371,29 +346,26 @@ class Durability:
         )
 
     def _warn_once(self, text: str, error: OSError) -> None:
-        """Log a failure that may pass, once until the next success."""
+        """Log a failure once until the next success."""
         if text not in self._warned:
             _log.warning("%s, and is tried again: %s", text, error)
         self._warned.add(text)
 
     def _fail(self, error: OSError) -> None:
-        """Refuse all further messages, and call all waiters with the failure."""
+        """Refuse all further messages, and fail all waiters."""
         failure = StoreFailed(f"the store failed and takes no more messages: {error}")
         _log.error("%s", failure)
         self._appender.refusal = failure
         self.group_commit.fail(failure)
 
     def close(self) -> None:
-        """Close the files; nothing is synced."""
+        """Close the files without syncing."""
         if self._synced is not None:
             self._synced.close()
 
 
 def read_checkpoint(layout: StoreLayout) -> Checkpoint:
-    """Read RocketMQ's checkpoint; return zeros if it is missing or too short.
-
-    :raises OSError: if it cannot be read now.
-    """
+    """Read RocketMQ's checkpoint; return zeros if it is missing or too short."""
     try:
         return checkpoint.decode(fs.read_bytes(layout.checkpoint, CHECKPOINT_BYTES) or b"")
     except CheckpointError:

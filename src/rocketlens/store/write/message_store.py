@@ -1,52 +1,51 @@
-"""A store that is being written: opened, appended to, read and closed by a broker.
+"""Opens, appends to, reads and closes the store of a broker.
 
-:class:`MessageStore` opens and closes the parts that do the work:
+:class:`MessageStore` opens and closes these parts:
 
 =================  ==============================================================================
-part               what it does
+part               task
 =================  ==============================================================================
-``opening``        looks, recovers and begins, before anything is appended
-``append``         writes records and, with each, its queue entry
+``opening``        checks and recovers the store before anything is appended
+``append``         writes records, each with its queue entry
 ``durability``     syncs log and queues, writes ``synced``, ``state.json`` and the checkpoint
 ``index_driver``   builds index files, or leaves them to another process
 ``store_views``    read the log and the queues while they grow
-``cleaner``        deletes what is expired
+``cleaner``        deletes expired files
 =================  ==============================================================================
 
 Threads. All calls that are not named below belong to one thread, the broker's loop.
 
 ========================  ========================================================================
-thread                    what it does
+thread                    task
 ========================  ========================================================================
-the caller's              appends, reads, cleans; opens and closes
+the caller's              opens, appends, reads, cleans and closes
 ``rocketlens-flush``      ``Durability.flush_log``: syncs the log if there are waiters, or
-                          every ``flushIntervalCommitLog``; calls those who wait
+                          every ``flushIntervalCommitLog``; calls the waiters
 ``rocketlens-checkpoint`` ``Durability.flush``: every ``flushIntervalConsumeQueue`` syncs the log,
                           then the queues, then writes ``state.json`` and the checkpoint
-``rocketlens-index``      ``IndexDriver.build``: puts what is synced into index files
+``rocketlens-index``      ``IndexDriver.build``: puts the synced records into index files
 ========================  ========================================================================
 
-``flush_log``, ``flush``, ``when_durable``, ``flushed_offset``, ``failure`` and ``build_index`` may
-be called by any thread. No lock is taken to append: the appending thread alone changes ``last``
-and the queues, and it changes them in an order that a thread which syncs can rely on (entry before
-``last``, file retired before the next one is used; see ``Appender.snapshot``).
+Any thread can call ``flush_log``, ``flush``, ``when_durable``, ``flushed_offset``, ``failure`` and
+``build_index``. Appends take no lock: only the appending thread changes ``last`` and the queues, in
+an order on which syncing threads rely (the entry before ``last``; a file is retired before the next
+one is used; see ``Appender.snapshot``).
 
-Locks, in the order in which a thread takes them; one on the same line is never taken inside
-another of that line:
+Locks, in the order in which a thread takes them. Those of one item are never nested.
 
-1. ``StoreLock``, of the whole store, before anything is looked at, until it is closed: one process.
+1. ``StoreLock``: held from before the first read until the store is closed.
 2. ``Durability._save_lock``: one round of ``flush`` at a time; protects ``state.json``, the
-   checkpoint, and what is known of both.
+   checkpoint, and the copies of both in memory.
 3. ``Durability._flush_lock``: one sync of the log at a time; protects ``synced``.
-4. ``Appender._lock``: for moments, the list of segments that are not synced yet.
-   ``GroupCommit._lock``: for moments, who waits and ``flushed_offset``. It is released before
-   a waiter is called, but after a sync that failed the two above are still held: a waiter must
-   neither block nor call the store, and a broker's only wakes its loop.
-   ``FlushThread._condition``: for moments, whether a round is asked for.
+4. ``Appender._lock``: briefly, for the list of unsynced segments.
+   ``GroupCommit._lock``: briefly, for the waiters and ``flushed_offset``. It is released before
+   a waiter is called. But after a failed sync the two locks above are still held, so a waiter must
+   neither block nor call the store; that of a broker only wakes the loop.
+   ``FlushThread._condition``: briefly, for requests of a round.
 
-``IndexDriver._lock`` stands alone: it is held while a step is built, which takes none of the
-others (``index.lock`` apart, which excludes builders of other processes and is taken inside it).
-The appending thread only tries it, so that cleaning never waits for a step.
+``IndexDriver._lock`` is outside this order. It is held while a step is built, which takes none of
+the others, but takes ``index.lock``, which excludes builders of other processes. The appending
+thread only tries it, so cleaning never waits for a step.
 """
 
 import logging
@@ -79,11 +78,10 @@ _log: Final = logging.getLogger(__name__)
 _A = TypeVar("_A", bound=Appender)
 
 _CLOSE_SECONDS: Final = 2.0
-"""Seconds for which closing a store continues its index: supervisors kill a broker after 5 s."""
+"""Seconds for which closing continues to build the index: supervisors kill a broker after 5 s."""
 
 
 def system_clock() -> int:
-    """Return the time in epoch milliseconds."""
     return time.time_ns() // 1_000_000
 
 
@@ -91,8 +89,8 @@ class StoreOptions(Struct, frozen=True):
     """Options of a store that are not in RocketMQ's configuration.
 
     ``store_host``: the broker's address, written into each record. ``with_tag_index``: index
-    tags, as RocketMQ 5.5 does. ``build_index`` False leaves index files to another builder.
-    ``threads`` False starts no thread: the caller calls ``flush`` and ``build_index``.
+    tags, as RocketMQ 5.5 does. ``build_index``: build index files, which another process does
+    otherwise. ``threads``: start threads; otherwise the caller calls ``flush`` and ``build_index``.
     """
 
     store_host: Host
@@ -110,8 +108,7 @@ class MessageStore:
     :class:`rocketlens.store.write.durability.Durability`; ``record`` and ``log_from`` those of
     :class:`rocketlens.store.write.store_views.LogView`; ``clean`` and ``clean_queues`` those of
     :class:`rocketlens.store.write.cleaner.Cleaner`. ``queues`` is a
-    :class:`rocketlens.store.write.store_views.QueueView`. ``recovered`` says what opening
-    found.
+    :class:`rocketlens.store.write.store_views.QueueView`. ``recovered`` is the result of recovery.
     """
 
     def __init__(
@@ -125,8 +122,8 @@ class MessageStore:
     ) -> None:
         """Open the store, or create one.
 
-        :raises StoreLocked: at once, if another process or this one has it.
-        :raises BadInput: if its files have sizes that are not the configuration's.
+        :raises StoreLocked: without waiting, if this or another process has the store open.
+        :raises BadInput: if its files have other sizes than the configuration.
         :raises OSError: if it cannot be read or written.
         """
         self.layout = store if isinstance(store, StoreLayout) else StoreLayout(store)
@@ -216,9 +213,9 @@ class MessageStore:
         )
 
     def _begin(self) -> None:
-        """Sync what opening found or wrote, and start the threads."""
+        """Sync the recovered store, and start the threads."""
         if self._options.threads and self.recovered.is_ours:
-            # The existing state stays true; the checkpoint thread writes the next.
+            # The existing state is still true. The checkpoint thread writes the next one.
             self.flush_log()
         else:
             self.flush()
@@ -235,25 +232,22 @@ class MessageStore:
         queues: Collection[tuple[str, int]],
         on_arrival: Callable[[tuple[str, int]], None],
     ) -> None:
-        """Call ``on_arrival``, in the thread that appends, after an append to one of ``queues``.
+        """Call ``on_arrival``, in the appending thread, after an append to one of ``queues``.
 
-        ``queues`` may change; one that is empty costs nothing.
+        ``queues`` can change. While it is empty, this costs nothing.
         """
         self._appender.watched, self._appender.on_arrival = queues, on_arrival
 
     @property
     def store_host(self) -> Host:
-        """The broker's address, as it is written into each record."""
         return self._options.store_host
 
     @property
     def builds_index(self) -> bool:
-        """Whether this store was opened to build its index files itself."""
         return self._options.build_index
 
     @property
     def last_appended(self) -> Appended | None:
-        """The last record of the log; None if there is none."""
         return self._appender.last
 
     @property
@@ -268,7 +262,6 @@ class MessageStore:
 
     @property
     def appended_bytes(self) -> int:
-        """Number of bytes appended since the store was opened."""
         return self._log.appended_bytes
 
     @property
@@ -278,17 +271,16 @@ class MessageStore:
 
     @property
     def refusal(self) -> StoreError | None:
-        """Why messages are refused now, a full disk for example; None if they are stored."""
+        """The reason why messages are refused now, for example a full disk, or None."""
         return self._appender.refusal
 
     @property
     def slow_syncs(self) -> int:
-        """Number of syncs of the log that took half a second or longer."""
         return self._durability.slow_syncs
 
     @property
     def failure(self) -> StoreFailed | None:
-        """The reason why nothing will be durable any more; None if there is none."""
+        """The reason why nothing can become durable any more, or None."""
         return self._durability.group_commit.failure
 
     @property
@@ -297,7 +289,7 @@ class MessageStore:
         return self._index.offset
 
     def make_durable(self) -> None:
-        """Flush the log up to its current end; in any thread.
+        """Flush the log up to its current end. Any thread can call this.
 
         :raises StoreFailed: if the log can never become durable.
         :raises StoreBusy: if it cannot be flushed now.
@@ -310,18 +302,17 @@ class MessageStore:
             raise StoreBusy("the log cannot be made durable now")
 
     def build_index(self, *, at_most_bytes: int = STEP_BYTES) -> bool:
-        """Index the durable log, up to a number of bytes; return True if all is indexed and synced.
+        """Index up to a number of bytes of the durable log; return True if all of it is indexed.
 
-        False if there is more, when the disk is full or a file cannot be opened now, or when
-        another builder does it.
+        Return False also if the disk is full, a file cannot be opened now, or another process
+        builds the index.
         """
         return self._index.build(at_most_bytes)
 
     def adopt_index_builder(self) -> None:
-        """Let :meth:`close` index the rest that a builder of another process left, if that has
-        ended.
+        """Let :meth:`close` index the rest that a builder in another process left.
 
-        A builder that still runs goes on without this store, which then is not closed cleanly.
+        If that builder still runs, it continues, and the store is not closed cleanly.
         """
         if self.config.messageIndexEnable:
             self._index.adopt()
@@ -329,9 +320,9 @@ class MessageStore:
     def close(self, *, at_most_seconds: float = _CLOSE_SECONDS) -> None:
         """Make everything durable, index the rest, and release the store.
 
-        ``abort`` is removed only when queues and index files are complete; otherwise the next
-        broker that opens the store does what a killed broker's store needs. Indexing ends after
-        ``at_most_seconds``, and is gone on with by the next start.
+        ``abort`` is removed only if queues and index files are complete. Otherwise the next start
+        recovers the store as after a killed broker. Indexing ends after ``at_most_seconds``; the
+        next start continues it.
         """
         if self._is_closed:
             return
@@ -348,13 +339,13 @@ class MessageStore:
             self._disk.sync_directory(self.layout.root)
             _log.info("%s: closed cleanly; the log ends at %d", self.layout.root, self.end_offset)
         else:
-            # Nothing is wrong: there was no time for the rest.
+            # Not an error: the time was too short for the rest.
             text = "%s: closed; the next start completes queues and index files"
             _log.info(text, self.layout.root)
         self._parts.close()
 
     def close_abruptly(self) -> None:
-        """Release everything as if this process were killed; for tests, and after a failure."""
+        """Release everything as if this process were killed, for tests and after a failure."""
         self._is_closed = True
         self._stop_threads()
         self._index.close(abruptly=True)
@@ -365,7 +356,7 @@ class MessageStore:
         self._index.stop()
 
     def _is_complete(self) -> bool:
-        """Return whether a RocketMQ broker may treat the store as closed cleanly."""
+        """Return whether a RocketMQ broker can treat the store as closed cleanly."""
         return (
             self.failure is None
             and self._durability.saved_offset == self.end_offset
@@ -373,9 +364,7 @@ class MessageStore:
         )
 
     def __enter__(self) -> Self:
-        """Return the store."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close it."""
         self.close()

@@ -1,13 +1,12 @@
 """Opens a store for writing: checks, recovery and the appender's start.
 
 1. A store with a DLedger log, RocksDB databases or batch queues is refused: only RocketMQ can write
-   those. Directories that a killed exchange left aside are put back.
-2. The sizes of the files that are there are compared with the configuration, so that a wrong one
-   is refused with nothing changed.
-3. ``abort`` is made: until it is removed, the store was not closed cleanly.
-4. Log and queues are recovered (:mod:`rocketlens.store.write.recovery`), or the queues of a log
-   that is gone are deleted.
-5. The appender goes on at the log's end.
+   them. Directories of an interrupted exchange are restored.
+2. The sizes of existing files are compared with the configuration, before anything is changed.
+3. ``abort`` is created. As long as it exists, the store was not closed cleanly.
+4. Log and queues are recovered (:mod:`rocketlens.store.write.recovery`). If the log is missing, its
+   queues are deleted.
+5. The appender continues at the log's end.
 """
 
 import logging
@@ -43,13 +42,13 @@ class Opened(NamedTuple):
     recovered: Recovered
     deleted: DeletedTopics
     state_offset: int
-    """The physical offset up to which ``state.json`` is true already; -1 when it is not."""
+    """The physical offset up to which ``state.json`` is already true, or -1."""
 
 
 class Opening(Struct):
-    """Opens one store, whose lock is held, for an appender that is not started yet.
+    """Opens one locked store for an appender that is not started yet.
 
-    ``make_durable`` is of the store that is opened.
+    ``make_durable``: that of the store.
     """
 
     layout: StoreLayout
@@ -61,10 +60,10 @@ class Opening(Struct):
     _recovered: Recovered = field(default_factory=Recovered)
 
     def run(self) -> Opened:
-        """Open the store, or make one, and start the appender.
+        """Open or create the store, and start the appender.
 
-        :raises BadInput: if its files have sizes that are not the configuration's, or are of a
-            kind that only RocketMQ can write.
+        :raises BadInput: if its files have other sizes than the configuration, or are of a kind
+            that only RocketMQ can write.
         :raises OSError: if it cannot be read or written.
         """
         layout, appender = self.layout, self.appender
@@ -91,12 +90,12 @@ class Opening(Struct):
         if full is not None:
             if log is None:
                 raise full
-            _log.warning("%s: nothing is stored before there is room: %s", layout.root, full)
+            _log.warning("%s: nothing is stored until there is room: %s", layout.root, full)
         state_offset = state.queues_offset if state and recovered.is_ours else -1
         return Opened(recovered, deleted, state_offset)
 
     def _note_log(self) -> None:
-        """Write down where the log is, for who opens the store by its directory."""
+        """Record the directory of the log, for readers that get only the store's directory."""
         layout = self.layout
         if layout.elsewhere:
             self.disk.write_durably(layout.log_path, str(layout.commit_log).encode())
@@ -104,7 +103,7 @@ class Opening(Struct):
             self.disk.remove_file(layout.log_path)
 
     def _mark_open(self, *, was_closed: bool) -> list[Callable[[], None]]:
-        """Create ``abort``; return the work that a full disk leaves for later."""
+        """Create ``abort``; return the work to do later if the disk is full."""
         content = str(fs.pid()).encode()
 
         def mark() -> None:
@@ -119,9 +118,9 @@ class Opening(Struct):
         return []
 
     def _existing_log(self) -> OpenLog | None:
-        """Open the log for recovery; return None if there is none yet.
+        """Open the log for recovery; return None without one.
 
-        :raises BadInput: if its segments have another size than the configuration says.
+        :raises BadInput: if its segments have another size than the configuration.
         :raises OSError: if it cannot be read now.
         """
         try:
@@ -134,14 +133,14 @@ class Opening(Struct):
                 log.close()
                 raise BadInput(
                     f"{segment.path} has {segment.size} bytes: mappedFileSizeCommitLog must be "
-                    f"the size that the store was made with, not {size}"
+                    f"the size that the store was created with, not {size}"
                 )
         return log
 
     def _existing_queue_files(self, log: OpenLog | None, state: StoreState | None) -> QueueFiles:
         """List the queue files.
 
-        :raises BadInput: if they have another size than the configuration says.
+        :raises BadInput: if they have another size than the configuration.
         :raises OSError: if they cannot be read now.
         """
         files = list_queue_files(self.layout.consume_queue)
@@ -165,7 +164,6 @@ class Opening(Struct):
         *,
         was_closed: bool,
     ) -> None:
-        """Recover log and queues, so that the store can be appended to."""
         deleted.keep_those_of(log)
         recovery = Recovery(
             self.layout, self.disk, log, self.appender, files=files, deleted=deleted.ends
@@ -185,13 +183,13 @@ class Opening(Struct):
         if synced is not None and synced.offset > end_offset and not notes:
             notes.append(
                 "the log is not the one that was here before: it ends at physical offset "
-                f"{end_offset}, and had been synced up to {synced.offset}"
+                f"{end_offset}, and was synced up to {synced.offset}"
             )
 
     def _delete_stale_queues(self, files: QueueFiles) -> None:
         """Delete the queues of a missing log, as RocketMQ does: a new log begins at 0.
 
-        The index builder finds out by itself that its files are of another log.
+        The index builder detects that its files belong to another log.
         """
         layout, is_one = self.layout, False
         for topic, queue_id in files:
@@ -206,7 +204,6 @@ class Opening(Struct):
             )
 
     def _log_recovery(self, *, has_log: bool, was_closed: bool) -> None:
-        """Log the findings that operators need to know."""
         recovered, root = self._recovered, self.layout.root
         if not has_log:
             _log.info("%s: a new store", root)
@@ -232,10 +229,10 @@ class Opening(Struct):
 
 
 def _check_writable(layout: StoreLayout) -> None:
-    """Check that log, queues and tables are files that RocketLens can write, too.
+    """Check that RocketLens can write the store's kinds of log, queues and tables.
 
-    :raises BadInput: if they are not.
-    :raises OSError: if they cannot be listed now.
+    :raises BadInput: if only RocketMQ can.
+    :raises OSError: if the files cannot be listed now.
     """
     replica = Replica.beside(layout.commit_log)
     database = _database_of(layout)
@@ -254,14 +251,14 @@ def _check_writable(layout: StoreLayout) -> None:
 
 
 def _database_of(layout: StoreLayout) -> Path | None:
-    """Return a RocksDB database that has queues or a table of the store, instead of files."""
+    """Return a RocksDB database that has queues or a table of the store, or None."""
     tables = (database_of(layout.root / file, table) for file, table in IN_DATABASES.items())
     databases = (queue_database(layout.consume_queue), *tables)
     return next((each for each in databases if each is not None), None)
 
 
 def _save(deleted: DeletedTopics) -> None:
-    """Write the marks of deleted topics; on a full disk that is done later."""
+    """Write the marks of deleted topics, or later if the disk is full."""
     deleted.is_changed = False
     try:
         deleted.write_recovered()

@@ -1,31 +1,28 @@
 """Recovers a store after any end of the last run, so that it can be appended to.
 
-What is done, in this order, and why it may be ended anywhere and begun again:
+The steps can be interrupted anywhere and run again:
 
-1. *where to begin*: the consume queues are compared with the state that was synced with them, and
-   looked through for holes (:mod:`rocketlens.store.write.queue.queue_recovery`). The log is read
-   from the end of the last record whose entry is surely there; from its start when there is no
-   state, or it is of another log.
-2. *read*: each record from there on gets its queue entry, where that is not there already.
-   Records of deleted topics get none, nor do those before the record that a queue begins with;
-   and where queue offsets begin again at 0 the topic was deleted and made again: its queue then
-   begins there.
-3. *cut*: bytes that are not a record, after the last synced position, are the torn tail. They are
-   kept aside, all of them, and then zeroed, and the queues end where the log ends.
+1. *start*: the consume queues are compared with the state that was synced with them, and searched
+   for holes (:mod:`rocketlens.store.write.queue.queue_recovery`). The log is read from the end of
+   the last record that certainly has its entry; from its start if there is no state of this log.
+2. *read*: each record from there on gets its queue entry if it has none. Records of deleted topics
+   get none, and neither do records before the first one of a queue. If queue offsets restart at 0,
+   the topic was deleted and created again, and its queue begins there.
+3. *cut*: bytes after the last synced position that are not a record are the torn tail. They are
+   copied to ``aside/`` and zeroed, and the queues end where the log ends.
 
-A process that is killed leaves whole records, for its pages outlive it and a record's first bytes
-are written last. A machine that loses power may leave any sector of a record that was not synced;
-how such a record is told from one that only looks odd is in :mod:`rocketlens.store.write.torn`. The
-synced position may be a second old then: sound records after it may have been acknowledged, and
-stay. So may a record that was not acknowledged, if it is whole.
+A killed process leaves whole records: its pages outlive it, and the first bytes of a record are
+written last. A power cut can lose any sector of a record that was not synced: see
+:mod:`rocketlens.store.write.torn`. The synced position can then be a second old. Sound records
+after it may have been acknowledged, so all of them stay.
 
-Torn is not corrupt. Bad bytes before the last synced position cost the records in them and no
-other: they stay, are reported, and a copy is kept aside. Where nothing is known about syncing (a
-real broker wrote the store, or an earlier version of ours), only bad bytes that no record follows
-are torn. No file of the log is ever deleted, and none is shortened. A file that cannot be opened
-now is an error, never damage, and never the end of the log.
+Torn is not corrupt. Bad bytes before the last synced position affect only the records in them. They
+stay, are reported, and are copied to ``aside/``. If the synced position is unknown (a RocketMQ
+broker wrote the store, or an earlier version of ours), only bad bytes that no record follows are
+torn. No file of the log is deleted or shortened. A file that cannot be opened now is an error, and
+neither damage nor the end of the log.
 
-Doing all this twice changes nothing the second time: entries are compared before they are written.
+A second run changes nothing, because entries are compared before they are written.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -56,11 +53,11 @@ from rocketlens.store.write.queue.queue_recovery import PreparedQueues, QueueEnd
 from rocketlens.store.write.torn import lacks_a_sector
 
 MAX_KEPT_PIECE_BYTES: Final = 64 * 1024 * 1024
-"""Largest file of those in which recovery keeps what it cuts off, in bytes."""
+"""Maximum size of a file in ``aside/``."""
 
 
 class Row(NamedTuple):
-    """The fields of a record that recovery needs: columns of `Rows`, and what follows from them."""
+    """The fields of a record that recovery needs: columns of `Rows`, its topic and its checks."""
 
     physical_offset: int
     store_size: int
@@ -72,11 +69,10 @@ class Row(NamedTuple):
     store_timestamp_ms: int
     topic: str
     is_sound: bool
-    """Whether the body has its checksum and no sector is lacking, as far as was looked at."""
+    """Whether the checks that were made succeeded: the body's checksum, and no missing sector."""
 
     @property
     def end_offset(self) -> int:
-        """The physical offset after it."""
         return self.physical_offset + self.store_size
 
 
@@ -90,23 +86,23 @@ class Recovered(Struct):
     record_count: int = 0
     entries_written: int = 0
     damage: list[Damage] = field(default_factory=list)
-    """Ranges of the log without readable records that stay: at most `limits.MAX_DAMAGE_REPORTS`."""
+    """Unreadable ranges that stay in the log, at most `limits.MAX_DAMAGE_REPORTS`."""
     cut: Damage | None = None
-    """Ranges that were cut off the log's end."""
+    """The range that was cut off the log's end."""
     notes: list[str] = field(default_factory=list)
     """Further findings for operators, a sentence each."""
     last: Appended | None = None
-    """The last record of the log; None if there is none."""
+    """The last record of the log, or None."""
     is_ours: bool = False
-    """Whether a broker of this project ran last, and its state goes on being true."""
+    """Whether a RocketLens broker ran last, so that its state is still true."""
     later: list[Callable[[], None]] = field(default_factory=list)
-    """Work for which the disk was too full, to be done before anything is appended."""
+    """Work to do before the first append, because the disk was too full."""
     deleted: dict[str, Appended] = field(default_factory=dict)
     """Topics that another broker deleted, and the record up to which the log has their messages."""
 
 
 class Recovery:
-    """One recovery of a store whose lock the caller holds."""
+    """One recovery of a store. The caller holds the store's lock."""
 
     def __init__(
         self,
@@ -118,10 +114,10 @@ class Recovery:
         files: QueueFiles,
         deleted: Mapping[str, int] | None = None,
     ) -> None:
-        """Prepare; nothing is read yet. The appender gets the queues that are found.
+        """Prepare; nothing is read yet. The appender gets the queues.
 
-        ``files`` are all queue files that there are. ``deleted``: topics of which no record below a
-        physical offset gets a queue entry.
+        ``files``: all queue files. ``deleted``: topics, and the physical offset below which their
+        records get no queue entry.
         """
         self._layout = layout
         self._disk = disk
@@ -140,11 +136,11 @@ class Recovery:
     ) -> Recovered:
         """Recover the store.
 
-        ``is_marked``: whether no real broker has started on the store since ours noted that it
-        is its own. ``was_closed``: whether the last broker stopped cleanly.
+        ``is_marked``: whether no RocketMQ broker has started since a RocketLens broker marked the
+        lock file. ``was_closed``: whether the last broker stopped cleanly.
 
-        :raises OSError: if the disk is full, or broken, or something cannot be read now;
-            everything can be done again.
+        :raises OSError: if the disk is full or broken, or a file cannot be read now. The recovery
+            can run again.
         """
         result = self._result
         if state is not None and not state.is_of(self._log):
@@ -175,16 +171,16 @@ class Recovery:
             result.last = Appended(
                 mark.record_offset, 0, state.last_record_timestamp_ms, mark.record_bytes
             )
-        walk = LogWalk(self._log, start, confirm=self._queue_knows)
+        walk = LogWalk(self._log, start, confirm=self._is_in_queue)
         result.end_offset = self._replay(walk)
         self._cut_log(result.end_offset)
         for segment in self._log.segments:
-            # A killed process may have left unsynced pages that count as synced from now on.
+            # A killed process can have left unsynced pages, which count as synced from now on.
             if segment.end_offset > start:
                 self._disk.sync_file(segment.path)
         for queue in self._appender.queues.values():
             self._cut_queue(queue, result.end_offset)
-        # Its segment may be missing, and later ones be there: a power cut can leave those alone.
+        # This segment can be missing although later ones exist, after a power cut.
         result.base_offset = result.end_offset - result.end_offset % self._appender.segment_bytes
         self._keep_damage()
         result.notes += [
@@ -194,7 +190,7 @@ class Recovery:
         return result
 
     def _replay(self, walk: LogWalk) -> int:
-        """Write the queue entry of every record; return where the log ends."""
+        """Write the queue entries of all records; return the end of the log."""
         result, synced = self._result, self._synced
         unsound: Damage | None = None
         named = 0
@@ -207,8 +203,8 @@ class Recovery:
             if not row.is_sound:
                 if synced is not None and row.physical_offset >= synced:
                     return row.physical_offset
-                what = "its body has not its checksum"
-                unsound = Damage(row.physical_offset, row.end_offset, what)
+                reason = "the checksum of its body is wrong"
+                unsound = Damage(row.physical_offset, row.end_offset, reason)
                 self._report(unsound)
             result.record_count += 1
             self._put(row)
@@ -219,13 +215,13 @@ class Recovery:
         if torn_at is not None:
             return torn_at
         if unsound is not None and synced is None:
-            # Nothing follows it, and nothing shows that it was ever whole.
+            # No record follows it, so it may never have been whole.
             result.damage = [damage for damage in result.damage if damage != unsound]
             return unsound.start
         return walk.position
 
     def _torn_among(self, passed: list[Damage]) -> int | None:
-        """Report the damage that the walk skipped; return the start of the unsynced part."""
+        """Report skipped damage; return the first start after the synced position, or None."""
         for damage in passed:
             if self._synced is not None and damage.start >= self._synced:
                 return damage.start
@@ -237,10 +233,10 @@ class Recovery:
             self._result.damage.append(damage)
 
     def _rows(self, walk: LogWalk, check_from: int | None) -> Iterator[Row]:
-        """Return the records of a walk.
+        """Yield the records of a walk.
 
-        Bodies are checked from ``check_from`` on, all of them when that is None, and topics and
-        properties for sectors that are lacking when the power may have gone.
+        Bodies are checked from ``check_from`` on, or all of them. After a possible power cut,
+        topics and properties are checked for missing sectors, too.
         """
         check_from = 0 if check_from is None else check_from
         sectors_from = check_from if self._has_lost_power else self._log.max_offset
@@ -248,33 +244,33 @@ class Recovery:
             yield from _rows_of(rows, check_from, sectors_from)
 
     def _put(self, row: Row) -> None:
-        """Write the queue entry of a record, unless it has none or exists already."""
+        """Write the queue entry of a record if it must have one."""
         if not has_queue_entry(row.sys_flag):
             return
         if not is_topic_name(row.topic) or not 0 <= row.queue_id < 1 << 31 or row.queue_offset < 0:
-            self._report(Damage(row.physical_offset, row.end_offset, "no queue"))
+            self._report(Damage(row.physical_offset, row.end_offset, "queue is not valid"))
             return
         if row.physical_offset < self._deleted.get(row.topic, 0):
             return
         if self._was_deleted(row):
             return
         queue = self._appender.queue(row.topic, row.queue_id)
-        if not self._result.is_ours and self._is_of_former(row, queue):
+        if not self._result.is_ours and self._is_of_former_topic(row, queue):
             return
         if (row.topic, row.queue_id) in self._queues.unseen:
             self._queues.unseen.discard((row.topic, row.queue_id))
             queue.begin_at(row.queue_offset)
-        # The queue's end is read only where that can matter: this runs for every record.
+        # Read the queue's end only if it matters: this runs for every record.
         if row.queue_offset == 0 and begins_again(0, row.physical_offset, _last_offset(queue)):
             self._queues.at_least.pop((row.topic, row.queue_id), None)
             queue.cut(0)
         if row.queue_offset < queue.next_offset:
-            # It exists; or another record has the queue offset, as in an old broker's store.
+            # The entry exists, or in an old broker's store another record has the queue offset.
             return
         if (row.queue_offset - queue.next_offset) * MIN_RECORD_BYTES > row.physical_offset and (
             queue.has_files
         ):
-            self._report(Damage(row.physical_offset, row.end_offset, "no place"))
+            self._report(Damage(row.physical_offset, row.end_offset, "queue offset is not valid"))
             return
         tags_code = row.tags_hash
         if row.topic == DELAY_TOPIC and row.delay_level > 0:
@@ -291,10 +287,10 @@ class Recovery:
                 has_lost_power=self._has_lost_power,
             )
 
-    def _is_of_former(self, row: Row, queue: QueueWriter) -> bool:
-        """Return whether a record is of a topic that was deleted before the queue was begun.
+    def _is_of_former_topic(self, row: Row, queue: QueueWriter) -> bool:
+        """Return whether a record belongs to a topic that was deleted before the queue began.
 
-        Readers would find it in the queue, in another's place, until the log is read farther.
+        With an entry, it would be found in the queue instead of a later record.
         """
         name = (queue.topic, queue.queue_id)
         if name not in self._first:
@@ -303,7 +299,10 @@ class Recovery:
         return row.physical_offset < physical_offset and row.queue_offset >= queue_offset
 
     def _proven_first(self, queue: QueueWriter) -> tuple[int, int]:
-        """Return the physical offset (-1 if none) and queue offset that a queue begins with."""
+        """Return the physical offset of a queue's first entry, or -1, and its queue offset.
+
+        The entry must lead to its own record.
+        """
         files = self._files.get((queue.topic, queue.queue_id))
         queue_offset = files[0].base // ENTRY_BYTES if files else 0
         entry = queue.entry(queue_offset) if files else None
@@ -318,7 +317,7 @@ class Recovery:
         return (record.physical_offset if is_its_own else -1), queue_offset
 
     def _was_deleted(self, row: Row) -> bool:
-        """Return whether another broker deleted the record's topic; if so, add its mark."""
+        """Return whether another broker deleted the record's topic, and add its mark then."""
         mark = self._queues.deleted.get(row.topic)
         is_known = mark is not None and row.physical_offset <= mark.physical_offset
         if not is_known and (
@@ -332,8 +331,8 @@ class Recovery:
             )
         return True
 
-    def _queue_knows(self, record: Record) -> bool | None:
-        """Return whether the record's queue points to it; None if it has no entry."""
+    def _is_in_queue(self, record: Record) -> bool | None:
+        """Return whether the record's queue entry leads to it; None without an entry."""
         if record.queue_id < 0 or record.queue_offset < 0 or not is_topic_name(record.topic):
             return False
         queue = self._appender.queues.get((record.topic, record.queue_id))
@@ -343,7 +342,7 @@ class Recovery:
         return entry[:2] == (record.physical_offset, record.total_size)
 
     def _cut_log(self, end_offset: int) -> None:
-        """Keep a copy of what is after the log's end, and zero it."""
+        """Copy the bytes after the log's end to ``aside/``, and zero them."""
         stop = 0
         for segment in self._log.segments:
             start = max(end_offset - segment.base_offset, 0)
@@ -359,7 +358,7 @@ class Recovery:
             self._result.cut = Damage(end_offset, stop, "an unfinished write")
 
     def _when_there_is_room(self, step: Callable[[], None]) -> None:
-        """Run work now, or before the first append if the disk is full."""
+        """Run a step now, or before the first append if the disk is full."""
         try:
             step()
         except OSError as error:
@@ -368,7 +367,7 @@ class Recovery:
             self._result.later.append(step)
 
     def _cut_segment(self, segment: Segment, start: int, stop: int) -> None:
-        """Keep a copy of bytes ``start`` to ``stop`` of a segment, then zero them."""
+        """Copy bytes ``start`` to ``stop`` of a segment to ``aside/``, then zero them."""
         with fs.MappedFile(segment.path, stop) as mapped:
             for begin in range(start, stop, MAX_KEPT_PIECE_BYTES):
                 piece = bytes(mapped.view[begin : begin + MAX_KEPT_PIECE_BYTES])
@@ -392,7 +391,7 @@ class Recovery:
         starts = (
             queue.starts() if queue.has_made_files else [(file.base, file.name) for file in listed]
         )
-        if queue.has_bytes_behind(starts):
+        if queue.has_bytes_after_end(starts):
             keep = partial(self._keep_entries, queue, starts, end_offset, queue.next_offset)
             self._when_there_is_room(keep)
             if keep in self._result.later:
@@ -401,7 +400,7 @@ class Recovery:
                 queue.cut(queue.next_offset)
                 starts = queue.starts()
         queue.seal()
-        # Messages deleted with their log: their offsets are not used again.
+        # The queue offsets of deleted messages are not used again.
         if end_offset > self._log.min_offset or self._log.min_offset:
             expected = self._queues.at_least.get((queue.topic, queue.queue_id), 0)
             if expected > queue.next_offset:
@@ -415,16 +414,15 @@ class Recovery:
     ) -> list[tuple[int, str]]:
         """End a queue at a queue offset although earlier entries are missing; return its files.
 
-        The log was read for them, so their records are gone. Fillers are put in their place, or
-        each start would read the log for them again. Without files there is no place to fill:
-        then the queue is noted as one that begins where it ends.
+        The log was read for them, so their records are gone. Fillers replace them, or each start
+        would read the log again. Without files the queue begins at its end.
         """
         if starts and not self._result.later:
             first = min(queue.next_offset, expected)
             base = (expected - 1) * ENTRY_BYTES // queue.file_bytes * queue.file_bytes
             last = queue.entry(queue.next_offset - 1)
             if last is None or (not last.is_filler and last[0] < self._log.min_offset):
-                # The log has none of its records any more: only the file with its end is needed.
+                # The log has no record of the queue any more: only its last file is needed.
                 first = max(first, base // ENTRY_BYTES)
                 for begin, name in starts:
                     if begin < base:
@@ -443,10 +441,10 @@ class Recovery:
     def _keep_entries(
         self, queue: QueueWriter, starts: list[tuple[int, str]], log_end: int, queue_end: int
     ) -> None:
-        """Keep a copy of entries after a queue's end that point into the log.
+        """Copy entries after a queue's end that lead into the log to ``aside/``.
 
-        Those that a kill left point after it, and are worth nothing. Others may be of a queue
-        that is not made from records of its own, as RocketMQ 5 has some.
+        Those that a killed process left lead after the log, and are useless. Others can belong to a
+        queue of RocketMQ 5 that has no records of its own.
         """
         end = queue_end * ENTRY_BYTES
         for base, name in starts:
@@ -468,14 +466,14 @@ class Recovery:
                 self._keep(kept, "queue", content)
 
     def _keep_damage(self) -> None:
-        """Keep a copy of damaged bytes for repair; the log keeps them, too."""
+        """Copy damaged bytes to ``aside/`` for repair. They stay in the log."""
         try:
             self._copy_damage()
         except OSError as error:
             if error.errno not in fs.DISK_FULL_ERRORS:
                 raise
             self._result.notes.append(
-                f"there is no room for a copy of what is damaged in the log: {error}"
+                f"there is no room for a copy of the damaged bytes of the log: {error}"
             )
 
     def _copy_damage(self) -> None:
@@ -492,7 +490,7 @@ class Recovery:
                 self._keep(f"{damage.start:020}", "damaged", content)
 
     def _keep(self, name: str, ending: str, content: bytes) -> None:
-        """Write bytes to a new file, unless one with the same content exists."""
+        """Write bytes to a new file in ``aside/``, unless one with the same content exists."""
         number, path = 1, self._layout.aside / f"{name}.{ending}"
         while (size := fs.file_size(path)) is not None:
             if size == len(content) and fs.read_bytes(path, size) == content:
@@ -503,14 +501,14 @@ class Recovery:
 
 
 def _cut_later(queue: QueueWriter, end: int) -> None:
-    """Cut off entries after a queue's end; the next offset is known already."""
+    """Cut off entries after a queue's end without changing its next offset."""
     next_offset = queue.next_offset
     queue.cut(end)
     queue.next_offset = next_offset
 
 
 def _last_offset(queue: QueueWriter) -> int | None:
-    """Return the physical offset in a queue's last entry; None if there is none."""
+    """Return the physical offset in a queue's last entry, or None."""
     last = queue.entry(queue.next_offset - 1)
     return None if last is None or last.is_filler else last[0]
 
@@ -530,7 +528,7 @@ def _rows_of(rows: Rows, check_from: int, sectors_from: int) -> Iterator[Row]:
 
 
 def _lacks_a_sector(rows: Rows, row: int) -> bool:
-    """Return whether a record has zeros in its topic, or a sector of its properties lacks."""
+    """Return whether a record has zeros in its topic, or may lack a sector of its properties."""
     names = ("physical_offset", "topic_start", "topic_length")
     start, topic_start, topic_length = (rows.column(name)[row] for name in names)
     start -= rows.base_offset

@@ -1,17 +1,17 @@
-"""The log's lines about writes that are refused: when that begins, while it lasts, when it is over.
+"""Logs refused writes, in few lines.
 
 ======================================  ========================================================
-what happens                            the line
+event                                   log line
 ======================================  ========================================================
-a write is refused, the last was not    the reason
-writes are refused for longer           once in `rocketlens.limits.MIN_WARNING_INTERVAL_S`: the
-                                        reason, and how many were refused
-a write is accepted again               how many were refused
-it begins again soon after a line       none before that time is over; what is refused is counted
+the first write is refused              the reason
+writes are still refused                every `rocketlens.limits.MIN_WARNING_INTERVAL_S`: the
+                                        reason and the number of refused writes
+a write is accepted again               the number of refused writes
+writes are refused again soon after     none until that interval is over; they are counted
 ======================================  ========================================================
 
-A producer sends again at once, and a broker tries to deliver what is due ten times a second, so
-not each write that is refused is worth a line.
+Producers retry at once, and a broker retries due deliveries ten times a second, so there are too
+many refused writes for a line each.
 """
 
 import logging
@@ -30,21 +30,19 @@ DISK_FULL: Final = (
     "service not available now. It may be caused by one of the following reasons: "
     "the broker's disk is full"
 )
-"""Start of RocketMQ's remark to code 14."""
+"""The start of RocketMQ's remark for code 14."""
 NOT_NOW: Final = "service not available now: the broker cannot open or map a file of its store"
 
 
 def refused(error: OSError) -> StoreFull | StoreBusy:
-    """Return the error for a client if nothing could be written now, with the reason; it may try
-    again.
-    """
+    """Return the error for a client if nothing can be written now: the client can retry."""
     text = DISK_FULL if error.errno in fs.DISK_FULL_ERRORS else NOT_NOW
     kind = StoreFull if error.errno in fs.DISK_FULL_ERRORS else StoreBusy
     return kind(f"{text} [{error.strerror}: {error.filename or 'write'}]")
 
 
 def too_large(message_bytes: int) -> MessageIllegal:
-    """Return the error for a message over the bounds, in RocketMQ's words."""
+    """Return the error for a message that is too large, in RocketMQ's words."""
     return MessageIllegal(
         "the message is illegal, maybe msg body or properties length not matched. "
         f"msg body length limit {message_bytes}B, msg properties length limit 32KB."
@@ -52,7 +50,7 @@ def too_large(message_bytes: int) -> MessageIllegal:
 
 
 class RefusedWrites:
-    """Logs that writes of one kind are refused, in few lines. For one thread at a time."""
+    """Logs refused writes of one kind. For one thread at a time."""
 
     def __init__(
         self,
@@ -62,27 +60,24 @@ class RefusedWrites:
         begins: str = "nothing can be stored now",
         over: str = "messages are stored again",
     ) -> None:
-        """Start without a refused write; ``clock`` returns milliseconds.
-
-        ``begins`` and ``over`` are what the lines say, in ``log``.
-        """
+        """``clock`` returns milliseconds. ``begins`` and ``over``: the texts of the log lines."""
         self._clock: Final = clock
         self._log: Final = log
         self._begins: Final = begins
         self._over: Final = over
         self._is_refusing = self._is_logged = False
         self._count = 0
-        """Writes refused since the last line that it is over."""
+        """Writes refused since the last line with the text ``over``."""
         self._logged_ms: int | None = None
-        """When a line said that writes are refused."""
+        """The time of the last line with the text ``begins``."""
 
     def refuse(self, error: Exception) -> None:
-        """Count a write that was refused because of ``error``; log it if it is time to."""
+        """Count a refused write, and log it if a line is due."""
         if not self._is_refusing:
             self._is_refusing, self._is_logged = True, False
         self._count += 1
         now_ms = self._clock()
-        # A clock that was set back must not make it silent.
+        # A clock that was set back must not suppress lines.
         if self._logged_ms is not None and 0 <= now_ms - self._logged_ms < _INTERVAL_MS:
             return
         self._is_logged, self._logged_ms = True, now_ms
@@ -93,7 +88,7 @@ class RefusedWrites:
             self._log.warning(text, self._begins, error, self._count)
 
     def accept(self) -> None:
-        """End a time of refused writes, if there is one; log it if a line said that it began."""
+        """End a time of refused writes, and log that if its begin was logged."""
         if not self._is_refusing:
             return
         self._is_refusing = False

@@ -1,4 +1,4 @@
-"""The log and the consume queues of a store that is being written, for readers in the process."""
+"""Views of the log and the consume queues of a store that this process is writing."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
@@ -15,13 +15,12 @@ from rocketlens.store.write.queue.queue_append import QueueWriter
 
 
 class LogView:
-    """Reads records of a log while it is appended to. For the thread that appends."""
+    """Reads records of a log that grows. For the thread that appends.
+
+    ``first_end_offset``: the end of the log before the first append.
+    """
 
     def __init__(self, directory: Path, appender: Appender, first_end_offset: int) -> None:
-        """Open the log, which ended at ``first_end_offset`` before anything was appended.
-
-        :raises OSError: if it cannot be opened now.
-        """
         try:
             self._log: Final = CommitLog(directory)
         except NotAStore as error:
@@ -42,21 +41,20 @@ class LogView:
 
     @property
     def appended_bytes(self) -> int:
-        """Number of bytes appended since the log was opened."""
         return self.end_offset - self._first_end_offset
 
     def record(self, physical_offset: int, size: int) -> memoryview | None:
         """Return the bytes of a record; None if the log does not have all of them.
 
-        ``size``: as its consume queue says, or 0 for what its first four bytes say.
+        ``size``: from the queue entry, or 0 for the size in the record itself.
 
-        :raises StoreBusy: if the segments cannot be listed now, and it may be in a new one.
+        :raises StoreBusy: if the record may be in a new segment, and segments cannot be listed now.
         :raises SegmentLost: if its segment cannot be opened now.
         """
-        tail = self.log_from(physical_offset)
-        if tail is None:
+        found = self.log_from(physical_offset)
+        if found is None:
             return None
-        view, base_offset = tail
+        view, base_offset = found
         start = physical_offset - base_offset
         if not size and start + TOTAL_SIZE.size <= len(view):
             (size,) = TOTAL_SIZE.unpack_from(view, start)
@@ -64,12 +62,9 @@ class LogView:
         return view[start:stop] if size > 0 and stop <= len(view) else None
 
     def log_from(self, physical_offset: int) -> tuple[memoryview, int] | None:
-        """Return the segment with an offset, up to the end of the log, and its first offset.
+        """Return the segment with an offset, up to the end of the log, and its base offset.
 
-        None if the log does not have the offset.
-
-        :raises StoreBusy: as :meth:`record`.
-        :raises SegmentLost: as :meth:`record`.
+        Return None if the log does not have the offset. Errors as :meth:`record`.
         """
         if not self.min_offset <= physical_offset < self.end_offset:
             return None
@@ -79,50 +74,48 @@ class LogView:
             segment = self._log.segment_of(physical_offset)
         if segment is None:
             if self._log.unlisted is not None:
-                # For a pull, what the log does not have is a message to pass over.
+                # None would make a pull skip the message.
                 raise StoreBusy(self._log.unlisted)
             return None
         view, base_offset = self._log.map(segment).view, segment.base_offset
         return view[: self.end_offset - base_offset], base_offset
 
-    def listed(self) -> list[Segment]:
-        """List the directory again, and return its segments, oldest first."""
+    def list_segments(self) -> list[Segment]:
+        """List the directory again; return the segments, oldest first."""
         self._log.refresh()
         return list(self._log.segments)
 
     def close(self) -> None:
-        """Unmap everything."""
         self._log.close()
 
 
 class QueueView:
-    """Reads the queues while they are appended to. For the thread that appends."""
+    """Reads queues that grow. For the thread that appends."""
 
     def __init__(self, appender: Appender, log: LogView) -> None:
-        """Read the queues of an appender, whose records are in ``log``."""
         self._queues = appender.queues
         self._log = log
 
     def get(self, topic: str, queue_id: int) -> QueueWriter | None:
-        """Return a queue that has, or had, messages."""
+        """Return a queue that has or had messages, or None."""
         return self._queues.get((topic, queue_id))
 
     def of_topic(self, topic: str) -> list[QueueWriter]:
-        """Return the queues of a topic that have, or had, messages. O(queues of all topics).
+        """Return the queues of a topic that have or had messages. O(queues of all topics).
 
-        May be called by any thread.
+        Any thread can call this.
         """
         return [queue for (name, _), queue in list(self._queues.items()) if name == topic]
 
     def lengths(self) -> Iterator[tuple[str, int]]:
-        """Yield the topic and the next queue offset of each queue; queues may change between
-        two.
+        """Yield the topic and the next queue offset of each queue.
+
+        Queues can change during the iteration.
         """
         for (topic, _), queue in list(self._queues.items()):
             yield topic, queue.next_offset
 
     def max_offset(self, topic: str, queue_id: int) -> int:
-        """Return the queue offset of the next message."""
         queue = self._queues.get((topic, queue_id))
         return queue.next_offset if queue else 0
 
@@ -135,7 +128,6 @@ class QueueView:
         return 0 if queue is None else self.min_offset_of(queue)
 
     def min_offset_of(self, queue: QueueWriter) -> int:
-        """Return what :meth:`min_offset` does, of a queue of this store."""
         log_min_offset = self._log.min_offset
         if queue.min_offset_cache[0] == log_min_offset:
             return queue.min_offset_cache[1]
@@ -144,7 +136,7 @@ class QueueView:
         high = queue.next_offset
         first = queue.entry(low)
         if first is not None and not first.is_filler and first[0] >= log_min_offset:
-            # A later damaged entry must not be mistaken for one whose message is deleted.
+            # A later damaged entry must not pass for one of a deleted message.
             high = low
 
         def is_kept(queue_offset: int) -> bool:
@@ -162,9 +154,9 @@ class QueueView:
     def offset_by_time(
         self, topic: str, queue_id: int, timestamp_ms: int, *, upper: bool = False
     ) -> int:
-        """Return the first queue offset stored at or after a time; the max offset if there is none.
+        """Return the first queue offset stored at or after a time, or the max offset.
 
-        ``upper``: the last one stored at or before it, instead. As RocketMQ 5; O(log entries).
+        ``upper``: return the last one stored at or before the time. As RocketMQ 5; O(log entries).
         """
         first = self.min_offset(topic, queue_id)
         offsets = range(first, self.max_offset(topic, queue_id))

@@ -1,34 +1,30 @@
-"""Distinguishes a record torn by a power failure from one that only looks odd.
+"""Detects records that a power failure has torn.
 
-A machine that loses power may leave any of the sectors of a record that were not synced, and the
-others as they were before: zeros, for a log is written into zeros. A record whose size and magic
-are there can then lack
+A power failure can lose any sectors of a record that were not synced. They are zeros then, because
+a log is written into zeros. A record with a size and a magic can lack
 
-* a part of its head or one of its lengths: then its lengths do not add up to its size;
-* a part of its body: then that has not its checksum;
-* a part of its topic or its properties, which no checksum covers: then those end in zeros where a
-  sector ends, and nothing is written after them in that sector. Whatever else their text may be
-  (bytes that are not UTF-8, names without a value, nothing between two separators), a client sent
-  it: RocketMQ stores what it is given.
+* a part of its head or one of its lengths: its lengths do not add up to its size;
+* a part of its body: the checksum is wrong;
+* a part of its topic or properties, which have no checksum: they end in zeros at the end of a
+  sector, and nothing is written after them in that sector. Any other odd text (bytes that are not
+  UTF-8, names without a value, empty properties) comes from a client: RocketMQ stores it as it is.
 
-So the last is what :func:`lacks_a_sector` looks for. Properties may truly have zero bytes there,
-in which case the bytes alone cannot tell. A broker of this project therefore syncs ``synced``,
-too, before it acknowledges a message with a zero byte in its properties: what was acknowledged is
-never after the synced position, where this question is asked.
-
-Apart from `recovery`, which asks it: bytes in, an answer out, and a page of reasons.
+:func:`lacks_a_sector` detects the third case. But properties can really have zero bytes there. So a
+RocketLens broker syncs the file ``synced``, too, before it acknowledges a message with a zero byte
+in its properties. Recovery checks only records after the synced position, so it never takes an
+acknowledged message for a torn one.
 """
 
 from typing import Final
 
 SECTOR_BYTES: Final = 512
-"""Bytes that a disk writes whole or not at all; it may be a multiple."""
+"""Bytes that a disk writes atomically. Some disks write a multiple."""
 
 
 def lacks_a_sector(segment: memoryview, start: int, stop: int) -> bool:
     """Return whether bytes ``start .. stop - 1`` of a segment may lack a sector.
 
-    They do when they end in a zero byte in one of their sectors, and the rest of it is zeros, too.
+    They may if their last byte in a sector is zero, and so are all bytes after it in that sector.
     """
     position = start
     while position < stop:

@@ -183,9 +183,9 @@ async def change(rng, world):
         await world.send(e=rng.randrange(4), body=bytes(rng.choice([0, 100, 3000])))
     elif kind == 1:
         core.offsets.reset("readers", "Orders", rng.randrange(4), rng.randrange(50))
-    elif kind == 2 and len(segments := core.store._log.listed()) > 4:
+    elif kind == 2 and len(segments := core.store._log.list_segments()) > 4:
         segments[0].path.unlink()
-        core.store._log.listed()
+        core.store._log.list_segments()
     elif kind == 3:
         version = rng.choice([1_700_000_000_000, 1])
         await beat(world, "client", "Orders", group="heard", version=version)

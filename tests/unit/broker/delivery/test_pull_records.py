@@ -117,7 +117,7 @@ async def test_messages_of_the_cleaner_s_segments_are_passed_over(world, /):
     await fill(world)
     store = world.core.store
     min(store.layout.commit_log.iterdir()).unlink()
-    store._log.listed()
+    store._log.list_segments()
     for is_compiled in (True, False):
         _, count, offset, _, has_lost = collected(world, is_compiled)
         assert (0 < count < COUNT, offset, has_lost) == (True, COUNT, True)

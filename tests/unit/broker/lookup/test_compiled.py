@@ -186,9 +186,9 @@ async def change(rng, store, side, number):
         while not store.build_index():
             pass
         await read_all(side.search)
-    elif kind == 4 and len(segments := store._log.listed()) > 3:
+    elif kind == 4 and len(segments := store._log.list_segments()) > 3:
         segments[0].path.unlink()
-        store._log.listed()
+        store._log.list_segments()
         side.search.segments_changed()
 
 
@@ -307,8 +307,8 @@ def test_no_look_up_keeps_the_bytes_of_a_deleted_segment_on_the_disk(tmp_path, m
             await read_all(side.search)
             assert side.look_ups.answer(side.peer, query("all", maxNum=1))
             assert side.search.snapshot is not None
-            store._log.listed()[0].path.unlink()
-            store._log.listed()
+            store._log.list_segments()[0].path.unlink()
+            store._log.list_segments()
             for search in (side.search, other):
                 search.segments_changed()
                 await search.between_look_ups(lambda: None)
@@ -499,7 +499,7 @@ def test_one_call_answers_and_what_is_appended_since_is_found(tmp_path, monkeypa
                 frame = query("U000007", 9, codec, _UNIQUE_KEY_QUERY="true")
                 (event,) = Connection().receive(frame)
                 assert look_ups.answer(side.peer, frame) == await side.reply(event.command)
-            segment = store._log.listed()[-1].base_offset
+            segment = store._log.list_segments()[-1].base_offset
             last = [offset for offset in sent if offset >= segment]
             for frame in (view(last[0], 7), view(last[-1], 8, 1)):
                 (event,) = Connection().receive(frame)

@@ -135,9 +135,9 @@ def test_messages_that_the_cleaner_took_leave_memory_too(tmp_path):
         sent = send_many(store, 300)
         read_all(index)
         before = index.tail.entry_count
-        for segment in store._log.listed()[:3]:
+        for segment in store._log.list_segments()[:3]:
             segment.path.unlink()
-        store._log.listed()
+        store._log.list_segments()
         index.reader.log.refresh()
         read_all(index)
         assert index.tail.entry_count < before

@@ -56,8 +56,8 @@ def copy(store, log, begin=0, *, step=0, rng=None):
     while position < begin + len(log):
         size = rng.randrange(1, 3000) if rng else step or len(log)
         stop = min(position + size, begin + len(log))
-        store.take(memoryview(log)[position - begin : stop - begin])
-        store.append_taken()
+        store.receive(memoryview(log)[position - begin : stop - begin])
+        store.append_received()
         assert store.received_offset == stop
         position = stop
 
@@ -106,8 +106,8 @@ def test_every_position_of_a_kill_is_one_from_which_the_copy_goes_on(original, t
     store = open_copy(tmp_path / "copy")
     while store.position < end:
         stop = min(store.received_offset + rng.randrange(1, 4_000), end)
-        store.take(log[store.received_offset : stop])
-        store.append_taken()
+        store.receive(log[store.received_offset : stop])
+        store.append_received()
         if rng.random() < 0.5:
             (store.flush_log if rng.random() < 0.5 else store.flush)()
         if rng.random() < 0.4:
@@ -145,8 +145,8 @@ def test_a_record_is_there_only_when_all_of_it_is(tmp_path):
     first = struct.unpack_from(">i", log)[0]
     with open_copy(tmp_path / "copy") as store:
         for at in range(len(log)):
-            store.take(log[at : at + 1])
-            store.append_taken()
+            store.receive(log[at : at + 1])
+            store.append_received()
             assert store.position == (0 if at + 1 < first else first if at + 1 < end else end)
         assert store.last_appended.physical_offset == first
         assert store.log_bytes(first) == log[first:]
@@ -165,8 +165,8 @@ def test_a_filler_is_copied_whole_with_what_is_in_it(original, tmp_path):
     assert SEGMENT - at > 20
     log = log[: at + 8] + b"\7" * (SEGMENT - at - 8) + log[SEGMENT:]
     with open_copy(tmp_path / "copy") as store:
-        store.take(log[: SEGMENT - 1])
-        store.append_taken()
+        store.receive(log[: SEGMENT - 1])
+        store.append_received()
         assert store.position == at
         copy(store, log)
     assert log_of(tmp_path / "copy", end)[1] == log
@@ -179,8 +179,8 @@ def test_damage_of_the_original_is_copied_and_costs_no_other_record(original, tm
     second = struct.unpack_from(">i", log, first)[0]
     log = log[:first] + b"\xee" * 40 + log[first + 40 :]
     with open_copy(tmp_path / "copy") as store:
-        store.take(log[: first + second])
-        store.append_taken()
+        store.receive(log[: first + second])
+        store.append_received()
         # Nothing follows yet that shows what it is.
         assert store.position == first
         copy(store, log)
@@ -208,9 +208,9 @@ def test_damage_at_the_end_of_a_segment_is_copied(tmp_path, original):
 def test_a_filler_that_no_broker_leaves_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("rocketlens.store.write.copy_append.MAX_COPIED_RECORD_BYTES", 1000)
     with open_copy(tmp_path / "copy") as store:
-        store.take(struct.pack(">ii", SEGMENT, MAGIC_BLANK))
+        store.receive(struct.pack(">ii", SEGMENT, MAGIC_BLANK))
         with pytest.raises(CopyFailed, match="the filler at physical offset 0"):
-            store.append_taken()
+            store.append_received()
 
 
 def test_damage_without_an_end_is_not_held_in_memory_for_ever(tmp_path, monkeypatch):
@@ -218,8 +218,8 @@ def test_damage_without_an_end_is_not_held_in_memory_for_ever(tmp_path, monkeypa
     config = StoreConfig(mappedFileSizeCommitLog=1 << 23, diskSpaceWarningLevelRatio=100)
     prepare_copy(StoreLayout(tmp_path), config, 0)
     with CopyStore(tmp_path, config, QUIET) as store:
-        store.take(b"\xee" * (3 << 20))
-        store.append_taken()
+        store.receive(b"\xee" * (3 << 20))
+        store.append_received()
         assert store.position == 2 << 20
         assert store.received_offset == 3 << 20
 
@@ -274,11 +274,11 @@ def test_a_full_disk_loses_nothing(original, tmp_path):
         rng, position = random.Random(3), 0
         while position < end:
             stop = min(position + rng.randrange(1, 9_000), end)
-            store.take(log[position:stop])
+            store.receive(log[position:stop])
             position = stop
             while store.received_offset == position:
                 try:
-                    store.append_taken()
+                    store.append_received()
                     break
                 except StoreFull:
                     refused += 1
@@ -306,11 +306,11 @@ def test_a_write_that_fails_in_the_middle_is_done_again_and_shows_no_record_befo
     monkeypatch.setattr(WritableFile, "write", half)
     with open_copy(tmp_path / "copy") as store:
         for start in range(0, end, 3_000):
-            store.take(log[start : start + 3_000])
+            store.receive(log[start : start + 3_000])
             taken, begin = store.received_offset, store.position
             while True:
                 try:
-                    store.append_taken()
+                    store.append_received()
                     break
                 except StoreError:
                     assert store.received_offset == taken
@@ -328,16 +328,16 @@ def test_a_copy_goes_on_behind_a_gap_and_an_answer_over_it_is_incomplete(origina
     path, end = original
     _, log = log_of(path, end)
     with open_copy(tmp_path / "copy") as store:
-        store.take(log[:5_000])
-        store.append_taken()
+        store.receive(log[:5_000])
+        store.append_received()
         before = store.position
-        store.go_on_at(2 * SEGMENT)
+        store.continue_at(2 * SEGMENT)
         assert store.received_offset == 2 * SEGMENT
         store.flush()
         kill(store)
     with open_copy(tmp_path / "copy") as store:
         assert store.position == before
-        store.go_on_at(2 * SEGMENT)
+        store.continue_at(2 * SEGMENT)
         copy(store, log)
         index_all(store)
         kill(store)

@@ -137,7 +137,7 @@ def test_a_record_that_cannot_be_read_now_is_not_one_that_is_gone(tmp_path):
         with failing.counted(), pytest.raises(StoreBusy, match="cannot be listed"):
             store.record(last.physical_offset, last.store_size)
         assert store.record(0, 0)
-        store._log.listed()
+        store._log.list_segments()
         with failing.counted(), pytest.raises(SegmentLost):
             store.record(last.physical_offset, last.store_size)
         assert len(store.record(last.physical_offset, 0)) == last.store_size

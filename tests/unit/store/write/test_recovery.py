@@ -342,7 +342,7 @@ def test_a_store_with_damage_opens_also_where_there_is_no_room_for_a_copy_of_it(
     with open_small(tmp_path, disk=FullDisk()) as store:
         assert [each.start for each in store.recovered.damage] == [bad.physical_offset]
         (note,) = store.recovered.notes
-        assert note.startswith("there is no room for a copy of what is damaged in the log")
+        assert note.startswith("there is no room for a copy of the damaged bytes of the log")
         send(store, 40)
     assert_finds(tmp_path, range(41), lost={20})
 

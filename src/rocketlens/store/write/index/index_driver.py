@@ -1,8 +1,8 @@
-"""Runs the builder of index files: in a thread of this process, or in another process.
+"""Builds index files from the synced log, in a thread of this process.
 
-A builder that cannot go on (no room, no descriptor, no memory, a segment that cannot be opened) is
-asked again; what is not indexed yet is found in the log meanwhile. Only a sync that failed ends it.
-The broker's own builder reads the synced part of the log, as RocketMQ does: :class:`IndexBuilder`.
+A build that fails (no disk space, descriptor or memory, a segment that cannot be opened) is
+retried; look-ups read the log meanwhile. Only a failed sync ends the builder. Another process can
+build the files instead.
 """
 
 import logging
@@ -25,14 +25,14 @@ INDEX_THREAD_NAME: Final = "rocketlens-index"
 STEP_BYTES: Final = 64 * 1024 * 1024
 """Bytes of log that are indexed between two syncs of the index files."""
 PIECE_BYTES: Final = 8 * 1024 * 1024
-"""Bytes of log that are indexed between two checks whether to stop: about 0.1 s."""
+"""Bytes of log that are indexed between two checks for a stop, in about 0.1 s."""
 _INTERVAL_SECONDS: Final = 0.2
 
 
 class IndexBuilder(IndexWriter):
     """Appends to the index files of a store. For one thread at a time.
 
-    ``made_progress``: whether the last :meth:`build` put anything in, or passed anything.
+    ``made_progress``: whether the last :meth:`build` advanced.
     """
 
     made_progress = False
@@ -42,8 +42,8 @@ class IndexBuilder(IndexWriter):
 
         ``up_to`` must not be above the synced end of the log.
 
-        :raises OSError: if the disk is full, or a segment cannot be opened now; nothing is lost,
-            and the next call goes on.
+        :raises OSError: if the disk is full, or a segment cannot be opened now. The next call
+            continues.
         """
         before = self.resume_point.physical_offset
         self.made_progress = False
@@ -64,10 +64,10 @@ class IndexBuilder(IndexWriter):
 
 
 class IndexDriver:
-    """Builds index files in a thread of its own, or leaves them to the builder of another process.
+    """Runs a builder in a thread, or leaves the index files to another process.
 
-    ``build`` and ``forget_below`` may be called by other threads. ``make`` makes a builder;
-    ``log_end`` returns how far the log is synced.
+    Other threads can call ``build`` and ``forget_below``. ``make`` creates a builder; ``log_end``
+    returns the synced end of the log.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class IndexDriver:
         make: Callable[[], IndexBuilder],
         log_end: Callable[[], int],
     ) -> None:
-        """Create a driver without a builder: another process may have the files."""
+        """Start without a builder: another process can have the files."""
         self._layout = layout
         self._make = make
         self._log_end = log_end
@@ -88,9 +88,9 @@ class IndexDriver:
         self._last_offset = 0
 
     def open(self) -> None:
-        """Become the builder; if that fails for now, it is tried again.
+        """Become the builder, now or in a later step.
 
-        :raises StoreLocked: if another one builds.
+        :raises StoreLocked: if another process builds.
         """
         self._is_builder = True
         with self._lock:
@@ -100,17 +100,14 @@ class IndexDriver:
                 self._failed(error)
 
     def adopt(self) -> None:
-        """Become the builder if that of another process has ended, to build the rest.
-
-        One that still runs goes on, and the store then is not closed cleanly.
-        """
+        """Become the builder if that of another process has ended, to build the rest."""
         if self._is_builder:
             return
         try:
             self.open()
         except StoreLocked as error:
             self._is_builder = False
-            _log.warning("what is not indexed yet stays so until the next start: %s", error)
+            _log.warning("the rest of the log is indexed after the next start: %s", error)
 
     def start(self) -> None:
         """Build in a thread, if this is the builder."""
@@ -120,7 +117,6 @@ class IndexDriver:
 
     @property
     def is_builder(self) -> bool:
-        """Whether this process builds the index files."""
         return self._is_builder
 
     @property
@@ -129,7 +125,7 @@ class IndexDriver:
         builder = self._builder
         if builder is not None:
             return builder.safe_offset
-        # If it cannot be read now, it has not decreased.
+        # If it cannot be read now, the last one is still valid.
         with suppress(OSError):
             self._last_offset = safe_offset_of(self._layout)
         return self._last_offset
@@ -143,13 +139,13 @@ class IndexDriver:
     def build(
         self, at_most_bytes: int = STEP_BYTES, is_over: Callable[[], bool] | None = None
     ) -> bool:
-        """Index the durable log, up to a number of bytes; return True if all is indexed and synced.
+        """Index up to a number of bytes of the durable log; return True if all of it is indexed.
 
-        ``is_over`` is asked between two pieces of work. False if there is more, when something
-        cannot be written or opened now, or when another builder does it.
+        ``is_over`` is called between two pieces of work. Return False also if something cannot be
+        written or opened now, or another process builds.
         """
         with self._lock:
-            if self._builder is None and not self._has_builder():
+            if self._builder is None and not self._retry_open():
                 return False
             builder = self._builder
             assert builder is not None  # noqa: S101 - just made
@@ -174,8 +170,7 @@ class IndexDriver:
                 return False
             return is_done
 
-    def _has_builder(self) -> bool:
-        """Create the builder that could not be created before."""
+    def _retry_open(self) -> bool:
         if self._is_builder:
             try:
                 self._builder = self._make()
@@ -184,7 +179,7 @@ class IndexDriver:
         return self._builder is not None
 
     def _failed(self, error: Exception) -> None:
-        """Log a passing failure once; stop after a failed sync."""
+        """Log a failure that may pass once; stop after a failed sync."""
         if isinstance(error, fs.SyncFailed):
             _log.error("index files are not built any more: %s", error)
             self._is_builder = False
@@ -193,13 +188,13 @@ class IndexDriver:
                 self._builder.close()
                 self._builder = None
         elif not self._is_warned:
-            _log.warning("the log cannot be indexed now, and is later: %s", error)
+            _log.warning("the log cannot be indexed now, and is indexed later: %s", error)
             self._is_warned = True
 
     def _run(self) -> None:
         while not self._stop.is_set() and self._is_builder:
             is_done = self._log_end() <= self.offset or self.build(is_over=self._stop.is_set)
-            # A builder that cannot continue, for example on a full disk, is called again later.
+            # A builder that cannot continue, for example on a full disk, is retried later.
             if is_done or not self.is_behind:
                 self._stop.wait(_INTERVAL_SECONDS)
 
@@ -213,7 +208,7 @@ class IndexDriver:
             pass
 
     def forget_below(self, physical_offset: int) -> bool:
-        """Delete index files of deleted log; return False if it must be tried again."""
+        """Delete index files of deleted log; return False if the caller must try again."""
         if not self._lock.acquire(blocking=False):
             return False
         try:

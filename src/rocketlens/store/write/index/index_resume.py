@@ -1,19 +1,18 @@
-"""Computes where a builder of index files resumes: the proven files, and those of others to keep.
+"""Finds the resume point of a builder: the proven index files, and unproven ones to keep.
 
-Between two builders anything may have happened to a store: a real broker added to the last file,
-rolled to new ones or deleted some; the power went; the log was replaced. So a file is taken over
-only as far as ``rocketlens/index.json`` proves it, and that note is believed only when it is sound
-and of this log. A full file is never written again: its header proves it. The entries of the last
-file were synced before the note was written, and another writer adds entries only after those;
-but its slots may lead to them. They are as they were when their checksum is the one in the note;
-otherwise the file is made again from its proven entries. The new one replaces the old one in one
-step, so a reader that has the old one open continues with that.
+Between two builders a RocketMQ broker can have added to the last file, created new ones or deleted
+some; the power can have failed; the log can have been replaced. So a builder continues a file only
+as far as ``rocketlens/index.json`` proves it, if that note is sound and belongs to this log. A full
+file is never written again: its header proves it. The entries of the last file were synced before
+the note was written, and another writer adds entries only after them. But the slots can lead to
+these new entries. If the checksum of the slots is not that of the note, the file is created again
+from its proven entries, and replaces the old one atomically. Readers keep the old one open.
 
-Files that are not proven are not deleted before others cover the log as far as they do: a real
-broker that gets the store back makes no new ones. The builder works in ``rocketlens/index/``
-meanwhile, where the proven full files are linked. When it has come far enough, the note says that
-its files are those of the store, they are moved into ``index/`` one by one, and the others are
-deleted. A start that finds files of such a note in ``rocketlens/index/`` goes on with moving them.
+Unproven files are deleted only when others cover as much of the log: a RocketMQ broker that gets
+the store back would not create them again. Meanwhile the builder works in ``rocketlens/index/``,
+with links to the proven full files. When its files cover enough, it declares them in the note to be
+those of the store, moves them into ``index/`` one by one, and deletes the others. After an
+interruption the next start continues the moves.
 """
 
 import zlib
@@ -47,16 +46,13 @@ class Resumed(NamedTuple):
     headers: list[IndexHeader]
     resume_point: ResumePoint
     kept_until: int
-    """While ``directory`` is not ``index/``: the physical offset up to which its files reach."""
+    """While ``directory`` is not ``index/``: the end of the log that ``index/`` covers."""
     kept_full: IndexHeader | None
-    """Header of the newest full file among those."""
+    """The header of the newest full file in ``index/`` then."""
 
 
 def index_names(directory: Path) -> list[str]:
-    """Return the names of the index files in a directory, oldest first.
-
-    :raises OSError: if the file exists but cannot be read now.
-    """
+    """Return the names of the index files in a directory, oldest first."""
     return [
         entry.name
         for entry in fs.entries(directory)
@@ -65,10 +61,7 @@ def index_names(directory: Path) -> list[str]:
 
 
 def slots_crc(path: Path, geometry: Geometry) -> int:
-    """Return the CRC-32 of a file's header and slots.
-
-    :raises OSError: if it cannot be opened now.
-    """
+    """Return the CRC-32 of a file's header and slots."""
     with fs.MappedFile(path, geometry.entry_position(0)) as mapped:
         return zlib.crc32(mapped.view)
 
@@ -82,9 +75,9 @@ def resume(
     with_tags: bool,
     log_end: int,
 ) -> Resumed:
-    """Return where to resume; the log has synced records below ``log_end``.
+    """Return the resume point and the files. The log has synced records below ``log_end``.
 
-    :raises OSError: if something cannot be read or written now: nothing is lost then.
+    :raises OSError: if something cannot be read or written now. The call can be repeated.
     """
     return _Resume(layout, geometry, disk, log).run(with_tags=with_tags, log_end=log_end)
 
@@ -122,12 +115,12 @@ class _Resume:
         names = [name for name, _, _ in self._proven]
         headers = [header for _, header, _ in self._proven]
         resume_point = (
-            state.resume_point if state is not None and is_whole else self._resume_point_behind()
+            state.resume_point if state is not None and is_whole else self._resume_point_after()
         )
         return Resumed(directory, names, headers, resume_point, kept_until, kept_full)
 
     def _is_believed(self, state: IndexState, *, with_tags: bool) -> bool:
-        """Return whether a note is of this log, and of files of this geometry."""
+        """Return whether a note belongs to this log, with the same geometry and tags."""
         if (state.with_tags, state.geometry) != (with_tags, self._geometry):
             return False
         if state.mark is None:
@@ -140,7 +133,7 @@ class _Resume:
         )
 
     def _is_boundary(self, physical_offset: int) -> bool:
-        """Return whether a record, the log's end or a segment's end is at an offset."""
+        """Return whether an offset is that of a record, or the end of the log or of a segment."""
         if physical_offset >= self._log.max_offset:
             return physical_offset == self._log.max_offset
         try:
@@ -150,11 +143,9 @@ class _Resume:
         return True
 
     def _prove(self, state: IndexState) -> None:
-        """Collect the files that are unchanged since they were synced, up to the first changed
-        one.
-        """
-        for resume_point, (name, header) in enumerate(state.files):
-            is_last = resume_point == len(state.files) - 1
+        """Collect the files that have not changed since their sync, up to the first changed one."""
+        for number, (name, header) in enumerate(state.files):
+            is_last = number == len(state.files) - 1
             for directory in (self._layout.new_index, self._layout.index):
                 if self._is_good(directory / name, header, is_last=is_last):
                     self._proven.append((name, header, directory))
@@ -169,7 +160,7 @@ class _Resume:
             )
 
     def _is_good(self, path: Path, header: IndexHeader, *, is_last: bool) -> bool:
-        """Return whether a file has at least the content that was synced."""
+        """Return whether a file still has all synced entries."""
         actual = self._header_of(path)
         if actual is None or not self._points_to_log(header):
             return False
@@ -183,7 +174,7 @@ class _Resume:
         )
 
     def _header_of(self, path: Path) -> IndexHeader | None:
-        """Return the header of a file of the right size; None if it is missing or damaged."""
+        """Return the header of a file; None if it is missing, damaged or of another size."""
         content = fs.read_bytes(path, HEADER_BYTES)
         if content is None or path.stat().st_size != self._geometry.file_bytes:
             return None
@@ -196,7 +187,7 @@ class _Resume:
         return header.next_entry >= self._geometry.entry_count
 
     def _points_to_log(self, header: IndexHeader) -> bool:
-        """Return whether a file's last entry is for a record of the log, or one deleted from it."""
+        """Return whether a file's last entry is for a record that the log has, or has deleted."""
         if header.next_entry <= 1 or header.end_offset < self._log.min_offset:
             return True
         try:
@@ -206,7 +197,7 @@ class _Resume:
         return record.store_timestamp_ms == header.end_timestamp_ms
 
     def _others(self) -> list[str]:
-        """Return the unproven files in ``index/``, without those that have no entry."""
+        """Return the unproven files in ``index/``; delete those without entries."""
         proven = {name for name, _, _ in self._proven}
         others: list[str] = []
         for name in index_names(self._layout.index):
@@ -220,10 +211,9 @@ class _Resume:
         return others
 
     def _reach_of(self, others: list[str], log_end: int) -> tuple[int, IndexHeader | None]:
-        """Return the physical offset that the files in ``index/`` reach, and the header of the
-        newest full one.
+        """Return the end of the log that ``index/`` covers, and its newest full header.
 
-        ``others`` are those that are not proven. What is damaged reaches nowhere.
+        ``others``: the unproven files. Damaged ones are ignored.
         """
         reach, newest = 0, None
         for name in {*others, *(name for name, _, _ in self._proven)}:
@@ -236,16 +226,16 @@ class _Resume:
         return min(reach, log_end), newest
 
     def _take_into(self, directory: Path) -> bool:
-        """Move the proven files to a directory; return False if there is no room for the last.
+        """Take the proven files into a directory; return False without room for the last one.
 
-        Full files are moved out of ``rocketlens/index/``, and linked from ``index/``.
+        Full files are moved from ``rocketlens/index/``, or linked from ``index/``.
         """
         is_whole = True
         taken: list[tuple[str, IndexHeader, Path]] = []
         for name, header, source in self._proven:
             target = directory / name
             if header.next_entry <= 1:
-                # It is empty: it is created again with the next entry.
+                # An empty file is created again with the next entry.
                 self._disk.remove_file(source / name)
                 continue
             if not self._is_full(header) and not self._is_last_proven:
@@ -281,13 +271,13 @@ class _Resume:
         except OSError as error:
             if error.errno in fs.DISK_FULL_ERRORS or error.errno in fs.CANNOT_NOW_ERRORS:
                 raise
-            return False  # this file system has no links
+            return False  # This file system does not support links.
         return True
 
     def _remake(self, source: Path, header: IndexHeader, target: Path) -> None:
         """Create a file with the proven entries, and slots computed from them.
 
-        :raises OSError: if the disk is full; there is no new file then.
+        :raises OSError: if the disk is full; no new file is left then.
         """
         geometry, disk = self._geometry, self._disk
         beside = self._layout.scratch / f"{target.name}.{fs.pid()}.remade"
@@ -306,7 +296,7 @@ class _Resume:
             disk.remove_file(beside)
             raise
 
-    def _resume_point_behind(self) -> ResumePoint:
+    def _resume_point_after(self) -> ResumePoint:
         """Return the resume point after the last proven entry."""
         if not self._proven:
             return ResumePoint(self._log.min_offset, 0)
@@ -336,7 +326,7 @@ def _fill(
     content[start:stop] = old_content[start:stop]
     hashes = old_content[start:stop].view(ENTRY_LAYOUT.dtype)["key_hash"][1:].astype(np.int64)
     slots = np.zeros(geometry.slot_count, np.int32)
-    # numpy keeps the last of several assignments to a slot: the newest entry.
+    # numpy keeps the last of several assignments to a slot, which is the newest entry.
     slots[hashes % geometry.slot_count] = np.arange(1, header.next_entry, dtype=np.int32)
     content[HEADER_BYTES:start].view(">i4")[:] = slots
     file.content[:HEADER_BYTES] = header.encode()

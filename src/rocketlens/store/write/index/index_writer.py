@@ -1,13 +1,13 @@
-"""Appends entries to the index files of a store, and records their safe offset.
+"""Appends entries to the index files of a store, and stores their safe offset.
 
-An index file's header is its commit point. ``rocketlens/index.json`` is written after the files
-were synced: the physical offset up to which everything is indexed (the *safe offset*), and the
-header that every file had then. The next writer goes on from what that proves
-(:mod:`rocketlens.store.write.index.index_resume`); so a record's entries are in once, however often
-writers are killed, and whichever program added to the files in between.
+An index file's header is its commit point. After the files were synced, ``rocketlens/index.json``
+is written with the physical offset up to which everything is indexed (the *safe offset*), and with
+the headers of all files. The next writer continues from there
+(:mod:`rocketlens.store.write.index.index_resume`). So a record's entries are written once, even if
+writers are killed, or other programs add to the files in between.
 
-Only entries of records that the log has synced may be put in, so an index never knows more than
-the log does after a power cut. Exactly one writer, of whatever process, holds ``index.lock``.
+Only entries of synced records are written, so after a power cut the index is never ahead of the
+log. One writer of all processes holds ``index.lock``.
 """
 
 from bisect import bisect_left
@@ -40,7 +40,7 @@ _NO_HEADER: Final = IndexHeader(0, 0, 0, 0, 0, 1)
 class IndexWriter:
     """Writes the end of a store's index files. For one thread at a time.
 
-    ``safe_offset`` is what ``index.json`` says; ``resume_point`` how far entries are in.
+    ``safe_offset``: that in ``index.json``. ``resume_point``: the end of the written entries.
     """
 
     def __init__(
@@ -53,13 +53,13 @@ class IndexWriter:
         clock: Callable[[], int],
         log_end: int,
     ) -> None:
-        """Lock the index, and compute where to resume. The log has records below ``log_end``.
+        """Lock the index, and find the resume point. The log has synced records below ``log_end``.
 
-        What was indexed beyond ``log_end`` by an earlier writer was synced then; it stays if the
-        log still has it, and is made anew otherwise.
+        Entries beyond ``log_end``, which an earlier writer wrote, stay if the log still has their
+        records.
 
-        :raises StoreLocked: if another writer has it.
-        :raises OSError: if the index files cannot be read or mended.
+        :raises StoreLocked: if another writer holds the lock.
+        :raises OSError: if the index files cannot be read or repaired.
         """
         disk.make_directory(layout.own)
         self._lock = StoreLock(layout.own, INDEX_LOCK)
@@ -94,9 +94,9 @@ class IndexWriter:
     def put(self, entries: IndexEntries, next_offset: int) -> None:
         """Write the entries of all records from ``resume_point`` to ``next_offset``, in log order.
 
-        Entries before ``resume_point`` are in already, and are skipped.
+        Entries before ``resume_point`` are skipped.
 
-        :raises OSError: if the disk is full; ``resume_point`` tells which entries were written.
+        :raises OSError: if the disk is full. ``resume_point`` is after the written entries then.
         """
         resume_point = self.resume_point
         if next_offset <= resume_point.physical_offset:
@@ -144,7 +144,7 @@ class IndexWriter:
         self._is_changed = True
 
     def _room(self) -> int:
-        """Return how many more entries fit into the current file."""
+        """Return the number of entries that still fit into the current file."""
         if not self._headers:
             return 0
         return self._geometry.entry_count - self._headers[-1].next_entry
@@ -157,20 +157,20 @@ class IndexWriter:
         return self._current
 
     def _reserve(self, stop: int) -> None:
-        """Reserve blocks for the slots, and for the entries as they come."""
+        """Reserve blocks for the slots, and step by step for the entries."""
         if stop > self._reserved:
             limit = min(stop + _RESERVED_BYTES, self._geometry.file_bytes)
             self._file().reserve(self._reserved, limit)
             self._reserved = limit
 
     def _roll(self) -> None:
-        """Create the next file; the current one is full, or there is none."""
+        """Create the next file: the current one is full, or there is none."""
         self._write_header()
         before = self._names[-1] if self._names else ""
         since = self._headers[-1].end_timestamp_ms if self._headers else 0
         name = index_file_name(self._clock(), before)
         while (self._layout.index / name).exists():
-            # A kept file of another builder, which must not be replaced too early.
+            # Another builder's file has this name, and must not be replaced too early.
             name = index_file_name(self._clock(), name)
         path = self._directory / name
         self._disk.make_file(path, self._geometry.file_bytes, self._layout.scratch)
@@ -185,7 +185,7 @@ class IndexWriter:
     def sync(self) -> None:
         """Wait until all written entries are on the disk, then advance the safe offset.
 
-        :raises OSError: if it may not be; the safe offset stays.
+        :raises OSError: if they may not be; the safe offset stays.
         """
         if self._is_changed or self.safe_offset != self.resume_point.physical_offset:
             for file in self._unsynced:
@@ -218,7 +218,7 @@ class IndexWriter:
         self._disk.write_durably(self._layout.index_state, state.encode())
 
     def _last_mark(self) -> LogMark | None:
-        """Return the mark of the last record before ``resume_point``; None if there is none."""
+        """Return the mark of the last record before ``resume_point``, or None."""
         stop = self.resume_point.physical_offset
         if stop > self._log.max_offset:
             self._log.refresh()
@@ -238,15 +238,15 @@ class IndexWriter:
         return self._directory != self._layout.index
 
     def _replace_others(self) -> None:
-        """Replace the files of another builder by the new ones, if they reach as far.
+        """Replace the files of another builder by the new ones, if these cover as much of the log.
 
-        :raises OSError: if that cannot be done now; it is gone on with later.
+        :raises OSError: if it failed for now. A later call continues.
         """
         layout, disk = self._layout, self._disk
         if self._is_beside and self.resume_point.physical_offset >= self._kept_until:
             beside, self._directory = self._directory, layout.index
             try:
-                # From now on these are the files of the store, in either directory.
+                # From now on the files in either directory are those of the store.
                 self._write_state()
                 for name in index_names(beside):
                     disk.move(beside / name, layout.index / name)
@@ -265,8 +265,9 @@ class IndexWriter:
         self._has_others = False
 
     def forget_below(self, physical_offset: int) -> list[str]:
-        """Delete the files whose last entry is below ``physical_offset``, except the last; return
-        names.
+        """Delete the files whose last entry is below ``physical_offset``, never the last file.
+
+        Return their names.
         """
         while len(self._names) > 1 and self._headers[0].end_offset < physical_offset:
             self._forgotten.append(self._names.pop(0))
@@ -274,7 +275,7 @@ class IndexWriter:
             self._is_changed = True
         deleted: list[str] = []
         if self._forgotten:
-            # Record the remaining files before the others are deleted.
+            # The state must name only the remaining files before the others are deleted.
             self.sync()
             for name in self._forgotten:
                 self._disk.remove_file(self._directory / name)
@@ -282,7 +283,7 @@ class IndexWriter:
         return deleted
 
     def close(self) -> None:
-        """Unmap everything and release the lock. Unsynced entries are written again later."""
+        """Unmap everything and release the lock. The next writer writes unsynced entries again."""
         if self._is_closed:
             return
         if not self._is_changed and self.safe_offset == self.resume_point.physical_offset:

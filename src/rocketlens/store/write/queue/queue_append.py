@@ -1,8 +1,7 @@
-"""Writes consume queues: one 20-byte entry for each message, with the message.
+"""Writes consume queues: one 20-byte entry for each message, together with the message.
 
-A queue is a sequence of files of equal size. They take room on the disk as they are filled, a few
-thousand entries at a time, so that thousands of queues cost little and a full disk is noticed
-before anything is written.
+A queue is a sequence of files of equal size. Their blocks are reserved a few thousand entries at a
+time, so that thousands of queues need little space, and a full disk is noticed before a write.
 """
 
 from pathlib import Path
@@ -30,25 +29,22 @@ if TYPE_CHECKING:
 
 RESERVED_ENTRIES: Final = 3_276
 RESERVED_BYTES: Final = RESERVED_ENTRIES * ENTRY_BYTES
-"""Blocks are reserved in steps of this, just under 64 KiB: a whole number of entries."""
+"""Blocks are reserved in steps of this size: whole entries, just under 64 KiB."""
 
 _NAME_DIGITS: Final = 20
-_LOOKED_AT: Final = 8
-
-
+_MAX_CHECKED_QUEUES: Final = 8
 _TAGS_NAME: Final = b"TAGS\x01"
-_TAGS_KEPT: Final = 10_000
+_MAX_CACHED_TAGS: Final = 10_000
 
 
 class TagsCodes:
-    """Computes tags codes from raw properties, and caches those of tags."""
+    """Computes tags codes from raw properties, with a cache."""
 
     def __init__(self) -> None:
-        """Create an empty cache."""
         self._known: dict[bytes, int] = {}
 
     def of(self, properties: bytes) -> int:
-        """Return Java's hash of the TAGS property, 0 without one."""
+        """Return Java's hash of the TAGS property; 0 without one."""
         start = properties.rfind(_TAGS_NAME)
         if start < 0:
             return 0
@@ -60,28 +56,25 @@ class TagsCodes:
         text = props.parse(decode_utf8(properties)).get(props.TAGS, "")
         code = string_hash(text)
         if text and text.encode() == tags:
-            if len(self._known) >= _TAGS_KEPT:
+            if len(self._known) >= _MAX_CACHED_TAGS:
                 self._known.clear()
             self._known[tags] = code
         return code
 
 
 class OpenQueues:
-    """Bounds how many queues have a file open. An open one costs two descriptors."""
+    """Bounds the number of queues with an open file, each of which needs two descriptors."""
 
     def __init__(self, disk: Disk, file_bytes: int, max_open: int) -> None:
-        """Create an empty set; at most ``max_open`` will be open."""
         self.disk = disk
         self.file_bytes = file_bytes
         self._max_open = max_open
         self._last_seen: dict[QueueWriter, int] = {}
 
-    def opened(self, queue: "QueueWriter") -> None:
-        """Add a queue with an open file; over the bound, close the file of one not written
-        lately.
-        """
+    def track(self, queue: "QueueWriter") -> None:
+        """Add a queue with an open file; over the bound, close the file of an idle queue."""
         self._last_seen[queue] = queue.next_offset
-        for _ in range(_LOOKED_AT):
+        for _ in range(_MAX_CHECKED_QUEUES):
             if len(self._last_seen) <= self._max_open:
                 return
             oldest = next(iter(self._last_seen))
@@ -96,26 +89,26 @@ class OpenQueues:
             oldest.release_file()
 
     def close_half(self, error: OSError) -> None:
-        """Close the files of half of the queues, because a file could not be opened."""
+        """Close the files of half of the queues if a file could not be opened."""
         if error.errno in fs.CANNOT_NOW_ERRORS:
             for queue in list(self._last_seen)[: len(self._last_seen) // 2]:
                 del self._last_seen[queue]
                 queue.release_file()
 
     def forget(self, queue: "QueueWriter") -> None:
-        """Remove a queue; the caller closes it."""
+        """Remove a queue, which the caller closes."""
         self._last_seen.pop(queue, None)
 
 
 class QueueWriter:
-    """Writes one queue. ``next_offset`` is the queue offset that the next message gets,
-    ``first_offset`` where its first file begins, or will.
+    """Writes one queue.
 
-    :mod:`rocketlens.store.write.append` writes entries itself: at ``byte_offset`` of ``content``
-    while that is below ``limit``, otherwise after :meth:`make_room`. ``is_removed``: its directory
-    does not exist any more, or is that of another queue with the same name.
-    ``min_offset_cache`` is the log's first physical offset at the last read, and the queue's
-    first offset then.
+    ``next_offset``: the queue offset of the next message. ``first_offset``: the queue offset at
+    which the first file begins, or will begin. :mod:`rocketlens.store.write.append` writes entries
+    itself: at ``byte_offset`` of ``content`` while it is below ``limit``, otherwise after
+    :meth:`make_room`. ``is_removed``: the directory does not exist any more, or belongs to a new
+    queue of this name. ``min_offset_cache``: the log's first physical offset at the last read, and
+    the queue's first offset then.
     """
 
     __slots__ = (
@@ -151,14 +144,14 @@ class QueueWriter:
     def __init__(
         self, open_queues: "OpenQueues", layout: StoreLayout, topic: str, queue_id: int
     ) -> None:
-        """Create an empty queue; nothing is created on the disk, and nothing read."""
+        """Create an empty queue without reading or writing the disk."""
         self._open_queues = open_queues
         self._disk = open_queues.disk
         self._layout = layout
         self._file: WritableFile | None = None
         self._retired: list[WritableFile] = []
         self._ahead: dict[int, tuple[WritableFile, int]] = {}
-        """Files into which a batch continues, and up to where blocks are reserved in them."""
+        """Files into which a batch continues, and the end of their reserved blocks."""
         self._found: set[Path] = set()
         self._base = -1
         self.directory = Path(f"{layout.consume_queue}/{topic}/{queue_id}")
@@ -177,7 +170,7 @@ class QueueWriter:
     def make_room(self) -> None:
         """Set ``byte_offset`` to that of entry ``next_offset``, and reserve room after it.
 
-        :raises OSError: if the disk is full, with nothing changed.
+        :raises OSError: if the disk is full; nothing has changed then.
         """
         position = self.next_offset * ENTRY_BYTES
         self._open_file_at(position - position % self.file_bytes)
@@ -190,10 +183,9 @@ class QueueWriter:
         self.byte_offset, self.limit = byte_offset, limit
 
     def reserve_ahead(self, entry_count: int) -> None:
-        """Open the files of many entries, and reserve blocks for them.
+        """Open the files for many entries, and reserve blocks, so that a write cannot fail.
 
-        So nothing can fail when :meth:`append_entries` writes them. :meth:`drop_ahead` gives up
-        what was opened and is not needed.
+        :meth:`drop_ahead` closes the files that are not needed.
 
         :raises OSError: if the disk is full, or a file cannot be opened now.
         """
@@ -204,7 +196,7 @@ class QueueWriter:
                 base = position - position % self.file_bytes
                 file = self._file if base == self._base else None
                 if file is None:
-                    file = self._opened(base)
+                    file = self._open_or_create(base)
                     self._ahead[base] = file, 0
                 # As far as make_room will reserve later.
                 end = min(stop - base + RESERVED_BYTES, self.file_bytes)
@@ -223,7 +215,7 @@ class QueueWriter:
         self._ahead.clear()
 
     def append_entries(self, entries: bytes | memoryview) -> None:
-        """Append whole entries; their room must be reserved."""
+        """Append whole entries, whose room is reserved."""
         written = 0
         while written < len(entries):
             if self.byte_offset >= self.limit:
@@ -239,7 +231,7 @@ class QueueWriter:
         self.drop_ahead()
 
     def read(self, queue_offset: int, count: int) -> list[QueueEntry]:
-        """Return up to ``count`` entries from ``queue_offset`` on, of one file only."""
+        """Return up to ``count`` entries from ``queue_offset`` on, all from one file."""
         content = self.read_bytes(queue_offset, count)
         return [QueueEntry(*fields) for fields in ENTRY.iter_unpack(content)]
 
@@ -259,7 +251,7 @@ class QueueWriter:
         return content[: len(content) // ENTRY_BYTES * ENTRY_BYTES]
 
     def begin_at(self, queue_offset: int) -> None:
-        """Start the queue at an entry, or at the start of its file if that exists."""
+        """Begin the queue at an entry, or at the start of its file if the file exists."""
         position = queue_offset * ENTRY_BYTES
         base = position - position % self.file_bytes
         is_there = any(base == begin for begin, _ in self.files())
@@ -278,12 +270,11 @@ class QueueWriter:
         *,
         has_lost_power: bool = False,
     ) -> bool:
-        """Write one entry at its queue offset, and fill skipped ones; return False if it is there
-        already.
+        """Write one entry at its queue offset, and fill skipped ones; return False if it exists.
 
-        Entries after it stay. An entry for the same record stays as it is: its tags code may
-        be a delivery time that the configuration no longer gives. Only where the power was lost,
-        and may have torn it within, its tags code is written again.
+        Later entries stay. An entry for the same record stays as well, because its tags code can be
+        a delivery time by an old configuration. Only if a power cut may have torn the entry, its
+        tags code is written again.
 
         :raises OSError: if the disk is full.
         """
@@ -302,7 +293,7 @@ class QueueWriter:
         expected = (physical_offset, size, *((tags_code,) if may_be_torn else ()))
         if current is not None and current[: len(expected)] == expected:
             self.next_offset = max(self.next_offset, queue_offset + 1)
-            self._note_found(queue_offset)
+            self._mark_found(queue_offset)
             return False
         self._write(queue_offset, physical_offset, size, tags_code)
         return True
@@ -317,25 +308,24 @@ class QueueWriter:
 
     @property
     def span(self) -> tuple[int, int]:
-        """The queue offset of its first file, and the next one: twice the same without files."""
+        """The queue offset of the first file, and the next one; the same without files."""
         return (
             self.next_offset if self._has_files is False else self.first_offset
         ), self.next_offset
 
     @property
     def has_files(self) -> bool:
-        """Whether anything of the queue is on the disk."""
+        """Whether the queue has files."""
         if self._has_files is None:
             self._has_files = self._base >= 0 or bool(self.starts())
         return self._has_files
 
     @has_files.setter
     def has_files(self, has_files: bool) -> None:
-        """Set it from a listing."""
         self._has_files = has_files
 
-    def has_bytes_behind(self, starts: list[tuple[int, str]]) -> bool:
-        """Return whether anything is written after the last entry, in files as of `starts`."""
+    def has_bytes_after_end(self, starts: list[tuple[int, str]]) -> bool:
+        """Return whether anything is written after the last entry, in files from :meth:`starts`."""
         end = self.next_offset * ENTRY_BYTES
         return any(
             fs.has_bytes_from(name, max(end - base, 0))
@@ -343,8 +333,8 @@ class QueueWriter:
             if base + self.file_bytes > end
         )
 
-    def _note_found(self, queue_offset: int) -> None:
-        """Let the next sync wait for an entry that another process wrote."""
+    def _mark_found(self, queue_offset: int) -> None:
+        """Make the next sync include an entry that another process wrote."""
         position = queue_offset * ENTRY_BYTES
         base = position - position % self.file_bytes
         if base == self._base:
@@ -371,19 +361,18 @@ class QueueWriter:
         self.is_dirty = True
 
     def _open_file_at(self, base: int) -> None:
-        """Open the file that begins at byte ``base`` of the queue, making it if need be."""
         if base == self._base:
             return
-        file = self._ahead[base][0] if base in self._ahead else self._opened(base)
+        file = self._ahead[base][0] if base in self._ahead else self._open_or_create(base)
         if self._file is not None:
             self._retired.append(self._file)
         self._file, self._base, self.content = file, base, file.content
         self.byte_offset = self.limit = 0
         self.is_dirty = True
-        self._open_queues.opened(self)
+        self._open_queues.track(self)
 
-    def _opened(self, base: int) -> WritableFile:
-        """Open the file that begins at byte ``base``, or create it, whole or not at all."""
+    def _open_or_create(self, base: int) -> WritableFile:
+        """Open the file that begins at byte ``base``, or create it atomically."""
         path = self.directory / f"{base:0{_NAME_DIGITS}}"
         is_new = not fs.file_size(path)
         if is_new:
@@ -393,7 +382,7 @@ class QueueWriter:
         try:
             file = self._disk.open_file(path)
             if is_new and self.next_offset * ENTRY_BYTES > base:
-                # If a queue begins inside a file, RocketMQ fills the part before.
+                # If a queue begins inside a file, RocketMQ writes fillers before.
                 count = self.next_offset - base // ENTRY_BYTES
                 file.reserve(0, count * ENTRY_BYTES)
                 file.content[: count * ENTRY_BYTES] = FILLER.encode() * count
@@ -401,20 +390,17 @@ class QueueWriter:
             if file is not None:
                 file.close()
             if is_new:
-                # If it stayed, it would be mistaken for a file with its fillers.
+                # Otherwise it would pass for a file with fillers.
                 self._disk.remove_file(path)
                 self._has_files = None
             raise
         return file
 
     def release_file(self) -> None:
-        """Close the open file until the queue is written again; the next sync opens it to sync it.
-
-        Otherwise queues that are written in turn would have more files open than they may.
-        """
+        """Close the open file until the next write. The next sync opens it to sync it."""
         file = self._file
         if file is not None:
-            # Before it is closed, because the syncing thread may be about to sync it.
+            # Before it is closed, because another thread may be about to sync it.
             self._found.add(file.path)
             self.is_dirty = True
         self._file, self._base, self.content = None, -1, bytearray()
@@ -425,12 +411,12 @@ class QueueWriter:
     def sync(self) -> None:
         """Wait until every entry written before this call is on the disk.
 
-        May run beside one thread that appends.
+        One other thread can append meanwhile.
 
-        :raises OSError: if it may not be.
+        :raises OSError: if an entry may not be on the disk.
         """
         self.is_dirty = False
-        # In this order: an appender retires a file before it switches to the next.
+        # In this order: an appender retires a file before it switches to the next one.
         current = self._file
         retired = self._retired[:]
         has_new_names, self.has_new_names = self.has_new_names, False
@@ -470,11 +456,11 @@ class QueueWriter:
                 raise
 
     def files(self) -> list[tuple[int, Path]]:
-        """Return for each file its first byte offset in the queue, and its path."""
+        """Return the first byte offset in the queue and the path of each file."""
         return [(base, Path(name)) for base, name in self.starts()]
 
     def starts(self) -> list[tuple[int, str]]:
-        """Return the same as :meth:`files`, with paths as strings."""
+        """Return :meth:`files` with paths as strings."""
         return [
             (int(entry.name), entry.path)
             for entry in fs.entries(self.directory)
@@ -498,9 +484,9 @@ class QueueWriter:
         return None if entry.is_end else entry
 
     def cut(self, queue_offset: int) -> None:
-        """End the queue before ``queue_offset``; delete later files.
+        """End the queue before ``queue_offset``, delete later files, and close the queue.
 
-        The queue is closed by this; it is opened again where it is written next.
+        The next write opens it again.
         """
         written = {file.path for file in (*self._retired, *([self._file] if self._file else []))}
         if written:
@@ -523,7 +509,6 @@ class QueueWriter:
         self.next_offset = queue_offset
 
     def close(self) -> None:
-        """Unmap the files without syncing."""
         for file in (*self._retired, *([self._file] if self._file else [])):
             file.close()
         self._retired.clear()
@@ -532,13 +517,10 @@ class QueueWriter:
 
 
 def read_entries(queue: QueueWriter, start: int, stop: int) -> "npt.NDArray[np.void]":
-    """Return the entries from ``start`` to below ``stop``, which must be of one file.
+    """Return the entries from ``start`` to below ``stop``, in any thread; all from one file.
 
-    The array has the fields of
-    :class:`rocketlens.formats.consumequeue_entry.QueueEntry` as columns. It is shorter when the
-    file is. :meth:`QueueWriter.read` is for the thread that appends.
-
-    :raises OSError: if the file cannot be read.
+    The array has the fields of `QueueEntry` as columns. It is shorter if the file is.
+    :meth:`QueueWriter.read` is for the thread that appends.
     """
     first_byte = start * ENTRY_BYTES
     base = first_byte - first_byte % queue.file_bytes

@@ -1,9 +1,8 @@
-"""The consume queue files of a store that is opened for writing: which there are, how far each
-queue is surely right, and whether they have the size that the configuration says.
+"""Lists the consume queue files of a store, and checks their sizes and entries.
 
-RocketMQ's rule is one size for all queue files of a store, and names that are multiples of it. A
-file that a crash left too short gets its size back. A longer one, or a store whose files have
-another size, is refused with the key to set: neither is ever cut.
+As in RocketMQ, all queue files of a store have one size, and their names are multiples of it. A
+file that a crash left too short gets its size back. A longer file, or files of another size, are
+refused with the key to set; they are never cut.
 """
 
 from collections import Counter
@@ -20,7 +19,7 @@ from rocketlens.store.read.consumequeue import ConsumeQueues
 
 _NAME_DIGITS: Final = 20
 _FIRST_ENTRIES: Final = 200
-"""Entries of a queue that are checked without numpy: most queues have no more."""
+"""Entries of a queue that are checked without numpy. Most queues have no more."""
 _MORE_BYTES: Final = 50_000 * ENTRY_BYTES
 
 
@@ -30,11 +29,10 @@ class StoredQueueFile(NamedTuple):
     base: int
     size: int
     name: str
-    """Its path as a string; a Path for each of thousands of files would be slow."""
+    """The path as a string: a Path for each of thousands of files would be slow."""
 
     @property
     def path(self) -> Path:
-        """Its path."""
         return Path(self.name)
 
 
@@ -43,10 +41,7 @@ QueueFiles = Mapping[tuple[str, int], list[StoredQueueFile]]
 
 
 def list_queue_files(directory: Path) -> QueueFiles:
-    """List the files of all queues below ``consumequeue``.
-
-    :raises OSError: if a directory cannot be read now.
-    """
+    """List the files of all queues below ``consumequeue``."""
     return {
         (name.topic, name.queue_id): list(_files(Path(f"{directory}/{name.topic}/{name.queue_id}")))
         for name in ConsumeQueues(directory).names()
@@ -60,11 +55,11 @@ def _files(directory: Path) -> Iterator[StoredQueueFile]:
 
 
 def check_file_sizes(files: QueueFiles, file_bytes: int, known_bytes: int | None) -> None:
-    """Check that queue files can be those of a store whose queue files have ``file_bytes``.
+    """Check that queue files can belong to a store whose queue files have ``file_bytes``.
 
-    ``known_bytes``: their size as this store noted it, None if that is not known.
+    ``known_bytes``: their size from the store's state, or None.
 
-    :raises BadInput: if they have another size, with the size that they have.
+    :raises BadInput: if they have another size, which the message names.
     """
     listed = [file for queue in files.values() for file in queue]
     sizes = Counter(file.size for file in listed if file.size)
@@ -76,7 +71,7 @@ def check_file_sizes(files: QueueFiles, file_bytes: int, known_bytes: int | None
             if actual_bytes == file_bytes:
                 raise BadInput(
                     f"{file.path} has {file.size} bytes, and all other consume queue files "
-                    f"{file_bytes}: move it away, its entries are made again from the log"
+                    f"{file_bytes}: move it away, its entries are written again from the log"
                 )
             raise _other_size(file.path, actual_bytes, file_bytes)
     likely = _likely_size(files, sizes)
@@ -85,9 +80,9 @@ def check_file_sizes(files: QueueFiles, file_bytes: int, known_bytes: int | None
 
 
 def _likely_size(files: QueueFiles, sizes: Counter[int]) -> int | None:
-    """Return the likely configured size of the files; None if they do not show it.
+    """Return the likely configured size of the files, or None.
 
-    That is the least distance between two files of a queue, or else the size that most have.
+    This is the least distance between two files of a queue, or else the most frequent size.
     """
     distances = [
         after.base - before.base for queue in files.values() for before, after in pairwise(queue)
@@ -105,10 +100,7 @@ def _other_size(path: Path, file_bytes: int, expected: int) -> BadInput:
 
 
 def first_physical_offset(files: list[StoredQueueFile]) -> int | None:
-    """Return the physical offset of the first entry that is not a filler; None if there is none.
-
-    :raises OSError: if a file cannot be read now.
-    """
+    """Return the physical offset of the first entry that is not a filler, or None."""
     for file in files:
         position = 0
         while position < file.size:
@@ -126,12 +118,9 @@ def first_physical_offset(files: list[StoredQueueFile]) -> int | None:
 def good_end(files: list[StoredQueueFile], from_offset: int, below: int) -> int:
     """Return the queue offset up to which entries are in ascending log order.
 
-    Entries before queue offset ``from_offset`` are not looked at, where one of the files holds it.
-    The first entry that is not written, that is not after the one before it in the log, or that
-    is for a record at physical offset ``below`` or later, ends the queue. Reads no more than the
-    entries up to there.
-
-    :raises OSError: if a file cannot be read now.
+    Entries before queue offset ``from_offset`` are skipped if a file has that offset. The queue
+    ends at the first entry that is unwritten, not after the entry before it in the log, or for a
+    record at physical offset ``below`` or later. Later entries are not read.
     """
     end, log_end = 0, 0
     for file in files:
@@ -153,8 +142,8 @@ def _good_entries(
 ) -> tuple[int, int, bool]:
     """Count the good entries of a file from its entry ``start`` on.
 
-    ``log_end``: where the record of the entry before ends, 0 if that does not matter. Returns it
-    for the last good entry, too, and whether all entries of the file are good.
+    ``log_end``: the end of the record of the previous entry, or 0 to skip that check. Return also
+    the end of the record of the last good entry, and whether all entries of the file are good.
     """
     total = file.size // ENTRY_BYTES
     position = start
@@ -176,7 +165,7 @@ def _good_entries(
 
 
 def _good_rows(content: bytes, log_end: int, below: int) -> tuple[int, int, bool]:
-    """Count the good entries of many at once."""
+    """Do `_good_entries` for the entries in ``content``, with numpy."""
     whole = len(content) // ENTRY_BYTES * ENTRY_BYTES
     rows: npt.NDArray[np.void] = np.frombuffer(content[:whole], dtype=ENTRY_LAYOUT.dtype)
     if not len(rows):

@@ -1,19 +1,19 @@
-"""Determines the proven part of each consume queue, and which topics are deleted.
+"""Determines the proven part of each consume queue, and the deleted topics.
 
-What is known of a queue comes from ``state.json``: it begins and ends at least where that says,
-unless its topic was deleted since. A queue that ends before lost entries, which the log has.
+``state.json`` has the least start and end of each queue, unless its topic was deleted since. A
+queue that ends earlier lost entries, and their records are read from the log.
 
-Where a real broker ran since ``state.json`` was written, or where there is none, it is unknown
-which topics were deleted. RocketMQ takes a topic for deleted when it has no consume queue, so:
+If a RocketMQ broker ran after ``state.json`` was written, or the file is missing, the deleted
+topics are unknown. A topic without consume queue is deleted in RocketMQ, so:
 
-* a topic that had messages then and has no queue file now was deleted;
-* a topic whose queues begin after the place where the state ends was deleted and made again;
-* a record whose topic has no queue file is of a deleted topic if its queue entry must have been
-  durable: always when the store was closed cleanly, and otherwise when it is older than the
-  checkpoint says of the queues, less three seconds, as RocketMQ counts.
+* a topic that had messages and has no queue file now was deleted;
+* a topic whose queues begin after the end of the state was deleted and created again;
+* a record whose topic has no queue file belongs to a deleted topic if its queue entry must have
+  been durable: always if the store was closed cleanly, otherwise if it is older than the
+  checkpoint's time of the queues less three seconds, as in RocketMQ.
 
-A store without the directory ``consumequeue`` lost its queues, and so did one without a state in
-which no queue has an entry; nothing of that was deleted.
+If the directory ``consumequeue`` is missing, or without a state no queue has an entry, the queues
+were lost, and no topic was deleted.
 """
 
 from collections.abc import Mapping
@@ -40,20 +40,18 @@ from rocketlens.store.write.queue.queue_files import (
 )
 
 _CHECKED_BYTES: Final = 128 * 1024 * 1024
-"""Maximum bytes of entries that are checked: some 0.2 s. Of further queues only the ends are
-checked.
-"""
+"""Bytes of entries that are checked, in some 0.2 s. Of further queues only the ends are checked."""
 _LAST_ENTRIES: Final = 1_000
-"""Maximum number of those."""
+"""Entries at the end of a queue that are always checked."""
 _DURABLE_FOR_MS: Final = 3_000
 _ALL: Final = 1 << 62
 
 
 class QueueEnding(NamedTuple):
-    """How the last run on a store ended, if known."""
+    """The known facts about the end of the last run."""
 
     is_ours: bool
-    """Whether no real broker has run since ``state.json`` was written."""
+    """Whether no RocketMQ broker has run since ``state.json`` was written."""
     was_closed: bool
     """Whether the last broker stopped cleanly."""
 
@@ -64,23 +62,23 @@ class PreparedQueues(Struct):
     start: int
     """The physical offset from which the log must be read."""
     at_least: dict[tuple[str, int], int] = field(default_factory=dict)
-    """For queues that lack entries the queue offset that the next message gets, at least."""
+    """For queues that lack entries: the least queue offset of the next message."""
     unseen: set[tuple[str, int]] = field(default_factory=set)
     """Unknown queues, which begin with the first record found."""
     topics: set[str] = field(default_factory=set)
     """Topics with queue files."""
     deleted_before_ms: int = -1
-    """Records of other topics are of deleted ones if they were stored before this."""
+    """Records of other topics belong to deleted ones if they were stored before this time."""
     deleted: dict[str, Appended] = field(default_factory=dict)
-    """Topics that a real broker deleted, and a record up to which the log is theirs."""
+    """Topics that a RocketMQ broker deleted, and the record up to which the log has their messages.
+    """
     notes: list[str] = field(default_factory=list)
 
 
 class QueueRecovery(Struct):
     """Opens all queues of a store, and ends each at its proven part.
 
-    ``files`` are all queue files that there are; ``deleted`` as
-    :class:`rocketlens.store.write.recovery.Recovery`.
+    ``files`` and ``deleted`` as for :class:`rocketlens.store.write.recovery.Recovery`.
     """
 
     layout: StoreLayout
@@ -92,10 +90,7 @@ class QueueRecovery(Struct):
     _unchecked_bytes: int = _CHECKED_BYTES
 
     def prepare(self, state: StoreState | None, ending: QueueEnding) -> PreparedQueues:
-        """Open the queues. ``state`` is of this log, or None.
-
-        :raises OSError: if something cannot be read or written now.
-        """
+        """Open the queues. ``state``: that of this log, or None."""
         start = self.log.min_offset if state is None else state.queues_offset
         prepared = PreparedQueues(start)
         prepared.topics = {topic for (topic, _), files in self.files.items() if files}
@@ -111,7 +106,7 @@ class QueueRecovery(Struct):
         return prepared
 
     def _expected(self, state: StoreState) -> dict[str, dict[int, tuple[int, int]]]:
-        """Return the lengths of queues at the last save, without deleted ones."""
+        """Return the first and next queue offsets at the last save, without deleted topics."""
         return {
             topic: queues
             for topic, queues in state.queue_offsets.items()
@@ -125,7 +120,7 @@ class QueueRecovery(Struct):
         prepared: PreparedQueues,
         ending: QueueEnding,
     ) -> None:
-        """Find the topics that a RocketMQ broker deleted, and drop their expected queues."""
+        """Find the topics that a RocketMQ broker deleted, and drop them from ``table``."""
         first_offsets = self._first_offsets()
         is_there = fs.file_size(self.layout.consume_queue) is not None
         if not (first_offsets or (state is not None and is_there)):
@@ -149,7 +144,7 @@ class QueueRecovery(Struct):
                 prepared.notes.append(f"topic {topic} was deleted by another broker")
 
     def _first_offsets(self) -> dict[str, int]:
-        """Return for each topic with an entry the lowest physical offset that its queues have."""
+        """Return the lowest physical offset in the queues of each topic with an entry."""
         lowest: dict[str, int] = {}
         for (topic, _), files in self.files.items():
             first = first_physical_offset(files) if is_topic_name(topic) else None
@@ -165,7 +160,7 @@ class QueueRecovery(Struct):
         state: StoreState | None,
         prepared: PreparedQueues,
     ) -> None:
-        """Open one queue, which is known to begin at ``first`` and to end at ``expected``."""
+        """Open one queue; ``first`` and ``expected`` are its known start and end."""
         name = (queue.topic, queue.queue_id)
         files = self.files.get(name, [])
         if queue.topic in self.deleted and self._is_of_deleted(queue.topic, files):
@@ -185,15 +180,15 @@ class QueueRecovery(Struct):
             if state is not None:
                 queue.next_offset = self._proven_end(queue, expected)
             if first == expected and not files:
-                # It had no file, because the log has none of its records.
+                # It had no file, because the log had none of its records.
                 queue.next_offset = expected
             if state is None and queue.entry(queue.next_offset - 1) is None:
                 prepared.unseen.add(name)
         else:
             queue.next_offset = first
-            if _begins_behind(files, first):
-                # It begins with the first record that the log has of it: what is before may have
-                # been deleted with its messages since the state was saved.
+            if _begins_after(files, first):
+                # It begins with its first record in the log: earlier messages may have been deleted
+                # since the state was saved.
                 prepared.unseen.add(name)
         if queue.next_offset < expected:
             prepared.at_least[name] = expected
@@ -204,10 +199,10 @@ class QueueRecovery(Struct):
             )
 
     def _proven_end(self, queue: QueueWriter, expected: int) -> int:
-        """Return the queue offset after the last entry that is known, or is of its record.
+        """Return the queue offset after the last entry that is known or leads to its own record.
 
-        Entries after ``expected`` were not synced when the state was saved. After a power cut
-        there may be anything, and no record from after the state's end would replace it.
+        Entries after ``expected`` were not synced when the state was saved. A power cut can leave
+        any bytes there, and no later record would replace them.
         """
         for queue_offset in range(expected, queue.next_offset):
             entry = queue.entry(queue_offset)
@@ -242,16 +237,15 @@ class QueueRecovery(Struct):
     def _seems_whole(
         self, queue: QueueWriter, files: list[StoredQueueFile], first: int, from_offset: int
     ) -> bool:
-        """Return whether all queue files seem to exist that the log has messages for.
+        """Return whether all queue files seem to exist for which the log has messages.
 
-        The cleaner deletes the first ones with their messages, and a state that is saved before
-        names them still: none is missing if the first entry that is there has no message any more.
-        Of files below queue offset ``from_offset``, whose entries are not looked at, the first and
-        the last entry are.
+        The cleaner deletes the first files with their messages, but an earlier state still has
+        them: no file is missing if the record of the first existing entry is deleted, too. Of files
+        below queue offset ``from_offset``, only the first and the last entry are checked.
         """
         if not files:
             return True
-        if _begins_behind(files, first):
+        if _begins_after(files, first):
             first_left = first_physical_offset(files)
             if first_left is None or first_left >= self.log.min_offset:
                 return False
@@ -262,7 +256,7 @@ class QueueRecovery(Struct):
         return True
 
     def _offset_of_last(self, queue: QueueWriter) -> int:
-        """Return the offset of the record of a queue's last entry, or the start of the log."""
+        """Return the physical offset of a queue's last record, or the start of the log."""
         last = queue.entry(queue.next_offset - 1) if queue.next_offset else None
         try:
             if (
@@ -275,6 +269,5 @@ class QueueRecovery(Struct):
         return self.log.min_offset
 
 
-def _begins_behind(files: list[StoredQueueFile], first: int) -> bool:
-    """Return whether a queue's files begin after its queue offset ``first``."""
+def _begins_after(files: list[StoredQueueFile], first: int) -> bool:
     return bool(files) and files[0].base // ENTRY_BYTES > first
