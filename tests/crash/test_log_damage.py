@@ -219,7 +219,7 @@ def test_a_lost_segment_in_the_middle_costs_what_was_in_it(tmp_path, caches):
     lost = {r.physical_offset for r in made.records if made.segment_path(r.physical_offset) == gone}
     assert len(lost) > 20
     _, failures, _ = scanned(made.path)
-    assert failures == ["physical offsets 24576 to 32768: no file holds these offsets"]
+    assert failures == ["physical offsets 24576 to 32768: no segment has these offsets"]
     assert_right(made, lost=lost, step=7, topics=(None,))
 
 

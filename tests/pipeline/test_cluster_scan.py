@@ -134,7 +134,7 @@ def test_positions_bound_what_is_read_of_a_queue_and_others_are_read_whole(start
         ),
         (
             {"startingOffsets": '{"T":{"0":5}}', "endingOffsets": '{"T":{"0":4}}'},
-            "startingOffsets says 5, and endingOffsets says 4",
+            "startingOffsets is 5, but endingOffsets is 4",
         ),
     ],
 )

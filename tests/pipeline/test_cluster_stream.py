@@ -306,7 +306,7 @@ def test_the_defaults_in_the_table_are_those_of_a_stream():
         ({"startingOffsets": '{"U":{"0":1}}'}, "names topic U, which is not read"),
         (
             {"startingOffsets": '{"T":{"0":1}}', "startingTimestamp": "5"},
-            "both say where to read",
+            "not both options",
         ),
         ({"maxOffsetsPerTrigger": "0"}, "from 1 on"),
     ],

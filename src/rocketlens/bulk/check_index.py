@@ -1,4 +1,4 @@
-"""Check index files: each by itself, and its entries against the records of a range of the log."""
+"""Checks index files: each by itself, and all entries against the records of a range of the log."""
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ Numbers = npt.NDArray[np.int64]
 
 
 class IndexFileTask(NamedTuple):
-    """Check one file by itself. ``is_unfinished``: the store was not closed, and it is the last."""
+    """One file to check. ``is_unfinished``: it is the last file, and the store was not closed."""
 
     path: str
     likely: tuple[Geometry, ...]
@@ -31,7 +31,7 @@ class IndexFileTask(NamedTuple):
 
 
 class IndexFileFacts(NamedTuple):
-    """Facts about a usable file for the other checks."""
+    """The facts about a usable file that other checks need."""
 
     path: str
     geometry: Geometry
@@ -41,13 +41,13 @@ class IndexFileFacts(NamedTuple):
     lowest_offset: int
     highest_offset: int
     deleted: int
-    """Entries of records that are no longer in the log."""
+    """Entries of records that the log has deleted."""
     is_sorted: bool
-    """The offsets never decrease, as in a broker's files."""
+    """Whether the offsets never decrease, as in a broker's files."""
 
 
 class IndexFileChecked(Struct):
-    """The facts (None if the file is empty or unusable), and its findings."""
+    """The facts about a file (None if it is empty or unusable), and its findings."""
 
     facts: IndexFileFacts | None = None
     findings: StoreFindings = field(default_factory=StoreFindings)
@@ -55,7 +55,7 @@ class IndexFileChecked(Struct):
 
 
 def check_file(task: IndexFileTask) -> IndexFileChecked:
-    """Check header, slots and chains of one file; runs in an executor."""
+    """Check header, slots and chains of one file."""
     checked = IndexFileChecked()
 
     def report(kind: FindingKind, detail: str) -> None:
@@ -84,7 +84,7 @@ def check_file(task: IndexFileTask) -> IndexFileChecked:
         report(FindingKind.INDEX_CHAIN, f"{wrong}, {where}")
     elif chains.used_slot_count != header.used_slot_count:
         used = f"it has {chains.used_slot_count} slots in use"
-        report(FindingKind.INDEX_HEADER, f"{used}, its header says {header.used_slot_count}")
+        report(FindingKind.INDEX_HEADER, f"{used}, and its header counts {header.used_slot_count}")
     offsets = file.entry_columns()["physical_offset"][1:].astype("int64")
     file.close()
     checked.facts = IndexFileFacts(
@@ -111,9 +111,9 @@ def column(mapped: fs.MappedFile, geometry: Geometry, name: str, start: int, sto
 
 
 class Expected(NamedTuple):
-    """The index entries that a range's records should have, in log order.
+    """The index entries that the records of a range should have, in log order.
 
-    ``is_tag``: the entry is the one for the record's tags, which only RocketMQ 5.5 writes.
+    ``is_tag``: the entry is for the record's tags, which only RocketMQ 5.5 indexes.
     """
 
     hashes: Numbers
@@ -127,13 +127,13 @@ class IndexCompared(Struct):
 
     findings: StoreFindings = field(default_factory=StoreFindings)
     unindexed: int = 0
-    """Entries missing after the newest entry of all files: perhaps not written yet."""
+    """Missing entries after the newest entry of all files: perhaps not written yet."""
     duplicates: int = 0
-    """Surplus entries of a record's key: a broker that starts indexes the last record again."""
+    """Surplus entries of a record's key: a broker indexes the last record again when it starts."""
     first_tag_offset: int | None = None
     """The first record of the range whose tags are in the index."""
     early_tags: StoreFindings = field(default_factory=StoreFindings)
-    """Tags before that one that are not in the index: perhaps the broker was older then."""
+    """Missing tags of earlier records: perhaps an older broker stored these."""
     sound: dict[str, int] = field(default_factory=dict)
     """Entries that belong to a record, by file."""
     seen: dict[str, int] = field(default_factory=dict)
@@ -142,7 +142,9 @@ class IndexCompared(Struct):
 def compare(
     expected: Expected, low_offset: int, high_offset: int, files: Sequence[IndexFileFacts]
 ) -> IndexCompared:
-    """Compare the entries for ``low_offset .. high_offset - 1`` in all files with the expected."""
+    """Compare the entries for ``low_offset .. high_offset - 1`` in all files with those
+    expected.
+    """
     compared = IndexCompared()
     slices = list(_slices(files, low_offset, high_offset))
     nothing = np.empty((2, 0), np.int64)
@@ -158,9 +160,9 @@ def compare(
     found_tags = expected.offsets[expected.is_tag & ~missing]
     if len(found_tags):
         compared.first_tag_offset = int(found_tags[0])
-    # A file may fill up within a record, so that its last one has more in the next file.
+    # A file can become full within a record, whose other entries are then in the next file.
     is_late = missing & (expected.offsets >= newest)
-    # It is unknown whether a broker that has not indexed so far indexes tags.
+    # It is unknown if the broker, which has not indexed these records yet, indexes tags.
     compared.unindexed = int(np.count_nonzero(is_late & ~expected.is_tag))
     first_tag = found_tags[0] if len(found_tags) else high_offset
     is_early_tag = expected.is_tag & (expected.offsets < first_tag)
@@ -169,18 +171,19 @@ def compare(
         (compared.early_tags, missing & ~is_late & is_early_tag),
     ):
         for index in np.flatnonzero(flagged).tolist():
-            what = "tags" if expected.is_tag[index] else "key"
-            detail = f"its {what} of hash {int(expected.hashes[index])} is not in the index"
+            part = "tags" if expected.is_tag[index] else "key"
+            detail = f"its {part} of hash {int(expected.hashes[index])} is not in the index"
             offset = int(expected.offsets[index])
             findings.add(Finding(FindingKind.INDEX_MISSING, detail, physical_offset=offset))
     return compared
 
 
 def _matched(expected: Expected, pairs: Numbers) -> tuple[Any, Any, Any, Any]:
-    """Pair entries with the expected ones of the same offset and hash, in their order.
+    """Pair entries with the expected ones of the same offset and hash, in order.
 
-    ``pairs``: the offsets, and the hashes. Return for each of these entries whether it is expected,
-    whether it is surplus, and its store time; and for each expected one whether it is missing.
+    ``pairs``: the offsets and the hashes of the entries. Return for each entry whether it is
+    expected, whether it is surplus, and its store time; and for each expected one whether it is
+    missing.
     """
     both = np.concatenate(((expected.offsets, expected.hashes), pairs), axis=1)
     order = np.lexsort(both[::-1])
@@ -197,7 +200,7 @@ def _matched(expected: Expected, pairs: Numbers) -> tuple[Any, Any, Any, Any]:
 
 
 def _nth(groups: Numbers) -> Numbers:
-    """Return for each number how many equal ones are before it."""
+    """Return for each number how many equal ones precede it."""
     order = np.argsort(groups, kind="stable")
     ordered = groups[order]
     nth = np.empty(len(groups), np.int64)
@@ -206,7 +209,7 @@ def _nth(groups: Numbers) -> Numbers:
 
 
 class _EntrySlice(NamedTuple):
-    """Some entries of a file, by number. ``since_ms``: the end of the file before it, or 0."""
+    """Some entries of a file, by number. ``since_ms``: the end time of the previous file, or 0."""
 
     facts: IndexFileFacts
     since_ms: int
@@ -241,18 +244,18 @@ def _compare_file(
     is_expected: npt.NDArray[np.bool_],
     times: Numbers,
 ) -> None:
-    """Report the entries of a file for a range that no record has, or that have another time."""
+    """Report the entries of a file that belong to no record of the range, or have another time."""
     facts, _, numbers, offsets, hashes, seconds = taken
     due = _seconds(times, facts.begin_timestamp_ms)
     wrong_time = is_expected & (due != seconds)
     if numbers[0] == 1 and wrong_time[0]:
-        # A file's first entry counts from the end time of the file before it, or from its own.
+        # A file's first entry counts from the end time of the previous file, or from its own time.
         wrong_time[0] = seconds[0] not in (0, _seconds(times[:1], taken.since_ms)[0])
     compared.seen[facts.path] = len(numbers)
     compared.sound[facts.path] = int(np.count_nonzero(is_expected))
     for flags, kind, detail in (
         (~is_expected, FindingKind.INDEX_EXTRA, "no key of a record there has hash"),
-        (wrong_time, FindingKind.INDEX_TIME, "its seconds are not its record's, hash"),
+        (wrong_time, FindingKind.INDEX_TIME, "its seconds are not those of its record, hash"),
     ):
         for index in np.flatnonzero(flags).tolist():
             text = f"entry {int(numbers[index])}: {detail} {int(hashes[index])}"
@@ -269,7 +272,7 @@ def _seconds(times: Numbers, begin_timestamp_ms: int) -> Numbers:
 def _entries_between(
     mapped: fs.MappedFile, facts: IndexFileFacts, low_offset: int, high_offset: int
 ) -> Numbers:
-    """Return the numbers of the entries for offsets ``low_offset .. high_offset - 1``, rising."""
+    """Return the numbers of the entries for ``low_offset .. high_offset - 1``, ascending."""
     if facts.is_sorted:
 
         def offset_of(number: int) -> int:

@@ -1,4 +1,4 @@
-"""Check consume queues: the entries of a range's records, and what else a queue holds."""
+"""Checks consume queues: the entries of a range's records, and surplus entries of a queue."""
 
 from collections import Counter
 from pathlib import Path
@@ -22,7 +22,7 @@ Numbers = npt.NDArray[np.int64]
 
 
 class QueueRecords(NamedTuple):
-    """Records of one queue: what their entries should say. ``tags``: store time if delayed."""
+    """The expected entries of records of one queue. ``tags``: the store time if delayed."""
 
     topic: str
     queue_id: int
@@ -40,21 +40,21 @@ class QueueCompared(Struct):
     sound: dict[tuple[str, int], int] = field(default_factory=dict)
     """Entries that belong to their record, by queue."""
     undispatched: int = 0
-    """Records missing after the end of their queue: perhaps not dispatched yet."""
+    """Records after the end of their queue: perhaps not dispatched yet."""
     former: Counter[str] = field(default_factory=Counter)
     """Records without an entry because their topic was deleted, by topic."""
     inferred: Counter[str] = field(default_factory=Counter)
-    """Records whose topic is deleted only according to missing queue files."""
+    """Records whose topic is deleted only according to missing queue files, by topic."""
     runs: dict[tuple[str, int], list[Run]] = field(default_factory=dict)
-    """For the rule of deleted topics, all records of each queue."""
+    """All records of each queue, to find deleted topics."""
     repeated: dict[tuple[str, int], list[Numbers]] = field(default_factory=dict)
-    """Physical offsets of records whose entry is that of an earlier record."""
+    """Physical offsets of records whose queue offset belongs to an earlier record."""
 
 
 def compare(compared: QueueCompared, consumequeue: Path, records: QueueRecords, log: Any) -> None:
-    """Compare the entries of some records of one queue with what they should be.
+    """Compare the entries of some records of one queue with those expected.
 
-    ``log``: to look at the record that an entry names instead.
+    ``log``: to read the record that a wrong entry leads to.
     """
     if not is_topic_name(records.topic):
         return
@@ -103,20 +103,20 @@ def compare(compared: QueueCompared, consumequeue: Path, records: QueueRecords, 
 
 
 def _tags_agree(tags: Numbers, records: QueueRecords, inside: Numbers) -> Any:
-    """Return whether the tags codes match; the durations of delay levels are not certain."""
+    """Return which tags codes match; the durations of delay levels are unknown."""
     wanted = records.tags[inside]
     is_right = np.where(records.is_delayed[inside], tags >= wanted, tags == wanted)
     return is_right | (tags < MIN_TAGS_CODE)
 
 
 def _is_repetition(log: CommitLog, records: QueueRecords, one: int, offset: int) -> bool:
-    """Return whether an earlier record has the same queue offset, and so the entry."""
+    """Return whether an earlier record has the same queue offset, and with it the entry."""
     if offset >= records.offsets[one]:
         return False
     try:
         other = log.record_at(offset, check_crc=False)
     except RecordError:
-        # The cleaner deleted it, so it cannot be read.
+        # If the cleaner has deleted the record, its entry is correct.
         return offset < log.min_offset
     own = (records.topic, records.queue_id, int(records.queue_offsets[one]))
     return (other.topic, other.queue_id, other.queue_offset) == own
@@ -141,9 +141,9 @@ def _entries(mapped: fs.MappedFile, count: int) -> Any:
 
 
 class QueueCheckTask(NamedTuple):
-    """Look for entries of one queue that no record belongs to; ``sound`` of them have one.
+    """One queue in which to find entries without a record; ``sound`` of its entries have one.
 
-    No entry may lead to a record below ``end``, which is of a deleted topic.
+    Records below ``end`` belong to a deleted topic, so no entry may lead to them.
     """
 
     store: str
@@ -154,14 +154,14 @@ class QueueCheckTask(NamedTuple):
 
 
 class QueueChecked(NamedTuple):
-    """Findings, and the number of entries whose records are not deleted."""
+    """The findings, and the number of entries whose records are not deleted."""
 
     findings: StoreFindings
     entries: int
 
 
 def check_queue(task: QueueCheckTask) -> QueueChecked:
-    """Count the entries of a queue, and name those without a record; runs in an executor."""
+    """Count the entries of a queue, and find those without a record."""
     findings = StoreFindings()
     layout = StoreLayout.of(Path(task.store))
     log = CommitLog.of(layout)
@@ -171,7 +171,7 @@ def check_queue(task: QueueCheckTask) -> QueueChecked:
     for entry in fs.entries(directory):
         if entry.name not in names:
             findings.add(
-                Finding(FindingKind.QUEUE_FILE, "no queue file is named so", file=entry.path)
+                Finding(FindingKind.QUEUE_FILE, "this is no name of a queue file", file=entry.path)
             )
     live = [(file, _live(file, log.min_offset)) for file in queue.files]
     entries = sum(len(found) for _, found in live)
@@ -188,7 +188,7 @@ def check_queue(task: QueueCheckTask) -> QueueChecked:
 
 
 def _live(file: QueueFile, min_offset: int) -> Any:
-    """Return queue offset, physical offset and size of entries whose segment exists."""
+    """Return queue offset, physical offset and size of entries whose record is not deleted."""
     with fs.MappedFile(file.path) as mapped:
         entries = _entries(mapped, file.entry_count)
     is_live = (entries["store_size"] > 0) & (entries["store_size"] != FILLER_SIZE)
@@ -205,7 +205,7 @@ def _live(file: QueueFile, min_offset: int) -> Any:
 def _entry_error(
     log: CommitLog, task: QueueCheckTask, queue_offset: int, offset: int, size: int
 ) -> str:
-    """Return why no record belongs to an entry, or an empty text."""
+    """Return the reason why no record belongs to an entry, or an empty text."""
     try:
         record = log.record_at(offset, check_crc=False)
     except RecordError as error:
@@ -218,4 +218,4 @@ def _entry_error(
         return f"it names a record of {record.topic}/{record.queue_id}/{record.queue_offset}"
     if offset < task.end:
         return "it names a record from before its topic was deleted"
-    return "" if record.total_size == size else f"it says {size} bytes of {record.total_size}"
+    return "" if record.total_size == size else f"its size is {size}, not {record.total_size}"

@@ -1,4 +1,4 @@
-"""Compare one range of the log with its checksums, and its records with queues and index files."""
+"""Checks the records of one range of the log: checksums, queue entries and index entries."""
 
 from collections.abc import Sequence
 from itertools import compress
@@ -30,7 +30,7 @@ from rocketlens.store.read.log.commitlog import CommitLog
 
 
 class RangeTask(NamedTuple):
-    """Compare the records of one range with queues and index."""
+    """One range to check, and the index files to compare it with."""
 
     log_range: LogRange
     store: str
@@ -51,7 +51,6 @@ class RangeChecked(Struct):
 
 
 def check_range(task: RangeTask) -> RangeChecked:
-    """Read one range and compare; runs in an executor."""
     with open_range(task.log_range) as mapped:
         log_range = true_start(task.log_range, mapped.view)
         if log_range is None:
@@ -77,12 +76,12 @@ def check_range(task: RangeTask) -> RangeChecked:
 
 def _check_records(checked: RangeChecked, rows: Rows) -> None:
     for offset in compress(rows.offsets(), (not each for each in rows.sound())):
-        detail = "it does not have its checksum"
+        detail = "its checksum is wrong"
         checked.findings.add(Finding(FindingKind.RECORD_CHECKSUM, detail, physical_offset=offset))
 
 
 def _expected(rows: Rows) -> tuple[Any, ...]:
-    """Return the entries of some rows, and mark those of tags: the last of each row with tags."""
+    """Return the entries of some rows, and mark those of tags: the last one of a row with tags."""
     fields = rows.as_array
     tagged = fields["physical_offset"][(fields["tags_length"] > 0) & is_indexed(fields["sys_flag"])]
     hashes, offsets, timestamps = map(np.asarray, rows.index_entries(with_tags=True))

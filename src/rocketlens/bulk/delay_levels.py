@@ -1,9 +1,9 @@
-"""The durations of delay levels, which are in the broker's configuration, not in its store.
+"""Determines the durations of delay levels, which are in the broker's configuration, not its store.
 
-A consume queue entry of the topic of delay levels holds the delivery time: store time plus the
-delay of the message's level. Asked in this order, level by level: what the caller says; the
-store's own consume queues of that topic; messages that were delivered, whose copy in the real
-topic has the same unique key and came that much later; RocketMQ's default levels.
+A consume queue entry of the topic of delay levels has the delivery time: store time plus the delay
+of the message's level. The sources for each level, in this order: the caller's argument; the
+store's consume queues of that topic; delivered messages, whose copy in the real topic has the same
+unique key and a later store time; RocketMQ's defaults.
 """
 
 import heapq
@@ -25,31 +25,33 @@ _SAMPLES_PER_RANGE: Final = 400
 
 
 class DelayLevels(NamedTuple):
-    """``delays_ms[n]`` is the delay of level n (0 is unused); where each used level came from."""
+    """``delays_ms[n]``: the delay of level n (0 is unused). ``sources``: those of the used
+    levels.
+    """
 
     delays_ms: tuple[int, ...]
     sources: dict[int, str]
 
     @property
     def source(self) -> str:
-        """Return in one line where the levels in use came from."""
+        """All sources in one line."""
         return ", ".join(sorted(set(self.sources.values())))
 
 
 def resolve(
-    used: set[int], argument: Sequence[int] | None, learned: dict[int, int], copies: dict[int, int]
+    used: set[int], argument: Sequence[int] | None, queues: dict[int, int], copies: dict[int, int]
 ) -> DelayLevels:
-    """Return the delay of every level, taking each from the best source that has it."""
+    """Return the delay of every level from the best source that has it."""
     if argument is not None:
         return DelayLevels(tuple(argument), dict.fromkeys(sorted(used), ARGUMENT))
     delays = list(parse_delay_levels(DELAY_LEVELS))
     sources = {}
-    for level in sorted(used | set(learned) | set(copies)):
+    for level in sorted(used | set(queues) | set(copies)):
         if level >= 1 << 16:
             continue
         delays += [delays[-1]] * (level + 1 - len(delays))
-        if level in learned:
-            delays[level], source = learned[level], QUEUES
+        if level in queues:
+            delays[level], source = queues[level], QUEUES
         elif level in copies:
             delays[level], source = copies[level], COPIES
         else:
@@ -63,7 +65,7 @@ class DelayedMessage(NamedTuple):
     """A delayed message, waiting or delivered."""
 
     rank: int
-    """Hash of the unique key: every range keeps those of lowest rank, so that they match."""
+    """Hash of the unique key: every range keeps the lowest ranks, so that samples match."""
     unique_key: bytes
     level: int
     store_timestamp_ms: int
@@ -71,10 +73,10 @@ class DelayedMessage(NamedTuple):
 
 
 def delays_of_copies(samples: Sequence[Sequence[DelayedMessage]]) -> dict[int, int]:
-    """Return the delays that delivered messages had, by level, from the samples of all ranges.
+    """Return the delays of delivered messages by level, from the samples of all ranges.
 
-    Delivery is never early and seldom late by a second, so the least difference in whole seconds
-    is the delay.
+    Delivery is never early and seldom a second late, so the least difference in whole seconds is
+    the delay.
     """
     waiting = {s.unique_key: s for sample in samples for s in sample if s.is_waiting}
     delays: dict[int, int] = {}
@@ -91,7 +93,7 @@ def delays_of_copies(samples: Sequence[Sequence[DelayedMessage]]) -> dict[int, i
 
 
 def sample_delayed_messages(log_range: LogRange) -> list[DelayedMessage]:
-    """Find delayed messages in a range, a bounded number of each level and state."""
+    """Return delayed messages of a range, a bounded number for each level and state."""
     kept: dict[tuple[int, bool], list[Any]] = {}
     with open_range(log_range) as mapped:
         for rows in RangeReader(log_range, mapped.view):

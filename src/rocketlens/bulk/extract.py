@@ -1,8 +1,8 @@
-"""First phase of dispatch: turn a range of the log into entries, in files of the work directory.
+"""First phase of dispatch: writes the entries of a range of the log to files, the parts.
 
-Parts are what a job writes and reads once more, so they repeat nothing. Numbers are native.
+A job reads the parts only once, so they repeat nothing. Numbers are in native byte order.
 
-Index part: two files side by side, in log order. Entries of one record follow one another.
+An index part is two files, in log order. Entries of one record are consecutive.
 
 ============  ==========  =======================================================
 suffix        an element  fields
@@ -11,17 +11,17 @@ suffix        an element  fields
 ``.records``  a record    i64 physical_offset, i64 store_timestamp_ms, i32 entry_count
 ============  ==========  =======================================================
 
-Queue part, grouped by queue and in log order within each:
+A queue part is grouped by queue, in log order within each:
 
 ===========  ========  ==================================================================
 type         count     field
 ===========  ========  ==================================================================
-20 bytes     n         consume queue entries as RocketMQ writes them, big endian; those with a
-                       delay level have their store timestamp as tags_code
+20 bytes     n         consume queue entries in RocketMQ's format, big endian; with a delay level,
+                       tags_code is the store timestamp
 i64          n or 0    queue_offset; absent if it rises by one in all queues and no message has a
                        delay level
-i32          n or 0    delay level, 0 where tags_code is final, absent if it is everywhere; only
-                       set in the topic of delay levels
+i32          n or 0    delay level; 0 if tags_code is final; absent if all are 0; only set in the
+                       topic of delay levels
 ===========  ========  ==================================================================
 """
 
@@ -42,7 +42,7 @@ from rocketlens.store.disk import Disk
 from rocketlens.store.read.former_topics import Run, runs_of
 
 MAX_QUEUE_RUNS: Final = 1_000
-"""Runs of one queue in a range of log: of a topic that is deleted more often, all are one run."""
+"""Runs of one queue in a range. If its topic was deleted more often, all records are one run."""
 HASHES, RECORDS = ".hashes", ".records"
 """Suffixes of an index part."""
 RECORD_FIELDS: Final = [("offset", "i8"), ("timestamp_ms", "i8"), ("entry_count", "i4")]
@@ -50,7 +50,7 @@ RECORD_FIELDS: Final = [("offset", "i8"), ("timestamp_ms", "i8"), ("entry_count"
 
 
 class ExtractTask(NamedTuple):
-    """The range to read, the entries to make, and where to write them."""
+    """The range to read, the kinds of entries, and the directory of the parts."""
 
     log_range: LogRange
     directory: str
@@ -70,7 +70,7 @@ class IndexPart(NamedTuple):
 class QueuePart(NamedTuple):
     """The entries of one queue in one range: ``row_count`` rows of a file from row ``start`` on.
 
-    Where queue offset 0 comes again, another part begins.
+    A new part begins at each queue offset 0.
     """
 
     topic: str
@@ -82,16 +82,16 @@ class QueuePart(NamedTuple):
     first_queue_offset: int
     last_queue_offset: int
     is_consecutive: bool
-    """The queue offsets rise by one from row to row."""
+    """Whether the queue offsets rise by one from row to row."""
     second_queue_offset: int = -1
-    """-1 when there is one row only."""
+    """-1 if there is only one row."""
     first_offset: int = 0
     """Physical offset of the first row's record."""
     last_offset: int = 0
 
     @property
     def run(self) -> Run:
-        """Return the rows as the rule of deleted topics sees them."""
+        """The rows in the form that `former_topics` needs."""
         return Run(
             self.row_count,
             self.first_queue_offset,
@@ -111,7 +111,7 @@ class Extracted(Struct):
 
 
 def extract(task: ExtractTask) -> Extracted:
-    """Read one range and write its parts; runs in an executor."""
+    """Read one range and write its parts."""
     with open_range(task.log_range) as mapped:
         reader = RangeReader(task.log_range, mapped.view)
         queues = QueueRows()
@@ -138,7 +138,7 @@ def extract(task: ExtractTask) -> Extracted:
 
 
 def _records(new: IndexEntries) -> Any:
-    """Return the records of entries, each with how many it has of them."""
+    """Return the records of entries, with the number of entries of each."""
     offsets = np.asarray(new.offsets)
     starts = np.flatnonzero(np.diff(offsets, prepend=-1))
     records = np.empty(len(starts), RECORD_FIELDS)
@@ -149,7 +149,9 @@ def _records(new: IndexEntries) -> Any:
 
 
 class _Chunk(NamedTuple):
-    """Columns of some records, in log order. ``times`` and ``levels``: None where no DELAY is."""
+    """Columns of some records, in log order. ``times`` and ``levels``: None without delay
+    levels.
+    """
 
     group: Any
     queue_offsets: Any
@@ -166,7 +168,7 @@ class QueueRows:
         self._groups: dict[tuple[str, int], int] = {}
 
     def add(self, rows: Rows) -> None:
-        """Keep the columns of the records that have an entry."""
+        """Add the records that have a queue entry."""
         rows = rows.queued()
         names, number_of_row = rows.queue_names()
         own = [self._groups.setdefault(name, len(self._groups)) for name in names]
@@ -174,7 +176,7 @@ class QueueRows:
         levels = fields["delay_level"]
         has_levels = bool(levels.any())
         queue_offsets = fields["queue_offset"].copy()
-        # An entry is written at its queue offset: here, in log order.
+        # The kernel writes an entry at its queue offset: here this is its place in log order.
         fields["queue_offset"] = np.arange(len(rows))
         entries = np.frombuffer(rows.queue_entries(0), f"V{ENTRY_BYTES}")
         self._chunks.append(
@@ -194,7 +196,7 @@ class QueueRows:
             return Grouped([], np.empty(0, f"V{ENTRY_BYTES}"), nothing, nothing.astype(np.int32))
         group = np.concatenate([chunk.group for chunk in self._chunks])
         if len(self._groups) <= 1 << 16:
-            group = group.astype(np.uint16)  # which a stable sort sorts by radix
+            group = group.astype(np.uint16)  # A stable sort of 16-bit numbers is a radix sort.
         order = np.argsort(group, kind="stable")
         edges = np.concatenate(([0], np.cumsum(np.bincount(group)))).tolist()
         queue_offsets = np.concatenate([chunk.queue_offsets for chunk in self._chunks])[order]
@@ -234,10 +236,10 @@ class Grouped(NamedTuple):
     """20 bytes each, as one ``V20``."""
     queue_offsets: Any
     levels: Any
-    """Delay levels; where above 0, the tags code is the store time yet."""
+    """Delay levels; above 0, the tags code is still the store time."""
 
     def write(self, path: Path, disk: Disk) -> list[QueuePart]:
-        """Write a queue part; return where each queue's rows are in it."""
+        """Write a queue part; return the location of each queue's rows in it."""
         if not self.queues:
             return []
         parts = [part for queue in self.queues for part in self._parts(path, *queue)]
@@ -258,7 +260,6 @@ class Grouped(NamedTuple):
             start += run.record_count
 
     def runs(self, own: slice) -> "Iterator[Run]":
-        """Return the runs of one queue, in log order."""
         queue_offsets = self.queue_offsets[own]
         zeros = np.flatnonzero(queue_offsets == 0).tolist()
         return runs_of(
@@ -268,7 +269,6 @@ class Grouped(NamedTuple):
         )
 
     def physical_offsets(self, own: slice) -> Any:
-        """Return the physical offsets of one queue's records."""
         entries = self.entries[own].view(ENTRY_LAYOUT.dtype)
         return np.ascontiguousarray(entries["physical_offset"])
 

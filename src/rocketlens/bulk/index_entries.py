@@ -1,17 +1,16 @@
-"""The index entries of a stretch of log as Arrow batches: the table ``index_entries`` of streams.
+"""Converts index entries of the log to and from Arrow: the table ``index_entries`` of streams.
 
 ===================  =======  ====================================================================
 column               type     meaning
 ===================  =======  ====================================================================
-physical_offset      bigint   the record that an entry is of; ascending
+physical_offset      bigint   the record of the entry; ascending
 key_hash             int      the hash of one of its keys, in RocketMQ's order; null: see below
-store_timestamp_ms   bigint   when it was stored
-next_offset          bigint   null, but in the last row of a stretch
+store_timestamp_ms   bigint   the store time of the record
+next_offset          bigint   null except in the last row of a stretch
 ===================  =======  ====================================================================
 
-The last row of each stretch has no ``key_hash``. It says that the rows before it are all entries
-of the records that begin from ``physical_offset`` to before ``next_offset``: so the collector
-of a batch's stretches sees that none is missing.
+The last row of each stretch has no ``key_hash``. The rows before it are all entries of the records
+that begin from ``physical_offset`` to before ``next_offset``. So a missing stretch is detected.
 """
 
 from collections.abc import Iterator
@@ -24,14 +23,15 @@ from rocketlens.late import np, pa
 INDEX_ENTRY_COLUMNS: Final = (
     "physical_offset bigint, key_hash int, store_timestamp_ms bigint, next_offset bigint"
 )
+_NAMES: Final = [column.split()[0] for column in INDEX_ENTRY_COLUMNS.split(", ")]
 
 
 def batches(
     stretch: LogRange, first: LogRange | None, content: memoryview, *, with_tags: bool
 ) -> Iterator[Any]:
-    """Return the entries of a stretch of one segment, whose bytes are ``content``.
+    """Yield the entries of a stretch of one segment, whose bytes are ``content``.
 
-    ``first`` is the stretch from its first record on; None if no record begins in it.
+    ``first``: the stretch from its first record on, or None if no record begins in it.
     """
     if first is not None:
         for rows in RangeReader(first, content):
@@ -51,20 +51,17 @@ def batches(
     )
 
 
-_NAMES: Final = [column.split()[0] for column in INDEX_ENTRY_COLUMNS.split(", ")]
-
-
 class Gap(Exception):
-    """The stretches of a batch are not contiguous from its start on."""
+    """The stretches of a batch are not contiguous."""
 
 
 def collected(table: Any, begin: int) -> tuple[IndexEntries, int]:
-    """Return the entries of all stretches of a batch, and where the last stretch ends.
+    """Return the entries of all stretches of a batch, and the end of the last stretch.
 
     ``table``: a ``pyarrow.Table`` of the columns above, stretches in log order. Stretches that end
-    at or before ``begin`` may be missing.
+    at or before ``begin`` can be missing.
 
-    :raises Gap: if the stretches do not reach from ``begin`` or before it to one end.
+    :raises Gap: if another stretch is missing.
     """
     is_end = table["key_hash"].is_null().to_numpy(zero_copy_only=False)
     ends = table.filter(is_end)

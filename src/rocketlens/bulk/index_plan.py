@@ -1,6 +1,6 @@
-"""Second phase of dispatch: index files from index parts.
+"""Second phase of dispatch: writes index files from index parts.
 
-Slots are empty in every new file, so files are independent.
+Every new file begins with empty slots, so files are independent.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ _TASKS_PER_CORE: Final = 4
 
 
 class IndexSlice(NamedTuple):
-    """``entry_count`` entries of a part from entry ``start`` on."""
+    """Entries of a part, ``entry_count`` from entry ``start`` on."""
 
     part: IndexPart
     start: int
@@ -39,7 +39,7 @@ class IndexPlan(NamedTuple):
 
 
 class IndexTask(NamedTuple):
-    """Files of ``directory`` that one task creates on ``disk``, one after the other."""
+    """The files in ``directory`` that one task creates."""
 
     plans: tuple[IndexPlan, ...]
     directory: str
@@ -93,7 +93,6 @@ def tasks_of(
 
 
 def build(task: IndexTask) -> None:
-    """Write the files of a task; runs in an executor."""
     for plan in task.plans:
         path = Path(task.directory, plan.name)
         task.disk.make_reserved_file(path, task.geometry.file_bytes)
@@ -103,7 +102,7 @@ def build(task: IndexTask) -> None:
 
 
 def _fill(plan: IndexPlan, content: npt.NDArray[np.uint8], slot_count: int) -> int:
-    """Put the entries of a plan into an empty file; return how many slots they use."""
+    """Put the entries of a plan into an empty file; return the number of used slots."""
     entries_start = HEADER_BYTES + slot_count * SLOT_BYTES
     used, first_entry, begin_ms = 0, 1, plan.since_timestamp_ms
     for piece in plan.slices:
@@ -115,7 +114,6 @@ def _fill(plan: IndexPlan, content: npt.NDArray[np.uint8], slot_count: int) -> i
 
 
 def _read(piece: IndexSlice) -> IndexEntries:
-    """Return the entries of a slice."""
     start, stop = piece.start, piece.start + piece.entry_count
     hashes = np.fromfile(
         piece.part.stem + HASHES, np.int32, piece.entry_count, offset=start * np.int32().itemsize
@@ -129,10 +127,7 @@ def _read(piece: IndexSlice) -> IndexEntries:
 
 
 def _entry(piece: IndexSlice, number: int) -> tuple[int, int]:
-    """Return physical offset and store timestamp of one entry of a slice.
-
-    The driver asks for them, which does not load the kernels.
-    """
+    """Return physical offset and store timestamp of one entry of a slice."""
     records = np.fromfile(piece.part.stem + RECORDS, RECORD_FIELDS)
     ends = np.cumsum(records["entry_count"])
     record = records[np.searchsorted(ends, piece.start + number, side="right")]

@@ -1,7 +1,7 @@
-"""Messages of a store, or what is damaged in its log, as Arrow record batches.
+"""Reads the messages of a store, or the damage of its log, as Arrow record batches.
 
-:class:`BatchScan` plans the ranges to read and reads one; the data source ``rocketmq`` hands them
-to Spark's tasks, and :func:`read_batches` reads them one after another. The options are in
+:class:`BatchScan` plans the ranges to read, and reads one. The data source ``rocketmq`` reads them
+in Spark's tasks, and :func:`read_batches` one after the other. The options are in
 :data:`rocketlens.bulk.options.OPTIONS`.
 """
 
@@ -60,7 +60,7 @@ from rocketlens.query.tiered import outside_log
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.log.commitlog import CommitLog
 from rocketlens.store.read.log.log_evidence import LostEnd, lost_begin_of, lost_end_of
-from rocketlens.store.read.log.scan import Damage, first_copies
+from rocketlens.store.read.log.scan import NO_SEGMENT, Damage, first_copies
 
 _log = logging.getLogger(__name__)
 
@@ -71,8 +71,8 @@ INT64: Final = (-(2**63), 2**63 - 1)
 _ANYWHERE: Final = INT64
 _OFFSETS: Final = ("startingOffset", "endingOffset")
 
-_CRC: Final = "it does not have its checksum"
-_BATCH: Final = "it is a batch that cannot be taken apart into its messages"
+_CRC: Final = "its checksum is wrong"
+_BATCH: Final = "it is a batch that cannot be split into its messages"
 _DELETED: Final = "the broker deleted this segment while it was read"
 
 
@@ -81,20 +81,19 @@ def read_batches(
 ) -> "Iterator[pa.RecordBatch]":
     """Return the messages of a store as Arrow record batches, without Spark.
 
-    ``store`` is its directory or its ``broker.conf``; the option ``brokerConf`` may name the latter
+    ``store`` is its directory or its ``broker.conf``. The option ``brokerConf`` can name the latter
     instead.
 
-    The columns, the options and what is left out are those of ``spark.read.format("rocketmq")``:
+    Columns, options and the messages left out are those of ``spark.read.format("rocketmq")``:
     ``read_batches(DIR, topic="Orders", startingTimestamp=1_700_000_000_000, body=False)``, or
-    ``read_batches(DIR, table="damage")``. The batches come in log order, of at most 16,384 rows,
-    and are read as they are taken: about 0.1 s for 64 MiB of log. Needs pyarrow.
+    ``read_batches(DIR, table="damage")``. The batches are in log order, with at most 16,384 rows
+    each, and are read lazily: about 0.1 s for 64 MiB of log. Needs pyarrow.
 
     :raises NotAStore: if there is no commit log.
-    :raises BadInput: if an option or its value is not valid, or the store does not have a topic
-        that is asked for.
-    :raises StoreError: while reading, when the broker deletes a segment that is still to be read,
-        if ``failOnDataLoss`` is set; without it a warning is logged, and the rest is read.
-    :raises OSError: while reading, when a segment cannot be opened.
+    :raises BadInput: if an option or its value is not valid, or the store does not have the topic.
+    :raises StoreError: while reading, if the broker deletes a segment before it is read and
+        ``failOnDataLoss`` is set; without the option a warning is logged, and the rest is read.
+    :raises OSError: while reading, if a segment cannot be opened.
     """
     texts = {
         name: str(value).lower() if isinstance(value, bool) else str(value)
@@ -107,17 +106,18 @@ def read_batches(
 
 
 class Losses(Struct):
-    """Where messages cannot be read, fails the job, or logs each loss once."""
+    """Fails the job for messages that cannot be read, or logs each loss once."""
 
     fails: bool
     lines: list[str] | None = None
-    """If this is a list, losses are added to it, and not logged."""
+    """Collects losses instead of logging them, unless it is None."""
     _logged: set[str] = field(default_factory=set)
 
     def add(self, what: str, remedy: str = "reads what is there", *, where: str = "") -> None:
-        """Record that messages are lost, in ``where``.
+        """Record that messages in ``where`` are lost.
 
-        :raises StoreError: if jobs fail then; ``remedy``: what the option would do that avoids it.
+        :raises StoreError: if ``fails``. ``remedy``: the effect of the option that avoids the
+            error.
         """
         if self.fails:
             raise StoreError(f'{what}. option("failOnDataLoss", "false") {remedy}')
@@ -127,19 +127,18 @@ class Losses(Struct):
             self.warn(f"{where}: {what}" if where else what)
 
     def warn(self, text: str) -> None:
-        """Log something, once."""
         if text not in self._logged:
             self._logged.add(text)
             _log.warning("%s", text)
 
 
 class Share(NamedTuple):
-    """The work of one task. ``damage``: what was seen of it when planning.
+    """The work of one task.
 
     ``zeros_end_log``: zeros at the end of the range are the log's end, not missing records.
-    ``known_start``: a position at or before its start where a record begins.
-    ``placed_end``: the physical offset before which positions of queues count.
-    ``is_of_queue``: it is of the log of one queue, in tiered storage.
+    ``damage``: damage found by the planner. ``known_start``: a position at or before the range's
+    start at which a record begins. ``placed_end``: the physical offset up to which positions of
+    queues count. ``is_of_queue``: the range is in the log of one queue, in tiered storage.
     """
 
     log_range: LogRange | None
@@ -151,35 +150,35 @@ class Share(NamedTuple):
 
 
 def _store_option(options: Mapping[str, str]) -> str:
-    """Return the path of the store that options name.
+    """Return the path of the store in the options.
 
-    :raises BadInput: if none does, or a directory and a ``broker.conf``.
+    :raises BadInput: if there is none, or a directory and a ``broker.conf``.
     """
     named = {name: options[name] for name in ("store", "brokerConf", "path") if options.get(name)}
     if not named:
-        raise BadInput('say which store to read: .option("store", DIRECTORY)')
+        raise BadInput('the option store is missing: .option("store", DIRECTORY)')
     if "brokerConf" in named and len(named) > 1:
-        raise BadInput("a store and a brokerConf both say what to read: give only one")
+        raise BadInput("give either a store or a brokerConf, not both")
     return next(iter(named.values()))
 
 
 class BatchScan:
-    """Plans the ranges of the log that may have matching messages, and reads one."""
+    """Plans the ranges of the log that can have matching messages, and reads one."""
 
     def __init__(self, options: Mapping[str, str], *, is_stream: bool = False) -> None:
-        """Check the values of options, whose names :func:`known_options` checked.
+        """Check the values of options, whose names :func:`known_options` has checked.
 
-        :raises BadInput: naming the option that is not valid.
+        :raises BadInput: if a value is not valid. The message names the option.
         """
         self.store: Final = _store_option(options)
         self.with_derived = True
-        """Whether batches have the columns of `rocketlens.formats.columns.DERIVED`, too. Those of
-        messages that are sent in batches always have them.
+        """Whether batches have the columns of `rocketlens.formats.columns.DERIVED`, too. Those with
+        members of batch records always have them.
         """
         self.is_damage = choice_option(options, "table", TABLES) == "damage"
         self.losses: Final = Losses(fails=flag_option(options, "failOnDataLoss", default=False))
         self._lost_ends: Final = Losses(fails=flag_option(options, "failOnDataLoss", default=True))
-        """The same for what is lost at the ends of the log."""
+        """The same for messages lost at the ends of the log."""
         form = choice_option(options, "body", BODY_VALUES)
         self.with_body: Final = form != "false"
         self.with_text = form == "true"
@@ -195,8 +194,8 @@ class BatchScan:
         self.ends = positions_option(options, ends, refused=EARLIEST, has_topic=has_topic)
         self.placed = _placed(self.starts, self.ends)
         if self.placed and self.is_damage:
-            raise BadInput("the table damage is not of queues: positions of queues have no meaning")
-        # Tiered storage has no offsets of the log.
+            raise BadInput("the table damage has no queues, so positions of queues do not apply")
+        # Messages in tiered storage have no offsets in the log.
         self.is_part_of_log: Final = not options.keys().isdisjoint(_OFFSETS)
         self.bounds: Final = {
             "store_timestamp_ms": (
@@ -208,25 +207,25 @@ class BatchScan:
                 number_option(options, "endingOffset", INT64[1], 0) - 1,
             ),
         }
-        """Lowest and highest value of columns that rows have, both inclusive."""
+        """The lowest and highest values of columns, both inclusive."""
 
     def shares(self) -> list[Share]:
-        """Return the ranges that can hold rows of the filter, in log order.
+        """Return the ranges that can have matching rows, in log order.
 
         :raises NotAStore: if there is no commit log.
-        :raises BadInput: if the store does not have a topic that is asked for.
-        :raises StoreError: if messages at either end of the log are lost, as other files of the
-            store show, unless ``failOnDataLoss`` is ``false``.
+        :raises BadInput: if the store does not have a topic.
+        :raises StoreError: if other files of the store show that messages at either end of the log
+            are lost, unless ``failOnDataLoss`` is ``false``.
         """
         layout = StoreLayout.of(Path(self.store))
         log = CommitLog.of(layout)
         self.check_topics()
         for what in self.positions_outside():
             self.losses.add(what, where=self.store)
-        before, behind = self._lost_begin(layout, log), lost_end_of(layout, log, self._has_topic)
+        before, after = self._lost_begin(layout, log), lost_end_of(layout, log, self._has_topic)
         if self.is_damage:
-            return _whole_segments(log, before, behind)
-        for text in (before, behind and behind.text):
+            return _whole_segments(log, before, after)
+        for text in (before, after and after.text):
             if text:
                 self._lost_ends.add(f"{self.store}: {text}", "reads the others")
         low, high = self.bounds["physical_offset"]
@@ -238,9 +237,9 @@ class BatchScan:
         return of_log if self.is_part_of_log else [*self._tiered(layout), *of_log]
 
     def _tiered(self, layout: StoreLayout) -> Iterator[Share]:
-        """Yield the files of what only tiered storage has.
+        """Yield the files of messages that only tiered storage has.
 
-        :raises StoreError: if one is lost, unless ``failOnDataLoss`` is ``false``.
+        :raises StoreError: if a file is lost, unless ``failOnDataLoss`` is ``false``.
         """
         with closing(StoreReader(layout)) as reader:
             begin, _ = self.bounds["store_timestamp_ms"]
@@ -254,7 +253,7 @@ class BatchScan:
                 yield from (Share(one, is_of_queue=True) for one in cut(log.log, whole))
 
     def _lost_begin(self, layout: StoreLayout, log: CommitLog) -> str | None:
-        """Return what is known of messages before the log that are lost and could be rows."""
+        """Return `lost_begin_of` if messages before the log could be rows."""
         bounds = self.bounds
         if bounds["physical_offset"][0] >= log.min_offset:
             return None
@@ -263,7 +262,7 @@ class BatchScan:
     def check_topics(self) -> None:
         """Check that the store has the topics.
 
-        :raises BadInput: naming the topic, and what was probably meant.
+        :raises BadInput: if it does not. The message names the topic, and the nearest one.
         """
         if not self.allows_unknown:
             check_topics(self.store, self.topics)
@@ -272,9 +271,9 @@ class BatchScan:
                 check_topics(self.store, TopicSelection(topics, ()))
 
     def positions_outside(self) -> list[str]:
-        """Return a line for each position outside of its queue, whose messages are not there.
+        """Return a line for each position outside its queue.
 
-        :raises BadInput: if the store does not have the queue of a position.
+        :raises BadInput: if the store does not have a queue.
         :raises OSError: if a file of a queue cannot be opened now.
         """
         if not self.placed:
@@ -292,9 +291,9 @@ class BatchScan:
         return lines
 
     def read(self, share: Share) -> Iterator[Any]:
-        """Return the record batches of one share; may run in a process of its own.
+        """Yield the record batches of one share, in any process.
 
-        :raises StoreError: if the broker deleted its segment, if ``failOnDataLoss`` is set.
+        :raises StoreError: if the broker deleted the segment and ``failOnDataLoss`` is set.
         :raises OSError: if the segment cannot be opened for another reason.
         """
         if share.log_range is None:
@@ -317,7 +316,7 @@ class BatchScan:
                 damage = list(share.damage)
                 yield from self._messages(reader, damage, share)
                 if self.losses.lines is not None:
-                    # All of the range was written: it ends where a record does.
+                    # All of the range was written: it ends at the end of a record.
                     damage += _unreadable(reader.walked, zeros_end_log=False)
                     self.losses.lines.extend(map(str, sorted(damage)))
                 elif self.is_damage:
@@ -325,7 +324,7 @@ class BatchScan:
                     yield from _damage_batches(damage)
 
     def _messages(self, reader: RangeReader, damage: list[Damage], share: Share) -> Iterator[Any]:
-        """Return the batches of a range; none if damage is asked for, which goes to ``damage``."""
+        """Yield the batches of a range, and add its damage; for a scan of damage, yield nothing."""
         last, offsets = -1, None
         for read in reader:
             rows = read
@@ -354,7 +353,7 @@ class BatchScan:
                     )
 
     def _of_batches(self, rows: Rows, share: Share) -> Iterator[Any]:
-        """Return the batches of the messages of records that are batches themselves."""
+        """Yield the messages of batch records as Arrow batches."""
         for piece, messages in batch_rows.messages_of(rows):
             chosen = compress(messages, self._choose(piece, share))
             records = map(outside_log, chosen) if share.is_of_queue else chosen
@@ -362,7 +361,7 @@ class BatchScan:
             yield from batches_of(messages_read, with_body=self.with_body, with_text=self.with_text)
 
     def _sound(self, rows: Rows, damage: list[Damage]) -> Rows:
-        """Return the rows whose records have their checksums; the others go to ``damage``."""
+        """Return the rows with correct checksums, and add the others to ``damage``."""
         if not self.check_crc or not len(rows):
             return rows
         mask = rows.sound()
@@ -374,7 +373,7 @@ class BatchScan:
         return rows.compress(mask)
 
     def _choose(self, rows: Rows, share: Share) -> "npt.NDArray[np.bool_]":
-        """Return for each row whether the filter takes it, before any column is built."""
+        """Return for each row whether it matches the filter, before any column is built."""
         fields = rows.as_array
         is_chosen = np.ones(len(rows), np.bool_)
         for column, (low, high) in self.bounds.items():
@@ -398,9 +397,9 @@ class BatchScan:
 
 
 def _placed(starts: Positions, ends: Positions) -> dict[tuple[str, int], tuple[int, int]]:
-    """Return the first queue offset to read, and the one after the last, of queues of a store.
+    """Return for queues of a store the first queue offset to read, and the one after the last.
 
-    :raises BadInput: if the first is after the last, or they are of several brokers.
+    :raises BadInput: if the first is after the last, or several brokers are named.
     """
     check_one_broker(starts, ends)
     of_starts, of_ends = starts.of_one_broker(), ends.of_one_broker()
@@ -413,10 +412,10 @@ def _placed(starts: Positions, ends: Positions) -> dict[tuple[str, int], tuple[i
     return placed
 
 
-def _whole_segments(log: CommitLog, before: str | None, behind: LostEnd | None) -> list[Share]:
+def _whole_segments(log: CommitLog, before: str | None, after: LostEnd | None) -> list[Share]:
     """Return a share for each segment, so that its damage is reported as a whole.
 
-    The first one has what is lost before it, the last one what is lost after it.
+    The first and the last share also have the messages lost before and after the log.
     """
     shares: list[Share] = []
     zeros_end_log = True
@@ -428,14 +427,14 @@ def _whole_segments(log: CommitLog, before: str | None, behind: LostEnd | None) 
         )
         gap: tuple[Damage, ...] = ()
         if following is not None and following > end:
-            gap = (Damage(end, following, "no segment file holds these"),)
+            gap = (Damage(end, following, NO_SEGMENT),)
         shares.append(Share(whole, zeros_end_log, gap))
         zeros_end_log = zeros_end_log and is_unwritten(segment)
         following = segment.base_offset
-    if behind is not None:
+    if after is not None:
         end = log.max_offset
-        stop = end if behind.physical_offset is None else max(behind.physical_offset, end)
-        shares[0] = shares[0]._replace(damage=(Damage(end, stop, behind.text),))
+        stop = end if after.physical_offset is None else max(after.physical_offset, end)
+        shares[0] = shares[0]._replace(damage=(Damage(end, stop, after.text),))
     if before is not None:
         damage = (Damage(0, log.min_offset, before), *shares[-1].damage)
         shares[-1] = shares[-1]._replace(damage=damage)
@@ -443,7 +442,7 @@ def _whole_segments(log: CommitLog, before: str | None, behind: LostEnd | None) 
 
 
 def _unread_batches(rows: Rows) -> Iterator[Damage]:
-    """Yield the records that are batches and cannot be taken apart."""
+    """Yield the batch records that cannot be split into their messages."""
     for record in rows.records():
         start = record.physical_offset
         if not records_in(record):
@@ -451,7 +450,7 @@ def _unread_batches(rows: Rows) -> Iterator[Damage]:
 
 
 def _unreadable(walked: Walked, *, zeros_end_log: bool) -> list[Damage]:
-    """Return the damage of a whole segment."""
+    """Return the damage of a whole range, including its end."""
     damage = list(walked.damage)
     base, rest = walked.log_range.base_offset, walked.log_range.stop - walked.next_position
     is_end = zeros_end_log and walked.reason == NOTHING_WRITTEN

@@ -1,7 +1,7 @@
-"""The options of the data source ``rocketmq``: their names, and how their values are read.
+"""Declares the options of the data source ``rocketmq``, and parses their values.
 
-Spark passes on any option without a check. An option that is not understood would be ignored and
-the query would answer something else, so it is refused here.
+Spark passes any option without a check. An unknown option is an error here: if it were ignored, the
+query would have another result.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,16 +23,16 @@ _INT64: Final = (-(2**63), 2**63 - 1)
 Reader = Literal[
     "batch reads", "streams", "read_batches", "cluster reads", "cluster streams", "writes"
 ]
-"""The readers and writers that have options: ``spark.read``, ``spark.readStream`` and the function
-without Spark, of a store; the first two of a cluster, which is chosen by ``namesrv``; and ``write``
-and ``writeStream``.
+"""Readers of a store: ``spark.read``, ``spark.readStream`` and `rocketlens.read_batches`. Readers
+of a cluster, which the option ``namesrv`` selects: the first two. Writers: ``write`` and
+``writeStream``.
 """
 READS: Final[tuple[Reader, ...]] = get_args(Reader)[:5]
 """All but ``writes``."""
 
 
 class SourceOption(NamedTuple):
-    """An option: its default as text, its meaning, and which readers have it with that meaning."""
+    """An option: its name, its default as text, its meaning, and the readers that have it."""
 
     name: str
     default: str
@@ -59,7 +59,7 @@ OPTIONS: Final = (
     SourceOption(
         "brokerConf",
         "",
-        "The broker.conf that says where the store and its log are, instead of the directory.",
+        "The broker.conf that names the store and its log, instead of the directory.",
         _STORES,
     ),
     SourceOption(
@@ -72,13 +72,13 @@ OPTIONS: Final = (
         "topic",
         "",
         "Only these topics, separated by commas; * and ? match any characters. subscribe is the "
-        "same, as Spark's Kafka source names it.",
+        "same, as in Spark's Kafka source.",
     ),
     SourceOption(
         "allowUnknownTopic",
         "false",
-        "Whether a topic may be one that the store does not have: messages of a deleted topic may "
-        "still be in the log.",
+        "Whether topics that the store does not have are allowed: the log can still have messages "
+        "of a deleted topic.",
         _STORES,
     ),
     SourceOption(
@@ -89,51 +89,49 @@ OPTIONS: Final = (
     SourceOption(
         "endingTimestamp",
         "",
-        "Only messages stored at or before this time, written likewise.",
+        "Only messages stored at or before this time, in the same form.",
         (*_STORES, *_CLUSTER_READS),
     ),
     SourceOption(
         "startingOffsets",
         "earliest",
-        "earliest: the first message; in streams also latest: what is stored from the first start "
-        'of the query on; or the first offset of queues as JSON: {"TOPIC":{"BROKER":{"0":23}}}, or '
-        "without the broker (see Positions of queues); of a store also a physical offset: messages "
-        "there and behind it. startingOffset is the same.",
+        "earliest: the first message; in streams also latest: messages stored after the first "
+        "start of the query; or the first offset of queues as JSON, "
+        '{"TOPIC":{"BROKER":{"0":23}}} or without the broker (see Positions of queues); of a store '
+        "also a physical offset: messages at or after it. startingOffset is the same.",
     ),
     SourceOption(
         "endingOffsets",
         "latest",
-        "latest: the end that the log, or each queue, has when the read is planned; or the offset "
-        "behind the last of queues as JSON; of a store also a physical offset: messages before it. "
-        "endingOffset is the same. In streams of a store only a physical offset.",
+        "latest: the end of the log, or of each queue, when the read is planned; or the offset "
+        "after the last one of queues as JSON; of a store also a physical offset: messages before "
+        "it. endingOffset is the same. In streams of a store only a physical offset.",
         (*_STORES, *_CLUSTER_READS),
     ),
     SourceOption(
-        "minPartitions", "1", "At least so many partitions, if there are enough messages for that."
+        "minPartitions", "1", "Minimum number of partitions, if there are enough messages."
     ),
-    SourceOption(
-        "maxPartitionBytes", "134217728", "Bytes of log in a partition, at most.", _STORES
-    ),
+    SourceOption("maxPartitionBytes", "134217728", "Maximum bytes of log in a partition.", _STORES),
     SourceOption(
         "maxRecordsPerPartition",
         "100000",
-        "Messages of a queue in a partition, at most, as Spark's Kafka source names it.",
+        "Maximum messages of a queue in a partition, named as in Spark's Kafka source.",
         _CLUSTERS,
     ),
     SourceOption(
-        "maxBytesPerTrigger", "268435456", "Bytes of log in one micro-batch, at most.", STREAMS
+        "maxBytesPerTrigger", "268435456", "Maximum bytes of log in one micro-batch.", STREAMS
     ),
     SourceOption(
         "maxOffsetsPerTrigger",
         "",
-        "Messages of the log, of any topic, in one micro-batch, at most; maxBytesPerTrigger holds, "
-        "too.",
+        "Maximum messages of the log, of any topic, in one micro-batch; maxBytesPerTrigger "
+        "applies, too.",
         STREAMS,
     ),
     SourceOption(
         "maxOffsetsPerTrigger",
         "1000000",
-        "Messages in one micro-batch, about, as Spark's Kafka source names it.",
+        "Approximate maximum of messages in one micro-batch, named as in Spark's Kafka source.",
         _CLUSTER_STREAMS,
     ),
     SourceOption(
@@ -146,16 +144,16 @@ OPTIONS: Final = (
     SourceOption(
         "failOnDataLoss",
         "false",
-        "Whether the job fails when a message that was planned is gone or cannot be read, or when "
-        "only a slave could be asked. Of a store, given as false, messages that are lost at either "
-        "end of the log are no error.",
+        "Whether the job fails if a planned message is gone or cannot be read, or if only a slave "
+        "answered. For a store, false given explicitly also allows messages lost at either end of "
+        "the log.",
         (*_BATCHES, *_CLUSTER_READS),
     ),
     SourceOption(
         "failOnDataLoss",
         "true",
-        "Whether the query fails when messages were lost before it read them, or logs what was "
-        "lost and continues.",
+        "Whether the query fails if messages were lost before it read them; otherwise it logs the "
+        "loss and continues.",
         (*STREAMS, *_CLUSTER_STREAMS),
     ),
     SourceOption(
@@ -168,7 +166,7 @@ OPTIONS: Final = (
     SourceOption(
         "table",
         "messages",
-        "messages, or index_entries, from which index files are made.",
+        "messages, or index_entries, from which index files are built.",
         STREAMS,
     ),
     SourceOption("tagIndex", "true", "Whether index_entries has entries for tags, too.", STREAMS),
@@ -178,19 +176,19 @@ OPTIONS: Final = (
     SourceOption(
         "idColumns",
         "",
-        "The columns, separated by commas, that are the identity of a row: its unique key is "
-        "made of them, or of all columns.",
+        "The columns, separated by commas, that identify a row. Its unique key is computed from "
+        "them, by default from all columns.",
         _WRITES,
     ),
     SourceOption(
         "writeId",
         "",
-        "A text that unique keys are made of, too: the same in two jobs gives the same keys. Each "
-        "job has its own by default; a stream has its query and micro-batch.",
+        "A text from which unique keys are computed, too: two jobs with the same text give the "
+        "same keys. By default each job has its own; a stream has its query and micro-batch.",
         _WRITES,
     ),
     SourceOption(
-        "messagesPerSecond", "", "How many rows each task sends in a second, at most.", _WRITES
+        "messagesPerSecond", "", "Maximum rows that each task sends in a second.", _WRITES
     ),
     SourceOption("group", "", "The producer group.", _WRITES),
     SourceOption("accessKey", "", "The user, if brokers check access.", _CONNECTED),
@@ -200,7 +198,7 @@ OPTIONS: Final = (
         "File with the user's secret key, which driver and executors read.",
         _CONNECTED,
     ),
-    SourceOption("tls", "false", "Whether to use TLS; what follows implies it.", _CONNECTED),
+    SourceOption("tls", "false", "Whether to use TLS; the options below imply it.", _CONNECTED),
     SourceOption(
         "ca",
         "",
@@ -208,21 +206,21 @@ OPTIONS: Final = (
         _CONNECTED,
     ),
     SourceOption("cert", "", "File with our own certificate, if servers ask for one.", _CONNECTED),
-    SourceOption("certKey", "", "File with its private key, if that is another one.", _CONNECTED),
+    SourceOption("certKey", "", "File with its private key, if it is another file.", _CONNECTED),
     SourceOption(
         "checkHostname",
         "",
-        "Whether certificates must be for the host that is dialled: by default without ca.",
+        "Whether certificates must name the host that is connected to; by default without ca.",
         _CONNECTED,
     ),
     SourceOption(
         "insecure",
         "false",
-        "Whether any certificate is taken, as RocketMQ's own clients do.",
+        "Whether any certificate is accepted, as by RocketMQ's own clients.",
         _CONNECTED,
     ),
 )
-"""Every option, in the order of the docs. Several rows have one name where readers differ."""
+"""Every option, in the order of the docs. An option has several rows if readers differ."""
 _SPARKS_OWN: Final = frozenset({"path", "serialization.format"})
 _SPARKS_OWN_OF_WRITES: Final = frozenset({"checkpointlocation", "queryname"})
 _SAME: Final = {
@@ -245,33 +243,32 @@ _ELSEWHERE: Final = {
     "secretkey": "secretKeyFile",
     "nobody": "body",
 }
-"""Names of options in other sources, and of options that only some readers have, in lower case;
-and those to give instead, where a reader has them.
+"""Options of other sources, and options that only some readers have, in lower case; with the option
+to give instead if the reader has it.
 """
 _WORDS: Final = {"startingOffsets": ("earliest", "latest"), "endingOffsets": ("latest",)}
-"""Words for places, the default first, the others for streams."""
+"""Words for positions: the default, then those only for streams."""
 TIMES: Final = {"startingOffsets": "startingTimestamp", "endingOffsets": "endingTimestamp"}
 
 
 def names_of(reader: Reader) -> tuple[str, ...]:
-    """Return the options that a reader has."""
     return tuple(option.name for option in OPTIONS if reader in option.readers)
 
 
 class ForeignOption(BadInput):
-    """An option that other readers have."""
+    """An option that only other readers have."""
 
 
 def is_cluster(options: Mapping[str, str]) -> bool:
-    """Return whether options are for a cluster, also if ``namesrv`` is misspelt."""
+    """Return whether options are for a cluster, even if ``namesrv`` is misspelt."""
     given = {name.lower() for name in options}
     if "namesrv" in given or not given.isdisjoint(("store", "brokerconf", "path")):
         return "namesrv" in given
     names = [option.name for option in OPTIONS]
-    return any(_meant(name, names) == "namesrv" for name in given)
+    return any(_suggestion(name, names) == "namesrv" for name in given)
 
 
-def _meant(given: str, names: Iterable[str]) -> str | None:
+def _suggestion(given: str, names: Iterable[str]) -> str | None:
     """Return the name that was probably meant by one in lower case."""
     other = _ELSEWHERE.get(given, "")
     return other if other in names else next(iter(nearest(given, names)), None)
@@ -280,9 +277,9 @@ def _meant(given: str, names: Iterable[str]) -> str | None:
 def known_options(options: Mapping[str, str], reader: Reader) -> dict[str, str]:
     """Return the options under their canonical names; option names are case-insensitive.
 
-    :raises ForeignOption: naming an option that only other readers have, and what to give instead.
-    :raises BadInput: naming an option that there is not, what was probably meant, and all there
-        are; or two that are the same.
+    :raises ForeignOption: if only other readers have an option. The message suggests another one.
+    :raises BadInput: if an option is unknown or given twice. The message suggests the nearest name
+        and lists all options.
     """
     names = names_of(reader)
     allowed = {name.lower(): name for name in names}
@@ -305,24 +302,26 @@ def known_options(options: Mapping[str, str], reader: Reader) -> dict[str, str]:
             result[name] = value
             continue
         is_foreign = lower in elsewhere
-        meant = _ELSEWHERE.get(lower) if is_foreign else _meant(lower, names)
-        hint = f"; did you mean {meant}?" if meant in names else ""
+        suggestion = _ELSEWHERE.get(lower) if is_foreign else _suggestion(lower, names)
+        hint = f"; did you mean {suggestion}?" if suggestion in names else ""
         if is_foreign:
             raise ForeignOption(f"option {given} is not for {reader}{hint}")
         raise BadInput(f"there is no option {given!r}{hint} (options: {', '.join(names)})")
     for name, words in _WORDS.items():
         if name in result:
-            _place(result, name, words, reader)
+            _normalize_position(result, name, words, reader)
     return result
 
 
-def _place(options: dict[str, str], name: str, words: Sequence[str], reader: Reader) -> None:
-    """Check and normalize where to begin or end.
+def _normalize_position(
+    options: dict[str, str], name: str, words: Sequence[str], reader: Reader
+) -> None:
+    """Check and normalize ``startingOffsets`` or ``endingOffsets``.
 
-    A position in the log, or ``latest`` of a stream, is kept as ``startingOffset`` or
-    ``endingOffset``, JSON under its own name. Defaults are removed.
+    A position in the log, or ``latest`` of a stream, is moved to ``startingOffset`` or
+    ``endingOffset``. JSON stays, and defaults are removed.
 
-    :raises BadInput: if it has no meaning for the reader.
+    :raises BadInput: if the value is not valid for the reader.
     """
     value = options.pop(name).strip()
     is_stream = reader in STREAMS + _CLUSTER_STREAMS
@@ -348,20 +347,19 @@ def _place(options: dict[str, str], name: str, words: Sequence[str], reader: Rea
 
 
 class TopicSelection(NamedTuple):
-    """Names of topics and patterns, any of which a topic may match."""
+    """Selects topics by name or pattern."""
 
     names: frozenset[str]
     patterns: tuple[str, ...]
 
     def matches(self, topic: str) -> bool:
-        """Return whether a topic is one of them."""
         return topic in self.names or any(fnmatchcase(topic, one) for one in self.patterns)
 
 
 def topic_option(options: Mapping[str, str]) -> TopicSelection | None:
-    """Read the option ``topic``; None if it is not given, which means every topic.
+    """Parse the option ``topic``; return None without it, for every topic.
 
-    :raises BadInput: if it names none.
+    :raises BadInput: if it is empty.
     """
     text = options.get("topic")
     if text is None:
@@ -374,9 +372,9 @@ def topic_option(options: Mapping[str, str]) -> TopicSelection | None:
 def check_topics(store: str, selection: TopicSelection | None) -> None:
     """Check topics against configuration, consume queues and deleted topics.
 
-    A store in which nothing names a topic, such as a log alone, has every topic.
+    A store without any topic names, such as a log alone, passes.
 
-    :raises BadInput: naming the topic, and what was probably meant.
+    :raises BadInput: if the store does not have a topic. The message suggests the nearest name.
     """
     if selection is None:
         return
@@ -408,7 +406,7 @@ def check_topics(store: str, selection: TopicSelection | None) -> None:
 
 
 def flag_option(options: Mapping[str, str], name: str, *, default: bool) -> bool:
-    """Read an option that is true or false.
+    """Parse an option that is true or false.
 
     :raises BadInput: if it is neither.
     """
@@ -421,13 +419,13 @@ def flag_option(options: Mapping[str, str], name: str, *, default: bool) -> bool
 
 
 BODY_VALUES: Final = ("true", "false", "bytes")
-"""Values of the option ``body``."""
+"""The values of the option ``body``."""
 
 
 def choice_option(options: Mapping[str, str], name: str, choices: Sequence[str]) -> str:
-    """Read an option that has one of some values, the first of which is the default.
+    """Parse an option with one of some values, of which the first is the default.
 
-    :raises BadInput: if it has another.
+    :raises BadInput: if it has another value.
     """
     text = options.get(name, choices[0]).lower()
     if text not in choices:
@@ -436,14 +434,14 @@ def choice_option(options: Mapping[str, str], name: str, choices: Sequence[str])
 
 
 def time_option(options: Mapping[str, str], name: str, default: int) -> int:
-    """Read an option that is a time: epoch milliseconds, or ISO 8601, in UTC without a zone.
+    """Parse an option that is a time: epoch milliseconds, or ISO 8601, in UTC without a zone.
 
-    A day alone is its first millisecond.
+    A date alone is its first millisecond.
 
     :raises BadInput: if it is neither, or before 1970.
     """
     text = options.get(name, "").strip()
-    # A number is read as one: ISO 8601 has days of eight digits, too.
+    # Digits are always milliseconds, although ISO 8601 has dates of eight digits.
     if name not in options or text.lstrip("+-").isdigit():
         return number_option(options, name, default, _INT64[0])
     from datetime import UTC, datetime, timedelta
@@ -463,9 +461,9 @@ def time_option(options: Mapping[str, str], name: str, default: int) -> int:
 
 
 def number_option(options: Mapping[str, str], name: str, default: int, least: int = 1) -> int:
-    """Read an option that is a whole number.
+    """Parse an option that is a whole number.
 
-    :raises BadInput: if it is not, or is under ``least`` or over 64 bits.
+    :raises BadInput: if it is not, or is below ``least`` or over 64 bits.
     """
     text = options.get(name)
     if text is None:

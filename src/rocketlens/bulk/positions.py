@@ -1,18 +1,18 @@
-"""Positions of queues: what the options ``startingOffsets`` and ``endingOffsets`` have as JSON.
+"""Parses positions of queues: the JSON of the options ``startingOffsets`` and ``endingOffsets``.
 
 =========================================  =====================================================
 text                                       meaning
 =========================================  =====================================================
-``{"T":{"broker-a":{"0":23,"1":-1}}}``     by topic, broker and queue, as Spark sources of
-                                           RocketMQ have them
-``{"T":{"0":23}}``                         by topic and queue, as Spark's Kafka source has them:
-                                           of the only broker that has the topic
-``-2``                                     the first offset that a queue has
+``{"T":{"broker-a":{"0":23,"1":-1}}}``     by topic, broker and queue, as in other Spark sources of
+                                           RocketMQ
+``{"T":{"0":23}}``                         by topic and queue, as in Spark's Kafka source: of the
+                                           only broker that has the topic
+``-2``                                     the first offset of a queue
 ``-1``                                     the offset after its last message
 =========================================  =====================================================
 
-A queue that is not named is read as without the option. A position is the first that is read, or
-the one after the last.
+A position is the first offset to read, or the one after the last. The option does not affect queues
+that it does not name.
 """
 
 import json
@@ -36,7 +36,7 @@ Queue = TypeVar("Queue", bound=tuple[str, str, int])
 
 
 class AskedQueue(NamedTuple):
-    """A queue as a text names it."""
+    """A queue that an option names."""
 
     topic: str
     broker_name: str | None
@@ -44,7 +44,6 @@ class AskedQueue(NamedTuple):
     queue_id: int
 
     def __str__(self) -> str:
-        """Return it for errors."""
         broker = "" if self.broker_name is None else f"{self.broker_name}, "
         return f"{broker}topic {self.topic}, queue {self.queue_id}"
 
@@ -56,17 +55,17 @@ class Positions(NamedTuple):
     offsets: Mapping[AskedQueue, int]
 
     def by_queue(self, queues: Iterable[Queue]) -> dict[Queue, int]:
-        """Return the position of each queue of a cluster that has one.
+        """Return the positions of queues of a cluster.
 
-        ``queues`` are all of the topics that are read.
+        ``queues``: all queues of the topics that are read.
 
-        :raises BadInput: for a queue that is not there, and where several can be meant.
+        :raises BadInput: if a queue does not exist, or its broker is ambiguous.
         """
-        there = {AskedQueue(*each): each for each in queues}
+        existing = {AskedQueue(*each): each for each in queues}
         offsets: dict[Queue, int] = {}
         for requested, offset in self.offsets.items():
-            named = self._named(requested, there)
-            queue = there.get(named)
+            named = self._with_broker(requested, existing)
+            queue = existing.get(named)
             if queue is None:
                 raise self.missing(requested, "the cluster")
             if queue in offsets:
@@ -74,11 +73,10 @@ class Positions(NamedTuple):
             offsets[queue] = offset
         return offsets
 
-    def _named(self, queue: AskedQueue, there: Mapping[AskedQueue, Any]) -> AskedQueue:
-        """Return a queue with the name of its broker."""
+    def _with_broker(self, queue: AskedQueue, existing: Iterable[AskedQueue]) -> AskedQueue:
         if queue.broker_name is not None:
             return queue
-        brokers = sorted({str(each.broker_name) for each in there if each.topic == queue.topic})
+        brokers = sorted({str(each.broker_name) for each in existing if each.topic == queue.topic})
         if len(brokers) > 1:
             raise BadInput(
                 f"option {self.option}: topic {queue.topic} is on {len(brokers)} brokers "
@@ -87,9 +85,9 @@ class Positions(NamedTuple):
         return queue._replace(broker_name=brokers[0] if brokers else None)
 
     def of_one_broker(self) -> dict[tuple[str, int], int]:
-        """Return the position of each queue of a store by topic and queue id.
+        """Return the positions of queues of a store, by topic and queue id.
 
-        :raises BadInput: if a queue has two.
+        :raises BadInput: if a queue has two positions.
         """
         offsets: dict[tuple[str, int], int] = {}
         for queue, offset in self.offsets.items():
@@ -99,16 +97,15 @@ class Positions(NamedTuple):
         return offsets
 
     def outside(self, queue: object, offset: int, bounds: tuple[int, int]) -> list[str]:
-        """Return a line if an offset is before the first one of a queue, or after its end."""
+        """Return a line if an offset is outside the bounds of a queue."""
         first, end = bounds
         if offset < first:
-            return [f"{queue} begins at offset {first}, and {self.option} says {offset}"]
+            return [f"{queue} begins at offset {first}, but {self.option} is {offset}"]
         if offset > end:
-            return [f"{queue} ends at offset {end}, and {self.option} says {offset}"]
+            return [f"{queue} ends at offset {end}, but {self.option} is {offset}"]
         return []
 
     def missing(self, queue: AskedQueue, where: str) -> BadInput:
-        """Return the error for a queue that is not there."""
         return BadInput(f"option {self.option}: {where} has no such queue: {queue}")
 
 
@@ -119,31 +116,31 @@ def positions_option(
     refused: int | None,
     has_topic: Callable[[str], bool] | None,
 ) -> Positions:
-    """Read an option with positions; without it there are none.
+    """Parse an option with positions; without it there are none.
 
-    ``refused`` is a position that it cannot have. ``has_topic`` returns whether a topic is read;
-    None for every topic.
+    ``refused``: a word that the option cannot have. ``has_topic`` returns whether a topic is read;
+    None for all topics.
 
-    :raises BadInput: if it is not of the form above, names a topic that is not read, or is given
-        together with a time.
+    :raises BadInput: if it has another form, names a topic that is not read, or a time is given,
+        too.
     """
     text = options.get(name)
     if text is None:
         return Positions(name, {})
     if TIMES[name] in options:
-        raise BadInput(f"options {name} and {TIMES[name]} both say where to read: give one")
-    offsets = _parsed(name, text)
+        raise BadInput(f"give either {name} or {TIMES[name]}, not both options")
+    offsets = _parse(name, text)
     for queue, offset in offsets.items():
         if offset == refused:
-            raise BadInput(f"option {name} has {_WORDS[offset]} of {queue}, which it cannot have")
+            raise BadInput(f"option {name} cannot be {_WORDS[offset]}, as for {queue}")
         if has_topic is not None and not has_topic(queue.topic):
             raise BadInput(f"option {name} names topic {queue.topic}, which is not read")
     return Positions(name, offsets)
 
 
-def _parsed(name: str, text: str) -> dict[AskedQueue, int]:
+def _parse(name: str, text: str) -> dict[AskedQueue, int]:
     try:
-        by_topic = json.loads(text, object_pairs_hook=_unrepeated)
+        by_topic = json.loads(text, object_pairs_hook=_refuse_repeated)
     except (ValueError, RecursionError) as error:
         raise BadInput(f"option {name} is not JSON ({error}): expected {_EXAMPLE}") from None
     offsets: dict[AskedQueue, int] = {}
@@ -167,7 +164,7 @@ def _parsed(name: str, text: str) -> dict[AskedQueue, int]:
     return offsets
 
 
-def _unrepeated(members: list[tuple[str, Any]]) -> dict[str, Any]:
+def _refuse_repeated(members: list[tuple[str, Any]]) -> dict[str, Any]:
     names = [name for name, _ in members]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
@@ -182,7 +179,7 @@ def _members(name: str, value: Any) -> Iterable[tuple[Any, Any]]:
 
 
 def check_one_broker(*positions: Positions) -> None:
-    """Check that positions are of one broker, as a store is; what its name is, no file tells.
+    """Check that positions name at most one broker, of any name: a store has one.
 
     :raises BadInput: if they name several.
     """
@@ -191,20 +188,20 @@ def check_one_broker(*positions: Positions) -> None:
     if len(names) > 1:
         options = " and ".join(each.option for each in positions if each.offsets)
         shown = ", ".join(names[:5])
-        raise BadInput(f"{options}: {len(names)} brokers ({shown}) are named, a store is of one")
+        raise BadInput(f"{options}: {len(names)} brokers ({shown}) are named, but a store has one")
 
 
 def check_range(queue: object, starts: Positions, start: int, ends: Positions, end: int) -> None:
-    """Check that what one queue is read from is not after what it is read to.
+    """Check the first and last position of a queue.
 
-    :raises BadInput: if both are numbers, and it is.
+    :raises BadInput: if the first is after the last.
     """
     if start > end >= 0:
-        raise BadInput(f"{queue}: {starts.option} says {start}, and {ends.option} says {end}")
+        raise BadInput(f"{queue}: {starts.option} is {start}, but {ends.option} is {end}")
 
 
 class StoreQueues:
-    """The queues of a store, by its files; its log is not read."""
+    """The queues of a store, by its files, without its log."""
 
     def __init__(self, store: str) -> None:
         self._reader: Final = StoreReader(Path(store))
@@ -212,12 +209,12 @@ class StoreQueues:
         self._configured: Final = read_table(self._reader.path, TOPICS_FILE, TOPICS_MEMBER).entries
 
     def close(self) -> None:
-        """Unmap all files."""
         self._reader.close()
 
     def bounds(self, topic: str, queue_id: int) -> tuple[int, int] | None:
-        """Return the first offset of a queue that the log or tiered storage still has, and the
-        next; None if no file of the queue is there.
+        """Return the first queue offset in the log or in tiered storage, and the next one.
+
+        Return None if the queue has no files.
 
         :raises OSError: if a file cannot be opened now.
         """
@@ -231,7 +228,7 @@ class StoreQueues:
         return min(first, end), end
 
     def is_unknown(self, topic: str, queue_id: int) -> bool:
-        """Return whether the topic is known, and not to have this queue."""
+        """Return whether the topic is known and does not have this queue."""
         queue_ids = [each.queue_id for each in self._queues.names() if each.topic == topic]
         entry = self._configured.get(topic)
         if isinstance(entry, dict):

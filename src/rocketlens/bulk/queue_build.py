@@ -1,10 +1,9 @@
-"""Second phase of dispatch: consume queue files from queue parts.
+"""Second phase of dispatch: writes consume queue files from queue parts.
 
-An entry is found by its queue offset, so files are independent. In a healthy log the queue offsets
-of a queue rise by one from record to record, and its files are slices of the parts, one after the
-other. If they do not (records lost, or dispatched twice), one task builds the whole queue.
-Records of topics that were deleted are left out before
-(:mod:`rocketlens.store.read.former_topics`).
+The position of an entry follows from its queue offset, so files are independent. In a healthy log
+the queue offsets of a queue rise by one from record to record, and its files are consecutive slices
+of the parts. Otherwise (records were lost, or dispatched twice) one task builds the whole queue.
+Records of deleted topics are left out (:mod:`rocketlens.store.read.former_topics`).
 """
 
 from collections import Counter
@@ -30,13 +29,13 @@ Numbers = npt.NDArray[np.int64]
 ENTRIES_PER_TASK: Final = 1_000_000
 _SINGLE_CORRECTIONS: Final = 1_000
 _WITNESSES: Final = 3
-"""Consecutive records that outvote the first one of a queue."""
+"""Consecutive records that together overrule the first one of a queue."""
 
 
 class QueueUnit(NamedTuple):
     """A unit of work: one file of a regular queue, or a whole irregular queue.
 
-    ``queue_offset``: of the first row of ``parts``, when the queue is regular.
+    ``queue_offset``: that of the first row of ``parts`` for a regular queue, else None.
     """
 
     directory: str
@@ -46,10 +45,7 @@ class QueueUnit(NamedTuple):
 
 
 class QueueBuildTask(NamedTuple):
-    """Units to write to ``disk``.
-
-    ``delays_ms[level]`` is added to the store time of delayed messages.
-    """
+    """Units to write. ``delays_ms[level]`` is added to the store time of delayed messages."""
 
     units: tuple[QueueUnit, ...]
     file_entries: int
@@ -58,7 +54,7 @@ class QueueBuildTask(NamedTuple):
 
 
 class QueueResult(NamedTuple):
-    """The result of a task. ``repeated`` records claim an offset that an earlier one has."""
+    """The result of a task. ``repeated`` records have the queue offset of an earlier record."""
 
     files: int
     entries: int
@@ -67,10 +63,10 @@ class QueueResult(NamedTuple):
 
 
 class PartsToBuild(NamedTuple):
-    """The parts whose records get entries, and the records that do not.
+    """The parts whose records get entries.
 
-    ``former``: records of deleted topics, by topic. ``inferred``: of these the topics that only
-    missing queue files show to be deleted.
+    ``former``: counts of records of deleted topics, by topic. ``inferred``: topics that are deleted
+    only according to missing queue files.
     """
 
     parts: list[QueuePart]
@@ -79,7 +75,7 @@ class PartsToBuild(NamedTuple):
 
 
 def parts_to_build(parts: Sequence[QueuePart], evidence: TopicEvidence) -> PartsToBuild:
-    """Return the parts, in log order, without the records of topics that were deleted."""
+    """Return the parts, in log order, without the records of deleted topics."""
     runs: dict[str, dict[int, list[Run]]] = {}
     for part in parts:
         runs.setdefault(part.topic, {}).setdefault(part.queue_id, []).append(part.run)
@@ -105,7 +101,7 @@ def parts_to_build(parts: Sequence[QueuePart], evidence: TopicEvidence) -> Parts
 
 
 def _from(part: QueuePart, end: int) -> QueuePart:
-    """Return the rows of a part whose records are at or after physical offset ``end``."""
+    """Return the rows of a part with records at or after physical offset ``end``."""
     if part.first_offset >= end:
         return part
     if part.last_offset < end:
@@ -128,9 +124,9 @@ def _from(part: QueuePart, end: int) -> QueuePart:
 def plan_queues(
     parts: Sequence[QueuePart], directory: Path, file_entries: int
 ) -> tuple[list[QueueUnit], int, list[str]]:
-    """Return the units of work, the number of queues, and topics whose name is not safe in a path.
+    """Return the units of work, the number of queues, and the topics with an invalid name.
 
-    ``parts`` are in log order.
+    ``parts`` must be in log order.
     """
     queues: dict[tuple[str, int], list[QueuePart]] = {}
     unsafe: set[str] = set()
@@ -152,7 +148,6 @@ def plan_queues(
 
 
 def has_consecutive_offsets(parts: Sequence[QueuePart]) -> bool:
-    """Return whether the queue offsets rise by one through all parts of a queue."""
     if not 0 <= parts[0].first_queue_offset <= limits.MAX_QUEUE_OFFSET:
         return False
     return all(part.is_consecutive for part in parts) and all(
@@ -192,7 +187,7 @@ def tasks_of(
     parallelism: int,
     disk: Disk,
 ) -> list[QueueBuildTask]:
-    """Create the directories, and return tasks of about equal work."""
+    """Create the directories; return tasks of about equal work."""
     for directory in sorted({unit.directory for unit in units}):
         disk.make_directory(Path(directory))
     total = sum(unit.entry_count + 1 for unit in units)
@@ -212,18 +207,13 @@ def tasks_of(
 
 
 def build(task: QueueBuildTask) -> QueueResult:
-    """Write the files of the task's units; runs in an executor."""
-    files = entries = repeated = impossible = 0
-    for unit in task.units:
-        if unit.queue_offset is None:
-            result = _build_irregular(unit, task)
-        else:
-            result = _build_file(unit, unit.queue_offset, task)
-        files += result.files
-        entries += result.entries
-        repeated += result.repeated
-        impossible += result.impossible
-    return QueueResult(files, entries, repeated, impossible)
+    results = [
+        _build_irregular(unit, task)
+        if unit.queue_offset is None
+        else _build_file(unit, unit.queue_offset, task)
+        for unit in task.units
+    ]
+    return QueueResult(*map(sum, zip(*results, strict=True)))
 
 
 def _build_file(unit: QueueUnit, queue_offset: int, task: QueueBuildTask) -> QueueResult:
@@ -238,7 +228,7 @@ def _build_file(unit: QueueUnit, queue_offset: int, task: QueueBuildTask) -> Que
 
 
 def _build_irregular(unit: QueueUnit, task: QueueBuildTask) -> QueueResult:
-    """Write all files of a queue with holes or repetitions, which are filled and left out."""
+    """Write all files of a queue. Fill its holes, and leave out repeated queue offsets."""
     entries = np.concatenate([read_entries(part, task.delays_ms) for part in unit.parts])
     queue_offsets = np.concatenate([read_queue_offsets(part) for part in unit.parts])
     offsets = np.ascontiguousarray(entries[:, :8]).view(">i8").ravel().astype(np.int64)
@@ -263,11 +253,11 @@ def _build_irregular(unit: QueueUnit, task: QueueBuildTask) -> QueueResult:
 
 
 def resolve_repeated(queue_offsets: Numbers, offsets: Numbers) -> "tuple[Any, Any]":
-    """Return which records get the queue offset that they claim, and whose claim is impossible.
+    """Return masks of the records that get their queue offset, and of impossible queue offsets.
 
-    Both arguments in log order. As in RocketMQ the first record that claims an offset has it, and a
-    claim below the end of the queue is a repetition. Between two records of a queue there can't
-    be more others than fit between them in the log; a claim further up is damage.
+    Both arguments are in log order. As in RocketMQ, the first record with a queue offset gets it,
+    and an offset below the end of the queue is a repetition. An offset is damage if the log between
+    two records of the queue is too short for the records between them.
     """
     is_impossible = (queue_offsets < 0) | (queue_offsets > limits.MAX_QUEUE_OFFSET)
     kept = np.flatnonzero(~is_impossible)
@@ -291,9 +281,9 @@ def resolve_repeated(queue_offsets: Numbers, offsets: Numbers) -> "tuple[Any, An
 
 
 def _is_first_odd(claims: Numbers) -> bool:
-    """Return whether the first claim contradicts those after it.
+    """Return whether the first queue offset contradicts the next ones.
 
-    If the first offset is too high, all later ones would count as repeated.
+    If it is too high, all later ones would count as repeated.
     """
     if len(claims) < _WITNESSES + 1:
         return False
@@ -302,23 +292,22 @@ def _is_first_odd(claims: Numbers) -> bool:
 
 
 def read_entries(part: QueuePart, delays_ms: Sequence[int]) -> Entries:
-    """Return the entries of a part, 20 bytes each, those of delayed messages completed."""
+    """Return the entries of a part, 20 bytes each, with the delivery times of delayed messages."""
     with Path(part.path).open("rb") as file:
         file.seek(part.start * ENTRY_BYTES)
         entries = np.fromfile(file, np.uint8, part.row_count * ENTRY_BYTES).reshape(-1, ENTRY_BYTES)
         file.seek(part.file_rows * (ENTRY_BYTES + 8) + part.start * 4)
         levels = np.fromfile(file, np.int32, part.row_count)
-    # None is read where no message has one.
+    # Empty if the file has no delay levels.
     if levels.any():
         delayed = np.flatnonzero(levels)
         delays = np.array(delays_ms, np.int64)[np.minimum(levels[delayed], len(delays_ms) - 1)]
-        # So far their tags code is their store time.
+        # Their tags code is the store time.
         entries.view(ENTRY_LAYOUT.dtype)["tags_code"][delayed, 0] += delays
     return entries
 
 
 def read_queue_offsets(part: QueuePart) -> Numbers:
-    """Return the queue offsets of a part."""
     if part.is_consecutive:
         first = part.first_queue_offset
         return np.arange(first, first + part.row_count, dtype=np.int64)

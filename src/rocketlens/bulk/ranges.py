@@ -1,9 +1,9 @@
-"""Read the log in parallel: segments cut into ranges, walked apart, then stitched.
+"""Reads the log in parallel: cuts segments into ranges, walks each alone, and joins the results.
 
-A range is cut at any byte. Its task walks from the first position in it where a record seems to
-begin. What seems to begin there may be a forgery inside a body, so the driver trusts
-no such position: :func:`stitch` follows the records from the segment's first byte through all its
-ranges, and a range that did not begin where the one before it ended is read again from there.
+A range can begin at any byte. Its task walks from the first position at which a record seems to
+begin. This can be a forged record inside a body, so the driver does not trust the position:
+:func:`stitch` follows the records from the segment's first byte through all its ranges. A range
+that did not begin at the end of the previous one is read again from there.
 """
 
 from bisect import bisect_right
@@ -24,22 +24,22 @@ from rocketlens.formats.rows import ROW_BYTES, Rows, scan_rows
 from rocketlens.store import fs
 from rocketlens.store.read.log import resync
 from rocketlens.store.read.log.commitlog import CommitLog, Segment, SegmentLost
-from rocketlens.store.read.log.scan import Damage, LogWalk, exhaust
+from rocketlens.store.read.log.scan import NO_SEGMENT, Damage, LogWalk, exhaust
 
 RANGE_BYTES: Final = 64 << 20
-"""Bytes of log that one task reads by default: about a tenth of a second of work."""
+"""Bytes of log that one task reads by default, in about 0.1 s."""
 _MIN_RANGE_BYTES: Final = 1 << 16
 _STEP_BYTES: Final = 4 << 20
 NOTHING_WRITTEN: Final = "nothing was written here"
 ROWS_AT_ONCE: Final = 16_384
-"""Records held as rows at a time: 2 MiB, which stays in the processor's cache."""
+"""Rows in memory at a time: 2 MiB, which fit into the processor's cache."""
 
 
 class LogRange(NamedTuple):
-    """Bytes ``start`` to ``stop`` of one segment; a record belongs to where it begins.
+    """Bytes ``start`` to ``stop`` of one segment, with the records that begin there.
 
-    ``known``: a record, or the end of the log, is known to be at ``start``; otherwise the first
-    record is looked for.
+    ``known``: a record, or the end of the log, is at ``start``. Otherwise the first record is
+    searched.
     """
 
     path: str
@@ -66,12 +66,12 @@ class Walked(Struct):
 
     log_range: LogRange
     first: int | None = None
-    """The position of the first record; None if there is none."""
+    """The position of the first record, or None."""
     ending: RangeEnding = RangeEnding.OPEN
     next_position: int = 0
-    """The next record, or the first byte that belongs to none."""
+    """The next record, or the first byte that belongs to no record."""
     reason: str = ""
-    """The reason why there is no record at ``next_position``, if ``ending`` is OPEN."""
+    """The reason why no record is at ``next_position``, if ``ending`` is OPEN."""
     damage: list[Damage] = field(default_factory=list)
     damage_count: int = 0
     record_count: int = 0
@@ -80,8 +80,8 @@ class Walked(Struct):
 def cut(log: CommitLog, range_bytes: int = RANGE_BYTES, least_count: int = 1) -> list[LogRange]:
     """Split every segment into ranges of about equal size, at most ``range_bytes`` each.
 
-    At least ``least_count`` ranges are made if the log is large enough for that. What the file
-    system knows to be a hole at the end of a segment belongs to no range.
+    Return at least ``least_count`` ranges if the log is large enough. A hole at the end of a
+    segment belongs to no range.
     """
     written = [_written_bytes(segment) for segment in log.segments]
     range_bytes = max(min(range_bytes, -(-sum(written) // least_count)), _MIN_RANGE_BYTES)
@@ -97,7 +97,7 @@ def cut(log: CommitLog, range_bytes: int = RANGE_BYTES, least_count: int = 1) ->
 
 
 def _written_bytes(segment: Segment) -> int:
-    """Return a position after which the segment is only a hole."""
+    """Return a position after which the segment has only a hole."""
     low = 0
     step = 1 << 20
     high = segment.size
@@ -113,17 +113,19 @@ def _written_bytes(segment: Segment) -> int:
 
 
 class RangeReader:
-    """Walks one range; iterate for its records as rows, then look at ``walked``."""
+    """Walks one range: iterate over its rows, then use ``walked``.
+
+    ``content``: the bytes of the segment.
+    """
 
     def __init__(self, log_range: LogRange, content: memoryview) -> None:
-        """Prepare to walk ``log_range`` of the segment whose bytes are ``content``."""
         self.walked = Walked(log_range)
         self._content = content
         self._base = log_range.base_offset
         self._log: CommitLog | None = None
 
     def __iter__(self) -> Iterator[Rows]:
-        """Yield rows in log order, which hold until the next ones."""
+        """Yield rows in log order. They are valid until the next ones."""
         walked, stop = self.walked, self.walked.log_range.stop
         memory = memoryview(bytearray(ROWS_AT_ONCE * ROW_BYTES))
         position = self._begin()
@@ -146,7 +148,7 @@ class RangeReader:
         self._end(position)
 
     def _begin(self) -> int:
-        """Return the first position to read; ``stop`` if no record is in the range."""
+        """Return the first position to read; ``stop`` if the range has no record."""
         log_range = self.walked.log_range
         if log_range.known:
             return log_range.start
@@ -154,7 +156,7 @@ class RangeReader:
         return log_range.stop if record_start < 0 else record_start
 
     def _end(self, position: int) -> None:
-        """Record the reason why the range ends at the position."""
+        """Set the reason why the range ends at a position."""
         walked = self.walked
         if walked.first is None and not walked.log_range.known:
             walked.next_position = walked.log_range.start
@@ -165,10 +167,7 @@ class RangeReader:
             self.after(position, position)
 
     def after(self, position: int, stop: int) -> int | None:
-        """Return the next record after bad bytes at ``position``; None ends the range.
-
-        That record is found as the reader without Spark finds it.
-        """
+        """Return the next record after bad bytes, as `LogWalk` finds it; None ends the range."""
         walked = self.walked
         size, magic = _size_and_magic(self._content, position)
         if filler_bytes(size, magic) == len(self._content) - position > 0:
@@ -186,10 +185,9 @@ class RangeReader:
         return following
 
     def _next_record(self, position: int, *, is_unwritten: bool) -> int | None:
-        """Return the next record of this segment, None if there is none.
+        """Return the next record of this segment, or None.
 
-        :raises OSError: if the segment cannot be opened again, which is not a reason to believe
-            that no record follows.
+        :raises OSError: if the segment cannot be opened again: a record may follow.
         """
         if position >= len(self._content):
             return None
@@ -231,9 +229,8 @@ def _reason(content: memoryview, position: int, size: int, magic: int) -> str:
 
 
 def _find(content: memoryview, base_offset: int, start: int, stop: int) -> int:
-    """Return the first position in ``start .. stop - 1`` at which a record begins, or -1.
-
-    A forged one inside a body is found, too.
+    """Return the first position in ``start .. stop - 1`` at which a record seems to begin,
+    or -1.
     """
     return -1 if start >= len(content) else scan.find_start(content, base_offset, start, stop)
 
@@ -243,19 +240,17 @@ def _is_record(content: memoryview, base_offset: int, position: int) -> bool:
 
 
 class HasWalked(Protocol):
-    """The result of a task that read a range: at least that of the walk."""
+    """The result of a task that walked a range."""
 
     @property
-    def walked(self) -> Walked:
-        """The walk through the range."""
-        ...
+    def walked(self) -> Walked: ...
 
 
 Result = TypeVar("Result", bound=HasWalked)
 
 
 class Stitched(Struct, Generic[Result]):
-    """The whole log: the results that count, in log order, and its damage."""
+    """The whole log: the valid results, in log order, and its damage."""
 
     results: list[Result] = field(default_factory=list)
     damage: list[Damage] = field(default_factory=list)
@@ -265,8 +260,7 @@ class Stitched(Struct, Generic[Result]):
     torn: Damage | None = None
     """Bytes after the last record that are neither a record nor zeros: an unfinished write."""
 
-    def note(self, damage: Damage) -> None:
-        """Add one damaged range."""
+    def add_damage(self, damage: Damage) -> None:
         self.damage_count += 1
         if len(self.damage) < limits.MAX_DAMAGE_REPORTS:
             self.damage.append(damage)
@@ -275,7 +269,8 @@ class Stitched(Struct, Generic[Result]):
 def stitch(results: Sequence[Result], reread: Callable[[LogRange], Result]) -> Stitched[Result]:
     """Follow the records through all ranges, and reread those that began at a wrong record.
 
-    ``results`` belong to the ranges of :func:`cut`, in their order; ``reread`` reads a range anew.
+    ``results``: those of the ranges of :func:`cut`, in the same order. ``reread`` reads a range
+    again.
     """
     stitched: Stitched[Result] = Stitched()
     segments: dict[int, list[Result]] = {}
@@ -284,12 +279,12 @@ def stitch(results: Sequence[Result], reread: Callable[[LogRange], Result]) -> S
     bases = sorted(segments)
     with_records = [b for b in bases if any(r.walked.first is not None for r in segments[b])]
     for base, following in zip(bases, [*bases[1:], None], strict=True):
-        # Behind the last record there may be segments that were created in advance.
+        # Segments after the last record can have been created in advance.
         is_last = not with_records or base >= with_records[-1]
         end = base + segments[base][0].walked.log_range.size
         _end_segment(stitched, _stitch_segment(stitched, segments[base], reread), is_last=is_last)
         if following is not None and following > end:
-            stitched.note(Damage(end, following, "no segment file holds these"))
+            stitched.add_damage(Damage(end, following, NO_SEGMENT))
     for result in stitched.results:
         stitched.damage_count += result.walked.damage_count
         stitched.damage += result.walked.damage
@@ -300,7 +295,7 @@ def stitch(results: Sequence[Result], reread: Callable[[LogRange], Result]) -> S
 def _stitch_segment(
     stitched: Stitched[Result], results: Sequence[Result], reread: Callable[[LogRange], Result]
 ) -> Walked:
-    """Follow one segment from its first byte; return how the last of its walks ended."""
+    """Follow one segment from its first byte; return its last walk."""
     before = Walked(results[0].walked.log_range, ending=RangeEnding.RECORD)
     for result in results:
         walked, position = result.walked, before.next_position
@@ -324,30 +319,30 @@ def _end_segment(stitched: Stitched[Result], last: Walked, *, is_last: bool) -> 
         return
     rest = Damage(base + last.next_position, base + size, last.reason)
     if not is_last:
-        stitched.note(rest)
+        stitched.add_damage(rest)
     elif last.reason != NOTHING_WRITTEN and stitched.torn is None:
         stitched.torn = rest
 
 
 def open_range(log_range: LogRange) -> fs.MappedFile:
-    """Map the segment of a range, as executors do.
+    """Map the segment of a range.
 
     :raises FileNotFoundError: if the segment was deleted since the range was planned.
-    :raises OSError: if it cannot be opened for another reason, or was cut.
+    :raises OSError: if it cannot be opened for another reason, or was truncated.
     """
     mapped = fs.MappedFile(Path(log_range.path))
     if len(mapped) < log_range.stop:
         mapped.close()
-        raise OSError(f"{log_range.path} was cut while it was read")
+        raise OSError(f"{log_range.path} was truncated while it was read")
     mapped.will_scan()
     return mapped
 
 
 def true_start(log_range: LogRange, content: memoryview, known_start: int = 0) -> LogRange | None:
-    """Return the range with its start at its first record, as a walk from ``known_start`` finds it,
-    where a record begins; None if the segment's last record is before it.
+    """Return the range from its first record on; None if the segment's last record is before it.
 
-    Steps over the headers of all records before the range: about 50 ms a GiB once it is in memory.
+    Walks over the headers of all records from ``known_start``, at which a record begins: about
+    50 ms a GiB if it is in memory.
     """
     base, start = log_range.base_offset, log_range.start
     reader = RangeReader(log_range._replace(start=known_start, stop=start, known=True), content)
@@ -366,7 +361,7 @@ def true_start(log_range: LogRange, content: memoryview, known_start: int = 0) -
 
 
 def is_unwritten(segment: Segment) -> bool:
-    """Return whether a segment is unwritten: brokers create the next one in advance."""
+    """Return whether a segment was only created in advance."""
     return not any(fs.read_bytes(segment.path, SIZE_AND_MAGIC.size) or b"")
 
 
@@ -375,20 +370,20 @@ def walk_log(
     begin: int,
     stop: int,
     starts: list[int] | None = None,
-    most: int | None = None,
+    max_records: int | None = None,
 ) -> int:
     """Return the offset of the first record at or after ``stop``, or an earlier end of the log.
 
-    ``most``: stop after so many records, each of which costs a microsecond more then.
-
-    Walks from ``begin``, a record's physical offset. Zeros end the log, unless a later segment was
-    written to. Only headers are read: about 50 ms a GiB once it is in memory. If ``starts`` is a
-    list, an offset that the walk passed is added to it every `_STEP_BYTES`: walks that begin there
-    end where this one does.
+    Walks from ``begin``, a record's physical offset, over at most ``max_records``. Zeros end the
+    log, unless a later segment was written. Only headers are read: about 50 ms a GiB if the log is
+    in memory. The walk appends a record start to ``starts`` at least every `_STEP_BYTES`: a walk
+    from there ends at the same offset.
     """
+    memory = memoryview(bytearray(ROWS_AT_ONCE * ROW_BYTES if max_records is not None else 0))
+    remaining = max_records
     last_base = max((s.base_offset for s in log.segments if not is_unwritten(s)), default=0)
     position = max(begin, log.min_offset)
-    while position < stop and most != 0:
+    while position < stop and remaining != 0:
         segment = log.segment_of(position)
         if segment is not None:
             base = segment.base_offset
@@ -405,20 +400,20 @@ def walk_log(
                     raise
                 position = max(position, log.min_offset)
                 continue
-            byte_offset, reason = position - base, STOP
-            while byte_offset < target and reason == STOP and most != 0:
-                step = target if most is None else byte_offset + 1
-                byte_offset, reason = scan.walk(content, base, byte_offset, step)
-                if most is not None:
-                    most -= 1
+            if remaining is None:
+                byte_offset, reason = scan.walk(content, base, position - base, target)
+            else:
+                room = memory[: remaining * ROW_BYTES]
+                rows, byte_offset, reason = scan_rows(content, base, position - base, target, room)
+                remaining -= len(rows)
             position = base + byte_offset
-            if reason == STOP:
+            if reason in (STOP, FULL) or remaining == 0:
                 if starts is not None:
                     starts.append(position)
                 continue
             if reason == END and base >= last_base:
                 break
-        # Skip a segment's end, or damage, as readers without Spark do.
+        # Skip a segment's end, or damage.
         walk = LogWalk(log, position, position + 1)
         exhaust(walk)
         if walk.position <= position:
@@ -428,8 +423,8 @@ def walk_log(
 
 
 def nearest_start(starts: Sequence[int], offset: int, begin: int) -> int:
-    """Return the last of ``starts``, offsets of `walk_log`, from ``begin`` to ``offset``; ``begin``
-    if there is none.
+    """Return the last of ``starts``, from `walk_log`, up to ``offset``, or ``begin`` if it is
+    later.
     """
     number = bisect_right(starts, offset)
     return max(starts[number - 1], begin) if number else begin
@@ -438,10 +433,10 @@ def nearest_start(starts: Sequence[int], offset: int, begin: int) -> int:
 def stretches(
     log: CommitLog, begin: int, end: int, range_bytes: int, starts: Sequence[int] = ()
 ) -> Iterator[tuple[LogRange, int]]:
-    """Split the log from ``begin``, a record's start, to ``end`` into ranges of about equal size.
+    """Split the log from ``begin``, a record start, to ``end`` into ranges of about equal size.
 
-    Each comes with a position of its segment, at or before its start, at which a record begins:
-    the nearest of ``starts``, or else the first in the segment.
+    Each range comes with the nearest known record start in its segment, from ``starts`` or the
+    first one of the segment.
     """
     for segment in log.segments:
         first = max(begin - segment.base_offset, 0)

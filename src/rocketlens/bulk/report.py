@@ -1,12 +1,13 @@
 """The findings of a comparison of log, queues and index.
 
-It is not a `rocketlens.query.facts.examination.StoreExamination`: that reads one store in bounded
-time, in this process. A report is added up from what many tasks find in their ranges of the log,
-on several machines where Spark has them, and so it has counts and samples, and no open files.
+Many tasks, perhaps on several machines, find them in ranges of the log. So they are counts and
+samples that can be merged. A `rocketlens.query.facts.examination.StoreExamination`, however, reads
+one store in bounded time in this process.
 """
 
 from collections import Counter
 from enum import StrEnum
+from typing import Final
 
 from msgspec import Struct, field
 
@@ -31,13 +32,13 @@ class FindingKind(StrEnum):
     QUEUE_FILE = "queue file"
     """A file that is not part of a consume queue."""
     INDEX_FILE = "index file"
-    """A file that is not a valid index file, or is of another store."""
+    """A file that is not a valid index file, or belongs to another store."""
     INDEX_HEADER = "index header"
     """A header field that the file's own entries contradict."""
     INDEX_CHAIN = "index chain"
     """Slots or links that lead to the wrong entry, or away from one."""
     INDEX_MISSING = "index entry missing"
-    """A key of a record that the index does not lead to."""
+    """A key of a record that is not in the index."""
     INDEX_EXTRA = "index entry extra"
     """An entry that belongs to no key of the record at its offset."""
     INDEX_TIME = "index entry time"
@@ -45,8 +46,12 @@ class FindingKind(StrEnum):
     CHECKPOINT = "checkpoint"
 
 
+_MAX_LISTED: Final = limits.MAX_DAMAGE_REPORTS // len(FindingKind)
+"""Findings of one kind that are listed."""
+
+
 class Finding(Struct, frozen=True):
-    """One finding: a kind, and where it is; None if that does not apply."""
+    """One finding: its kind and its location. Fields that do not apply are None."""
 
     kind: FindingKind
     detail: str
@@ -57,7 +62,6 @@ class Finding(Struct, frozen=True):
     physical_offset: int | None = None
 
     def __str__(self) -> str:
-        """Return it in one line."""
         where = []
         if self.topic is not None:
             queue = "" if self.queue_id is None else f"/{self.queue_id}/{self.queue_offset}"
@@ -70,24 +74,21 @@ class Finding(Struct, frozen=True):
 
 
 class StoreFindings(Struct):
-    """Counts by kind, and the first of each kind one by one."""
+    """Counts of findings by kind, and a list of the first findings of each kind."""
 
     counts: Counter[FindingKind] = field(default_factory=Counter)
     listed: list[Finding] = field(default_factory=list)
 
     def add(self, finding: Finding, count: int = 1) -> None:
-        """Count a finding ``count`` times, and list it if there is room for its kind."""
-        room = limits.MAX_DAMAGE_REPORTS // len(FindingKind)
-        if self.counts[finding.kind] < room:
+        """Count a finding ``count`` times, and list it if its kind is not full."""
+        if self.counts[finding.kind] < _MAX_LISTED:
             self.listed.append(finding)
         self.counts[finding.kind] += count
 
     def merge(self, other: "StoreFindings") -> None:
-        """Add all findings of another."""
-        room = limits.MAX_DAMAGE_REPORTS // len(FindingKind)
-        have = Counter(finding.kind for finding in self.listed)
+        listed = Counter(finding.kind for finding in self.listed)
         for finding in other.listed:
-            if have[finding.kind] < room:
+            if listed[finding.kind] < _MAX_LISTED:
                 self.listed.append(finding)
-                have[finding.kind] += 1
+                listed[finding.kind] += 1
         self.counts.update(other.counts)

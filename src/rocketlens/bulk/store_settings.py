@@ -1,4 +1,4 @@
-"""The broker's settings that follow from a store's own files."""
+"""Infers settings of the broker from the files of a store."""
 
 from collections import Counter
 from pathlib import Path
@@ -18,24 +18,20 @@ from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.consumequeue import ConsumeQueues
 from rocketlens.store.read.log.commitlog import CommitLog
 from rocketlens.store.read.rocks import queue_database
+from rocketlens.store.write.index.index_resume import index_names
 
-NAME_DIGITS: Final = 17
-_ENTRIES_LOOKED_AT: Final = 20_000
-_RECORDS_LOOKED_AT: Final = 500
-_QUEUE_FILES_LOOKED_AT: Final = 100
+_MAX_ENTRIES_READ: Final = 20_000
+_MAX_RECORDS_READ: Final = 500
+_MAX_QUEUE_FILES_READ: Final = 100
 
 
 def index_paths(store: Path) -> list[Path]:
-    """Return the index files by name, which is by creation time."""
-    return [
-        Path(entry.path)
-        for entry in fs.entries(store / "index")
-        if len(entry.name) == NAME_DIGITS and entry.name.isdigit() and entry.is_file()
-    ]
+    """Return the index files, oldest first."""
+    return [store / "index" / name for name in index_names(store / "index")]
 
 
 def index_geometry(store: Path) -> Geometry:
-    """Return the slot and entry counts of the newest sound index file, else RocketMQ's defaults."""
+    """Return the geometry of the newest sound index file, or RocketMQ's default."""
     for path in reversed(index_paths(store)):
         with fs.MappedFile(path) as mapped:
             try:
@@ -48,8 +44,8 @@ def index_geometry(store: Path) -> Geometry:
 def has_tag_entries(store: Path, log: CommitLog, geometry: Geometry) -> bool:
     """Return whether the store's broker indexes tags, as RocketMQ does since 5.5.
 
-    If there are index entries of records with tags, they tell. Otherwise it is a store of 5.5 if
-    it has that version's ``rocksdbstore`` directory, or that version's system topics.
+    Index entries of records with tags decide. Without them a store of 5.5 is recognized by the
+    directory ``rocksdbstore``, or by a system topic of that version.
     """
     for path in reversed(index_paths(store)):
         with fs.MappedFile(path) as mapped:
@@ -61,7 +57,7 @@ def has_tag_entries(store: Path, log: CommitLog, geometry: Geometry) -> bool:
 
 
 def _entries_have_tags(mapped: fs.MappedFile, log: CommitLog, geometry: Geometry) -> bool | None:
-    """Return whether one file has entries of tags; None if that cannot be decided."""
+    """Return whether one file has entries for tags, or None if no record in it has tags."""
     try:
         header = index_file.decode_header(mapped.view[: index_file.HEADER_BYTES])
         if len(mapped) != geometry.file_bytes:
@@ -69,13 +65,13 @@ def _entries_have_tags(mapped: fs.MappedFile, log: CommitLog, geometry: Geometry
     except IndexFileError:
         return None
     hashes: dict[int, set[int]] = {}
-    last = min(header.last_entry, geometry.entry_count - 1, _ENTRIES_LOOKED_AT)
+    last = min(header.last_entry, geometry.entry_count - 1, _MAX_ENTRIES_READ)
     for number in range(1, last + 1):
         entry = index_file.decode_entry(mapped.view, geometry, number)
         hashes.setdefault(entry.physical_offset, set()).add(entry.key_hash)
-    # The file may end in the middle of its last record.
+    # The file can end within the entries of its last record.
     has_tags = None
-    for offset in sorted(hashes)[:-1][:_RECORDS_LOOKED_AT]:
+    for offset in sorted(hashes)[:-1][:_MAX_RECORDS_READ]:
         try:
             record = log.record_at(offset)
         except RecordError:
@@ -89,19 +85,19 @@ def _entries_have_tags(mapped: fs.MappedFile, log: CommitLog, geometry: Geometry
 
 
 def batch_topics(store: Path) -> set[str]:
-    """Return the topics of batch queues, which RocketMQ 5 keeps apart, in another format."""
+    """Return the topics with batch queues, which have another format."""
     return {entry.name for entry in fs.entries(StoreLayout(store).batch_queues)}
 
 
 def queues_are_in_rocksdb(store: Path) -> bool:
-    """Return whether the store has its queues in a RocksDB database and not in files."""
+    """Return whether the store has its queues only in a RocksDB database."""
     directory = StoreLayout(store).consume_queue
     database = queue_database(directory)
     return database == directory or (database is not None and not list(fs.entries(directory)))
 
 
 def queue_file_bytes(store: Path) -> int:
-    """Return the size of the store's consume queue files, else RocketMQ's default."""
+    """Return the size of most consume queue files, or RocketMQ's default."""
     sizes: Counter[int] = Counter()
     for topic in fs.entries(store / "consumequeue"):
         for queue in fs.entries(Path(topic.path)):
@@ -109,7 +105,7 @@ def queue_file_bytes(store: Path) -> int:
                 size = fs.size_of(file)
                 if size and size % ENTRY_BYTES == 0:
                     sizes[size] += 1
-        if sizes.total() > _QUEUE_FILES_LOOKED_AT:
+        if sizes.total() > _MAX_QUEUE_FILES_READ:
             break
     return sizes.most_common(1)[0][0] if sizes else DEFAULT_FILE_BYTES
 
@@ -117,7 +113,7 @@ def queue_file_bytes(store: Path) -> int:
 def delays_in_queues(store: Path, log: CommitLog, topic: str) -> dict[int, int]:
     """Return the delay of each level, in milliseconds, from the consume queues of ``topic``.
 
-    An entry there has the delivery time, and its record the store time and the level.
+    An entry has the delivery time, and its record the store time and the level.
     """
     delays: dict[int, Counter[int]] = {}
     queues = ConsumeQueues(store / "consumequeue")
@@ -125,7 +121,7 @@ def delays_in_queues(store: Path, log: CommitLog, topic: str) -> dict[int, int]:
         for name in queues.names():
             queue = queues.queue(*name) if name.topic == topic else None
             for number, (_, entry) in enumerate(queue.entries() if queue else ()):
-                if number == _RECORDS_LOOKED_AT:
+                if number == _MAX_RECORDS_READ:
                     break
                 try:
                     record = log.record_at(entry.physical_offset)

@@ -1,23 +1,23 @@
-"""The offset of a stream: a position in the log, and marks that identify the log.
+"""The offset of a stream: a position in the log, with records that identify the log.
 
-Spark keeps it as JSON in the stream's checkpoint:
+Spark stores it as JSON in the stream's checkpoint:
 
 ===================  =======  ====================================================================
 field                type     meaning
 ===================  =======  ====================================================================
-physical_offset      integer  where the stream goes on; a record begins or will begin there
+physical_offset      integer  the next position, at which a record begins or will begin
 anchors              text     newest first, separated by blanks, each
-                              ``physical_offset:last_offset:crc:timestamp``: an offset that the
-                              stream has had, and the last record before it: its physical offset,
-                              the CRC-32 of all its bytes, and its store time in epoch milliseconds
-placed_end           integer  physical offset where the log ended when a stream began at positions
-                              of queues: they count for records before it; missing without them
+                              ``physical_offset:last_offset:crc:timestamp``: an earlier offset of
+                              the stream, and the last record before it: its physical offset, the
+                              CRC-32 of all its bytes, and its store time in epoch milliseconds
+placed_end           integer  if the stream began at positions of queues: the end of the log then;
+                              the positions apply to records before it
 ===================  =======  ====================================================================
 
-A record of the log never changes. So when the record of the newest anchor is not there, the store
-was replaced, or the log lost its end and was written on. An older anchor that is still there shows
-up to where the log is the one that was read. Anchors are kept at distances that double, so there
-are few. An offset without anchors, as version 0.1.0 wrote it, is taken as it is.
+A record of the log never changes. So if the record of the newest anchor is missing, the store was
+replaced, or the log lost its end and grew again. The newest existing anchor shows the part of the
+log that is still the same. Anchors have distances that double, so there are few. An offset without
+anchors, as version 0.1.0 wrote it, is not checked.
 """
 
 import zlib
@@ -48,7 +48,7 @@ class Anchor(NamedTuple):
     last_timestamp_ms: int
 
     def is_in(self, log: CommitLog) -> bool | None:
-        """Return whether its record is in a log; None if the log no longer has that part.
+        """Return whether the log has the anchor's record; None if it deleted that part.
 
         :raises OSError: if the segment cannot be read.
         """
@@ -72,7 +72,6 @@ class StreamOffset(NamedTuple):
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any] | int) -> Self:
-        """Parse the offset in a checkpoint."""
         if isinstance(value, int):
             return cls(value)
         texts = str(value.get(_ANCHORS, "")).split()
@@ -80,7 +79,6 @@ class StreamOffset(NamedTuple):
         return cls(int(value[_OFFSET]), anchors, int(value.get(_PLACED_END, 0)))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the JSON for Spark's checkpoint."""
         anchors = " ".join(":".join(map(str, anchor)) for anchor in self.anchors)
         return (
             {_OFFSET: self.physical_offset}
@@ -89,7 +87,7 @@ class StreamOffset(NamedTuple):
         )
 
     def moved_to(self, physical_offset: int, last: Record | None, log: CommitLog) -> Self:
-        """Return the offset after ``last``, the last record before ``physical_offset``."""
+        """Return an offset with a new anchor at ``last``, the last record before it."""
         if last is None:
             return self._replace(physical_offset=physical_offset)
         crc = _crc_at(log, last.physical_offset)
@@ -100,7 +98,7 @@ class StreamOffset(NamedTuple):
 
 
 def _thinned(anchors: list[Anchor]) -> Iterator[Anchor]:
-    """Keep anchors at distances from the newest that double."""
+    """Yield anchors whose distances from the newest double."""
     newest = anchors[0]
     reach = 0
     for number, anchor in enumerate(anchors):
@@ -111,7 +109,7 @@ def _thinned(anchors: list[Anchor]) -> Iterator[Anchor]:
 
 
 def _crc_at(log: CommitLog, physical_offset: int) -> int | None:
-    """Return the CRC-32 of the record at an offset; None if there is none.
+    """Return the CRC-32 of the record at an offset, or None.
 
     :raises SegmentLost: if its segment cannot be opened.
     """
@@ -129,10 +127,9 @@ def _crc_at(log: CommitLog, physical_offset: int) -> int | None:
 
 
 def last_record(log: CommitLog, begin: int, end: int, starts: Sequence[int] = ()) -> Record | None:
-    """Return the last record before ``end``, walking from ``begin``, where a record begins.
+    """Return the last record before ``end``, by a walk from ``begin``, a record start.
 
-    Costs a walk over headers, from the nearest of ``starts`` that a walk from ``begin`` passed, and
-    the decoding of a few records.
+    ``starts``: further record starts, from :func:`rocketlens.bulk.ranges.walk_log`.
     """
     for reach in (_NEAR_BYTES, _FAR_BYTES, end):
         near = max(begin, end - reach)
@@ -149,9 +146,9 @@ def last_record(log: CommitLog, begin: int, end: int, starts: Sequence[int] = ()
 def is_whole(log: CommitLog, record: Record, *, is_closed: bool) -> bool:
     """Return whether the last record of a log was written to its end.
 
-    A broker copies a record front to back, and no checksum covers its properties. It is whole
-    when its body has its checksum and either something follows it, or its properties do not end
-    with a byte that looks unwritten. ``is_closed``: no broker is writing.
+    A broker copies a record front to back, and no checksum covers its properties. The record is
+    whole if bytes follow it, or its checksum is right and its properties do not end with a zero
+    byte. ``is_closed``: no broker is writing.
     """
     end = record.physical_offset + record.total_size
     segment = log.segment_of(end)
@@ -169,7 +166,7 @@ def is_whole(log: CommitLog, record: Record, *, is_closed: bool) -> bool:
 
 
 def is_replaced(log: CommitLog, offset: StreamOffset) -> bool:
-    """Return whether a log is not the one in which a stream came to ``offset``.
+    """Return whether a log is another one than that of ``offset``.
 
     :raises OSError: if a segment cannot be read.
     """
@@ -179,7 +176,7 @@ def is_replaced(log: CommitLog, offset: StreamOffset) -> bool:
 
 
 def last_common(log: CommitLog, offset: StreamOffset) -> StreamOffset:
-    """Return the newest offset of a stream up to which the log is the one that was read."""
+    """Return the newest earlier offset of a stream up to which the log is still the same."""
     for number, anchor in enumerate(offset.anchors):
         if anchor.is_in(log):
             return StreamOffset(anchor.physical_offset, offset.anchors[number:])
@@ -187,7 +184,7 @@ def last_common(log: CommitLog, offset: StreamOffset) -> StreamOffset:
 
 
 def missing(log: CommitLog, begin: int, end: int) -> Iterator[tuple[int, int]]:
-    """Return the ranges between two physical offsets that no segment has."""
+    """Yield the ranges between two physical offsets that no segment has."""
     for segment in log.segments:
         if begin < min(segment.base_offset, end):
             yield begin, min(segment.base_offset, end)
@@ -197,7 +194,7 @@ def missing(log: CommitLog, begin: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def deletion(log: CommitLog, begin: int, end: int, offset: StreamOffset) -> str:
-    """Return a description of the part of the log that was deleted before it was read."""
+    """Describe a part of the log that was deleted before it was read."""
     times = []
     if offset.anchors:
         times.append(f"after {_time(offset.anchors[0].last_timestamp_ms)}")
@@ -214,7 +211,7 @@ def deletion(log: CommitLog, begin: int, end: int, offset: StreamOffset) -> str:
 
 
 def replacement(log: CommitLog, offset: StreamOffset) -> str:
-    """Return a description of how the log differs, and where reading would continue."""
+    """Describe the difference of the log, and the position at which reading would continue."""
     if not offset.anchors:
         detail = f"it ends before {log.max_offset}"
     else:

@@ -1,4 +1,4 @@
-"""Builds beside the store and swaps in: a job's result is complete or absent."""
+"""The work directory of a job, whose complete result replaces the old one atomically."""
 
 import uuid
 from pathlib import Path
@@ -10,25 +10,25 @@ from rocketlens.store.disk import Disk
 from rocketlens.store.lock import StoreLock, is_locked
 
 KEPT: Final = "rocketlens/replaced"
-"""Where replaced directories are, in a store: RocketMQ takes any file in `index/` for its own."""
+"""The directory of replaced directories: RocketMQ would open any file in `index/`."""
 WORK_PREFIX: Final = ".rocketlens-work-"
-"""RocketMQ ignores a directory of this name in its store."""
+"""RocketMQ ignores directories with this prefix in its store."""
 
 _OF_A_STORE: Final = ("commitlog", "checkpoint", "abort", "config")
-"""Names that distinguish a broker's store from a directory of results; one of them is enough."""
+"""Any of these distinguishes a broker's store from a directory of results."""
 _READ_WHOLE: Final = ("commitlog", "consumequeue", "index", "config")
-"""Directories of a store in which RocketMQ takes every file for its own."""
+"""Directories of a store in which RocketMQ opens every file."""
 
 
 def check_output(
     store: Path, out: Path | None, *, force: bool = False, disk: Disk | None = None
 ) -> None:
-    """Check that results may and can be written to a directory.
+    """Check that results can be written to a directory.
 
-    ``out``: the directory asked for, None for the store itself. ``force``: it may be another
-    store, whose index files and consume queues are replaced then.
+    ``out``: the directory, or None for the store itself. ``force``: allow another store, whose
+    index files and consume queues are then replaced.
 
-    :raises BadInput: if it is another store, inside one, or cannot be written to.
+    :raises BadInput: if the directory is another store, inside one, or not writable.
     :raises StoreLocked: if a broker or a job runs in it.
     """
     root = store if out is None else out
@@ -49,30 +49,29 @@ def _refuse_stores(out: Path, *, force: bool) -> None:
     if parts and not force:
         raise BadInput(
             f"{out} is another store, with {parts[0]} in it: its index would be replaced by one "
-            "of other messages; give another directory, or --force if that is what you want"
+            "of other messages; give another directory, or --force to replace it"
         )
     resolved = out.resolve()
     for parent in resolved.parents:
         inside = resolved.relative_to(parent).parts[0]
         if inside in _READ_WHOLE and (parent / "commitlog").is_dir():
             raise BadInput(
-                f"{out} is in {inside} of the store {parent}, where a broker takes every file for "
-                "its own: give another directory"
+                f"{out} is in {inside} of the store {parent}, where a broker opens every file: "
+                "give another directory"
             )
 
 
 class Workspace:
-    """A work directory inside ``root``, the directory that holds or will hold the results.
+    """A work directory inside ``root``, the directory of the results.
 
-    ``root`` is locked as a store while the workspace is open, so no broker or other job runs in
-    it; work directories that a killed job left there are deleted, and a directory that it took
-    away without putting in another is put back.
+    ``root`` is locked while the workspace is open, so no broker or other job runs in it. Work
+    directories of killed jobs are deleted, and interrupted exchanges of directories are completed.
     """
 
     def __init__(self, root: Path, disk: Disk | None = None) -> None:
-        """Lock ``root``; create it if it does not exist.
+        """Create ``root`` if needed, and lock it.
 
-        :raises StoreLocked: at once, with nothing changed, when a broker or a job runs in it.
+        :raises StoreLocked: if a broker or a job runs in it; nothing has changed then.
         """
         self.root = root
         self.disk: Final = disk or Disk()
@@ -97,7 +96,6 @@ class Workspace:
         return path
 
     def new_path(self, name: str) -> Path:
-        """Return the path of the directory that will become ``root/name``."""
         return self._directory / name
 
     def sync(self, name: str) -> None:
@@ -107,8 +105,8 @@ class Workspace:
     def swap_in(self, name: str, *, keep: bool = False) -> Path | None:
         """Replace the old directory ``name`` by the new one, which must be synced.
 
-        With ``keep`` the old one is moved to `KEPT`, in place of the one that is there; its path is
-        returned. Otherwise it is deleted with the work directory.
+        With ``keep``, move the old one to `KEPT`, and return its path. Otherwise it is deleted with
+        the work directory.
         """
         old = self.new_path(name)
         self.disk.exchange_directories(old, self.root / name)
@@ -120,16 +118,14 @@ class Workspace:
         return kept
 
     def close(self) -> None:
-        """Delete the work directory with the old results in it, and unlock."""
+        """Delete the work directory with the old results, and unlock."""
         try:
             self.disk.remove_tree(self._directory)
         finally:
             self._lock.release()
 
     def __enter__(self) -> Self:
-        """Return the workspace."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close it."""
         self.close()

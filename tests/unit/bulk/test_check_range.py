@@ -159,7 +159,7 @@ def test_a_sound_queue_has_an_entry_for_each_record_and_nothing_to_name(store):
     [
         (0, (1).to_bytes(8, "big"), "it names no record: "),
         (0, None, "it names a record of Topic/0/7"),
-        (8, (5).to_bytes(4, "big"), "it says 5 bytes of "),
+        (8, (5).to_bytes(4, "big"), "its size is 5, not "),
     ],
 )
 def test_an_entry_of_no_record_is_named_with_the_reason(store, queue, at, new, reason):

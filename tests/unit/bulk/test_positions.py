@@ -79,7 +79,7 @@ def test_what_an_option_cannot_have_is_refused():
     with pytest.raises(BadInput, match="names topic A, which is not read"):
         positions('{"A":{"0":1}}', has_topic="B".__eq__)
     options = {START: '{"A":{"0":1}}', "startingTimestamp": "5"}
-    with pytest.raises(BadInput, match="both say where to read"):
+    with pytest.raises(BadInput, match="not both options"):
         positions_option(options, START, refused=None, has_topic=None)
 
 
@@ -98,8 +98,8 @@ def test_the_broker_of_a_queue_may_be_left_out_where_one_has_the_topic():
 def test_a_position_at_either_end_of_a_queue_is_in_it():
     asked = positions('{"A":{"0":5}}')
     assert asked.outside("q", 3, (3, 9)) == asked.outside("q", 9, (3, 9)) == []
-    assert asked.outside("q", 2, (3, 9)) == [f"q begins at offset 3, and {START} says 2"]
-    assert asked.outside("q", 10, (3, 9)) == [f"q ends at offset 9, and {START} says 10"]
+    assert asked.outside("q", 2, (3, 9)) == [f"q begins at offset 3, but {START} is 2"]
+    assert asked.outside("q", 10, (3, 9)) == [f"q ends at offset 9, but {START} is 10"]
 
 
 # Stores.
@@ -151,11 +151,11 @@ def test_positions_bound_what_is_read_of_the_queues_of_a_store(written, has_name
         ({START: {"Orders": {"a": {"0": 1}, "b": {"0": 1}}}}, r"2 brokers \(a, b\) are named"),
         (
             {START: {"Orders": {"a": {"0": 1}}}, "endingOffsets": {"Orders": {"b": {"0": 1}}}},
-            r"startingOffsets and endingOffsets: 2 brokers \(a, b\) are named, a store is of one",
+            r"startingOffsets and endingOffsets: 2 brokers \(a, b\) are named, but a store has one",
         ),
         ({START: {"Orders": {"a": {"0": 1}}, "Other": {"0": 0}}, "topic": "Orders"}, "not read"),
-        ({START: {"Orders": {"0": 5}}, "endingOffsets": {"Orders": {"0": 4}}}, "says 5, and"),
-        ({START: {"Orders": {"0": -1}}}, "which it cannot have"),
+        ({START: {"Orders": {"0": 5}}, "endingOffsets": {"Orders": {"0": 4}}}, "is 5, but"),
+        ({START: {"Orders": {"0": -1}}}, "startingOffsets cannot be -1"),
         ({START: {"Orders": {"0": 1}}, "startingOffset": 5}, "give one"),
         ({START: {"Orders": {"0": 1}}, "table": "damage"}, "damage is not of queues"),
     ],
@@ -170,7 +170,7 @@ def test_a_position_behind_the_end_is_logged_or_an_error(written, name, caplog):
     options = {name: {"Orders": {"0": 41}}}
     expected = [] if name == START else [*range(40)]
     assert offsets_of(written, **options).get(("Orders", 0), []) == expected
-    assert f"topic Orders, queue 0 ends at offset 40, and {name} says 41" in caplog.text
+    assert f"topic Orders, queue 0 ends at offset 40, but {name} is 41" in caplog.text
     with pytest.raises(StoreError, match="ends at offset 40"):
         offsets_of(written, failOnDataLoss=True, **options)
 
@@ -184,7 +184,7 @@ def test_a_position_that_the_broker_deleted_is_logged_or_an_error(tmp_path, capl
     found = offsets_of(tmp_path)[("Orders", 0)]
     assert found[0] > 1
     assert offsets_of(tmp_path, startingOffsets={"Orders": {"0": 1}}) == {("Orders", 0): found}
-    assert f"queue 0 begins at offset {found[0]}, and {START} says 1" in caplog.text
+    assert f"queue 0 begins at offset {found[0]}, but {START} is 1" in caplog.text
     caplog.clear()
     at = {"Orders": {"0": found[0]}}
     assert offsets_of(tmp_path, failOnDataLoss=True, startingOffsets=at) == {("Orders", 0): found}
@@ -301,7 +301,7 @@ def test_offsets_that_no_segment_holds_are_named(tmp_path, written_log):
     log.close()
 
 
-def test_an_anchor_in_a_deleted_segment_says_nothing(log, written_log, tmp_path):
+def test_an_anchor_in_a_deleted_segment_proves_nothing(log, written_log, tmp_path):
     offset = moved(log, StreamOffset(0), written_log, 5)
     [anchor] = offset.anchors
     assert anchor.is_in(log) is True

@@ -179,7 +179,9 @@ async def test_a_read_that_failed_has_no_delayed_message_delivered_twice(world):
     def record(*arguments):
         reads.append(arguments)
         if len(reads) == 3:
-            raise SegmentLost(store._log.list_segments()[0], OSError(errno.EMFILE, "Too many files"))
+            raise SegmentLost(
+                store._log.list_segments()[0], OSError(errno.EMFILE, "Too many files")
+            )
         return whole(*arguments)
 
     store.record = record

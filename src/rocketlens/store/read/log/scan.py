@@ -37,6 +37,8 @@ _GRAIN_BYTES: Final = 4096
 _STEP_BYTES: Final = 4 << 20
 """Bytes that are walked in one step, in some milliseconds."""
 
+NO_SEGMENT: Final = "no segment has these offsets"
+
 NearestStart = Callable[[int], int]
 """Returns a record start at or before an offset, or 0."""
 
@@ -189,7 +191,7 @@ class LogWalk:
             if segment is None:
                 later = self._later_segment()
                 until = self.stop if later is None else min(later.base_offset, self.stop)
-                self._pass_damage(until, "no file holds these offsets")
+                self._pass_damage(until, NO_SEGMENT)
                 continue
             try:
                 self.log.map(segment)

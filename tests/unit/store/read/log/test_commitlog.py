@@ -8,11 +8,12 @@ from msgspec.structs import replace
 
 import rocketlens
 from rocketlens.bulk.messages import read_batches
+from rocketlens.bulk.ranges import walk_log
 from rocketlens.errors import NotAStore, RecordError
 from rocketlens.formats import dledger
 from rocketlens.formats.commitlog_record import Reason, decode, encode, encode_blank
-from rocketlens.store.layout import paths_of
-from rocketlens.store.read.log.commitlog import Replica, SegmentLost
+from rocketlens.store.layout import StoreLayout, paths_of
+from rocketlens.store.read.log.commitlog import CommitLog, Replica, SegmentLost
 from tests.support.synthetic import record, write_log
 
 
@@ -136,6 +137,15 @@ def test_a_log_that_goes_on_in_dledger_is_read_from_both(switched):
         assert len(answer.messages) == 50
     rows = [row for batch in read_batches(store) for row in batch.to_pylist()]
     assert [row["physical_offset"] for row in rows] == [each.physical_offset for each in records]
+
+
+@pytest.mark.parametrize("count", [1, 2, 39, 40, 41, 42, 49, 50, 60])
+def test_a_walk_over_some_records_counts_no_headers_of_dledger(switched, count):
+    store, records = switched
+    log = CommitLog.of(StoreLayout(store))
+    end = walk_log(log, 0, log.max_offset, max_records=count)
+    assert sum(each.physical_offset < end for each in records) == min(count, len(records))
+    log.close()
 
 
 def test_what_was_stored_before_a_switch_is_committed(switched):
