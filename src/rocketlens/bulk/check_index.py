@@ -55,7 +55,6 @@ class IndexFileChecked(Struct):
 
 
 def check_file(task: IndexFileTask) -> IndexFileChecked:
-    """Check header, slots and chains of one file."""
     checked = IndexFileChecked()
 
     def report(kind: FindingKind, detail: str) -> None:
@@ -104,7 +103,6 @@ def check_file(task: IndexFileTask) -> IndexFileChecked:
 
 
 def column(mapped: fs.MappedFile, geometry: Geometry, name: str, start: int, stop: int) -> Numbers:
-    """Return one field of entries ``start .. stop - 1``."""
     start_at = geometry.entry_position(start)
     entries: Any = np.ndarray(stop - start, ENTRY_LAYOUT.dtype, mapped.view, start_at)
     return np.asarray(entries[name].astype(np.int64))

@@ -111,7 +111,6 @@ class Extracted(Struct):
 
 
 def extract(task: ExtractTask) -> Extracted:
-    """Read one range and write its parts."""
     with open_range(task.log_range) as mapped:
         reader = RangeReader(task.log_range, mapped.view)
         queues = QueueRows()
@@ -168,7 +167,6 @@ class QueueRows:
         self._groups: dict[tuple[str, int], int] = {}
 
     def add(self, rows: Rows) -> None:
-        """Add the records that have a queue entry."""
         rows = rows.queued()
         names, number_of_row = rows.queue_names()
         own = [self._groups.setdefault(name, len(self._groups)) for name in names]

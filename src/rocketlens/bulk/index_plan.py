@@ -127,7 +127,6 @@ def _read(piece: IndexSlice) -> IndexEntries:
 
 
 def _entry(piece: IndexSlice, number: int) -> tuple[int, int]:
-    """Return physical offset and store timestamp of one entry of a slice."""
     records = np.fromfile(piece.part.stem + RECORDS, RECORD_FIELDS)
     ends = np.cumsum(records["entry_count"])
     record = records[np.searchsorted(ends, piece.start + number, side="right")]

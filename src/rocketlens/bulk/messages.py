@@ -274,7 +274,6 @@ class BatchScan:
         """Return a line for each position outside its queue.
 
         :raises BadInput: if the store does not have a queue.
-        :raises OSError: if a file of a queue cannot be opened now.
         """
         if not self.placed:
             return []
@@ -294,7 +293,6 @@ class BatchScan:
         """Yield the record batches of one share, in any process.
 
         :raises StoreError: if the broker deleted the segment and ``failOnDataLoss`` is set.
-        :raises OSError: if the segment cannot be opened for another reason.
         """
         if share.log_range is None:
             return

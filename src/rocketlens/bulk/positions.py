@@ -215,8 +215,6 @@ class StoreQueues:
         """Return the first queue offset in the log or in tiered storage, and the next one.
 
         Return None if the queue has no files.
-
-        :raises OSError: if a file cannot be opened now.
         """
         queue = self._queues.queue(topic, queue_id)
         if queue is None or not queue.files:

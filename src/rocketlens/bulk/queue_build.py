@@ -75,7 +75,6 @@ class PartsToBuild(NamedTuple):
 
 
 def parts_to_build(parts: Sequence[QueuePart], evidence: TopicEvidence) -> PartsToBuild:
-    """Return the parts, in log order, without the records of deleted topics."""
     runs: dict[str, dict[int, list[Run]]] = {}
     for part in parts:
         runs.setdefault(part.topic, {}).setdefault(part.queue_id, []).append(part.run)
@@ -159,7 +158,6 @@ def has_consecutive_offsets(parts: Sequence[QueuePart]) -> bool:
 def _file_units(
     directory: str, parts: Sequence[QueuePart], file_entries: int
 ) -> Iterator[QueueUnit]:
-    """Split a regular queue at its file boundaries."""
     taken: list[QueuePart] = []
     queue_offset = parts[0].first_queue_offset
     for part in parts:
@@ -217,7 +215,6 @@ def build(task: QueueBuildTask) -> QueueResult:
 
 
 def _build_file(unit: QueueUnit, queue_offset: int, task: QueueBuildTask) -> QueueResult:
-    """Write one file of a regular queue."""
     first, fillers = divmod(queue_offset, task.file_entries)
     with _create(unit.directory, first, task) as file:
         file.write(FILLER.encode() * fillers)

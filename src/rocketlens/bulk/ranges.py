@@ -97,19 +97,8 @@ def cut(log: CommitLog, range_bytes: int = RANGE_BYTES, least_count: int = 1) ->
 
 
 def _written_bytes(segment: Segment) -> int:
-    """Return a position after which the segment has only a hole."""
-    low = 0
-    step = 1 << 20
-    high = segment.size
-    if fs.next_data_offset(segment.path, max(high - step, 0)) is not None:
-        return high
-    while high - low > step:
-        middle = (low + high) // 2
-        if fs.next_data_offset(segment.path, middle) is None:
-            high = middle
-        else:
-            low = middle
-    return high
+    """Return the position of the hole at the end of a segment, at least 1, or its size."""
+    return max((end for _, end in fs.data_extents(segment.path, 0, segment.size)), default=1)
 
 
 class RangeReader:
@@ -156,7 +145,6 @@ class RangeReader:
         return log_range.stop if record_start < 0 else record_start
 
     def _end(self, position: int) -> None:
-        """Set the reason why the range ends at a position."""
         walked = self.walked
         if walked.first is None and not walked.log_range.known:
             walked.next_position = walked.log_range.start
@@ -185,10 +173,6 @@ class RangeReader:
         return following
 
     def _next_record(self, position: int, *, is_unwritten: bool) -> int | None:
-        """Return the next record of this segment, or None.
-
-        :raises OSError: if the segment cannot be opened again: a record may follow.
-        """
         if position >= len(self._content):
             return None
         if self._log is None:

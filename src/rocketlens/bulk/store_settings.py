@@ -90,7 +90,6 @@ def batch_topics(store: Path) -> set[str]:
 
 
 def queues_are_in_rocksdb(store: Path) -> bool:
-    """Return whether the store has its queues only in a RocksDB database."""
     directory = StoreLayout(store).consume_queue
     database = queue_database(directory)
     return database == directory or (database is not None and not list(fs.entries(directory)))

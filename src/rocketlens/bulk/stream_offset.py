@@ -20,7 +20,6 @@ log that is still the same. Anchors have distances that double, so there are few
 anchors, as version 0.1.0 wrote it, is not checked.
 """
 
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple, Self
@@ -31,6 +30,7 @@ from rocketlens.errors import RecordError
 from rocketlens.formats.commitlog_record import SIZE_AND_MAGIC, Record
 from rocketlens.store.read.log.commitlog import CommitLog, SegmentLost
 from rocketlens.store.read.log.scan import LogWalk
+from rocketlens.store.read.note import LogMark
 
 _OFFSET: Final = "physical_offset"
 _ANCHORS: Final = "anchors"
@@ -48,19 +48,13 @@ class Anchor(NamedTuple):
     last_timestamp_ms: int
 
     def is_in(self, log: CommitLog) -> bool | None:
-        """Return whether the log has the anchor's record; None if it deleted that part.
-
-        :raises OSError: if the segment cannot be read.
-        """
+        """Return whether the log has the anchor's record; None if it deleted that part."""
         if self.last_offset < log.min_offset:
             return None
         try:
-            crc = _crc_at(log, self.last_offset)
-        except SegmentLost as error:
-            if isinstance(error.__cause__, FileNotFoundError):
-                return None
-            raise error.__cause__ or error from error
-        return crc == self.last_crc
+            return _crc_at(log, self.last_offset) == self.last_crc
+        except SegmentLost:
+            return None
 
 
 class StreamOffset(NamedTuple):
@@ -111,19 +105,14 @@ def _thinned(anchors: list[Anchor]) -> Iterator[Anchor]:
 def _crc_at(log: CommitLog, physical_offset: int) -> int | None:
     """Return the CRC-32 of the record at an offset, or None.
 
-    :raises SegmentLost: if its segment cannot be opened.
+    :raises SegmentLost: if its segment was deleted.
     """
     try:
-        record = log.record_at(physical_offset, check_crc=False)
+        return LogMark.at(log, physical_offset).record_crc
     except SegmentLost:
         raise
     except RecordError:
         return None
-    segment = log.segment_of(physical_offset)
-    if segment is None:
-        return None
-    start = physical_offset - segment.base_offset
-    return zlib.crc32(log.map(segment).view[start : start + record.total_size])
 
 
 def last_record(log: CommitLog, begin: int, end: int, starts: Sequence[int] = ()) -> Record | None:

@@ -90,7 +90,6 @@ class Workspace:
             raise
 
     def new(self, name: str) -> Path:
-        """Create the directory that will become ``root/name``."""
         path = self.new_path(name)
         self.disk.make_directory(path)
         return path
@@ -99,7 +98,6 @@ class Workspace:
         return self._directory / name
 
     def sync(self, name: str) -> None:
-        """Wait until the new directory ``name`` is on the disk."""
         self.disk.sync_tree(self.new_path(name))
 
     def swap_in(self, name: str, *, keep: bool = False) -> Path | None:
@@ -118,7 +116,6 @@ class Workspace:
         return kept
 
     def close(self) -> None:
-        """Delete the work directory with the old results, and unlock."""
         try:
             self.disk.remove_tree(self._directory)
         finally:

@@ -100,20 +100,11 @@ class WritableFile:
 
     def clear(self, start: int) -> None:
         """Zero all bytes from ``start`` on, without filling holes."""
-        position = start
-        while position < len(self):
-            try:
-                position = os.lseek(self._descriptor, position, os.SEEK_DATA)
-                stop = os.lseek(self._descriptor, position, os.SEEK_HOLE)
-            except OSError as error:
-                if error.errno == errno.ENXIO:
-                    return
-                stop = len(self)
-            while position < stop:
-                end = min(position + _CLEAR_BYTES, stop)
+        for low, high in fs.data_extents(self.path, start, len(self)):
+            for position in range(low, high, _CLEAR_BYTES):
+                end = min(position + _CLEAR_BYTES, high)
                 if any(self.content[position:end]):
                     self.content[position:end] = bytes(end - position)
-                position = end
 
     def close(self) -> None:
         """Unmap; while views exist, the mapping stays until the last one is released.
@@ -255,7 +246,6 @@ class Disk:
         os.truncate(path, size)
 
     def move(self, path: Path, target: Path) -> None:
-        """Rename a file or directory within a file system; the rename is not synced."""
         self.make_directory(target.parent)
         path.rename(target)
 

@@ -24,7 +24,7 @@ mappings (65,530).
 """
 MAX_MAPPED_FILES: Final = 256
 """Segments that one reader of a log keeps mapped, each an open file. RocketMQ maps all of them."""
-_CLEAR_BYTES: Final = 1 << 20
+_PIECE_BYTES: Final = 1 << 20
 _LOOK_BYTES: Final = 1 << 16
 _ZEROS: Final = bytes(_LOOK_BYTES)
 _STAMP_STEP_NS: Final = 50_000_000
@@ -179,18 +179,6 @@ def pid() -> int:
     return os.getpid()
 
 
-def next_data_offset(path: Path, start: int) -> int | None:
-    """Return the first byte offset at or after ``start`` that is not in a hole; None at the end.
-
-    Return ``start`` if the file system does not report holes.
-    """
-    with path.open("rb") as file:
-        try:
-            return os.lseek(file.fileno(), start, os.SEEK_DATA)
-        except OSError as error:
-            return None if error.errno == errno.ENXIO else start
-
-
 def data_extents(path: Path, start: int, stop: int) -> Iterator[tuple[int, int]]:
     """Yield the parts of ``start .. stop - 1`` that are not in a hole of the file, ascending.
 
@@ -218,14 +206,11 @@ def last_written(path: Path, content: memoryview, start: int) -> int | None:
     ``content`` is the mapped file.
     """
     last = None
-    position: int | None = start
-    while position is not None and position < len(content):
-        position = next_data_offset(path, position)
-        if position is not None:
-            piece = bytes(content[position : position + _CLEAR_BYTES]).rstrip(b"\0")
-            if piece:
+    for low, high in data_extents(path, start, len(content)):
+        for position in range(low, high, _PIECE_BYTES):
+            end = min(position + _PIECE_BYTES, high)
+            if piece := bytes(content[position:end]).rstrip(b"\0"):
                 last = position + len(piece) - 1
-            position += _CLEAR_BYTES
     return last
 
 

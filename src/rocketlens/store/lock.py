@@ -91,8 +91,6 @@ def is_locked(store: Path, name: str = LOCK_FILE) -> bool:
     """Return whether a process holds the lock; never create the lock file.
 
     On Linux this takes no lock; elsewhere it takes a shared lock for an instant.
-
-    :raises OSError: if the lock file cannot be opened.
     """
     path = store / name
     try:

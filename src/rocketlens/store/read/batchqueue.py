@@ -42,10 +42,6 @@ class BatchQueue(ConsumeQueue):
         super().__init__(directory, mapped)
 
     def refresh(self) -> None:
-        """List the files again: a running broker adds and deletes files.
-
-        :raises OSError: if the directory cannot be listed, or a file cannot be opened now.
-        """
         self._parts = [
             _Part(Path(entry.path), size, fs.file_id(entry))
             for entry in fs.entries(self.directory)
@@ -68,10 +64,7 @@ class BatchQueue(ConsumeQueue):
         self.refresh()
 
     def entry(self, queue_offset: int) -> QueueEntry | None:
-        """Return the entry of a message, or None. O(files * log entries).
-
-        :raises OSError: if a file cannot be opened now.
-        """
+        """Return the entry of a message, or None. O(files * log entries)."""
         for part in reversed(self._parts):
             view = self._view(*part)
             positions = range(0, _count_written(view) * ENTRY_BYTES, ENTRY_BYTES)
@@ -86,10 +79,7 @@ class BatchQueue(ConsumeQueue):
         return None
 
     def contents(self) -> Iterator[tuple[int, memoryview]]:
-        """Yield runs of entries of messages, each with the queue offset of its first message.
-
-        :raises OSError: if a file cannot be opened now.
-        """
+        """Yield runs of entries of messages, each with the queue offset of its first message."""
         for part in self._parts:
             view = self._view(*part)
             rows = np.frombuffer(view, ENTRY_LAYOUT.dtype)[: _count_written(view)]
@@ -109,7 +99,6 @@ class BatchQueue(ConsumeQueue):
 
     @property
     def max_offset(self) -> int:
-        """The queue offset of the next message, after the last written entry. O(log entries)."""
         for part in reversed(self._parts):
             view = self._view(*part)
             count = _count_written(view)
@@ -126,10 +115,7 @@ class FileQueues(ConsumeQueues):
         self._batches = ConsumeQueues(batches)
 
     def names(self) -> list[QueueName]:
-        """List all consume queues, then all batch queues, by topic and number.
-
-        :raises OSError: if a directory cannot be listed.
-        """
+        """List all consume queues, then all batch queues, by topic and number."""
         return [*super().names(), *self._batches.names()]
 
     def topics(self) -> list[str]:

@@ -241,7 +241,6 @@ def _databases(path: Path, table: DatabaseTable | None) -> list[Path]:
 def entries_of(database: Path, table: DatabaseTable, member: str) -> dict[str, Any]:
     """Return the entries of a table by name, in the form of its file.
 
-    :raises OSError: if the database cannot be read.
     :raises ConfigError: if a value is neither JSON nor an offset.
     """
     if database.name == _VERSION_2:

@@ -43,8 +43,6 @@ class ConsumeQueue:
         """List the files of the queue.
 
         ``mapped``: the mappings that all queues of a store share.
-
-        :raises OSError: if the directory exists but cannot be listed.
         """
         self.directory = directory
         self._directory_text = str(directory)
@@ -54,10 +52,7 @@ class ConsumeQueue:
         self.refresh()
 
     def refresh(self) -> None:
-        """List the files again: a running broker adds and deletes files.
-
-        :raises OSError: if the directory exists but cannot be listed.
-        """
+        """List the files again: a running broker adds and deletes files."""
         stamp = fs.directory_stamp(self.directory)
         self.files = [
             QueueFile(
@@ -79,10 +74,7 @@ class ConsumeQueue:
             self.refresh()
 
     def entry(self, queue_offset: int) -> QueueEntry | None:
-        """Return one entry; None for a filler, or if no file has it or it was never written.
-
-        :raises OSError: if its file cannot be opened now.
-        """
+        """Return one entry; None for a filler, or if no file has it or it was never written."""
         for file in reversed(self.files):
             index = queue_offset - file.first_queue_offset
             if 0 <= index < file.entry_count:
@@ -102,8 +94,6 @@ class ConsumeQueue:
         """Yield the queue offset of each file's first entry, and its bytes, in order.
 
         The bytes include fillers and entries that were never written.
-
-        :raises OSError: if a file cannot be opened now.
         """
         for file in self.files:
             yield file.first_queue_offset, self._map(file)
@@ -127,8 +117,6 @@ class ConsumeQueue:
 
         ``holds`` must be True for all later entries as well. Fillers and entries that were never
         written count as earlier ones. O(log entries).
-
-        :raises OSError: if a file cannot be opened now.
         """
         low = self.files[0].first_queue_offset if self.files else 0
 
@@ -182,7 +170,6 @@ class ConsumeQueues:
         self.missing = "it has no files: the log was read"
 
     def names(self) -> list[QueueName]:
-        """List all queues, by topic and number."""
         return [
             QueueName(topic.name, int(queue.name))
             for topic in fs.entries(self.directory)
@@ -217,10 +204,7 @@ class ConsumeQueues:
         self._mapped.invalidate()
 
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
-        """Return one queue; None if the topic's name is not safe in a path.
-
-        :raises OSError: if its directory exists but cannot be listed.
-        """
+        """Return one queue; None if the topic's name is not safe in a path."""
         queue = self._queues.get((topic, queue_id))
         if queue is None:
             if not is_topic_name(topic):
@@ -233,7 +217,6 @@ class ConsumeQueues:
         return queue
 
     def readable(self) -> Iterator[tuple[QueueName, ConsumeQueue]]:
-        """Yield the queues that can be listed now."""
         names: list[QueueName] = []
         with suppress(OSError):
             names = self.names()

@@ -245,7 +245,6 @@ class DeletionMark(NamedTuple):
 
 
 def decode_marks(content: bytes | None) -> dict[str, DeletionMark]:
-    """Return the marks in a file by topic; empty if the file is damaged or missing."""
     note = decode_note(NOTE_KIND, content or b"")
     try:
         marks = note.value.items() if note is not None else ()
@@ -255,19 +254,13 @@ def decode_marks(content: bytes | None) -> dict[str, DeletionMark]:
 
 
 def read_ends(layout: StoreLayout, log: CommitLog) -> dict[str, int]:
-    """Return ``end_offset`` by topic, from the marks of the store's current log.
-
-    :raises OSError: if the file or the log cannot be read now.
-    """
+    """Return ``end_offset`` by topic, from the marks of the store's current log."""
     marks = decode_marks(fs.read_bytes(layout.deleted, limits.MAX_CONFIG_READ_BYTES))
     return {topic: mark.end_offset for topic, mark in marks.items() if is_of_log(mark, log)}
 
 
 def is_of_log(mark: DeletionMark, log: CommitLog) -> bool:
-    """Return True if the log has the record of a mark, and still has older ones.
-
-    :raises OSError: if the log cannot be read now.
-    """
+    """Return True if the log has the record of a mark, and still has older ones."""
     if mark.end_offset <= log.min_offset:
         return False
     try:

@@ -37,7 +37,6 @@ class LogMark(NamedTuple):
 
     @property
     def end_offset(self) -> int:
-        """The physical offset after the record."""
         return self.record_offset + self.record_bytes
 
     @classmethod
@@ -46,7 +45,6 @@ class LogMark(NamedTuple):
 
     @classmethod
     def at(cls, log: CommitLog, record_offset: int) -> Self:
-        """Return the mark of the record at an offset. Errors as `read_record`."""
         record = read_record(log, record_offset)
         segment = log.segment_of(record_offset)
         assert segment is not None  # noqa: S101 - a record was just read from it
@@ -65,10 +63,7 @@ class LogMark(NamedTuple):
         return cls(*value)
 
     def is_of(self, log: CommitLog) -> bool:
-        """Return whether `log` has this record. False also if the log deleted it.
-
-        :raises OSError: if its segment cannot be opened now.
-        """
+        """Return whether `log` has this record. False also if the log deleted it."""
         try:
             return type(self).at(log, self.record_offset) == self
         except RecordError:
@@ -105,7 +100,6 @@ def encode_note(kind: str, value: dict[str, Any], mark: LogMark | None) -> bytes
 
 
 def decode_note(kind: str, content: bytes) -> Note | None:
-    """Return the note in `content`; None if it is damaged or of another kind."""
     match = _WRAPPING.match(content)
     if match is None or int(match[1], 16) != zlib.crc32(match[2]):
         return None
@@ -123,9 +117,6 @@ def decode_note(kind: str, content: bytes) -> Note | None:
 
 
 def read_note(path: Path, kind: str, *, max_bytes: int) -> Note | None:
-    """Return the note in a file of at most `max_bytes`; None without a sound note.
-
-    :raises OSError: if the file exists but cannot be read now.
-    """
+    """Return the note in a file of at most `max_bytes`; None without a sound note."""
     content = fs.read_bytes(path, max_bytes)
     return None if content is None else decode_note(kind, content)

@@ -67,7 +67,6 @@ def is_database(directory: Path) -> bool:
 
 
 def is_readable() -> bool:
-    """Return whether RocksDB databases can be read here."""
     return find_spec("rocksdict") is not None
 
 
@@ -95,7 +94,6 @@ class RocksDatabase:
         self.reopen_if_changed()
 
     def reopen_if_changed(self) -> None:
-        """Open the database again if one of its files is new, longer or gone."""
         for remaining in reversed(range(_TRIES)):
             files = files_of(self.directory)
             if files == self._seen and self._database is not None:
@@ -208,10 +206,6 @@ class RocksQueue(ConsumeQueue):
         super().__init__(directory)
 
     def refresh(self) -> None:
-        """Look up the bounds again.
-
-        :raises OSError: if the database cannot be read.
-        """
         begin, end = self._bounds()
         first_key = next((key for key, _ in self._database.items(begin, end)), b"")
         first = decode_key(first_key)
@@ -225,10 +219,6 @@ class RocksQueue(ConsumeQueue):
         self.refresh()
 
     def entry(self, queue_offset: int) -> QueueEntry | None:
-        """Return one entry, or None.
-
-        :raises OSError: if the database cannot be read.
-        """
         if not 0 <= queue_offset <= limits.MAX_QUEUE_OFFSET:
             return None
         value = self._database.get(QueueKey(*self._name, queue_offset).encode())
@@ -236,14 +226,10 @@ class RocksQueue(ConsumeQueue):
 
     @property
     def max_offset(self) -> int:
-        """The queue offset of the next message."""
         return sum((file.first_queue_offset + file.entry_count for file in self.files), 0)
 
     def contents(self) -> Iterator[tuple[int, memoryview]]:
-        """Yield runs of consecutive entries, each with the queue offset of its first.
-
-        :raises OSError: if the database cannot be read.
-        """
+        """Yield runs of consecutive entries, each with the queue offset of its first."""
         first, run = 0, bytearray()
         for key, value in self._database.items(*self._bounds()):
             queue = decode_key(key)
@@ -284,7 +270,6 @@ class RocksQueues(ConsumeQueues):
         return self._database
 
     def names(self) -> list[QueueName]:
-        """List all queues, by topic and number. O(queues)."""
         database, names, start = self._open_database(), [], b""
         while (item := next(database.items(start), None)) is not None:
             key = decode_key(item[0])
@@ -312,10 +297,6 @@ class RocksQueues(ConsumeQueues):
         return RocksQueue(directory, self._open_database(), name)
 
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
-        """Return one queue; None if its name is not valid.
-
-        :raises OSError: if the database cannot be read.
-        """
         self._open_database()
         return super().queue(topic, queue_id)
 
@@ -347,10 +328,7 @@ class QueuesInBoth(FileQueues):
         self._others.invalidate()
 
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
-        """Return one queue; None if its name is not valid.
-
-        :raises OSError: if its directory or the database cannot be read.
-        """
+        """Return one queue; None if its name is not valid."""
         queue = super().queue(topic, queue_id)
         return queue if queue is None or queue.files else self._others.queue(topic, queue_id)
 
@@ -383,10 +361,6 @@ def queues_in(directory: Path) -> ConsumeQueues:
 
 
 def table_in(directory: Path, family: str = _FAMILY) -> list[tuple[bytes, bytes]]:
-    """Read all keys and values of a family once.
-
-    :raises OSError: if the database cannot be read.
-    """
     database = RocksDatabase(directory)
     try:
         return list(database.items(family=family))

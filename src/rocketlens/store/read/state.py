@@ -71,7 +71,6 @@ class StoreState(Struct):
 
     @property
     def last_record_offset(self) -> int | None:
-        """The physical offset of the last record; None for a log without records."""
         return None if self.mark is None else self.mark.record_offset
 
     def encode(self) -> bytes:
@@ -113,10 +112,7 @@ class StoreState(Struct):
         )
 
     def is_of(self, log: CommitLog) -> bool:
-        """Return True if the state belongs to this log, not to an earlier one in the directory.
-
-        :raises OSError: if the log cannot be read now.
-        """
+        """Return True if the state belongs to this log, not to an earlier one in the directory."""
         if self.mark is None:
             return self.queues_offset == log.min_offset
         return self.mark.end_offset == self.queues_offset and self.mark.is_of(log)
@@ -147,10 +143,7 @@ class Synced(NamedTuple):
         return number % 2 * _SLOT_BYTES, slot + _CHECKSUM.pack(zlib.crc32(slot))
 
     def may_be_of(self, log: CommitLog) -> bool:
-        """Return False if another record ends at its offset.
-
-        :raises OSError: if the log cannot be read now.
-        """
+        """Return False if another record ends at its offset."""
         if self.last_record_offset < 0:
             return True
         try:

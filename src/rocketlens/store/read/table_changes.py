@@ -86,7 +86,6 @@ def changes_path(table: Path) -> Path:
 
 
 def decode(content: bytes) -> Changes:
-    """Parse a file of changes."""
     first, *lines = content.split(b"\n")
     mark = _mark_in(first) if lines else None
     if mark is None:
@@ -109,7 +108,6 @@ def decode(content: bytes) -> Changes:
 
 
 def read_changes(table: Path) -> Changes:
-    """Read the changes of a table; empty if the file does not exist."""
     return decode(fs.read_bytes(changes_path(table), limits.MAX_CONFIG_READ_BYTES) or b"")
 
 

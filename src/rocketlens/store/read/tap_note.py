@@ -64,7 +64,6 @@ class TapNote(Struct, frozen=True, rename="camel"):
 
     @classmethod
     def decode(cls, content: bytes) -> Self | None:
-        """Return None if the note is damaged or of another version."""
         note = decode_note(_KIND, content)
         try:
             return None if note is None else convert(note.value, cls)
@@ -73,10 +72,7 @@ class TapNote(Struct, frozen=True, rename="camel"):
 
 
 def read_tap_note(layout: StoreLayout) -> TapNote | None:
-    """Read the note of a store; return None if the store is no tap's, or the note is damaged.
-
-    :raises OSError: if the file exists but cannot be read now.
-    """
+    """Read the note of a store; return None if the store is no tap's, or the note is damaged."""
     return read_note_file(layout.tap)
 
 

@@ -214,7 +214,6 @@ class Appender:
             self._byte_offset = self._limit = byte_offset
 
     def _new_segment(self, base: int) -> WritableFile:
-        """Open or create a segment, and reserve blocks at its start."""
         path = self._layout.commit_log / f"{base:0{_NAME_DIGITS}}"
         size = fs.file_size(path)
         is_new = not size
@@ -507,7 +506,6 @@ class Appender:
         return store_timestamp_ms + self._delays_ms[min(level, len(self._delays_ms) - 1)]
 
     def _reserve_record(self, size: int, queue: QueueWriter, entry_count: int) -> int:
-        """Reserve room in log and queue; return the byte offset in the segment."""
         if size > self.segment_bytes - BLANK_BYTES:
             raise too_large(self._max_body_bytes)
         try:

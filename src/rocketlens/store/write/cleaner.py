@@ -139,7 +139,6 @@ def describe_forced(plan: CleanPlan, now_ms: int, used_ratio: float, topics: lis
 
 
 def describe_deleted(plan: CleanPlan, config: StoreConfig, used_ratio: float) -> str:
-    """Return a log line about deleted segments: their names, the reason, and the last time."""
     names = [segment.path.name for segment in plan.segments]
     files = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
     up_to = datetime.fromtimestamp(plan.segments[-1].modified_ms / 1000, UTC)

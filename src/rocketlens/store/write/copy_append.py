@@ -104,12 +104,10 @@ class CopyAppender(Appender):
 
     @property
     def position(self) -> int:
-        """The physical offset at which the next byte is written."""
         return self._base + self._byte_offset
 
     @property
     def received_offset(self) -> int:
-        """The physical offset after the last received byte."""
         return self.position + self._held_bytes
 
     def receive(self, body: memoryview | bytes) -> None:
@@ -126,7 +124,6 @@ class CopyAppender(Appender):
         self._held_bytes = stop
 
     def drop_received(self) -> None:
-        """Drop the received bytes that are not written."""
         self._held_bytes = 0
 
     def append_received(self) -> int:
@@ -386,7 +383,6 @@ class CopyStore(MessageStore):
         return fs.read_part(path, physical_offset - base_offset, stop - physical_offset)
 
     def _restart_topic(self, topic: str) -> None:
-        """Remove the queues of a topic that the other broker deleted and created again."""
         deleted = self.deleted
         # A mark is valid only while the log has its record.
         self.flush_log()

@@ -94,7 +94,6 @@ class DeletedTopics:
 
     @property
     def ends(self) -> Mapping[str, int]:
-        """By topic: the physical offset below which records get no queue entries."""
         return {topic: mark.end_offset for topic, mark in self.marks.items()}
 
     def snapshot(self) -> Callable[[], None]:

@@ -89,7 +89,6 @@ class GroupCommit:
             waiter(None)
 
     def fail(self, failure: StoreFailed) -> None:
-        """Call all waiters, also later ones, with the failure."""
         with self._lock:
             self.failure = self.failure or failure
             served, self._waiting = self._waiting, deque()
@@ -110,7 +109,6 @@ class FlushThread:
         self._thread.start()
 
     def ask(self) -> None:
-        """Request a call, now or after the current one."""
         if not self._is_asked:
             with self._condition:
                 self._is_asked = True
@@ -127,7 +125,6 @@ class FlushThread:
             self._flush()
 
     def stop(self) -> None:
-        """Stop after the current call."""
         with self._condition:
             self._is_stopped = True
             self._condition.notify()
@@ -212,7 +209,6 @@ class Durability:
         self._saver: FlushThread | None = None
 
     def start(self) -> None:
-        """Start the two threads."""
         self._flusher = FlushThread(
             FLUSH_THREAD, self.flush_log, self._config.flushIntervalCommitLog / 1000
         )
@@ -221,7 +217,6 @@ class Durability:
         )
 
     def stop(self) -> None:
-        """Stop the threads after their current rounds."""
         for thread in (self._flusher, self._saver):
             if thread is not None:
                 thread.stop()
@@ -346,20 +341,17 @@ class Durability:
         )
 
     def _warn_once(self, text: str, error: OSError) -> None:
-        """Log a failure once until the next success."""
         if text not in self._warned:
             _log.warning("%s, and is tried again: %s", text, error)
         self._warned.add(text)
 
     def _fail(self, error: OSError) -> None:
-        """Refuse all further messages, and fail all waiters."""
         failure = StoreFailed(f"the store failed and takes no more messages: {error}")
         _log.error("%s", failure)
         self._appender.refusal = failure
         self.group_commit.fail(failure)
 
     def close(self) -> None:
-        """Close the files without syncing."""
         if self._synced is not None:
             self._synced.close()
 

@@ -124,7 +124,6 @@ class MessageStore:
 
         :raises StoreLocked: without waiting, if this or another process has the store open.
         :raises BadInput: if its files have other sizes than the configuration.
-        :raises OSError: if it cannot be read or written.
         """
         self.layout = store if isinstance(store, StoreLayout) else StoreLayout(store)
         self.config = config
@@ -213,7 +212,6 @@ class MessageStore:
         )
 
     def _begin(self) -> None:
-        """Sync the recovered store, and start the threads."""
         if self._options.threads and self.recovered.is_ours:
             # The existing state is still true. The checkpoint thread writes the next one.
             self.flush_log()

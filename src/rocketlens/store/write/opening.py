@@ -64,7 +64,6 @@ class Opening(Struct):
 
         :raises BadInput: if its files have other sizes than the configuration, or are of a kind
             that only RocketMQ can write.
-        :raises OSError: if it cannot be read or written.
         """
         layout, appender = self.layout, self.appender
         _check_writable(layout)
@@ -121,7 +120,6 @@ class Opening(Struct):
         """Open the log for recovery; return None without one.
 
         :raises BadInput: if its segments have another size than the configuration.
-        :raises OSError: if it cannot be read now.
         """
         try:
             log = OpenLog(self.layout.commit_log)
@@ -141,7 +139,6 @@ class Opening(Struct):
         """List the queue files.
 
         :raises BadInput: if they have another size than the configuration.
-        :raises OSError: if they cannot be read now.
         """
         files = list_queue_files(self.layout.consume_queue)
         if log is None:
@@ -232,7 +229,6 @@ def _check_writable(layout: StoreLayout) -> None:
     """Check that RocketLens can write the store's kinds of log, queues and tables.
 
     :raises BadInput: if only RocketMQ can.
-    :raises OSError: if the files cannot be listed now.
     """
     replica = Replica.beside(layout.commit_log)
     database = _database_of(layout)
@@ -251,7 +247,6 @@ def _check_writable(layout: StoreLayout) -> None:
 
 
 def _database_of(layout: StoreLayout) -> Path | None:
-    """Return a RocksDB database that has queues or a table of the store, or None."""
     tables = (database_of(layout.root / file, table) for file, table in IN_DATABASES.items())
     databases = (queue_database(layout.consume_queue), *tables)
     return next((each for each in databases if each is not None), None)

@@ -190,7 +190,6 @@ class Recovery:
         return result
 
     def _replay(self, walk: LogWalk) -> int:
-        """Write the queue entries of all records; return the end of the log."""
         result, synced = self._result, self._synced
         unsound: Damage | None = None
         named = 0
@@ -244,7 +243,6 @@ class Recovery:
             yield from _rows_of(rows, check_from, sectors_from)
 
     def _put(self, row: Row) -> None:
-        """Write the queue entry of a record if it must have one."""
         if not has_queue_entry(row.sys_flag):
             return
         if not is_topic_name(row.topic) or not 0 <= row.queue_id < 1 << 31 or row.queue_offset < 0:
@@ -381,7 +379,6 @@ class Recovery:
             file.close()
 
     def _cut_queue(self, queue: QueueWriter, end_offset: int) -> None:
-        """End a queue after its last entry for a record of the log."""
         while queue.next_offset:
             last = queue.entry(queue.next_offset - 1)
             if last is None or last[1] == FILLER_SIZE or last[0] + last[1] <= end_offset:
@@ -508,7 +505,6 @@ def _cut_later(queue: QueueWriter, end: int) -> None:
 
 
 def _last_offset(queue: QueueWriter) -> int | None:
-    """Return the physical offset in a queue's last entry, or None."""
     last = queue.entry(queue.next_offset - 1)
     return None if last is None or last.is_filler else last[0]
 

@@ -30,12 +30,10 @@ class LogView:
 
     @property
     def min_offset(self) -> int:
-        """The physical offset of the first byte that is not deleted."""
         return self._log.min_offset
 
     @property
     def end_offset(self) -> int:
-        """The physical offset after the last record."""
         last = self._appender.last
         return self._first_end_offset if last is None else last.physical_offset + last.store_size
 
@@ -81,7 +79,6 @@ class LogView:
         return view[: self.end_offset - base_offset], base_offset
 
     def list_segments(self) -> list[Segment]:
-        """List the directory again; return the segments, oldest first."""
         self._log.refresh()
         return list(self._log.segments)
 
@@ -97,7 +94,6 @@ class QueueView:
         self._log = log
 
     def get(self, topic: str, queue_id: int) -> QueueWriter | None:
-        """Return a queue that has or had messages, or None."""
         return self._queues.get((topic, queue_id))
 
     def of_topic(self, topic: str) -> list[QueueWriter]:

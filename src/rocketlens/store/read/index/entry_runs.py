@@ -75,7 +75,6 @@ class EntryRun(NamedTuple):
             end, count = start, min(2 * count, _MAX_UNPACKED)
 
     def _candidates(self, bounds: "npt.NDArray[np.uint64]") -> "npt.NDArray[np.uint64]":
-        """Return the entries with one of the hashes in ``bounds``, sorted."""
         shift = np.uint64(WINDOW_BITS)
         packed = self.packed[np.isin(self.packed >> shift, bounds[::2] >> shift)]
         packed.sort()
@@ -129,7 +128,6 @@ class EntryRuns:
         return merge_descending([*many, iter(few)])
 
     def compact(self) -> None:
-        """Sort unsorted entries, and merge short runs."""
         if self.is_compact:
             return
         self.is_compact = True

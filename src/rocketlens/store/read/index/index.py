@@ -79,7 +79,6 @@ class IndexFile:
         """Open the file and infer its geometry; ``likely`` is tried first.
 
         :raises IndexFileError: if the file is damaged.
-        :raises OSError: if it cannot be opened.
         """
         self.path = path
         self._mapped = fs.MappedFile(path, copy_bytes=_COPY_BYTES)

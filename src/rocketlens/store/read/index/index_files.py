@@ -269,7 +269,6 @@ class IndexFiles:
             yield
 
     def reject(self, file: IndexFile, error: IndexFileError) -> None:
-        """Stop using a file that turned out to be damaged."""
         self._set_error(file, str(error))
         self.sound = [sound for sound in self.sound if sound is not file]
         self.newest_first = NewestFirst.of(self.sound)
@@ -366,7 +365,6 @@ class IndexFiles:
         return next((record.physical_offset for record in over.records()), over.position)
 
     def _check(self) -> None:
-        """Check each file, whole or by samples, and record the range that it covers."""
         files = [state.file for state in self.states if state.file and state.file.last_entry]
         entry_count = sum(file.last_entry for file in files)
         is_small = entry_count <= MAX_INDEX_CHECK_ENTRIES

@@ -70,7 +70,6 @@ class IndexState(Struct, frozen=True):
 
 
 def _state_of(note: Note) -> IndexState | None:
-    """Return the state in a note; None if :meth:`IndexState.encode` did not write it."""
     value: dict[str, Any] = note.value
     try:
         return IndexState(
@@ -91,18 +90,13 @@ def read_index_state(layout: StoreLayout) -> IndexState | None:
     """Return the content of ``index.json``; None if it is missing, damaged, or of an old form.
 
     Does not check that it belongs to the store's log.
-
-    :raises OSError: if the file exists but cannot be read now.
     """
     note = read_note(layout.index_state, _KIND, max_bytes=MAX_INDEX_STATE_BYTES)
     return None if note is None else _state_of(note)
 
 
 def safe_offset_of(layout: StoreLayout) -> int:
-    """Return the safe offset of a store's index files; 0 without ``index.json``.
-
-    :raises OSError: if ``index.json`` cannot be read now.
-    """
+    """Return the safe offset of a store's index files; 0 without ``index.json``."""
     state = read_index_state(layout)
     return 0 if state is None else state.resume_point.physical_offset
 
@@ -113,8 +107,6 @@ def full_index_end(layout: StoreLayout, before: Checkpoint) -> tuple[int, int]:
     After a crash a RocketMQ broker deletes the index files that end after this time, and reads the
     log again from there. ``before``: the current checkpoint, which describes the files in
     ``index/`` if ``index.json`` is missing.
-
-    :raises OSError: if ``index.json`` cannot be read now.
     """
     state = read_index_state(layout)
     if state is None:

@@ -86,7 +86,6 @@ class Tail:
 
     @property
     def entry_count(self) -> int:
-        """The approximate number of index entries in memory."""
         return self._runs.count + len(self._few)
 
     @property
@@ -190,7 +189,6 @@ class Tail:
         return True
 
     def _retry_unread(self) -> None:
-        """Read again the ranges that could not be opened before."""
         for damage in self._unread[:]:
             self._unread.remove(damage)
             if damage.stop > self._log.max_offset:
@@ -214,7 +212,6 @@ class Tail:
         return bool(now) and now != head
 
     def drop_below(self, physical_offset: int) -> None:
-        """Drop records that begin before an offset. O(entries of 4 GiB of log)."""
         self.version += 1
         self._runs.drop_below(physical_offset)
         self._time_bounds.drop_below(physical_offset)
@@ -375,6 +372,5 @@ class TimeBounds:
         return self._starts[index] if index < len(self._starts) else None
 
     def drop_below(self, physical_offset: int) -> None:
-        """Drop the blocks that end before an offset."""
         count = max(bisect_right(self._starts, physical_offset) - 1, 0)
         del self._starts[:count], self._max_ms[:count]

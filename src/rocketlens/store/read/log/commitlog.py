@@ -394,7 +394,6 @@ class OpenLog(CommitLog):
         """List the segments. With ``may_lose``, a segment deleted meanwhile counts as lost.
 
         :raises NotAStore: if no segment exists.
-        :raises OSError: if the segments cannot be listed now.
         """
         self._may_lose = may_lose
         try:
@@ -408,7 +407,6 @@ class OpenLog(CommitLog):
     def map(self, segment: Segment) -> fs.MappedFile:
         """Return the segment's bytes.
 
-        :raises OSError: if its file cannot be opened now.
         :raises SegmentLost: if it was deleted, with ``may_lose``.
         """
         try:

@@ -190,7 +190,6 @@ class LogEvidence:
                 yield Proof(header.end_offset, f"index/{name}")
 
     def _index_headers(self) -> Iterator[tuple[str, IndexHeader]]:
-        """Yield the names of index files with entries, and their headers."""
         names: list[str] = []
         with suppress(OSError):
             names = _index_names(self._layout)
@@ -266,7 +265,6 @@ class LogEvidence:
         return 0 < len(compared) <= 2 * sum(compared)
 
     def _records_end(self, last: Proof | None) -> int:
-        """Return the end of the log's records, read from the last known record on."""
         start = self._last_segment_start() if last is None else last.physical_offset
         walk = LogWalk(self._log, start)
         exhaust(walk)

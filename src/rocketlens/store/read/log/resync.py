@@ -63,8 +63,6 @@ def last_written(log: CommitLog, start: int, stop: int | None = None) -> int | N
     """Return the physical offset of the last nonzero byte of ``[start, stop)``, or None.
 
     Only the segment of ``start`` is read: holes cost nothing, written zeros some GiB a second.
-
-    :raises OSError: if the segment cannot be read.
     """
     segment = log.segment_of(start)
     if segment is None:

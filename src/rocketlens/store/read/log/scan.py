@@ -219,7 +219,6 @@ class LogWalk:
         return next((s for s in self.log.segments if s.base_offset > self.position), None)
 
     def _skip_damage(self, segment: Segment, reason: Reason, detail: str) -> None:
-        """Skip bytes that are not a record, or end the walk."""
         if reason is Reason.BLANK and self._is_true_blank(segment):
             self.position = segment.end_offset
             return
@@ -279,7 +278,6 @@ def exhaust(walk: LogWalk) -> None:
 
 
 def is_record_start(log: CommitLog, physical_offset: int, known_start: int) -> bool:
-    """Return whether a record begins at an offset, by a walk from a known record start."""
     walk = LogWalk(log, known_start, physical_offset)
     exhaust(walk)
     return walk.position == physical_offset
@@ -312,7 +310,6 @@ class RecordStarts:
             offset += _STEP_BYTES
 
     def is_damaged_at(self, physical_offset: int) -> bool:
-        """Return whether a record began at an offset and is damaged now."""
         segment = self._log.segment_of(physical_offset)
         if segment is None:
             return False
@@ -356,7 +353,6 @@ class RecordStarts:
         return walk.position
 
     def _start_before(self, physical_offset: int) -> int:
-        """Return the nearest known record start at or before an offset."""
         segment = self._log.segment_of(physical_offset)
         start = segment.base_offset if segment else self._log.min_offset
         index = bisect_right(self._starts, physical_offset) - 1
@@ -367,7 +363,6 @@ class RecordStarts:
         return start
 
     def _take(self, walk: LogWalk) -> None:
-        """Run a walk, and remember starts and damage."""
         grain = -1
         for physical_offset in chain.from_iterable(rows.offsets() for rows in walk.rows()):
             if physical_offset // _GRAIN_BYTES != grain:

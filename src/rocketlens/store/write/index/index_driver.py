@@ -110,7 +110,6 @@ class IndexDriver:
             _log.warning("the rest of the log is indexed after the next start: %s", error)
 
     def start(self) -> None:
-        """Build in a thread, if this is the builder."""
         if self._is_builder:
             self._thread = threading.Thread(target=self._run, name=INDEX_THREAD_NAME, daemon=True)
             self._thread.start()
@@ -219,7 +218,6 @@ class IndexDriver:
             self._lock.release()
 
     def stop(self) -> None:
-        """Stop the thread after its current piece of work."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join()

@@ -52,7 +52,6 @@ class Resumed(NamedTuple):
 
 
 def index_names(directory: Path) -> list[str]:
-    """Return the names of the index files in a directory, oldest first."""
     return [
         entry.name
         for entry in fs.entries(directory)
@@ -61,7 +60,6 @@ def index_names(directory: Path) -> list[str]:
 
 
 def slots_crc(path: Path, geometry: Geometry) -> int:
-    """Return the CRC-32 of a file's header and slots."""
     with fs.MappedFile(path, geometry.entry_position(0)) as mapped:
         return zlib.crc32(mapped.view)
 
@@ -174,7 +172,6 @@ class _Resume:
         )
 
     def _header_of(self, path: Path) -> IndexHeader | None:
-        """Return the header of a file; None if it is missing, damaged or of another size."""
         content = fs.read_bytes(path, HEADER_BYTES)
         if content is None or path.stat().st_size != self._geometry.file_bytes:
             return None
@@ -297,7 +294,6 @@ class _Resume:
             raise
 
     def _resume_point_after(self) -> ResumePoint:
-        """Return the resume point after the last proven entry."""
         if not self._proven:
             return ResumePoint(self._log.min_offset, 0)
         end_offset = self._proven[-1][1].end_offset

@@ -144,7 +144,6 @@ class IndexWriter:
         self._is_changed = True
 
     def _room(self) -> int:
-        """Return the number of entries that still fit into the current file."""
         if not self._headers:
             return 0
         return self._geometry.entry_count - self._headers[-1].next_entry
@@ -164,7 +163,6 @@ class IndexWriter:
             self._reserved = limit
 
     def _roll(self) -> None:
-        """Create the next file: the current one is full, or there is none."""
         self._write_header()
         before = self._names[-1] if self._names else ""
         since = self._headers[-1].end_timestamp_ms if self._headers else 0
@@ -218,7 +216,6 @@ class IndexWriter:
         self._disk.write_durably(self._layout.index_state, state.encode())
 
     def _last_mark(self) -> LogMark | None:
-        """Return the mark of the last record before ``resume_point``, or None."""
         stop = self.resume_point.physical_offset
         if stop > self._log.max_offset:
             self._log.refresh()

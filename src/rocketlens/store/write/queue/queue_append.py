@@ -89,7 +89,6 @@ class OpenQueues:
             oldest.release_file()
 
     def close_half(self, error: OSError) -> None:
-        """Close the files of half of the queues if a file could not be opened."""
         if error.errno in fs.CANNOT_NOW_ERRORS:
             for queue in list(self._last_seen)[: len(self._last_seen) // 2]:
                 del self._last_seen[queue]
@@ -172,15 +171,19 @@ class QueueWriter:
 
         :raises OSError: if the disk is full; nothing has changed then.
         """
-        position = self.next_offset * ENTRY_BYTES
-        self._open_file_at(position - position % self.file_bytes)
+        base, byte_offset = self._locate(self.next_offset)
+        self._open_file_at(base)
         assert self._file is not None  # noqa: S101 - just opened
-        byte_offset = position - self._base
         limit = min(byte_offset + RESERVED_BYTES, self.file_bytes)
         _, reserved = self._ahead.get(self._base, (None, 0))
         if limit > reserved:
             self._file.reserve(byte_offset, limit)
         self.byte_offset, self.limit = byte_offset, limit
+
+    def _locate(self, queue_offset: int) -> tuple[int, int]:
+        """Return the first byte offset of an entry's file, and the entry's byte offset in it."""
+        byte_offset = queue_offset * ENTRY_BYTES % self.file_bytes
+        return queue_offset * ENTRY_BYTES - byte_offset, byte_offset
 
     def reserve_ahead(self, entry_count: int) -> None:
         """Open the files for many entries, and reserve blocks, so that a write cannot fail.
@@ -215,7 +218,6 @@ class QueueWriter:
         self._ahead.clear()
 
     def append_entries(self, entries: bytes | memoryview) -> None:
-        """Append whole entries, whose room is reserved."""
         written = 0
         while written < len(entries):
             if self.byte_offset >= self.limit:
@@ -236,26 +238,22 @@ class QueueWriter:
         return [QueueEntry(*fields) for fields in ENTRY.iter_unpack(content)]
 
     def read_bytes(self, queue_offset: int, count: int) -> bytes:
-        """Return the bytes of the entries that :meth:`read` returns."""
         stop = min(queue_offset + count, self.next_offset)
-        position = queue_offset * ENTRY_BYTES
-        base = position - position % self.file_bytes
+        base, byte_offset = self._locate(queue_offset)
         end = min(stop * ENTRY_BYTES - base, self.file_bytes)
-        if queue_offset < 0 or end <= position - base:
+        if queue_offset < 0 or end <= byte_offset:
             return b""
         if base == self._base:
-            content = bytes(self.content[position - base : end])
+            content = bytes(self.content[byte_offset:end])
         else:
-            path = self.directory / f"{base:0{_NAME_DIGITS}}"
-            content = fs.read_part(path, position - base, end - (position - base))
+            content = fs.read_part(self._path(base), byte_offset, end - byte_offset)
         return content[: len(content) // ENTRY_BYTES * ENTRY_BYTES]
 
     def begin_at(self, queue_offset: int) -> None:
         """Begin the queue at an entry, or at the start of its file if the file exists."""
-        position = queue_offset * ENTRY_BYTES
-        base = position - position % self.file_bytes
-        is_there = any(base == begin for begin, _ in self.files())
-        self.next_offset = base // ENTRY_BYTES if is_there else queue_offset
+        base, _ = self._locate(queue_offset)
+        exists = any(base == begin for begin, _ in self.starts())
+        self.next_offset = base // ENTRY_BYTES if exists else queue_offset
 
     def seal(self) -> None:
         """Switch from :meth:`put` to appending: the next entry reserves room first."""
@@ -315,7 +313,6 @@ class QueueWriter:
 
     @property
     def has_files(self) -> bool:
-        """Whether the queue has files."""
         if self._has_files is None:
             self._has_files = self._base >= 0 or bool(self.starts())
         return self._has_files
@@ -335,22 +332,20 @@ class QueueWriter:
 
     def _mark_found(self, queue_offset: int) -> None:
         """Make the next sync include an entry that another process wrote."""
-        position = queue_offset * ENTRY_BYTES
-        base = position - position % self.file_bytes
+        base, _ = self._locate(queue_offset)
         if base == self._base:
             self.is_dirty = True
             return
-        path = self.directory / f"{base:0{_NAME_DIGITS}}"
+        path = Path(self._path(base))
         if path not in self._found:
             self._found.add(path)
             self.has_new_names = self.is_dirty = True
 
     def _write(self, queue_offset: int, physical_offset: int, size: int, tags_code: int) -> None:
-        position = queue_offset * ENTRY_BYTES
-        self._open_file_at(position - position % self.file_bytes)
+        base, byte_offset = self._locate(queue_offset)
+        self._open_file_at(base)
         file = self._file
         assert file is not None  # noqa: S101 - just opened
-        byte_offset = position - self._base
         if not self.byte_offset <= byte_offset < self.limit:
             limit = min(byte_offset + RESERVED_BYTES, self.file_bytes)
             file.reserve(byte_offset, limit)
@@ -372,8 +367,7 @@ class QueueWriter:
         self._open_queues.track(self)
 
     def _open_or_create(self, base: int) -> WritableFile:
-        """Open the file that begins at byte ``base``, or create it atomically."""
-        path = self.directory / f"{base:0{_NAME_DIGITS}}"
+        path = Path(self._path(base))
         is_new = not fs.file_size(path)
         if is_new:
             self._disk.make_file(path, self.file_bytes, self._layout.scratch)
@@ -455,12 +449,14 @@ class QueueWriter:
             if not self.is_removed:
                 raise
 
+    def _path(self, base: int) -> str:
+        return f"{self.directory}/{base:0{_NAME_DIGITS}}"
+
     def files(self) -> list[tuple[int, Path]]:
         """Return the first byte offset in the queue and the path of each file."""
         return [(base, Path(name)) for base, name in self.starts()]
 
     def starts(self) -> list[tuple[int, str]]:
-        """Return :meth:`files` with paths as strings."""
         return [
             (int(entry.name), entry.path)
             for entry in fs.entries(self.directory)
@@ -471,16 +467,14 @@ class QueueWriter:
         """Return one entry; None if it was never written."""
         if queue_offset < 0:
             return None
-        position = queue_offset * ENTRY_BYTES
-        base = position - position % self.file_bytes
+        base, byte_offset = self._locate(queue_offset)
         if base == self._base and self._file is not None:
-            entry = decode_entry(memoryview(self._file.content), position - base)
-            return None if entry.is_end else entry
-        path = f"{self.directory}/{base:0{_NAME_DIGITS}}"
-        content = fs.read_part(path, position - base, ENTRY_BYTES)
-        if len(content) < ENTRY_BYTES:
-            return None
-        entry = decode_entry(content)
+            entry = decode_entry(memoryview(self._file.content), byte_offset)
+        else:
+            content = fs.read_part(self._path(base), byte_offset, ENTRY_BYTES)
+            if len(content) < ENTRY_BYTES:
+                return None
+            entry = decode_entry(content)
         return None if entry.is_end else entry
 
     def cut(self, queue_offset: int) -> None:
@@ -488,10 +482,9 @@ class QueueWriter:
 
         The next write opens it again.
         """
-        written = {file.path for file in (*self._retired, *([self._file] if self._file else []))}
-        if written:
-            self._found |= written
-            self.is_dirty = True
+        written = {file.path for file in self._open_files()}
+        self._found |= written
+        self.is_dirty |= bool(written)
         self.close()
         self.has_made_files, self._has_files = True, None
         for base, path in self.files():
@@ -508,8 +501,11 @@ class QueueWriter:
                     file.close()
         self.next_offset = queue_offset
 
+    def _open_files(self) -> list[WritableFile]:
+        return [*self._retired, *([self._file] if self._file else [])]
+
     def close(self) -> None:
-        for file in (*self._retired, *([self._file] if self._file else [])):
+        for file in self._open_files():
             file.close()
         self._retired.clear()
         self._file, self._base, self.content = None, -1, bytearray()

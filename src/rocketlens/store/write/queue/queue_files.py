@@ -41,7 +41,6 @@ QueueFiles = Mapping[tuple[str, int], list[StoredQueueFile]]
 
 
 def list_queue_files(directory: Path) -> QueueFiles:
-    """List the files of all queues below ``consumequeue``."""
     return {
         (name.topic, name.queue_id): list(_files(Path(f"{directory}/{name.topic}/{name.queue_id}")))
         for name in ConsumeQueues(directory).names()
@@ -100,7 +99,6 @@ def _other_size(path: Path, file_bytes: int, expected: int) -> BadInput:
 
 
 def first_physical_offset(files: list[StoredQueueFile]) -> int | None:
-    """Return the physical offset of the first entry that is not a filler, or None."""
     for file in files:
         position = 0
         while position < file.size:

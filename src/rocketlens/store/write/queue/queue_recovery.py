@@ -221,14 +221,12 @@ class QueueRecovery(Struct):
         return queue.next_offset
 
     def _is_of_deleted(self, topic: str, files: list[StoredQueueFile]) -> bool:
-        """Return whether the files of a queue are from before its topic was deleted."""
         first = first_physical_offset(files)
         return first is not None and first < self.deleted[topic]
 
     def _mend_sizes(
         self, queue: QueueWriter, files: list[StoredQueueFile]
     ) -> list[StoredQueueFile]:
-        """Restore the size of files that were cut."""
         for file in files:
             if file.size < queue.file_bytes:
                 self.disk.set_size(file.path, queue.file_bytes)
@@ -256,7 +254,6 @@ class QueueRecovery(Struct):
         return True
 
     def _offset_of_last(self, queue: QueueWriter) -> int:
-        """Return the physical offset of a queue's last record, or the start of the log."""
         last = queue.entry(queue.next_offset - 1) if queue.next_offset else None
         try:
             if (
