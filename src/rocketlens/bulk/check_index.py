@@ -133,7 +133,6 @@ class IndexCompared(Struct):
     early_tags: StoreFindings = field(default_factory=StoreFindings)
     """Missing tags of earlier records: perhaps an older broker stored these."""
     sound: dict[str, int] = field(default_factory=dict)
-    """Entries that belong to a record, by file."""
     seen: dict[str, int] = field(default_factory=dict)
 
 

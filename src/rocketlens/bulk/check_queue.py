@@ -38,7 +38,6 @@ class QueueCompared(Struct):
 
     findings: StoreFindings = field(default_factory=StoreFindings)
     sound: dict[tuple[str, int], int] = field(default_factory=dict)
-    """Entries that belong to their record, by queue."""
     undispatched: int = 0
     """Records after the end of their queue: perhaps not dispatched yet."""
     former: Counter[str] = field(default_factory=Counter)

@@ -46,7 +46,6 @@ MAX_QUEUE_RUNS: Final = 1_000
 HASHES, RECORDS = ".hashes", ".records"
 """Suffixes of an index part."""
 RECORD_FIELDS: Final = [("offset", "i8"), ("timestamp_ms", "i8"), ("entry_count", "i4")]
-"""The fields of a record of an index part, for numpy."""
 
 
 class ExtractTask(NamedTuple):
@@ -86,7 +85,6 @@ class QueuePart(NamedTuple):
     second_queue_offset: int = -1
     """-1 if there is only one row."""
     first_offset: int = 0
-    """Physical offset of the first row's record."""
     last_offset: int = 0
 
     @property

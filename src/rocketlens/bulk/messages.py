@@ -178,7 +178,6 @@ class BatchScan:
         self.is_damage = choice_option(options, "table", TABLES) == "damage"
         self.losses: Final = Losses(fails=flag_option(options, "failOnDataLoss", default=False))
         self._lost_ends: Final = Losses(fails=flag_option(options, "failOnDataLoss", default=True))
-        """The same for messages lost at the ends of the log."""
         form = choice_option(options, "body", BODY_VALUES)
         self.with_body: Final = form != "false"
         self.with_text = form == "true"

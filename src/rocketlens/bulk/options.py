@@ -419,7 +419,6 @@ def flag_option(options: Mapping[str, str], name: str, *, default: bool) -> bool
 
 
 BODY_VALUES: Final = ("true", "false", "bytes")
-"""The values of the option ``body``."""
 
 
 def choice_option(options: Mapping[str, str], name: str, choices: Sequence[str]) -> str:

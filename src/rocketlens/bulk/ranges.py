@@ -66,7 +66,6 @@ class Walked(Struct):
 
     log_range: LogRange
     first: int | None = None
-    """The position of the first record, or None."""
     ending: RangeEnding = RangeEnding.OPEN
     next_position: int = 0
     """The next record, or the first byte that belongs to no record."""

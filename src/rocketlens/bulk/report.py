@@ -22,7 +22,6 @@ class FindingKind(StrEnum):
     LOG_TORN = "log torn"
     """Bytes after the last record that are neither a record nor zeros."""
     RECORD_CHECKSUM = "record checksum"
-    """A record with a wrong checksum."""
     QUEUE_MISSING = "queue entry missing"
     """A record without an entry in its consume queue."""
     QUEUE_WRONG = "queue entry wrong"
@@ -47,7 +46,6 @@ class FindingKind(StrEnum):
 
 
 _MAX_LISTED: Final = limits.MAX_DAMAGE_REPORTS // len(FindingKind)
-"""Findings of one kind that are listed."""
 
 
 class Finding(Struct, frozen=True):

@@ -35,7 +35,6 @@ PRIVATE_FILE: Final = 0o600
 """Mode of new files of a store: only the broker's user can read messages."""
 
 DISK_FULL_ERRORS: Final = (errno.ENOSPC, errno.EDQUOT)
-"""Error numbers of a full disk or quota."""
 
 CANNOT_NOW_ERRORS: Final = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EINTR)
 """Error numbers that do not depend on the file: opening or mapping it may succeed later."""
@@ -388,7 +387,6 @@ class _Kept(Struct):
     size: int
     mapped: MappedFile
     checked_in: int
-    """The round in which the file was last checked."""
 
 
 class MappedFiles:

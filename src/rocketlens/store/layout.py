@@ -101,16 +101,13 @@ class StoreLayout:
         """The directories of segments. New ones are written to the first."""
         self.commit_log: Final = self.commit_logs[0]
         self.is_log_of_queue: Final = elsewhere == (root,)
-        """Whether this is only the log of one queue."""
         self.disks: Final = (root, *elsewhere)
         """A directory on each disk of the store."""
         self.consume_queue: Final = root / "consumequeue"
-        """TOPIC/QUEUE/files."""
         self.batch_queues: Final = root / BATCH_QUEUES
         """TOPIC/QUEUE/files of RocketMQ 5's topics with batches of messages as records."""
         self.index: Final = root / "index"
         self.config: Final = root / "config"
-        """Tables of topics, groups and offsets."""
         self.compacted: Final = root / "compaction" / COMPACTED
         """The logs of RocketMQ 5's compacted topics, which keep the last message of each key."""
         self.tiers: Final = self.config / "tieredStoreMetadata.json"
@@ -119,7 +116,6 @@ class StoreLayout:
         self.abort: Final = root / "abort"
         """Exists while a broker runs, and after one that did not stop cleanly."""
         self.own: Final = root / "rocketlens"
-        """RocketLens's own files: see the table in this module's docstring."""
         self.log_path: Final = self.own / "log_path"
         self.state: Final = self.own / "state.json"
         self.synced: Final = self.own / "synced"
@@ -130,6 +126,9 @@ class StoreLayout:
         self.tap: Final = self.own / "tap.json"
         self.aside: Final = self.own / "aside"
         self.scratch: Final = self.own / "scratch"
+
+    def segment_path(self, base_offset: int) -> Path:
+        return self.commit_log / f"{base_offset:020}"
 
     def __repr__(self) -> str:
         return f"StoreLayout({self.root!r}, {self.elsewhere!r}, {self.tiered!r})"

@@ -21,9 +21,7 @@ from rocketlens.store.disk import Disk
 
 LOCK_FILE: Final = "lock"
 LOCK_TEXT: Final = b"lock"
-"""RocketMQ's text in the file. RocketMQ does not read it."""
 OUR_TEXT: Final = b"lens"
-"""RocketLens's text in the file."""
 _HELD_ERRORS: Final = (errno.EAGAIN, errno.EACCES)
 _FLOCK: Final = struct.Struct("hhlli4x")
 """type, whence, start, length, process: Linux's ``struct flock`` on 64-bit machines."""

@@ -120,7 +120,6 @@ class TopicEvidence(NamedTuple):
     ends: Mapping[str, int]
     """By topic: no record below this physical offset has a queue entry."""
     present: frozenset[str]
-    """Topics that have, or should have, queue files."""
     configured: frozenset[str] | None
     """Topics of ``config/topics.json``; None if it cannot be read."""
     dispatched_offset: int

@@ -18,7 +18,7 @@ import errno
 import re
 import weakref
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -49,7 +49,6 @@ CURRENT: Final = "CURRENT"
 _FIRST_LETTERS: Final = ("MANIFEST-", "OPTIONS-", "IDENTITY")
 _ENDINGS: Final = (".sst", ".log")
 _LINKS: Final = "rocketlens-rocksdb-"
-"""Prefix of the temporary directory of links."""
 _TRIES: Final = 5
 """Attempts to open a database: a broker can delete a file before it is opened."""
 
@@ -133,11 +132,16 @@ class RocksDatabase:
             self.close()
             raise _as_os_error(error, self.directory) from error
 
-    def get(self, key: bytes) -> bytes | None:
+    @contextmanager
+    def _os_errors(self) -> Iterator[None]:
         try:
-            value: bytes | None = self._family().get(key)
+            yield
         except Exception as error:
             raise _as_os_error(error, self.directory) from error
+
+    def get(self, key: bytes) -> bytes | None:
+        with self._os_errors():
+            value: bytes | None = self._family().get(key)
         return value
 
     def items(
@@ -147,27 +151,20 @@ class RocksDatabase:
 
         Yield nothing if the database does not have the family.
         """
-        try:
-            if family not in self._families:
-                return
-            items = self._family(family).items(from_key=start or None)
-            for key, value in items:
+        if family not in self._families:
+            return
+        with self._os_errors():
+            for key, value in self._family(family).items(from_key=start or None):
                 if stop is not None and key >= stop:
                     return
                 yield key, value
-        except OSError:
-            raise
-        except Exception as error:
-            raise _as_os_error(error, self.directory) from error
 
     def last(self, start: bytes, stop: bytes) -> bytes | None:
         """Return the last key from ``start`` to ``stop``, both included, or None."""
-        try:
+        with self._os_errors():
             cursor = self._family().iter()
             cursor.seek_for_prev(stop)
             key: bytes | None = cursor.key() if cursor.valid() else None
-        except Exception as error:
-            raise _as_os_error(error, self.directory) from error
         return key if key is not None and key >= start else None
 
     def _family(self, name: str = _FAMILY) -> Any:

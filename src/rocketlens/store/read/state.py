@@ -47,7 +47,6 @@ _SLOT: Final = struct.Struct(">4sqqqq")
 _CHECKSUM: Final = struct.Struct(">I")
 _MAGIC: Final = b"RLs2"
 _SLOT_BYTES: Final = 512
-"""Bytes that a disk writes atomically."""
 SYNCED_BYTES: Final = 2 * _SLOT_BYTES
 _KIND: Final = "state"
 
@@ -67,7 +66,6 @@ class StoreState(Struct):
     boot: str = ""
     """The id of the machine's boot in which the state was written."""
     queue_file_bytes: int = 0
-    """The size of consume queue files."""
 
     @property
     def last_record_offset(self) -> int | None:

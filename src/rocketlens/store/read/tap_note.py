@@ -33,13 +33,9 @@ class TapNote(Struct, frozen=True, rename="camel"):
 
     broker_name: str
     address: str
-    """The master's address at the last request."""
     begin_offset: int
-    """The physical offset at which the copy begins."""
     position: int = 0
-    """The physical offset up to which the log is copied."""
     master_end_offset: int = 0
-    """The end of the master's log at the last request."""
     last_record_ms: int = 0
     """The store time of the last copied message; 0 without one."""
     written_ms: int = 0

@@ -36,7 +36,6 @@ _DIGITS: Final = 20
 _END: Final = 16
 """A message has a nonzero byte among its last 16."""
 _NEAR: Final = ("*_*", "*/*_*")
-"""Patterns of HASH_CLUSTER in a store, or beside it."""
 
 
 class QueueLog(NamedTuple):

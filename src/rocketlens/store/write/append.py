@@ -64,7 +64,6 @@ BLANK_BYTES: Final = SIZE_AND_MAGIC.size
 """Bytes of its segment that every record leaves for the filler, at least."""
 
 _NO_HOST_BITS: Final = ~HOST_BITS
-_NAME_DIGITS: Final = 20
 
 
 class Appended(NamedTuple):
@@ -82,7 +81,6 @@ class Snapshot(NamedTuple):
     queues: dict[tuple[str, int], tuple[int, int]]
     """By topic and queue id: the queue offset at which its first file begins, and the next one."""
     last: Appended | None
-    """The last record."""
 
 
 class RunRoom(NamedTuple):
@@ -214,7 +212,7 @@ class Appender:
             self._byte_offset = self._limit = byte_offset
 
     def _new_segment(self, base: int) -> WritableFile:
-        path = self._layout.commit_log / f"{base:0{_NAME_DIGITS}}"
+        path = self._layout.segment_path(base)
         size = fs.file_size(path)
         is_new = not size
         if is_new:

@@ -39,7 +39,6 @@ from rocketlens.store.write.refused_writes import DISK_FULL
 from rocketlens.store.write.store_views import LogView, QueueView
 
 MAX_TOPICS_NAMED: Final = 20
-"""Topics that the log line about deleted segments names."""
 MAX_QUEUES_READ: Final = 2_000
 """Queues that are read for the topics of deleted segments, in some 0.1 s."""
 MAX_DELETED_SEGMENTS: Final = 10
@@ -63,7 +62,6 @@ class CleanPlan(NamedTuple):
     """The decisions of a round of cleaning."""
 
     segments: tuple[SegmentAge, ...]
-    """Segments to delete, oldest first."""
     is_full: bool
     """Whether the disk is too full to store anything."""
     forced_count: int = 0

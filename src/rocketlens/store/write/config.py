@@ -23,7 +23,6 @@ SYNC_FLUSH: Final = "SYNC_FLUSH"
 _MIB: Final = 1024 * 1024
 _INTERVALS_MS: Final = range(1, DAY_MS + 1)
 _HOURS: Final = range(876_001)
-"""Up to a hundred years."""
 _PERCENTS: Final = range(101)
 
 

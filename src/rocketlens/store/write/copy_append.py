@@ -48,7 +48,6 @@ from rocketlens.store import fs
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.former_topics import begins_again
-from rocketlens.store.read.log.commitlog import SEGMENT_NAME_DIGITS
 from rocketlens.store.read.log.scan import CHUNK_ROWS
 from rocketlens.store.write.append import BLANK_BYTES, Appended, Appender
 from rocketlens.store.write.config import StoreConfig
@@ -64,7 +63,6 @@ MAX_COPIED_RECORD_BYTES: Final = 64 * 1024 * 1024
 maxMessageSize (default 4 MiB) + 64 KiB.
 """
 _HELD_BYTES: Final = 4 * 1024 * 1024
-"""Initial size of the buffer of received bytes."""
 _TAIL_BYTES: Final = 1024 * 1024
 """Bytes at the end of endless damage that are not written yet: a record can begin in them."""
 _FILLERS_AT_ONCE: Final = 50_000
@@ -378,7 +376,7 @@ class CopyStore(MessageStore):
         The offset must be in the current segment, or be that of the last record.
         """
         base_offset = physical_offset - physical_offset % self.config.mappedFileSizeCommitLog
-        path = self.layout.commit_log / f"{base_offset:0{SEGMENT_NAME_DIGITS}}"
+        path = self.layout.segment_path(base_offset)
         stop = min(self.position, base_offset + self.config.mappedFileSizeCommitLog)
         return fs.read_part(path, physical_offset - base_offset, stop - physical_offset)
 
@@ -400,5 +398,5 @@ def prepare_copy(
     disk = disk or Disk()
     if layout.commit_log.is_dir() and any(layout.commit_log.iterdir()):
         return
-    name = f"{begin_offset:0{SEGMENT_NAME_DIGITS}}"
-    disk.make_file(layout.commit_log / name, config.mappedFileSizeCommitLog, layout.scratch)
+    path = layout.segment_path(begin_offset)
+    disk.make_file(path, config.mappedFileSizeCommitLog, layout.scratch)

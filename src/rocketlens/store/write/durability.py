@@ -33,7 +33,6 @@ from rocketlens.store.write.append import Appended, Appender, Snapshot
 from rocketlens.store.write.config import StoreConfig
 
 _log: Final = logging.getLogger(__name__)
-_NAME_DIGITS: Final = 20
 _LOG_WAITS: Final = "the log is not durable yet"
 _CHECKPOINT_WAITS: Final = "the checkpoint stays old"
 SLOW_SYNC_S: Final = 0.5
@@ -203,7 +202,6 @@ class Durability:
         self._save_lock = threading.Lock()
         self._warned: set[str] = set()
         self.slow_syncs = 0
-        """Syncs of the log that took :data:`SLOW_SYNC_S` seconds or longer."""
         self.group_commit = GroupCommit(0)
         self._flusher: FlushThread | None = None
         self._saver: FlushThread | None = None
@@ -324,7 +322,7 @@ class Durability:
         """Return the mark of the last record, read through a mapping of this thread."""
         segment_bytes = self._appender.segment_bytes
         base = last.physical_offset - last.physical_offset % segment_bytes
-        with fs.MappedFile(self._layout.commit_log / f"{base:0{_NAME_DIGITS}}") as mapped:
+        with fs.MappedFile(self._layout.segment_path(base)) as mapped:
             start = last.physical_offset - base
             return LogMark.of(last.physical_offset, mapped.content[start : start + last.store_size])
 

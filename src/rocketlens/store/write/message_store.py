@@ -1,18 +1,5 @@
 """Opens, appends to, reads and closes the store of a broker.
 
-:class:`MessageStore` opens and closes these parts:
-
-=================  ==============================================================================
-part               task
-=================  ==============================================================================
-``opening``        checks and recovers the store before anything is appended
-``append``         writes records, each with its queue entry
-``durability``     syncs log and queues, writes ``synced``, ``state.json`` and the checkpoint
-``index_driver``   builds index files, or leaves them to another process
-``store_views``    read the log and the queues while they grow
-``cleaner``        deletes expired files
-=================  ==============================================================================
-
 Threads. All calls that are not named below belong to one thread, the broker's loop.
 
 ========================  ========================================================================

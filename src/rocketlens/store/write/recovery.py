@@ -80,7 +80,6 @@ class Recovered(Struct):
     """The result of recovery."""
 
     base_offset: int = 0
-    """The base offset of the segment in which the log ends."""
     end_offset: int = 0
     read_from: int = 0
     record_count: int = 0
@@ -92,7 +91,6 @@ class Recovered(Struct):
     notes: list[str] = field(default_factory=list)
     """Further findings for operators, a sentence each."""
     last: Appended | None = None
-    """The last record of the log, or None."""
     is_ours: bool = False
     """Whether a RocketLens broker ran last, so that its state is still true."""
     later: list[Callable[[], None]] = field(default_factory=list)

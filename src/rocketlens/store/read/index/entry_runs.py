@@ -87,7 +87,6 @@ class EntryRuns:
     def __init__(self) -> None:
         self._runs: list[EntryRun] = []
         self.is_compact = True
-        """Whether all runs are sorted."""
         self._look_ups = 0
         self.count = 0
 

@@ -60,7 +60,6 @@ class _Records(NamedTuple):
     """The start if the record cannot be read."""
     times_ms: "array[int]"
     is_good: bytearray
-    """Whether the record can be read, and has the time of its last entry."""
 
     @classmethod
     def of(cls, file: IndexFile, entries: memoryview, log: CommitLog) -> Self | None:

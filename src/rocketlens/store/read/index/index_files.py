@@ -189,7 +189,6 @@ class IndexFiles:
         self._uncovered: list[tuple[int, int | None]] | None = None
         self.states: list[IndexFileState] = []
         self.version = 0
-        """Incremented when a file is rejected."""
         likely: tuple[Geometry, ...] = ()
         for entry in self._list_files():
             state = _open(entry, likely)

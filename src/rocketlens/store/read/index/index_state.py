@@ -21,7 +21,6 @@ from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.note import LogMark, Note, encode_note, read_note
 
 MAX_INDEX_STATE_BYTES: Final = 64 * 1024 * 1024
-"""Maximum size of ``index.json``."""
 _KIND: Final = "index"
 
 
@@ -40,7 +39,6 @@ class IndexState(Struct, frozen=True):
     geometry: Geometry
     files: tuple[tuple[str, IndexHeader], ...]
     mark: LogMark | None
-    """The last record before the safe offset, or None."""
     slots_crc: int | None = None
     """CRC-32 of header and slots of the last file, if no entry was added after the last sync."""
     is_beside: bool = False

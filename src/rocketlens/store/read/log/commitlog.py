@@ -108,7 +108,6 @@ class CommitLog:
         self.tap_note: Path | None = None
         """The note of a copy, with the ranges that it lacks."""
         self._recent: tuple[memoryview, int] | None = None
-        """The bytes and the base offset of the segment that was read last."""
         self._stop = limits.MAX_PHYSICAL_OFFSET
         self._stamps: list[tuple[str, fs.DirectoryStamp | None]] = []
         try:

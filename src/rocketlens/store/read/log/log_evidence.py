@@ -367,8 +367,9 @@ def lost_end_of(
     try:
         lost = LogEvidence(layout, log, queues).lost_end()
         if lost is None:
-            ahead = first_ahead(layout, log, queues, takes_topic)
-            lost = None if ahead is None else LostEnd(None, str(ahead))
+            groups = GroupEvidence(layout, log, queues).ahead()
+            ahead = (LostEnd(None, str(each)) for each in groups if takes_topic(each.queue.topic))
+            lost = next(ahead, None)
         return lost
     finally:
         queues.close()
@@ -543,11 +544,3 @@ def _farthest(table: Mapping[str, Any]) -> dict[QueueName, tuple[int, str]]:
                 name = QueueName(topic, int(queue_id))
                 farthest[name] = max(farthest.get(name, (0, "")), (offset, group))
     return farthest
-
-
-def first_ahead(
-    layout: StoreLayout, log: CommitLog, queues: ConsumeQueues, takes_topic: Callable[[str], bool]
-) -> GroupAhead | None:
-    """Return a group that is ahead of a queue of some topics, or None."""
-    groups = GroupEvidence(layout, log, queues).ahead()
-    return next((each for each in groups if takes_topic(each.queue.topic)), None)

@@ -38,7 +38,6 @@ from rocketlens.store import fs
 from rocketlens.store.read.log.commitlog import CommitLog, Segment, SegmentLost
 
 _MAGIC_START: Final = MAGIC_V1.to_bytes(4, "big", signed=True)[:3]
-"""The bytes that both versions have in common."""
 _MAGIC_POSITION: Final = HEADS[0].offsets["magic"]
 _STEP_BYTES: Final = 1 << 20
 _ZEROS: Final = bytes(_STEP_BYTES)

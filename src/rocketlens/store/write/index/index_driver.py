@@ -81,7 +81,7 @@ class IndexDriver:
         self._make = make
         self._log_end = log_end
         self._builder: IndexBuilder | None = None
-        self._is_builder = self._is_warned = False
+        self.is_builder = self._is_warned = False
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -92,7 +92,7 @@ class IndexDriver:
 
         :raises StoreLocked: if another process builds.
         """
-        self._is_builder = True
+        self.is_builder = True
         with self._lock:
             try:
                 self._builder = self._make()
@@ -101,22 +101,18 @@ class IndexDriver:
 
     def adopt(self) -> None:
         """Become the builder if that of another process has ended, to build the rest."""
-        if self._is_builder:
+        if self.is_builder:
             return
         try:
             self.open()
         except StoreLocked as error:
-            self._is_builder = False
+            self.is_builder = False
             _log.warning("the rest of the log is indexed after the next start: %s", error)
 
     def start(self) -> None:
-        if self._is_builder:
+        if self.is_builder:
             self._thread = threading.Thread(target=self._run, name=INDEX_THREAD_NAME, daemon=True)
             self._thread.start()
-
-    @property
-    def is_builder(self) -> bool:
-        return self._is_builder
 
     @property
     def offset(self) -> int:
@@ -170,7 +166,7 @@ class IndexDriver:
             return is_done
 
     def _retry_open(self) -> bool:
-        if self._is_builder:
+        if self.is_builder:
             try:
                 self._builder = self._make()
             except (OSError, RocketLensError) as error:
@@ -181,7 +177,7 @@ class IndexDriver:
         """Log a failure that may pass once; stop after a failed sync."""
         if isinstance(error, fs.SyncFailed):
             _log.error("index files are not built any more: %s", error)
-            self._is_builder = False
+            self.is_builder = False
             if self._builder is not None:
                 self._last_offset = self._builder.safe_offset
                 self._builder.close()
@@ -191,7 +187,7 @@ class IndexDriver:
             self._is_warned = True
 
     def _run(self) -> None:
-        while not self._stop.is_set() and self._is_builder:
+        while not self._stop.is_set() and self.is_builder:
             is_done = self._log_end() <= self.offset or self.build(is_over=self._stop.is_set)
             # A builder that cannot continue, for example on a full disk, is retried later.
             if is_done or not self.is_behind:
@@ -213,7 +209,7 @@ class IndexDriver:
         try:
             if self._builder is not None:
                 self._builder.forget_below(physical_offset)
-            return self._builder is not None or not self._is_builder
+            return self._builder is not None or not self.is_builder
         finally:
             self._lock.release()
 

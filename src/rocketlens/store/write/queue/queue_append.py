@@ -31,7 +31,6 @@ RESERVED_ENTRIES: Final = 3_276
 RESERVED_BYTES: Final = RESERVED_ENTRIES * ENTRY_BYTES
 """Blocks are reserved in steps of this size: whole entries, just under 64 KiB."""
 
-_NAME_DIGITS: Final = 20
 _MAX_CHECKED_QUEUES: Final = 8
 _TAGS_NAME: Final = b"TAGS\x01"
 _MAX_CACHED_TAGS: Final = 10_000
@@ -450,7 +449,7 @@ class QueueWriter:
                 raise
 
     def _path(self, base: int) -> str:
-        return f"{self.directory}/{base:0{_NAME_DIGITS}}"
+        return f"{self.directory}/{base:020}"
 
     def files(self) -> list[tuple[int, Path]]:
         """Return the first byte offset in the queue and the path of each file."""
@@ -460,7 +459,7 @@ class QueueWriter:
         return [
             (int(entry.name), entry.path)
             for entry in fs.entries(self.directory)
-            if len(entry.name) == _NAME_DIGITS and entry.name.isdigit()
+            if len(entry.name) == 20 and entry.name.isdigit()
         ]
 
     def entry(self, queue_offset: int) -> QueueEntry | None:

@@ -17,7 +17,6 @@ from rocketlens.late import np, npt
 from rocketlens.store import fs
 from rocketlens.store.read.consumequeue import ConsumeQueues
 
-_NAME_DIGITS: Final = 20
 _FIRST_ENTRIES: Final = 200
 """Entries of a queue that are checked without numpy. Most queues have no more."""
 _MORE_BYTES: Final = 50_000 * ENTRY_BYTES
@@ -49,7 +48,7 @@ def list_queue_files(directory: Path) -> QueueFiles:
 
 def _files(directory: Path) -> Iterator[StoredQueueFile]:
     for entry in fs.entries(directory):
-        if len(entry.name) == _NAME_DIGITS and entry.name.isascii() and entry.name.isdigit():
+        if len(entry.name) == 20 and entry.name.isascii() and entry.name.isdigit():
             yield StoredQueueFile(int(entry.name), fs.size_of(entry), entry.path)
 
 

@@ -53,20 +53,17 @@ class QueueEnding(NamedTuple):
     is_ours: bool
     """Whether no RocketMQ broker has run since ``state.json`` was written."""
     was_closed: bool
-    """Whether the last broker stopped cleanly."""
 
 
 class PreparedQueues(Struct):
     """The known state of the queues before the log is read."""
 
     start: int
-    """The physical offset from which the log must be read."""
     at_least: dict[tuple[str, int], int] = field(default_factory=dict)
     """For queues that lack entries: the least queue offset of the next message."""
     unseen: set[tuple[str, int]] = field(default_factory=set)
     """Unknown queues, which begin with the first record found."""
     topics: set[str] = field(default_factory=set)
-    """Topics with queue files."""
     deleted_before_ms: int = -1
     """Records of other topics belong to deleted ones if they were stored before this time."""
     deleted: dict[str, Appended] = field(default_factory=dict)
