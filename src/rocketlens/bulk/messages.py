@@ -150,10 +150,7 @@ class Share(NamedTuple):
 
 
 def _store_option(options: Mapping[str, str]) -> str:
-    """Return the path of the store in the options.
-
-    :raises BadInput: if there is none, or a directory and a ``broker.conf``.
-    """
+    """Return the path of the store in the options."""
     named = {name: options[name] for name in ("store", "brokerConf", "path") if options.get(name)}
     if not named:
         raise BadInput('the option store is missing: .option("store", DIRECTORY)')
@@ -166,10 +163,7 @@ class BatchScan:
     """Plans the ranges of the log that can have matching messages, and reads one."""
 
     def __init__(self, options: Mapping[str, str], *, is_stream: bool = False) -> None:
-        """Check the values of options, whose names :func:`known_options` has checked.
-
-        :raises BadInput: if a value is not valid. The message names the option.
-        """
+        """Check the values of options, whose names :func:`known_options` has checked."""
         self.store: Final = _store_option(options)
         self.with_derived = True
         """Whether batches have the columns of `rocketlens.formats.columns.DERIVED`, too. Those with
@@ -259,10 +253,7 @@ class BatchScan:
         return lost_begin_of(layout, log, bounds["store_timestamp_ms"][0])
 
     def check_topics(self) -> None:
-        """Check that the store has the topics.
-
-        :raises BadInput: if it does not. The message names the topic, and the nearest one.
-        """
+        """Check that the store has the topics."""
         if not self.allows_unknown:
             check_topics(self.store, self.topics)
             if self.placed:

@@ -1,4 +1,6 @@
-"""Declares the options of the data source ``rocketmq``, and parses their values.
+"""Declares and parses the options of the data source ``rocketmq``.
+
+A value that is not valid raises BadInput, which names the option.
 
 Spark passes any option without a check. An unknown option is an error here: if it were ignored, the
 query would have another result.
@@ -320,8 +322,6 @@ def _normalize_position(
 
     A position in the log, or ``latest`` of a stream, is moved to ``startingOffset`` or
     ``endingOffset``. JSON stays, and defaults are removed.
-
-    :raises BadInput: if the value is not valid for the reader.
     """
     value = options.pop(name).strip()
     is_stream = reader in STREAMS + _CLUSTER_STREAMS
@@ -357,10 +357,7 @@ class TopicSelection(NamedTuple):
 
 
 def topic_option(options: Mapping[str, str]) -> TopicSelection | None:
-    """Parse the option ``topic``; return None without it, for every topic.
-
-    :raises BadInput: if it is empty.
-    """
+    """Parse the option ``topic``; return None without it, for every topic."""
     text = options.get("topic")
     if text is None:
         return None
@@ -406,10 +403,7 @@ def check_topics(store: str, selection: TopicSelection | None) -> None:
 
 
 def flag_option(options: Mapping[str, str], name: str, *, default: bool) -> bool:
-    """Parse an option that is true or false.
-
-    :raises BadInput: if it is neither.
-    """
+    """Parse an option that is true or false."""
     text = options.get(name)
     if text is None:
         return default
@@ -422,10 +416,7 @@ BODY_VALUES: Final = ("true", "false", "bytes")
 
 
 def choice_option(options: Mapping[str, str], name: str, choices: Sequence[str]) -> str:
-    """Parse an option with one of some values, of which the first is the default.
-
-    :raises BadInput: if it has another value.
-    """
+    """Parse an option with one of some values, of which the first is the default."""
     text = options.get(name, choices[0]).lower()
     if text not in choices:
         raise BadInput(f"option {name} is one of {', '.join(choices)}, not {text!r}")
@@ -436,8 +427,6 @@ def time_option(options: Mapping[str, str], name: str, default: int) -> int:
     """Parse an option that is a time: epoch milliseconds, or ISO 8601, in UTC without a zone.
 
     A date alone is its first millisecond.
-
-    :raises BadInput: if it is neither, or before 1970.
     """
     text = options.get(name, "").strip()
     # Digits are always milliseconds, although ISO 8601 has dates of eight digits.
@@ -460,10 +449,7 @@ def time_option(options: Mapping[str, str], name: str, default: int) -> int:
 
 
 def number_option(options: Mapping[str, str], name: str, default: int, least: int = 1) -> int:
-    """Parse an option that is a whole number.
-
-    :raises BadInput: if it is not, or is below ``least`` or over 64 bits.
-    """
+    """Parse an option that is a whole number."""
     text = options.get(name)
     if text is None:
         return default

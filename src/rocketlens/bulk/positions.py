@@ -85,10 +85,7 @@ class Positions(NamedTuple):
         return queue._replace(broker_name=brokers[0] if brokers else None)
 
     def of_one_broker(self) -> dict[tuple[str, int], int]:
-        """Return the positions of queues of a store, by topic and queue id.
-
-        :raises BadInput: if a queue has two positions.
-        """
+        """Return the positions of queues of a store, by topic and queue id."""
         offsets: dict[tuple[str, int], int] = {}
         for queue, offset in self.offsets.items():
             if (queue.topic, queue.queue_id) in offsets:
@@ -179,10 +176,7 @@ def _members(name: str, value: Any) -> Iterable[tuple[Any, Any]]:
 
 
 def check_one_broker(*positions: Positions) -> None:
-    """Check that positions name at most one broker, of any name: a store has one.
-
-    :raises BadInput: if they name several.
-    """
+    """Check that positions name at most one broker, of any name: a store has one."""
     broker_names = [queue.broker_name for each in positions for queue in each.offsets]
     names = sorted({name for name in broker_names if name is not None})
     if len(names) > 1:
@@ -192,10 +186,7 @@ def check_one_broker(*positions: Positions) -> None:
 
 
 def check_range(queue: object, starts: Positions, start: int, ends: Positions, end: int) -> None:
-    """Check the first and last position of a queue.
-
-    :raises BadInput: if the first is after the last.
-    """
+    """Check the first and last position of a queue."""
     if start > end >= 0:
         raise BadInput(f"{queue}: {starts.option} is {start}, but {ends.option} is {end}")
 

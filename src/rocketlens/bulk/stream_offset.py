@@ -155,10 +155,7 @@ def is_whole(log: CommitLog, record: Record, *, is_closed: bool) -> bool:
 
 
 def is_replaced(log: CommitLog, offset: StreamOffset) -> bool:
-    """Return whether a log is another one than that of ``offset``.
-
-    :raises OSError: if a segment cannot be read.
-    """
+    """Return whether a log is another one than that of ``offset``."""
     if offset.anchors:
         return offset.anchors[0].is_in(log) is False
     return offset.physical_offset > log.max_offset

@@ -1,22 +1,10 @@
 """Opens, appends to, reads and closes the store of a broker.
 
-Threads. All calls that are not named below belong to one thread, the broker's loop.
-
-========================  ========================================================================
-thread                    task
-========================  ========================================================================
-the caller's              opens, appends, reads, cleans and closes
-``rocketlens-flush``      ``Durability.flush_log``: syncs the log if there are waiters, or
-                          every ``flushIntervalCommitLog``; calls the waiters
-``rocketlens-checkpoint`` ``Durability.flush``: every ``flushIntervalConsumeQueue`` syncs the log,
-                          then the queues, then writes ``state.json`` and the checkpoint
-``rocketlens-index``      ``IndexDriver.build``: puts the synced records into index files
-========================  ========================================================================
-
-Any thread can call ``flush_log``, ``flush``, ``when_durable``, ``flushed_offset``, ``failure`` and
-``build_index``. Appends take no lock: only the appending thread changes ``last`` and the queues, in
-an order on which syncing threads rely (the entry before ``last``; a file is retired before the next
-one is used; see ``Appender.snapshot``).
+Any thread can call ``flush_log``, ``flush``, ``when_durable``, ``flushed_offset``, ``failure``,
+``make_durable`` and ``build_index``. All other calls belong to one thread, the broker's loop.
+Appends take no lock: only the appending thread changes ``last`` and the queues, in an order on
+which syncing threads rely (the entry before ``last``; a file is retired before the next one is
+used; see ``Appender.snapshot``).
 
 Locks, in the order in which a thread takes them. Those of one item are never nested.
 

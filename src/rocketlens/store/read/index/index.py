@@ -73,13 +73,13 @@ def is_near(key_hash: int, wanted: int) -> bool:
 
 
 class IndexFile:
-    """One index file with at least one entry, open for look-ups."""
+    """One index file with at least one entry, open for look-ups.
+
+    All methods raise IndexFileError if the file turns out to be damaged.
+    """
 
     def __init__(self, path: Path, likely: tuple[Geometry, ...] = ()) -> None:
-        """Open the file and infer its geometry; ``likely`` is tried first.
-
-        :raises IndexFileError: if the file is damaged.
-        """
+        """Open the file and infer its geometry; ``likely`` is tried first."""
         self.path = path
         self._mapped = fs.MappedFile(path, copy_bytes=_COPY_BYTES)
         self.view: Final = self._mapped.view
@@ -103,10 +103,7 @@ class IndexFile:
         self.walk_numbers[ARE_COUNTED] = are_counted
 
     def check_empty(self) -> None:
-        """Check that a file without entries in its header is empty.
-
-        :raises IndexFileError: if it is not.
-        """
+        """Check that a file without entries in its header is empty."""
         content = self._mapped.content
         for low, high in fs.data_extents(self.path, HEADER_BYTES, len(content)):
             for start in range(low, min(high, _STALE_BYTES_SEARCHED), _COPY_BYTES):
@@ -139,10 +136,7 @@ class IndexFile:
         return decode_entry(self.view, self.geometry, number)
 
     def chain(self, key_hash: int) -> Iterator[tuple[int, IndexEntry]]:
-        """Walk the chain of a hash, newest entry first, including entries of other hashes.
-
-        :raises IndexFileError: at the first invalid step.
-        """
+        """Walk the chain of a hash, newest entry first, including entries of other hashes."""
         if self.geometry is None:
             return
         slot_count = self.geometry.slot_count
@@ -178,8 +172,6 @@ class IndexFile:
         Entries with nearly the same hash are compared with the log: they can be damaged. With
         ``pauses``, a number of 0 is yielded about every millisecond, with an offset that is not
         below those of later entries.
-
-        :raises IndexFileError: if the file turns out to be damaged.
         """
         for step, (number, entry) in enumerate(self.chain(key_hash)):
             if step == _LONG_CHAIN:

@@ -1,7 +1,8 @@
 """Checks the chains of an index file, and its entries against the log.
 
-These are the rules. :func:`check_whole` applies all of them, to every entry. :func:`check_links`
-and ``rocketlens verify`` apply the first two with the compiled check.
+A file that breaks one of these rules raises IndexFileError. :func:`check_whole` applies all of
+them, to every entry. :func:`check_links` and ``rocketlens verify`` apply the first two with the
+compiled check.
 
 1. Each entry links to the newest entry before it on the slot of its hash, and each slot has the
    newest of all (:class:`rocketlens.formats.index_file.ChainCheck`).
@@ -32,8 +33,6 @@ from rocketlens.formats.index_file import HEADER_BYTES, SLOT_BYTES, ChainCheck
 from rocketlens.store.read.index.index import IndexFile
 from rocketlens.store.read.log.commitlog import CommitLog
 
-_SAMPLES: Final = 256
-"""Samples of a large file that are checked when it is opened, in some 10 ms together."""
 _HASH_SAMPLES: Final = 8
 """Entries whose hash is compared with their record's if a file is checked whole."""
 
@@ -84,10 +83,7 @@ class _Records(NamedTuple):
 
 
 def check_whole(file: IndexFile, log: CommitLog) -> Extent:
-    """Check every slot and entry against each other and the log. O(slots + entries).
-
-    :raises IndexFileError: if a rule of this module is broken.
-    """
+    """Check every slot and entry against each other and the log. O(slots + entries)."""
     if file.geometry is None:
         return Extent(file.header.begin_offset, file.header.end_offset)
     chains = compiled_chain_check(file)
@@ -165,8 +161,6 @@ def check_links(file: IndexFile) -> None:
     """Check every slot and link of a large file, which can have lost pages.
 
     A broker that was killed can have put one more entry on its slot than the header counts.
-
-    :raises IndexFileError: if an entry cannot be reached from its slot.
     """
     chains = compiled_chain_check(file)
     is_one_more = (
@@ -181,11 +175,8 @@ def check_links(file: IndexFile) -> None:
         raise IndexFileError(f"{file.path.name}: {_CONTRADICTION}, as after a power cut")
 
 
-def check_samples(file: IndexFile, log: CommitLog, count: int = _SAMPLES) -> Extent:
-    """Check ``count`` samples over the file's part of the log, and a quarter as many entries.
-
-    :raises IndexFileError: if one of these entries is wrong, or none leads to its record.
-    """
+def check_samples(file: IndexFile, log: CommitLog, count: int) -> Extent:
+    """Check ``count`` samples over the file's part of the log, and a quarter as many entries."""
     last = _last_sound_entry(file, log)
     first_offset = max(file.entry(1).physical_offset, log.min_offset)
     last_offset = file.entry(last).physical_offset
@@ -206,10 +197,7 @@ def check_samples(file: IndexFile, log: CommitLog, count: int = _SAMPLES) -> Ext
 
 
 def _last_sound_entry(file: IndexFile, log: CommitLog) -> int:
-    """Return the last entry that matches its record. The log can have lost later records.
-
-    :raises IndexFileError: if no entry matches.
-    """
+    """Return the last entry that matches its record. The log can have lost later records."""
 
     def is_lost(number: int) -> bool:
         is_deleted = file.entry(number).physical_offset < log.min_offset

@@ -179,7 +179,10 @@ class CorruptIndexFile(Exception):
 
 
 class IndexFiles:
-    """All index files of a store. ``sound`` has the usable ones with entries, oldest first."""
+    """All index files of a store. ``sound`` has the usable ones with entries, oldest first.
+
+    Look-ups raise CorruptIndexFile if a file turns out to be damaged.
+    """
 
     def __init__(self, directory: Path, log: CommitLog) -> None:
         """Open and check all files. Files with other names are ignored."""
@@ -212,8 +215,6 @@ class IndexFiles:
 
         A record with two of the hashes comes twice. With ``pauses``, a hit with number 0 is yielded
         about every millisecond, with an offset that is not below those of later entries.
-
-        :raises CorruptIndexFile: if a file turns out to be damaged.
         """
         files, wanted, searched = self.newest_first, array("q", hashes), 0
         while searched < len(files.files):
@@ -249,10 +250,7 @@ class IndexFiles:
         return None
 
     def count_slots(self) -> None:
-        """Count the used slots: only their number shows that one was lost.
-
-        :raises CorruptIndexFile: if a file turns out to be damaged.
-        """
+        """Count the used slots: only their number shows that one was lost."""
         for _ in self.counting_slots():
             pass
 

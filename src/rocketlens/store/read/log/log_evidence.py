@@ -237,10 +237,7 @@ class LogEvidence:
         return False
 
     def _ends_with_header(self, proof: Proof) -> bool:
-        """Return whether an index file's last entry has the offset in its header.
-
-        :raises IndexFileError: if the file cannot be used.
-        """
+        """Return whether an index file's last entry has the offset in its header."""
         with closing(IndexFile(self._layout.root / proof.file)) as file:
             return file.entry(file.last_entry).physical_offset == proof.physical_offset
 
