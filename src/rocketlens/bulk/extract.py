@@ -67,7 +67,7 @@ class IndexPart(NamedTuple):
 
 
 class QueuePart(NamedTuple):
-    """The entries of one queue in one range: ``row_count`` rows of a file from row ``start`` on.
+    """The entries of one queue in one range: ``record_count`` rows of a file from row ``start`` on.
 
     A new part begins at each queue offset 0.
     """
@@ -77,7 +77,7 @@ class QueuePart(NamedTuple):
     path: str
     file_rows: int
     start: int
-    row_count: int
+    record_count: int
     first_queue_offset: int
     last_queue_offset: int
     is_consecutive: bool
@@ -90,14 +90,7 @@ class QueuePart(NamedTuple):
     @property
     def run(self) -> Run:
         """The rows in the form that `former_topics` needs."""
-        return Run(
-            self.row_count,
-            self.first_queue_offset,
-            self.second_queue_offset,
-            self.last_queue_offset,
-            self.first_offset,
-            self.last_offset,
-        )
+        return Run(*(getattr(self, name) for name in Run._fields))
 
 
 class Extracted(Struct):
@@ -252,36 +245,21 @@ class Grouped(NamedTuple):
     def _parts(self, path: Path, topic: str, queue_id: int, own: slice) -> Iterator[QueuePart]:
         start = own.start
         for run in self.runs(own):
-            yield self._part(path, topic, queue_id, start, run)
-            start += run.record_count
+            stop = start + run.record_count
+            yield QueuePart(
+                topic=topic,
+                queue_id=queue_id,
+                path=str(path),
+                file_rows=len(self.entries),
+                start=start,
+                is_consecutive=bool((np.diff(self.queue_offsets[start:stop]) == 1).all()),
+                **run._asdict(),
+            )
+            start = stop
 
     def runs(self, own: slice) -> "Iterator[Run]":
         queue_offsets = self.queue_offsets[own]
         zeros = np.flatnonzero(queue_offsets == 0).tolist()
-        return runs_of(
-            zeros if len(zeros) <= MAX_QUEUE_RUNS else [],
-            queue_offsets,
-            self.physical_offsets(own),
-        )
-
-    def physical_offsets(self, own: slice) -> Any:
         entries = self.entries[own].view(ENTRY_LAYOUT.dtype)
-        return np.ascontiguousarray(entries["physical_offset"])
-
-    def _part(self, path: Path, topic: str, queue_id: int, start: int, run: Run) -> QueuePart:
-        queue_offsets = self.queue_offsets[start : start + run.record_count]
-        steps = queue_offsets[1:] - queue_offsets[:-1]
-        return QueuePart(
-            topic=topic,
-            queue_id=queue_id,
-            path=str(path),
-            file_rows=len(self.entries),
-            start=start,
-            row_count=run.record_count,
-            first_queue_offset=run.first_queue_offset,
-            last_queue_offset=run.last_queue_offset,
-            is_consecutive=bool((steps == 1).all()),
-            second_queue_offset=run.second_queue_offset,
-            first_offset=run.first_offset,
-            last_offset=run.last_offset,
-        )
+        offsets: Any = np.ascontiguousarray(entries["physical_offset"])
+        return runs_of(zeros if len(zeros) <= MAX_QUEUE_RUNS else [], queue_offsets, offsets)

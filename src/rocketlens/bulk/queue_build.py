@@ -88,10 +88,10 @@ def parts_to_build(parts: Sequence[QueuePart], evidence: TopicEvidence) -> Parts
     inferred: set[str] = set()
     for part in parts:
         rest = _from(part, ends[part.topic, part.queue_id])
-        if rest.row_count:
+        if rest.record_count:
             living.append(rest)
-        if rest.row_count < part.row_count:
-            former[part.topic] += part.row_count - rest.row_count
+        if rest.record_count < part.record_count:
+            former[part.topic] += part.record_count - rest.record_count
             if part.last_offset >= evidence.known_end_of(part.topic) and (
                 part.last_offset < evidence.end_of(part.topic)
             ):
@@ -104,13 +104,13 @@ def _from(part: QueuePart, end: int) -> QueuePart:
     if part.first_offset >= end:
         return part
     if part.last_offset < end:
-        return part._replace(row_count=0)
+        return part._replace(record_count=0)
     entries = read_entries(part, (0,))
     offsets = np.ascontiguousarray(entries[:, :8]).view(">i8").ravel()
     left_out = int(np.searchsorted(offsets, end))
     rest = part._replace(
         start=part.start + left_out,
-        row_count=part.row_count - left_out,
+        record_count=part.record_count - left_out,
         first_offset=int(offsets[left_out]),
     )
     queue_offsets = read_queue_offsets(part)[left_out:]
@@ -141,7 +141,7 @@ def plan_queues(
             units += _file_units(str(path), own, file_entries)
         else:
             units.append(
-                QueueUnit(str(path), tuple(own), None, sum(part.row_count for part in own))
+                QueueUnit(str(path), tuple(own), None, sum(part.record_count for part in own))
             )
     return units, len(queues), sorted(unsafe)
 
@@ -162,20 +162,20 @@ def _file_units(
     queue_offset = parts[0].first_queue_offset
     for part in parts:
         rest = part
-        while rest.row_count:
+        while rest.record_count:
             edge = (rest.first_queue_offset // file_entries + 1) * file_entries
-            count = min(rest.row_count, edge - rest.first_queue_offset)
-            taken.append(rest._replace(row_count=count))
+            count = min(rest.record_count, edge - rest.first_queue_offset)
+            taken.append(rest._replace(record_count=count))
             rest = rest._replace(
                 start=rest.start + count,
-                row_count=rest.row_count - count,
+                record_count=rest.record_count - count,
                 first_queue_offset=rest.first_queue_offset + count,
             )
             if rest.first_queue_offset == edge:
                 yield QueueUnit(directory, tuple(taken), queue_offset, edge - queue_offset)
                 taken, queue_offset = [], edge
     if taken:
-        yield QueueUnit(directory, tuple(taken), queue_offset, sum(p.row_count for p in taken))
+        yield QueueUnit(directory, tuple(taken), queue_offset, sum(p.record_count for p in taken))
 
 
 def tasks_of(
@@ -292,9 +292,10 @@ def read_entries(part: QueuePart, delays_ms: Sequence[int]) -> Entries:
     """Return the entries of a part, 20 bytes each, with the delivery times of delayed messages."""
     with Path(part.path).open("rb") as file:
         file.seek(part.start * ENTRY_BYTES)
-        entries = np.fromfile(file, np.uint8, part.row_count * ENTRY_BYTES).reshape(-1, ENTRY_BYTES)
+        content = np.fromfile(file, np.uint8, part.record_count * ENTRY_BYTES)
         file.seek(part.file_rows * (ENTRY_BYTES + 8) + part.start * 4)
-        levels = np.fromfile(file, np.int32, part.row_count)
+        levels = np.fromfile(file, np.int32, part.record_count)
+    entries = content.reshape(-1, ENTRY_BYTES)
     # Empty if the file has no delay levels.
     if levels.any():
         delayed = np.flatnonzero(levels)
@@ -307,10 +308,10 @@ def read_entries(part: QueuePart, delays_ms: Sequence[int]) -> Entries:
 def read_queue_offsets(part: QueuePart) -> Numbers:
     if part.is_consecutive:
         first = part.first_queue_offset
-        return np.arange(first, first + part.row_count, dtype=np.int64)
+        return np.arange(first, first + part.record_count, dtype=np.int64)
     with Path(part.path).open("rb") as file:
         file.seek(part.file_rows * ENTRY_BYTES + part.start * 8)
-        return np.fromfile(file, np.int64, part.row_count)
+        return np.fromfile(file, np.int64, part.record_count)
 
 
 def _create(directory: str, number: int, task: QueueBuildTask) -> BinaryIO:

@@ -206,7 +206,7 @@ def test_index_entries_are_those_of_every_key_in_the_order_of_the_log(
 def test_each_queue_has_its_own_rows_in_one_file(written_log, tmp_path):
     made = extracted_part(tmp_path)
     assert made.walked.record_count == len(written_log)
-    assert [(part.topic, part.queue_id, part.row_count) for part in made.queues] == [
+    assert [(part.topic, part.queue_id, part.record_count) for part in made.queues] == [
         ("Topic", 0, 20),
         ("Topic", 1, 20),
     ]
@@ -226,7 +226,7 @@ def test_a_queue_that_begins_again_begins_another_part(tmp_path):
     log = [record(n, queue_offset=offset) for n, offset in enumerate((0, 1, 2, 0, 1))]
     write_log(tmp_path / "store", log, 1 << 16)
     parts = extracted_part(tmp_path).queues
-    assert [(part.start, part.row_count, part.last_queue_offset) for part in parts] == [
+    assert [(part.start, part.record_count, part.last_queue_offset) for part in parts] == [
         (0, 3, 2),
         (3, 2, 1),
     ]

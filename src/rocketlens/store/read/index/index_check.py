@@ -14,9 +14,9 @@ compiled check.
 6. The log between two such records is a gap, which the file does not cover, unless it is one
    unreadable record, or the filler at a segment's end.
 
-Files with many entries are checked at 256 samples, spread evenly over their part of the log, and at
-64 entries. This finds each gap or stale stretch of 1/256 of that log. Before that the links of
-files that are not known to be complete on the disk
+Files with many entries are checked at samples, spread evenly over their part of the log, and at a
+quarter as many entries. This finds each gap or stale stretch that is longer than the distance of
+two samples. Before that the links of files that are not known to be complete on the disk
 (:class:`rocketlens.store.read.index.index_files.SyncedFiles`) are checked.
 """
 
