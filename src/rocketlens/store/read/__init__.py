@@ -1,1 +1,1 @@
-"""What can be read from a store directory. Needs no lock and changes nothing."""
+"""Readers of a store directory. They need no lock and change nothing."""

@@ -126,7 +126,7 @@ def read_table(store: Path, file: str, member: str) -> ConfigTable:
 def files_of_table(store: Path, file: str) -> list[Path]:
     """Return the files of a table: at least one is changed, created or deleted with the table.
 
-    A table in a database can change without such a change: see `is_in_database`.
+    A table in a database can change without any of these: see `is_in_database`.
     """
     path = store / file
     names = [path.name, f"{path.name}{BACKUP}"]

@@ -21,7 +21,7 @@ but still true, after a power cut.
 
 ``state.json`` is a note (:mod:`rocketlens.store.read.note`), written whole and synced after the
 consume queues were synced. All records below ``queues_offset`` have their queue entry on the disk,
-and each queue has at least as many entries as the table says. The note's mark is the record that
+and each queue has at least as many entries as in the table. The note's mark is the record that
 ends there. It has the content of RocketMQ's ``checkpoint`` before and after the save: another
 content shows that a RocketMQ broker has run since.
 

@@ -1,1 +1,1 @@
-"""A store directory that is written: by a broker, or by a builder of its index."""
+"""Writers of a store directory: the broker, and the builder of the index."""

@@ -1,1 +1,1 @@
-"""Index files, and the index in memory for the rest of the log."""
+"""Readers of index files, and the index in memory for the rest of the log."""

@@ -11,7 +11,7 @@ compiled check.
 4. At least half of the records that entries lead to can be read, and have the time of their last
    entry. The time of the last record is that of the header.
 5. A sample of the entries have the hash of a key of their records.
-6. The log between two such records is a gap, which the file does not cover, unless it is one
+6. The log between two of these records is a gap, which the file does not cover, unless it is one
    unreadable record, or the filler at a segment's end.
 
 Files with many entries are checked at samples, spread evenly over their part of the log, and at a

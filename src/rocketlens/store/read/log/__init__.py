@@ -1,1 +1,1 @@
-"""The commit log as it is read."""
+"""Readers of the commit log."""

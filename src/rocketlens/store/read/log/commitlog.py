@@ -360,8 +360,8 @@ class CommitLog:
 
         A broker copies a record from front to back, and one record after the other. So a record is
         finished if its last byte is not zero, or bytes follow it, directly or in a later segment.
-        A record whose properties end with a zero byte can be finished without such a sign. In a
-        DLedger log a record is finished when it is committed.
+        A record whose properties end with a zero byte can be finished, too. In a DLedger log a
+        record is finished when it is committed.
         """
         if self.replica is not None:
             return self.replica.has_committed(record.physical_offset)
@@ -385,7 +385,7 @@ class CommitLog:
 class OpenLog(CommitLog):
     """A log that raises OSError for a segment that cannot be opened.
 
-    A reader reports such a segment as lost. Recovery and index builders must not take it for damage
+    A reader reports the segment as lost. Recovery and index builders must not take it for damage
     or for the end of the log.
     """
 

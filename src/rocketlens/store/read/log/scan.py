@@ -82,7 +82,7 @@ class LogWalk:
 
     With ``grows``, another process can be writing at the end of the log. It copies a record from
     front to back, so the newest record can have all its lengths but not its last bytes. The walk
-    ends before such a record, unless ``confirm`` knows it, and ``unfinished_at`` is its physical
+    ends before this record, unless ``confirm`` knows it, and ``unfinished_at`` is its physical
     offset.
 
     A segment that cannot be opened now is damage with ``is_unread``; with ``must_read`` it raises
