@@ -326,23 +326,18 @@ class Disk:
             aside.rename(new)
         self.sync_directory(current.parent)
 
-    def restore_directories(self, root: Path) -> list[str]:
-        """Complete exchanges in ``root`` that a killed process left; return the restored names.
+    def restore_directories(self, root: Path) -> None:
+        """Complete exchanges in ``root`` that a killed process left.
 
         The old directory is deleted if the new one has its name, and put back otherwise. The caller
         must hold the lock of ``root``.
         """
-        restored: list[str] = []
         for name, aside in _asides(root):
-            if (root / name).exists():
-                if aside.name.startswith(_ASIDE_PREFIX):
-                    self.remove_tree(aside)
-            else:
+            if not (root / name).exists():
                 aside.rename(root / name)
-                restored.append(name)
-        if restored:
-            self.sync_directory(root)
-        return restored
+                self.sync_directory(root)
+            elif aside.name.startswith(_ASIDE_PREFIX):
+                self.remove_tree(aside)
 
     def boot_id(self) -> str:
         """Return an id of the machine's current boot; a new one each time if it is unknown."""

@@ -19,8 +19,9 @@ RocketLens writes queues before the log, and the others after it.
 
 Index files and consume queues show a lost start. RocketMQ deletes the first file of a log when it
 is old. Some seconds later it deletes the queue and index files that lead only to deleted records,
-except the last file of each. If these files exist after a clean stop, the log lost its first file in
-another way: a copy lacks it. An empty file before the start, or a broken link, always shows that.
+except the last file of each. If these files exist after a clean stop, the log lost its first file
+in another way: a copy lacks it. An empty file before the start, or a broken link, always shows
+that.
 
 The file ``abort`` means that a broker runs, or stopped before it deleted these files; and a
 RocketLens broker deletes index files later. In both cases these files show nothing.

@@ -261,23 +261,18 @@ class IndexWriter:
         disk.remove_tree(layout.new_index)
         self._has_others = False
 
-    def forget_below(self, physical_offset: int) -> list[str]:
-        """Delete the files whose last entry is below ``physical_offset``, never the last file.
-
-        Return their names.
-        """
+    def forget_below(self, physical_offset: int) -> None:
+        """Delete the files whose last entry is below ``physical_offset``, never the last file."""
         while len(self._names) > 1 and self._headers[0].end_offset < physical_offset:
             self._forgotten.append(self._names.pop(0))
             self._headers.pop(0)
             self._is_changed = True
-        deleted: list[str] = []
         if self._forgotten:
             # The state must name only the remaining files before the others are deleted.
             self.sync()
             for name in self._forgotten:
                 self._disk.remove_file(self._directory / name)
-            deleted, self._forgotten = self._forgotten, []
-        return deleted
+            self._forgotten.clear()
 
     def close(self) -> None:
         """Unmap everything and release the lock. The next writer writes unsynced entries again."""

@@ -335,6 +335,7 @@ def test_index_files_of_deleted_log_are_deleted_and_never_the_last(tmp_path):
             pass
         files = sorted(file.name for file in (tmp_path / "index").iterdir())
         builder = store._index._builder
-        assert builder.forget_below(builder._headers[3].begin_offset + 1) == files[:3]
-        assert builder.forget_below(10**12) == files[3:-1]
+        builder.forget_below(builder._headers[3].begin_offset + 1)
+        assert sorted(file.name for file in (tmp_path / "index").iterdir()) == files[3:]
+        builder.forget_below(10**12)
         assert [file.name for file in (tmp_path / "index").iterdir()] == files[-1:]
