@@ -212,9 +212,7 @@ def _reason(content: memoryview, position: int, size: int, magic: int) -> str:
 
 
 def _find(content: memoryview, base_offset: int, start: int, stop: int) -> int:
-    """Return the first position in ``start .. stop - 1`` at which a record seems to begin,
-    or -1.
-    """
+    """Return the first position before ``stop`` at which a record seems to begin, or -1."""
     return -1 if start >= len(content) else scan.find_start(content, base_offset, start, stop)
 
 
@@ -406,9 +404,7 @@ def walk_log(
 
 
 def nearest_start(starts: Sequence[int], offset: int, begin: int) -> int:
-    """Return the last of ``starts``, from `walk_log`, up to ``offset``, or ``begin`` if it is
-    later.
-    """
+    """Return the last of ``starts`` from `walk_log` up to ``offset``, at least ``begin``."""
     number = bisect_right(starts, offset)
     return max(starts[number - 1], begin) if number else begin
 

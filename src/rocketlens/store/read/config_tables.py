@@ -1,18 +1,11 @@
 """Reads the tables in ``config/*.json`` of a store, or in its RocksDB databases.
 
-==========================================  ======================================================
-file                                        table
-==========================================  ======================================================
-whole                                       its member, with the changes made since it was written
-                                            (`rocketlens.store.read.table_changes`)
-missing, empty, damaged, or without the     that of its ``.bak``, with the changes
-member
-and the ``.bak`` as well                    the changes alone, or nothing
-==========================================  ======================================================
-
-A broker would start with the same tables: it reads them by the same rule. A broker with light
-topics (``enableLmq=true``) has ``lmqConsumerOffset.json`` instead of ``consumerOffset.json``. The
-offsets of light topics are a table of their own in it, without queue ids.
+A table is a member of the file, with the changes made since it was written
+(`rocketlens.store.read.table_changes`). If the file is missing, empty, damaged or without the
+member, its ``.bak`` is used; if that is, too, the changes alone. A broker reads its tables by the
+same rule. A broker with light topics (``enableLmq=true``) has ``lmqConsumerOffset.json`` instead of
+``consumerOffset.json``. The offsets of light topics are a table of their own in it, without queue
+ids.
 
 Brokers without ``config/*.json`` have these tables in RocksDB:
 

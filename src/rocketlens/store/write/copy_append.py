@@ -3,17 +3,13 @@
 The received pieces begin and end anywhere. :meth:`CopyAppender.receive` keeps bytes, and
 :meth:`CopyAppender.append_received` writes them:
 
-====================  ==========================================================================
-bytes                 action
-====================  ==========================================================================
-whole records         written with their queue entries, as in
-                      :mod:`rocketlens.store.write.append`: sizes and magics last, so that a
-                      killed process leaves whole records
-a filler              written when all of it has arrived; the next segment begins
-no record             damage of the other log: written as it is, without a queue entry, when a
-                      record or `MAX_COPIED_RECORD_BYTES` follow it
-the rest              kept in memory until more arrives
-====================  ==========================================================================
+* whole records with their queue entries, as in :mod:`rocketlens.store.write.append`: sizes and
+  magics last, so that a killed process leaves whole records;
+* a filler when all of it has arrived; the next segment begins then;
+* damage of the other log as it is, without a queue entry, when a record or
+  `MAX_COPIED_RECORD_BYTES` follow it.
+
+The rest is kept in memory until more arrives.
 
 So the copy is equal to the other log, and always ends with a record, a filler, or damage that a
 record follows. The compiled kernels find some million records a second.

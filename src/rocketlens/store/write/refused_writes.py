@@ -1,17 +1,9 @@
 """Logs refused writes, in few lines.
 
-======================================  ========================================================
-event                                   log line
-======================================  ========================================================
-the first write is refused              the reason
-writes are still refused                every `rocketlens.limits.MIN_WARNING_INTERVAL_S`: the
-                                        reason and the number of refused writes
-a write is accepted again               the number of refused writes
-writes are refused again soon after     none until that interval is over; they are counted
-======================================  ========================================================
-
-Producers retry at once, and a broker retries due deliveries ten times a second, so there are too
-many refused writes for a line each.
+The first refused write is logged with its reason, then one line every
+`rocketlens.limits.MIN_WARNING_INTERVAL_S` with the number of refused writes, and the end of the
+refusals. Within the interval after a line, new refusals are only counted: producers retry at once,
+and a broker retries due deliveries ten times a second.
 """
 
 import logging

@@ -5,19 +5,13 @@ the file's end time into the checkpoint. So an unfinished file can have old page
 or in a snapshot of a disk. A slot of an old page misses the newest entries of its chain, and
 nothing in the file shows that.
 
-===============================  =============================================================
-known to be complete              reason
-===============================  =============================================================
-all files, without ``abort``      the store was closed
-all files, while a broker runs    reads see its writes in the page cache, and at its start it
-                                  removed or mended files that were not synced
-a full file, its end time at or   RocketMQ has synced it
-before that of the checkpoint
-a file with the header in         the builder has synced it and added nothing since
-``rocketlens/index.json``
-===============================  =============================================================
+These files are known to be complete; RocketMQ deletes the others when it starts:
 
-RocketMQ deletes the other files when it starts.
+* all files, without ``abort``: the store was closed;
+* all files, while a broker runs: it removed or repaired unsynced files when it started, and reads
+  see its writes in the page cache;
+* a full file with an end time at or before that of the checkpoint: RocketMQ has synced it;
+* a file with the header in ``rocketlens/index.json``: the builder has synced it and added nothing.
 """
 
 from array import array

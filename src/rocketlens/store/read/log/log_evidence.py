@@ -3,16 +3,11 @@
 A copy of a log can lack its last file, or have it truncated or full of zeros. The log itself does
 not show that. These files do:
 
-==================  =============================================================================
-file                proof
-==================  =============================================================================
-consume queues      a record began at the physical offset of their last entry
-index files         a record began at the physical offset of their last entry, if other entries
-                    are for records of this log
-``synced``          a record of a RocketLens broker was on the disk
-``checkpoint``      a record of this store time was on the disk
-offsets of groups   their queues had messages: see `GroupEvidence`
-==================  =============================================================================
+* consume queues: a record began at the physical offset of their last entry;
+* index files: the same, if other entries are for records of this log;
+* ``synced``: a record of a RocketLens broker was on the disk;
+* ``checkpoint``: a record of this store time was on the disk;
+* offsets of groups: their queues had messages, see `GroupEvidence`.
 
 RocketMQ writes all of them after the log, so on a live store they are never ahead of it.
 RocketLens writes queues before the log, and the others after it.
