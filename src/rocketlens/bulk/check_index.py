@@ -139,9 +139,7 @@ class IndexCompared(Struct):
 def compare(
     expected: Expected, low_offset: int, high_offset: int, files: Sequence[IndexFileFacts]
 ) -> IndexCompared:
-    """Compare the entries for ``low_offset .. high_offset - 1`` in all files with those
-    expected.
-    """
+    """Compare the entries for ``low_offset .. high_offset - 1`` in all files."""
     compared = IndexCompared()
     slices = list(_slices(files, low_offset, high_offset))
     nothing = np.empty((2, 0), np.int64)

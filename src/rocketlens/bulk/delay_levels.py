@@ -25,9 +25,7 @@ _SAMPLES_PER_RANGE: Final = 400
 
 
 class DelayLevels(NamedTuple):
-    """``delays_ms[n]``: the delay of level n (0 is unused). ``sources``: those of the used
-    levels.
-    """
+    """``delays_ms[n]``: the delay of level n (0 is unused). ``sources``: by used level."""
 
     delays_ms: tuple[int, ...]
     sources: dict[int, str]

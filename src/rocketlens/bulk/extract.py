@@ -139,9 +139,7 @@ def _records(new: IndexEntries) -> Any:
 
 
 class _Chunk(NamedTuple):
-    """Columns of some records, in log order. ``times`` and ``levels``: None without delay
-    levels.
-    """
+    """Columns of records in log order. ``times`` and ``levels``: None without delay levels."""
 
     group: Any
     queue_offsets: Any

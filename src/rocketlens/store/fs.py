@@ -19,9 +19,7 @@ from msgspec import Struct
 from rocketlens.late import np, npt
 
 MAX_OPEN_FILES: Final = 65_536
-"""Maximum number of open files, even if the system allows more: Linux has a similar limit on
-mappings (65,530).
-"""
+"""Maximum number of open files, even if the system allows more. Linux allows 65,530 mappings."""
 MAX_MAPPED_FILES: Final = 256
 """Segments that one reader of a log keeps mapped, each an open file. RocketMQ maps all of them."""
 _PIECE_BYTES: Final = 1 << 20
@@ -108,9 +106,7 @@ class MappedFile:
         return np.frombuffer(self.content, dtype=np.uint8)
 
     def is_cut(self) -> bool:
-        """Return True if the file is shorter now: reading after its end would kill the process
-        (SIGBUS).
-        """
+        """Return True if the file is shorter now: a read after its end would raise SIGBUS."""
         return isinstance(self.content, mmap.mmap) and self.content.size() < len(self.content)
 
     def will_scan(self) -> None:

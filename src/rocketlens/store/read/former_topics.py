@@ -234,9 +234,7 @@ def runs_of(
 
 
 class DeletionMark(NamedTuple):
-    """The physical offset up to which the log has a deleted topic's messages, and the last record
-    before it.
-    """
+    """The end of a deleted topic's messages in the log, and the last record before it."""
 
     end_offset: int
     last_record_offset: int

@@ -264,8 +264,7 @@ class IndexFile:
     def _compare_slot_count(self) -> None:
         """Count the used slots and compare with the header. Reads the slot table once.
 
-        A file with entries on slots that the header does not count yet is being written, and is not
-        checked.
+        A file with entries on slots that its header does not count yet is being written: skip it.
         """
         if self.geometry is None:
             return

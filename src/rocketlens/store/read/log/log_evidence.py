@@ -459,9 +459,7 @@ class GroupEvidence:
         self._is_final = False
 
     def still_holds(self) -> bool:
-        """Return True if no group was ahead at the last call, and only the files of offsets can
-        change that.
-        """
+        """Return True if no group was ahead, and only the files of offsets can change that."""
         return self._is_final
 
     def ahead(self) -> list[GroupAhead]:
