@@ -404,7 +404,7 @@ def test_the_defaults_in_the_table_are_those_that_are_read():
         ({"path": "/s"}, "give one"),
         ({"startingOffset": "5"}, "startingOffsets is earliest or positions of queues"),
         ({"startingOffsets": "latest"}, "is earliest or positions.*startingTimestamp"),
-        ({"startingOffsets": '{"T":{"0":-1}}'}, r"has -1 \(latest\) of topic T, queue 0"),
+        ({"startingOffsets": '{"T":{"0":-1}}'}, r"cannot be -1 \(latest\), as for topic T, queue 0"),
         ({"endingOffsets": '{"T":{"0":-2}}'}, r"has -2 \(earliest\) of topic T, queue 0"),
         ({"endingOffsets": '{"U":{"0":1}}'}, "names topic U, which is not read"),
         ({"endingOffsets": "earliest"}, "is latest or positions.*endingTimestamp"),

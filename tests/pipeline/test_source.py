@@ -238,7 +238,7 @@ def test_options_are_case_insensitive_and_wrong_ones_named(registered, busy_stor
     for wrong in ({"table": "x"}, {"checkCrc": "maybe"}, {"startingOffset": "-1"}):
         with pytest.raises(PySparkException, match=next(iter(wrong))):
             load(registered, store, **wrong).count()
-    with pytest.raises(PySparkException, match="say which store"):
+    with pytest.raises(PySparkException, match="the option store is missing"):
         registered.read.format("rocketmq").load().count()
     with pytest.raises(PySparkException, match="no such file or directory"):
         load(registered, store / "nothing").count()

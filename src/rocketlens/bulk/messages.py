@@ -72,7 +72,7 @@ _ANYWHERE: Final = INT64
 _OFFSETS: Final = ("startingOffset", "endingOffset")
 
 _CRC: Final = "its checksum is wrong"
-_BATCH: Final = "it is a batch that cannot be split into its messages"
+_BATCH: Final = "it is a batch that cannot be taken apart into its messages"
 _DELETED: Final = "the broker deleted this segment while it was read"
 
 

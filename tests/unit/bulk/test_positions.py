@@ -74,7 +74,7 @@ def test_what_is_no_position_is_refused_with_the_form(text):
 
 
 def test_what_an_option_cannot_have_is_refused():
-    with pytest.raises(BadInput, match=r"has -1 \(latest\) of topic A, queue 0"):
+    with pytest.raises(BadInput, match=r"cannot be -1 \(latest\), as for topic A, queue 0"):
         positions('{"A":{"0":-1}}', refused=LATEST)
     with pytest.raises(BadInput, match="names topic A, which is not read"):
         positions('{"A":{"0":1}}', has_topic="B".__eq__)
@@ -157,7 +157,7 @@ def test_positions_bound_what_is_read_of_the_queues_of_a_store(written, has_name
         ({START: {"Orders": {"0": 5}}, "endingOffsets": {"Orders": {"0": 4}}}, "is 5, but"),
         ({START: {"Orders": {"0": -1}}}, "startingOffsets cannot be -1"),
         ({START: {"Orders": {"0": 1}}, "startingOffset": 5}, "give one"),
-        ({START: {"Orders": {"0": 1}}, "table": "damage"}, "damage is not of queues"),
+        ({START: {"Orders": {"0": 1}}, "table": "damage"}, "damage has no queues"),
     ],
 )
 def test_positions_that_a_store_cannot_have_are_errors_before_it_is_read(written, options, said):

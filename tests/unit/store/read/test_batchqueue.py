@@ -257,7 +257,7 @@ def test_the_queue_beside_a_log_says_where_its_messages_are(layout):
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (None, "is not there"),
+        (None, "is missing"),
         (b"\1" * 39, "has 39 of 40 bytes"),
         (b"\1" * 20 + bytes(20), "ends with zeros"),
     ],

@@ -295,7 +295,7 @@ def defined(file, log):
     if 2 * len(good) < len(rows):
         raise IndexFileError("most of its entries point to no records of this log")
     if good[-1] == len(rows) - 1 and rows[-1][2] != header.end_timestamp_ms:
-        raise IndexFileError("its header has not the time of its last message")
+        raise IndexFileError("its header lacks the time of its last message")
     for row in good[:: len(good) // 8 + 1]:
         file.is_for_its_record(log, rows[row][3])
     gaps = []
