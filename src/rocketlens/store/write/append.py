@@ -124,7 +124,7 @@ class Appender:
         self._disk = disk
         self._clock = clock
         self._store_host = store_host
-        self._max_body_bytes = bounds.message_bytes
+        self._max_body = bounds.message_bytes
         self._long_topics = bounds.long_topics
         self._delays_ms = delays_ms
         self._open_queues = OpenQueues(disk, queue_file_bytes, open_queues)
@@ -320,12 +320,8 @@ class Appender:
         queue = self.queues.get((topic, queue_id)) or self.queue(topic, queue_id)
         body_bytes, property_bytes, born_bytes = len(body), len(properties), len(born_host)
         size = queue.head_bytes + body_bytes + property_bytes + born_bytes
-        if (
-            body_bytes > self._max_body_bytes
-            or property_bytes > limits.MAX_PROPERTIES_BYTES
-            or self.refusal
-        ):
-            raise self.refusal or too_large(self._max_body_bytes)
+        if body_bytes > self._max_body or property_bytes > limits.MAX_PROPERTIES_BYTES or self.refusal:
+            raise self.refusal or too_large(self._max_body)
         byte_offset, is_queued = self._byte_offset, has_queue_entry(sys_flag)
         if byte_offset + size > self._limit or queue.byte_offset >= queue.limit:
             byte_offset = self._reserve_record(size, queue, 1)
@@ -377,7 +373,7 @@ class Appender:
 
     def _room(self) -> RunRoom:
         at, physical_offset = self._byte_offset, self._base + self._byte_offset
-        now_ms, body_bytes = self._clock(), self._max_body_bytes
+        now_ms, body_bytes = self._clock(), self._max_body
         return RunRoom(self._content, at, self._limit, physical_offset, now_ms, body_bytes)
 
     def batch_room(self, queue: QueueWriter, byte_count: int, entry_count: int) -> RunRoom:
@@ -484,8 +480,8 @@ class Appender:
         """Return the size of all records; ``fixed`` is the size of one without its own bytes."""
         total = len(members) * fixed
         for _, body, properties in members:
-            if len(body) > self._max_body_bytes or len(properties) > limits.MAX_PROPERTIES_BYTES:
-                raise too_large(self._max_body_bytes)
+            if len(body) > self._max_body or len(properties) > limits.MAX_PROPERTIES_BYTES:
+                raise too_large(self._max_body)
             total += len(body) + len(properties)
         return total
 
@@ -505,7 +501,7 @@ class Appender:
 
     def _reserve_record(self, size: int, queue: QueueWriter, entry_count: int) -> int:
         if size > self.segment_bytes - BLANK_BYTES:
-            raise too_large(self._max_body_bytes)
+            raise too_large(self._max_body)
         try:
             if self._segment is None or self._first:
                 self._begin()

@@ -249,7 +249,7 @@ class QueueWriter:
         return content[: len(content) // ENTRY_BYTES * ENTRY_BYTES]
 
     def begin_at(self, queue_offset: int) -> None:
-        """Begin the queue at an entry, or at the start of its file if the file exists."""
+        """Start the queue at an entry, or at the start of its file if the file exists."""
         base, _ = self._locate(queue_offset)
         exists = any(base == begin for begin, _ in self.starts())
         self.next_offset = base // ENTRY_BYTES if exists else queue_offset
