@@ -314,13 +314,13 @@ class Appender:
 
         :raises MessageIllegal: if it is too large, or its topic is not valid.
         :raises StoreFull, StoreBusy: if there is no room, descriptor or memory now.
-        :raises StoreFailed: if a write failed before.
-        :raises struct.error: if a number is too large for its field.
+        :raises StoreFailed, struct.error: if a write failed before; if a number is too large.
         """
         queue = self.queues.get((topic, queue_id)) or self.queue(topic, queue_id)
         body_bytes, property_bytes, born_bytes = len(body), len(properties), len(born_host)
         size = queue.head_bytes + body_bytes + property_bytes + born_bytes
-        if body_bytes > self._max_body or property_bytes > limits.MAX_PROPERTIES_BYTES or self.refusal:
+        is_too_large = body_bytes > self._max_body or property_bytes > limits.MAX_PROPERTIES_BYTES
+        if is_too_large or self.refusal:
             raise self.refusal or too_large(self._max_body)
         byte_offset, is_queued = self._byte_offset, has_queue_entry(sys_flag)
         if byte_offset + size > self._limit or queue.byte_offset >= queue.limit:
