@@ -142,7 +142,7 @@ def test_a_file_that_is_missing_from_a_delta_log_makes_answers_incomplete(own_la
 def test_a_row_of_the_journal_that_was_changed_is_an_error(own_lake):
     tables = ArchiveTables(str(own_lake))
     tables.journal.update({"messages": "messages + 1"}, predicate="number = 2")
-    with pytest.raises(ArchiveError, match="a row of it is damaged"):
+    with pytest.raises(ArchiveError, match="a row is damaged"):
         rocketlens.open_archive(own_lake)
 
 

@@ -162,7 +162,7 @@ def test_one_damaged_queue_offset_of_0_costs_its_own_entry_only(spark, tmp_path)
     write_log(tmp_path, log, 1 << 20)
     result = dispatch(spark.sparkContext, tmp_path, queues=True, queue_file_size=1000)
     assert result.queue_entries == 19
-    assert result.notes == ["a queue offset already taken is claimed by 1 record"]
+    assert result.notes == ["1 record with a queue offset that another record has"]
 
 
 def test_a_topic_made_again_twice_in_many_queues_has_its_last_messages_only(spark, tmp_path):

@@ -321,7 +321,7 @@ def test_rows_that_no_broker_takes_are_named(running):
         (
             "body binary, physical_offset bigint",
             {},
-            "physical_offset is no part of a message",
+            "physical_offset is not part of a message",
         ),
         ("body int", {}, "column body is int: cast it to binary or string"),
         ("keys string", {}, "there is no column body"),

@@ -29,7 +29,7 @@ from rocketlens.errors import RemotingError, StoreError
 from rocketlens.model.answer import is_complete
 from rocketlens.pipeline.archive_cluster import (
     ArchivedCluster,
-    Asked,
+    ClusterOffer,
     ClusterPlanner,
     OfferedQueue,
 )
@@ -212,7 +212,7 @@ class Model:
                     name = MessageQueue(topic, broker.name, queue_id)
                     queues.append(OfferedQueue(name, queue.first, stop, doubt))
         names = {each.name for each in self.brokers if each.is_registered}
-        return Asked(queues, names, doubts)
+        return ClusterOffer(queues, names, doubts)
 
     def queue_of(self, topic, broker_name, queue_id):
         (broker,) = (each for each in self.brokers if each.name == broker_name)

@@ -1,5 +1,5 @@
-"""An archive: messages in Delta tables, written by jobs and found without a JVM.
+"""Archives: messages in Delta tables, written by jobs and searched without a JVM.
 
-Its tables are in `rocketlens.archive.tables`. Brokers delete a message after days; an archive keeps
-it, with an index of its keys, for as long as its files are there.
+An archive keeps messages, with an index of their keys, after brokers have deleted them.
+`rocketlens.archive.tables` describes its tables.
 """

@@ -1,4 +1,4 @@
-"""An archive, open for queries: the result of :func:`rocketlens.open_archive`."""
+"""Searches one archive: the result of :func:`rocketlens.open_archive`."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -10,11 +10,10 @@ from rocketlens.archive.scan import (
     ArchiveLookUp,
     ArchiveScan,
     LookUpCursor,
-    decoded,
+    cursor_of,
     query_digest,
 )
 from rocketlens.archive.source import ArchiveSource
-from rocketlens.errors import BadInput
 from rocketlens.model.answer import Coverage, hint
 from rocketlens.model.status import ArchiveStatus
 from rocketlens.query.answer_builder import Findings
@@ -23,7 +22,7 @@ from rocketlens.query.options import ContentOptions, FindOptions, takes
 from rocketlens.query.request import FindRequest
 from rocketlens.query.search_api import SearchApi
 from rocketlens.query.tally import SearchTally
-from rocketlens.query.topic_choice import matching_topics, parse_topics
+from rocketlens.query.topic_choice import parse_topics
 
 if TYPE_CHECKING:
     from rocketlens.model.topic import TopicsAnswer
@@ -35,47 +34,33 @@ def open_archive(root: "str | PathLike[str]") -> "Archive":
 
     ``root`` is a directory, or ``s3://BUCKET/PREFIX``: see `rocketlens.archive.location`.
 
-    Needs no JVM, and changes nothing. It may be written to meanwhile: each query sees the batches
-    that were added before it.
+    Needs no JVM and changes nothing. Jobs can add messages meanwhile: a query sees the batches that
+    were added before it.
 
-    :raises ArchiveError: when it is not an archive, or one that cannot be read.
-    :raises PackageMissing: when deltalake is not installed.
+    :raises ArchiveError: if it is not an archive, or cannot be read.
+    :raises PackageMissing: if deltalake is not installed.
     """
     return Archive(root)
 
 
-def _check_question(question: str, request: FindRequest) -> None:
-    """Check that a cursor is of a search.
-
-    :raises BadInput: if it is not.
-    """
-    if question != query_digest(request):
-        raise BadInput(
-            "the cursor is of another search: give it the same text, topics, times and filters, "
-            "and no times such as 2h, which move"
-        )
-
-
 class Archive(SearchApi):
-    """Finds the messages of one archive. A context manager. Not for several threads at once.
+    """Finds the messages of one archive. A context manager; not thread-safe.
 
-    Its methods are those of `rocketlens.query.offline.Store`. Answers list messages in the order of
-    their store times, each once; their coverage says from when to when each source was archived,
-    and what could not be. A key is looked up in a few row groups of ``message_keys``. An offset
-    message id and a queue position are compared with columns of ``messages``, whose files are
-    pruned by their bounds.
+    Its methods are those of `rocketlens.query.offline.Store`. Answers list each message once, in
+    the order of store times. Their coverage gives the archived time range of each source, and the
+    gaps. A key look-up reads a few row groups of ``message_keys``. An offset message id and a queue
+    position are compared with columns of ``messages``, whose files are pruned by their bounds.
     """
 
     _where = "this archive"
 
     def __init__(self, root: "str | PathLike[str] | ArchiveSource") -> None:
-        """Open the archive: see :func:`open_archive`; or take one that is open."""
+        """Open the archive as :func:`open_archive` does, or use an open source."""
         self.source: ArchiveSource = (
             root if isinstance(root, ArchiveSource) else ArchiveSource(fspath(root))
         )
 
     def __repr__(self) -> str:
-        """Return its directory, and whether it is closed."""
         return f"Archive({self.source.name!r}{', closed' if self.source.is_closed else ''})"
 
     @takes(ContentOptions, FindRequest.parse)
@@ -91,15 +76,15 @@ class Archive(SearchApi):
         cursor: str | None = None,
         **content: Unpack[ContentOptions],
     ) -> ArchiveScan:
-        """Read messages of a topic or several, a time range, a tag, with some content.
+        """Read messages of one or several topics, of a time range, with a tag, with some content.
 
-        Arguments and errors as `Store.scan`; every scan is ``exhaustive``. They come file by file,
-        the oldest first, and memory stays bounded however many there are. A scan with the same
-        arguments and the ``cursor`` of an earlier one continues after the last message of that
-        scan, in the archive as it was then.
+        Arguments and errors are those of `Store.scan`; every scan is ``exhaustive``. Files are read
+        one after another, the oldest first, so memory stays bounded. A scan with the same arguments
+        and the ``cursor`` of an earlier scan continues after the last message of that scan, in the
+        version of the archive that it read.
 
-        :raises BadInput: if it is not the cursor of such a scan.
-        :raises ArchiveError: if the archive does not have any more what there was then.
+        :raises BadInput: if the cursor is not one of this search.
+        :raises ArchiveError: if the archive no longer has that version.
         """
         request = FindRequest.parse_scan(
             topic,
@@ -115,23 +100,15 @@ class Archive(SearchApi):
     def scan_for(
         self, request: FindRequest, *, checks_topics: bool = True, cursor: str | None = None
     ) -> ArchiveScan:
-        """Read messages for a request that has no text; as `scan`.
+        """Read messages for a request that has no text, as `scan` does.
 
-        Without ``checks_topics`` a name that is not that of a topic has no messages.
+        Without ``checks_topics``, an unknown topic name is no error: it has no messages.
         """
-        source = self.source
-        source.refresh()
-        topics, unknown = matching_topics(request.topics, source.topics)
-        if checks_topics:
-            unknown = source.missing_topics(topics) | unknown
-        for error in unknown.values():
-            raise error
-        after, question = None, query_digest(request)
-        if cursor is not None:
-            after = decoded(ArchiveCursor, cursor)
-            _check_question(after.question, request)
+        self.source.refresh()
+        topics = self.source.topics_matching(request.topics, checks_names=checks_topics)
+        after = None if cursor is None else cursor_of(ArchiveCursor, cursor, request)
         message_filter = request.filter_of(SearchTally(), topics)
-        return ArchiveScan(source, message_filter, question, after)
+        return ArchiveScan(self.source, message_filter, query_digest(request), after)
 
     @takes(FindOptions, FindRequest.parse)
     def look_up(
@@ -142,42 +119,37 @@ class Archive(SearchApi):
         cursor: str | None = None,
         **options: Unpack[FindOptions],
     ) -> ArchiveLookUp:
-        """Return the messages with a key or id one after another, the oldest first.
+        """Return an iterator over the messages with a key or id, the oldest first.
 
-        Arguments and errors as `find`. A key may have any number of messages: memory stays bounded,
-        and what is not taken is not read. A look-up with the same arguments and the ``cursor`` of
-        an earlier one continues after the last message of that look-up.
+        Arguments and errors are those of `find`. Messages are read as they are taken, so memory
+        stays bounded, however many messages a key has. A look-up with the same arguments and the
+        ``cursor`` of an earlier look-up continues after the last message of that look-up.
 
-        :raises BadInput: if it is not the cursor of such a look-up.
+        :raises BadInput: if the cursor is not one of this look-up.
         """
         return self.look_up_for(FindRequest.parse(text, topic, **options), cursor=cursor)
 
     def look_up_for(self, request: FindRequest, *, cursor: str | None = None) -> ArchiveLookUp:
-        """Return the messages for a request with a text; as `look_up`."""
+        """Return the messages for a request that has a text, as `look_up` does."""
         self.source.refresh()
-        topics, unknown = matching_topics(request.topics, self.source.topics)
-        for error in (self.source.missing_topics(topics) | unknown).values():
-            raise error
-        after = None
-        if cursor is not None:
-            after = decoded(LookUpCursor, cursor)
-            _check_question(after.question, request)
+        self.source.topics_matching(request.topics)
+        after = None if cursor is None else cursor_of(LookUpCursor, cursor, request)
         return ArchiveLookUp(self.source, request, after)
 
     def topics(self, topic: str | Iterable[str] | None = None) -> "TopicsAnswer":
-        """Return the topics of the archive, or some of them, each with its queues.
+        """Return all topics of the archive, or the given ones, each with its queues.
 
-        ``topic`` is as `find` has it. Where the offsets of a queue have gaps, its ``missing`` says
-        how many messages were not archived. O(messages).
+        ``topic`` is as in `find`. If the offsets of a queue have gaps, its ``missing`` is the
+        number of messages that were not archived. O(messages).
 
-        :raises TopicNotFound: if the archive has no topic of a name, or none matches a pattern.
+        :raises TopicNotFound: if the archive has no topic of that name, or none matches a pattern.
         """
         from rocketlens.archive.topics import topics_of_archive
 
         return topics_of_archive(self.source, parse_topics(topic))
 
     def status(self) -> ArchiveStatus:
-        """Return what was archived of each source, from when to when, and what could not be."""
+        """Return the archived time range of each source, and its gaps."""
         return self.source.status()
 
     def _look_up(self, key_filter: MessageFilter, findings: Findings) -> None:

@@ -1,11 +1,11 @@
 """Bloom filters of Parquet files, which pyarrow writes and does not read.
 
-A filter of a row group is a header, and then blocks of 32 bytes: eight words of 32 bits, each with
-one bit of a value that is there. XXH64 of the value, with seed 0, chooses the block with its upper
-half and the bits with its lower half. Source: parquet-format, BloomFilter.md.
+The filter of a row group is a header and blocks of 32 bytes: eight words of 32 bits, in each of
+which a value sets one bit. XXH64 of the value, with seed 0, chooses the block with its upper half
+and the bits with its lower half. Source: parquet-format, BloomFilter.md.
 
-Parquet has no checksum of them, and a filter that lost a bit would hide a key. So a file has those
-of its filters in its own metadata, `CHECKSUMS`.
+Parquet has no checksum of filters, and a filter that lost a bit would hide a key. So the metadata
+of a file has the checksums of its filters, under `CHECKSUMS`.
 """
 
 from typing import Final
@@ -15,10 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 CHECKSUMS: Final = "rocketlens.filters"
-"""A list with an object for each row group: CRC-32 of its filter, without the header, by the size
-that it may have. pyarrow makes filters smaller as long as few values are found in vain."""
+"""The key of a list with an object for each row group: the CRC-32 of its filter, without the
+header, by the size that the filter can have. pyarrow shrinks a filter while its error rate allows.
+"""
 FILTER_OPTIONS: Final = {"ndv": 1 << 14, "fpp": 0.002}
-"""Two bytes a value: of row groups without a key, one of 500 is read in vain."""
+"""Two bytes a value; one of 500 row groups without the key is read in vain."""
 _MAX_FILTER_BYTES: Final = 1 << 15
 BLOCK_BYTES: Final = 32
 _SALTS: Final = (
@@ -41,7 +42,7 @@ _32: Final = 0xFFFF_FFFF
 
 
 def xxh64(number: int) -> int:
-    """Return XXH64 of a signed number of 64 bits, as the 8 bytes that Parquet has of it."""
+    """Return XXH64 of a signed 64-bit integer, hashed as the 8 bytes that Parquet stores."""
     word = (number & _64) * _PRIME_2 & _64
     word = (word << 31 | word >> 33) * _PRIME_1 & _64 ^ _START
     hashed = ((word << 27 | word >> 37) & _64) * _PRIME_1 + _PRIME_4 & _64
@@ -51,7 +52,7 @@ def xxh64(number: int) -> int:
 
 
 def block_of(hashed: int, size: int) -> int:
-    """Return where in a filter of ``size`` bytes the block of a value is, by its `xxh64`."""
+    """Return the position of a value's block in a filter of ``size`` bytes, by its `xxh64`."""
     return ((hashed >> 32) * (size // BLOCK_BYTES) >> 32) * BLOCK_BYTES
 
 
@@ -66,12 +67,12 @@ def can_have(block: bytes, hashed: int) -> bool:
 
 
 def filter_bytes(length: int) -> int:
-    """Return the size of a filter whose length, with its header, is known."""
+    """Return the size of a filter, given its length with the header."""
     return 1 << length.bit_length() - 1
 
 
 def checksums(values: npt.NDArray[np.int64]) -> dict[str, int]:
-    """Return the checksum of the filter that a row group of sorted values gets, by its size."""
+    """Return the checksums of the filter for a row group of sorted values, by filter size."""
     from rocketlens.formats.compiled import archive
 
     primes = np.array((_PRIME_1, _PRIME_2, _PRIME_3, _PRIME_4), np.uint64)
@@ -83,6 +84,6 @@ def checksums(values: npt.NDArray[np.int64]) -> dict[str, int]:
     while len(bits):
         if expected // 2 < bits.nbytes <= expected * 4 or bits.nbytes == BLOCK_BYTES:
             of_sizes[str(bits.nbytes)] = crc32(bits.tobytes())
-        # In one of half the size two neighbours are one.
+        # Halving a filter merges neighbouring blocks.
         bits = bits[::2] | bits[1::2] if len(bits) > 1 else bits[:0]
     return of_sizes

@@ -1,25 +1,24 @@
 r"""Excludes rows of an archive by their columns, before messages are built.
 
-What is left is compared as messages of a store are (`rocketlens.query.lookup.message_filter`),
-which decides. So a row is ruled out only where that would surely leave it out, and would count
-nothing of it: a body that cannot be looked at, values that cannot be compared, a message of a topic
-that is left out.
+The remaining rows are compared like messages of a store (`rocketlens.query.lookup.message_filter`).
+So a row is excluded only if that comparison would surely reject it, and would count nothing for the
+coverage: no undecodable body, no values that cannot be compared, no topic that is left out.
 
 ========================  ==========================================================================
-condition                 rules out rows
+condition                 excludes rows
 ========================  ==========================================================================
 topics, tags              with others
 ``where``                 for which it is not true. It is evaluated once for each value of the
-                          first column that it looks at, and for each row only where it looks at
-                          more, or at the body. Messages decide about a body that is not plain, and
-                          about a property that a row lacks while bodies are looked at for it
+                          first column that it reads, and for each row only if it reads more
+                          columns, or the body. The message decides if the body is not plain, or if
+                          the row lacks a property that is also looked for in bodies
 ``body =~``, if it is     as ``grep``
 the first on a body
-``grep``                  that have the pattern in none of the parts that are searched
+``grep``                  that have the pattern in none of the searched parts
 ========================  ==========================================================================
 
-A body is looked at if it is plain: UTF-8 without control characters, marks of compression and
-escapes of JSON (``\u``), so that its text is what is stored.
+A body is plain if it is UTF-8 without control characters, compression magic numbers and escapes of
+JSON (``\u``): then its text is the stored bytes.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -50,19 +49,18 @@ ReadColumns = Callable[[Sequence[str]], "pa.Table"]
 """Returns columns of all rows of a row group."""
 
 _MARKS: Final = r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]|\\u"
-"""Control characters (see `rocketlens.decode.plain_text`), and escapes, of Arrow's RE2."""
+"""Control characters (see `rocketlens.decode.plain_text`), and escapes, for Arrow's RE2."""
 _BEGINS: Final = ("\ufeff", "x")
-"""A mark of the byte order, and how a stream of zlib begins."""
+"""A byte order mark, and the first byte of a zlib stream."""
 
 
 class ColumnFilter:
     """The part of a filter that columns can decide; see the module."""
 
     def __init__(self, message_filter: MessageFilter) -> None:
-        """Look at a filter."""
         content, topics = message_filter.content, message_filter.record_topics
         others = (message_filter.key, message_filter.unique_key, message_filter.expression)
-        # What comes before the content decides for which messages the content counts something.
+        # Earlier conditions decide which messages the content condition counts for the coverage.
         if message_filter.light or any(each is not None for each in others):
             content = None
         self._content: Final = content
@@ -73,15 +71,15 @@ class ColumnFilter:
 
     @property
     def decides(self) -> bool:
-        """Whether anything can be ruled out."""
+        """True if any row can be excluded."""
         return any(each is not None for each in (self._content, self._tags, self._topics))
 
     def may_match(self, read: ReadColumns, within: Mask) -> Mask:
-        """Return which rows of those ``within`` may match."""
+        """Return which of the rows ``within`` may match."""
         left = within.copy()
         if self._topics is not None:
             left &= _is_in(read(["topic"]), self._topics)
-        # A batch may be in such a body, which is counted whatever else is in it.
+        # A body with an error may hold a batch, which is always counted.
         kept = left & pc.is_valid(read(["body_error"]).column(0)).to_numpy()
         if self._counts_topics:
             topics = read(["topic"]).column(0)
@@ -155,7 +153,7 @@ class _RowsOfContent:
 
 
 class _Bodies:
-    """The bodies of a row group, and which of them are plain text."""
+    """The bodies of a row group; knows which of them are plain text."""
 
     def __init__(self, read: ReadColumns) -> None:
         self._read: Final = read
@@ -176,17 +174,14 @@ class _Bodies:
         return [body.decode() if is_one else None for body, is_one in bodies]
 
     def text(self, row: int) -> str:
-        """Return the text of a body that is surely plain text.
-
-        :raises _Unsure: of any other.
-        """
+        """Return the text of a plain body; raise `_Unsure` for others."""
         text = self._texts[row]
         if text is None:
             raise _Unsure
         return text
 
     def may_have(self, pattern: TextPattern) -> Mask:
-        """Return which bodies have a pattern in their text, or may have it."""
+        """Return which bodies have, or may have, a pattern in their text."""
         may_have: Mask = ~self._is_plain
         plain = self._array.filter(pa.array(self._is_plain)) if may_have.any() else self._array
         texts = plain.cast(pa.string(), safe=False)
@@ -195,7 +190,7 @@ class _Bodies:
 
 
 class _Unsure(Exception):
-    """A row that has to be looked at as a message."""
+    """Only the message can decide about the row."""
 
 
 _TRUE: Final = 1
@@ -203,18 +198,17 @@ _UNSURE: Final = 2
 
 
 class _Values(NamedTuple):
-    """The values of a column, each once, and which of them a row has."""
+    """The distinct values of a column, and the index of each row's value."""
 
     codes: npt.NDArray[np.int32]
     values: list[Any]
 
 
 class _ColumnSubject:
-    """A row as filters look at a message: see `FilterSubject`."""
+    """Presents a row to filters as a message: see `FilterSubject`."""
 
     def __init__(self, read: ReadColumns, tally: SearchTally, bodies: _Bodies | None) -> None:
-        """Read nothing yet; ``bodies``: None if rules say what they are."""
-        # Late: look-ups start without it.
+        """Read nothing yet; ``bodies`` is None if rules decode them."""
         from rocketlens.decode.bodies import read_text
 
         self._read_text: Final = read_text
@@ -224,10 +218,9 @@ class _ColumnSubject:
         self._columns: Final[dict[tuple[str, str | None], _Values]] = {}
         self._row = 0
         self._looked_at: Final[list[_Values | None]] = []
-        """Columns, and None for a body."""
+        """The columns that the last evaluation read, and None for the body."""
 
     def get(self, name: str, /) -> str | None:
-        """Return a property."""
         value: str | None = self.value("properties", name) or None
         if value is not None:
             self._tally.properties.add(name)
@@ -236,39 +229,32 @@ class _ColumnSubject:
         return value
 
     def life(self) -> tuple[str, str | None]:
-        """Return the state, and the topic that the producer meant.
-
-        :raises _Unsure: if properties decide.
-        """
+        """Return the state, and the producer's topic; raise `_Unsure` if properties decide."""
         if not is_plain(self.topic):
             raise _Unsure
         return str(life_of_fields(self.topic, {}, None, self.value("sys_flag"))[0]), self.topic
 
     @property
     def topic(self) -> str:
-        """The topic."""
         topic: str = self.value("topic")
         return topic
 
     def body_text(self) -> str:
-        """Return the text of the body.
-
-        :raises _Unsure: if it is not surely plain text.
-        """
+        """Return the text of the body; raise `_Unsure` if it is not surely plain text."""
         self._looked_at.append(None)
         if self._bodies is None:
             raise _Unsure
         return self._bodies.text(self._row)
 
     def body_tree(self) -> Tree:
-        """Return what the body holds; errors as `body_text`."""
+        """Return the decoded body; errors as `body_text`."""
         decoded = self._read_text(self.body_text(), "utf-8")
         if decoded.error is not None:
             raise _Unsure
         return decoded.value
 
     def body_value(self, steps: tuple[Step, ...], /) -> Value:
-        """Return the value in the body at the end of a path; errors as `body_text`."""
+        """Return the value at a path in the body; errors as `body_text`."""
         return value_of_tree(value_at(self.body_tree(), steps))
 
     def value(self, name: str, key: str | None = None, /) -> Any:
@@ -277,7 +263,7 @@ class _ColumnSubject:
         if column is None:
             array = self._read([name]).column(0).combine_chunks()
             if key is not None:
-                # Of two properties of a name the last one counts.
+                # The last of two properties with the same name counts.
                 array = pc.map_lookup(array, key, "last")
             coded = array.dictionary_encode("encode")
             column = _Values(coded.indices.to_numpy(), coded.dictionary.to_pylist())
@@ -286,7 +272,7 @@ class _ColumnSubject:
         return column.values[column.codes[self._row]]
 
     def may_hold(self, condition: Operand) -> Mask | bool:
-        """Return for which rows a condition on keys may hold: there are as many as rows."""
+        """Return the rows for which a condition on keys may hold; True for all rows."""
         from rocketlens.query.filters.where import KEY
 
         may_hold: Mask | bool = True
@@ -295,14 +281,14 @@ class _ColumnSubject:
                 keys = self._read(["keys"]).column(0).combine_chunks()
                 may_hold = may_hold & _lists_with(keys, partial(_are_in, chosen=fact.texts))
                 if self._tally.has_hint_budget(props.KEYS):
-                    may_hold = may_hold | ~_lists_with(keys, _all)
+                    may_hold = may_hold | ~_lists_with(keys, pc.is_valid)
         return may_hold
 
     def evaluate(self, condition: Operand, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int8]:
-        """Return for rows whether a condition is `_TRUE`, `_UNSURE`, or neither.
+        """Return for each row `_TRUE`, `_UNSURE`, or 0 for false.
 
-        Whatever the row, it looks at the same column first. Where it looks at no other, all rows
-        with the same value there have the same outcome.
+        A condition reads the same column first for every row. If it reads no other, all rows with
+        the same value in that column have the same outcome.
         """
         self._outcome(condition, int(rows[0]))
         first = self._looked_at[0] if self._looked_at else None
@@ -342,33 +328,27 @@ def _lists_with(lists: "pa.Array", matches: "Callable[[pa.Array], pa.BooleanArra
     return has_one
 
 
-def _all(values: "pa.Array") -> "pa.BooleanArray":
-    return pc.is_valid(values)
-
-
 def _are_in(texts: "pa.Array", chosen: frozenset[str]) -> "pa.BooleanArray":
-    """Return which texts are among some."""
-    # No text has a half of a surrogate pair.
+    # Lone surrogates cannot be encoded, and no text has them.
     encoded = sorted(each.encode("utf-8", "surrogatepass") for each in chosen)
     return pc.is_in(texts.cast(pa.binary()), pa.array(encoded, pa.binary()))
 
 
 def _is_in(column: "pa.Table", texts: frozenset[str]) -> Mask:
-    """Return which rows of a table of one column have one of some texts."""
     is_in: Mask = _are_in(column.column(0), texts).to_numpy()
     return is_in
 
 
 def _may_have(texts: "pa.Array", pattern: TextPattern) -> "pa.BooleanArray":
-    """Return which texts have a pattern, or are too long for it; all if Arrow cannot search it."""
+    """Return which texts have a pattern, or are too long for it; all if Arrow cannot search."""
     try:
         if not pattern.is_regexp and pattern.text.encode() not in _content(texts):
             return pc.is_null(texts)
-        # A plain text has no special characters, and is found several times faster as a regexp.
+        # A plain pattern has no special characters, and Arrow searches faster by a regexp.
         found = pc.match_substring_regex(texts, pattern.text)
     except (pa.ArrowInvalid, UnicodeEncodeError):
-        # Of Arrow's own RE2, or a half of a surrogate pair: no text has that.
-        return _all(texts)
+        # RE2 does not support the pattern, or it has a lone surrogate, which no text has.
+        return pc.is_valid(texts)
     return pc.or_(found, pc.greater(pc.binary_length(texts), pattern.max_bytes))
 
 
@@ -377,7 +357,7 @@ def _is_plain(bodies: "pa.Array") -> Mask:
     marked = pc.or_(*(pc.starts_with(bodies, each) for each in _BEGINS))
     content = _content(bodies)
     least = np.frombuffer(content, np.uint8).min(initial=255)
-    # One byte is found many times faster than two.
+    # Python finds one byte many times faster than two.
     has_escape = b"\\" in content and b"\\u" in content
     if least < ord(" ") or b"\x7f" in content or has_escape:
         marked = pc.or_(marked, pc.match_substring_regex(bodies, _MARKS))

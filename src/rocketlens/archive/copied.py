@@ -1,12 +1,12 @@
-"""The ranges of queues that batches copied, and the messages that they are known to lack.
+"""The ranges of queues that batches copied, and the messages that an archive is known to lack.
 
-An answer of an archive is complete only if nothing that is missing can be part of it. What can be
-missing is known from offsets: the range of each queue that was copied, and the end that the queue
-had when it was asked for. Times only narrow that: a `Missing` has the store times that messages
-there have if the clock of their broker was not set back while they were stored.
+An answer is complete only if no missing message can be part of it. Offsets show what can be
+missing: the copied range of each queue, and the end of the queue when the source was asked. Times
+only narrow this: a `Missing` has the store times of its messages, if the clock of their broker was
+not set back while they were stored.
 
-A queue that was created again (its topic, or its broker) is another *generation*: at the offset of
-the last copied record it has another one. The messages of earlier generations stay in the archive.
+If a queue was created again (its topic, or its broker), it is another *generation*: it has another
+record at the offset of the last copied one. Messages of earlier generations stay in the archive.
 """
 
 import json
@@ -24,7 +24,7 @@ _ANEW: Final = "archive it anew with `rocketlens archive run --table` and anothe
 
 
 class LastRecord(NamedTuple):
-    """The last record that was copied of a queue: by it the queue is known again."""
+    """The last copied record of a queue, which identifies the queue's generation."""
 
     queue_offset: int
     store_timestamp_ms: int
@@ -33,9 +33,10 @@ class LastRecord(NamedTuple):
 
 
 class QueueRange(NamedTuple):
-    """Offsets ``start`` to ``stop - 1`` of a queue that were copied, and what was there.
+    """The copied offsets ``start`` to ``stop - 1`` of a queue.
 
-    ``rows`` messages with store times from ``first_ms`` to ``last_ms``; both are 0 without any.
+    It has ``rows`` messages with store times from ``first_ms`` to ``last_ms``; both are 0 if it
+    has none.
     """
 
     broker: str
@@ -51,11 +52,10 @@ class QueueRange(NamedTuple):
 
     @property
     def key(self) -> "Queue":
-        """The queue that it is of."""
         return self.topic, self.broker, self.queue_id
 
     def joined(self, other: Self) -> Self:
-        """Return the range from the first to the last offset of both, which are of one queue."""
+        """Return the range from the first to the last offset of two ranges of one queue."""
         times = [(each.first_ms, each.last_ms) for each in (self, other) if each.rows]
         lasts = [each.last for each in (self, other) if each.last is not None]
         return self._replace(
@@ -75,9 +75,9 @@ Queue = tuple[str, str, int]
 class Missing(NamedTuple):
     """Messages that a source has, or had, and the archive does not.
 
-    ``what`` says it in a line. An empty ``broker`` or ``topic`` is any. ``part`` names a queue and
-    its generation where the others can go on. ``low_ms`` and ``high_ms`` are the store times that
-    they have if the clock was not set back; None is unbounded.
+    ``what`` describes them in one line. An empty ``broker`` or ``topic`` stands for any. ``part``
+    names a queue and its generation if only that one is affected. ``low_ms`` and ``high_ms`` are
+    their store times if the clock was not set back; None is unbounded.
     """
 
     what: str
@@ -89,26 +89,24 @@ class Missing(NamedTuple):
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """Broker, topic and part: they identify it among those of one source."""
+        """Broker, topic and part: unique among those of one source."""
         return self.broker, self.topic, self.part
 
     def is_of(self, topics: Collection[str]) -> bool:
-        """Return whether a message of one of these topics can be there; no topics are any."""
+        """Return True if they can be of one of these topics; an empty collection means all."""
         return not self.topic or not topics or self.topic in topics
 
     def is_within(self, begin: int, end: int) -> bool:
-        """Return whether a message stored from ``begin`` to ``end`` is expected there."""
+        """Return True if messages stored from ``begin`` to ``end`` can be among them."""
         return (self.high_ms is None or begin <= self.high_ms) and (
             self.low_ms is None or self.low_ms <= end
         )
 
     def to_json(self) -> str:
-        """Return it as the journal has it."""
         return json.dumps(self, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Return what the journal has."""
         return cls(*json.loads(text))
 
 
@@ -122,22 +120,18 @@ def joined(ranges: Iterable[QueueRange]) -> list[QueueRange]:
 
 
 def ranges_to_json(ranges: Iterable[QueueRange]) -> str:
-    """Return ranges as the journal has them."""
     return json.dumps(list(ranges), separators=(",", ":"))
 
 
 def ranges_from_json(text: str) -> list[QueueRange]:
-    """Return what the journal has.
-
-    :raises ValueError: if it is no list of ranges.
-    """
+    """Parse ranges of the journal; raise ValueError if ``text`` is invalid."""
     try:
         return [
             QueueRange._make((*values, None if last is None else LastRecord(*last)))
             for *values, last in json.loads(text or "[]")
         ]
     except TypeError as error:
-        raise ValueError("it has no ranges of queues") from error
+        raise ValueError("its ranges of queues are invalid") from error
 
 
 def contradiction(batch: "ArchivedBatch", ranges: Iterable[QueueRange]) -> str | None:
@@ -169,16 +163,15 @@ def contradiction(batch: "ArchivedBatch", ranges: Iterable[QueueRange]) -> str |
 
 
 class Copied:
-    """The ranges of each queue that the batches of one source copied, and its last generation."""
+    """The ranges of each queue that a source's batches copied, and its current generation."""
 
     def __init__(self) -> None:
-        """Start without batches."""
         self.number = 0
         self.queues: Final[dict[Queue, dict[int, QueueRange]]] = {}
         self.current: Final[dict[Queue, int]] = {}
 
     def add(self, batches: "Iterable[ArchivedBatch]") -> None:
-        """Add batches in their order; those that were added are passed over."""
+        """Add batches in their order; batches that were added before are skipped."""
         for batch in batches:
             if batch.number <= self.number:
                 continue
@@ -190,7 +183,7 @@ class Copied:
                 self.current[each.key] = each.generation
 
     def newest_ms(self, broker: str) -> int | None:
-        """Return the store time of a broker's last copied record, by its log; None without one."""
+        """Return the store time of a broker's last copied record in log order; None without one."""
         records = [
             (known.last.physical_offset, known.last.store_timestamp_ms)
             for key, number in self.current.items()
@@ -200,7 +193,7 @@ class Copied:
 
 
 def _old_ranges(batch: "ArchivedBatch") -> list[QueueRange]:
-    """Return what a batch of an earlier version says of queues: where each was read up to."""
+    """Return the ranges of a batch of an earlier version, which has only the end of each queue."""
     end: Mapping[str, Any] = {} if batch.asked_ms or not batch.is_of_cluster else batch.end_offsets
     return [
         QueueRange(broker, topic, int(queue_id), 0, 0, stop)
@@ -218,9 +211,9 @@ def lost_between(
     *,
     is_end_copied: bool,
 ) -> Missing:
-    """Return what is lost between the records of ``ranges``, and one stored at ``before_ms``.
+    """Return the loss between a record stored at ``before_ms`` and the records of ``ranges``.
 
-    ``is_end_copied``: the last record there is was copied, so nothing is lost behind it.
+    ``is_end_copied``: the source's last record was copied, so nothing after it is lost.
     """
     first = [each.first_ms for each in ranges if each.rows]
     newest_ms = max((each.last_ms for each in ranges if each.rows), default=asked_ms)
@@ -230,12 +223,12 @@ def lost_between(
 
 
 def lost_of(batch: "ArchivedBatch") -> list[Missing]:
-    """Return what could not be read between the offsets of a batch."""
+    """Return the messages that a batch could not read."""
     if batch.asked_ms:
         return list(map(Missing.from_json, batch.lost))
     if not batch.gaps:
         return []
-    # The offset in a log has its last record: "physical_offset:last_offset:crc:timestamp".
+    # The offset in a log ends with its last record: "physical_offset:last_offset:crc:timestamp".
     begin = json.loads(batch.begin)
     anchors = str(begin.get("anchors", "") if isinstance(begin, dict) else "").split()
     before = [int(each.rpartition(":")[2]) for each in anchors[:1]]
@@ -246,12 +239,12 @@ def lost_of(batch: "ArchivedBatch") -> list[Missing]:
 
 
 def behind_of(batch: "ArchivedBatch | None") -> list[Missing]:
-    """Return what the source was known to have when it was asked, and no batch had."""
+    """Return the messages that the source had when it was asked, and that no batch copied."""
     return [] if batch is None else list(map(Missing.from_json, batch.behind))
 
 
 def not_copied(batches: "Sequence[ArchivedBatch]") -> list[Missing]:
-    """Return what the source of some batches had, or may have had, when it was asked last."""
+    """Return the messages that a source had, or may have had, when it was asked last."""
     last = batches[-1]
     if last.is_of_cluster and not all(each.asked_ms for each in batches):
         return [Missing(f"{_EARLIER}{_ANEW}"), *behind_of(last)]
@@ -259,5 +252,4 @@ def not_copied(batches: "Sequence[ArchivedBatch]") -> list[Missing]:
 
 
 def known_missing(batches: "Sequence[ArchivedBatch]") -> list[Missing]:
-    """Return what the archive lacks of the source of some batches, by what these say."""
     return [*(each for batch in batches for each in lost_of(batch)), *not_copied(batches)]

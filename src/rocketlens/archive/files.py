@@ -1,8 +1,8 @@
 """Writes the Parquet files of an archive: those of one share of the work.
 
-Messages go to one file for each day, in the order in which they come, and their keys to another,
-sorted by hash. The files belong to the archive once the journal has them
-(`rocketlens.archive.journal`); those of a task that failed never do.
+Messages go to one file for each day, in their input order. Their keys go to another file, sorted
+by hash. The files belong to the archive once the journal lists them (`rocketlens.archive.journal`);
+files of a failed task are never listed.
 """
 
 import json
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
 
 _UUID: Final = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 FILE_NAME: Final = re.compile(rf"{DAY}=\d{{4}}-\d{{2}}-\d{{2}}/{_UUID}(?:\.sealed)?\.parquet")
-"""Paths of files in ``messages`` and ``message_keys``, as `TableFile` makes them."""
+"""Matches paths of files in ``messages`` and ``message_keys``, as `TableFile` makes them."""
 JOURNAL_FILE: Final = re.compile(rf"part-\d+-{_UUID}-c\d+(?:\.\w+)?\.parquet")
-"""Names of files in ``journal``, as delta-rs makes them."""
+"""Matches names of files in ``journal``, as delta-rs makes them."""
 _MESSAGE_ROWS: Final = 4096
 _KEY_ROWS: Final = 16_384
 _GROUP_BYTES: Final = 4 << 20
-"""The largest row group, if its rows are not larger."""
+"""The largest row group, unless a single row is larger."""
 _DICTIONARIES: Final = [
     "cluster",
     "broker",
@@ -61,7 +61,7 @@ _DICTIONARIES: Final = [
 _FILTERED: Final = "key_hash"
 _COUNTERS: Final = ["queue_id", "store_size", "store_timestamp_ms", "born_timestamp_ms"]
 _SCATTERED: Final = frozenset({"key_hash", "queue_offset", "physical_offset"})
-"""Columns of keys that nothing makes smaller once they are sorted by hash, but their own range."""
+"""Columns of keys that do not compress once they are sorted by hash."""
 
 _RANGE: Final = (
     ("queue_offset", "count"),
@@ -71,15 +71,15 @@ _RANGE: Final = (
     ("store_timestamp_ms", "max"),
 )
 _OF_QUEUE: Final = (*_RANGE, *((name, "last") for name in LastRecord._fields))
-"""Aggregates of the rows of a queue, of which its `QueueRange` is made."""
+"""The aggregates of a queue's rows that its `QueueRange` holds."""
 
 
 Bounds = dict[str, tuple[Any, Any]]
-"""The least and the greatest value that columns may have, both included."""
+"""The least and the greatest value of each column, both included."""
 
 
 class DataFile(NamedTuple):
-    """A file of a table, its path in the table, and the bounds of some of its columns."""
+    """A file of a table: its path in the table, and the bounds of some of its columns."""
 
     table: str
     path: str
@@ -89,7 +89,6 @@ class DataFile(NamedTuple):
     bounds: Bounds
 
     def can_have(self, bounds: Bounds) -> bool:
-        """Return whether rows within ``bounds`` can be in it."""
         return all(
             name not in self.bounds
             or (self.bounds[name][0] <= high and low <= self.bounds[name][1])
@@ -97,18 +96,16 @@ class DataFile(NamedTuple):
         )
 
     def to_json(self) -> str:
-        """Return it as the journal has it."""
         return json.dumps(self._asdict(), separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Return what the journal has."""
         file = cls(**json.loads(text))
         bounds = {name: (low, high) for name, (low, high) in file.bounds.items()}
         return file._replace(bounds=bounds)
 
     def stats(self) -> str:
-        """Return the statistics that a Delta log has of a file."""
+        """Return the file's statistics in the JSON of a Delta log."""
         return json.dumps(
             {
                 "numRecords": self.rows,
@@ -120,7 +117,7 @@ class DataFile(NamedTuple):
 
 
 class ShareFiles:
-    """The files of one share, written as its messages come."""
+    """Writes the files of one share as its messages come."""
 
     def __init__(
         self,
@@ -129,7 +126,7 @@ class ShareFiles:
         broker: str,
         body_rules: "BodyRules | None" = None,
     ) -> None:
-        """Write nothing yet. ``body_rules``: decode bodies, too, by these (None: do not)."""
+        """Write nothing yet. ``body_rules``: also store decoded bodies (None: do not decode)."""
         self._location: Final = location
         self._body_rules: Final = body_rules
         self._named: Final = {"cluster": cluster, "broker": broker}
@@ -137,7 +134,7 @@ class ShareFiles:
         self._ranges: Final[list[QueueRange]] = []
 
     def add(self, batches: "Iterable[pa.RecordBatch]") -> None:
-        """Write messages; the columns are those of `rocketlens.formats.columns`."""
+        """Write messages with the columns of `rocketlens.formats.columns`."""
         is_decoded = self._body_rules is not None
         columns = columns_of(MESSAGES, is_decoded=is_decoded)
         for batch in batches:
@@ -166,21 +163,20 @@ class ShareFiles:
 
     @property
     def ranges(self) -> list[QueueRange]:
-        """The range of each queue that was written."""
+        """The written range of each queue."""
         return joined(self._ranges)
 
     def close(self) -> list[DataFile]:
-        """Finish, sync and return the files."""
+        """Finish and sync the files; return them."""
         return [file for day in sorted(self._days) for file in self._days[day].close()]
 
     def abort(self) -> None:
-        """Remove what was written."""
         for each in self._days.values():
             each.abort()
 
 
 def _ranges(messages: "pa.Table", broker: str) -> Iterator[QueueRange]:
-    """Yield what messages, in the order of the log, are of each queue."""
+    """Yield the range of each queue in ``messages``, which are in the order of the log."""
     grouped = messages.group_by(["topic", "queue_id"], use_threads=False).aggregate([*_OF_QUEUE])
     for row in grouped.to_pylist():
         rows, first, end, first_ms, last_ms = (
@@ -192,7 +188,6 @@ def _ranges(messages: "pa.Table", broker: str) -> Iterator[QueueRange]:
 
 
 def _decoded(batch: "pa.RecordBatch", rules: "BodyRules") -> "dict[str, pa.Array]":
-    """Return the columns of decoded bodies."""
     rows: list[DecodedBody] = [
         rules.decode_body(topic, dict(properties), body, error)
         for topic, properties, body, error in zip(
@@ -206,7 +201,7 @@ def _decoded(batch: "pa.RecordBatch", rules: "BodyRules") -> "dict[str, pa.Array
         [each.error for each in rows],
     )
     return {
-        # Decoders can have halves of pairs, which are no text to others.
+        # Decoded text can contain lone surrogates, which UTF-8 cannot encode.
         name: pa.array(
             [None if each is None else each.encode("utf-8", "replace") for each in column],
             pa.binary(),
@@ -253,15 +248,15 @@ class _DayFiles:
 
 
 class TableFile:
-    """One Parquet file of a table that is being written, and the bounds of its columns."""
+    """Writes one Parquet file of a table, and collects the bounds of its columns.
+
+    :raises OSError: in all methods but `abort`, if it cannot be written.
+    """
 
     def __init__(
         self, location: ArchiveLocation, table: str, day: str, *, is_decoded: bool = False
     ) -> None:
-        """Create a file with a name of its own. ``is_decoded``: it has columns of decoded bodies.
-
-        :raises OSError: if it cannot be written.
-        """
+        """Create a file with a unique name. ``is_decoded``: it has columns of decoded bodies."""
         columns = columns_of(table, is_decoded=is_decoded)
         self._table: Final = table
         self._day: Final = day
@@ -290,7 +285,7 @@ class TableFile:
             column_encoding={name: "DELTA_BINARY_PACKED" for name in counters if name in names},
             write_page_checksum=True,
             bloom_filter_options={_FILTERED: FILTER_OPTIONS} if table == KEYS else None,
-            # Readers would get dictionaries.
+            # With the schema, readers would return dictionaries.
             store_schema=table != KEYS,
         )
 
@@ -310,17 +305,13 @@ class TableFile:
             hashes = rows.column(_FILTERED).to_numpy()
             for start in range(0, len(hashes), group_rows):
                 self._checksums.append(checksums(hashes[start : start + group_rows]))
-        with self._location.naming(self._path):
+        with self._location.shortened(self._path):
             self._writer.write_table(rows, row_group_size=group_rows)
 
     def close(self) -> DataFile:
-        """Finish and sync it.
-
-        :raises OSError: if it cannot be written.
-        """
         if self._table == KEYS:
             self._writer.add_key_value_metadata({CHECKSUMS: json.dumps(self._checksums)})
-        with self._location.naming(self._path):
+        with self._location.shortened(self._path):
             self._sealing.hold()
             self._writer.close()
             self._sealing.seal()
@@ -328,7 +319,7 @@ class TableFile:
         return DataFile(self._table, self._relative, size, self._day, self.rows, self._bounds)
 
     def abort(self) -> None:
-        """Remove it, finished or not."""
+        """Remove the file, finished or not."""
         with suppress(OSError):
             self._writer.close()
         self._location.abort(self._path, self._sink)

@@ -1,19 +1,19 @@
-"""The journal of an archive: what was archived, each batch exactly once.
+"""The journal of an archive: records each archived batch exactly once.
 
-A batch of a source has a number, one more than the batch before it. It is added in three commits of
-Delta, each of which carries the source and the number as a transaction of the application:
+Batches of a source are numbered from 1. A batch is added in three Delta commits, each of which
+carries the source and the number as an application transaction:
 
 ==  ================  ==============================================================================
-    commit to         what it has
+    commit to         content
 ==  ================  ==============================================================================
 1   ``journal``       a row with the range of the batch, and the names of its files
 2   ``messages``      the files with messages
 3   ``message_keys``  the files with keys
 ==  ================  ==============================================================================
 
-The first decides: Delta refuses it where another archiver has committed that number. Where a job
-ended before the last one, the row has what is missing, and the next job adds that first. A reader
-ignores rows whose messages are not there yet, and reads the files of keys that are still missing.
+The first commit decides: Delta refuses it if another archiver has committed that number. If a job
+ended before the last commit, the next job adds the missing files, which the row names. A reader
+ignores rows whose messages are not committed yet, and reads the files of uncommitted keys.
 """
 
 import json
@@ -57,7 +57,9 @@ from rocketlens.model.text.escape import printable
 _MAX_READER_VERSION: Final = 3
 _READER_FEATURES: Final = frozenset({"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"})
 RETENTION: Final = "/retention"
-"""The transaction of ``messages`` that has the first day which is kept; no source is named so."""
+"""The transaction of ``messages`` whose version is the first day that is kept; no source has this
+name.
+"""
 _EXCHANGES: Final = "/exchanges"
 ARCHIVE_VERSION: Final = 1
 _VERSION_PROPERTY: Final = "rocketlens.archiveVersion"
@@ -71,19 +73,19 @@ _SINCE_0_2: Final = ("asked_ms", "queues", "lost", "behind")
 """Columns that rows of earlier versions do not have."""
 _BY_SOURCE: Final = attrgetter("source", "number")
 _COMPACTED_FILES: Final = 64
-"""Files of the journal that are made one: each batch adds one with one row."""
+"""The journal is compacted when it has this many files: each batch adds one with one row."""
 
 
 class ArchivedBatch(Struct, frozen=True):
     """A row of the journal: one batch of one source.
 
     ``begin`` and ``end`` are the source's offsets before and after it, as JSON. ``gaps`` are lines
-    on what lies between them and could not be read. ``chosen`` are the topics and patterns that
-    were asked for, none for all. Times are store times in epoch milliseconds, 0 without messages.
-    ``files`` are those of `DataFile`, as JSON. ``checksum`` is that of all the others, 0 in rows of
-    earlier versions, which have none of what follows it: ``asked_ms`` is when the source was asked
-    what it has, ``queues`` are the ranges that were copied, ``lost`` is what cannot be read of
-    them, and ``behind`` what the source is known to have besides (`rocketlens.archive.copied`).
+    on what could not be read between them. ``chosen`` are the requested topics and patterns; none
+    means all. Times are store times in epoch milliseconds, 0 without messages. ``files`` are
+    `DataFile` values as JSON. ``checksum`` covers all other fields. Rows of earlier versions have
+    checksum 0 and none of the fields after it: ``asked_ms`` is when the source was asked for its
+    offsets, ``queues`` the copied ranges, ``lost`` what cannot be read of them, and ``behind`` what
+    the source is known to have besides (`rocketlens.archive.copied`).
     """
 
     source: str
@@ -108,7 +110,7 @@ class ArchivedBatch(Struct, frozen=True):
 
     @property
     def expected_checksum(self) -> int:
-        """The CRC-32 of the others, as JSON."""
+        """The CRC-32 of the other fields, as JSON."""
         values = {**asdict(self), "checksum": 0}
         if not self.asked_ms:
             values = {name: value for name, value in values.items() if name not in _SINCE_0_2}
@@ -116,21 +118,19 @@ class ArchivedBatch(Struct, frozen=True):
 
     @property
     def is_of_cluster(self) -> bool:
-        """Whether its source is a cluster, and not the store of one broker."""
+        """True if the source is a cluster, False if it is the store of one broker."""
         return "/" not in self.source
 
     @property
     def end_offsets(self) -> Any:
-        """The source's offsets after it."""
         return json.loads(self.end)
 
     @property
     def ranges(self) -> list[QueueRange]:
-        """The ranges of queues that were copied."""
         return ranges_from_json(self.queues)
 
     def new_files(self, table: str) -> list[DataFile]:
-        """Return the files that it adds to a table."""
+        """Return the files that the batch adds to a table."""
         return [each for each in map(DataFile.from_json, self.files) if each.table == table]
 
 
@@ -141,13 +141,16 @@ def _journal_schema() -> "pa.Schema":
 
 
 class ArchiveTables:
-    """The three tables of an archive, as they were when it was opened or refreshed last."""
+    """The three tables of an archive, as of the last refresh.
+
+    :raises ArchiveError: in all methods, if a table cannot be read or written.
+    """
 
     def __init__(self, root: str | ArchiveLocation, *, create: bool = False) -> None:
-        """Open the tables; with ``create`` make those that are not there.
+        """Open the tables; with ``create``, create missing ones.
 
-        :raises ArchiveError: if there is no archive, or of a version that cannot be read.
-        :raises BadInput: if the path cannot be that of one.
+        :raises ArchiveError: if it is not an archive, or its version is not supported.
+        :raises BadInput: if the path is not valid.
         :raises PackageMissing: if deltalake is not installed.
         """
         self.location: Final = (
@@ -157,9 +160,7 @@ class ArchiveTables:
         self.root: Final = self.location.root
         self.run: Final = str(uuid.uuid4())
         self._paths: Final = {name: self.location.path(name) for name in (JOURNAL, MESSAGES, KEYS)}
-        self._logs: Final = {
-            name: self.location.path(name, "_delta_log") for name in (JOURNAL, MESSAGES, KEYS)
-        }
+
         self._read: Final[dict[str, list[ArchivedBatch]]] = {}
         self._copied: Final[dict[str, Copied]] = {}
         self._checked: Final[set[tuple[str, int]]] = set()
@@ -172,7 +173,7 @@ class ArchiveTables:
 
     @property
     def is_decoded(self) -> bool:
-        """Whether ``messages`` has columns for decoded bodies."""
+        """True if ``messages`` has columns for decoded bodies."""
         return self._lacks_decoded() == []
 
     def add_decoded(self) -> None:
@@ -214,14 +215,14 @@ class ArchiveTables:
         return table
 
     def refresh(self) -> None:
-        """Read what was committed since.
+        """Read new commits.
 
-        Keys and messages last: they have at least what the journal says.
+        Messages and keys come last, so they have at least the files of the journal's rows.
         """
         with self.location.explained():
             for name, table in self._named().items():
-                # An answer asks for this each time, and delta-rs takes milliseconds to say no.
-                following = f"{self._logs[name]}/{table.version() + 1:020d}.json"
+                # Every query refreshes, and delta-rs takes milliseconds to find no new commit.
+                following = f"{self._paths[name]}/_delta_log/{table.version() + 1:020d}.json"
                 if self.location.may_exist(following):
                     self.location.check_log(name, "_delta_log")
                     table.update_incremental()
@@ -230,26 +231,21 @@ class ArchiveTables:
         return {JOURNAL: self.journal, MESSAGES: self.messages, KEYS: self.keys}
 
     def files(self, name: str) -> list[DataFile]:
-        """Return the files of a table."""
         return self.files_of(self._named()[name], name)
 
     def files_of(self, table: Any, name: str) -> list[DataFile]:
         """Return the files of a version of a table."""
         with self.location.explained():
             listed = table.get_add_actions(flatten=True)
-        # Not `pa.table`: it would import pandas where that is installed.
+        # Not `pa.table`, which would import pandas if that is installed.
         actions = pa.RecordBatchReader.from_stream(listed).read_all().to_pylist()
         return [_listed_file(name, each, self.location.path(name)) for each in actions]
 
     def path(self, table: str, relative: str) -> str:
-        """Return the path of a file of a table."""
         return f"{self._paths[table]}/{relative}"
 
     def messages_at(self, version: int) -> Any:
-        """Return the table of messages as it was at a version.
-
-        :raises ArchiveError: if that version is not there any more.
-        """
+        """Return the table of messages at a version; raise ArchiveError if it no longer exists."""
         try:
             with self.location.explained():
                 return delta().DeltaTable(
@@ -259,20 +255,20 @@ class ArchiveTables:
                 )
         except ArchiveError as error:
             raise ArchiveError(
-                f"{self.root} has version {version} of its messages no more: begin the search again"
+                f"{self.root} no longer has version {version} of its messages: begin the search "
+                "again"
             ) from error
 
     def batches(self, messages: Any = None) -> list[ArchivedBatch]:
-        """Return the rows of the journal whose messages are there, by their numbers.
+        """Return the rows of the journal whose messages are committed, by their numbers.
 
-        ``messages``: the table of messages, as it was at some version (None: now).
+        ``messages``: the table of messages at some version (None: the current one).
         """
         table, rows = self.messages if messages is None else messages, self._rows()
         last = self._last_numbers(table, rows)
         return [each for each in rows if last[each.source] >= each.number]
 
     def _last_numbers(self, table: Any, batches: Iterable[ArchivedBatch]) -> dict[str, int]:
-        """Return the number of the last batch that a table has, for each source of some."""
         sources = {each.source for each in batches}
         return {source: self._version(table, source) for source in sources}
 
@@ -293,10 +289,9 @@ class ArchiveTables:
         return sorted(rows, key=lambda each: (each.number, each.source))
 
     def check_files(self, batches: Iterable[ArchivedBatch], listed: Iterable[DataFile]) -> None:
-        """Check that the tables have of each file what the journal has, if a batch added it.
+        """Check that the table logs agree with the journal on each listed file that a batch added.
 
-        ``batches``: all of `batches`, each of which is checked once. ``listed``: what the tables
-        have.
+        ``batches`` are all batches; each is checked once.
 
         :raises ArchiveError: if not: the log of a table is damaged.
         """
@@ -314,21 +309,21 @@ class ArchiveTables:
                     )
 
     def batches_of(self, source: str) -> list[ArchivedBatch]:
-        """Return the batches of a source, the last one whole or not."""
+        """Return the batches of a source; the last one may lack commits."""
         return [each for each in self._rows() if each.source == source]
 
     def copied(self, source: str) -> Copied:
-        """Return what the batches of a source copied of each queue."""
+        """Return the ranges of queues that the batches of a source copied."""
         copied = self._copied.setdefault(source, Copied())
         copied.add(self.batches_of(source))
         return copied
 
     def last_batch(self, source: str) -> ArchivedBatch | None:
-        """Return the newest batch of a source, whole or not."""
+        """Return the newest batch of a source; it may lack commits."""
         return next(reversed(self.batches_of(source)), None)
 
     def missing_keys(self, batches: Collection[ArchivedBatch]) -> list[DataFile]:
-        """Return files of keys of some batches whose messages are there that are not committed."""
+        """Return the files of keys that are not committed, of batches whose messages are."""
         last = self._last_numbers(self.keys, batches)
         return [
             file
@@ -338,31 +333,22 @@ class ArchiveTables:
         ]
 
     def repair(self, source: str) -> None:
-        """Add what the last batch of a source lacks, after a job that was killed.
-
-        :raises ArchiveError: if it cannot be added.
-        """
+        """Add the missing commits of a source's last batch, after a job was killed."""
         last = self.last_batch(source)
         if last is not None:
             self._add(self.messages, last, last.new_files(MESSAGES))
             self._add(self.keys, last, last.new_files(KEYS))
 
     def repair_all(self) -> None:
-        """Add what the last batches of all sources lack.
-
-        :raises ArchiveError: if it cannot be added.
-        """
+        """Add the missing commits of the last batches of all sources."""
         for source in {each.source for each in self._rows()}:
             self.repair(source)
 
     def unused(self, name: str, hours: int) -> list[str]:
-        """Return files that a table has not had for so many hours, and that are older.
-
-        :raises ArchiveError: if that cannot be read.
-        """
+        """Return files of at least this age that the table has not had for this many hours."""
         table = self._named()[name]
         with self.location.explained():
-            # By the age of a file, and not by when it was removed.
+            # By the age of a file, not by the time of its removal.
             listed = table.vacuum(hours, dry_run=True, full=True, enforce_retention_duration=False)
             before = delta().DeltaTable(
                 self.location.path(name), storage_options=self.location.delta_options
@@ -391,10 +377,8 @@ class ArchiveTables:
     ) -> None:
         """Add files to a table and remove others, in one commit.
 
-        Such commits are numbered, and Delta refuses one whose number another job has taken.
-
-        :raises ArchiveError: if the table cannot be written, or another job has replaced files
-            since this was refreshed.
+        These commits are numbered; Delta refuses a number that another job has used since the last
+        refresh.
         """
         table, now_ms = self._named()[name], time.time_ns() // 1_000_000
         number = self._version(table, _EXCHANGES) + 1
@@ -417,11 +401,10 @@ class ArchiveTables:
         self.refresh()
 
     def commit(self, batch: ArchivedBatch) -> None:
-        """Add a batch, if the one before it is the last that there was when this was refreshed.
+        """Add a batch, if its predecessor was the last batch at the last refresh.
 
-        :raises ArchiveTaken: if another archiver has added one of that number meanwhile. Nothing of
-            this one was added.
-        :raises ArchiveError: if a table cannot be written.
+        :raises ArchiveTaken: if another archiver has added a batch of that number. Nothing was
+            added.
         """
         if self._version(self.journal, batch.source) != batch.number - 1:
             raise self._taken(batch)
@@ -438,7 +421,7 @@ class ArchiveTables:
                 raise
             if (last.number, last.run) != (batch.number, batch.run):
                 raise self._taken(batch) from None
-            # The commit is there, and its confirmation was lost.
+            # The commit succeeded, and its confirmation was lost.
         self.refresh()
         self.repair(batch.source)
         if len(self.files(JOURNAL)) >= _COMPACTED_FILES:
@@ -447,7 +430,7 @@ class ArchiveTables:
         self.refresh()
 
     def _version(self, table: Any, source: str) -> int:
-        """Return the number of the last batch of a source that a table has; 0 without one."""
+        """Return the number of the last batch of a source in a table; 0 without one."""
         with self.location.explained():
             version = table.transaction_version(source)
         return 0 if version is None else int(version)
@@ -471,7 +454,7 @@ class ArchiveTables:
                     adds, "append", table.schema(), [DAY], commit_properties=_properties(batch)
                 )
         except ArchiveError:
-            # Another archiver, which met the same row, may have added it.
+            # Another archiver that repairs the same row may have added it.
             self.refresh()
             if self._version(table, batch.source) < batch.number:
                 raise
@@ -479,18 +462,16 @@ class ArchiveTables:
 
 
 def _listed_file(table: str, listed: Mapping[str, Any], root: str) -> DataFile:
-    """Return a file as the log of a table has it, with all that this program writes of it.
+    """Return a file of a Delta log, with its day and bounds, which searches need to skip files.
 
-    A search needs day and bounds to leave out files.
-
-    :raises ArchiveError: if something is not there: the log of the table is damaged.
+    :raises ArchiveError: if a value is missing: the log of the table is damaged.
     """
-    # A relative path, as in addresses; those of `file_uris` are encoded twice.
+    # A relative path, percent-encoded once; `file_uris` are encoded twice.
     path = unquote(str(listed.get("path")))
     if not (JOURNAL_FILE if table == JOURNAL else FILE_NAME).fullmatch(path):
         raise ArchiveError(
-            f"{root}/_delta_log names {printable(path)[:200]!r}, which is no name of a file of an "
-            "archive: the log is damaged, or another program has changed the table"
+            f"{root}/_delta_log names {printable(path)[:200]!r}, which is not the name of a file "
+            "of an archive: the log is damaged, or another program has changed the table"
         )
     bounded = BOUNDED.get(table, ())
     expected = ["num_records", "size_bytes", *(["partition.day"] if bounded else [])]
@@ -515,21 +496,18 @@ def _check_protocol(table: Any, path: str) -> None:
     version = table.metadata().configuration.get(_VERSION_PROPERTY, str(ARCHIVE_VERSION))
     if version != str(ARCHIVE_VERSION):
         raise ArchiveError(
-            f"{path} is of version {version} of archives, and this program reads version "
+            f"{path} has archive version {version}, and this program reads version "
             f"{ARCHIVE_VERSION}: use a newer RocketLens"
         )
 
 
 def _check_columns(table: Any, name: str, path: str) -> None:
-    """Check that a table is one of an archive, of whatever version.
-
-    :raises ArchiveError: if it is not.
-    """
+    """Check that a table is one of an archive of any version; raise ArchiveError if not."""
     there = {field.name for field in table.schema().fields}
     for column in _COLUMNS[name]:
         if column not in there:
             raise ArchiveError(
-                f"{path} has no column {column}: it is a table of Delta, but no table of an archive"
+                f"{path} has no column {column}: it is a Delta table, but not one of an archive"
             )
 
 
@@ -549,10 +527,7 @@ def _missing_columns(table: Any, columns: "pa.Schema", path: str) -> list[Any]:
 
 
 def _read_batches(location: ArchiveLocation, path: str) -> list[ArchivedBatch]:
-    """Read a file of the journal.
-
-    :raises ArchiveError: if it cannot be read.
-    """
+    """Read a file of the journal; raise ArchiveError if that fails."""
     try:
         with location.parquet(path) as file:
             return [
@@ -564,10 +539,7 @@ def _read_batches(location: ArchiveLocation, path: str) -> list[ArchivedBatch]:
 
 
 def _batch_of(row: dict[str, Any]) -> ArchivedBatch:
-    """Return a row of the journal.
-
-    :raises ValueError: if it is damaged.
-    """
+    """Parse a row of the journal; raise ValueError if it is damaged."""
     values: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in row.items()
@@ -576,9 +548,9 @@ def _batch_of(row: dict[str, Any]) -> ArchivedBatch:
     try:
         batch = ArchivedBatch(**values)
     except TypeError as error:
-        raise ValueError("a row of it is not whole") from error
+        raise ValueError("a row lacks a value") from error
     if batch.checksum and batch.checksum != batch.expected_checksum:
-        raise ValueError("a row of it is damaged")
+        raise ValueError("a row is damaged")
     wrong = contradiction(batch, batch.ranges) if batch.asked_ms else None
     if wrong is not None:
         raise ValueError(
@@ -603,7 +575,7 @@ def next_batch(
     queues: Iterable[QueueRange],
     behind: Iterable[Missing],
 ) -> ArchivedBatch:
-    """Return the batch of a source after ``last``, between two offsets of it."""
+    """Return the batch of a source that follows ``last``, between two of the source's offsets."""
     missing = list(dict.fromkeys(lost))
     written = list(files)
     of_messages = [each for each in written if each.table == MESSAGES]

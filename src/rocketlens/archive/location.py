@@ -1,19 +1,19 @@
-"""Where an archive is: a directory, or a prefix in a bucket of an object store that speaks S3.
+"""The location of an archive: a directory, or a prefix in an S3 bucket.
 
-``s3://BUCKET/PREFIX`` is read and written with the variables that Amazon's own tools have:
+``s3://BUCKET/PREFIX`` is read and written with the variables that Amazon's own tools use:
 
 ==========================  ================================================================
 ``AWS_ACCESS_KEY_ID``       with ``AWS_SECRET_ACCESS_KEY`` and ``AWS_SESSION_TOKEN``; without
-                            them the files, or the role of the machine, that these tools look for
-``AWS_REGION``              or ``AWS_DEFAULT_REGION``; ``us-east-1`` without it
-``AWS_ENDPOINT_URL_S3``     or ``AWS_ENDPOINT_URL``: the address of a store that is not Amazon's
+                            them, the credentials files or the role of the machine
+``AWS_REGION``              or ``AWS_DEFAULT_REGION``; ``us-east-1`` by default
+``AWS_ENDPOINT_URL_S3``     or ``AWS_ENDPOINT_URL``: the address of a store other than Amazon's
 ==========================  ================================================================
 
-They are read where an archive is opened, and go to Spark's tasks with their work. A commit is a
-conditional put (``If-None-Match: *``): of two archivers that commit one version at once, the store
-has to refuse one. One that ignores the header lets the second overwrite the commit of the first,
-and both believe that theirs is there. No text that is made here has a secret: what libraries say is
-shortened to a line, and secrets in it are replaced.
+They are read when an archive is opened, and Spark's tasks receive them with their work. A commit
+is a conditional put (``If-None-Match: *``): if two archivers commit one version at once, the store
+has to refuse one of them. A store that ignores the header lets the second commit overwrite the
+first, and both archivers believe that theirs succeeded. Errors of libraries are shortened to one
+line, and secrets in them are replaced.
 """
 
 import os
@@ -68,32 +68,32 @@ _DELTA: Final = {
 }
 _DECORATION: Final = re.compile(r"\x1b\[[0-9;]*m|↳")
 _OBSTORE_CAUSE: Final = re.compile(r'message: "([^"]*)"')
-"""Finds the message of the operating system in an error of obstore."""
+"""Matches the message of the operating system in an error of obstore."""
 _S3_ERROR: Final = re.compile(r"<Code>([^<]*)</Code>\s*<Message>([^<]*)")
 _MAX_REASON: Final = 300
 
 
 def delta() -> Any:
-    """Return the package deltalake.
-
-    :raises PackageMissing: when it, or pyarrow, is not installed.
-    """
+    """Return the package deltalake; raise PackageMissing without it, or without pyarrow."""
     package("pyarrow", "archive", "an archive")
     return package("deltalake", "archive", "an archive")
 
 
 @dataclass(frozen=True)
 class ArchiveLocation:
-    """The directory or the address of an archive, and what is needed to reach it."""
+    """The directory or the address of an archive, and the options of its object store.
+
+    :raises OSError: in methods for files, if one cannot be read or written.
+    """
 
     root: str
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, root: str | os.PathLike[str]) -> Self:
-        """Return where an archive is, with what the environment says of its object store.
+        """Return the location, with the options that the environment gives for its object store.
 
-        :raises BadInput: if it is neither a directory nor ``s3://BUCKET/PREFIX``.
+        :raises BadInput: if ``root`` is neither a directory nor ``s3://BUCKET/PREFIX``.
         """
         text = os.fspath(root)
         scheme = _URI.match(text)
@@ -115,30 +115,30 @@ class ArchiveLocation:
 
     @property
     def is_remote(self) -> bool:
-        """Whether it is in an object store."""
         return self.root.startswith(_S3)
 
     @property
     def endpoint(self) -> str | None:
-        """The address of its object store; None for Amazon's, and for a directory."""
+        """The address of the object store; None for Amazon's, and for a directory."""
         return self.options.get(_ENDPOINT)
 
     @property
     def delta_options(self) -> dict[str, str] | None:
-        """The options that deltalake takes."""
+        """The storage options for deltalake."""
         return {**self.options, **_DELTA} if self.is_remote else None
 
     def path(self, *parts: str) -> str:
-        """Return the path or address of something in it."""
+        """Return the path or the address of a file or directory in the archive."""
         return "/".join((self.root, *parts)) if self.is_remote else str(Path(self.root, *parts))
 
     def check_path(self) -> None:
-        """Check that a directory is named, and that Delta takes its path as it is written.
-
-        :raises BadInput: if not.
+        """Check that the path is not empty, and that Delta takes it as written; else raise
+        BadInput.
         """
         if not self.root:
-            raise BadInput("which archive? Its directory, or s3://BUCKET/PREFIX, is an empty text")
+            raise BadInput(
+                "the location of the archive is empty: give a directory or s3://BUCKET/PREFIX"
+            )
         if "\0" in self.root:
             raise BadInput("the directory of an archive has a zero character in it")
         if not self.is_remote and _ENCODED.search(self.root):
@@ -148,25 +148,25 @@ class ArchiveLocation:
             )
 
     def is_archive(self) -> bool:
-        """Return whether there can be an archive: an address is not asked."""
+        """Return whether a directory holds an archive; True for any address, without a request."""
         return self.is_remote or Path(self.root, JOURNAL, "_delta_log").is_dir()
 
     def may_exist(self, path: str) -> bool:
-        """Return False if a file is not there; True without looking where that takes a request."""
+        """Return False if a file does not exist; True for any address, without a request."""
         return self.is_remote or os.path.lexists(path)
 
     def check_inside(self, path: str) -> None:
-        """Check that a path is that of a regular file in the archive's own directories.
+        """Check that a path is a regular file in the archive's own directories.
 
-        An archive that other users can write to could otherwise lead to files outside of it.
+        Otherwise an archive that other users can write to could lead to files outside of it.
 
-        :raises OSError: if it is not there, or is a link, a pipe or a device, or leads elsewhere.
+        :raises OSError: if it does not exist, is a link, pipe or device, or leads elsewhere.
         """
         if self.is_remote:
             return
         self._check_parent(path)
         if not stat.S_ISREG(Path(path).lstat().st_mode):
-            raise OSError(f"{path} is no regular file")
+            raise OSError(f"{path} is not a regular file")
 
     def _check_parent(self, path: str) -> None:
         parent = Path(path).parent
@@ -175,10 +175,7 @@ class ArchiveLocation:
             raise OSError(f"{path} leads out of the archive")
 
     def check_log(self, *parts: str) -> None:
-        """Check that a directory, which another program reads, has regular files alone.
-
-        :raises ArchiveError: if it has others.
-        """
+        """Check that a directory of deltalake has only regular files; else raise ArchiveError."""
         directory = Path(self.path(*parts))
         if self.is_remote or not directory.exists():
             return
@@ -196,15 +193,15 @@ class ArchiveLocation:
         coded: Sequence[str] = (),
         metadata: Any = None,
     ) -> "pq.ParquetFile":
-        """Open a Parquet file, of which ``file`` may be open already, and ``metadata`` read.
+        """Open a Parquet file; ``file`` and ``metadata`` are reused if given.
 
-        The columns that are ``coded`` are read as dictionaries.
+        Columns in ``coded`` are read as dictionaries.
 
         :raises OSError: if it cannot be read.
-        :raises ValueError: if it is not one, or its footer is damaged and has a checksum.
+        :raises ValueError: if it is not a Parquet file, or its sealed footer is damaged.
         """
         opened = file or self.open(path)
-        with self._without_secrets():
+        with self.shortened():
             if metadata is None and path.endswith(SEALED):
                 metadata = checked_metadata(opened)
             return pq.ParquetFile(
@@ -216,40 +213,31 @@ class ArchiveLocation:
             )
 
     def open(self, path: str) -> "pa.NativeFile":
-        """Open a file for reading at any place.
-
-        :raises OSError: if it cannot be read.
-        """
+        """Open a file for random reads."""
         if not self.is_remote:
             self.check_inside(path)
             return pa.memory_map(path)
-        with self._without_secrets():
+        with self.shortened():
             return self._files().open_input_file(path.removeprefix(_S3))
 
     def create(self, path: str) -> Any:
-        """Create a file, and the directories above it; return what ``ParquetWriter`` writes to.
-
-        :raises OSError: if it cannot be written.
-        """
+        """Create a file and its directories; return a sink for ``ParquetWriter``."""
         if not self.is_remote:
             Disk().make_directory(Path(path).parent)
             self._check_parent(path)
             return pa.OSFile(path, "wb")
-        with self._without_secrets():
+        with self.shortened():
             return self._files().open_output_stream(path.removeprefix(_S3))
 
     def finish(self, path: str, sink: Any) -> int:
-        """Close a file of `create`, so that it stays whatever happens next; return its size.
-
-        :raises OSError: if it cannot be written.
-        """
+        """Close and sync a file of `create`; return its size."""
         if not self.is_remote:
             sink.close()
             disk = Disk()
             disk.sync_file(Path(path))
             disk.sync_directory(Path(path).parent)
             return Path(path).stat().st_size
-        with self._without_secrets():
+        with self.shortened():
             size: int = sink.tell()
             sink.close()
             return size
@@ -262,10 +250,7 @@ class ArchiveLocation:
             self.remove(path)
 
     def remove(self, path: str) -> bool:
-        """Remove a file; return False if it is not there.
-
-        :raises ArchiveError: if it cannot be removed.
-        """
+        """Remove a file; return False if it does not exist. Raise ArchiveError if that fails."""
         with self.explained():
             try:
                 if self.is_remote:
@@ -278,10 +263,10 @@ class ArchiveLocation:
         return True
 
     def check_conditional_put(self) -> bool:
-        """Check that an object store refuses a second put, with two of a probe; return False if
-        that cannot be checked, because the environment has no keys.
+        """Check, by putting a probe twice, that the object store refuses the second put.
 
-        A directory and Amazon S3, which knows the header, need no check.
+        Return False if the environment has no keys for this. A directory and Amazon S3 need no
+        check.
 
         :raises ArchiveError: if the store does not refuse it, or the probe cannot be written.
         :raises PackageMissing: if obstore is not installed.
@@ -330,36 +315,26 @@ class ArchiveLocation:
 
     @contextmanager
     def explained(self) -> Iterator[None]:
-        """Convert deltalake's errors, and those of an object store, to errors of one line.
-
-        :raises PackageMissing: if deltalake is not installed.
-        """
+        """Convert errors of deltalake and of an object store to `ArchiveError`, in one line."""
         errors = (delta().exceptions.DeltaError, OSError)
         try:
             yield
         except errors as error:
             text = f"{self.root}: {self.reason(error)}"
-            # What a library says of an object store may have secrets.
+            # The error of an object store's library can contain secrets.
             raise ArchiveError(text) from None if self.is_remote else error
 
     @contextmanager
-    def naming(self, path: str) -> Iterator[None]:
-        """Add the path of a file to errors of reading or writing it, in one line."""
+    def shortened(self, path: str = "") -> Iterator[None]:
+        """Shorten errors of reading or writing a file to one line, which begins with ``path``."""
         try:
             yield
         except OSError as error:
-            text = f"{path}: {self.reason(error)}"
+            text = f"{path}: {self.reason(error)}" if path else self.reason(error)
             raise type(error)(text) from None if self.is_remote else error
 
-    @contextmanager
-    def _without_secrets(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise type(error)(self.reason(error)) from None
-
     def reason(self, error: Exception) -> str:
-        """Return a line on an error, without secrets."""
+        """Describe an error in one line, without secrets."""
         s3_error = _S3_ERROR.search(str(error))
         if s3_error is not None:
             text = f"the object store says {s3_error[1]}: {s3_error[2].strip()}"
@@ -367,7 +342,7 @@ class ArchiveLocation:
             lines = [_DECORATION.sub("", each).strip() for each in str(error).splitlines()]
             shown = [each for each in lines if each] or [type(error).__name__]
             text = shown[0] if len(shown) == 1 else f"{shown[0]}: {shown[-1]}"
-            # Of Delta's kernel, and not of the operating system.
+            # Delta's kernel adds these prefixes to errors of the operating system.
             text = text.removeprefix("Kernel error -> ").removeprefix("Kernel error: ")
         for option in (_SECRET, _TOKEN, _KEY):
             if self.options.get(option):
@@ -376,10 +351,7 @@ class ArchiveLocation:
 
 
 def _check_prefix(prefix: str) -> None:
-    """Check that all who read an address take its prefix as it is written.
-
-    :raises BadInput: if not.
-    """
+    """Check that all programs read an address with this prefix alike; else raise BadInput."""
     odd = next((each for each in prefix if each in _NOT_IN_PREFIX or not each.isprintable()), None)
     if odd is not None:
         raise BadInput(
@@ -387,7 +359,7 @@ def _check_prefix(prefix: str) -> None:
             "letters, digits, - _ . and /"
         )
     if not all(part.strip(".") for part in prefix.split("/")):
-        raise BadInput("the prefix of an archive has an empty part, or one of dots alone")
+        raise BadInput("the prefix of an archive has an empty part, or a part of dots only")
 
 
 @cache

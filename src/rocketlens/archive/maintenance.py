@@ -1,17 +1,20 @@
-"""Keeps an archive fit: closed days in few files, old days deleted, and files that nothing needs.
+"""Maintains an archive: merges the files of past days, deletes old days and unused files.
 
 ===========  =======================================================================================
-compaction   the files of a day that is over are written anew, as few: messages in their order, keys
-             sorted by hash over all files, so that a look-up reads one a day
-retention    days before the first that is kept leave ``messages``, in a commit that also has that
-             day, and then ``message_keys``
-vacuum       files that a commit removed, and files of killed tasks, are deleted a week later:
-             whatever had opened the archive before still has them
+compaction   rewrites the files of each past day as fewer files: messages in their order, keys
+             sorted by hash over all files, so that a look-up reads one file a day
+retention    removes expired days from ``messages``, in a commit that also records the first day
+             that is kept, and then from ``message_keys``
+vacuum       deletes files that a commit removed, and files of killed tasks, a week later: readers
+             that opened the archive before still use them
 ===========  =======================================================================================
 
-Compaction is one commit for each `MergeTask`, which adds its files and removes those that they
-replace, unless another job has removed one of these. So a job that is killed has
-replaced the files of a task or has not, and the next one begins where that was.
+Compaction makes one commit for each `MergeTask`, which adds the new files and removes the old ones;
+Delta refuses it if another job has removed one of these. So a killed job has either replaced the
+files of a task or not, and the next job continues from there.
+
+All functions raise ArchiveError if a table cannot be read or written, and StoreError if a task
+failed.
 """
 
 import logging
@@ -20,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
 from itertools import groupby, pairwise
 from operator import attrgetter
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from msgspec import Struct
@@ -54,25 +57,21 @@ _CLOSED_AFTER: Final = timedelta(hours=1)
 
 
 class MergeTask(Struct, frozen=True):
-    """Files of one day of a table that are written anew, together."""
+    """Files of one day of a table that are rewritten together."""
 
     location: ArchiveLocation
     table: str
     day: str
     paths: tuple[str, ...]
     is_decoded: bool = False
-    """Whether its messages have columns for decoded bodies."""
+    """Messages have columns for decoded bodies."""
 
 
 RunMerges = Callable[[Sequence[MergeTask]], Sequence[list[DataFile]]]
 
 
 def compact(tables: ArchiveTables, run_tasks: RunMerges, now: datetime | None = None) -> int:
-    """Write the files of days that are over anew; return how many were replaced.
-
-    :raises ArchiveError: if a table cannot be read or written.
-    :raises StoreError: if a task failed.
-    """
+    """Merge the files of past days; return how many files were replaced."""
     today = ((now or datetime.now(UTC)) - _CLOSED_AFTER).date()
     replaced = 0
     for _ in range(_MAX_PASSES):
@@ -86,18 +85,14 @@ def compact(tables: ArchiveTables, run_tasks: RunMerges, now: datetime | None = 
         for task, written in zip(tasks, run_tasks(tasks), strict=True):
             count += len(task.paths) * _replace(tables, task.table, written, task.paths)
         if not count:
-            # Another job does the same, and is faster.
+            # Another job merges the same files, and is faster.
             break
         replaced += count
     return replaced
 
 
 def maintain(tables: ArchiveTables, run_tasks: RunMerges, keep_days: int | None) -> None:
-    """Delete days that are not kept, if it is said how many are; compact, and vacuum.
-
-    :raises ArchiveError: if a table cannot be read or written.
-    :raises StoreError: if a task failed.
-    """
+    """Expire old days (None: keep all), compact, and vacuum."""
     if keep_days is not None:
         expire(tables, keep_days)
     compact(tables, run_tasks)
@@ -105,10 +100,7 @@ def maintain(tables: ArchiveTables, run_tasks: RunMerges, keep_days: int | None)
 
 
 def expire(tables: ArchiveTables, keep_days: int, now: datetime | None = None) -> date:
-    """Delete the days before the last ``keep_days`` and today; return the first that is kept.
-
-    :raises ArchiveError: if a table cannot be read or written.
-    """
+    """Delete the days before the last ``keep_days`` and today; return the first remaining day."""
     today = (now or datetime.now(UTC)).date()
     first = date.fromordinal(max(today.toordinal() - keep_days, 1))
     tables.refresh()
@@ -121,11 +113,10 @@ def expire(tables: ArchiveTables, keep_days: int, now: datetime | None = None) -
 
 
 def vacuum(tables: ArchiveTables, grace_hours: int = GRACE_HOURS) -> list[str]:
-    """Delete files that no commit has had for a week, and that were written before; return them.
+    """Delete files that no commit of the last ``grace_hours`` lists and that are older; return
+    them.
 
-    What the journal has is committed first.
-
-    :raises ArchiveError: if the tables cannot be read or written.
+    Missing commits of batches in the journal are added first.
     """
     tables.refresh()
     tables.repair_all()
@@ -133,7 +124,7 @@ def vacuum(tables: ArchiveTables, grace_hours: int = GRACE_HOURS) -> list[str]:
     for table in (MESSAGES, KEYS):
         for name in tables.unused(table, grace_hours):
             try:
-                # Delta names files that were deleted before, too.
+                # Delta also lists files that were deleted before.
                 if tables.location.remove(tables.path(table, name)):
                     deleted.append(name)
             except ArchiveError as error:
@@ -154,7 +145,7 @@ def _replace(
         tables.refresh()
         there = {each.path for each in tables.files(table)}
         if added and there.issuperset(added):
-            # The commit is there, and its confirmation was lost.
+            # The commit succeeded, and its confirmation was lost.
             return True
         if not there.issuperset(removed):
             for path in added:
@@ -185,10 +176,11 @@ def _merge_tasks(tables: ArchiveTables, table: str, today: str) -> Iterator[Merg
 
 
 def _groups_of_messages(files: list[DataFile]) -> Iterator[list[DataFile]]:
-    """Yield files that are small together, next to each other in a log."""
+    """Yield groups of files that are neighbours in a log and are small together."""
     group: list[DataFile] = []
     rows = size = 0
-    for each in sorted(files, key=lambda file: _lows(file, "broker", "physical_offset")):
+    columns = ("broker", "physical_offset")
+    for each in sorted(files, key=lambda file: [file.bounds[name][0] for name in columns]):
         rows += each.rows
         size += each.size
         if group and (rows > _FILE_ROWS or size > _FILE_BYTES or len(group) == _MERGED_FILES):
@@ -201,7 +193,7 @@ def _groups_of_messages(files: list[DataFile]) -> Iterator[list[DataFile]]:
 
 
 def _groups_of_keys(files: list[DataFile]) -> Iterator[list[DataFile]]:
-    """Yield files whose hashes overlap together."""
+    """Yield groups of files whose ranges of hashes overlap."""
     group: list[DataFile] = []
     highest = _HASHES_FROM
     for each in sorted(files, key=lambda file: file.bounds["key_hash"]):
@@ -216,15 +208,8 @@ def _groups_of_keys(files: list[DataFile]) -> Iterator[list[DataFile]]:
         yield group
 
 
-def _lows(file: DataFile, *columns: str) -> list[Any]:
-    return [file.bounds[name][0] for name in columns]
-
-
 def write_merged(task: MergeTask) -> list[DataFile]:
-    """Write the files of a task; runs in an executor.
-
-    :raises OSError: if a file cannot be read or written.
-    """
+    """Write the merged files of a task; runs in an executor. Raise OSError if a file fails."""
     location = task.location
     opened = [location.parquet(location.path(task.table, path)) for path in task.paths]
     for path, file in zip(task.paths, opened, strict=True):
@@ -260,9 +245,9 @@ def _rows(file: "pq.ParquetFile", group: int, columns: "pa.Schema") -> "pa.Table
 def _sorted_keys(files: Sequence["pq.ParquetFile"]) -> "Iterator[pa.Table]":
     """Yield the keys of files in the order of their hashes.
 
-    One piece after another is read of all files, and sorted: of each file a row group more than
-    what the piece has. A key that fills more row groups than a piece has is one of its own, which
-    has its order already, so it is never in memory as a whole.
+    The hashes are cut into ranges. For each range, the overlapping row groups of all files are read
+    and sorted. A key with more row groups than a range holds gets a range of its own; its rows need
+    no sorting, so they are never all in memory.
     """
     groups = sorted(
         (group.column(0).statistics.min, group.column(0).statistics.max, number, at)
@@ -310,7 +295,7 @@ def _between(rows: "pa.Table", low: int, high: int) -> "pa.Table":
 
 
 def _in_parts(tables: "Iterable[pa.Table]") -> "Iterator[pa.Table]":
-    """Yield tables together, as many as are sorted at once."""
+    """Concatenate tables to parts of bounded size."""
     part: list[pa.Table] = []
     rows = size = 0
     for table in tables:
@@ -325,7 +310,7 @@ def _in_parts(tables: "Iterable[pa.Table]") -> "Iterator[pa.Table]":
 
 
 def _in_order(tables: "Iterable[pa.Table]") -> "Iterator[pa.Table]":
-    """Yield the rows of tables, if there are some, as one in the order of their hashes."""
+    """Yield the rows of tables as one table in the order of their hashes; nothing without rows."""
     some = [each for each in tables if each.num_rows]
     if some:
         rows = pa.concat_tables(some).combine_chunks()

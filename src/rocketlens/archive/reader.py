@@ -1,7 +1,7 @@
-"""Lists the files of an archive, and reads those, and the row groups, that can have what is looked
-for.
+"""Lists the files of an archive, and reads those that can have matching rows.
 
-Nothing here decides whether a message matches; `rocketlens.archive.archive` does.
+It skips files and row groups by their bounds and filters. `rocketlens.archive.source` decides
+whether a message matches.
 """
 
 import json
@@ -16,14 +16,7 @@ from zlib import crc32
 
 import numpy as np
 
-from rocketlens.archive.bloom import (
-    BLOCK_BYTES,
-    CHECKSUMS,
-    block_of,
-    can_have,
-    filter_bytes,
-    xxh64,
-)
+from rocketlens.archive.bloom import BLOCK_BYTES, CHECKSUMS, block_of, can_have, filter_bytes, xxh64
 from rocketlens.archive.column_filter import ColumnFilter
 from rocketlens.archive.files import Bounds, DataFile
 from rocketlens.archive.journal import ArchivedBatch, ArchiveTables
@@ -45,31 +38,25 @@ from rocketlens.late import pa, pc, pq
 from rocketlens.model.arrow import numbers
 
 MAX_ARCHIVE_READS: Final = 16
-"""Files of an archive in an object store that one look-up reads at once: a request takes tens of
-milliseconds, most of them waiting. pyarrow has 25 connections to a store at most."""
+"""Files in an object store that one look-up reads at once: a request takes tens of milliseconds,
+most of them waiting. pyarrow opens at most 25 connections to a store.
+"""
 MAX_KEPT_COUNTS: Final = 100_000
-"""Queues of files of an open archive whose counts are kept, for lists of topics: 60 MB."""
+"""The number of queue counts that an open archive keeps for lists of topics: 60 MB."""
 _MAX_OPEN_FILES: Final = 256
 _FIRST_RANK: Final = -(1 << 63)
 _LAST_RANK: Final = 1 << 63
-_IDENTITY: Final = (
-    "cluster",
-    "broker",
-    "topic",
-    "queue_id",
-    "queue_offset",
-    "physical_offset",
-)
+_IDENTITY: Final = ("cluster", "broker", "topic", "queue_id", "queue_offset", "physical_offset")
 _TIME: Final = "store_timestamp_ms"
 _CODED: Final = ("cluster", "broker", "topic", "tags", "born_host", "store_host")
 _KEY_COLUMNS: Final = ("key", *_IDENTITY, _TIME)
 
 
 class Listing(NamedTuple):
-    """The batches and files of an archive, at some ``versions`` of its tables.
+    """The batches and files of an archive at some ``versions`` of its tables.
 
-    Messages are kept from ``first_ms`` on. ``problems`` are lines on tables that do not have what
-    the journal says; answers are incomplete then.
+    Messages are kept from ``first_ms`` on. ``problems`` are lines on tables that contradict the
+    journal; they make answers incomplete.
     """
 
     version: int
@@ -90,12 +77,11 @@ class Listing(NamedTuple):
 
     @property
     def topics(self) -> set[str]:
-        """The topics of the messages."""
         return {topic for batch in self.batches for topic in batch.topics}
 
     @property
     def sources(self) -> list[tuple[str, list[ArchivedBatch]]]:
-        """The batches of each source, by its name."""
+        """The batches of each source, sorted by its name."""
         of_source: dict[str, list[ArchivedBatch]] = {}
         for batch in self.batches:
             of_source.setdefault(batch.source, []).append(batch)
@@ -103,12 +89,12 @@ class Listing(NamedTuple):
 
 
 class ArchiveLists:
-    """Lists an archive once for all its readers, which may be in several threads."""
+    """Lists an archive once for all its readers. Thread-safe."""
 
     def __init__(self, root: str) -> None:
-        """Open the archive, and list what it has.
+        """Open the archive and list it.
 
-        :raises ArchiveError: if there is none, or it cannot be read.
+        :raises ArchiveError: if it is not an archive, or cannot be read.
         """
         self.root: Final = root
         self.tables: Final = ArchiveTables(root)
@@ -116,23 +102,20 @@ class ArchiveLists:
         self._newest = self._list()
 
     def newest(self, *, refreshed: bool = True) -> Listing:
-        """Return what there is; without ``refreshed``, what there was when this was last called."""
+        """Return the newest listing; without ``refreshed``, the one of the last call."""
         with self._lock:
             if refreshed:
                 self.tables.refresh()
                 if self._versions() != self._newest.versions:
                     self._newest = self._list()
                     if self._newest.problems:
-                        # A commit may have come after one table was read, and before the other.
+                        # Another job may have committed between the reads of two tables.
                         self.tables.refresh()
                         self._newest = self._list()
             return self._newest
 
     def at(self, version: int) -> Listing:
-        """Return what the archive had at a version of its table of messages.
-
-        :raises ArchiveError: if it does not have that version any more.
-        """
+        """Return the listing at a version of the messages; raise ArchiveError if it is gone."""
         with self._lock:
             table = self.tables.messages_at(version)
             files = self.tables.files_of(table, MESSAGES)
@@ -153,7 +136,7 @@ class ArchiveLists:
         return Listing(version, batches, files, keys, versions, first_ms, problems)
 
     def _problems(self, table: str, files: list[DataFile], first: int | None) -> Iterator[str]:
-        """Yield a line for each day of which a table has other rows than batches added to it.
+        """Yield a line for each day on which a table has more or fewer rows than batches added.
 
         ``first``: the first day that is kept.
         """
@@ -171,9 +154,9 @@ class ArchiveLists:
 
 
 class ArchiveRows(NamedTuple):
-    """The rows of files of messages to read: within bounds, and not excluded by columns.
+    """Selects rows of message files: within bounds, and not excluded by columns.
 
-    ``names``: these columns of them (none: all). ``begin_group``: from this row group on.
+    ``names``: the columns to read (none: all). ``begin_group``: the first row group.
     """
 
     bounds: Bounds
@@ -183,7 +166,7 @@ class ArchiveRows(NamedTuple):
 
 
 class _OpenFile:
-    """A Parquet file that is open, with the bounds of its row groups."""
+    """An open Parquet file, with the bounds of its row groups."""
 
     def __init__(self, location: ArchiveLocation, path: str, file: DataFile) -> None:
         self._location: Final = location
@@ -210,7 +193,7 @@ class _OpenFile:
         return chosen
 
     def times(self, group: int) -> tuple[Any, Any] | None:
-        """Return the oldest and the newest store time of a row group, if they are known."""
+        """Return the oldest and the newest store time of a row group, None if unknown."""
         return self._bounds(_TIME)[group]
 
     def _bounds(self, name: str) -> list[tuple[Any, Any] | None]:
@@ -227,23 +210,22 @@ class _OpenFile:
             ]
         return self._groups[name]
 
-    def read(self, group: int, columns: Iterable[str]) -> "pa.Table":
-        """Return some columns of a row group."""
-        return self._read(self.parquet, group, list(columns))
-
-    def _read(self, parquet: "pq.ParquetFile", group: int, names: list[str]) -> "pa.Table":
-        rows = parquet.read_row_group(group, columns=names, use_threads=False)
+    def read(
+        self, group: int, names: Sequence[str], parquet: "pq.ParquetFile | None" = None
+    ) -> "pa.Table":
+        file = self.parquet if parquet is None else parquet
+        rows = file.read_row_group(group, columns=list(names), use_threads=False)
         return check_values(widened(rows, self._table, names))
 
     @cached_property
     def _coded(self) -> "pq.ParquetFile":
-        """The same file, for reading few rows: columns of few texts stay dictionaries."""
+        """The same file, with repeated texts read as dictionaries, which is faster for few rows."""
         coded = [name for name in _CODED if name in self._columns]
         metadata = self.parquet.metadata
         return self._location.parquet(self._path, self._file, coded=coded, metadata=metadata)
 
     def read_hash(self, group: int, hashed: int, of_filter: int) -> "pa.Table | None":
-        """Return the rows of a row group of keys that have a hash; ``of_filter``: its `xxh64`."""
+        """Return the rows of a row group of keys that have a hash; ``of_filter`` is its `xxh64`."""
         if not self._can_have(group, of_filter):
             return None
         deciding = self.read(group, ["key_hash"])
@@ -251,7 +233,7 @@ class _OpenFile:
         return self._chosen(group, deciding, is_in, _KEY_COLUMNS)
 
     def _can_have(self, group: int, of_hash: int) -> bool:
-        """Return False if the filter of a row group of keys, which is undamaged, has no hash."""
+        """Return False if the undamaged filter of a row group of keys excludes a hash."""
         if group not in self._filters:
             self._filters[group] = self._filter(group)
         start, size = self._filters[group]
@@ -260,7 +242,7 @@ class _OpenFile:
         )
 
     def _filter(self, group: int) -> tuple[int, int]:
-        """Return where the filter of a row group is, and its size, 0 without one."""
+        """Return position and size of a row group's filter; size 0 if it is missing or damaged."""
         column = self.parquet.metadata.row_group(group).column(self._columns["key_hash"])
         offset, length = column.bloom_filter_offset, column.bloom_filter_length
         checksums = (self.parquet.metadata.metadata or {}).get(CHECKSUMS.encode())
@@ -273,7 +255,7 @@ class _OpenFile:
         return start, size if is_whole else 0
 
     def read_at(self, group: int, physical_offsets: list[int]) -> "pa.Table | None":
-        """Return the rows of a row group of messages that have one of some physical offsets."""
+        """Return the rows of a row group of messages that have one of the physical offsets."""
         bounds = self._bounds("physical_offset")[group]
         if bounds is not None and not any(
             bounds[0] <= each <= bounds[1] for each in physical_offsets
@@ -285,30 +267,29 @@ class _OpenFile:
         return self._chosen(group, deciding, is_in, message_schema().names)
 
     def _chosen(
-        self, group: int, deciding: "pa.Table", is_in: Any, columns: Iterable[str]
+        self, group: int, deciding: "pa.Table", is_in: Any, columns: Sequence[str]
     ) -> "pa.Table":
-        """Return rows of a row group; its other columns are read if there are some."""
+        """Return the rows where ``is_in`` is true; other columns are read only if there are any."""
         if not pc.any(is_in).as_py():
             return deciding.slice(0, 0)
-        chosen = self._read(self._coded, group, list(columns))
+        chosen = self.read(group, columns, self._coded)
         if not pc.all(is_in).as_py():
             chosen = chosen.filter(is_in)
-        # Headers of pages have no checksums: damage there can leave codes of texts that are not.
+        # Page headers have no checksums: damage there can leave codes without a text.
         chosen.validate(full=True)
         return chosen
 
     def read_within(
         self, group: int, bounds: Bounds, columns: ColumnFilter, names: Sequence[str]
     ) -> "pa.Table":
-        """Return the rows of a row group of messages within bounds that columns do not rule out."""
+        """Return the rows of a row group of messages within bounds that columns do not exclude."""
         if not bounds and not columns.decides:
             return self.read(group, names)
         within = np.ones(self.parquet.metadata.row_group(group).num_rows, np.bool_)
         for name, (low, high) in bounds.items():
             known = self._bounds(name)[group]
             if known is not None and low <= known[0] and known[1] <= high:
-                # All rows are within.
-                continue
+                continue  # All rows are within.
             column = self.read(group, [name]).column(0)
             least, most = (pa.scalar(each, column.type) for each in (low, high))
             is_in = pc.and_(pc.greater_equal(column, least), pc.less_equal(column, most))
@@ -323,11 +304,11 @@ class _OpenFile:
 
 Part = TypeVar("Part")
 ReadFile = Callable[[DataFile, list[str]], Iterator[Part]]
-"""Yields parts of a file, and adds to the list what of it cannot be read."""
+"""Yields parts of a file, and adds its read errors to the list."""
 
 
 class _ReadAhead(Generic[Part]):
-    """A file that a thread reads, one part ahead."""
+    """A file that a thread reads one part ahead."""
 
     def __init__(self, file: DataFile, read: ReadFile[Part], pool: ThreadPoolExecutor) -> None:
         self.file: Final = file
@@ -337,35 +318,29 @@ class _ReadAhead(Generic[Part]):
         self.following: Future[Part | None] = pool.submit(next, self._parts, None)
 
     def take(self) -> Part | None:
-        """Return the next part, None at the end, and have the one after that read."""
+        """Return the next part, None at the end, and start reading the one after it."""
         part = self.following.result()
         if part is not None:
             self.following = self._pool.submit(next, self._parts, None)
         return part
 
-    def cancel(self) -> None:
-        """Read nothing more of it."""
-        self.following.cancel()
-
 
 class ArchiveReader:
-    """The files of an archive, as it was when it was opened or refreshed; open files are kept."""
+    """Reads the files of an archive at its last listing, and keeps files open."""
 
     def __init__(self, lists: ArchiveLists) -> None:
-        """Open no file yet."""
         self.lists: Final = lists
-        self.root: Final = lists.root
         self.tables: Final = lists.tables
         self._open: Final[OrderedDict[str, _OpenFile]] = OrderedDict()
         self._open_lock: Final = Lock()
         self._pool: ThreadPoolExecutor | None = None
         self.kept: Final[dict[str, list[Any]]] = {}
-        """Counts of the queues of files, by their paths: see `rocketlens.archive.topics`."""
+        """Counts of the queues of files, by path: see `rocketlens.archive.topics`."""
         self._kept_counts = 0
         self.listing = lists.newest(refreshed=False)
 
     def refresh(self) -> None:
-        """Take what was archived since."""
+        """Use the newest listing."""
         newest = self.lists.newest()
         if newest is self.listing:
             return
@@ -375,17 +350,16 @@ class ArchiveReader:
             self._kept_counts -= len(self.kept.pop(path))
 
     def listing_at(self, version: int) -> Listing:
-        """Return what the archive had at a version; errors as `ArchiveLists.at`."""
+        """Return the listing at a version; errors as `ArchiveLists.at`."""
         return self.listing if version == self.listing.version else self.lists.at(version)
 
     def keep(self, file: DataFile, counts: list[Any]) -> None:
-        """Keep what was counted of a file, if there is room."""
+        """Keep the counts of a file, unless `MAX_KEPT_COUNTS` are kept."""
         if self._kept_counts + len(counts) <= MAX_KEPT_COUNTS:
             self.kept[file.path] = counts
             self._kept_counts += len(counts)
 
     def path(self, file: DataFile) -> str:
-        """Return where a file is."""
         return self.tables.path(file.table, file.path)
 
     def _opened(self, file: DataFile) -> _OpenFile:
@@ -394,7 +368,7 @@ class ArchiveReader:
             if opened is not None:
                 self._open.move_to_end(self.path(file))
                 return opened
-        # Several at once: no two threads read one file.
+        # Without the lock, so that threads open files in parallel: no two open the same one.
         opened = _OpenFile(self.tables.location, self.path(file), file)
         with self._open_lock:
             self._open[self.path(file)] = opened
@@ -403,7 +377,6 @@ class ArchiveReader:
         return opened
 
     def close(self) -> None:
-        """Close the files."""
         if self._pool is not None:
             self._pool.shutdown()
             self._pool = None
@@ -419,12 +392,12 @@ class ArchiveReader:
         *,
         oldest: bool = False,
     ) -> Iterator[dict[str, Any]]:
-        """Yield where the messages with a key are: rows of ``message_keys``, newest first.
+        """Yield the rows of ``message_keys`` with a key, the newest first; with ``oldest``, the
+        oldest first.
 
-        With ``oldest`` the oldest come first. Where ``may_keep`` says that a message of a store
-        time is not needed any more, those behind it are not read. A message comes as often as it
-        has the key: twice if that is its unique key, too. Which ones came is not kept: a key can
-        have millions.
+        Reading ends at the first store time for which ``may_keep`` returns False. A message whose
+        unique key is also one of its keys comes twice: duplicates are not tracked, since a key can
+        have millions of messages.
 
         Files that cannot be read are skipped, and a line for each is added to ``errors``.
         """
@@ -476,7 +449,7 @@ class ArchiveReader:
     def at(
         self, positions: Iterable[Mapping[str, Any]], errors: list[str]
     ) -> "Iterator[dict[str, Any]]":
-        """Yield the messages at positions of `positions`, as rows; each row group is read once."""
+        """Yield the messages of some `positions` as rows; each row group is read once."""
         wanted: dict[str, dict[tuple[Any, ...], Bounds]] = {}
         for each in positions:
             exact = {name: (each[name], each[name]) for name in _IDENTITY}
@@ -506,8 +479,8 @@ class ArchiveReader:
     ) -> "Iterator[tuple[int, pa.Table]]":
         """Yield the messages of a file that may match, with the number of their row group.
 
-        Columns that decide are read first, the others only where a row is left. What cannot be
-        read is added to ``errors``.
+        Columns that decide are read first, the others only if rows remain. A line for what cannot
+        be read is added to ``errors``.
         """
         names = what.names or message_schema().names
 
@@ -523,8 +496,6 @@ class ArchiveReader:
     def rows_of(
         self, files: "Sequence[DataFile]", what: ArchiveRows, errors: list[str]
     ) -> "Iterator[pa.Table]":
-        """Yield the messages of files that may match, as `rows`, for bounds that few are within."""
-
         def read(file: DataFile, own_errors: list[str]) -> "Iterator[pa.Table]":
             return (rows for _, rows in self.rows(file, what, own_errors))
 
@@ -533,10 +504,9 @@ class ArchiveReader:
     def _of_files(
         self, files: Sequence[DataFile], read: ReadFile[Part], errors: list[str]
     ) -> Iterator[tuple[DataFile, Part]]:
-        """Yield what ``read`` yields for each file, in the order of the files.
+        """Yield the parts that ``read`` yields for each file, in the order of the files.
 
-        In an object store, where a request takes long, several files are read at once. Of each of
-        them one part is kept at most, until those before it are through.
+        In an object store, several files are read at once, each at most one part ahead.
         """
         if not self.tables.location.is_remote or len(files) < 2:
             for file in files:
@@ -559,17 +529,16 @@ class ArchiveReader:
                 else:
                     yield ahead[0].file, following
         finally:
-            # No file is closed while it is read.
+            # A file must not be closed while a thread reads it.
             for each in ahead:
-                each.cancel()
+                each.following.cancel()
             wait([each.following for each in ahead])
 
     def columns(
-        self, file: DataFile, names: Iterable[str], errors: list[str]
+        self, file: DataFile, names: Sequence[str], errors: list[str]
     ) -> "Iterator[pa.Table]":
         """Yield some columns of a file, row group by row group; errors as `rows`."""
-        wanted = list(names)
-        yield from self._groups(file, {}, errors, lambda opened, n: opened.read(n, wanted))
+        return self._groups(file, {}, errors, lambda opened, n: opened.read(n, names))
 
     def _groups(
         self,
@@ -578,7 +547,7 @@ class ArchiveReader:
         errors: list[str],
         read: "Callable[[_OpenFile, int], pa.Table | None]",
     ) -> "Iterator[pa.Table]":
-        """Yield what ``read`` returns for the row groups of a file; its errors are noted."""
+        """Yield the results of ``read`` for the row groups within bounds; errors as `rows`."""
         for _, rows in self._numbered(file, lambda opened: opened.groups(bounds), errors, read):
             yield rows
 
@@ -589,7 +558,7 @@ class ArchiveReader:
         errors: list[str],
         read: "Callable[[_OpenFile, int], pa.Table | None]",
     ) -> "Iterator[tuple[int, pa.Table]]":
-        """Yield the row groups that ``choose`` returns, in its order, as `_groups`."""
+        """Yield the row groups that ``choose`` returns, with their numbers; errors as `rows`."""
         try:
             opened = self._opened(file)
             for group in choose(opened):

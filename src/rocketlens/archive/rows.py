@@ -1,4 +1,4 @@
-"""Rows of an archive: those of a key in the order of time, those of messages as messages."""
+"""Converts rows of an archive: key rows to time order, message rows to messages."""
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
@@ -24,23 +24,20 @@ _OF_RECORD: Final = (
     {*Record.__struct_fields__} - _PARSED - {"total_size", "magic", "sys_flag", "origin"}
 )
 _OF_MESSAGE: Final = {*MessageExt.__struct_fields__} - _PARSED - {"keys", "msg_id", "offset_msg_id"}
-"""The fields that are as in the row."""
+"""The fields that have the same value in the row."""
 
 
 class SortedKeyRows:
-    """Rows of ``message_keys``, merged by their store times: the lowest rank, ``sign`` times the
-    time, comes first.
-    """
+    """Merges rows of ``message_keys`` by rank, the lowest first: ``sign`` times the store time."""
 
     def __init__(self, sign: int) -> None:
-        """Keep no rows yet."""
         self._sign: Final = sign
         self._runs: Final[list[tuple[int, int, int, list[int], pa.Table, str]]] = []
-        """A heap: rank of the next row, number of the run, number of that row, ranks, rows, day."""
+        """A heap of (rank of the next row, run number, index of that row, ranks, rows, day)."""
         self._count = 0
 
     def add(self, rows: "pa.Table", key: str, day: str) -> None:
-        """Add the rows that have a key, of those with its hash."""
+        """Add those of ``rows`` that have the key; others share only its hash."""
         times, keys = (rows.column(name).to_pylist() for name in ("store_timestamp_ms", "key"))
         ranked = sorted(
             (self._sign * time, number)
@@ -54,7 +51,7 @@ class SortedKeyRows:
             heappush(self._runs, (ranks[0], self._count, 0, ranks, chosen, day))
 
     def rows_to(self, rank: int) -> Iterator[dict[str, Any]]:
-        """Yield the rows up to a rank, this included; they are not kept."""
+        """Yield and drop the rows up to and including a rank."""
         while self._runs and self._runs[0][0] <= rank:
             _, number, begin, ranks, rows, day = heappop(self._runs)
             least = min(rank, self._runs[0][0] if self._runs else rank)
@@ -66,7 +63,7 @@ class SortedKeyRows:
 
 
 def record_of(row: Mapping[str, Any]) -> Record:
-    """Return a row of ``messages`` as the record that filters look at: its body is decompressed."""
+    """Return a row of ``messages`` as a `Record` for filters; its body is decompressed."""
     sys_flag = row["sys_flag"]
     return Record(
         total_size=row["store_size"],
@@ -81,7 +78,6 @@ def record_of(row: Mapping[str, Any]) -> Record:
 
 
 def message_of_row(row: Mapping[str, Any]) -> MessageExt:
-    """Return the message of a row of ``messages``."""
     store_host = host_of(row["store_host"])
     offset_msg_id = OffsetMessageId(store_host, row["physical_offset"]).encode()
     return MessageExt(

@@ -1,4 +1,4 @@
-"""All messages of an archive that match, read file by file, and where a reader of them is."""
+"""Iterates over all messages of an archive that match, and continues at cursors."""
 
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -32,8 +32,8 @@ _ORIGIN: Final = ("cluster", "broker")
 
 
 class ArchiveCursor(NamedTuple):
-    """Where a reader is: in which version of the table, file and row group, and how many of the
-    messages there that match it had. ``question`` is a digest of the question.
+    """The next message of a scan: the version of the table, a row group of a file, and how many of
+    the group's matching messages to skip. ``question`` is a digest of the request.
     """
 
     question: str
@@ -44,7 +44,7 @@ class ArchiveCursor(NamedTuple):
 
 
 class LookUpCursor(NamedTuple):
-    """The message of a key that came last: its time, and what else makes up its identity."""
+    """The last message that a look-up returned, by its store time and identity."""
 
     question: str
     store_timestamp_ms: int
@@ -58,7 +58,7 @@ class LookUpCursor(NamedTuple):
 
     @classmethod
     def of(cls, question: str, message: MessageExt) -> Self:
-        """Return the cursor behind a message."""
+        """Return the cursor after a message."""
         return cls(
             question,
             message.store_timestamp_ms,
@@ -71,7 +71,7 @@ class LookUpCursor(NamedTuple):
         )
 
     def comes_after(self, message: MessageExt) -> bool:
-        """Return whether a message comes after this one, in the order of `order_in_time`."""
+        """Return whether a message comes after this one in the order of `order_in_time`."""
         return order_in_time(message, -1) < (
             -self.store_timestamp_ms,
             (self.address, self.port),
@@ -88,26 +88,34 @@ Cursor = TypeVar("Cursor", ArchiveCursor, LookUpCursor)
 
 
 def encoded(cursor: ArchiveCursor | LookUpCursor) -> str:
-    """Return a cursor as a token of letters, digits, ``-`` and ``_``."""
+    """Encode a cursor as a token of letters, digits, ``-`` and ``_``."""
     content = json.dumps([_KINDS[type(cursor)], *cursor], separators=(",", ":")).encode()
     return urlsafe_b64encode(content).decode().rstrip("=")
 
 
 def decoded(kind: type[Cursor], token: str) -> Cursor:
-    """Return the cursor of a token.
-
-    :raises BadInput: if the token does not hold a cursor of this kind.
-    """
+    """Decode a token; raise BadInput if it does not hold a cursor of this kind."""
     with suppress(ValueError, TypeError, RecursionError):
         padded = token[:_MAX_CURSOR] + "=" * (-len(token) % 4)
         number, *values = json.loads(urlsafe_b64decode(padded))
         if number == _KINDS[kind] and [*map(type, values)] == [*get_type_hints(kind).values()]:
             return kind(*values)
-    raise BadInput(f"cursor {token[:40]!r} is not one that such a search of an archive ended with")
+    raise BadInput(f"cursor {token[:40]!r} is not a cursor of this kind of archive search")
+
+
+def cursor_of(kind: type[Cursor], token: str, request: FindRequest) -> Cursor:
+    """Decode the token of a search for ``request``; raise BadInput if it is of another search."""
+    cursor = decoded(kind, token)
+    if cursor.question != query_digest(request):
+        raise BadInput(
+            "the cursor is of another search: repeat its text, topics, times and filters, and "
+            "give no relative times such as 2h"
+        )
+    return cursor
 
 
 def query_digest(request: FindRequest) -> str:
-    """Return a digest of what decides which messages match, and their order."""
+    """Return a digest of all parts of a request that decide which messages match."""
     content = request.content
     parts = (
         *sorted(request.topics),
@@ -125,8 +133,8 @@ def query_digest(request: FindRequest) -> str:
 class ArchiveScan(ArrowMessages):
     """The messages of an archive that match a filter, read file by file, the oldest first.
 
-    Iterate over it for the messages. After that ``coverage`` says what was read. It reads the
-    archive as it was when the scan was made, whatever is added meanwhile.
+    Iterate over it for the messages; then ``coverage`` lists what was read. A scan reads the
+    archive as it was when the scan was created, even if messages are added meanwhile.
     """
 
     def __init__(
@@ -136,9 +144,9 @@ class ArchiveScan(ArrowMessages):
         question: str = "",
         after: ArchiveCursor | None = None,
     ) -> None:
-        """Prepare a scan; nothing is read yet. ``after``: go on there.
+        """Prepare a scan without reading. ``after``: continue there.
 
-        :raises ArchiveError: if the archive is not there any more as it was at the cursor.
+        :raises ArchiveError: if the archive no longer has the version or file of the cursor.
         """
         reader = source.reader
         self._source: Final = source
@@ -148,29 +156,24 @@ class ArchiveScan(ArrowMessages):
         self._bounds: Final = bounds_of(message_filter)
         self._files = self._listing.files(self._bounds)
         self._skipped = (0, 0)
-        """The row group to begin with in the first file, and how many of its messages to skip."""
+        """The first row group of the first file, and how many of its messages to skip."""
         if after is not None:
-            self._go_to(after)
+            paths = [file.path for file in self._files]
+            if after.path not in paths:
+                raise ArchiveError(
+                    f"{source.name} no longer has {after.path}: begin the search again"
+                )
+            self._files = self._files[paths.index(after.path) :]
+            self._skipped = (after.group, after.skipped)
         self._errors: Final[list[str]] = []
         self._at: tuple[str, int, int] | None = None if after is None else after[2:]
         self.on_read: Callable[[int, int, int], bool] | None = None
-        """Is called after each row group with the bytes that were read, those to read, and
-        messages. If it returns False, reading ends there."""
+        """Called after each row group with the bytes read, the bytes to read, and the number of
+        messages. Reading ends if it returns False."""
         self.is_at_end = False
-        """Whether all was read."""
-
-    def _go_to(self, after: ArchiveCursor) -> None:
-        reader = self._source.reader
-        paths = [file.path for file in self._files]
-        if after.path not in paths:
-            raise ArchiveError(
-                f"{reader.root} has no {after.path} any more: begin the search again"
-            )
-        self._files = self._files[paths.index(after.path) :]
-        self._skipped = (after.group, after.skipped)
+        """Everything was read."""
 
     def __iter__(self) -> Iterator[MessageExt]:
-        """Yield the messages."""
         for path, group, skipped, rows in self._rows():
             for count, message in enumerate(matching(rows, self._filter), 1):
                 if count > skipped:
@@ -221,17 +224,17 @@ class ArchiveScan(ArrowMessages):
 
     @property
     def complete(self) -> bool:
-        """Whether all was read, and everything of that could be."""
+        """True if everything was read without an error."""
         return is_complete(self.coverage)
 
     @property
     def coverage(self) -> tuple[Coverage, ...]:
-        """The parts that were read, those that could not be, and what a filter left out."""
+        """The sources that were read, read errors, and what a filter left out."""
         return self._coverage(*(() if self.is_at_end else ("it was not read to its end",)))
 
     @property
     def coverage_so_far(self) -> tuple[Coverage, ...]:
-        """The coverage for a reader that needed no more than was read."""
+        """The coverage for a reader that needs no more messages."""
         return self._coverage()
 
     def _coverage(self, *more: str) -> tuple[Coverage, ...]:
@@ -244,16 +247,16 @@ class ArchiveScan(ArrowMessages):
 
 
 class ArchiveLookUp:
-    """The messages of an archive with a key, or an id, the oldest first; memory stays bounded.
+    """The messages of an archive with a key or id, the oldest first; memory stays bounded.
 
-    Iterate over it for the messages. Each comes once, also where the archive is compacted
-    meanwhile; what is archived meanwhile comes if it was stored later.
+    Iterate over it for the messages. Each comes once, even if the archive is compacted meanwhile.
+    Messages that are archived meanwhile come if they were stored later.
     """
 
     def __init__(
         self, source: ArchiveSource, request: FindRequest, after: LookUpCursor | None = None
     ) -> None:
-        """Prepare a look-up of the text of a request; nothing is read yet."""
+        """Prepare a look-up without reading."""
         self._source: Final = source
         self._request: Final = request
         self._question: Final = query_digest(request)
@@ -262,12 +265,11 @@ class ArchiveLookUp:
         self.on_read: Callable[[int, int, int], bool] | None = None
         """As that of `ArchiveScan`; a look-up does not call it."""
         self.is_at_end = False
-        """Whether all were returned."""
+        """All messages were returned."""
 
     def __iter__(self) -> Iterator[MessageExt]:
-        """Yield the messages."""
         while not self.is_at_end:
-            part = _FindingsBehind(self._after, self._searched.tally)
+            part = _FindingsAfter(self._after, self._searched.tally)
             # Several messages can have the time of the last one.
             after_ms = None if self._after is None else self._after.store_timestamp_ms
             begins = [each for each in (self._request.begin, after_ms) if each is not None]
@@ -290,24 +292,22 @@ class ArchiveLookUp:
 
     @property
     def complete(self) -> bool:
-        """Whether all was read, and everything of that could be."""
         return self.is_at_end and is_complete(self.coverage_so_far)
 
     @property
     def coverage_so_far(self) -> tuple[Coverage, ...]:
-        """The parts that were searched, those that could not be, and what was left out."""
         return self._searched.coverage
 
 
-class _FindingsBehind(Findings):
-    """The oldest messages behind a cursor."""
+class _FindingsAfter(Findings):
+    """The oldest messages after a cursor."""
 
     def __init__(self, after: LookUpCursor | None, tally: SearchTally) -> None:
         super().__init__(AnswerMessages(_LOOKED_UP_AT_ONCE, oldest=True), tally=tally)
         self._after: Final = after
 
     def add(self, message: MessageExt) -> bool:
-        """Add a message, and count it where it was returned before, so that it is found."""
+        """Add a message; one that was returned before is only counted as found."""
         if self._after is None or self._after.comes_after(message):
             return super().add(message)
         self.count += 1
@@ -317,7 +317,7 @@ class _FindingsBehind(Findings):
 def _as_batches(
     rows: "pa.Table", *, with_body: bool, with_text: bool
 ) -> "Iterator[pa.RecordBatch]":
-    """Yield rows as messages' columns are, without making messages of them."""
+    """Convert rows to the columns of messages, without building messages."""
     for batch in rows.to_batches():
         offset_ids = pa.array(_offset_msg_ids(batch), pa.string())
         made: dict[str, Any] = {
@@ -339,7 +339,7 @@ def _as_batches(
 
 def _offset_msg_ids(batch: "pa.RecordBatch") -> list[str]:
     hosts = batch["store_host"].dictionary_encode()
-    # An id is the host, and the offset in 16 digits.
+    # An id is the host and 16 hex digits of the offset.
     prefixes = [
         OffsetMessageId(host_of(each), 0).encode()[:-16] for each in hosts.dictionary.to_pylist()
     ]

@@ -1,8 +1,8 @@
-"""The seal of a Parquet file: a checksum of its footer, so that one flipped bit there is noticed.
+"""The seal of a Parquet file: a checksum of its footer.
 
-Pages have checksums in Parquet, and the footer has none. It says where each column is, how it is
-encoded, and which row groups a search may leave out: damage there would give wrong messages, or too
-few, and can end the process. So the files of an archive end like this:
+Parquet has checksums of pages, and none of the footer. The footer says where each column is, how it
+is encoded, and which row groups a search can skip: a flipped bit there would give wrong messages,
+or too few, and can end the process. So the files of an archive end like this:
 
 =======================  ======  =================================================================
 at                       size    what
@@ -14,9 +14,8 @@ end - 8                  4       its length, little-endian
 end - 4                  4       ``PAR1``
 =======================  ======  =================================================================
 
-Other readers of Parquet find the footer by its length, and do not see the seal. The name of a file
-says that it has one: what a damaged length says cannot be asked for it. Files of earlier versions
-have none, and are read as they are.
+Other readers of Parquet find the footer by its length, and do not see the seal. The file name marks
+a sealed file, since a damaged length would hide the seal. Files of earlier versions have no seal.
 """
 
 import struct
@@ -27,32 +26,30 @@ from zlib import crc32
 from rocketlens.late import pa, pq
 
 SEALED: Final = ".sealed.parquet"
-"""The end of the name of a file that has a seal."""
+"""The suffix of a sealed file."""
 _SEAL: Final = struct.Struct("<8sI")
 _MARKER: Final = b"RLfooter"
 _END: Final = struct.Struct("<I4s")
 _MAGIC: Final = b"PAR1"
 _READ_AHEAD: Final = 64 << 10
-"""Bytes of the end of a file that are read at once; most footers are shorter."""
+"""Bytes read at the end of a file at once; most footers are shorter."""
 
 
 class SealingSink:
-    """The sink of a ``ParquetWriter``, which keeps what is written after `hold` back."""
+    """The sink of a ``ParquetWriter``; it holds back what is written after `hold`."""
 
     closed: Final = False
 
     def __init__(self, write: Callable[[Any], Any], tell: Callable[[], int]) -> None:
-        """Pass on what is written."""
         self._write: Final = write
         self._tell: Final = tell
         self._held: list[bytes] | None = None
 
     def hold(self) -> None:
-        """Keep what is written from now on, until `seal`."""
+        """Hold back all writes until `seal`."""
         self._held = []
 
     def write(self, content: bytes) -> int:
-        """Write, or keep."""
         if self._held is None:
             self._write(content)
         else:
@@ -60,17 +57,13 @@ class SealingSink:
         return len(content)
 
     def tell(self) -> int:
-        """Return how many bytes were written."""
         return self._tell() + sum(map(len, self._held or ()))
 
     def flush(self) -> None:
-        """Do nothing: the file is synced when it is finished."""
+        """No effect: the file is synced when it is finished."""
 
     def seal(self) -> None:
-        """Write what was kept, which ends with a footer, with a seal before this.
-
-        :raises OSError: if it cannot be written.
-        """
+        """Write what was held back, with a seal before the footer."""
         end = b"".join(self._held or ())
         self._held = None
         length, _ = _END.unpack(end[-_END.size :])
@@ -80,10 +73,10 @@ class SealingSink:
 
 
 def checked_metadata(file: "pa.NativeFile") -> Any:
-    """Return the metadata of a Parquet file that has a seal.
+    """Return the metadata of a sealed Parquet file.
 
     :raises OSError: if it cannot be read.
-    :raises ValueError: if it is damaged, or was cut.
+    :raises ValueError: if it is damaged or truncated.
     """
     size = file.size()
     end = file.read_at(min(size, _READ_AHEAD), size - min(size, _READ_AHEAD))
@@ -98,4 +91,4 @@ def checked_metadata(file: "pa.NativeFile") -> Any:
             footer = memoryview(end)[_SEAL.size : -_END.size]
             if marker == _MARKER and crc32(footer) == checksum:
                 return pq.read_metadata(pa.BufferReader(end))
-    raise ValueError("its end is damaged, or was cut")
+    raise ValueError("its end is damaged or truncated")

@@ -1,4 +1,4 @@
-"""The source over one archive: what it has for a question, and what its coverage says."""
+"""Searches one archive for a request, and builds the coverage of the answer."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
@@ -38,13 +38,12 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class ArchiveSource:
-    """The source over one archive. Its methods never wait."""
+    """The source over one archive. Its methods block."""
 
     kind: Final = SourceKind.ARCHIVE
     is_one_log: Final = False
 
     def __init__(self, archive: str | ArchiveLists) -> None:
-        """Open the archive: see :func:`open_archive`."""
         lists = archive if isinstance(archive, ArchiveLists) else ArchiveLists(archive)
         self.name: Final = lists.root
         self.is_closed = False
@@ -55,22 +54,18 @@ class ArchiveSource:
         return type(self)(self.reader.lists)
 
     def close(self) -> None:
-        """Close the archive's files."""
         self.is_closed = True
         self.reader.close()
 
     def refresh(self) -> None:
-        """List what was archived since.
-
-        :raises WrongUse: if the archive was closed.
-        """
+        """List new batches; raise WrongUse if the archive was closed."""
         if self.is_closed:
             raise WrongUse(f"the archive {self.name} was closed: open it again")
         self.reader.refresh()
 
     @property
     def topics(self) -> set[str]:
-        """The topics of the messages that were archived, or that sources are known to have."""
+        """The topics of the archived messages, and those that a source is known to have besides."""
         listed = self.reader.listing
         behind = (
             each.topic for _, of_source in listed.sources for each in behind_of(of_source[-1])
@@ -113,7 +108,7 @@ class ArchiveSource:
                 findings.cover(_outside(position, source, batches))
 
     def look_up(self, key_filter: MessageFilter, findings: Findings) -> None:
-        """Add the messages with the key of a filter, which match it, of the last listing."""
+        """Add the messages of the last listing that have the filter's key and match it."""
         errors: list[str] = []
         answer = findings.messages
         positions = (
@@ -128,7 +123,7 @@ class ArchiveSource:
             if key_filter.takes_topic(each["topic"])
             and key_filter.is_in_time(each["store_timestamp_ms"])
         )
-        # One more says that there are more.
+        # One message more than asked for shows that the answer is truncated.
         most = _POSITIONS_AT_ONCE if answer.max_num is None else answer.max_num + 1
         while chunk := list(islice(positions, min(most, _POSITIONS_AT_ONCE))):
             for row in self.reader.at(chunk, errors):
@@ -141,7 +136,7 @@ class ArchiveSource:
     def _find_within(
         self, message_filter: MessageFilter, bounds: Bounds, findings: Findings
     ) -> None:
-        """Add the messages that match, of which few are within bounds."""
+        """Add the messages that match, for bounds that few messages are within."""
         errors: list[str] = []
         what = ArchiveRows({**bounds_of(message_filter), **bounds}, ColumnFilter(message_filter))
         files = self.reader.listing.files(what.bounds)
@@ -153,7 +148,7 @@ class ArchiveSource:
         findings.cover(self.coverage(message_filter, message_filter.record_topics, errors))
 
     def search(self, message_filter: MessageFilter, findings: Findings) -> None:
-        """Add the messages that match a filter, the newest first, of the last listing."""
+        """Add the messages of the last listing that match a filter, the newest first."""
         errors: list[str] = []
         what = ArchiveRows(bounds_of(message_filter), ColumnFilter(message_filter))
         for file in self.reader.listing.files(what.bounds, newest_first=True):
@@ -174,15 +169,29 @@ class ArchiveSource:
         findings.cover(self.coverage(message_filter, message_filter.record_topics, errors))
 
     def lacks(self, topics: Sequence[str]) -> bool:
-        """Return whether the archive has none of these topics."""
         return self.topics.isdisjoint(topics)
 
     def check_topics(self, names: Sequence[str], findings: Findings) -> None:
-        """Add the topics that the archive does not have: see `rocketlens.query.source.Source`."""
+        """Add the topics that the archive lacks: see `rocketlens.query.source.Source`."""
         findings.unknown.update(self.missing_topics(matching_topics(names, self.topics)[0]))
 
+    def topics_matching(
+        self, requested: Collection[str], *, checks_names: bool = True
+    ) -> list[str]:
+        """Return the topics that names and patterns match.
+
+        :raises TopicNotFound: if a pattern matches no topic, or (with ``checks_names``) no topic
+            has a name.
+        """
+        topics, unknown = matching_topics(requested, self.topics)
+        if checks_names:
+            unknown = self.missing_topics(topics) | unknown
+        for error in unknown.values():
+            raise error
+        return topics
+
     def missing_topics(self, names: Iterable[str]) -> dict[str, TopicNotFound]:
-        """Return an error for each name that is not that of a topic here."""
+        """Return an error for each name of an unknown topic."""
         topics = self.topics
         return {
             name: unknown_topic(name, topics, "this archive")
@@ -197,10 +206,10 @@ class ArchiveSource:
         errors: Iterable[str],
         listing: Listing | None = None,
     ) -> tuple[Coverage, ...]:
-        """Return what was searched of each source, with what is missing of it in a time range and
-        of topics, and with those of the topics that are not archived of it.
+        """Return the searched part of each source, its gaps in a time range of some topics, and
+        those of the topics that are not archived from it.
 
-        ``listing``: what was searched (None: what there is now).
+        ``listing``: the listing that was searched (None: the current one).
         """
         covered: list[Coverage] = []
         for source, batches in (listing or self.reader.listing).sources:
@@ -215,9 +224,7 @@ class ArchiveSource:
         return tuple(covered)
 
     def status(self) -> ArchiveStatus:
-        """Return what was archived of each source, and the files that it is in; reads none of
-        them.
-        """
+        """Return the archived part of each source, and the number of files; reads no file."""
         self.refresh()
         listing, everything = self.reader.listing, MessageFilter()
         files = [*listing.messages, *listing.keys]
@@ -232,7 +239,6 @@ class ArchiveSource:
 
 
 def matching(rows: "pa.Table", message_filter: MessageFilter) -> Iterator[MessageExt]:
-    """Yield the messages of rows that match."""
     for row in rows.to_pylist():
         if _is_match(row, message_filter):
             yield message_of_row(row)
@@ -241,7 +247,7 @@ def matching(rows: "pa.Table", message_filter: MessageFilter) -> Iterator[Messag
 def _is_match(row: dict[str, Any], message_filter: MessageFilter) -> bool:
     topic: str = row["topic"]
     if not message_filter.reads_records and not is_internal_topic(topic):
-        # What decides is in the columns.
+        # `ColumnFilter` has checked the rest.
         return message_filter.takes_topic(topic) and message_filter.is_in_time(
             row["store_timestamp_ms"]
         )
@@ -256,7 +262,7 @@ def _time_bounds(message_filter: MessageFilter) -> "dict[str, tuple[Any, Any]]":
 
 
 def bounds_of(message_filter: MessageFilter) -> "dict[str, tuple[Any, Any]]":
-    """Return the least and the greatest values that columns of matching messages can have."""
+    """Return the bounds of the columns of matching messages."""
     topics = message_filter.record_topics
     of_topics = {"topic": (min(topics), max(topics))} if topics else {}
     return {**_time_bounds(message_filter), **of_topics}
@@ -268,11 +274,11 @@ def coverage_of(
     topics: Collection[str],
     kept_ms: int,
 ) -> Iterator[Coverage]:
-    """Yield what is there of a source; ``kept_ms``: days before it were deleted."""
+    """Yield the coverage of a source; days before ``kept_ms`` were deleted."""
     begin = kept_ms if times.begin is None else max(times.begin, kept_ms)
     last, source = batches[-1], batches[-1].source
     first_ms, last_ms = _held(batches, kept_ms)
-    # A message with a time in the future proves nothing about what is stored until then.
+    # A message with a future store time does not prove that all earlier ones are archived.
     last_ms = min(last_ms, last.asked_ms or last_ms)
     named = f" ({', '.join(last.chosen)})" if last.chosen else ""
     held = f"{source}{named}, {_time_text(first_ms)} to {_time_text(last_ms)}"
@@ -297,7 +303,7 @@ def coverage_of(
 
 
 def _held(batches: Sequence[ArchivedBatch], kept_ms: int) -> tuple[int, int]:
-    """Return the store times of the oldest and the newest message of a source; 0 without one."""
+    """Return the store times of a source's oldest and newest message; 0 without messages."""
     times = [(each.first_ms, each.last_ms) for each in batches if each.messages]
     oldest_ms = min((max(first, kept_ms) for first, _ in times), default=0)
     return oldest_ms, max((last for _, last in times), default=0)
@@ -323,7 +329,7 @@ def _source_status(
 def _not_archived(
     source: str, chosen: Collection[str], topics: Iterable[str]
 ) -> Iterator[Coverage]:
-    # Messages that wait for later are archived once they are delivered.
+    # Waiting messages are archived once they are delivered.
     for topic in sorted({*topics} - WAITING_TOPICS) if chosen else ():
         if not any(fnmatchcase(topic, each) for each in chosen):
             yield _failed(source, f"topic {topic} is not archived, but {', '.join(chosen)}")
@@ -332,9 +338,9 @@ def _not_archived(
 def _outside(
     position: QueuePosition, source: str, batches: "Sequence[ArchivedBatch]"
 ) -> tuple[Coverage, ...]:
-    """Return where a source's queue ends here, if a position is not within it.
+    """Return the archived end of a source's queue, if a position is not within it.
 
-    Batches of earlier versions do not say what they have.
+    Batches of earlier versions do not record their ranges.
     """
     topic, queue_id, _ = position
     if not all(each.asked_ms for each in batches):
@@ -343,7 +349,7 @@ def _outside(
     ranges = [each for several in of_topic for each in several if each.topic == topic]
     own = [each for each in ranges if each.queue_id == queue_id]
     bounds = (min(each.start for each in own), max(each.stop for each in own)) if own else None
-    # The queues between them may have no message yet.
+    # Queues with smaller ids exist, even if they have no message yet.
     known = range(max((each.queue_id + 1 for each in ranges), default=0))
     return outside_of(position, bounds, known, Sentence("in_archive_of", source=source))
 

@@ -1,7 +1,7 @@
-"""What an archive tells of one message: its records, copies and traces.
+"""Collects the records, copies and traces of one message from an archive.
 
-Consumer groups and their offsets are not archived: what groups did is known as far as copies in
-their retry and dead letter topics, or traces, prove it.
+Consumer groups and their offsets are not archived. What a group did is known only from copies in
+its retry and dead letter topics, and from traces.
 """
 
 from typing import Final
@@ -16,13 +16,12 @@ _NO_GROUPS: Final = Unlearnt(Sentence("groups_did"), Sentence("not_in_archive"))
 
 
 class ArchiveStorySource(StorySource):
-    """An archive, asked for the story of a message."""
+    """Answers a story search from an archive."""
 
     def facts(self, _message: MessageExt, groups: set[str], group: str | None) -> SourceFacts:
-        """Return that the offsets of groups are not known."""
+        """Return the groups without any state: offsets of groups are not archived."""
         names = sorted({group} if group is not None else groups)
         return SourceFacts(tuple(map(GroupFacts, names)), (_NO_GROUPS,))
 
     def said_by(self, _message: MessageExt) -> str:
-        """Return which archive has it."""
         return Sentence("by_archive", source=self.source.name)

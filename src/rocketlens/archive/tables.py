@@ -1,12 +1,12 @@
-"""The tables of an archive: three Delta tables in one directory, and what their columns are.
+"""The tables of an archive: three Delta tables in one directory, with their columns.
 
 ================  ==================================================================================
 table             rows
 ================  ==================================================================================
 ``messages``      one for each message, by the day of its store time in UTC
 ``message_keys``  one for each key and unique key of a message, by day, sorted by the key's hash
-``journal``       one for each batch that was archived: of which source, from where to where, its
-                  messages, what could not be read, and the files that the batch added
+``journal``       one for each archived batch: its source and range, its messages, what could not be
+                  read, and the files that it added
 ================  ==================================================================================
 
 A message is identified by cluster, broker, topic, queue, queue offset and physical offset: messages
@@ -15,8 +15,8 @@ of one batch of RocketMQ 5 share a physical offset.
 The hash of a key is FNV-1a with 64 bits over its UTF-8 bytes, as a signed number. Files of
 ``message_keys`` are sorted by it and have small row groups, so a look-up reads a few of them.
 
-A file can keep its name, its size and a right seal, and have other columns: `check_file` compares
-it with what this program writes, before messages are made of it.
+A damaged or replaced file can keep its name, its size and a valid seal, and have other columns:
+`check_file` compares them with the expected ones before messages are built from them.
 """
 
 from collections.abc import Sequence
@@ -58,16 +58,16 @@ BOUNDED: Final = {
     ),
     KEYS: ("key_hash", "store_timestamp_ms"),
 }
-"""Columns whose least and greatest values the Delta log has of each file."""
+"""The columns whose least and greatest values in each file the Delta log has."""
 
 DECODED: Final = ("body_format", "body_decoded", "body_decode_error")
-"""The format of a body; what it holds, as JSON or as text; and why it could not be read so. Null
-where it was not decoded, or is binary, or nothing failed.
+"""The format of a body; its content, as JSON or as text; and the reason why it could not be
+decoded. Null if it was not decoded, if it is binary, or if nothing failed.
 """
 
 DICTIONARY_COLUMNS: Final = frozenset({"cluster", "broker", "kind"})
-"""Columns of keys that are written as they are dictionaries in memory: the texts of all row groups
-are in each, so there must be few.
+"""Columns of keys that are dictionaries in memory and are written as such. Every row group has all
+texts, so there must be few.
 """
 
 DAY_MS: Final = 86_400_000
@@ -76,8 +76,6 @@ _FIRST_DAY: Final = (date.min - _EPOCH).days
 _LAST_DAY: Final = (date.max - _EPOCH).days
 _FNV_BASIS: Final = 0xCBF29CE484222325
 _FNV_PRIME: Final = 0x100000001B3
-
-
 _MAX_GROUP_BYTES: Final = 512 << 20
 """The largest row group that is read; this program writes 4 MiB, or a batch of large bodies."""
 _NULLABLE: Final = frozenset({"tags", "unique_key", "body_error", *DECODED})
@@ -87,7 +85,7 @@ _OF_FIRST_VERSION: Final = frozenset({*POSITION, "key_hash", "key", "body", "pro
 
 @cache
 def message_schema() -> "pa.Schema":
-    """Return the columns of ``messages`` without its partition. Derived ones are not stored."""
+    """Return the stored columns of ``messages`` without its partition column."""
     fields = [field for field in schema() if field.name not in DERIVED]
     named = [pa.field(name, pa.string()) for name in ("cluster", "broker")]
     return pa.schema([*named, *fields])
@@ -95,7 +93,7 @@ def message_schema() -> "pa.Schema":
 
 @cache
 def key_schema() -> "pa.Schema":
-    """Return the columns of ``message_keys`` without its partition."""
+    """Return the columns of ``message_keys`` without its partition column."""
     messages = message_schema()
     own = [
         pa.field("key_hash", pa.int64()),
@@ -107,12 +105,10 @@ def key_schema() -> "pa.Schema":
 
 @cache
 def decoded_schema() -> "pa.Schema":
-    """Return the columns that ``messages`` has besides where bodies are archived decoded, too."""
     return pa.schema([pa.field(name, pa.string()) for name in DECODED])
 
 
 def columns_of(table: str, *, is_decoded: bool = False) -> "pa.Schema":
-    """Return the columns of ``messages`` or ``message_keys``."""
     if table == KEYS:
         return key_schema()
     columns = message_schema()
@@ -120,7 +116,7 @@ def columns_of(table: str, *, is_decoded: bool = False) -> "pa.Schema":
 
 
 def widened(rows: "pa.Table", columns: "pa.Schema", names: Sequence[str]) -> "pa.Table":
-    """Return rows with these columns: 0, nothing or an empty list where an older file has none."""
+    """Return rows with the columns ``names``: 0, null or empty if an older file lacks one."""
     if rows.num_columns == len(names):
         return rows
     chosen = [columns.field(name) for name in names]
@@ -140,7 +136,7 @@ def widened(rows: "pa.Table", columns: "pa.Schema", names: Sequence[str]) -> "pa
 
 
 def key_rows(messages: "pa.Table") -> "pa.Table":
-    """Return a row for each key and unique key of messages, not hashed; `dictionary_encoded`."""
+    """Return a row for each key and unique key, `dictionary_encoded`, without hashes."""
     listed = messages.column("keys")
     positions = dictionary_encoded(messages.select(POSITION))
     of_keys = positions.take(pc.list_parent_indices(listed))
@@ -158,7 +154,7 @@ def key_rows(messages: "pa.Table") -> "pa.Table":
 
 
 def dictionary_encoded(rows: "pa.Table") -> "pa.Table":
-    """Return rows of ``message_keys``, of which `DICTIONARY_COLUMNS` are dictionaries."""
+    """Encode the `DICTIONARY_COLUMNS` of rows of ``message_keys``."""
     for number, field in enumerate(rows.schema):
         if field.name in DICTIONARY_COLUMNS and not pa.types.is_dictionary(field.type):
             coded = rows.column(number).dictionary_encode()
@@ -167,7 +163,7 @@ def dictionary_encoded(rows: "pa.Table") -> "pa.Table":
 
 
 def sorted_by_hash(rows: "pa.Table") -> "pa.Table":
-    """Return rows of `key_rows` with their hashes, in the order of these."""
+    """Add the hashes to rows of `key_rows`, and sort the rows by them."""
     whole = rows.unify_dictionaries().combine_chunks()
     hashes = key_hashes(whole.column("key").combine_chunks())
     named = whole.append_column("key_hash", pa.array(hashes))
@@ -175,7 +171,7 @@ def sorted_by_hash(rows: "pa.Table") -> "pa.Table":
 
 
 def key_hashes(keys: "pa.Array") -> npt.NDArray[np.int64]:
-    """Return the hash of each text of a string array without nulls."""
+    """Return the hash of each text; ``keys`` is a string array without nulls."""
     from rocketlens.formats.compiled import archive
 
     count = len(keys)
@@ -190,7 +186,6 @@ def key_hashes(keys: "pa.Array") -> npt.NDArray[np.int64]:
 
 
 def key_hash(key: str) -> int:
-    """Return the hash of one key."""
     hashed = _FNV_BASIS
     for byte in key.encode("utf-8", "replace"):
         hashed = (hashed ^ byte) * _FNV_PRIME & 0xFFFF_FFFF_FFFF_FFFF
@@ -198,38 +193,36 @@ def key_hash(key: str) -> int:
 
 
 def days_of(store_timestamps_ms: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return the day of each time, counted from 1970; a time no date can show has the nearest."""
+    """Return the day of each time, counted from 1970 and limited to the range of `date`."""
     days: npt.NDArray[np.int64] = np.clip(store_timestamps_ms // DAY_MS, _FIRST_DAY, _LAST_DAY)
     return days
 
 
 def day_number(day: date) -> int:
-    """Return a day counted from 1970."""
     return (day - _EPOCH).days
 
 
 def day_text(day: int) -> str:
-    """Return a day as Delta partitions have it: ``2026-11-20``."""
+    """Return a day in the form of Delta partitions: ``2026-11-20``."""
     return (_EPOCH + timedelta(days=day)).isoformat()
 
 
 def check_file(file: "pq.ParquetFile", table: str, path: str, rows: int | None = None) -> None:
-    """Check the columns and the size of a file of a table; ``rows``: how many the table says.
-
-    :raises ValueError: if they are not those of such a file.
+    """Check columns, size and (if given) number of rows of a table's file; else raise
+    ValueError.
     """
     there = dict(zip(file.schema_arrow.names, file.schema_arrow.types, strict=True))
     expected = columns_of(table, is_decoded=table != KEYS)
     for field in expected:
         found = there.get(field.name)
         if found is not None and found != field.type:
-            raise ValueError(f"its column {field.name} has the type {found}, and not {field.type}")
+            raise ValueError(f"its column {field.name} has the type {found}, expected {field.type}")
         is_old = not path.endswith(SEALED) and field.name not in _OF_FIRST_VERSION
         if found is None and not is_old and field.name not in DECODED:
             raise ValueError(f"it has no column {field.name}")
     metadata = file.metadata
     if rows is not None and metadata.num_rows != rows:
-        raise ValueError(f"it has {metadata.num_rows} rows, and not {rows}")
+        raise ValueError(f"it has {metadata.num_rows} rows, expected {rows}")
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
         if group.total_byte_size > _MAX_GROUP_BYTES:
@@ -237,10 +230,7 @@ def check_file(file: "pq.ParquetFile", table: str, path: str, rows: int | None =
 
 
 def check_values(rows: "pa.Table") -> "pa.Table":
-    """Return rows, in which every column has a value that always has one.
-
-    :raises ValueError: if one lacks it.
-    """
+    """Return ``rows``; raise ValueError if a column has a null that it must not have."""
     for name, column in zip(rows.column_names, rows.columns, strict=True):
         if name in _NULLABLE:
             continue

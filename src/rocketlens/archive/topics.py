@@ -1,8 +1,8 @@
-"""The topics of an archive, counted by the columns of its files that say where messages are.
+"""Counts the topics of an archive by the position columns of its files.
 
-What is read is a few bytes a message: no keys, properties or bodies. Files do not change, so what
-was counted of one is kept while the archive is open. Apart from `archive`, and loaded by its method
-alone: look-ups start without it.
+It reads a few bytes a message: no keys, properties or bodies. Files never change, so the counts of
+a file are kept while the archive is open. Look-ups start faster because only `Archive.topics`
+imports this module.
 """
 
 from collections import defaultdict
@@ -16,7 +16,6 @@ from rocketlens.formats.commitlog_record import has_queue_entry
 from rocketlens.late import pa
 from rocketlens.model.topic import FoundTopic, TopicQueue, TopicsAnswer
 from rocketlens.query.lookup.message_filter import MessageFilter
-from rocketlens.query.topic_choice import matching_topics
 
 _QUEUE: Final = ("cluster", "broker", "topic", "queue_id")
 _COUNTED: Final = (
@@ -34,16 +33,12 @@ _FileCounts = list[tuple[_Queue, list[int]]]
 def topics_of_archive(source: ArchiveSource, requested: Collection[str]) -> TopicsAnswer:
     """Return all topics of an archive, or those that names and patterns match, with their queues.
 
-    O(messages of the files that can have the topics and were not counted before).
+    O(messages of the matching files that were not counted before).
 
     :raises TopicNotFound: if no topic has a name, or matches a pattern.
     """
     source.refresh()
-    listed = source.topics
-    names, unknown = matching_topics(requested, listed)
-    unknown |= source.missing_topics(names)
-    for error in unknown.values():
-        raise error
+    listed, names = source.topics, source.topics_matching(requested)
     message_filter = MessageFilter(topics=frozenset(names or listed))
     errors: list[str] = []
     parts: dict[_Queue, list[list[int]]] = defaultdict(list)
@@ -63,7 +58,7 @@ def topics_of_archive(source: ArchiveSource, requested: Collection[str]) -> Topi
 
 
 def _counts_of(reader: ArchiveReader, file: DataFile, errors: list[str]) -> _FileCounts:
-    """Return the counts of a file's queues; what cannot be read is added to ``errors``."""
+    """Return the counts of a file's queues; read errors are added to ``errors``."""
     kept = reader.kept.get(file.path)
     if kept is not None:
         return kept
@@ -80,7 +75,7 @@ def _counts_of(reader: ArchiveReader, file: DataFile, errors: list[str]) -> _Fil
 
 
 def _together(several: list[list[int]]) -> list[int]:
-    """Return the counts of all row groups of a file as one, in the order of `_COUNTED`."""
+    """Merge the counts of all row groups of a file, in the order of `_COUNTED`."""
     functions: dict[str, Callable[[Iterable[int]], int]] = {"min": min, "max": max}
     return [
         functions.get(function, sum)(values)

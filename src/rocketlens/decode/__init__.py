@@ -1,4 +1,4 @@
-"""Message bodies as their readers see them: which format they have, and what stands in them.
+"""Decodes message bodies: recognizes their format, and converts them to values.
 
-Nothing in this room changes a body, loads a class or runs what a body names.
+Nothing in this room changes a body, loads a class or runs code that a body names.
 """

@@ -1,18 +1,18 @@
-"""Avro: records of a known schema, and files that hold their own.
+"""Reads Avro: records of a known schema, and files that contain their schema.
 
 =======================  =======================================================================
-begins with              then
+begins with              content
 =======================  =======================================================================
 ``Obj`` and 01           an object container file: schema and codec, blocks of records
-c3 01                    the schema's fingerprint in 8 bytes (little endian), one record
+c3 01                    the schema's fingerprint in 8 bytes (little-endian), one record
 00                       the schema's number in a registry in 4 bytes, one record
-                         (:mod:`rocketlens.decode.rules` knows where that is)
+                         (see :mod:`rocketlens.decode.rules`)
 anything else            one record
 =======================  =======================================================================
 
-A value is stored without its type: what a wrong schema reads is nonsense, or an error. Times,
-dates and decimals are read by their logical types. A library was not taken: fastavro 1.13 ends the
-process where values are nested deeply. Source: the Avro 1.12 specification.
+Values are stored without their types: a wrong schema reads nonsense, or fails. Times, dates and
+decimals are read by their logical types. fastavro is not used: version 1.13 ends the process on
+deeply nested values. Source: the Avro 1.12 specification.
 """
 
 import json
@@ -40,7 +40,7 @@ _DOUBLE: Final = struct.Struct("<d")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SYNC_BYTES: Final = 16
 _MAX_HELD_SCHEMA_BYTES: Final = 64 << 10
-"""Of a schema in a body: every type in it is looked at."""
+"""The largest schema in a body: every type in it costs work."""
 _PRIMITIVES: Final = frozenset(
     {"null", "boolean", "int", "long", "float", "double", "bytes", "string"}
 )
@@ -48,21 +48,21 @@ _NAMED: Final = frozenset({"record", "error", "enum", "fixed"})
 
 
 class AvroSchema(Struct):
-    """A type with those that it is made of; a record can hold itself."""
+    """A type with the types that it consists of; a record can contain itself."""
 
     kind: str
     logical: str | None = None
     fields: list[tuple[str, "AvroSchema"]] = field(default_factory=list)
-    """Of a record: names and types. Of a union: its branches. Of an array or map: its elements."""
+    """A record's names and types, a union's branches, or the element type of an array or map."""
     symbols: list[str] = field(default_factory=list)
     size: int = 0
     scale: int = 0
 
 
 def parse_schema(text: str | bytes, references: Iterable[str] = ()) -> AvroSchema:
-    """Return the schema of a JSON text; ``references`` are those that it names, in their order.
+    """Parse a schema; ``references`` are the schemas that it names, in their order.
 
-    :raises BodyError: when it is not one.
+    :raises BodyError: if it is not a schema.
     """
     try:
         parser, levels = _Parser(), limits.MAX_DECODED_LEVELS
@@ -124,19 +124,14 @@ def _full_name(name: str, namespace: str | None) -> str:
 
 
 def read_avro(body: bytes, schema: AvroSchema, work: DecodingWork | None = None) -> Tree:
-    """Return the one value of a body.
-
-    :raises BodyError: when the schema does not read it to its last byte, or it is larger than the
-        bounds.
-    """
     reader = _Avro(body, work)
     return reader.to_end(reader.value(schema))
 
 
 def read_body(body: bytes, work: DecodingWork | None = None, *, schema: AvroSchema) -> Tree:
-    """Return a body of a schema: bare, or behind its fingerprint, which is not compared.
+    """Return a body of a schema: bare, or after its fingerprint, which is not compared.
 
-    A container file is read by the schema that it holds.
+    A container file is read by its own schema.
     """
     if body.startswith(CONTAINER):
         return read_container(body, work)
@@ -146,11 +141,7 @@ def read_body(body: bytes, work: DecodingWork | None = None, *, schema: AvroSche
 
 
 def read_container(body: bytes, work: DecodingWork | None = None) -> list[Tree]:
-    """Return the records of an object container file.
-
-    :raises BodyError: when it is not one, has a codec other than null, deflate or zstandard, or is
-        larger than the bounds.
-    """
+    """Return the records of a container file with the codec null, deflate or zstandard."""
     reader = _Avro(body, work)
     if reader.take(len(CONTAINER)) != CONTAINER:
         raise BodyError("it does not begin as an Avro container file")
@@ -162,19 +153,18 @@ def read_container(body: bytes, work: DecodingWork | None = None) -> list[Tree]:
     codec = held.get("avro.codec", b"null").decode("utf-8", "replace")
     unpack = _CODECS.get(codec)
     if unpack is None:
-        raise BodyError(f"its blocks are compressed by {codec}, which is not read")
+        raise BodyError(f"its blocks are compressed by {codec}, which is not supported")
     sync = reader.take(_SYNC_BYTES)
     records: list[Tree] = []
     bytes_left = limits.MAX_DECODED_BYTES
     while reader.remaining:
-        # A block without records takes as long as some values.
+        # A block without records costs as much time as some values.
         reader.count(10)
         count, length = reader.zigzag(), reader.zigzag()
         data = unpack(reader.take(length), bytes_left)
         bytes_left -= len(data)
         block = _Avro(data, reader.work)
-        records += [block.value(schema) for _ in range(count)]
-        block.end()
+        records += block.to_end([block.value(schema) for _ in range(count)])
         if reader.take(_SYNC_BYTES) != sync:
             raise reader.error("a block does not end with the file's mark")
     return records
@@ -191,15 +181,11 @@ def _inflated(packed: bytes, limit: int) -> bytes:
     return made
 
 
-def _unpacked_zstd(packed: bytes, limit: int) -> bytes:
-    flags = body_compression.COMPRESSED | body_compression.ZSTD
-    return body_compression.decompress(packed, flags, limit)
-
-
+_ZSTD: Final = body_compression.COMPRESSED | body_compression.ZSTD
 _CODECS: Final[Mapping[str, Callable[[bytes, int], bytes]]] = {
     "null": lambda packed, _: packed,
     "deflate": _inflated,
-    "zstandard": _unpacked_zstd,
+    "zstandard": lambda packed, limit: body_compression.decompress(packed, _ZSTD, limit),
 }
 
 
@@ -257,7 +243,7 @@ class _Avro(ByteReader):
         return values
 
     def _block(self) -> int:
-        """Return the number of elements in the next block; a negative one has its size behind."""
+        """Return the number of elements in the next block; after a negative one comes its size."""
         count = self.zigzag()
         if count < 0:
             self.zigzag()

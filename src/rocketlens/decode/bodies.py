@@ -1,13 +1,13 @@
-"""Recognizes what a message body is: by a rule for its topic, or by looking at its bytes.
+"""Recognizes the format of a message body: by a rule for its topic, or from its bytes.
 
-Compression is undone first. Then the body has the first of these formats that it can have:
+Compression is undone first. Then the first format applies whose condition holds:
 
 =====================  =======================================================================
-format                 taken when
+format                 condition
 =====================  =======================================================================
 ``java``, ``avro``     it begins with their marks (``ac ed 00 05``, ``Obj`` 01), or with that
 and ``cbor``           of CBOR, ``d9 d9 f7``
-``trace``              it is records of what clients did, as they send them to the trace topic
+``trace``              it has records of clients' actions, as clients send them to the trace topic
 ``json``, ``xml``,     it is text (:mod:`rocketlens.decode.plain_text`): an object, array or
 ``text``               string of JSON, an XML document, or neither
 ``canal``              it is a packet of messages
@@ -16,11 +16,11 @@ and ``cbor``           of CBOR, ``d9 d9 f7``
 ``messagepack``        it is a map or an array, likewise
 ``cbor``               likewise
 ``protobuf``           it is a message whose fields have likely numbers, likewise
-``binary``             it is none of these
+``binary``             otherwise
 =====================  =======================================================================
 
-Formats below text have no mark, so a guess can be wrong, and says that it is one: a rule
-(:mod:`rocketlens.decode.rules`) decides. The bytes are never changed.
+Formats below text have no mark. They are guesses, are marked as such, and can be wrong; a rule
+(:mod:`rocketlens.decode.rules`) decides. The bytes never change.
 """
 
 import json
@@ -48,44 +48,42 @@ XML: Final = "xml"
 TEXT: Final = "text"
 BINARY: Final = "binary"
 
-_NOT_TAKEN_APART: Final = (
-    f"it has over {limits.MAX_SHOWN_JSON_BYTES >> 20} MiB, and is not taken apart"
-)
+_NOT_TAKEN_APART: Final = f"it has over {limits.MAX_SHOWN_JSON_BYTES >> 20} MiB, and is not parsed"
 _RECORD_VALUES: Final = 10
-"""Values that take as long as a record of a trace."""
+"""A trace record costs as much time as this many values."""
 
 
 class DecodedBody(Struct, frozen=True, kw_only=True):
-    """A body as its readers see it."""
+    """A decoded body with its format."""
 
     format: str
     """Its name in the table above."""
     value: Tree = None
-    """Its content, as types of :mod:`rocketlens.decode.tree`; the text itself if it is text."""
+    """Its content, as types of :mod:`rocketlens.decode.tree`; for text, the text."""
     text: str | None = None
-    """The text of a body that is text, as it was stored."""
+    """The text of a text body, as it was stored."""
     charset: str | None = None
-    """The charset that the text was read with."""
+    """The charset of the text."""
     layers: tuple[str, ...] = ()
     """The compressions that were undone, the outermost first."""
     why: str = ""
-    """Why it is taken to have this format, in one line."""
+    """The reason for this format, in one line."""
     is_guess: bool = False
-    """Whether another format could have had the same bytes."""
+    """Another format could have the same bytes."""
     error: str | None = None
-    """Why a rule, or the format that it begins as, could not read it."""
+    """Why the body could not be read by a rule, or as the format of its first bytes."""
     rule: str | None = None
-    """The pattern of topics whose rule decided."""
+    """The topic pattern of the rule that decided."""
 
     @property
     def is_tree(self) -> bool:
-        """Return whether it has members or elements."""
+        """True if it has members or elements."""
         return isinstance(self.value, dict | list)
 
     def as_json(self) -> str | None:
-        """Return what it holds as JSON; None if it is text alone, or binary.
+        """Return the content as JSON; None for plain text and binary bodies.
 
-        A body that is JSON is returned as it was stored, with its digits, escapes and spaces.
+        A JSON body is returned as it was stored, with its digits, escapes and spaces.
         """
         if self.format == JSON:
             return self.text
@@ -94,7 +92,7 @@ class DecodedBody(Struct, frozen=True, kw_only=True):
         return json.dumps(json_ready(self.value), ensure_ascii=False)
 
     def described(self) -> str:
-        """Return its format and the reason for it, in one line."""
+        """Return the format and the reason for it, in one line."""
         layers = "".join(f"{each}, " for each in self.layers)
         guess = " (a guess)" if self.is_guess else ""
         failed = f"; {self.error}" if self.error else ""
@@ -102,13 +100,17 @@ class DecodedBody(Struct, frozen=True, kw_only=True):
 
 
 class Format(NamedTuple):
-    """How a format is recognized in bytes, and read."""
+    """Recognizes and reads one format.
+
+    ``read`` raises BodyError if the body is not of the format to its last byte, or is larger than
+    the bounds.
+    """
 
     may_be: Callable[[bytes], bool]
     read: Callable[[bytes, DecodingWork], Tree]
     why: Sentence
     guess: Callable[[bytes, DecodingWork], Tree] | None = None
-    """Reads it if no rule names it; None if that is `read`, too."""
+    """Reads the body if no rule names the format; None means `read`."""
 
 
 def _begins(*marks: bytes) -> Callable[[bytes], bool]:
@@ -119,10 +121,7 @@ _TRACE_MARKS: Final = tuple(f"{each.value}{trace_body.FIELD_END}".encode() for e
 
 
 def _read_trace(body: bytes, work: DecodingWork) -> Tree:
-    """Return each record with the fields that it has; one that cannot be read is its text.
-
-    :raises BodyError: if the body is not UTF-8, or has too many records.
-    """
+    """Return the fields of each record; an unreadable record as its text."""
     try:
         text = body.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -166,9 +165,7 @@ _UNMARKED: Final[Mapping[str, Format]] = {
         partial(thrift.read_thrift, is_guess=True),
     ),
     "messagepack": Format(
-        messagepack.may_be_messagepack,
-        messagepack.read_messagepack,
-        Sentence("messagepack_values"),
+        messagepack.may_be_messagepack, messagepack.read_messagepack, Sentence("messagepack_values")
     ),
     "cbor": Format(cbor.may_be_cbor, cbor.read_cbor, Sentence("cbor_values")),
     "protobuf": Format(
@@ -182,9 +179,9 @@ FORMATS: Final[Mapping[str, Format]] = {**_MARKED, **_UNMARKED}
 
 
 def decode_body(body: bytes, work: DecodingWork | None = None) -> DecodedBody:
-    """Return what a body most likely is; never fails, as at worst it is binary.
+    """Decode a body in its most likely format, at worst as binary; never fails.
 
-    All that is tried on it costs at most ``work``.
+    All attempts together cost at most ``work``.
     """
     work = work or DecodingWork()
     try:
@@ -225,7 +222,7 @@ def decode_body(body: bytes, work: DecodingWork | None = None) -> DecodedBody:
 
 
 def text_of_body(body: bytes) -> str | None:
-    """Return the text of a body that `decode_body` finds to be text, without taking that apart."""
+    """Return the text of a body that `decode_body` finds to be text, without parsing it."""
     try:
         inner, _ = unwrap(body)
         _check_size(inner)
@@ -256,7 +253,7 @@ _MARKUP: Final = (
 
 
 def read_text(text: str, charset: str, layers: tuple[str, ...] = ()) -> DecodedBody:
-    """Return what a text is: JSON, XML, or neither."""
+    """Decode a text as JSON, XML, or plain text."""
     too_large = _NOT_TAKEN_APART if len(text) > limits.MAX_SHOWN_JSON_BYTES else None
     for name, may_be, read, why in () if too_large else _MARKUP:
         if not may_be(text):
@@ -289,7 +286,7 @@ def read_text(text: str, charset: str, layers: tuple[str, ...] = ()) -> DecodedB
 
 @lru_cache(maxsize=64)
 def _of_charset(charset: str, what: Sentence | None = None) -> Sentence:
-    """Return why a body is text; filters decode millions, of a few charsets."""
+    """Return the reason for a text; cached, since filters decode millions of bodies."""
     if what is None:
         return Sentence("body_in_charset", charset=charset)
     return Sentence("body_in_charset_and", charset=charset, what=what)

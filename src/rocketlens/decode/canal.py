@@ -1,12 +1,12 @@
-"""Canal's packets: changes of MySQL tables, as its server sends them to message queues.
+"""Reads Canal's packets: changes of MySQL tables, as its server sends them to message queues.
 
 ::
 
     Packet ─ body ─▶ Messages ─ messages ─▶ Entry ─ storeValue ─▶ RowChange ─▶ rows, columns
 
-A message of a queue holds a packet. All are Protocol Buffers; a packet's ``body`` is a message of
-another kind by its type, and an entry's ``storeValue`` by the entry's. Source:
-``CanalPacket.proto``, ``CanalEntry.proto``.
+A message of a queue holds a packet. All are Protocol Buffers; the type of a packet gives the kind
+of its ``body``, and the type of an entry that of its ``storeValue``. Source: ``CanalPacket.proto``,
+``CanalEntry.proto``.
 """
 
 from typing import Final
@@ -47,22 +47,19 @@ _SCHEMAS: Final = schemas_of("""
         repeated Pair props = 3; int threadId = 4; }
     message TRANSACTIONEND { int executeTime = 1; text transactionId = 2; repeated Pair props = 3; }
 """)
-"""Messages by their names; what an entry stores is named as its type."""
+"""Messages by name; the content of an entry is named like the entry's type."""
 _STORED: Final = ("TRANSACTIONBEGIN", "ROWDATA", "TRANSACTIONEND")
 
 
 def read_canal(body: bytes, work: DecodingWork | None = None) -> Tree:
-    """Return a packet with its entries and their rows.
-
-    :raises BodyError: when it is not a packet of messages.
-    """
+    """Return a packet of messages, with its entries and their rows."""
     work = work or DecodingWork()
     packet = read_protobuf(body, work, schema=_SCHEMAS["Packet"])
     inner = packet.get("body")
     if packet.get("compression", "NONE") not in ("NONE", 0):
         raise BodyError(f"its messages are compressed: {packet['compression']}")
     if packet.get("type") != "MESSAGES" or not isinstance(inner, bytes):
-        raise BodyError(f"it is no packet of messages: type {packet.get('type')!r:.40}")
+        raise BodyError(f"it is not a packet of messages: type {packet.get('type')!r:.40}")
     messages = read_protobuf(inner, work, schema=_SCHEMAS["Messages"])
     entries = [_entry(each, work) for each in messages.pop("messages", [])]
     return {**packet, "body": {**messages, "messages": entries}}

@@ -1,20 +1,20 @@
-"""CBOR (RFC 8949).
+"""Reads CBOR (RFC 8949).
 
 ==========  ===================================================================================
-first byte  value; its low five bits are a length or number, or say in how many bytes that is
+first byte  value; its low five bits are a length or number, or the size of one that follows
 ==========  ===================================================================================
-00, 20      an integer of 0 or more, one below 0
+00, 20      an unsigned integer, a negative one
 40, 60      bytes, text; of an unknown length in chunks, up to ff
 80, a0      an array, a map; of an unknown length up to ff
-c0          a tag: a value of another meaning follows
+c0          a tag: a value with another meaning follows
 e0          f4 to f7 false, true, null, undefined; f9 to fb a float; else a simple value
 ==========  ===================================================================================
 
-Tags become times (0, 1), dates (100, 1004), numbers (2 to 4) and UUIDs (37). A value of another tag
-is shown as ``{"@tag": number, "value": ...}``.
+Tags become times (0, 1), dates (100, 1004), numbers (2 to 4) and UUIDs (37). A value with another
+tag becomes ``{"@tag": number, "value": ...}``.
 
-A reader of our own: a library makes all values before they can be counted, and compiles patterns
-and reduces fractions where tags ask for it.
+No library is used, because libraries build all values before they can be counted, and compile
+patterns and reduce fractions if tags ask for it.
 """
 
 import struct
@@ -37,16 +37,12 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def read_cbor(body: bytes, work: DecodingWork | None = None) -> Tree:
-    """Return the value of a body.
-
-    :raises BodyError: when it is not CBOR to its last byte, or is larger than the bounds.
-    """
     reader = _Cbor(body, work)
     return reader.to_end(reader.value())
 
 
 def may_be_cbor(body: bytes) -> bool:
-    """Return whether the first byte is that of a map or an array."""
+    """Return True if the first byte is that of a map or an array."""
     return bool(body) and (
         0x80 <= body[0] <= 0x9B or 0xA0 <= body[0] <= 0xBB or body[0] in b"\x9f\xbf"
     )
@@ -74,7 +70,7 @@ class _Cbor(ByteReader):
         return number if kind == 0 else -1 - number
 
     def _number(self, low: int) -> int | None:
-        """Return the number in or behind a first byte; None if the length is not known."""
+        """Return the number in or after a first byte; None for an unknown length."""
         if low < 24:
             return low
         if low < 28:
@@ -84,7 +80,6 @@ class _Cbor(ByteReader):
         return None
 
     def _items(self, count: int | None) -> Iterator[None]:
-        """Yield once for each item."""
         if count is not None:
             for _ in range(count):
                 yield
@@ -102,7 +97,7 @@ class _Cbor(ByteReader):
             first = self.byte()
             chunk_length = self._number(first & 31)
             if first >> 5 != kind or chunk_length is None:
-                raise self.error(f"a string goes on with {first:#04x}")
+                raise self.error(f"a string continues with {first:#04x}")
             chunks.append(self._string(kind, chunk_length))
         return b"".join(chunks) if kind == 2 else "".join(chunks)
 

@@ -1,9 +1,9 @@
 """Schemas of Protocol Buffers from descriptors, which compilers and registries write.
 
-The package ``protobuf`` reads and links their files. Messages are read by `read_protobuf`, and not
-by the package, which has no bound on what a message needs in memory, makes numbers of 64 bits
-texts in JSON, and leaves out fields that a schema does not have. Those of ``google.protobuf`` that
-have a form of their own in JSON are written by the package.
+The package ``protobuf`` reads and links descriptor files. `read_protobuf` reads the messages: the
+package has no bound on the memory for a message, writes 64-bit numbers as text in JSON, and drops
+fields that a schema does not have. Those messages of ``google.protobuf`` that have a special JSON
+form are written by the package.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,7 +19,7 @@ _WITH_JSON: Final = {
     f"google/protobuf/{each}.proto": f"{each}_pb2"
     for each in ("duration", "field_mask", "struct", "timestamp", "wrappers")
 }
-"""Files whose messages have a form of their own in JSON, and the modules that have them."""
+"""Files whose messages have a special JSON form, with their modules."""
 _KINDS: Final = (
     *("", "double", "float", "int", "uint", "int", "fixed64", "fixed32", "bool", "text"),
     *("", "", "bytes", "uint", "int", "sfixed32", "sfixed64", "zigzag", "zigzag"),
@@ -34,8 +34,8 @@ def _protobuf(module: str) -> Any:
 def message_schema(descriptor_set: bytes, name: str) -> Schema:
     """Return the schema of a message; ``name`` has its package, as in ``shop.v2.Order``.
 
-    :raises BodyError: when the set cannot be read, or does not have it.
-    :raises PackageMissing: without protobuf.
+    :raises BodyError: if the set cannot be read, or lacks the message.
+    :raises PackageMissing: if protobuf is not installed.
     """
     files = {each.name: each for each in parsed("FileDescriptorSet", descriptor_set).file}
     pool = linked(files)
@@ -51,21 +51,21 @@ def message_schema(descriptor_set: bytes, name: str) -> Schema:
 def parsed(kind: str, stored: bytes) -> Any:
     """Return a message of descriptor.proto.
 
-    :raises BodyError: when the bytes are not one.
-    :raises PackageMissing: without protobuf.
+    :raises BodyError: if the bytes are not one.
+    :raises PackageMissing: if protobuf is not installed.
     """
     try:
         return getattr(_protobuf("descriptor_pb2"), kind).FromString(stored)
     except _protobuf("message").DecodeError as error:
-        raise BodyError(f"it is no {kind}: {error!s:.200}") from None
+        raise BodyError(f"it is not a {kind}: {error!s:.200}") from None
 
 
 def linked(files: Mapping[str, Any]) -> Any:
-    """Return the pool of files, given by their names in any order, with those of the package.
+    """Return a pool of files, which are given by name in any order, and of the package's own files.
 
-    An import that is not there is taken for an empty file: some are there for options alone.
+    A missing import counts as an empty file: some are only needed for options.
 
-    :raises BodyError: when the files contradict each other, or lack a type.
+    :raises BodyError: if the files contradict each other, or lack a type.
     """
     make = _protobuf("descriptor_pb2").FileDescriptorProto
     modules = map(_protobuf, (*_WITH_JSON.values(), "any_pb2", "descriptor_pb2", "empty_pb2"))
@@ -77,7 +77,7 @@ def linked(files: Mapping[str, Any]) -> Any:
             if name not in seen:
                 seen.add(name)
                 file = files.get(name) or make.FromString(known.get(name, b""))
-                # As others import it: registries do not keep the name.
+                # The name that others import it by: registries do not keep it.
                 file.name = name
                 add(file.dependency)
                 pool.Add(file)
@@ -100,7 +100,7 @@ def schema_of(message: Any) -> Schema:
             if held is not None and held.full_name not in schemas:
                 schemas[held.full_name] = {}
                 waiting.append(held)
-            # Not inside of them: all their bytes would be read again at each level.
+            # Not nested: each level would parse all their bytes again.
             if held and held.file.name in _WITH_JSON and each.file.name not in _WITH_JSON:
                 as_json = partial(_as_json, _WITH_JSON[held.file.name], held.name)
             schemas[each.full_name][field.number] = ProtobufField(
@@ -115,11 +115,11 @@ def schema_of(message: Any) -> Schema:
 
 
 def _as_json(module: str, name: str, stored: bytes, fields: Tree) -> Tree:
-    """Return a message as the package writes it in JSON; its fields if it cannot."""
+    """Return a message in the package's JSON form; its fields if that fails."""
     json_format = _protobuf("json_format")
     try:
         message = getattr(_protobuf(module), name).FromString(stored)
-        # Numbers stay numbers.
+        # Wrapped 64-bit numbers stay numbers.
         return message.value if hasattr(message, "value") else json_format.MessageToDict(message)
     except (ValueError, OverflowError, json_format.Error, _protobuf("message").Error):
         return fields

@@ -1,7 +1,7 @@
-"""JSON Schema: which rule of it a document breaks, by the package ``jsonschema``.
+"""Checks documents against JSON Schema, with the package ``jsonschema``.
 
-Its checks are counted, because a few bytes of a schema or a body can ask for millions of them.
-Regular expressions are RE2's. Nothing is fetched: what a schema refers to is given with it.
+Its checks are counted, because a few bytes of a schema or a body can cause millions of them.
+Regular expressions are those of RE2. Nothing is downloaded: referenced schemas are passed in.
 """
 
 import json
@@ -18,12 +18,13 @@ from rocketlens.model.arrow import package
 MAX_SCHEMA_CHECKS: Final = 100_000
 """Rules of a JSON schema that are checked on one body: some 0.5 s."""
 _PART: Final = 64
-"""Members, elements, pairs of elements or characters that take as long as a check."""
+"""This many members, elements, pairs of elements or characters cost as much time as a check."""
 _ABOUT_NAMES: Final = ("required", "additionalProperties", "dependentRequired")
-"""Rules whose errors have names of members alone; others quote values, which may be masked."""
+"""Rules whose errors contain only names of members; others quote values, which may have to be
+masked."""
 
 _thread: Final = threading.local()
-"""``left``: how many checks are left for the body that a thread has."""
+"""``left``: the remaining checks for the current body of each thread."""
 
 
 def _library(name: str) -> Any:
@@ -31,12 +32,13 @@ def _library(name: str) -> Any:
 
 
 def schema_check(text: str, references: Mapping[str, str]) -> Callable[[Tree], str | None]:
-    """Return a function that returns which rule of a schema a value breaks, or why it is not known.
+    """Return a function that returns the rule that a value breaks, or why the check failed; else
+    None.
 
-    ``references``: the texts of other schemas by the names by which they are referred to.
+    ``references``: the texts of other schemas, by their names in references.
 
-    :raises BodyError: when it is not a schema.
-    :raises PackageMissing: without jsonschema, or google-re2.
+    :raises BodyError: if it is not a schema.
+    :raises PackageMissing: if jsonschema or google-re2 is not installed.
     """
     library, referencing, _ = map(_library, ("jsonschema", "referencing.jsonschema", "re2"))
     try:
@@ -56,7 +58,7 @@ def schema_check(text: str, references: Mapping[str, str]) -> Callable[[Tree], s
         checker = _bounded(draft)(schema, registry=registry)
     except (library.SchemaError, ValueError, TypeError, AttributeError, RecursionError) as error:
         why = getattr(error, "message", str(error))
-        raise BodyError(f"it is no JSON schema: {why:.200}") from None
+        raise BodyError(f"it is not a JSON schema: {why:.200}") from None
     unknown = library.exceptions.UnknownType, _library("referencing").exceptions.Unresolvable
 
     def broken_rule(value: Tree) -> str | None:
@@ -75,13 +77,13 @@ def schema_check(text: str, references: Mapping[str, str]) -> Callable[[Tree], s
 
 
 def _without_draft(pairs: list[tuple[str, Tree]]) -> Tree:
-    """Return a part of a schema without the draft that it names, whose checks are not counted."""
+    """Return a part of a schema without ``$schema``: checks of a named draft are not counted."""
     return {name: each for name, each in pairs if name != "$schema" or not isinstance(each, str)}
 
 
 @cache
 def _bounded(draft: Any) -> Any:
-    """Return the class of a draft, with checks that are counted."""
+    """Return a draft's validator class with counted checks."""
     error, properties = _library("jsonschema").ValidationError, draft.VALIDATORS["properties"]
 
     def counted(name: str, check: Callable[..., Any]) -> Callable[..., Any]:
@@ -125,4 +127,4 @@ def _compiled(pattern: str) -> Any:
     try:
         return re2.compile(pattern, options)
     except re2.error:
-        raise BodyError(f"RE2 does not have the pattern {pattern:.100}") from None
+        raise BodyError(f"RE2 does not support the pattern {pattern:.100}") from None

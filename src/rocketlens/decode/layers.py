@@ -1,15 +1,15 @@
-"""Compression inside a body, by what it begins with.
+"""Undoes compression inside a body, which is recognized by its first bytes.
 
 ===============  =================  =============================
-begins with      layer              what follows
+begins with      layer              content
 ===============  =================  =============================
-1f 8b 08         gzip (RFC 1952)    one member, or several
+1f 8b 08         gzip (RFC 1952)    one or several members
 28 b5 2f fd      zstd               a frame
 04 22 4d 18      lz4                a frame
 78, and a sum    zlib (RFC 1950)    data that ends with the body
 ===============  =================  =============================
 
-A producer's own layers stand inside of what RocketMQ's clients compress and unpack themselves.
+These are a producer's own layers, inside the compression of RocketMQ's clients.
 """
 
 import zlib
@@ -22,16 +22,16 @@ from rocketlens.formats import body_compression
 _MAX_LAYERS: Final = 3
 _GZIP: Final = 16 + zlib.MAX_WBITS
 _STEP: Final = 1 << 14
-"""Bytes of one step, read or made: what a member leaves of them is read again by the next."""
+"""Bytes read and produced in one step. Bytes after a member's end are read again for the next."""
 _MAX_MEMBERS: Final = 1_000
 
 
 def unwrap(body: bytes, limit: int = limits.MAX_DECODED_BYTES) -> tuple[bytes, tuple[str, ...]]:
-    """Return what is inside of all layers, and their names, the outermost first.
+    """Return the content inside all layers, and their names, the outermost first.
 
-    Bytes that only begin as a layer does stay as they are.
+    Bytes that only begin like a layer are returned unchanged.
 
-    :raises BodyTooLarge: when all layers together have more than ``limit`` bytes inside.
+    :raises BodyTooLarge: if the layers produce more than ``limit`` bytes together.
     """
     names: list[str] = []
     while len(names) < _MAX_LAYERS and (name := _layer_of(body)) is not None:
@@ -45,7 +45,7 @@ def unwrap(body: bytes, limit: int = limits.MAX_DECODED_BYTES) -> tuple[bytes, t
 
 
 class _NotCompressed(Exception):
-    """The body begins as a layer does, and is not one."""
+    """The body begins like a layer, but is none."""
 
 
 def _layer_of(body: bytes) -> str | None:
@@ -79,7 +79,7 @@ def _unpack(body: bytes, name: str, limit: int) -> bytes:
 
 
 def _inflate(body: bytes, window: int, limit: int) -> bytes:
-    """Return all members; what is left behind the last one means that it is no such layer."""
+    """Return the content of all members; raise `_NotCompressed` if other bytes follow them."""
     parts: list[bytes] = []
     size = position = 0
     for _ in range(_MAX_MEMBERS):

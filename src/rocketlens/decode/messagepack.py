@@ -1,19 +1,20 @@
-"""MessagePack.
+"""Reads MessagePack.
 
 ==================  ===========================================================================
 first byte          value
 ==================  ===========================================================================
 00 to 7f, e0 to ff  an integer
-80, 90, a0          a map, an array, text, whose length is in the low bits
+80, 90, a0          a map, an array, text, with the length in the low bits
 c0, c2, c3          null, false, true
-c4 to c6            bytes, whose length is in 1, 2 or 4 bytes
-c7 to c9, d4 to d8  an extension: length, type, and bytes; of type -1 a time
+c4 to c6            bytes, with the length in 1, 2 or 4 bytes
+c7 to c9, d4 to d8  an extension: length, type, and bytes. Type -1 is a time, others become
+                    ``{"@ext": type, "data": bytes}``
 ca, cb              a float of 4 or 8 bytes
-cc to d3            an integer of 1 to 8 bytes, without a sign and with one
-d9 to df            text, an array, a map, whose length is in 1 (text only), 2 or 4 bytes
+cc to d3            an integer of 1 to 8 bytes, unsigned and signed
+d9 to df            text, an array, a map, with the length in 1 (text only), 2 or 4 bytes
 ==================  ===========================================================================
 
-A reader of our own: the library makes all values before they can be counted.
+No library is used, because it would build all values before they can be counted.
 """
 
 import struct
@@ -31,16 +32,12 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def read_messagepack(body: bytes, work: DecodingWork | None = None) -> Tree:
-    """Return the value of a body; an extension type as ``{"@ext": its number, "data": bytes}``.
-
-    :raises BodyError: when it is not MessagePack to its last byte, or is larger than the bounds.
-    """
     reader = _MessagePack(body, work)
     return reader.to_end(reader.value())
 
 
 def may_be_messagepack(body: bytes) -> bool:
-    """Return whether the first byte is that of a map or an array."""
+    """Return True if the first byte is that of a map or an array."""
     return bool(body) and (0x80 <= body[0] < 0xA0 or 0xDC <= body[0] < 0xE0)
 
 

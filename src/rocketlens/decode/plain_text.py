@@ -1,18 +1,18 @@
-"""Text in a body: its charset, and whether it is text at all.
+"""Recognizes text in a body, and its charset.
 
 =====================================  =======================================================
-charset                                taken
+charset                                condition
 =====================================  =======================================================
-UTF-8, UTF-16 and UTF-32 with a mark   where the mark is, if all of it can be read
-UTF-8                                  if all of it can be read, and few characters are control
+UTF-8, UTF-16 and UTF-32 with a byte   all of it can be decoded
+order mark
+UTF-8                                  all of it can be decoded, and few characters are control
                                        characters
-GB18030                                if all of it can be read, it has no control characters,
-                                       and of what is not ASCII in its first 64 KiB nine in ten
-                                       are characters that Chinese text is made of (those of
-                                       GB 2312)
+GB18030                                all of it can be decoded, it has no control characters,
+                                       and nine in ten of the characters beyond ASCII in its
+                                       first 64 KiB are common in Chinese (those of GB 2312)
 =====================================  =======================================================
 
-Any other charset is read where a rule names it.
+Other charsets need a rule.
 """
 
 import codecs
@@ -21,16 +21,15 @@ from typing import Final
 
 _MARKS: Final = (
     (codecs.BOM_UTF8, "utf-8-sig"),
-    # Before UTF-16, whose mark is the first half of this one.
+    # Before UTF-16: its mark is the first half of this one.
     (codecs.BOM_UTF32_LE, "utf-32"),
     (codecs.BOM_UTF32_BE, "utf-32"),
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 _CONTROLS: Final = bytes((*range(0x09), *range(0x0E, 0x1B), *range(0x1C, 0x20), 0x7F))
-"""Not those that text is laid out with, nor the escape that colours begin with. None of them is a
-part of another character in UTF-8 or GB18030.
-"""
+"""Without the characters of text layout, and the escape that begins colours. None of them is part
+of another character in UTF-8 or GB18030."""
 _MAX_CONTROL_SHARE: Final = 0.02
 _GB2312: Final = re.compile(rb"[\xa1-\xa3\xb0-\xf7][\xa1-\xfe]")
 _MIN_GB2312_SHARE: Final = 0.9
@@ -38,7 +37,7 @@ _SAMPLE_BYTES: Final = 64 << 10
 
 
 def find_text(body: bytes) -> tuple[str, str] | None:
-    """Return the text of a body and its charset; None if it is more likely no text."""
+    """Return the text of a body and its charset; None if it is probably not text."""
     for mark, charset in _MARKS:
         if body.startswith(mark):
             try:
@@ -56,7 +55,7 @@ def find_text(body: bytes) -> tuple[str, str] | None:
 def _chinese(body: bytes) -> tuple[str, str] | None:
     sample = body[:_SAMPLE_BYTES]
     try:
-        # A character that the sample cuts is left out.
+        # The incremental decoder ignores a character that the sample cuts.
         known = codecs.getincrementaldecoder("gb18030")().decode(sample)
         others = len(known) - len(known.encode("ascii", "ignore"))
         if len(_GB2312.findall(sample)) < _MIN_GB2312_SHARE * others:

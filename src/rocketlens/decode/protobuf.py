@@ -1,20 +1,20 @@
-"""Protocol Buffers, with or without their schema.
+"""Reads Protocol Buffers, with or without their schema.
 
-=====  ==================  ==============================================================
-type   bytes               read as
-=====  ==================  ==============================================================
-0      1 to 10             int; by a schema it may be negative, zigzag or bool
-1      8                   fixed64: double if that is a likely number, else int
-2      length and so many  text, a message, or bytes: the first that it can be
-5      4                   fixed32: float if that is a likely number, else int
-=====  ==================  ==============================================================
+=====  ====================  ============================================================
+type   bytes                 value
+=====  ====================  ============================================================
+0      1 to 10               int; a schema can make it negative, zigzag or bool
+1      8                     fixed64: double if that is a likely number, else int
+2      length and content    text, a message, or bytes: the first that is possible
+5      4                     fixed32: float if that is a likely number, else int
+=====  ====================  ============================================================
 
-Fields have their numbers as names, in the order stored; one that comes several times is a list.
-Groups (3, 4) are read as messages. With names for the numbers (`Schema`), which also say what is
-text and what a message, the same reader decodes messages of a known kind.
+Fields are named by their numbers, in the order stored; a repeated field is a list. Groups (3, 4)
+are read as messages. With a `Schema`, which has names and types for the numbers, the same reader
+decodes messages of a known type.
 
-Schemas come from descriptors (:mod:`rocketlens.decode.descriptors`). By a schema only fields that
-are stored are shown, not those that have their default.
+Schemas come from descriptors (:mod:`rocketlens.decode.descriptors`). Fields with a default value
+that is not stored are not shown.
 """
 
 import math
@@ -29,7 +29,7 @@ from rocketlens.errors import BodyError
 
 _LAST_FIELD: Final = 2**29 - 1
 _LAST_LIKELY_FIELD: Final = 5_000
-"""Numbers above it are not a sign of protobuf: people count fields from 1."""
+"""A guess has no larger field numbers: people count fields from 1."""
 _VARINT, _FIXED64, _BYTES, _GROUP, _GROUP_END, _FIXED32 = range(6)
 
 _DOUBLE: Final = struct.Struct("<d")
@@ -37,9 +37,11 @@ _FLOAT: Final = struct.Struct("<f")
 
 
 class ProtobufField(NamedTuple):
-    """A field of a known message; ``kind`` is the `Schema` of the message that it holds, "text",
-    "bytes", or one of `_NUMBERS`. ``values`` are the names of an enum's numbers. ``as_json``
-    returns the JSON form of the message that it holds, from its bytes and its fields.
+    """A field of a known message.
+
+    ``kind`` is the `Schema` of the message that it holds, "text", "bytes", or one of `_NUMBERS`.
+    ``values`` are the names of an enum's numbers. ``as_json`` returns the JSON form of the message
+    that it holds, from its bytes and its fields.
     """
 
     name: str
@@ -51,7 +53,7 @@ class ProtobufField(NamedTuple):
 
 
 Schema = Mapping[int, ProtobufField]
-"""Fields by their numbers. Fields that are not in it are shown by number."""
+"""Fields by number. Other fields are shown by number."""
 
 
 def read_protobuf(
@@ -61,12 +63,7 @@ def read_protobuf(
     schema: Schema | None = None,
     is_guess: bool = False,
 ) -> dict[str, Tree]:
-    """Return the fields of a message.
-
-    ``is_guess``: only one that people would write.
-
-    :raises BodyError: when it is not a message, or is larger than the bounds.
-    """
+    """Return the fields of a message; ``is_guess``: reject unlikely field numbers."""
     reader = _Message(body, work)
     if is_guess:
         reader.last_field = _LAST_LIKELY_FIELD
@@ -87,18 +84,17 @@ class _Message(ByteReader):
                 raise self.error(f"field number {number}")
             if kind == _GROUP_END:
                 if number != group:
-                    raise self.error(f"the end of group {number}, which was not begun")
+                    raise self.error(f"the end of group {number}, which has no start")
                 return fields
             field = schema.get(number)
             self._add(fields, number, field, self._field(number, kind, field, end))
         if self.position != end or group is not None:
-            raise self.error("a field ends behind its message")
+            raise self.error("a field ends after its message")
         return fields
 
     def _add(
         self, fields: dict[str, Tree], number: int, field: ProtobufField | None, value: Tree
     ) -> None:
-        """Add a value, which may be one of several of its field."""
         name = str(number) if field is None else field.name
         if field is not None and field.is_map:
             entry = value if isinstance(value, dict) else {}
@@ -122,12 +118,12 @@ class _Message(ByteReader):
             if kind == _BYTES:
                 length = self.varint()
                 if length > end - self.position:
-                    raise self.error(f"field {number} of {length} bytes ends behind its message")
+                    raise self.error(f"field {number} of {length} bytes ends after its message")
                 return self._held(length, field)
         raise self.error(f"field {number} has the unknown type {kind}")
 
     def _scalar(self, kind: int, field: ProtobufField | None) -> Tree:
-        """Return a number of a wire type, as its field has it."""
+        """Return a number of a wire type, converted to the type of its field."""
         stored = self.varint() if kind == _VARINT else self.take(_SIZES[kind])
         if field is None or not isinstance(field.kind, str) or field.kind not in _NUMBERS:
             return _signed(stored) if isinstance(stored, int) else _likely(stored)
@@ -138,7 +134,7 @@ class _Message(ByteReader):
         return value if field.values is None else field.values.get(value, value)
 
     def _held(self, length: int, field: ProtobufField | None) -> Tree:
-        """Return what a field of so many bytes holds."""
+        """Return the content of a field of ``length`` bytes."""
         start, end = self.position, self.position + length
         if field is not None and not isinstance(field.kind, str):
             held = self.message(end, field.kind)
@@ -148,7 +144,7 @@ class _Message(ByteReader):
         data = self.take(length)
         if field is not None and field.kind == "bytes":
             return data
-        # Each level of messages in messages looks at all bytes again.
+        # Each level of nested messages examines all bytes again.
         self.count_bytes(length)
         text = _text(data)
         if field is not None:
@@ -159,12 +155,12 @@ class _Message(ByteReader):
         try:
             return self.message(end, {})
         except BodyError:
-            # What the attempt counted stays counted: it is work, too.
+            # The work of the attempt stays counted.
             self.position = end
         return data if text is None else text
 
     def _packed(self, end: int, field: ProtobufField) -> Tree:
-        """Return numbers that stand one after another."""
+        """Return numbers that are stored one after another."""
         wire_type, _ = _NUMBERS[str(field.kind)]
         values = _Packed()
         while self.position < end:
@@ -180,16 +176,12 @@ class _Packed(list[Tree]):
 
 
 class _Several(list[Tree]):
-    """Values of a field without a schema, which came several times."""
+    """Values of a repeated field without a schema."""
 
 
 def _signed(value: int) -> int:
     """Return a varint in two's complement, as negative numbers are stored."""
     return value - (1 << 64) if value >> 63 else value
-
-
-def _zigzag(value: int) -> int:
-    return (value >> 1) ^ -(value & 1)
 
 
 def _integer(*, signed: bool) -> Callable[[bytes], int]:
@@ -200,7 +192,7 @@ _SIZES: Final = {_VARINT: 0, _FIXED64: 8, _FIXED32: 4}
 _NUMBERS: Final[dict[str, tuple[int, Callable[[Any], Tree]]]] = {
     "int": (_VARINT, _signed),
     "uint": (_VARINT, int),
-    "zigzag": (_VARINT, _zigzag),
+    "zigzag": (_VARINT, lambda value: (value >> 1) ^ -(value & 1)),
     "bool": (_VARINT, bool),
     "fixed64": (_FIXED64, _integer(signed=False)),
     "sfixed64": (_FIXED64, _integer(signed=True)),
@@ -209,7 +201,7 @@ _NUMBERS: Final[dict[str, tuple[int, Callable[[Any], Tree]]]] = {
     "sfixed32": (_FIXED32, _integer(signed=True)),
     "float": (_FIXED32, lambda data: _FLOAT.unpack(data)[0]),
 }
-"""Numbers by their kind: the type they are stored as, and how that is read."""
+"""The wire type and the reader of each kind of number."""
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
@@ -221,7 +213,7 @@ def _text(stored: bytes) -> str | None:
 
 
 def _likely(stored: bytes) -> Tree:
-    """Return a number as the floating one that it is, if it is one that people write."""
+    """Return a plausible floating-point number, else the integer of the same bytes."""
     (value,) = (_DOUBLE if len(stored) == _DOUBLE.size else _FLOAT).unpack(stored)
     if value == 0 or (math.isfinite(value) and 1e-9 < abs(value) < 1e15):
         return value
@@ -233,10 +225,10 @@ _FIELD_DECLARED: Final = re.compile(r"(repeated )?(\w+) (\w+) = (\d+);")
 
 
 def schemas_of(declared: str) -> dict[str, dict[int, ProtobufField]]:
-    """Return the messages that a text declares, which is written nearly as a ``.proto`` file.
+    """Return the messages that a text declares, in nearly the form of a ``.proto`` file.
 
-    A field has one of `_NUMBERS`, text, bytes, or what was declared before; an enum is the names of
-    its numbers from 1 on.
+    The type of a field is one of `_NUMBERS`, text, bytes, or an earlier declaration. An enum lists
+    the names of its numbers from 1 on.
     """
     messages: dict[str, dict[int, ProtobufField]] = {}
     enums: dict[str, dict[int, str]] = {}

@@ -1,17 +1,17 @@
-"""Rules that name the format of bodies by topic, read from a TOML file.
+"""Rules that give the format of bodies by topic, read from a TOML file.
 
 ::
 
     registry = "https://user@registry:8081"
     registry_password_file = "registry.secret"  # or $ROCKETLENS_REGISTRY_PASSWORD
-    registry_ca = "ca.pem"                 # who signed its certificate, if that is not public
+    registry_ca = "ca.pem"                 # signs its certificate, unless the system trusts it
 
     [[body]]
     topic = "events-*"
     format = "registry"                    # bodies name a schema: Avro, Protocol Buffers or JSON
 
     [[body]]
-    topic = "order-*"                      # a pattern with * and ?; the first that fits counts
+    topic = "order-*"                      # a pattern with * and ?; the first match applies
     format = "protobuf"
     descriptor_set = "orders.desc"         # beside this file; made by protoc --include_imports
     message = "shop.v2.Order"
@@ -23,10 +23,11 @@
 
     [[body]]
     topic = "legacy-*"
-    charset = "gbk"                        # text in it; JSON and XML are found as always
+    charset = "gbk"                        # of text; JSON and XML are recognized as always
 
-A message that is there again (a retry, a dead letter, one delayed) is read by the rule for the
-topic that it was first sent to. What a rule cannot read is shown as without it, with the reason.
+The rule for a copy (a retry, a dead letter, a delayed message) is that of the topic to which the
+message was first sent. A body that its rule cannot read is decoded without the rule, with the
+reason.
 """
 
 import tomllib
@@ -59,12 +60,12 @@ _Reader = Callable[[bytes, DecodingWork], Tree | DecodedBody]
 
 REGISTRY: Final = "registry"
 FORMATS: Final = tuple(sorted({*bodies.FORMATS, "binary", "text", REGISTRY} - {"trace"}))
-"""What a rule can name as a format."""
+"""The formats that a rule can name."""
 _KEYS: Final = frozenset({"topic", "format", "charset", "schema", "descriptor_set", "message"})
 
 
 class BodyRule(Struct, frozen=True):
-    """The format of the bodies of topics that fit a pattern; ``read`` reads it."""
+    """The format of the bodies of topics that match a pattern; ``read`` reads them."""
 
     topic: str
     format: str | None = None
@@ -72,7 +73,7 @@ class BodyRule(Struct, frozen=True):
     read: _Reader | None = None
 
     def decode(self, body: bytes) -> DecodedBody:
-        """Return a body by this rule; as without it, with the reason, if it does not fit."""
+        """Decode a body by this rule; if it does not fit, without it, with the reason."""
         work = DecodingWork()
         try:
             inner, layers = unwrap(body)
@@ -97,21 +98,20 @@ class BodyRule(Struct, frozen=True):
 
 
 class BodyRules:
-    """Rules in their order."""
+    """An ordered list of rules; the first one that matches applies."""
 
     def __init__(self, rules: Sequence[BodyRule] = ()) -> None:
         self._rules: Final = tuple(rules)
 
     def __bool__(self) -> bool:
-        """Return whether there is a rule."""
         return bool(self._rules)
 
     @classmethod
     def from_file(cls, path: str | PathLike[str]) -> "BodyRules":
-        """Return the rules of a file.
+        """Read a file of rules.
 
-        :raises BadInput: when it or a file that it names cannot be read, or a rule is wrong; the
-            text says which.
+        :raises BadInput: if the file, or a file that it names, cannot be read, or a rule is wrong;
+            the message says which.
         """
         path = Path(path)
         try:
@@ -129,15 +129,14 @@ class BodyRules:
         return cls([reader.rule(each) for each in declared.get("body", [])])
 
     def decode(self, message: MessageExt) -> DecodedBody:
-        """Return the body of a message, by the first rule that fits one of its topics."""
         return self.decode_body(message.topic, message.properties, message.body, message.body_error)
 
     def decode_body(
         self, topic: str, properties: Mapping[str, str], body: bytes, error: str | None = None
     ) -> DecodedBody:
-        """Return a body, decompressed as its producer had it, of a message of a topic.
+        """Decode a decompressed body of a topic.
 
-        ``error``: why it could not be decompressed, and is as it was stored.
+        ``error``: why it could not be decompressed; then the body is as it was stored.
         """
         if error is not None:
             return DecodedBody(format=bodies.BINARY, why=Sentence("body_as_stored"), error=error)
@@ -154,7 +153,6 @@ class _RuleReader:
         self._registry: Final = registry
 
     def rule(self, declared: Any) -> BodyRule:
-        """Return a rule as it stands in the file."""
         if not isinstance(declared, dict) or not isinstance(declared.get("topic"), str):
             raise self._error("a rule without topic")
         topic = declared["topic"]

@@ -1,19 +1,19 @@
-"""A schema registry, asked over HTTP for the schemas that bodies name by number.
+"""Reads bodies by their schemas in a schema registry, which is accessed over HTTP.
 
-A body begins with a byte 0 and the schema's number in 4 bytes. What follows is by its kind:
+A body begins with a byte 0 and the schema's number in 4 bytes. The rest depends on the schema type:
 
 ========  ========================================================================================
 AVRO      a record
-PROTOBUF  a count and so many indexes, from the outermost message of the file inwards, as zigzag
+PROTOBUF  a count and that many indexes, from the outermost message of the file inwards, as zigzag
           varints (a count of 0: the first message); the message
 JSON      a JSON text
 ========  ========================================================================================
 
-The registry returns a schema at ``/schemas/ids/NUMBER``, and those that it refers to at
-``/subjects/SUBJECT/versions/VERSION``; with ``?format=serialized`` one of PROTOBUF is a descriptor
-in base64. A schema never changes, so it is asked for once. Source: Confluent's wire format and API,
-which others serve, too. `rules` imports this only if its file names a registry: most need no client
-of HTTP.
+The registry returns a schema at ``/schemas/ids/NUMBER``, and the schemas that it refers to at
+``/subjects/SUBJECT/versions/VERSION``; with ``?format=serialized`` a PROTOBUF schema is a
+descriptor in base64. A schema never changes, so it is requested once. Source: Confluent's wire
+format and API, which other registries serve, too. `rules` imports this module only if its file
+names a registry, so that others need no HTTP client.
 """
 
 import base64
@@ -41,9 +41,9 @@ from rocketlens.net.secret_file import read_secret_file
 from rocketlens.net.tls import client_context
 
 MAX_REGISTRY_SCHEMAS: Final = 1_000
-"""Schemas of a registry that are kept; beyond, the first are asked for again."""
+"""Schemas of a registry that are kept; then the oldest is requested again."""
 MAX_SCHEMA_BYTES: Final = 1 << 20
-"""Largest schema of a registry with all that it refers to, in bytes."""
+"""The largest schema of a registry with all its references, in bytes."""
 MAX_SCHEMA_REFERENCES: Final = 100
 """Schemas of a registry that one refers to, directly or not."""
 KEYS: Final = ("registry", "registry_password_file", "registry_ca")
@@ -51,28 +51,28 @@ KEYS: Final = ("registry", "registry_password_file", "registry_ca")
 PASSWORD_VARIABLE: Final = "ROCKETLENS_REGISTRY_PASSWORD"  # noqa: S105 - its name
 _STEP_S: Final = 5.0
 _SCHEMA_S: Final = 10.0
-"""Seconds for a schema with all that it refers to, however slowly the registry answers."""
+"""Seconds for a schema with all its references, however slowly the registry answers."""
 _RETRY_S: Final = 30.0
-"""Seconds after which what could not be had is asked for again."""
+"""Seconds until a failed request is repeated."""
 _HEADERS: Final = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
 
 _Reader = Callable[[bytes, DecodingWork], DecodedBody]
 
 
 class _RegistryFailed(BodyError):
-    """The registry does not answer now, whatever it is asked for."""
+    """The registry does not answer any request now."""
 
 
 class SchemaRegistry:
-    """Reads bodies by their schemas. May be used by several threads; blocks while it asks."""
+    """Reads bodies by their schemas. Thread-safe; blocks during requests."""
 
     def __init__(
         self, declared: Mapping[str, Any], path: Path, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Ask the registry that a file of rules, at ``path``, names by `KEYS`.
+        """Use the registry that a file of rules, at ``path``, names by `KEYS`.
 
-        :raises BadInput: when the address or a file cannot be used. No value is in the text: an
-            address can have a password.
+        :raises BadInput: if the address or a file cannot be used. The message contains no value,
+            since an address can have a password.
         """
         self._made_of: Final = {key: declared[key] for key in KEYS if key in declared}, path
         where = f"rules for bodies, {path}"
@@ -103,17 +103,17 @@ class SchemaRegistry:
         self._lock: Final = Lock()
         self._readers: Final[dict[int, _Reader]] = {}
         self._failed: Final[dict[int | None, tuple[float, str]]] = {}
-        """By number, or None for all: until when nothing is asked, and why."""
+        """By number, or None for all: until when no request is sent, and why."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return what another process makes it of, which reads the files and asks itself."""
+        """Return the arguments for a copy in another process, which reads the files itself."""
         return SchemaRegistry, self._made_of
 
     def decode(self, body: bytes, work: DecodingWork | None = None) -> DecodedBody:
-        """Return a body that names its schema; a container file of Avro has its own.
+        """Decode a body that names its schema; a container file of Avro has its own.
 
-        :raises BodyError: when it does not, the registry does not have it or cannot be asked now,
-            or the schema does not read it.
+        :raises BodyError: if it names none, the registry does not have it or does not answer, or
+            the body does not fit the schema.
         """
         work = work or DecodingWork()
         if body.startswith(avro.CONTAINER):
@@ -124,7 +124,7 @@ class SchemaRegistry:
         return self._reader(number)(body[avro.REGISTERED_BYTES :], work)
 
     def _reader(self, number: int) -> _Reader:
-        # Bodies whose schemas are known do not wait for one that is asked for.
+        # Without the lock, so that bodies of known schemas do not wait for a request.
         if (reader := self._readers.get(number)) is not None:
             return reader
         with self._lock:
@@ -134,7 +134,7 @@ class SchemaRegistry:
                 until_s, why = self._failed.get(key, (0.0, ""))
                 if self._clock() < until_s:
                     raise BodyError(why)
-            # In a thread: names of hosts and single bytes of an answer can take any time.
+            # In a thread: name resolution and single bytes of an answer can take any time.
             future: Future[_Reader] = Future()
             Thread(target=self._load, args=(number, future), daemon=True).start()
             try:
@@ -164,7 +164,7 @@ class SchemaRegistry:
             future.set_exception(BodyError(f"{self._url} has no schema {number}: {what}"))
 
     def _add(self, path: str, name: str, texts: dict[str, str]) -> str:
-        """Add a schema behind those that it refers to, and return its kind."""
+        """Add a schema after its references, and return its type."""
         if len(texts) > MAX_SCHEMA_REFERENCES:
             raise BodyError(f"it refers to more than {MAX_SCHEMA_REFERENCES} others")
         answer = self._ask(path)
@@ -205,7 +205,7 @@ class SchemaRegistry:
 
 
 class _NoRedirect(HTTPRedirectHandler):
-    """Only the address that was configured is asked."""
+    """Sends requests to the configured address only."""
 
     def redirect_request(self, *_: object) -> None:
         """Follow none."""
@@ -245,7 +245,7 @@ def _protobuf_reader(text: str, references: Mapping[str, str]) -> _Reader:
         if path not in schemas:
             message, nested = None, file.message_types_by_name.values()
             for index in path:
-                # Entries of maps have no index.
+                # Map entries have no index.
                 nested = [each for each in nested if not each.GetOptions().map_entry]
                 if not 0 <= index < len(nested):
                     raise BodyError(f"its schema has no message {path}")

@@ -1,13 +1,12 @@
-"""JSON and XML in a text, each within bounds.
+"""Reads JSON and XML in a text, within bounds.
 
-An element of XML becomes a dict: attributes with ``@`` before their names, elements by their names
-(those of one name as a list), text as ``#text``; an element that has text alone becomes that text.
-A document type is refused: entities can name files, addresses, and each other without end.
+An XML element becomes a dict: attributes with ``@`` before their names, elements by their names (a
+list if there are several of a name), text as ``#text``. An element that has only text becomes that
+text. A document type is an error, since entities can refer to files, addresses, and each other.
 """
 
 import json
 import re
-from collections.abc import Iterator
 from itertools import chain
 from typing import Final, NoReturn
 from xml.parsers import expat
@@ -17,7 +16,7 @@ from rocketlens.decode.tree import Tree
 from rocketlens.errors import BodyError, BodyTooLarge
 
 MAX_DECODED_VALUES: Final = 200_000
-"""Values of one message body of JSON or XML that are decoded: some 50 ms, and 50 MiB of objects."""
+"""Values of one JSON or XML body that are decoded: some 50 ms, and 50 MiB of objects."""
 TEXT: Final = "#text"
 _XML_STEP: Final = 64 << 10
 _BEGINS: Final = re.compile(r'[ \t\r\n]*[\[{"]')
@@ -25,20 +24,20 @@ _DECODER: Final = json.JSONDecoder(strict=False)
 
 
 def may_be_json(text: str) -> bool:
-    """Return whether text begins as an object, an array or a string does.
+    """Return True if the text begins like an object, an array or a string.
 
-    A number alone is JSON, too, and is as well shown as the text that it is.
+    A number alone is JSON, too, but its text shows it as well.
     """
     return _BEGINS.match(text) is not None
 
 
 def read_json(text: str) -> Tree:
-    """Return the value of a JSON text; of names that come twice the last counts.
+    """Return the value of a JSON text; the last of two members with one name counts.
 
-    :raises BodyTooLarge: when it is nested too deep, or has too many values.
-    :raises BodyError: when it is not JSON, or has numbers of thousands of digits.
+    :raises BodyTooLarge: if it is nested too deep, or has too many values.
+    :raises BodyError: if it is not JSON, or has numbers of thousands of digits.
     """
-    # No value is made before it is counted; texts can have commas and brackets, too.
+    # Values are counted before they are built; strings can contain commas and brackets, too.
     opened = text.count("{") + text.count("[")
     if opened + text.count(",") > 2 * MAX_DECODED_VALUES:
         raise BodyTooLarge(f"it has more than {MAX_DECODED_VALUES} values")
@@ -48,7 +47,7 @@ def read_json(text: str) -> Tree:
         raise BodyTooLarge("JSON that is nested too deep") from None
     except ValueError as error:
         raise BodyError(f"it is not JSON: {error}") from error
-    # A text with few signs cannot be beyond the bounds.
+    # A short text with few brackets is within the bounds.
     if opened > limits.MAX_DECODED_LEVELS or len(text) > MAX_DECODED_VALUES:
         _check_bounds(value)
     return value
@@ -63,26 +62,23 @@ def _check_bounds(value: Tree) -> None:
             raise BodyTooLarge(f"it has more than {MAX_DECODED_VALUES} values")
         if not inner:
             return
-        level = list(chain.from_iterable(map(_members, inner)))
+        members = (each.values() if isinstance(each, dict) else each for each in inner)
+        level = list(chain.from_iterable(members))
     raise BodyTooLarge(f"it is nested more than {limits.MAX_DECODED_LEVELS} levels deep")
 
 
-def _members(value: Tree) -> Iterator[Tree]:
-    return iter(value.values() if isinstance(value, dict) else value)
-
-
 def may_be_xml(text: str) -> bool:
-    """Return whether text begins as a document does."""
+    """Return True if the text begins like a document."""
     return text.lstrip("\ufeff \t\r\n").startswith("<")
 
 
 def read_xml(text: str) -> Tree:
     """Return a document as ``{name of its root: ...}``.
 
-    :raises BodyTooLarge: when it is larger than the bounds.
-    :raises BodyError: when it is not well-formed, or has a document type.
+    :raises BodyTooLarge: if it is larger than the bounds.
+    :raises BodyError: if it is not well-formed, or has a document type.
     """
-    # Attributes are made before they are counted; texts can have such signs, too.
+    # expat builds attributes before `_Builder` counts them; texts can have these signs, too.
     if 2 * text.count("=") + text.count("<") > MAX_DECODED_VALUES:
         raise BodyTooLarge(f"it has more than {MAX_DECODED_VALUES} values")
     builder = _Builder()
@@ -93,7 +89,7 @@ def read_xml(text: str) -> Tree:
     parser.CharacterDataHandler = builder.text
     parser.StartDoctypeDeclHandler = _refuse
     try:
-        # In parts: after an error, expat would read on to the end of what it has.
+        # In parts, since expat reads its whole input even after an error.
         for start in range(0, len(text), _XML_STEP):
             parser.Parse(text[start : start + _XML_STEP].encode("utf-8", "surrogatepass"))
         parser.Parse(b"", True)  # noqa: FBT003 - the end
@@ -114,7 +110,7 @@ class _Builder:
         self._values_left = MAX_DECODED_VALUES
 
     def start(self, _: str, attributes: list[str]) -> None:
-        # An element takes as long as three texts.
+        # An element costs as much time as three texts.
         self._count(3 + len(attributes))
         if len(self._open) > limits.MAX_DECODED_LEVELS:
             raise BodyTooLarge(f"it is nested more than {limits.MAX_DECODED_LEVELS} levels deep")

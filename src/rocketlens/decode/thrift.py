@@ -1,7 +1,7 @@
-"""Thrift without its IDL: numbers of fields, and values by the types that are stored.
+"""Reads Thrift without its IDL: fields by number, and values by their stored types.
 
 =========  =====================================================================================
-protocol   how a struct is stored
+protocol   form of a struct
 =========  =====================================================================================
 binary     each field: type (1 byte), number (2 bytes), value; then a byte 0
 compact    each field: a byte with type and step to the number, value; then a byte 0; integers
@@ -9,8 +9,8 @@ compact    each field: a byte with type and step to the number, value; then a by
 =========  =====================================================================================
 
 A body is one struct, or a message, which begins with its name: ``80 01`` in the binary protocol,
-``82`` in the compact one. Text and bytes are stored alike: what is UTF-8 is shown as text. Source:
-the Apache Thrift protocol specifications.
+``82`` in the compact one. Text and bytes have the same type: UTF-8 is shown as text. Source: the
+Apache Thrift protocol specifications.
 """
 
 import struct
@@ -30,9 +30,7 @@ _LITTLE_DOUBLE: Final = struct.Struct("<d")
 def read_thrift(body: bytes, work: DecodingWork | None = None, *, is_guess: bool = False) -> Tree:
     """Return the struct of a body in either protocol; a message as its name and its struct.
 
-    ``is_guess``: read no struct of the compact protocol, which looks like many things.
-
-    :raises BodyError: when it is neither, or is larger than the bounds.
+    ``is_guess``: reject structs of the compact protocol, which many other bytes resemble.
     """
     work = work or DecodingWork()
     if is_guess and body[:1] == b"\x82":
@@ -49,7 +47,7 @@ def read_thrift(body: bytes, work: DecodingWork | None = None, *, is_guess: bool
 
 
 def may_be_thrift(body: bytes) -> bool:
-    """Return whether a body begins as a message, or with a field of the binary protocol."""
+    """Return True if the body begins like a message, or with a field of the binary protocol."""
     return bool(body) and (body[0] in _FIELD_TYPES or body[0] in b"\x80\x82")
 
 
@@ -74,7 +72,7 @@ class _Thrift(ByteReader, ABC):
         return [read() for _ in range(self.checked(count))]
 
     def checked(self, count: int) -> int:
-        # Each element takes a byte at least.
+        # Each element has at least one byte.
         if not 0 <= count <= self.remaining:
             raise self.error(f"{count} elements, and {self.remaining} bytes")
         return count

@@ -1,20 +1,20 @@
-"""The values that decoders return: of the types that JSON has, and a few more.
+"""The values that decoders return: the types of JSON, and a few more.
 
 ========================  =================================================================
 value                     in JSON (`json_ready`)
 ========================  =================================================================
 None, bool, str           the same
-int                       the same; in hexadecimal, as text, where it has thousands of digits
+int                       the same; as hexadecimal text if it has thousands of digits
 float                     the same; NaN and infinities as text, which JSON does not have
-Decimal                   its digits as text: a number of JSON would be rounded by readers
+Decimal                   its digits as text: readers of JSON would round a number
 bytes                     ``{"@base64": "..."}``
 datetime, date            ISO 8601
 dict with text as names   an object, in the order stored
 list                      an array
 ========================  =================================================================
 
-An object of a class has its name as ``"@type"``, first, as fastjson writes it. Shared
-objects are shown once, then as ``{"@same": "$.path"}``.
+An object of a class has its name as ``"@type"``, first, as fastjson writes it. Shared objects are
+shown once, then as ``{"@same": "$.path"}``.
 """
 
 import base64
@@ -37,7 +37,6 @@ BASE64: Final = "@base64"
 
 _EXACT: Final = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
 
-
 FIELD: Final = "body.$"
 FIELD_PATH: Final = re.compile(r"body\.\$(?:\.[\w@$](?:-?[\w@$])*|\[[0-9]{1,9}\])+")
 """A path such as ``body.$.orders[0].id``, which names a field of a body."""
@@ -45,7 +44,7 @@ _STEP: Final = re.compile(r"\.([^.\[]+)|\[([0-9]+)\]")
 
 
 def field_text(body_json: str, path: str) -> str | None:
-    """Return the text or the JSON at a `FIELD_PATH` of a body that is JSON; None without it.
+    """Return the text or the JSON at a `FIELD_PATH` of a JSON body; None if there is none.
 
     Numbers keep their digits.
     """
@@ -66,7 +65,7 @@ def field_text(body_json: str, path: str) -> str | None:
 
 
 def json_ready(value: Tree) -> Any:
-    """Return a value as ``json.dumps`` takes it, after the table above."""
+    """Convert a value for ``json.dumps``, as in the table above."""
     if isinstance(value, dict):
         return {name: json_ready(each) for name, each in value.items()}
     if isinstance(value, list):
@@ -85,23 +84,20 @@ def json_ready(value: Tree) -> Any:
 
 
 def scaled(unscaled: int, scale: int) -> Decimal:
-    """Return an integer with a decimal point so many digits from its right, none of them lost.
-
-    :raises ValueError: when it has too many digits.
-    """
+    """Return ``unscaled`` / 10**``scale`` without rounding; raise ValueError if it is too long."""
     if unscaled.bit_length() > limits.MAX_DECIMAL_BITS:
         raise ValueError(f"a decimal number of {unscaled.bit_length()} bits")
     return Decimal(unscaled).scaleb(-scale, _EXACT)
 
 
 def tree_of(value: Tree) -> Tree:
-    """Return a tree of a graph, within the bounds.
+    """Convert a graph to a tree, within bounds.
 
-    Lists and dicts stay where they come first. Where they come again there is a note that names
-    the place, as ``{"@same": "$.items[0]"}``.
+    Lists and dicts stay at their first place. Later references become notes with that path, such as
+    ``{"@same": "$.items[0]"}``.
 
-    :raises BodyTooLarge: when it has more values, levels or text than are decoded: what a few bytes
-        refer to can be long, and be referred to often.
+    :raises BodyTooLarge: if it has too many values, levels or characters: a few bytes can refer to
+        a long text, and often.
     """
     found_at: dict[int, tuple[int | None, str]] = {}
     values, characters = limits.MAX_BINARY_VALUES, limits.MAX_DECODED_BYTES
@@ -148,7 +144,7 @@ def tree_of(value: Tree) -> Tree:
 
 
 def name_text(name: Tree) -> str:
-    """Return the text by which a member is named whose name is another value, such as a number."""
+    """Return the name of a member whose name is stored as another value, such as a number."""
     if isinstance(name, str):
         return name
     if isinstance(name, bytes):
@@ -158,7 +154,5 @@ def name_text(name: Tree) -> str:
     if isinstance(name, date):
         return name.isoformat()
     if isinstance(name, dict | list):
-        import json
-
         return json.dumps(json_ready(tree_of(name)), ensure_ascii=False, separators=(",", ":"))
     return str(json_ready(name))

@@ -1,4 +1,4 @@
-"""One file per on-disk format, pure: bytes in, values out, and back.
+"""One module per on-disk format, without input or output: bytes in, values out, and back.
 
-Nothing in here opens a file, knows the time or starts a thread.
+This room opens no files, starts no threads and reads no clock.
 """

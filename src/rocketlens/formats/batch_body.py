@@ -1,8 +1,8 @@
-"""The body of a batch send: members one after another, each a small message of its own.
+"""The body of a batch send: a sequence of members, each a small message.
 
-The broker takes it apart and stores one ordinary record per member; only to a topic with
-``queue.type=BatchCQ``, of RocketMQ 5, it stores all as one record, with a flag: see `records_in`.
-All integers big endian and signed.
+The broker stores one ordinary record per member. Only for a topic with ``queue.type=BatchCQ``
+(RocketMQ 5), it stores all as one record, with a flag: see `records_in`. All integers are
+big-endian and signed.
 
 ======  =====  ================  ===========================================================
 offset  type   field             notes
@@ -48,7 +48,7 @@ class BatchMember(NamedTuple):
 
 
 def encode(members: Iterable[BatchMember]) -> bytes:
-    """Return the members in order, encoded.
+    """Encode members in order.
 
     :raises FormatError: if a part of a member does not fit its field: properties of more than
         32,767 bytes, a flag beyond 32 bits.
@@ -60,29 +60,23 @@ def encode(members: Iterable[BatchMember]) -> bytes:
             head = HEAD.pack(size, 0, 0, member.flag, len(member.body))
             tail = PROPERTIES_LENGTH.pack(len(member.properties))
         except struct.error as error:
-            message = f"batch member {len(parts)} cannot be written: {error}"
-            raise FormatError(message) from error
+            raise FormatError(f"batch member {len(parts)} cannot be written: {error}") from error
         parts.append(head + member.body + tail + member.properties)
     return b"".join(parts)
 
 
 def decode(body: bytes | memoryview) -> Iterator[BatchMember]:
-    """Read the members in order, lazily.
-
-    :raises FormatError: when a member is cut short, or its size is not the sum of its parts.
-    """
+    """Read the members in order, lazily; raise FormatError if one is truncated or contradictory."""
     view = memoryview(body)
     start = 0
     while start < len(view):
         remaining = len(view) - start
         if remaining < MIN_MEMBER_BYTES:
-            message = f"batch ends inside a member at byte {start}"
-            raise FormatError(message)
+            raise FormatError(f"batch ends inside a member at byte {start}")
         total_size, _magic, _crc, flag, body_length = HEAD.unpack_from(view, start)
         properties_length = total_size - MIN_MEMBER_BYTES - body_length
         if not (body_length >= 0 and properties_length >= 0 and total_size <= remaining):
-            message = f"batch member at byte {start}: sizes {total_size} and {body_length}"
-            raise FormatError(message)
+            raise FormatError(f"batch member at byte {start}: sizes {total_size} and {body_length}")
         body_end = start + HEAD.size + body_length
         if PROPERTIES_LENGTH.unpack_from(view, body_end)[0] != properties_length:
             message = f"batch member at byte {start}: its parts do not add up to {total_size}"
@@ -96,21 +90,21 @@ def decode(body: bytes | memoryview) -> Iterator[BatchMember]:
 
 
 def message_at(record: Record, queue_offset: int) -> Record | None:
-    """Return the message of a record that has a queue offset: itself, or one of a batch."""
+    """Return the message of a record that has a queue offset: the record, or one of a batch."""
     messages = records_in(record) or (record,)
     return next((each for each in messages if each.queue_offset == queue_offset), None)
 
 
 def message_count(record: Record) -> int:
-    """Return how many messages a record has: 1, if it is not a batch."""
+    """Return the number of messages in a record: 1 if it is not a batch."""
     return len(records_in(record)) or 1
 
 
 def records_in(record: Record) -> tuple[Record, ...]:
-    """Return the messages of a record that is a batch, as if each had a record; none of any other.
+    """Return the messages of a batch record as records; empty for any other record.
 
-    They have its place in the log and its size, and queue offsets from its own on. None also if
-    its body cannot be taken apart.
+    They have the batch's position in the log and its size, and consecutive queue offsets. Also
+    empty if its body cannot be parsed.
     """
     if not record.sys_flag & SYS_FLAG_INNER_BATCH:
         return ()

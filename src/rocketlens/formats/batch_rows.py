@@ -1,15 +1,13 @@
-"""Rows of the messages in batches, and rows of records that were pulled.
+"""Rows of the messages in batches, and rows of pulled records.
 
-Rows of a scan are of records (batches: see :mod:`rocketlens.formats.batch_body`). Where a record is
-a batch, its row becomes one row for each of its messages, with the queue offset of that message,
-and the message itself beside it: columns cannot be copied out of the log for it. All other rows are
-left as they are.
+Rows of a scan are of records (batches: see :mod:`rocketlens.formats.batch_body`). The row of a
+batch becomes one row for each of its messages, with the queue offset of that message. The message
+itself is returned beside it, since columns cannot be copied from the log. Other rows stay as they
+are.
 
-A pull's body has whole records one after another, from anywhere in the log: the bytes of the log,
-so its records have all columns that they have there. But the kernels look for a record where its
-physical offset says that it is. So :func:`scan_pulled` returns rows whose offsets are positions in
-the bytes at hand (``base_offset`` is 0 for all that takes them), and the physical offsets beside
-them.
+A pull's body has whole records of the log, from any positions. Kernels look for a record at its
+physical offset minus ``base_offset``. So :func:`scan_pulled` returns rows whose offsets are
+positions in the pulled bytes (``base_offset`` is 0), and the physical offsets beside them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,10 +26,7 @@ _HEAD = HEADS[0]
 
 
 def runs(rows: Rows) -> Iterator[tuple[bool, Rows]]:
-    """Yield the runs of rows that are batches, and of those that are not, in order.
-
-    Each with whether its rows are batches. Rows without a batch are one run.
-    """
+    """Yield the runs of batch rows and of other rows, in order, each with True for batches."""
     if not rows.sys_flags & SYS_FLAG_INNER_BATCH:
         yield False, rows
         return
@@ -43,10 +38,9 @@ def runs(rows: Rows) -> Iterator[tuple[bool, Rows]]:
 
 
 def messages_of(rows: Rows) -> Iterator[tuple[Rows, list[Record]]]:
-    """Yield the messages of batches, of which ``rows`` are, in pieces of bounded size: a row, and a
-    record, for each.
+    """Yield the messages of batch ``rows`` in pieces of bounded size: a row and a record for each.
 
-    A batch whose body cannot be taken apart is a message as it is. Checksums are not looked at.
+    A batch whose body cannot be parsed is one message. Checksums are not compared.
     """
     messages: list[Record] = []
     counts: list[int] = []
@@ -71,18 +65,17 @@ class PulledRows(NamedTuple):
     physical_offsets: "npt.NDArray[np.int64]"
 
     def of(self, chosen: "npt.NDArray[np.bool_]") -> "PulledRows":
-        """Return the rows for which ``chosen`` is true."""
         if chosen.all():
             return self
         return PulledRows(self.rows.compress(chosen.tobytes()), self.physical_offsets[chosen])
 
 
 def scan_pulled(bodies: Sequence[bytes], most: int) -> PulledRows:
-    """Return the records of pulls in their order, ``most`` of them at most.
+    """Return the records of pulls in their order, at most ``most``.
 
-    A body is read up to the first bytes that are not a record. Checksums are not read. Takes the
-    memory of the bodies once more, and 150 bytes for each of ``most``. O(records), and quick where
-    they follow one another in the log, too.
+    A body is read up to the first bytes that are not a record. Checksums are not compared. Copies
+    the bodies, and allocates 150 bytes for each of ``most``. O(records); faster if they are
+    contiguous in the log.
     """
     content = memoryview(b"".join(bodies))
     most = min(most, len(content) // MIN_RECORD_BYTES)

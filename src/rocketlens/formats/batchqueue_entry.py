@@ -1,8 +1,8 @@
-"""One entry of a batch queue: where a record is whose messages are a batch, or a single one.
+"""One entry of a batch queue: the position of a record that is a batch, or a single message.
 
 ``batchconsumequeue/TOPIC/QUEUE`` of a topic with ``queue.type=BatchCQ`` has files of equal size,
-named by the byte offset of their first entry, as 20 decimal digits. Entries follow one another, and
-so do the queue offsets of their messages. All integers big endian and signed.
+named by the byte offset of their first entry, as 20 decimal digits. Entries are contiguous, and so
+are the queue offsets of their messages. All integers are big-endian and signed.
 
 ======  =====  ===================  ===========================================================
 offset  type   field                notes
@@ -17,8 +17,8 @@ offset  type   field                notes
 42      i32    reserved             0
 ======  =====  ===================  ===========================================================
 
-Drawbacks to know: no checksum, and the entry of a queue offset has to be searched for.
-Source: ``BatchConsumeQueue``.
+Drawbacks: no checksum, and the entry of a queue offset has to be searched for. Source:
+``BatchConsumeQueue``.
 """
 
 from typing import Final, NamedTuple
@@ -41,16 +41,15 @@ class BatchEntry(NamedTuple):
 
     @property
     def is_end(self) -> bool:
-        """Whether the entry was never written."""
+        """True if the entry was never written."""
         return self.store_size <= 0 or self.message_count <= 0
 
     @property
     def stop(self) -> int:
-        """The queue offset behind the last message."""
+        """The queue offset after the last message."""
         return self.first_queue_offset + self.message_count
 
     def encode(self) -> bytes:
-        """Return the 46 bytes."""
         return ENTRY.pack(*self)
 
 
@@ -60,5 +59,5 @@ ENTRY_BYTES: Final = ENTRY_LAYOUT.size
 
 
 def decode(buffer: bytes | memoryview, position: int = 0) -> BatchEntry:
-    """Read the entry at byte ``position``; 46 bytes must be there."""
+    """Read the entry at byte ``position``; 46 bytes must follow."""
     return BatchEntry(*ENTRY.unpack_from(buffer, position))

@@ -10,9 +10,9 @@ sysFlag  mask             meaning
 0x300   0x700             zlib (RFC 1950), named
 ======  ================  =============================================
 
-RocketMQ decompresses without a bound; here a body that grows beyond ``limit`` bytes is an error,
-found before the memory is taken: one of more than 16 MiB is first counted to its end, and only
-then kept. Source: ``MessageSysFlag``, ``CompressionType``.
+RocketMQ decompresses without a bound. Here a body that grows beyond ``limit`` bytes is an error,
+which is found before the memory is allocated: a body of more than 16 MiB is first decompressed only
+to count its bytes. Source: ``MessageSysFlag``, ``CompressionType``.
 """
 
 import zlib
@@ -29,28 +29,26 @@ ZSTD: Final = 0x200
 ZLIB: Final = 0x300
 
 _KEPT_UNCOUNTED: Final = 16 << 20
-"""Maximum size of a frame, and so of a body whose size is not known yet."""
+"""The size up to which a body is kept while its bytes are counted."""
 _STEP: Final = 1 << 20
 _ZLIB_STEP: Final = 1 << 16
 """Input bytes of one step; what the step does not use is copied for the next."""
 _ZSTD_STEP: Final = 256
-"""Input bytes of one step: a block of 4 bytes can stand for 128 KiB, so this bounds a step to 8 MiB
-of output, which the library does not bound.
-"""
+"""Input bytes of one step: the library does not bound the output, and a block of 4 bytes can
+produce 128 KiB, so a step produces at most 8 MiB."""
 
 
 def decompress(body: bytes, sys_flag: int, limit: int = limits.MAX_BODY_BYTES) -> bytes:
-    """Return the body as its producer had it; unchanged if the flag says that it is not compressed.
+    """Return the producer's body; unchanged if the flag says that it is not compressed.
 
-    :raises BodyTooLarge: when it grows beyond ``limit`` bytes.
-    :raises BodyError: when the bytes are not of the named kind, or end early.
+    :raises BodyTooLarge: if it grows beyond ``limit`` bytes.
+    :raises BodyError: if the bytes are not of the named kind, or end early.
     """
     if not sys_flag & COMPRESSED:
         return body
     unpack = _UNPACKERS.get(sys_flag & TYPE_MASK)
     if unpack is None:
-        message = f"body is compressed in an unknown way (system flag {sys_flag:#x})"
-        raise BodyError(message)
+        raise BodyError(f"body has an unknown compression (system flag {sys_flag:#x})")
     parts: list[bytes] = []
     size = 0
     for part in unpack(body):
@@ -64,9 +62,7 @@ def decompress(body: bytes, sys_flag: int, limit: int = limits.MAX_BODY_BYTES) -
 
 
 def compress(body: bytes, sys_flag: int, level: int = 5) -> bytes:
-    """Compress in the format of ``sys_flag`` at RocketMQ's default level; unchanged without its
-    bit.
-    """
+    """Compress in the format of ``sys_flag`` at RocketMQ's default level; unchanged without it."""
     if not sys_flag & COMPRESSED:
         return body
     kind = sys_flag & TYPE_MASK
@@ -80,8 +76,7 @@ def compress(body: bytes, sys_flag: int, level: int = 5) -> bytes:
         return zstandard.ZstdCompressor(level=level).compress(body)
     if kind in (0, ZLIB):
         return zlib.compress(body, level)
-    message = f"there is no compression for system flag {sys_flag:#x}"
-    raise BodyError(message)
+    raise BodyError(f"there is no compression for system flag {sys_flag:#x}")
 
 
 def _unpack_zlib(body: bytes) -> Iterator[bytes]:
@@ -95,10 +90,8 @@ def _unpack_zlib(body: bytes) -> Iterator[bytes]:
             if decompressor.eof:
                 return
     except zlib.error as error:
-        message = f"body is not zlib data: {error}"
-        raise BodyError(message) from error
-    message = "body ends in the middle of its zlib data"
-    raise BodyError(message)
+        raise BodyError(f"body is not zlib data: {error}") from error
+    raise BodyError("body ends in the middle of its zlib data")
 
 
 def _unpack_lz4(body: bytes) -> Iterator[bytes]:
@@ -110,13 +103,11 @@ def _unpack_lz4(body: bytes) -> Iterator[bytes]:
         while not decompressor.eof:
             part = decompressor.decompress(rest, max_length=_STEP)
             if not part and decompressor.needs_input and not decompressor.eof:
-                message = "body ends in the middle of its LZ4 frame"
-                raise BodyError(message)
+                raise BodyError("body ends in the middle of its LZ4 frame")
             rest = b""
             yield part
     except (RuntimeError, EOFError) as error:
-        message = f"body is not an LZ4 frame: {error}"
-        raise BodyError(message) from error
+        raise BodyError(f"body is not an LZ4 frame: {error}") from error
 
 
 def _unpack_zstd(body: bytes) -> Iterator[bytes]:
@@ -129,10 +120,8 @@ def _unpack_zstd(body: bytes) -> Iterator[bytes]:
             if decompressor.eof:
                 return
     except zstandard.ZstdError as error:
-        message = f"body is not a Zstandard frame: {error}"
-        raise BodyError(message) from error
-    message = "body ends in the middle of its Zstandard frame"
-    raise BodyError(message)
+        raise BodyError(f"body is not a Zstandard frame: {error}") from error
+    raise BodyError("body ends in the middle of its Zstandard frame")
 
 
 _UNPACKERS: Final[dict[int, Callable[[bytes], Iterator[bytes]]]] = {
@@ -141,4 +130,4 @@ _UNPACKERS: Final[dict[int, Callable[[bytes], Iterator[bytes]]]] = {
     ZSTD: _unpack_zstd,
     ZLIB: _unpack_zlib,
 }
-"""Each yields a body in parts of some MiB at most."""
+"""Each yields a body in parts of at most some MiB."""

@@ -1,6 +1,6 @@
 """The checkpoint file: the store times and offsets up to which a store was flushed.
 
-4096 bytes, the fields first, zeros after. All integers big endian and signed; 0 where never set.
+4096 bytes, the fields first, zeros after. All integers are big-endian and signed; 0 if never set.
 
 ======  =====  ========================  ======================================================
 offset  type   field                     notes
@@ -36,7 +36,6 @@ class Checkpoint(NamedTuple):
     logics_physical_offset: I64 = 0
 
     def encode(self) -> bytes:
-        """Return the bytes of the whole file."""
         return FIELDS.pack(*self).ljust(CHECKPOINT_BYTES, b"\0")
 
 
@@ -44,11 +43,7 @@ FIELDS: Final = Layout.of(Checkpoint).struct
 
 
 def decode(content: bytes | memoryview) -> Checkpoint:
-    """Read the fields.
-
-    :raises CheckpointError: when there are fewer bytes than fields.
-    """
+    """Read the fields; raise CheckpointError if there are too few bytes."""
     if len(content) < FIELDS.size:
-        message = f"checkpoint has {len(content)} bytes, its fields need {FIELDS.size}"
-        raise CheckpointError(message)
+        raise CheckpointError(f"checkpoint has {len(content)} bytes, its fields need {FIELDS.size}")
     return Checkpoint(*FIELDS.unpack_from(content))

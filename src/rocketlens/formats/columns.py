@@ -1,12 +1,11 @@
-"""Messages as Arrow record batches, built from rows and the log's bytes without a loop over rows.
+"""Builds Arrow record batches from rows and the log's bytes, without a loop over rows.
 
-A message has the columns of `rocketlens.model.fields.COLUMNS`. Text is what Java makes of it:
-malformed UTF-8 is U+FFFD. ``body`` is null where it is not wanted. ``body_error`` says why a body
-is as it is stored, and is null where it is as its producer had it.
+A message has the columns of `rocketlens.model.fields.COLUMNS`. Text is decoded as by Java:
+malformed UTF-8 is U+FFFD. ``body`` is null if bodies are not requested. ``body_error`` is null, or
+says why the body is as it was stored.
 
-Of records of which only the offsets are known (an index file's, a queue's), `column` returns one
-fixed field. Whether a record is at such an offset is for the caller to check; nothing outside the
-buffer is read.
+For records of which only the offsets are known (from an index file or a queue), `column` returns
+one fixed field. The caller checks that there is a record; no byte outside the buffer is read.
 """
 
 from collections.abc import Iterator, Sequence
@@ -34,17 +33,12 @@ if TYPE_CHECKING:
     Bytes = npt.NDArray[np.uint8]
     Numbers = npt.NDArray[np.int64]
     Slices = tuple[Numbers, npt.NDArray[np.int32]]
-    """Starts in the content and lengths; -1 where there is none."""
+    """Starts in the content, and lengths; a length of -1 means that the part is absent."""
 
 DERIVED: Final = frozenset(
-    {
-        *("msg_id", "offset_msg_id", "cluster", "broker"),
-        *TIME_COLUMNS,
-        *LIFE_COLUMNS,
-        *TEXT_COLUMNS,
-    }
+    {*("msg_id", "offset_msg_id", "cluster", "broker"), *TIME_COLUMNS, *LIFE_COLUMNS, *TEXT_COLUMNS}
 )
-"""Columns that follow from others, or are not of the record."""
+"""Columns that are computed from others, or do not belong to the record."""
 
 STORED_BYTES_PER_BATCH: Final = 32 << 20
 BODY_BYTES_PER_BATCH: Final = 64 << 20
@@ -57,7 +51,7 @@ _HOST_BITS: Final = {"born": SYS_FLAG_BORN_HOST_V6, "store": SYS_FLAG_STORE_HOST
 
 
 def slices(kind: Any, values: "Sequence[bytes | None]") -> Any:
-    """Return an Arrow array of texts in UTF-8, or bytes; null for None, as `numbers` does."""
+    """Return an Arrow array of UTF-8 texts or bytes, with null for None; as `numbers` does."""
     offsets = np.zeros(len(values) + 1, np.int32)
     np.cumsum([len(value or b"") for value in values], out=offsets[1:])
     valid = np.packbits([value is not None for value in values], bitorder="little")
@@ -76,11 +70,10 @@ def batches(
 ) -> Iterator[Any]:
     """Return the messages of ``rows`` as record batches of bounded size.
 
-    ``with_derived``: also the columns of :data:`DERIVED`; ``with_text``: those of `TEXT_COLUMNS`
-    are not null.
-    ``origin``: the names of cluster and broker, where they are known.
-    ``physical_offsets``: those that messages have, where the offsets in ``rows`` only say at which
-    positions of ``content`` the records are (:mod:`rocketlens.formats.batch_rows`).
+    ``with_derived``: include the columns of :data:`DERIVED`. ``with_text``: fill those of
+    `TEXT_COLUMNS`. ``origin``: the names of cluster and broker, if known. ``physical_offsets``:
+    those of the messages, if the offsets in ``rows`` are positions in ``content``
+    (:mod:`rocketlens.formats.batch_rows`).
     """
     batch = partial(_batch, with_derived=with_derived, with_text=with_text, origin=origin)
     fields = rows.as_array
@@ -103,9 +96,7 @@ def batches(
 
 
 def _decompressed(rows: Rows) -> Iterator[tuple[int, int, Any, Any]]:
-    """Yield the first row of a batch, the one behind its last, and their bodies, of which some are
-    compressed, and errors of these.
-    """
+    """Yield first row and end of a batch, its bodies (some are compressed), and their errors."""
     bodies: list[bytes] = []
     errors: list[bytes | None] = []
     first = size = 0
@@ -167,7 +158,6 @@ def _batch(
 
 
 def _bytes(rows: Rows) -> Any:
-    """Return the stored bodies."""
     offsets, values = gather(rows.content, *part_slices(rows, "body"), as_text=False)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(values)]
     return pa.Array.from_buffers(pa.binary(), len(rows), buffers)
@@ -176,7 +166,7 @@ def _bytes(rows: Rows) -> Any:
 def text_columns(bodies: Any, *, with_text: bool) -> dict[str, Any]:
     """Return the arrays of `TEXT_COLUMNS` for an array of bodies, whose memory they share.
 
-    All are null without ``with_text``, or where there are no bodies.
+    All are null without ``with_text``, or if a body is null.
     """
     count = len(bodies)
     if not with_text or bodies.null_count:
@@ -200,7 +190,7 @@ def text_columns(bodies: Any, *, with_text: bool) -> dict[str, Any]:
 def life_columns(
     topics: Any, properties: Any, tags: Any, sys_flags: "npt.NDArray[np.int32]"
 ) -> dict[str, Any]:
-    """Return the arrays of `LIFE_COLUMNS` for arrays of fields; copies are looked at one by one."""
+    """Return the arrays of `LIFE_COLUMNS` for arrays of fields; only copies are parsed singly."""
     is_commit = sys_flags & SYS_FLAG_TRANSACTION_MASK == SYS_FLAG_COMMIT
     states = np.where(is_commit, _STATES[LifeState.COMMITTED], _STATES[LifeState.STORED])
     names = slices(pa.string(), [each.encode() for each in _STATES])
@@ -222,7 +212,7 @@ def life_columns(
 
 
 def _text(rows: Rows, part: Any) -> Any:
-    """Return one part of each record as text, null where it is absent."""
+    """Return one part of each record as text, null if it is absent."""
     starts, lengths = part_slices(rows, part)
     present = lengths >= 0
     bitmap = None if present.all() else np.packbits(present, bitorder="little")
@@ -258,7 +248,7 @@ def _properties(rows: Rows) -> Any:
 
 
 def _host_bytes(rows: Rows, which: str) -> "npt.NDArray[np.uint8]":
-    """Return each row's stored host, 8 bytes for IPv4; those of IPv6 are cut off."""
+    """Return the first 8 bytes of each row's stored host: all of an IPv4 host."""
     lengths = np.full(len(rows), HOST_BYTES_V4, np.int32)
     starts = np.ascontiguousarray(_host_starts(rows, which), np.int64)
     _, hosts = gather(rows.content, starts, lengths, as_text=False)
@@ -266,14 +256,13 @@ def _host_bytes(rows: Rows, which: str) -> "npt.NDArray[np.uint8]":
 
 
 def _host_starts(rows: Rows, which: str) -> Any:
-    """Return where each row's host begins in ``content``."""
     fields = rows.as_array
     starts = _BORN_HOST if which == "born" else fields["store_host_start"]
     return fields["physical_offset"] - rows.base_offset + starts
 
 
 def _hosts(rows: Rows, which: str) -> Any:
-    """Return ``address:port`` of each row; a log names few hosts, each is written once."""
+    """Return ``address:port`` of each row; each distinct host is formatted once."""
     if rows.sys_flags & _HOST_BITS[which]:
         texts = [str(unpack_host(packed)).encode() for packed in _packed_hosts(rows, which)]
         return slices(pa.string(), texts)
@@ -285,7 +274,6 @@ def _hosts(rows: Rows, which: str) -> Any:
 
 
 def _packed_hosts(rows: Rows, which: str) -> Iterator[bytes]:
-    """Yield the address and port bytes of each row."""
     is_v6 = rows.as_array["sys_flag"] & _HOST_BITS[which] != 0
     starts = _host_starts(rows, which).tolist()
     for start, length in zip(starts, np.where(is_v6, HOST_BYTES_V6, HOST_BYTES_V4), strict=True):
@@ -313,22 +301,19 @@ def _offset_msg_ids(rows: Rows, physical_offsets: "npt.NDArray[np.int64]") -> An
 def column(content: "Bytes", positions: "Numbers", name: str) -> "Numbers":
     """Return one field of :data:`HEADS` of the records at ``positions`` of ``content``.
 
-    Of a field behind a host: as if both hosts were IPv4.
+    A field after a host is read as if both hosts were IPv4.
 
-    :raises IndexError: when the field of one of them ends outside.
+    :raises IndexError: if the field of a record ends outside.
     """
     kind = np.dtype(HEADS[0].dtype_of(name))
-    # A row for every byte of the content: rows overlap, and only those asked for are read.
+    # A row for every byte of the content: rows overlap, and only those at ``positions`` are read.
     count = max(len(content) - kind.itemsize + 1, 0)
     rows: Any = np.ndarray(count, kind, content, strides=(1,)) if count else np.empty(0, kind)
     return np.asarray(rows[name][positions].astype(np.int64))
 
 
 def store_timestamps(content: "Bytes", positions: "Numbers") -> "Numbers":
-    """Return the store times of the records at ``positions``.
-
-    :raises IndexError: as :func:`column`.
-    """
+    """Return the store times of the records at ``positions``; errors as :func:`column`."""
     is_v6 = column(content, positions, "sys_flag") & SYS_FLAG_BORN_HOST_V6 != 0
     return column(content, positions + is_v6 * _MORE_BYTES, "store_timestamp_ms")
 
@@ -337,9 +322,7 @@ _MORE_BYTES = HEADS[1].size - HEADS[0].size
 
 
 def part_slices(rows: Rows, part: str) -> "Slices":
-    """Return where one part of every record is in the content: topic, properties, unique_key, keys,
-    tags or body.
-    """
+    """Return the slices of one part: topic, properties, unique_key, keys, tags or body."""
     fields = rows.as_array
     starts = fields["physical_offset"] - rows.base_offset + fields[f"{part}_start"]
     return starts, np.ascontiguousarray(fields[f"{part}_length"])
@@ -352,15 +335,15 @@ def gather(
     *,
     as_text: bool,
 ) -> "tuple[npt.NDArray[np.int32], Bytes]":
-    """Copy slices of the content side by side; return their offsets, as Arrow has them, and bytes.
+    """Copy slices of the content side by side; return their Arrow offsets, and bytes.
 
-    A length of 0 or less gives an empty slice (for an absent value, the null mask is the
-    caller's). ``as_text`` replaces malformed UTF-8 by U+FFFD exactly as Java does.
+    A length of 0 or less gives an empty slice; the caller makes the null mask. ``as_text`` replaces
+    malformed UTF-8 by U+FFFD exactly as Java does.
 
-    :raises BadInput: when a slice lies outside, or all together exceed 2**31 - 1 bytes.
+    :raises BadInput: if a slice is outside, or all together exceed 2**31 - 1 bytes.
     """
     if len(starts) != len(lengths):
-        raise BadInput(f"{len(starts)} starts and {len(lengths)} lengths make no slices")
+        raise BadInput(f"{len(starts)} starts do not match {len(lengths)} lengths")
     offsets = np.empty(len(starts) + 1, np.int64)
     total = kernels.offsets_of(content, starts, lengths, as_text, offsets)
     if total < 0:
@@ -373,11 +356,11 @@ def gather(
 
 
 def key_slices(rows: Rows) -> "tuple[npt.NDArray[np.int32], Numbers, npt.NDArray[np.int32]]":
-    """Cut every row's KEYS at single spaces; drop empty keys, and keep repeated ones.
+    """Split every row's KEYS at single spaces; drop empty keys, and keep repeated ones.
 
     Row i has slices ``offsets[i] .. offsets[i + 1] - 1``; returns these offsets and the slices.
 
-    :raises BadInput: when a row does not belong to the content.
+    :raises BadInput: if a row does not belong to the content.
     """
     offsets = np.empty(len(rows) + 1, np.int32)
     room = 2 * len(rows)
@@ -393,13 +376,13 @@ def key_slices(rows: Rows) -> "tuple[npt.NDArray[np.int32], Numbers, npt.NDArray
 
 
 def property_slices(rows: Rows) -> "tuple[npt.NDArray[np.int32], Slices, Slices]":
-    """Cut every row's properties into names and values, as Java's parser reads them.
+    """Split every row's properties into names and values, as Java's parser does.
 
     Row i has names and values ``offsets[i] .. offsets[i + 1] - 1``, each name once. A segment
-    without name or value is dropped; of several with one name (as decoded) the first has the
+    without name or value is dropped; of several with one (decoded) name, the first gives the
     position and the last the value.
 
-    :raises BadInput: when a row does not belong to the content.
+    :raises BadInput: if a row does not belong to the content.
     """
     offsets = np.zeros(len(rows) + 1, np.int32)
     starts = np.empty((2, 8 * len(rows) + limits.MAX_RECORD_ENTRIES), np.int64)

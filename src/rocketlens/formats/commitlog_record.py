@@ -1,6 +1,6 @@
 """One record of the commit log, which is also one message in a pull or query reply.
 
-All integers big endian and signed. ``H`` is 4 for an IPv4 and 16 for an IPv6 host; offsets are
+All integers are big-endian and signed. ``H`` is 4 for an IPv4 and 16 for an IPv6 host; offsets are
 for IPv4 hosts.
 
 ======  =======  ==============================  ===================================================
@@ -25,18 +25,18 @@ offset  type     field                           notes
 89      i16+n    properties                      see :mod:`rocketlens.model.properties`
 ======  =======  ==============================  ===================================================
 
-sys_flag: 0x1 body compressed, 0x2 several tags, 0xC transaction (0 none, 4 prepared, 8 commit,
-0xC rollback), 0x10 born host is IPv6, 0x20 store host is IPv6, 0x700 compression kind.
+sys_flag: 0x1 body compressed, 0x2 several tags, 0xC transaction (0 none, 4 prepared, 8 commit, 0xC
+rollback), 0x10 born host is IPv6, 0x20 store host is IPv6, 0x700 compression kind.
 
-A segment file ends with ``{i32 bytes left, i32 0xCBD43194}`` where the next record did not fit;
-zeros follow the last record of the log.
+A segment file ends with ``{i32 bytes left, i32 0xCBD43194}`` if the next record did not fit; zeros
+follow the last record of the log.
 
 With RocketMQ 5's ``enabledAppendPropCRC`` the properties end with ``__CRC32#`` U+0001, ten digits
 of the CRC-32 of all bytes before (least significant digit first), U+0002.
 
-Drawbacks to know: no checksum covers the header, topic and properties (unless the last is on), so
-damage there shows only by contradiction; the size word is the only way to the next record.
-Source: ``CommitLog.checkMessageAndReturnSize``, ``MessageDecoder.decode``.
+Drawbacks: without that option, no checksum covers the header, topic and properties, so damage there
+shows only as a contradiction; only the size word leads to the next record. Source:
+``CommitLog.checkMessageAndReturnSize``, ``MessageDecoder.decode``.
 """
 
 import struct
@@ -92,11 +92,11 @@ PORT: Final = struct.Struct(">i")
 HOST_BYTES_V4: Final = 4 + PORT.size
 HOST_BYTES_V6: Final = 16 + PORT.size
 MAX_TOPIC_BYTES_V1: Final = 127
-"""Longest topic of a V1 record in UTF-8 bytes: its length is a signed byte."""
+"""The longest topic of a V1 record in UTF-8 bytes: its length is a signed byte."""
 
 
 def pack_host(host: Host) -> bytes:
-    """Return the bytes of a host in a record: 8 of IPv4 or 20 of IPv6, address and port.
+    """Encode a host: 8 bytes for IPv4 or 20 for IPv6, address and port.
 
     :raises BadInput: if the address is neither IPv4 nor IPv6.
     :raises struct.error: if the port does not fit an i32.
@@ -105,7 +105,6 @@ def pack_host(host: Host) -> bytes:
 
 
 def unpack_host(packed: bytes) -> Host:
-    """Return the host in bytes of :func:`pack_host`."""
     return Host(address_text(packed[: -PORT.size]), PORT.unpack(packed[-PORT.size :])[0])
 
 
@@ -114,9 +113,9 @@ def has_queue_entry(sys_flag: int) -> bool: ...
 @overload
 def has_queue_entry(sys_flag: "Flags") -> "Truths": ...
 def has_queue_entry(sys_flag: "int | Flags") -> "bool | Truths":
-    """Return whether a record has a consume queue entry: all but prepared and rolled back ones.
+    """Return True if a record has a consume queue entry: unless it is prepared or rolled back.
 
-    An array of sys_flags gives an array. Of the four transaction types those two have this bit.
+    For an array of sys_flags, return an array. Only these two transaction types have this bit.
     """
     return sys_flag & SYS_FLAG_PREPARED == 0
 
@@ -126,9 +125,9 @@ def is_indexed(sys_flag: int) -> bool: ...
 @overload
 def is_indexed(sys_flag: "Flags") -> "Truths": ...
 def is_indexed(sys_flag: "int | Flags") -> "bool | Truths":
-    """Return whether a record's keys are in the index: all but rolled back ones.
+    """Return True if a record's keys are in the index: unless it is rolled back.
 
-    An array of sys_flags gives an array.
+    For an array of sys_flags, return an array.
     """
     return sys_flag & SYS_FLAG_TRANSACTION_MASK != SYS_FLAG_ROLLBACK
 
@@ -152,13 +151,13 @@ class Reason(StrEnum):
 
 
 Origin = tuple[str | None, str | None]
-"""The names of the cluster and the broker that have a record, where they are known."""
+"""The names of the cluster and the broker that have a record, if known."""
 NO_ORIGIN: Final[Origin] = (None, None)
 
 
-# No field can lead back to its record, so Python need not look for cycles.
+# Records cannot be in reference cycles, so the garbage collector need not track them.
 class Record(Struct, frozen=True, gc=False):
-    """A record as stored. ``body`` may be compressed; ``properties`` are raw UTF-8 bytes."""
+    """A record as stored. ``body`` can be compressed; ``properties`` are raw UTF-8 bytes."""
 
     total_size: I32
     magic: I32
@@ -181,15 +180,14 @@ class Record(Struct, frozen=True, gc=False):
 
     @property
     def offset_msg_id(self) -> str:
-        """The id that the broker gave it, upper-case hex; empty for `NOT_IN_LOG`."""
+        """The broker's id in upper-case hex; empty for `NOT_IN_LOG`."""
         return offset_msg_id_of(self.store_host, self.physical_offset)
 
 
 def _head(born_bytes: int, store_bytes: int, *, with_ports: bool) -> Layout:
-    """Return the layout of the fixed fields, up to the body's length, for addresses of these
-    lengths.
+    """Return the layout of the fixed fields, up to the body's length, for these address lengths.
 
-    A host is its address and its port; without ``with_ports`` the bytes of both.
+    A host is its address and its port, or without ``with_ports`` the bytes of both.
     """
     address_bytes = {"born_host": born_bytes, "store_host": store_bytes}
     fields: list[tuple[str, str]] = []
@@ -211,11 +209,11 @@ store_host IPv6, with both. See :func:`head_at`."""
 TOTAL_SIZE: Final = HEADS[0].struct_of("total_size")
 SIZE_AND_MAGIC: Final = HEADS[0].struct_of("total_size", "magic")
 MIN_RECORD_BYTES: Final = HEADS[0].size + TOPIC_LENGTH_V1.size + PROPERTIES_LENGTH.size
-"""Bytes of a V1 record with IPv4 hosts and empty body, topic and properties."""
+"""The size of a V1 record with IPv4 hosts and empty body, topic and properties."""
 
 _HEAD_BYTES: Final = tuple(head.size for head in HEADS)
 _HOST_BITS_BYTE: Final = HEADS[0].offsets["sys_flag"] + 3
-"""Its bits 4 and 5 are SYS_FLAG_BORN_HOST_V6 and SYS_FLAG_STORE_HOST_V6: the number in HEADS."""
+"""Its bits 4 and 5 are SYS_FLAG_BORN_HOST_V6 and SYS_FLAG_STORE_HOST_V6: the index in HEADS."""
 _PROPERTIES_LENGTH_BYTES: Final = PROPERTIES_LENGTH.size
 _read_properties_length: Final = PROPERTIES_LENGTH.unpack_from
 _READ_VIEW: Final = tuple(
@@ -240,22 +238,21 @@ _READ_STORE_TIMESTAMP: Final = tuple(
 
 
 def head_at(buffer: Buffer, position: int = 0) -> Layout:
-    """Return which of :data:`HEADS` the bytes at ``position`` have, by their sys_flag.
+    """Return the one of :data:`HEADS` for the record at ``position``, by its sys_flag.
 
-    :raises IndexError: when fewer bytes are left than a sys_flag ends at.
+    :raises IndexError: if the bytes end before the sys_flag does.
     """
     return HEADS[buffer[position + _HOST_BITS_BYTE] >> 4 & 3]
 
 
 def store_timestamp_at(buffer: Buffer, position: int = 0) -> int:
-    """Return the store time of the whole record at ``position``."""
     read = _READ_STORE_TIMESTAMP[buffer[position + _HOST_BITS_BYTE] >> 4 & 3]
     timestamp_ms: int = read(buffer, position)[0]
     return timestamp_ms
 
 
 def unwritten_head(born_host_bytes: int, store_host_bytes: int) -> struct.Struct:
-    """Return the struct of the fixed fields but size and magic, for which it writes zeros.
+    """Return the struct of the fixed fields without size and magic, for which it writes zeros.
 
     Hosts are packed as bytes, 8 for IPv4 and 20 for IPv6: the address, and the port as i32.
     """
@@ -279,7 +276,7 @@ class RecordView:
     """A view of a record in a buffer: its fields, and the positions of its parts.
 
     Nothing is copied. The constructor checks that the parts are inside the buffer and add up to the
-    size: in 1.0 us for a record of 400 bytes, for which :func:`decode`, which uses it, takes 7.6.
+    size. It takes 1.0 us for a record of 400 bytes, and :func:`decode`, which uses it, 7.6.
     """
 
     __slots__ = (
@@ -301,10 +298,10 @@ class RecordView:
     def __init__(self, buffer: Buffer, start: int = 0, physical_offset: int | None = None) -> None:
         """View the record at ``start``, which must not be negative.
 
-        ``physical_offset``: the offset that the record must have, if that is known.
+        ``physical_offset``: the offset that the record must have, if known.
 
-        :raises RecordError: with the reason, if the bytes are not one whole record. Bytes behind
-            the record's own size do not count.
+        :raises RecordError: with the reason, if the bytes are not one whole record. Bytes after the
+            record are ignored.
         """
         try:
             number = buffer[start + _HOST_BITS_BYTE] >> 4 & 3
@@ -332,8 +329,7 @@ class RecordView:
         if not MIN_RECORD_BYTES <= size <= limits.MAX_RECORD_BYTES or stop > len(buffer):
             raise _refused(buffer, start, physical_offset)
         if physical_offset is not None and claimed != physical_offset:
-            detail = f"claims to belong at {claimed}"
-            raise RecordError(Reason.POSITION, detail, physical_offset)
+            raise RecordError(Reason.POSITION, f"claims to belong at {claimed}", physical_offset)
         if (born_port | store_port) >> 16:
             detail = f"names ports {born_port} and {store_port}"
             raise RecordError(Reason.HOST, detail, physical_offset)
@@ -366,18 +362,16 @@ class RecordView:
 
     @property
     def total_size(self) -> int:
-        """Bytes of the whole record."""
         return self.stop - self.start
 
     @property
     def physical_offset(self) -> int:
-        """The physical offset in the record."""
         offset: int = _READ_OFFSET(self.buffer, self.start)[0]
         return offset
 
     @property
     def queue(self) -> tuple[int, int]:
-        """Its queue id and queue offset."""
+        """The queue id and queue offset."""
         queue_id, queue_offset = _READ_QUEUE(self.buffer, self.start)
         return queue_id, queue_offset
 
@@ -387,34 +381,31 @@ class RecordView:
         return head_at(self.buffer, self.start).struct.unpack_from(self.buffer, self.start)
 
     def number(self, name: str) -> int:
-        """Return a field of `Record` that is a number, and stands before the body."""
+        """Return a numeric field of `Record` before the body."""
         return int(self.head[_NUMBERS[name]])
 
     @property
     def sys_flag(self) -> int:
-        """Its system flag."""
         return int(_READ_SYS_FLAG(self.buffer, self.start)[0])
 
     @property
     def body(self) -> bytes:
-        """Its body as stored."""
+        """The body as stored."""
         return bytes(self.buffer[self.body_start : self.body_stop])
 
     @property
     def topic(self) -> str:
-        """Its topic, as Java decodes it."""
+        """The topic, as Java decodes it."""
         return decode_utf8(bytes(self.buffer[self.topic_start : self.topic_stop]))
 
     @property
     def properties(self) -> bytes:
-        """Its raw properties."""
+        """The raw properties."""
         return bytes(self.buffer[self.topic_stop + _PROPERTIES_LENGTH_BYTES : self.stop])
 
     def check_crc(self) -> None:
-        """Compare the record with its checksums: of the stored body, if it has one, and of the
-        record.
-
-        :raises RecordError: if they differ.
+        """Compare body and record with their checksums, if any; raise RecordError if one
+        differs.
         """
         buffer, start, stop = self.buffer, self.body_start, self.body_stop
         if start < stop and zlib.crc32(buffer[start:stop]) & CRC_MASK != self.body_crc:
@@ -427,11 +418,10 @@ class RecordView:
             and _is_crc_tail(bytes(buffer[start:stop]))
             and buffer[start:stop] != _crc_tail(buffer[self.start : start])
         ):
-            detail = "it does not have its own checksum"
-            raise RecordError(Reason.CRC, detail, self.physical_offset)
+            raise RecordError(Reason.CRC, "it does not have its own checksum", self.physical_offset)
 
     def record(self) -> Record:
-        """Return the whole record, its parts copied."""
+        """Return the whole record, with copies of its parts."""
         buffer, topic_stop = self.buffer, self.topic_stop
         head = HEADS[buffer[self.start + _HOST_BITS_BYTE] >> 4 & 3].struct
         read = head.unpack_from(buffer, self.start)
@@ -455,18 +445,14 @@ def _host_of(address: bytes, port: int) -> Host:
 
 
 def decode(
-    buffer: Buffer,
-    position: int = 0,
-    *,
-    physical_offset: int | None = None,
-    check_crc: bool = True,
+    buffer: Buffer, position: int = 0, *, physical_offset: int | None = None, check_crc: bool = True
 ) -> Record:
-    """Read the record that begins at ``position`` of ``buffer``.
+    """Read the record at ``position`` of ``buffer``.
 
-    ``physical_offset``: what the record must claim as its own, when that is known.
+    ``physical_offset``: the offset that the record must have, if known.
 
-    :raises RecordError: with the reason, when the bytes are not one whole record. Nothing behind
-        the record's own size makes it one.
+    :raises RecordError: with the reason, if the bytes are not one whole record. Bytes after the
+        record are ignored.
     """
     view = RecordView(memoryview(buffer), position, physical_offset)
     if check_crc:
@@ -503,22 +489,22 @@ def _crc_tail(before: Buffer) -> bytes:
 
 
 def filler_bytes(size: int, magic: int) -> int:
-    """Return the bytes of a filler that begins so, a DLedger log's too; 0 for anything else."""
+    """Return the size of a filler that begins with these numbers, also in a DLedger log; else 0."""
     if magic == MAGIC_BLANK:
         return size
     return magic if size == BLANK_MAGIC else 0
 
 
 def encode(record: Record, *, append_crc: bool = False) -> bytes:
-    """Write a record; ``total_size`` and ``body_crc`` are computed, not taken from it.
+    """Encode a record; ``total_size`` and ``body_crc`` are computed, not taken from it.
 
-    Which host width is written follows the hosts themselves; the sys_flag bits are set to agree.
-    ``magic`` chooses the version. With ``append_crc`` the properties get RocketMQ 5's CRC tail, in
-    place of one that they end with.
+    The hosts decide their width, and the sys_flag bits are set accordingly. ``magic`` chooses the
+    version. With ``append_crc`` the properties get RocketMQ 5's CRC tail, which replaces an
+    existing one.
 
-    :raises RecordError: when a part does not fit its field, the topic is not a text that UTF-8 can
-        write, a port is outside 0..65535, or the magic is not a record's.
-    :raises BadInput: when a host's address is none.
+    :raises RecordError: if a part does not fit its field, the topic cannot be encoded as UTF-8, a
+        port is outside 0..65535, or the magic is not that of a record.
+    :raises BadInput: if a host's address is invalid.
     """
     if record.magic not in (MAGIC_V1, MAGIC_V2):
         detail = f"cannot be written with magic {record.magic & 0xFFFFFFFF:#010x}"
@@ -571,21 +557,22 @@ def encode(record: Record, *, append_crc: bool = False) -> bytes:
 
 
 def encode_blank(bytes_left: int) -> bytes:
-    """Write the 8 bytes that close a segment in which ``bytes_left`` bytes stay unused."""
+    """Encode the 8 bytes that close a segment in which ``bytes_left`` bytes stay unused."""
     return SIZE_AND_MAGIC.pack(bytes_left, MAGIC_BLANK)
 
 
 def is_dispatched_to(record: Record, topic: str) -> bool:
-    """Return whether a topic is a light one that a message was dispatched to."""
+    """Return True if the topic is a light topic to which the message was dispatched."""
     is_light = topic.startswith(LMQ_PREFIX)
     return is_light and topic in light_queues(props.parse(decode_utf8(record.properties)))
 
 
 def light_queues(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the light topics that a message was dispatched to, each with its offset there as text.
+    """Return the light topics to which a message was dispatched, each with its offset there as
+    text.
 
-    The broker counts these offsets apart from the queues' own, and they can be wrong. If the queue
-    has an entry for the message, use its offset.
+    The broker counts these offsets separately, and they can be wrong. If the queue has an entry for
+    the message, use its offset.
     """
     topics = properties.get(props.MULTI_DISPATCH, "").split(",")
     offsets = properties.get(props.MULTI_QUEUE_OFFSET, "").split(",")
@@ -595,10 +582,10 @@ def light_queues(properties: Mapping[str, str]) -> dict[str, str]:
 def message_of(
     record: Record, *, body_limit: int = limits.MAX_BODY_BYTES, origin: Origin | None = None
 ) -> MessageExt:
-    """Return the message in a record: body decompressed, properties and keys taken apart.
+    """Return the message in a record, with decompressed body and parsed properties and keys.
 
-    A body that cannot be decompressed within ``body_limit`` bytes is as it is stored, and
-    ``body_error`` says why. That is not damage: the record is as its producer sent it.
+    A body that cannot be decompressed within ``body_limit`` bytes is returned as it was stored,
+    with ``body_error``. That is not damage: the record is as its producer sent it.
     """
     body, body_error = record.body, None
     if record.sys_flag & COMPRESSED:
@@ -610,7 +597,7 @@ def message_of(
     unique_key = properties.get(props.UNIQUE_KEY)
     offset_msg_id = offset_msg_id_of(record.store_host, record.physical_offset)
     cluster, broker = record.origin if origin is None else origin
-    # In the order of its fields: with their names, it would take five times as long.
+    # Positional, because keyword arguments would take five times as long.
     return MessageExt(
         record.topic,
         properties.get(props.TAGS),

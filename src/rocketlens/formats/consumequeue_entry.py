@@ -1,7 +1,7 @@
-"""One entry of a consume queue: where message ``n`` of a queue is in the commit log.
+"""One entry of a consume queue: the position of message ``n`` in the commit log.
 
-Entry ``n`` stands at byte ``n * 20`` of the queue; files of equal size are named by the byte
-offset of their first entry, as 20 decimal digits. All integers big endian and signed.
+Entry ``n`` is at byte ``n * 20`` of the queue; files of equal size are named by the byte offset of
+their first entry, as 20 decimal digits. All integers are big-endian and signed.
 
 ======  =====  ================  ==============================================================
 offset  type   field             notes
@@ -12,11 +12,9 @@ offset  type   field             notes
                                  below -2^31 an address in ``consumequeue_ext``
 ======  =====  ================  ==============================================================
 
-A file whose first entries were never written (the queue begins above them) is filled with
-``{0, 0x7FFFFFFF, 0}`` up to the first real entry.
+If the queue begins in the middle of a file, the unused entries before are ``{0, 0x7FFFFFFF, 0}``.
 
-Drawbacks to know: no checksum; an entry can be checked only against the record it points to.
-Source: ``ConsumeQueue``.
+Drawbacks: no checksum; an entry can be checked only against its record. Source: ``ConsumeQueue``.
 """
 
 from typing import Final, NamedTuple
@@ -26,7 +24,7 @@ from rocketlens.model.message import I32, I64
 
 FILLER_SIZE: Final = 0x7FFFFFFF
 MIN_TAGS_CODE: Final = -(2**31)
-"""The least tags code; with ``enableConsumeQueueExt`` lower numbers are addresses."""
+"""The smallest tags code; with ``enableConsumeQueueExt`` smaller numbers are addresses."""
 DEFAULT_FILE_BYTES: Final = 6_000_000
 
 
@@ -39,21 +37,20 @@ class QueueEntry(NamedTuple):
 
     @property
     def is_end(self) -> bool:
-        """Whether the entry was never written."""
+        """True if the entry was never written."""
         return self.store_size <= 0
 
     @property
     def is_filler(self) -> bool:
-        """Whether the entry fills the file before the queue's first one."""
+        """True if the entry fills the file before the queue's first one."""
         return self.physical_offset == 0 and self.store_size == FILLER_SIZE
 
     @property
     def has_tags_code(self) -> bool:
-        """Whether `tags_code` is not an address in ``consumequeue_ext``."""
+        """False if `tags_code` is an address in ``consumequeue_ext``."""
         return self.tags_code >= MIN_TAGS_CODE
 
     def encode(self) -> bytes:
-        """Return the 20 bytes."""
         return ENTRY.pack(*self)
 
 
@@ -64,5 +61,5 @@ FILLER: Final = QueueEntry(0, FILLER_SIZE, 0)
 
 
 def decode(buffer: bytes | memoryview, position: int = 0) -> QueueEntry:
-    """Read the entry at byte ``position``; 20 bytes must be there."""
+    """Read the entry at byte ``position``; 20 bytes must follow."""
     return QueueEntry(*ENTRY.unpack_from(buffer, position))

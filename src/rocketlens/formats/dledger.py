@@ -1,7 +1,7 @@
-"""The files of a DLedger log: entries of a replicated log, of which each holds one record.
+"""The files of a DLedger log: entries of a replicated log, each of which holds one record.
 
-``dledger-ID/data`` has files that are named as those of a commit log are. One entry follows the
-other; all integers are big endian.
+``dledger-ID/data`` has files with the names of a commit log's segments. Entries are contiguous; all
+integers are big-endian.
 
 ======  =====  ==============  ================================================================
 offset  type   field           notes
@@ -17,7 +17,7 @@ offset  type   field           notes
 44      i32    body_length     size - 48
 ======  =====  ==============  ================================================================
 
-The record follows, whose physical offset is ``position`` + 48.
+The record follows; its physical offset is ``position`` + 48.
 
 ``dledger-ID/index`` has one item for each entry, by its index: magic i32, position i64, size i32,
 index i64, term i64. ``dledger-ID/checkpoint`` has the ``committedIndex`` of some seconds ago.
@@ -58,8 +58,8 @@ _COMMITTED: Final = re.compile(rb"^committedIndex=(\d{1,19})\s*$", re.MULTILINE)
 
 
 def bytes_before_record(view: memoryview, position: int, physical_offset: int) -> int:
-    """Return how many bytes to go from a position to the next record: those of an entry's header,
-    or 0 if no entry begins there.
+    """Return the distance from a position to the next record: the size of an entry's header, or 0
+    if no entry begins there.
 
     A header identifies itself: it has its own offset in the log, and its size twice.
     """
@@ -75,8 +75,6 @@ def bytes_before_record(view: memoryview, position: int, physical_offset: int) -
 
 
 def committed_index(checkpoint: bytes) -> int | None:
-    """Return the index of the last entry that a checkpoint file says is committed; None if it does
-    not say.
-    """
+    """Return the index of the last committed entry of a checkpoint file; None if it has none."""
     match = _COMMITTED.search(checkpoint)
     return None if match is None else int(match[1])

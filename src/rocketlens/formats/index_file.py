@@ -1,7 +1,7 @@
 """An index file: a hash table on disk from ``topic#key`` to physical offsets.
 
-All integers big endian and signed. The file is a header, ``slot_count`` slots and
-``entry_count`` entries; none of the two counts is written in it.
+All integers are big-endian and signed. The file is a header, ``slot_count`` slots and
+``entry_count`` entries; it contains neither of these counts.
 
 ======  =====  ==================  ============================================================
 offset  type   field               notes
@@ -14,8 +14,8 @@ offset  type   field               notes
 36      i32    next_entry          number that the next entry will get; 0 on disk reads as 1
 ======  =====  ==================  ============================================================
 
-A slot is an i32: the number of the newest entry of its chain, 0 for none. Slot of a hash: hash mod
-slot_count. Entry ``n`` stands at ``40 + slot_count * 4 + n * 20``; entry 0 is never used, so a file
+A slot is an i32: the number of the newest entry of its chain, 0 for none. A hash has the slot hash
+mod slot_count. Entry ``n`` is at ``40 + slot_count * 4 + n * 20``; entry 0 is never used, so a file
 holds entry_count - 1.
 
 ======  =====  =================  =============================================================
@@ -23,22 +23,21 @@ offset  type   field              notes
 ======  =====  =================  =============================================================
 0       i32    key_hash           abs(Java hash of ``topic#key``), 0 for -2**31
 4       i64    physical_offset
-12      i32    seconds            store time less begin_timestamp_ms, in whole seconds
+12      i32    seconds            store time minus begin_timestamp_ms, in whole seconds
 16      i32    previous_entry     of the same chain, 0 at its end; always less than this entry
 ======  =====  =================  =============================================================
 
-Files are named by their creation time, ``yyyyMMddHHmmssSSS`` in the broker's zone. A new file
-starts with the end time of the one before as its begin time until its first entry is in, so that
-entry's ``seconds`` count from there, and it seems to lie in the future.
+Files are named by their creation time, ``yyyyMMddHHmmssSSS`` in the broker's zone. Until its first
+entry, a new file has the end time of the previous file as its begin time. The ``seconds`` of the
+first entry count from there, so its time seems to lie in the future.
 
-Drawbacks to know: no checksum; only hashes, so other keys and topics answer too; the end of a
-message's entries is not marked, and a file may fill up in the middle of one message.
-Source: ``IndexFile``, ``IndexHeader``.
+Drawbacks: no checksum; only hashes, so other keys and topics match too; the end of a message's
+entries is not marked, and a file can fill up in the middle of one message. Source: ``IndexFile``,
+``IndexHeader``.
 
-A record has one entry for each of its keys, in this order: the unique key, each of KEYS (repeated
-ones repeatedly), and with RocketMQ 5's tag index the tags.
-:mod:`rocketlens.formats.compiled.scan` has the same rule compiled; a test holds the two
-together. Source: ``IndexService.buildIndex``.
+A record has one entry for each of its keys, in this order: the unique key, each of KEYS (with
+repetitions), and with RocketMQ 5's tag index the tags. :mod:`rocketlens.formats.compiled.scan` has
+the same rule compiled; a test compares the two. Source: ``IndexService.buildIndex``.
 """
 
 import re
@@ -61,11 +60,10 @@ if TYPE_CHECKING:
     Searchable = bytes | bytearray | mmap
 
 MAX_INDEX_CANDIDATES: Final = 100_000
-"""Positions in an index file that are tried for an entry when its geometry is looked for.
+"""Positions in an index file that are tried for an entry to infer its geometry.
 
-In a real file they number the entries and slots of one record; more is a file made to be searched
-for hours.
-"""
+A real file has at most as many as one record has entries and slots; more would be a file made to be
+searched for hours."""
 SLOT: Final = struct.Struct(">i")
 SLOT_BYTES: Final = SLOT.size
 DEFAULT_SLOT_COUNT: Final = 5_000_000
@@ -86,12 +84,11 @@ class IndexHeader(NamedTuple):
     next_entry: I32
 
     def encode(self) -> bytes:
-        """Return the 40 bytes."""
         return HEADER.pack(*self)
 
     @property
     def last_entry(self) -> int:
-        """The number of the newest entry, 0 when there is none."""
+        """The number of the newest entry, 0 without entries."""
         return max(self.next_entry, 1) - 1
 
 
@@ -109,7 +106,6 @@ class IndexEntry(NamedTuple):
     previous_entry: I32
 
     def encode(self) -> bytes:
-        """Return the 20 bytes."""
         return ENTRY.pack(*self)
 
 
@@ -126,15 +122,12 @@ class Geometry(NamedTuple):
 
     @property
     def file_bytes(self) -> int:
-        """Size of the whole file."""
         return self.entry_position(self.entry_count)
 
     def slot_position(self, slot: int) -> int:
-        """Byte position of a slot."""
         return HEADER_BYTES + slot * SLOT_BYTES
 
     def entry_position(self, entry: int) -> int:
-        """Byte position of an entry."""
         return HEADER_BYTES + self.slot_count * SLOT_BYTES + entry * ENTRY_BYTES
 
 
@@ -142,17 +135,12 @@ DEFAULT_GEOMETRY: Final = Geometry(DEFAULT_SLOT_COUNT, DEFAULT_ENTRY_COUNT)
 
 
 def decode_header(content: bytes | bytearray | memoryview) -> IndexHeader:
-    """Read the header.
-
-    :raises IndexFileError: when there are fewer than 40 bytes, or a field is impossible.
-    """
+    """Read the header; raise IndexFileError if it is too short or impossible."""
     if len(content) < HEADER_BYTES:
-        message = f"has {len(content)} bytes, its header alone needs {HEADER_BYTES}"
-        raise IndexFileError(message)
+        raise IndexFileError(f"has {len(content)} bytes, its header alone needs {HEADER_BYTES}")
     header = IndexHeader(*HEADER.unpack_from(content))
     if min(header) < 0 or header.end_offset < header.begin_offset:
-        message = "its header has negative counts or offsets, or ends before it begins"
-        raise IndexFileError(message)
+        raise IndexFileError("its header has negative counts or offsets, or ends before it begins")
     return header
 
 
@@ -162,11 +150,12 @@ def decode_entry(content: "Searchable | memoryview", geometry: Geometry, entry: 
 
 
 class ChainCheck(NamedTuple):
-    """The faults of the chains of an index file; all 0 (and -1 for the slot) if nothing is.
+    """The faults in the chains of an index file; without faults all are 0, and ``first_bad_slot``
+    -1.
 
-    An entry is bad if its hash is negative, or if it links to another entry than the newest before
-    it on the slot of its hash. A slot is bad if it has another entry than the newest of its hash.
-    So each entry is on exactly one chain, and chains only go down.
+    An entry is bad if its hash is negative, or if it does not link to the newest entry before it on
+    the slot of its hash. A slot is bad if it does not have the newest entry of its hash. So in a
+    good file each entry is on exactly one chain, and chains only descend.
     """
 
     bad_entry_count: int
@@ -174,19 +163,19 @@ class ChainCheck(NamedTuple):
     bad_slot_count: int
     first_bad_slot: int
     used_slot_count: int
-    """Slots that aren't 0, to compare with the header."""
+    """Slots that are not 0, to compare with the header."""
 
     @property
     def is_good(self) -> bool:
-        """Return whether every chain is what putting the entries one by one gives."""
+        """True if putting the entries one by one gives the same chains."""
         return self.bad_entry_count == 0 and self.bad_slot_count == 0
 
 
 def check_chains(hashes: Iterable[int], links: Iterable[int], slots: memoryview) -> ChainCheck:
     """Check the chains of entries 1, 2, ... by their hashes and links, and by the slots' bytes.
 
-    :func:`rocketlens.formats.compiled.index.check` is the same, compiled: 3 ms for 300,000
-    entries, which take 290 ms here. O(entries + slots).
+    :func:`rocketlens.formats.compiled.index.check` is the same, compiled: it takes 3 ms for 300,000
+    entries, this function 290 ms. O(entries + slots).
     """
     slot_count = len(slots) // SLOT_BYTES
     newest: dict[int, int] = {}
@@ -217,12 +206,11 @@ def check_chains(hashes: Iterable[int], links: Iterable[int], slots: memoryview)
 def infer_geometry(content: "Searchable", likely: Iterable[Geometry] = ()) -> Geometry:
     """Infer the slot and entry counts of a file that has at least one entry.
 
-    They are not written in it, so they are the counts with which its content makes sense: the
-    first and last entry have the header's offsets, and the newest hangs on the slot of its hash.
-    ``likely`` counts are tried first, then RocketMQ's defaults; the rest costs one search of the
-    file.
+    The file does not contain them, so they are the counts that fit its content: the first and last
+    entry have the header's offsets, and the newest is in the slot of its hash. ``likely`` counts
+    are tried first, then RocketMQ's defaults; the rest costs one search of the file.
 
-    :raises IndexFileError: when no counts fit: the file is damaged, or is not an index file.
+    :raises IndexFileError: if no counts fit: the file is damaged, or is not an index file.
     """
     header = decode_header(content[:HEADER_BYTES])
     size = len(content)
@@ -232,7 +220,7 @@ def infer_geometry(content: "Searchable", likely: Iterable[Geometry] = ()) -> Ge
     for slot_count in _possible_slot_counts(content, header) if header.last_entry else ():
         entry_count, odd_bytes = divmod(size - HEADER_BYTES - slot_count * SLOT_BYTES, ENTRY_BYTES)
         geometry = Geometry(slot_count, entry_count)
-        # A message has several entries, so counts that are off by a few entries can fit, too.
+        # A message has several entries, so counts that differ by a few entries can fit, too.
         is_right = _recent_chains_match if header.end_offset else _all_chains_match
         if (
             not odd_bytes
@@ -240,12 +228,11 @@ def infer_geometry(content: "Searchable", likely: Iterable[Geometry] = ()) -> Ge
             and is_right(content, header, geometry)
         ):
             return geometry
-    message = "no slot and entry counts fit its content"
-    raise IndexFileError(message)
+    raise IndexFileError("no slot and entry counts fit its content")
 
 
 def _endpoints_match(content: "Searchable", header: IndexHeader, geometry: Geometry) -> bool:
-    """Return whether the first and last entry have the header's offsets with ``geometry``."""
+    """Return True if the first and last entry have the header's offsets with ``geometry``."""
     last = header.last_entry
     if geometry.slot_count < 1 or not 1 <= last < geometry.entry_count:
         return False
@@ -263,20 +250,20 @@ def _endpoints_match(content: "Searchable", header: IndexHeader, geometry: Geome
 
 
 def _recent_chains_match(content: "Searchable", header: IndexHeader, geometry: Geometry) -> bool:
-    """Return whether the newest entries have smaller numbers than the newest of their chain."""
+    """Return True if the newest entries are not newer than the newest entry of their chain."""
     last = header.last_entry
     for number in range(max(1, last - _WITNESSES), last):
         key_hash = decode_entry(content, geometry, number).key_hash
         head = geometry.slot_position(key_hash % geometry.slot_count)
-        # A killed broker may have written the slot of one entry more than the header counts.
+        # A killed broker may have written one slot more than the header counts.
         if not number <= SLOT.unpack_from(content, head)[0] <= last + 1:
             return False
-    # At the begin of the log an unused entry looks like its first, except for the hash.
+    # At the start of the log, an unused entry differs from the first one only in its hash.
     return header.begin_offset > 0 or decode_entry(content, geometry, 1).key_hash > 0
 
 
 def _all_chains_match(content: "Searchable", header: IndexHeader, geometry: Geometry) -> bool:
-    """Return whether all chains match the entries, and no bytes follow them. O(file).
+    """Return True if all chains match the entries, and no bytes follow them. O(file).
 
     Entries with offset 0 look unused, so they need this check.
     """
@@ -298,10 +285,10 @@ def _all_chains_match(content: "Searchable", header: IndexHeader, geometry: Geom
 
 
 def _possible_slot_counts(content: "Searchable", header: IndexHeader) -> Iterator[int]:
-    """Return the slot counts with which the header's end offset is in the last entry.
+    """Yield the slot counts with which the header's end offset is in the last entry.
 
     If that offset is 0, the whole file belongs to the first record of the log, and few positions
-    are not zero: the first of them behind the slots is the first entry's hash.
+    are not zero: the first of them after the slots is the first entry's hash.
     """
     if header.end_offset:
         before = (
@@ -331,7 +318,7 @@ def _positions_of(content: "Searchable", needle: bytes, start: int) -> Iterator[
 
 
 def _nonzero_positions(content: "Searchable", first: int) -> Iterator[int]:
-    """Return the positions from ``first`` on that are not zero; empty blocks cost a comparison."""
+    """Yield the positions from ``first`` on that are not zero; zero blocks cost a comparison."""
     zeros = bytes(_BLOCK_BYTES)
     for start in range(first, len(content), _BLOCK_BYTES):
         block = content[start : start + _BLOCK_BYTES]
@@ -340,12 +327,10 @@ def _nonzero_positions(content: "Searchable", first: int) -> Iterator[int]:
 
 
 def key_hash(topic: str, key: str) -> int:
-    """Return the index hash of a key of a topic."""
     return index_hash(f"{topic}#{key}")
 
 
 def tags_hash(topic: str, tags: str) -> int:
-    """Return the index hash of the tags of a topic's message."""
     return key_hash(topic, f"T#{tags}")
 
 

@@ -5,16 +5,16 @@ written                read as              notes
 =====================  ===================  ===================================================
 ``a=1``                ``{"a":"1"}``        the key ends at the first ``=``, ``:`` or blank
 ``a : 1 = 2``          ``{"a":"1 = 2"}``    blanks around that separator are dropped
-``  a 1 ``             ``{"a":"1 "}``       and before the key; those behind the value stay
+``  a 1 ``             ``{"a":"1 "}``       and before the key; blanks after the value stay
 ``a``                  ``{"a":""}``
 ``# a=1``              ``{}``               a comment, as is a line that begins with ``!``
 ``k\=\ y=\t\u00e9\x``  ``{"k= y":"\téx"}``  an escape, as are ``\n \r \f``; or a lost backslash
 =====================  ===================  ===================================================
 
-A line that ends with an odd number of backslashes goes on in the next, whose first blanks are
-dropped. If a key comes twice, the last value counts.
+A line that ends with an odd number of backslashes continues on the next one, whose leading blanks
+are dropped. If a key comes twice, the last value counts.
 
-Drawback: what servers of RocketMQ answer to ``getBrokerConfig`` looks like such a file, but is
+Drawback: the answer of RocketMQ's servers to ``getBrokerConfig`` looks like such a file, but is
 written without escapes. Source: ``MixAll.properties2String``.
 """
 
@@ -29,12 +29,12 @@ _KEY: Final = re.compile(r"((?:[^\\=: \t\f]|\\.)*)[ \t\f]*[=:]?[ \t\f]*")
 
 
 def loads(text: str) -> dict[str, str]:
-    """Read the entries of a file. O(n); every text is one."""
+    """Read the entries of a file. O(n); any text is valid."""
     return {key: value for _, key, value in _entries(text)}
 
 
 def key_lines(text: str) -> dict[str, int]:
-    """Return the number of the line, from 1 on, in which the value of each key ends."""
+    """Return the number of the line, from 1 on, on which the value of each key ends."""
     return {key: number for number, key, _ in _entries(text)}
 
 
@@ -54,7 +54,7 @@ def _entries(text: str) -> Iterator[tuple[int, str, str]]:
 
 
 def dumps_unescaped(values: Mapping[str, str]) -> str:
-    """Write a line for each entry, sorted, as RocketMQ answers with its configuration."""
+    """Write a line for each entry, sorted, as RocketMQ returns its configuration."""
     return "".join(f"{key}={values[key]}\n" for key in sorted(values))
 
 

@@ -1,4 +1,4 @@
-"""Fields of fixed size, declared once: all that reads or writes their bytes is derived from that.
+"""Fields of fixed size, declared once; everything that reads or writes their bytes is derived.
 
 A format declares its fields as the annotations of a class, beside its layout table::
 
@@ -10,7 +10,7 @@ A format declares its fields as the annotations of a class, beside its layout ta
     LAYOUT = Layout.of(QueueEntry)
 
 which makes structs (``LAYOUT.struct``, ``LAYOUT.struct_of("store_size")``), numpy dtypes
-(``LAYOUT.dtype``) and offsets (``LAYOUT.offsets``, which the kernels take as constants).
+(``LAYOUT.dtype``) and offsets (``LAYOUT.offsets``, which kernels use as constants).
 """
 
 from functools import cached_property
@@ -20,32 +20,28 @@ from typing import Any, Final
 import msgspec
 
 CODES: Final = {"i8": "b", "i16": "h", "i32": "i", "i64": "q"}
-"""What :mod:`struct` calls the types of the layout tables."""
+"""The :mod:`struct` codes of the types in layout tables."""
 
 
 class Layout(msgspec.Struct, frozen=True, dict=True):
-    """Fields one after the other, big endian and without gaps: name and struct code of each."""
+    """Contiguous big-endian fields: name and struct code of each."""
 
     fields: tuple[tuple[str, str], ...]
 
     @classmethod
     def of(cls, declared: type) -> "Layout":
-        """Return the layout that the annotations of a class declare."""
         return cls(tuple((name, CODES[type_name]) for name, type_name in declared_types(declared)))
 
     @cached_property
     def struct(self) -> Struct:
-        """All fields."""
         return self.struct_of(*self.offsets)
 
     @cached_property
     def size(self) -> int:
-        """Bytes of all fields together."""
         return self.struct.size
 
     @cached_property
     def offsets(self) -> dict[str, int]:
-        """The byte at which each field begins."""
         offsets, offset = {}, 0
         for name, code in self.fields:
             offsets[name] = offset
@@ -54,21 +50,22 @@ class Layout(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def dtype(self) -> Any:
-        """All fields as a row of a numpy array: what ``np.dtype`` takes."""
+        """All fields as a row of a numpy array, for ``np.dtype``."""
         return self.dtype_of(*self.offsets)
 
     def struct_of(self, *names: str) -> Struct:
-        """Return the struct of some fields, to be used where the layout begins.
+        """Return the struct of some fields, for use at the start of the layout.
 
-        It skips all other fields, and ends behind the last one named.
+        It skips all other fields, and ends after the last named field.
         """
         codes = [
             code if name in names else f"{Struct(f'>{code}').size}x" for name, code in self.fields
         ]
-        return Struct(">" + "".join(codes[: 1 + self._last_of(names)]))
+        last = max(map(list(self.offsets).index, names))
+        return Struct(">" + "".join(codes[: last + 1]))
 
     def dtype_of(self, *names: str) -> Any:
-        """Return some fields as a row of a numpy array, which ends behind the last one named."""
+        """Return some fields as a row of a numpy array that ends after the last named field."""
         codes = dict(self.fields)
         sizes = {name: Struct(f">{codes[name]}").size for name in names}
         kinds = {"b": "i", "h": "i", "i": "i", "q": "i", "s": "V"}
@@ -78,10 +75,6 @@ class Layout(msgspec.Struct, frozen=True, dict=True):
             "offsets": [self.offsets[name] for name in names],
             "itemsize": self.struct_of(*names).size,
         }
-
-    def _last_of(self, names: tuple[str, ...]) -> int:
-        order = list(self.offsets)
-        return max(map(order.index, names))
 
 
 def declared_types(declared: type) -> list[tuple[str, str]]:

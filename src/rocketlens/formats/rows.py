@@ -1,7 +1,7 @@
-"""Rows of records: what a walk over the log finds.
+"""Rows of records: the result of a walk over the log.
 
-They need no numpy, which takes longer to load than a short log to read: kernels fill and choose
-them, and a column is a view of their memory. What computes much has them as an array.
+They need no numpy, which takes longer to load than a short log takes to read: kernels fill and
+filter them, and a column is a view of their memory. Heavy computations use them as an array.
 """
 
 from array import array
@@ -33,16 +33,16 @@ _COLUMNS: Final = {
         ROW_FIELDS, _SIZES, accumulate(_SIZES, initial=0), strict=False
     )
 }
-"""The type of each column, and of numbers of that size its first in a row, and how many a row has.
-"""
+"""For each column: its type, and in units of its size, its position in a row and the size of a
+row."""
 _MAX_NUMBER: Final = (1 << 63) - 1
 _NO_DELAYS: Final = array("q")
 _ENTRIES_OF_ROW: Final = 4
-"""Index entries that a row has room for at first."""
+"""Index entries per row that memory is first allocated for."""
 
 
 class IndexEntries(NamedTuple):
-    """Index entries, in the order in which RocketMQ puts them: three columns of one length."""
+    """Index entries in RocketMQ's order: three columns of one length."""
 
     hashes: "memoryview[int] | npt.NDArray[np.int32]"
     offsets: "memoryview[int] | npt.NDArray[np.int64]"
@@ -55,7 +55,6 @@ class IndexEntries(NamedTuple):
         return cls(memory[end:].cast("i"), memory[:middle].cast("q"), memory[middle:end].cast("q"))
 
     def part(self, start: int, stop: int) -> "IndexEntries":
-        """Return entries ``start .. stop - 1``."""
         hashes, offsets, timestamps = self
         return IndexEntries(hashes[start:stop], offsets[start:stop], timestamps[start:stop])
 
@@ -63,7 +62,7 @@ class IndexEntries(NamedTuple):
 class RowTopics(NamedTuple):
     """The topics of some rows: ``names[number_of_row[n]]`` is that of row ``n``.
 
-    A name can be there twice: bytes that are not UTF-8 can decode to one text in several ways.
+    Names can repeat, since different malformed UTF-8 can decode to one text.
     """
 
     names: list[str]
@@ -71,27 +70,24 @@ class RowTopics(NamedTuple):
 
 
 class Rows:
-    """Some records of one segment, in the order of the log; each row as `ROW_FIELDS` has it.
+    """Some records of one segment, in the order of the log; a row has the fields of `ROW_FIELDS`.
 
     ``content`` is the whole segment, and its first byte has physical offset ``base_offset``. Rows
-    of a walk hold until it is asked for the next.
+    of a walk are valid until its next step.
     """
 
     __slots__ = ("base_offset", "content", "memory")
 
     def __init__(self, content: memoryview, base_offset: int, memory: memoryview) -> None:
-        """Take the bytes of rows."""
         self.content: Final = content
         self.base_offset: Final = base_offset
         self.memory: Final = memory
 
     @classmethod
     def of(cls, content: memoryview, base_offset: int, rows: "npt.NDArray[np.void]") -> "Rows":
-        """Return the rows of an array."""
         return cls(content, base_offset, rows.view(np.uint8).data)
 
     def __len__(self) -> int:
-        """Count the records."""
         return len(self.memory) // ROW_BYTES
 
     @property
@@ -102,12 +98,11 @@ class Rows:
         return np.asarray(self.memory).view(RECORD_DTYPE)
 
     def column(self, name: str) -> memoryview:
-        """Return a column, without copying it."""
+        """Return a column without copying it."""
         code, first, step = _COLUMNS[name]
         return self.memory.cast(code)[first::step]
 
     def offsets(self) -> list[int]:
-        """Return the physical offsets."""
         offsets: list[int] = self.column("physical_offset").tolist()
         return offsets
 
@@ -118,16 +113,15 @@ class Rows:
 
     @property
     def sys_flags(self) -> int:
-        """All bits that are set in a ``sys_flag`` of them."""
+        """The union of the bits of all ``sys_flag`` values."""
         return scan.summarize(self.memory)[1]
 
     def part(self, start: int, stop: int) -> "Rows":
-        """Return rows ``start .. stop - 1``."""
         memory = self.memory[start * ROW_BYTES : stop * ROW_BYTES]
         return Rows(self.content, self.base_offset, memory)
 
     def compress(self, mask: bytes | bytearray) -> "Rows":
-        """Return those rows for which a byte of the mask is not zero."""
+        """Return the rows for which the mask has a byte that is not zero."""
         count = len(mask) - mask.count(0)
         if count == len(self):
             return self
@@ -143,7 +137,7 @@ class Rows:
         position: tuple[int, int] | None = None,
         takes_topic: Callable[[str], bool] | None = None,
     ) -> "Rows":
-        """Return the rows of store times, of a queue id and queue offset, and of some topics."""
+        """Return the rows with a store time, with a queue id and offset, and of some topics."""
         groups, wanted = array("i"), b""
         if takes_topic is not None:
             topics = self.topics()
@@ -151,39 +145,38 @@ class Rows:
         mask = bytearray(len(self))
         low = -_MAX_NUMBER - 1 if begin is None else begin
         high = _MAX_NUMBER if end is None else min(end, _MAX_NUMBER)
-        # No row has a larger number.
+        # No row has a larger value.
         if max((low, *(position or ()))) <= _MAX_NUMBER:
             numbers = array("q", position or ())
             scan.choose(self.memory, low, high, numbers, groups, wanted, mask)
         return self.compress(mask)
 
     def topics(self) -> RowTopics:
-        """Return the topics of the rows, compared byte by byte: a hash has twins."""
+        """Return the topics of the rows, compared byte by byte, since hashes can collide."""
         first_rows, number_of_row = self._groups(by_queue=False)
         return RowTopics(list(map(self._topic, first_rows)), number_of_row)
 
     def queue_names(self) -> "tuple[list[tuple[str, int]], array[int]]":
-        """Return topic and queue id of each queue, and the number of the queue of each row.
+        """Return topic and queue id of each queue, and the queue's number for each row.
 
-        A name can be there twice, as a topic can.
+        Names can repeat, as those of topics.
         """
         first_rows, number_of_row = self._groups(by_queue=True)
         queue_ids = self.column("queue_id")
         return [(self._topic(row), queue_ids[row]) for row in first_rows], number_of_row
 
     def queued(self) -> "Rows":
-        """Return the rows that have a consume queue entry."""
         if not self.sys_flags & SYS_FLAG_PREPARED:
             return self
         return self.compress(has_queue_entry(self.as_array["sys_flag"]).tobytes())
 
     def queues(self) -> "Iterator[tuple[str, int, Rows]]":
-        """Return topic, queue id and rows of each queue: one can be there twice, as a topic can."""
+        """Yield topic, queue id and rows of each queue; names can repeat, as those of topics."""
         names, number_of_row = self.queue_names()
         if not names:
             return
-        # `rows[order]` copies each field by itself, which takes 30 times as long. So does
-        # `rows[mask]`: masks are applied with `compress`.
+        # `rows[order]` copies each field separately, which takes 30 times as long. So does
+        # `rows[mask]`: use `compress`.
         sorted_rows = self.as_array.take(np.argsort(number_of_row, kind="stable"))
         ends = np.cumsum(np.bincount(number_of_row))
         for name, some in zip(names, np.split(sorted_rows, ends[:-1]), strict=True):
@@ -196,7 +189,7 @@ class Rows:
         return decode_utf8(bytes(self.content[start : start + length]))
 
     def _groups(self, *, by_queue: bool) -> "tuple[array[int], array[int]]":
-        """Return the first row of each topic, or each queue, and the number of that of each row."""
+        """Return the first row of each topic, or each queue, and the group number of each row."""
         table = array("q", bytes(8 * (2 << len(self).bit_length())))
         group_of_row = array("i", bytes(4 * len(self)))
         first_rows = array("q", bytes(8 * len(self)))
@@ -207,7 +200,7 @@ class Rows:
         return first_rows[:count], group_of_row
 
     def sound(self) -> bytearray:
-        """Return for each row whether its record has its checksums: 1, or 0."""
+        """Check the checksums of each row's record: 1 if they are right, else 0."""
         mask = bytearray(len(self))
         out = memoryview(mask).cast("?")
         check_rows(text.check_records(self.content, self.base_offset, self.memory, out))
@@ -233,22 +226,19 @@ class Rows:
     def queue_entries(
         self, first_queue_offset: int, delays_ms: "array[int]" = _NO_DELAYS
     ) -> memoryview:
-        """Return the consume queue entries of rows of one queue, each at its queue offset.
+        """Return the consume queue entries of rows of one queue, in the order of queue offsets.
 
-        There is one for each row, from ``first_queue_offset`` on: zeros for a row that has no
-        entry, or another offset. ``delays_ms`` for the queues of delay levels only: element
-        n is the delay of level n (element 0 unused), and a record with a level gets its delivery
-        time, not its tags' hash.
+        There is one for each row, from ``first_queue_offset`` on; it is zero if no row has that
+        offset, or the row has no entry. ``delays_ms`` is for the queues of delay levels only:
+        element n is the delay of level n (element 0 unused), and a record with a level gets its
+        delivery time instead of its tags' hash.
         """
         entries = memoryview(bytearray(len(self) * ENTRY_BYTES))
         index.queue_entries(self.memory, first_queue_offset, delays_ms, entries)
         return entries
 
     def records(self) -> Iterator[Record]:
-        """Yield the records, bodies not checked.
-
-        :raises RecordError: if the bytes of one were changed since.
-        """
+        """Yield the records, bodies not checked; raise RecordError if their bytes changed."""
         for offset in self.offsets():
             yield RecordView(self.content, offset - self.base_offset, offset).record()
 
@@ -258,14 +248,14 @@ def scan_rows(
 ) -> tuple[Rows, int, int]:
     """Walk the records that begin in ``start .. stop - 1`` of a segment, as far as there is room.
 
-    Returns their rows, which are in ``memory``, the next position, and why the walk ended: STOP,
-    FULL, BLANK, END or BAD of `rocketlens.formats.compiled.record_constants`. The last record may
-    end behind ``stop``, not behind the content. Checksums are not looked at (:meth:`Rows.sound`).
-    Part starts in a row are relative to the record; -1 as a length means that the property is not
-    there; ``tags_hash`` is Java's, 0 without tags; ``delay_level`` is 0 where DELAY is missing or
-    no ``int``; ``topic_hash`` has no meaning outside; ``key_seed`` is Java's hash of ``topic#``.
+    Return their rows, which are in ``memory``, the next position, and why the walk ended: STOP,
+    FULL, BLANK, END or BAD of `rocketlens.formats.compiled.record_constants`. The last record can
+    end after ``stop``, but not after the content. Checksums are not compared (:meth:`Rows.sound`).
+    Starts of parts in a row are relative to the record; a length of -1 means that the property is
+    absent. ``tags_hash`` is Java's, 0 without tags; ``delay_level`` is 0 if DELAY is missing or no
+    ``int``; ``topic_hash`` is internal; ``key_seed`` is Java's hash of ``topic#``.
 
-    :raises ValueError: when ``start`` lies outside, or ``base_offset`` is no offset.
+    :raises ValueError: if ``start`` is outside, or ``base_offset`` is not an offset.
     """
     count, position, reason = scan.scan(content, base_offset, start, stop, memory)
     return Rows(content, base_offset, memory[: count * ROW_BYTES]), position, reason

@@ -1,8 +1,8 @@
-"""``config/timercheck``: how far a broker has delivered messages with a delivery time of their own.
+"""``config/timercheck``: how far a broker has delivered messages with a delivery time.
 
-4096 bytes, the fields first, zeros after. All integers big endian and signed. The first seven are
-RocketMQ's. The others are ours: RocketMQ leaves them as they are when it writes its own, and then
-the checksum is wrong.
+4096 bytes, the fields first, zeros after. All integers are big-endian and signed. The first seven
+are RocketMQ's. The others are ours: RocketMQ keeps them when it writes its own, which makes the
+checksum wrong.
 
 ======  =====  ========================  ======================================================
 offset  type   field                     notes
@@ -14,10 +14,10 @@ offset  type   field                     notes
 32      i64    state_version             RocketMQ's DataVersion
 40      i64    version_timestamp_ms
 48      i64    version_counter
-56      i64    own_mark                  ours: "RLTIMER1"; from here on only if it is there
+56      i64    own_mark                  ours: "RLTIMER1"; the rest is valid only with it
 64      i64    next_queue_offset         messages before it were read, and wait or are delivered
 72      i64    second_queue_offset       of those due at ``read_time_ms``, the rest waits
-80      i64    log_segment_offset        base offset of a segment of the log; -1: none is known
+80      i64    log_segment_offset        base offset of a segment of the log; -1: unknown
 88      i64    log_segment_crc           CRC-32 of its first record
 96      i64    checksum                  CRC-32 of the fields before
 ======  =====  ========================  ======================================================
@@ -55,15 +55,15 @@ class TimerCheckpoint(NamedTuple):
 
     @property
     def is_own(self) -> bool:
-        """Whether our fields are there, and RocketMQ has not written its own since."""
+        """True if our fields are valid: RocketMQ has not written the file since."""
         return self.own_mark == OWN_MARK and self.checksum == _crc(self)
 
     def encode_for_slave(self) -> bytes:
-        """Return the bytes of RocketMQ's fields, as a slave is answered (code 60)."""
+        """Return RocketMQ's fields, for the answer to a slave (code 60)."""
         return FIELDS.pack(*self)[: LAYOUT.offsets["own_mark"]]
 
     def encode(self) -> bytes:
-        """Return the bytes of the whole file, with our mark and checksum."""
+        """Return the whole file, with our mark and checksum."""
         marked = self._replace(own_mark=OWN_MARK)
         return FIELDS.pack(*marked._replace(checksum=_crc(marked))).ljust(CHECKPOINT_BYTES, b"\0")
 
@@ -78,11 +78,7 @@ def _crc(checkpoint: TimerCheckpoint) -> int:
 
 
 def decode(content: bytes | memoryview) -> TimerCheckpoint:
-    """Read the fields.
-
-    :raises CheckpointError: when there are fewer bytes than fields.
-    """
+    """Read the fields; raise CheckpointError if there are too few bytes."""
     if len(content) < FIELDS.size:
-        message = f"timercheck has {len(content)} bytes, its fields need {FIELDS.size}"
-        raise CheckpointError(message)
+        raise CheckpointError(f"timercheck has {len(content)} bytes, its fields need {FIELDS.size}")
     return TimerCheckpoint(*FIELDS.unpack_from(content))

@@ -1,4 +1,4 @@
-"""The body of a trace message: what producers and consumers say they did, as Java writes it.
+"""The body of a trace message: records of producers' and consumers' actions, as Java writes them.
 
 Records end in 0x02, their fields are separated by 0x01. All of it is UTF-8 text; numbers are
 decimal, booleans ``true`` or ``false``. A text that the client did not have is ``null``.
@@ -16,14 +16,15 @@ EndTransaction
 Recall
     time, region, group, topic, msgId, success
 
-Older clients left out offsetMsgId of Pub, and contextCode, time and group of SubAfter. Times are
-epoch milliseconds, the cost is in milliseconds, msgType is a number of MessageType. Drawback: a
-text with 0x01 or 0x02 in it shifts all fields behind it. RocketMQ 4.9.7 and 5.5.0 write the same.
-Source: ``TraceDataEncoder``.
+Older clients omit offsetMsgId of Pub, and contextCode, time and group of SubAfter. Times are epoch
+milliseconds, the cost is in milliseconds, msgType is a number of MessageType. Drawback: a text with
+0x01 or 0x02 shifts all later fields. RocketMQ 4.9.7 and 5.5.0 write the same. Source:
+``TraceDataEncoder``.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
+from functools import partial
 from typing import Any, Final
 
 from msgspec import Struct
@@ -45,7 +46,7 @@ MESSAGE_TYPES: Final = (
 
 
 class TraceType(Enum):
-    """The event that a record is about."""
+    """The action that a record describes."""
 
     PUB = "Pub"
     SUB_BEFORE = "SubBefore"
@@ -55,7 +56,7 @@ class TraceType(Enum):
 
 
 class TraceRecord(Struct, frozen=True):
-    """One record; what its type does not have is empty, or None.
+    """One record; fields that its type does not have are empty or None.
 
     ``context_code`` is a number of ConsumeReturnType: 0 success, 1 timeout, 2 exception, 3 null
     returned, 4 failed.
@@ -85,11 +86,11 @@ class TraceRecord(Struct, frozen=True):
 
 
 def decode(body: bytes, damage: list[str]) -> tuple[TraceRecord, ...]:
-    """Return the records of a trace message, in their order; what cannot be read is in ``damage``.
+    """Return the records of a trace message, in their order; errors are added to ``damage``.
 
-    Records of other types are left out, as Java leaves them out. O(bytes).
+    Records of unknown types are skipped, as in Java. O(bytes).
 
-    :raises BodyError: if the body is longer than a message can be.
+    :raises BodyError: if the body is longer than that of any message.
     """
     if len(body) > limits.MAX_BODY_BYTES:
         raise BodyError(f"a trace of {len(body)} bytes, {limits.MAX_BODY_BYTES} are allowed")
@@ -107,11 +108,11 @@ def decode(body: bytes, damage: list[str]) -> tuple[TraceRecord, ...]:
 
 
 def encode(record: TraceRecord) -> bytes:
-    """Return a record as Java writes it, its end included; a body is any number of them.
+    """Encode a record as Java does, with its end mark; a body is any number of them.
 
-    A text that is empty is written as ``null``: Java cannot read a SubBefore that ends in nothing.
+    An empty text is written as ``null``: Java cannot read a SubBefore whose last field is empty.
 
-    :raises BodyError: if the record is of a type that clients do not write, or lacks a field.
+    :raises BodyError: if clients do not write records of this type, or a field is missing.
     """
     if record.trace_type is TraceType.RECALL:
         raise BodyError(f"records of type {record.trace_type.value} are not written")
@@ -137,7 +138,7 @@ def _word(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     text = "" if value is None else str(value)
-    # As properties cannot have them either, only a text of the caller's own could.
+    # Properties cannot contain these marks; only a caller's own text could.
     text = text.replace(FIELD_END, "").replace(RECORD_END, "")
     return text or "null"
 
@@ -161,9 +162,9 @@ _FIELDS: Final[Mapping[TraceType, tuple[str, ...]]] = {
     ),
     TraceType.RECALL: ("timestamp_ms", "region_id", "group", "topic", "msg_id", "is_success"),
 }
-"""The fields of each type in their order, behind the type."""
+"""The fields of each type in their order, after the type."""
 _NEEDED: Final = {TraceType.PUB: 11, TraceType.SUB_AFTER: 5}
-"""How many fields each record of a type has; all, if the type is not here."""
+"""The minimum number of fields of each type; all, if the type is not here."""
 
 
 def _integer(text: str, maximum: int) -> int:
@@ -176,12 +177,8 @@ def _integer(text: str, maximum: int) -> int:
     return number
 
 
-def _int(text: str) -> int:
-    return _integer(text, limits.MAX_INT)
-
-
-def _long(text: str) -> int:
-    return _integer(text, limits.MAX_LONG)
+_int: Final = partial(_integer, maximum=limits.MAX_INT)
+_long: Final = partial(_integer, maximum=limits.MAX_LONG)
 
 
 def _boolean(text: str) -> bool:
@@ -205,25 +202,22 @@ _READERS: Final[Mapping[str, Callable[[str], Any]]] = {
     "context_code": _int,
     "from_transaction_check": _boolean,
 }
-"""Read the fields that are not texts."""
+"""Parse the fields that are not texts."""
 
 
 def _record_of(trace_type: TraceType, texts: Sequence[str]) -> TraceRecord:
-    """Return the record of the texts behind a type.
-
-    :raises ValueError: if it lacks a field, or a text is none that the field has.
-    """
+    """Return the record with these field texts; raise ValueError if one is missing or invalid."""
     names = _FIELDS[trace_type]
     count, needed = len(texts), _NEEDED.get(trace_type, len(names))
-    # As Java's `split` does. A client without keys ends SubBefore with an empty field, though.
+    # Like Java's `split`, except that a client without keys ends SubBefore with an empty field.
     while count > needed and not texts[count - 1]:
         count -= 1
     if count < needed:
-        raise ValueError(f"it has less than {needed} behind its type")
+        raise ValueError(f"it has fewer than {needed} after its type")
     if trace_type is TraceType.PUB and count < 13:
         names = tuple(name for name in names if name != "offset_msg_id")
     if trace_type is TraceType.SUB_AFTER and count < 8:
-        # A time has a group behind it.
+        # A time is followed by a group.
         count = min(count, 6)
     # Java's trace context is a success until a record says otherwise.
     values: dict[str, Any] = {"is_success": True}

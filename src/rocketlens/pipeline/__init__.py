@@ -1,4 +1,5 @@
-"""The data pipeline: the tasks of :mod:`rocketlens.bulk` on Spark, and the only room with pyspark.
+"""The data pipeline: runs the tasks of :mod:`rocketlens.bulk` on Spark. No other room imports
+pyspark.
 
 ``session`` starts Spark, ``jobs`` runs tasks on it, ``source`` and ``stream`` are the ``rocketmq``
 data source, ``dispatch`` builds index files and consume queues from the log, ``verify`` compares

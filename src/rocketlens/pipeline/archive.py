@@ -1,20 +1,20 @@
 """The archive job: copies messages of stores or a cluster into an archive, each exactly once.
 
-A source continues where its last journal row ends; there is no other checkpoint. A batch is planned
-by its source, its shares are written by Spark's tasks (`write_share`), and the driver commits it
-(`rocketlens.archive.journal`) with what was copied of each queue, and with what the source is known
-to have besides: a row without messages says so, if nothing else is new.
+A source continues at the end of its last journal row; there is no other checkpoint. The source
+plans a batch, Spark's tasks write its shares (`write_share`), and the driver commits it
+(`rocketlens.archive.journal`) with the copied range of each queue, and with what the source is
+known to have besides. If only that changed, the row has no messages.
 
 ======================================  ============================================================
-what happens                            then
+event                                   effect
 ======================================  ============================================================
-a job is killed                         the next one adds what its last batch lacks, and goes on
+a job is killed                         the next job adds what its last batch lacks, and continues
 a task fails                            the job ends; nothing of the batch was added
 two jobs archive one source             one adds the batch, the other ends with `ArchiveTaken`
 messages expired before they were read  the batch has a line on that, which coverage then shows
 a record is damaged                     likewise; the others are archived
-one broker is read in two ways          refused: its messages would be there twice
-a log, or a queue, is another one       it is archived from its beginning; what was lost has a line
+one broker is read in two ways          refused: its messages would be archived twice
+a log, or a queue, was replaced         it is archived from its start; losses have a line
 ======================================  ============================================================
 """
 
@@ -30,13 +30,13 @@ from rocketlens.archive.copied import Copied, Missing, QueueRange, behind_of, jo
 from rocketlens.archive.files import DataFile, ShareFiles
 from rocketlens.archive.journal import ArchivedBatch, ArchiveTables, next_batch
 from rocketlens.archive.location import ArchiveLocation
-from rocketlens.bulk.messages import BatchScan
 from rocketlens.bulk.stream_offset import StreamOffset
 from rocketlens.errors import BadInput
 from rocketlens.pipeline.stream import RocketMQStreamReader
 from rocketlens.query.topic_choice import parse_topics
 
 if TYPE_CHECKING:
+    from rocketlens.bulk.messages import BatchScan
     from rocketlens.decode.rules import BodyRules
     from rocketlens.pipeline.archive_cluster import ArchivedCluster
     from rocketlens.pipeline.cluster_scan import ClusterScan
@@ -44,14 +44,14 @@ if TYPE_CHECKING:
     ArchivedSource: TypeAlias = "ArchivedStore | ArchivedCluster"
 
 MAX_ARCHIVE_BATCH_BYTES: Final = 1 << 30
-"""Of log that one batch of an archive has: what a job that is killed reads again, at most."""
+"""The log in one batch of an archive: a killed job repeats at most this much."""
 DEFAULT_CLUSTER: Final = "DefaultCluster"
 _SHARE_BYTES: Final = 64 << 20
 _LOG: Final = "log"
 
 
 class ShareTask(Struct, frozen=True):
-    """The work of one task: to write a share of a source to an archive."""
+    """One task: write a share of a source to an archive."""
 
     scan: "BatchScan | ClusterScan"
     share: Any
@@ -62,7 +62,7 @@ class ShareTask(Struct, frozen=True):
 
 
 class WrittenShare(Struct, frozen=True):
-    """The files that a task has written, what they have, and lines on what it could not read."""
+    """The files that a task wrote, their ranges of queues, and lines on what could not be read."""
 
     files: list[DataFile]
     ranges: list[QueueRange]
@@ -86,10 +86,10 @@ def write_share(task: ShareTask) -> WrittenShare:
 
 
 class Plan(Struct, frozen=True):
-    """The next part of a source to archive.
+    """The next batch of a source.
 
-    ``shares`` are pairs of a broker and what one task reads. ``ranges`` are the queues that they
-    are of, in a cluster. ``asked_ms`` is when the source was asked what it has.
+    ``shares`` are pairs of a broker and the share of one task. ``ranges`` are their queues, for a
+    cluster. ``asked_ms`` is when the source was asked for its offsets.
     """
 
     begin: Any
@@ -107,10 +107,7 @@ class ArchivedStore(RocketMQStreamReader):
     def __init__(
         self, path: str, broker: str, *, cluster: str = DEFAULT_CLUSTER, topics: Sequence[str] = ()
     ) -> None:
-        """Check the store. ``broker`` is the name of the broker that wrote it.
-
-        :raises NotAStore: when there is no commit log.
-        """
+        """Check the store, which broker ``broker`` wrote; raise NotAStore without a commit log."""
         options = {
             "store": path,
             "failOnDataLoss": "false",
@@ -119,15 +116,11 @@ class ArchivedStore(RocketMQStreamReader):
         }
         super().__init__(options | ({"topic": ",".join(topics)} if topics else {}))
         self._messages.with_derived = self._messages.with_text = False
+        self.scan: Final = self._messages
         self.cluster = cluster
         self.broker: Final = broker
         self.chosen = frozenset(parse_topics(",".join(topics)) if topics else ())
         self.name = f"{cluster}/{broker}"
-
-    @property
-    def scan(self) -> BatchScan:
-        """The reader of its shares."""
-        return self._messages
 
     def plan(self, copied: Copied, last: ArchivedBatch | None) -> Plan:
         """Return the next part of the log; errors as `latestOffset`."""
@@ -138,8 +131,8 @@ class ArchivedStore(RocketMQStreamReader):
         end = self.latestOffset(begin, self.getDefaultReadLimit())
         shares = [] if end == begin else self.partitions(begin, end)
         first, stop = (StreamOffset.from_json(each).physical_offset for each in (begin, end))
-        # What was written since it was asked does not count: only a full batch leaves something.
-        # Looking behind the end may add more.
+        # Only a full batch leaves messages behind: those stored after `asked_ms` do not count.
+        # The look beyond the end may add lines, so these are copied first.
         known = list(lines)
         is_full = bool(known) or stop >= first + self._max_bytes
         behind = []
@@ -154,17 +147,12 @@ class ArchivedStore(RocketMQStreamReader):
         return replace(plan, lost=[self.lost(plan, copied, (), None, each) for each in known])
 
     def check_same(self) -> None:
-        """Do nothing: a log that is replaced has other files."""
+        """No effect: a replaced log has other files."""
 
     def lost(
-        self,
-        plan: Plan,
-        _copied: Copied,
-        ranges: Sequence[QueueRange],
-        _share: Any,
-        what: str,
+        self, plan: Plan, _copied: Copied, ranges: Sequence[QueueRange], _share: Any, what: str
     ) -> Missing:
-        """Return what a share lacks that was written with ``ranges``."""
+        """Return a loss of a share that was written with ``ranges``."""
         end_offset, _ = _last_of(plan.end)
         newest = [each.last.physical_offset for each in ranges if each.last is not None]
         is_end_copied = end_offset is not None and max(newest, default=-1) == end_offset
@@ -173,12 +161,11 @@ class ArchivedStore(RocketMQStreamReader):
         )
 
     def behind(self, plan: Plan, _ranges: Sequence[QueueRange]) -> Sequence[Missing]:
-        """Return whether the log goes on."""
+        """Return whether the log continues after the batch."""
         return plan.behind
 
 
 def now_ms() -> int:
-    """Return the time of this machine."""
     return time.time_ns() // 1_000_000
 
 
@@ -196,11 +183,11 @@ def archive_next(
 ) -> ArchivedBatch | None:
     """Archive the next batch of a source; return None if there is nothing new.
 
-    With ``body_rules`` bodies are archived decoded, too.
+    With ``body_rules``, decoded bodies are archived, too.
 
     :raises ArchiveTaken: if another job has added that batch.
-    :raises BadInput: if another source of the archive has messages of the same broker, or this one
-        was archived with other topics: those that are new would be there from now on alone.
+    :raises BadInput: if another source of the archive has messages of the same broker, or if this
+        source was archived with other topics, whose earlier messages would be missing.
     :raises ArchiveError: if the archive cannot be written.
     :raises StoreError: if a task failed.
     """
@@ -250,7 +237,7 @@ def archive_next(
 
 
 def _written_ranges(plan: Plan, written: Sequence[WrittenShare]) -> list[QueueRange]:
-    """Return what was planned of each queue, with what was written of it."""
+    """Join the planned ranges of queues with the written ones."""
     generations = {each.key: each.generation for each in plan.ranges}
     return joined(
         [
@@ -265,7 +252,7 @@ def _written_ranges(plan: Plan, written: Sequence[WrittenShare]) -> list[QueueRa
 
 
 def _is_news(behind: Sequence[Missing], last: ArchivedBatch | None) -> bool:
-    """Return whether the last batch does not say that of its source."""
+    """Return True if the last batch of the source does not record ``behind``."""
     if last is None:
         return bool(behind)
     known = {(each.key, each.high_ms) for each in behind_of(last)}

@@ -1,16 +1,16 @@
 """A running cluster as a source of an archive: queue by queue, by pull.
 
 ====================================  ============================================================
-what happens                          then
+event                                 effect
 ====================================  ============================================================
 a topic gets queues or brokers        they are archived from their first stored message on
-a broker is remembered, and is not    its queues stay where they are; the batch says that it may
+a remembered broker is not            its queues keep their offsets; the batch says that it may
 registered, or does not answer        have more
 a slave answers for its master        likewise
-a queue has another record where the  it is another generation, archived from its beginning; the
-last one was copied, or is shorter    batch says what was lost behind that record. If the former
-                                      queue comes back, it goes on
-a queue or a topic is gone            the batch says what was lost behind its last record
+a queue is shorter than its copied    it is another generation, archived from its start; the batch
+part, or has another record at its    says what was lost after that record. If the former queue
+last copied offset                    comes back, its archiving continues
+a queue or a topic is gone            the batch says what was lost after its last record
 ====================================  ============================================================
 """
 
@@ -68,7 +68,7 @@ class OfferedQueue(NamedTuple):
     doubt: str | None = None
 
 
-class Asked(NamedTuple):
+class ClusterOffer(NamedTuple):
     """The queues and brokers of a cluster, and ``doubts``: what it may have besides."""
 
     queues: Sequence[OfferedQueue]
@@ -92,37 +92,32 @@ class ArchivedCluster:
         ``seen_brokers``: the file in which this user's commands remember brokers. ``forgotten``:
         brokers that are gone for good.
 
-        :raises BadInput: naming the option that is not valid.
+        :raises BadInput: if an option is not valid.
         """
         checked = known_options({**options, "failOnDataLoss": "false"}, "cluster streams")
         self._most: Final = number_option(
             checked, "maxOffsetsPerTrigger", limits.MAX_TRIGGER_OFFSETS
         )
-        self._scan: Final = ClusterScan(checked, is_stream=True)
-        self._scan.with_text = False
+        self.scan: Final = ClusterScan(checked, is_stream=True)
+        self.scan.with_text = False
         self._seen_brokers: Final = seen_brokers
         self._forgotten: Final = frozenset(forgotten)
         self.cluster = cluster
-        self.chosen = self._scan.topics.names.union(self._scan.topics.patterns)
+        self.chosen = self.scan.topics.names.union(self.scan.topics.patterns)
         self.name = cluster
 
-    @property
-    def scan(self) -> ClusterScan:
-        """The reader of its shares."""
-        return self._scan
-
     def plan(self, copied: Copied, last: ArchivedBatch | None) -> Plan:
-        """Ask the cluster what it has, and return what is next.
+        """Ask the cluster for its queues, and return the next batch.
 
-        :raises TopicNotFound: when the cluster does not have a topic that is asked for.
-        :raises RemotingError: when no name server answers.
+        :raises TopicNotFound: if the cluster lacks a requested topic.
+        :raises RemotingError: if no name server answers.
         """
         self._planner = ClusterPlanner(copied, last, self._most, now_ms(), self._forgotten)
         self._run(self._ask)
-        return self._planner.result(self._scan.cut)
+        return self._planner.result(self.scan.cut)
 
     def _run(self, work: Callable[[ClusterCalls], Coroutine[Any, Any, None]]) -> None:
-        with self._scan.address.connected() as (thread, calls):
+        with self.scan.address.connected() as (thread, calls):
             thread.run(work(calls))
 
     async def _ask(self, calls: ClusterCalls) -> None:
@@ -130,8 +125,8 @@ class ArchivedCluster:
         if self._seen_brokers is not None:
             seen = SeenBrokers(self._seen_brokers, calls.name_servers)
             planner.forgotten |= seen.names(forgotten=True)
-        asking = _Asking(calls, Topology(calls, seen, time.monotonic))
-        asked = await asking.all(self._scan.topics, {topic for topic, *_ in planner.copied.queues})
+        asking = _ClusterQueries(calls, Topology(calls, seen, time.monotonic))
+        asked = await asking.all(self.scan.topics, {topic for topic, *_ in planner.copied.queues})
         known = {broker for _, broker, _ in planner.copied.queues}.union(asked.brokers)
         for each in sorted(self._forgotten - known - (seen.names() if seen else set())):
             raise BadInput(
@@ -144,11 +139,11 @@ class ArchivedCluster:
         """Check that queues were not created again while they were read.
 
         :raises StoreError: if one was.
-        :raises RemotingError: if a broker does not answer any more.
+        :raises RemotingError: if a broker no longer answers.
         """
 
         async def check(calls: ClusterCalls) -> None:
-            asking = _Asking(calls, Topology(calls, None, time.monotonic))
+            asking = _ClusterQueries(calls, Topology(calls, None, time.monotonic))
             await asking.find_brokers(topic for topic, *_ in self._planner.anchors)
             await self._planner.check_same(asking.record_at)
 
@@ -158,7 +153,7 @@ class ArchivedCluster:
     def lost(
         self, plan: Plan, copied: Copied, ranges: Sequence[QueueRange], share: Any, what: str
     ) -> Missing:
-        """Return what is lost of a stretch of a queue."""
+        """Return a loss of a stretch of a queue."""
         topic, broker, queue_id = share.queue
         of_queue = [each for each in ranges if each.key == (topic, broker, queue_id)]
         before = copied.queues.get((topic, broker, queue_id), {}).get(of_queue[0].generation)
@@ -174,14 +169,14 @@ class ArchivedCluster:
         return missing._replace(broker=broker, topic=topic)
 
     def behind(self, _plan: Plan, ranges: Sequence[QueueRange]) -> Sequence[Missing]:
-        """Return what the cluster has besides, once ``ranges`` were written."""
+        """Return what the cluster has besides, after ``ranges`` were written."""
         return self._planner.behind(ranges)
 
 
 class ClusterPlanner:
-    """Decides what is next of each queue, and what a cluster is known to have besides.
+    """Plans the next range of each queue, and collects what a cluster is known to have besides.
 
-    A queue is known by its last copied record. ``most``: offsets of a batch.
+    The last copied record identifies a queue. ``most``: offsets of a batch.
     """
 
     def __init__(
@@ -205,16 +200,15 @@ class ClusterPlanner:
         self._ranges: Final[list[QueueRange]] = []
         self._lost: Final[list[Missing]] = []
         self.anchors: Final[dict[Queue, LastRecord]] = {}
-        """A record at or before the first one of each range, which was there when it was planned.
-        """
+        """A record at or before the start of each range, read when the range was planned."""
         self._behind: Final[dict[tuple[str, str, str], Missing]] = {}
 
-    async def plan(self, asked: Asked, record_at: RecordAt) -> None:
-        """Plan the next batch. ``record_at`` may raise RemotingError: the queue waits then."""
+    async def plan(self, asked: ClusterOffer, record_at: RecordAt) -> None:
+        """Plan the next batch. If ``record_at`` raises RemotingError, the queue waits."""
         found = await asyncio.gather(*(self._generation(each, record_at) for each in asked.queues))
         begins: dict[Queue, tuple[int, int]] = {}
         for each, generation in zip(asked.queues, found, strict=True):
-            key = queue_key(each.queue)
+            key: Queue = each.queue
             if isinstance(generation, RemotingError):
                 self._doubt(Missing(str(generation), key[1]))
                 continue
@@ -250,9 +244,9 @@ class ClusterPlanner:
             self.anchors[planned.key] = anchor
 
     async def check_same(self, record_at: RecordAt) -> None:
-        """Check that each queue has the record still that it had when it was planned.
+        """Check that each queue still has the record that it had when it was planned.
 
-        :raises StoreError: if one has another: what was read is of two generations.
+        :raises StoreError: if a queue has another one: two generations of it were read.
         """
 
         async def check(key: Queue, anchor: LastRecord) -> None:
@@ -267,8 +261,8 @@ class ClusterPlanner:
         await asyncio.gather(*(check(*each) for each in self.anchors.items()))
 
     async def _generation(self, asked: OfferedQueue, record_at: RecordAt) -> int | RemotingError:
-        """Return the generation that a queue has now; an error if it is not known."""
-        key = queue_key(asked.queue)
+        """Return the current generation of a queue; an error if the broker does not answer."""
+        key = asked.queue
         generations = self.copied.queues.get(key)
         if generations is None:
             return 0
@@ -292,7 +286,7 @@ class ClusterPlanner:
         return max(generations) + 1
 
     def _note_expired(self, asked: OfferedQueue) -> None:
-        """Add what a queue, which was not there before, had until it was found."""
+        """Add the messages of a new queue that expired before it was found."""
         topic, broker, queue_id = asked.queue
         what = (
             f"offsets 0 to {asked.first - 1} of queue {queue_id} of topic {topic} on {broker} were "
@@ -301,7 +295,7 @@ class ClusterPlanner:
         self._lost.append(Missing(what, broker, topic, high_ms=self._asked_ms))
 
     def _doubt(self, doubt: Missing) -> None:
-        """Add what the cluster may have besides, unless that is there already."""
+        """Add messages that the cluster may have besides, unless they are known."""
         if doubt.key in self._behind:
             return
         if doubt.broker and not doubt.topic:
@@ -309,8 +303,9 @@ class ClusterPlanner:
         self._behind[doubt.key] = doubt
 
     def _low_ms(self, broker: str) -> int | None:
-        """Return when the first message of a broker was stored that may not be archived, if its
-        clock was not set back.
+        """Return the earliest store time of a broker's unarchived messages; None if unknown.
+
+        It holds if the broker's clock was not set back.
         """
         newest_ms = self.copied.newest_ms(broker)
         known = [newest_ms, None if self._last is None else self._last.asked_ms]
@@ -322,8 +317,8 @@ class ClusterPlanner:
         lows = [each for each in (*known, *is_open) if each is not None]
         return None if None in is_open or newest_ms is None else min(lows)
 
-    def _note_gone(self, asked: Asked, found: Mapping[Queue, int]) -> None:
-        """Add what was lost of brokers, queues and generations that are not there any more."""
+    def _note_gone(self, asked: ClusterOffer, found: Mapping[Queue, int]) -> None:
+        """Add the losses of brokers, queues and generations that no longer exist."""
         gone = {broker for _, broker, _ in self.copied.queues}.difference(asked.brokers)
         for broker in sorted(gone):
             before = self._before.get((broker, "", "gone"))
@@ -350,13 +345,13 @@ class ClusterPlanner:
                     f"what it had from offset {known.stop} on was lost"
                 )
                 missing = Missing(what, broker, topic, f"{queue_id}/{number}")
-                # What was lost before is lost also where its broker cannot be asked now.
+                # Earlier losses remain, even if their broker does not answer now.
                 if number != now and (not is_unknown or missing.key in self._before):
                     last = known.last
                     self._close(missing, last.store_timestamp_ms if last else self._low_ms(broker))
 
     def _close(self, missing: Missing, low_ms: int | None) -> None:
-        """Add what was lost between the batch before and now, or what was known to be."""
+        """Add a loss: the earlier one of the same key, or one between the last batch and now."""
         before = self._before.get(missing.key)
         if before is None or before.high_ms is None:
             asked_ms = self._last.asked_ms if self._last is not None else 0
@@ -365,7 +360,7 @@ class ClusterPlanner:
         self._behind[missing.key] = before
 
     def result(self, cut: "Callable[[Iterable[QueueStretch]], list[QueueStretch]]") -> Plan:
-        """Return the plan, with shares of stretches that ``cut`` splits."""
+        """Return the plan; ``cut`` splits stretches into shares."""
         end = {**self._begins, **{each.key: each.stop for each in self._ranges}}
         shares = cut(
             QueueStretch(MessageQueue(*each.key), each.start, each.stop) for each in self._ranges
@@ -380,7 +375,7 @@ class ClusterPlanner:
         )
 
     def behind(self, ranges: Sequence[QueueRange]) -> list[Missing]:
-        """Return what the cluster has besides, once ``ranges`` were written."""
+        """Return what the cluster has besides, after ``ranges`` were written."""
         written = {each.key: each for each in ranges}
         left: dict[tuple[str, str], list[tuple[int, int | None]]] = {}
         for key, stop in self._stops.items():
@@ -400,14 +395,8 @@ class ClusterPlanner:
         return [self._behind[key] for key in sorted(self._behind)]
 
 
-def queue_key(queue: MessageQueue) -> Queue:
-    """Return what a queue is in the journal."""
-    topic, broker, queue_id = queue
-    return topic, broker, queue_id
-
-
-class _Asking:
-    """Asks a cluster what its queues have. Of one event loop."""
+class _ClusterQueries:
+    """Asks a cluster for the ranges of its queues. For one event loop."""
 
     def __init__(self, cluster: ClusterCalls, topology: Topology) -> None:
         self._cluster: Final = cluster
@@ -416,10 +405,10 @@ class _Asking:
         self._brokers: Final[dict[MessageQueue, Broker]] = {}
         self._doubts: Final[list[Missing]] = []
 
-    async def all(self, selection: TopicSelection, known: Collection[str]) -> Asked:
-        """Return what the queues of topics have. ``known``: topics that were there before.
+    async def all(self, selection: TopicSelection, known: Collection[str]) -> ClusterOffer:
+        """Return the ranges of the queues of topics. ``known``: topics that were archived before.
 
-        :raises TopicNotFound: for a topic that is not there, and never was.
+        :raises TopicNotFound: if a topic does not exist and never did.
         :raises RemotingError: if no name server answers.
         """
         brokers = await self._topology.brokers()
@@ -439,7 +428,9 @@ class _Asking:
             await self._note_unreadable(route)
         queues = await asyncio.gather(*requests)
         self._note(await self._topology.recheck_missing_brokers())
-        return Asked([each for each in queues if each is not None], brokers.value, self._doubts)
+        return ClusterOffer(
+            [each for each in queues if each is not None], brokers.value, self._doubts
+        )
 
     async def _route(
         self, topic: str, known: Collection[str], listed: Collection[str]
@@ -501,7 +492,7 @@ class _Asking:
         chunk = await self._reader.read(broker, stretch)
         with suppress(RecordError, IndexError):
             record = decode(chunk.bodies[0], 0, check_crc=False)
-            # A batch is one record with the offsets of its messages.
+            # A batch is one record for the offsets of all its messages.
             if record.queue_offset == offset or record.sys_flag & SYS_FLAG_INNER_BATCH:
                 return LastRecord(
                     offset,

@@ -1,12 +1,11 @@
-"""Messages of a running cluster as Arrow record batches: what Spark's tasks do, without Spark.
+"""Reads messages of a running cluster as Arrow record batches: the work of Spark's tasks.
 
-:class:`ClusterScan` plans stretches of queues and reads one by pull, as
+:class:`ClusterScan` plans stretches of queues and pulls one, as
 :class:`rocketlens.bulk.messages.BatchScan` plans ranges of a store's log and reads one. The columns
-are the same, for a pull brings the bytes of the log. The options are in
+are the same, since a pull returns bytes of the log. The options are in
 :data:`rocketlens.bulk.options.OPTIONS`.
 
-A scan is sent to executors, by :mod:`rocketlens.pipeline.cluster_stream`, too. It has the names of
-files with secrets, never what is in them.
+Spark sends a scan to executors. It has the names of files with secrets, not the secrets.
 """
 
 import logging
@@ -54,9 +53,8 @@ from rocketlens.net.tls import client_context
 from rocketlens.query.topic_choice import matching_topics, unknown_topic
 
 MAX_RECORDS_PER_PARTITION: Final = 100_000
-"""Messages of a queue in one partition of a read of a cluster, unless ``maxRecordsPerPartition``
-says otherwise: some seconds of a task. RocketMQ's Spark connector: the queue.
-"""
+"""The default of ``maxRecordsPerPartition``: some seconds of a task. RocketMQ's Spark connector
+reads a whole queue in one partition."""
 _log = logging.getLogger(__name__)
 
 _SHOWN_RANGES: Final = 5
@@ -64,7 +62,7 @@ _REMEDY: Final = "reads what it has"
 
 
 class ClusterAddress(NamedTuple):
-    """Where a cluster is and who asks it, as options say it: paths of files, not their content."""
+    """The name servers of a cluster, and the paths of files with credentials and certificates."""
 
     name_servers: tuple[str, ...]
     secret: tuple[str, Path] | None
@@ -76,7 +74,7 @@ class ClusterAddress(NamedTuple):
     def of(cls, options: Mapping[str, str]) -> "ClusterAddress":
         """Read the options of a connection.
 
-        :raises BadInput: naming one that is not valid, or that needs or excludes another one.
+        :raises BadInput: if an option is not valid, or needs or excludes another one.
         """
         access_key, secret_key_file = options.get("accessKey"), options.get("secretKeyFile")
         if (access_key is None) != (secret_key_file is None):
@@ -106,10 +104,7 @@ class ClusterAddress(NamedTuple):
 
     @contextmanager
     def connected(self) -> Iterator[tuple[LoopThread, ClusterCalls]]:
-        """Open a client and the thread that runs it; the files are read.
-
-        :raises BadInput: if one of them cannot be used.
-        """
+        """Read the files, and open a client and its thread; errors as `connection`."""
         calls = ClusterCalls(**self.connection())
         with LoopThread("rocketlens-spark") as thread:
             try:
@@ -118,9 +113,8 @@ class ClusterAddress(NamedTuple):
                 thread.run(calls.close())
 
     def connection(self) -> dict[str, Any]:
-        """Return the arguments of a client; reads the files.
-
-        :raises BadInput: if one cannot be used.
+        """Read the files, and return the arguments of a client; raise BadInput if one is
+        unusable.
         """
         credentials = None
         if self.secret is not None:
@@ -138,18 +132,16 @@ class ClusterScan:
     """Plans stretches of queues that may have matching messages, and reads one."""
 
     def __init__(self, options: Mapping[str, str], *, is_stream: bool = False) -> None:
-        """Check the values of options, whose names `known_options` checked.
-
-        :raises BadInput: naming the option that is not valid.
+        """Check the values of options with names from `known_options`; raise BadInput if
+        invalid.
         """
         if options.get("path"):
             raise BadInput("option namesrv reads a cluster, load(DIR) a store: give one")
         self.address: Final = ClusterAddress.of(options)
         self._seen_brokers: Final = seen_brokers_path()
         self.missing: list[str] = []
-        """A line on each name server that did not answer when `stored` looked, and on each broker
-        that was registered before and was not then.
-        """
+        """A line for each name server that did not answer the last `stored`, and for each broker
+        that was registered earlier and was not then."""
         topics = topic_option(options)
         if topics is None:
             raise BadInput('say which topics to read: .option("subscribe", "Orders,Pay*")')
@@ -176,16 +168,16 @@ class ClusterScan:
     # Planning.
 
     def shares(self) -> list[QueueStretch]:
-        """Return the stretches that can hold rows of the filter: what queues have now.
+        """Return the stretches that can hold matching rows, up to the current ends of the queues.
 
-        :raises TopicNotFound: when the cluster does not have a topic that is asked for.
-        :raises BadInput: when it does not have a queue that has a position.
-        :raises RemotingError: when no name server answers, or of a broker neither master nor slave.
-        :raises StoreError: when a broker is missing, only a slave answers, or a position is not in
-            its queue, if ``failOnDataLoss`` is set.
+        :raises TopicNotFound: if the cluster lacks a requested topic.
+        :raises BadInput: if it lacks a queue that has a position.
+        :raises RemotingError: if no name server answers, or neither master nor slave of a broker.
+        :raises StoreError: if a broker is missing, only a slave answers, or a position is not in
+            its queue, and ``failOnDataLoss`` is set.
         """
         has_positions = bool(self.starts.offsets or self.ends.offsets)
-        # A position is compared with all that its queue has.
+        # Positions are checked against the whole queue.
         times = INT64 if has_positions else self.times
         answers = self.stored(*times)
         for missing in self.missing:
@@ -198,7 +190,7 @@ class ClusterScan:
         return self.cut(self._placed(stretches) if has_positions else stretches)
 
     def _placed(self, stretches: list[QueueStretch]) -> Iterator[QueueStretch]:
-        """Return the parts of queues that lie between positions."""
+        """Yield the parts of queues between positions."""
         queues = [each.queue for each in stretches]
         starts, ends = (each.by_queue(queues) for each in (self.starts, self.ends))
         for queue, first, last in stretches:
@@ -212,14 +204,14 @@ class ClusterScan:
             yield QueueStretch(queue, min(max(start, first), last), max(stop, first))
 
     def cut(self, stretches: Iterable[QueueStretch]) -> list[QueueStretch]:
-        """Return the parts that are one task each."""
+        """Split stretches into parts for one task each."""
         return cut(stretches, self.partition_records, self.min_partitions)
 
     def stored(self, begin_ms: int, end_ms: int) -> list[tuple[QueueStretch, str | None]]:
-        """Return what each queue has of a time, as `StretchReader.stored` does.
+        """Return the part of each queue in a time range, as `StretchReader.stored` does.
 
-        :raises TopicNotFound: when the cluster does not have a topic that is asked for.
-        :raises RemotingError: when no name server answers, or of a broker neither master nor slave.
+        :raises TopicNotFound: if the cluster lacks a requested topic.
+        :raises RemotingError: if no name server answers, or neither master nor slave of a broker.
         """
         with self.address.connected() as (thread, cluster):
             return thread.run(self._stored(cluster, begin_ms, end_ms))
@@ -247,12 +239,11 @@ class ClusterScan:
             for queue in route.read_queues
         ]
         stored = await asyncio.gather(*requests)
-        # Asked last: name servers forget a broker that ended together with its queues.
+        # Last, because name servers forget a broker that ended, with its queues.
         self._check(await topology.recheck_missing_brokers())
         return stored
 
     async def _chosen_topics(self, topology: Topology) -> list[str]:
-        """Return the topics of the options."""
         names, patterns = self.topics
         listed_topics: list[str] = []
         if patterns:
@@ -265,7 +256,7 @@ class ClusterScan:
         return topics
 
     async def _route(self, topology: Topology, topic: str) -> Route | None:
-        """Return a topic's route; None if only a pattern asks for it, and it was just deleted."""
+        """Return a topic's route; None if only a pattern matches it, and it was just deleted."""
         try:
             answer = await topology.route(topic)
         except TopicNotFound:
@@ -279,10 +270,7 @@ class ClusterScan:
         return route
 
     def _check(self, coverage: Iterable[Coverage], needed: Iterable[str] = ()) -> None:
-        """Add name servers and brokers that do not answer to what is missing.
-
-        :raises RemotingError: for a broker that has queues and cannot be asked.
-        """
+        """Add failures to `missing`; raise RemotingError for a broker in ``needed``."""
         for each in coverage:
             text = f"{each.source}: {each.error}"
             if each.source in needed:
@@ -295,12 +283,12 @@ class ClusterScan:
     # Reading.
 
     def read(self, share: QueueStretch) -> Iterator[Any]:
-        """Return the record batches of one share; may run in a process of its own.
+        """Return the record batches of one share; can run in another process.
 
-        While one chunk is turned into columns, the next is pulled.
+        The next chunk is pulled while the current one is converted.
 
-        :raises RemotingError: when of the broker neither master nor slave answers.
-        :raises StoreError: when messages are missing, if ``failOnDataLoss`` is set.
+        :raises RemotingError: if neither master nor slave of the broker answers.
+        :raises StoreError: if messages are missing and ``failOnDataLoss`` is set.
         """
         with self.address.connected() as (thread, cluster):
             pull = partial(_pull, Topology(cluster, None, time.monotonic), StretchReader(cluster))
@@ -353,8 +341,8 @@ class ClusterScan:
                 yield from batches_of(messages, with_body=self.with_body, with_text=self.with_text)
 
     def _choose(self, rows: Rows, part: QueueStretch) -> npt.NDArray[np.bool_]:
-        """Return for each row whether it is of the part, and of the times."""
-        # A batch has messages of several parts, and comes in each.
+        """Return for each row whether it is in the part and in the time range."""
+        # A batch can have messages of several parts; it is pulled for each of them.
         fields = rows.as_array
         offsets, stored_ms = fields["queue_offset"], fields["store_timestamp_ms"]
         is_chosen = (offsets >= part.start) & (offsets < part.stop)
@@ -374,7 +362,7 @@ class ClusterScan:
 
 
 async def _pull(topology: Topology, reader: StretchReader, stretch: QueueStretch) -> PulledChunk:
-    """Return the next chunk of a stretch; the route tells where its broker is now."""
+    """Return the next chunk of a stretch from the broker that the current route names."""
     route = await topology.route(stretch.queue.topic)
     name = stretch.queue.broker_name
     broker = route.value.brokers.get(name)
@@ -385,7 +373,7 @@ async def _pull(topology: Topology, reader: StretchReader, stretch: QueueStretch
 
 
 def _belongs(pulled: PulledRows, part: QueueStretch) -> Any:
-    """Return for each row whether it is of the part's queue, and behind all rows before it."""
+    """Return for each row whether it is of the part's queue, with an offset above all before."""
     names, number_of_row = pulled.rows.queue_names()
     is_queue = np.array([name == (part.queue.topic, part.queue.queue_id) for name in names], bool)
     offsets = pulled.rows.as_array["queue_offset"]
@@ -409,8 +397,6 @@ def _missing(pulled: PulledRows, part: QueueStretch) -> list[tuple[int, int]]:
 
 
 def _batch_size(rows: Rows, number: int) -> int:
-    """Return how many messages, and offsets, a batch of RocketMQ 5 has that is one record; 1 if it
-    cannot be taken apart: the others cannot be read.
-    """
+    """Return the number of messages in a RocketMQ 5 batch record; 1 if it cannot be parsed."""
     start = rows.column("physical_offset")[number]
     return message_count(decode(rows.content, start, check_crc=False))

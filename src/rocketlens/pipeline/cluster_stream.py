@@ -4,18 +4,18 @@
 
     spark.readStream.format("rocketmq").option("namesrv", ADDR).option("subscribe", TOPIC).load()
 
-The offset of the stream has the next offset of every queue, as JSON: topic, broker, queue id. Spark
-keeps it, so no broker does, and what two offsets have between them is always the same.
+The offset of the stream is the next offset of every queue, as JSON: topic, broker, queue id. Spark
+keeps it, not the brokers. The range between two offsets always has the same messages.
 
 ====================================  ============================================================
-what happens                          then
+event                                 effect
 ====================================  ============================================================
 a topic gets queues or brokers        they are read from their first stored message on
-a broker is not registered            its queues stay where they are until it is
-a broker does not answer              the query fails, and starts again where it was
-a queue ends before its next offset   messages were lost, as of a topic that was made again: the
-                                      query fails, or reads the queue from its begin
-a slave that is behind answers        its queues stay where they are
+a broker is not registered            its queues keep their offsets until it is
+a broker does not answer              the query fails; a restart continues at the same offsets
+a queue ends before its next offset   messages were lost, for example because the topic was created
+                                      again: the query fails, or reads the queue from its start
+a slave that lags answers             its queues keep their offsets
 ====================================  ============================================================
 """
 
@@ -47,10 +47,7 @@ class ClusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reports the ends of queues, plans stretches of them, and reads one."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        """Check the options.
-
-        :raises BadInput: naming the option that is not valid.
-        """
+        """Check the options; raise BadInput if one is not valid."""
         checked = known_options(options, "cluster streams")
         self._most = number_option(checked, "maxOffsetsPerTrigger", limits.MAX_TRIGGER_OFFSETS)
         self._from_latest = checked.pop("startingOffset", "earliest") == "latest"
@@ -61,13 +58,13 @@ class ClusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: QueueOffsets | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Return where the stream begins: the first or the next offset of each queue.
+        """Return the start of the stream: the first or the next offset of each queue.
 
-        :raises TopicNotFound: when the cluster does not have a topic that is asked for.
-        :raises BadInput: when it does not have a queue that has a position.
-        :raises StoreError: when a queue does not have its position, unless ``failOnDataLoss`` is
+        :raises TopicNotFound: if the cluster lacks a requested topic.
+        :raises BadInput: if it lacks a queue that has a starting position.
+        :raises StoreError: if a queue does not have its position, unless ``failOnDataLoss`` is
             false.
-        :raises RemotingError: when a name server or broker does not answer.
+        :raises RemotingError: if a name server or broker does not answer.
         """
         begin_ms, _ = self._scan.times
         stored = self._scan.stored(begin_ms, INT64[1])
@@ -80,12 +77,12 @@ class ClusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return to_json(begins)
 
     def _begin(self, stretch: QueueStretch, start: int, *, may_end_later: bool) -> int:
-        """Return the offset of a queue that a position stands for."""
+        """Return the starting offset of a queue for a position."""
         queue, first, stop = stretch
         if start < 0:
             return stop if start == LATEST else first
         if may_end_later and start > stop:
-            # A slave that is behind: the queue waits there, as one does that was read so far.
+            # The slave lags: keep the offset, and wait for the queue to reach it.
             return start
         outside = self._scan.starts.outside(queue, start, (first, stop))
         for what in outside:
@@ -93,7 +90,6 @@ class ClusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return first if outside else start
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """Return the limit that the options set."""
         return ReadMaxRows(self._most)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
@@ -103,10 +99,10 @@ class ClusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(  # noqa: N802 - Spark's name
         self, start: dict[str, Any], limit: ReadLimit
     ) -> dict[str, Any]:
-        """Return the offset to read up to: the ends of the queues, or about as far as the limit.
+        """Return the next offset: the ends of the queues, or about as far as the limit.
 
-        :raises StoreError: when messages were lost, unless ``failOnDataLoss`` is false.
-        :raises RemotingError: when a name server or broker does not answer.
+        :raises StoreError: if messages were lost, unless ``failOnDataLoss`` is false.
+        :raises RemotingError: if a name server or broker does not answer.
         """
         ends = from_json(start)
         begins = dict(ends)
@@ -119,7 +115,8 @@ class ClusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if begin is None:
                 ends[queue] = first
             elif stop >= begin:
-                available[queue] = max(self._stop(queue, stop) - begin, 0)
+                end = stop if self._target is None else min(stop, self._target.get(queue, 0))
+                available[queue] = max(end - begin, 0)
             elif warning is None:
                 self._lost(f"{queue} ends at offset {stop}, and was read up to {begin}")
                 ends[queue] = first
@@ -138,7 +135,7 @@ class ClusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return to_json(ends)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Split what lies between two offsets, which is the same whenever it is asked."""
+        """Split the range between two offsets; the same offsets always give the same partitions."""
         begins = from_json(start)
         stretches = [
             QueueStretch(queue, begins[queue], stop)
@@ -150,20 +147,17 @@ class ClusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Return the record batches of one stretch; runs in an executor.
 
-        :raises StoreError: when messages are missing, unless ``failOnDataLoss`` is false.
-        :raises RemotingError: when a broker does not answer; Spark tries again.
+        :raises StoreError: if messages are missing, unless ``failOnDataLoss`` is false.
+        :raises RemotingError: if a broker does not answer; Spark tries again.
         """
         return self._scan.read(partition.value)
 
-    def _stop(self, queue: MessageQueue, stop: int) -> int:
-        return stop if self._target is None else min(stop, self._target.get(queue, 0))
-
     def _lost(self, what: str) -> None:
-        self._scan.losses.add(f"{what}: messages were lost", "reads the queue from its begin")
+        self._scan.losses.add(f"{what}: messages were lost", "reads the queue from its start")
 
 
 def to_json(offsets: QueueOffsets) -> dict[str, Any]:
-    """Return next offsets as Spark keeps them: by topic, broker and queue id."""
+    """Return next offsets in the form that Spark keeps: by topic, broker and queue id."""
     result: dict[str, Any] = {}
     for (topic, broker_name, queue_id), offset in sorted(offsets.items()):
         result.setdefault(topic, {}).setdefault(broker_name, {})[str(queue_id)] = offset
@@ -171,10 +165,7 @@ def to_json(offsets: QueueOffsets) -> dict[str, Any]:
 
 
 def from_json(offset: Mapping[str, Any]) -> QueueOffsets:
-    """Return the next offsets of :func:`to_json`.
-
-    :raises BadInput: when it is something else, as of a checkpoint of another stream.
-    """
+    """Parse the next offsets of :func:`to_json`; raise BadInput for those of another stream."""
     try:
         return {
             MessageQueue(topic, broker_name, int(queue_id)): int(next_offset)

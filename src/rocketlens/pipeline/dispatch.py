@@ -1,12 +1,12 @@
-"""Build index files and consume queues from the log alone, in parallel, as RocketMQ would.
+"""Builds index files and consume queues from the log alone, in parallel, as RocketMQ would.
 
 1. *read*: each range of the log becomes parts: its index entries, and its consume queue entries by
    queue (``extract``). The driver stitches the ranges (``ranges``), and counts.
-2. *build*: each index file is cut out of the row of all parts, each queue file out of those of its
-   queue (``index_plan``, ``queue_build``).
-3. *sync*, *swap*: what was built beside is synced and put in place of the old directories, each in
-   one step. Whatever ends the job before that leaves them as they were; between the two steps each
-   of them is whole, the old one or the new one.
+2. *build*: each index file is cut from the sequence of all parts, each queue file from the parts of
+   its queue (``index_plan``, ``queue_build``).
+3. *sync*, *swap*: the new directories are synced, and each replaces its old one in one step. If the
+   job ends before, nothing has changed; between the two swaps, each directory is either the old or
+   the new one, and whole.
 
 The driver sees ranges, parts and files, never entries.
 """
@@ -60,18 +60,18 @@ class DispatchResult(Struct):
     queue_files: int = 0
     queue_entries: int = 0
     bytes_written: int = 0
-    """Size of all files together; they are sparse where nothing is written yet."""
+    """The size of all files; they are sparse where nothing is written yet."""
     delay_levels: DelayLevels | None = None
-    """None when there are no delayed messages, or no queues were asked for."""
+    """None without delayed messages, or if no queues were requested."""
     damage: list[Damage] = field(default_factory=list)
     """Bytes of the log without a readable record, at most ``limits.MAX_DAMAGE_REPORTS`` of them."""
     damage_count: int = 0
     torn: Damage | None = None
-    """An unfinished write behind the last record."""
+    """An unfinished write after the last record."""
     notes: list[str] = field(default_factory=list)
     """Further findings for operators, a sentence each."""
     kept: list[Path] = field(default_factory=list)
-    """Where the directories are that were replaced."""
+    """The replaced directories."""
     seconds: dict[str, float] = field(default_factory=dict)
     """Wall time of each phase."""
 
@@ -94,23 +94,22 @@ def dispatch(
 ) -> DispatchResult:
     """Build ``index/``, and with ``queues`` also ``consumequeue/``, from ``commitlog/``.
 
-    They replace those of the store, or go to the directory ``out``, which may be another store
-    only with ``force``. What isn't given is found out:
-    ``slot_count`` and ``entry_count`` from the store's index files, else RocketMQ's defaults;
-    ``tag_index`` (entries for tags, as 5.5 writes) from its index files, else from whether it is a
-    store of 5.5; ``queue_file_size`` in bytes from its consume queues, else 6,000,000;
-    ``delays_ms[level]`` (element 0 unused) as :mod:`rocketlens.bulk.delay_levels` says.
+    They replace those of the store, or go to the directory ``out``, which may be another store only
+    with ``force``. Defaults: ``slot_count`` and ``entry_count`` are those of the store's index
+    files, else RocketMQ's; ``tag_index`` (entries for tags, as 5.5 writes) is True if the index
+    files have them, or without index files if the store is one of 5.5; ``queue_file_size`` in bytes
+    is that of its consume queues, else 6,000,000; ``delays_ms[level]`` (element 0 unused) is
+    determined by :mod:`rocketlens.bulk.delay_levels`.
 
-    Damaged bytes of the log cost the records in them and no others; the result names them. The
-    directory that is written to is locked as RocketMQ locks its store. The result of a log is the
-    same bytes however it is cut and wherever it runs, except for the names of index files, which
-    follow the local time zone.
+    Damaged bytes of the log cost only the records in them; the result lists them. The output
+    directory is locked as RocketMQ locks its store. The output does not depend on partitioning or
+    machine, except for the names of index files, which follow the local time zone.
 
-    :raises StoreLocked: when a broker or another job runs in the directory to be written.
-    :raises NotAStore: when there is no commit log.
-    :raises BadInput: when a count or size is impossible, or ``out`` cannot be written to or is
+    :raises StoreLocked: if a broker or another job uses the output directory.
+    :raises NotAStore: if there is no commit log.
+    :raises BadInput: if a count or size is impossible, or ``out`` cannot be written to or is
         another store.
-    :raises StoreError: when a task or a write failed, for example because the disk is full.
+    :raises StoreError: if a task or a write failed, for example because the disk is full.
     """
     layout = StoreLayout.of(Path(store_path))
     store, log = layout.root, CommitLog.of(layout)
@@ -148,7 +147,6 @@ def dispatch(
 
 @contextmanager
 def _failures_explained(root: Path) -> Iterator[None]:
-    """Raise a StoreError instead of the OSError of a failed write."""
     try:
         yield
     except OSError as error:
@@ -158,10 +156,7 @@ def _failures_explained(root: Path) -> Iterator[None]:
 
 
 def chosen_geometry(store: Path, slot_count: int | None, entry_count: int | None) -> Geometry:
-    """Return the counts asked for, the rest from the store.
-
-    :raises BadInput: if there can be no such index file.
-    """
+    """Return the requested counts, with defaults from the store; raise BadInput if impossible."""
     if slot_count is None or entry_count is None:
         own = store_settings.index_geometry(store)
     else:
@@ -170,12 +165,12 @@ def chosen_geometry(store: Path, slot_count: int | None, entry_count: int | None
     if geometry.slot_count < 1 or geometry.entry_count < 2:
         raise BadInput("an index file needs at least 1 slot and 2 entries")
     if geometry.file_bytes > limits.MAX_INT:
-        raise BadInput(f"an index file of {geometry.file_bytes} bytes is more than RocketMQ maps")
+        raise BadInput(f"RocketMQ cannot map an index file of {geometry.file_bytes} bytes")
     return geometry
 
 
 class _Dispatch(Struct):
-    """One run: what its phases share."""
+    """One run: the state that its phases share."""
 
     context: "SparkContext"
     store: Path
@@ -186,18 +181,16 @@ class _Dispatch(Struct):
 
     @property
     def parallelism(self) -> int:
-        """Tasks that Spark can run at once."""
         return self.context.defaultParallelism
 
     @contextmanager
     def timed(self, phase: str) -> Iterator[None]:
-        """Record the wall time of a phase."""
         begin = time.perf_counter()
         yield
         self.result.seconds[phase] = time.perf_counter() - begin
 
     def read(self, range_bytes: int, *, with_queues: bool) -> list[Extracted]:
-        """Read the whole log into parts; return those that count, in log order."""
+        """Read the whole log into parts; return those that are used, in log order."""
 
         def task_of(log_range: LogRange) -> ExtractTask:
             return ExtractTask(
@@ -268,8 +261,8 @@ class _Dispatch(Struct):
     def _keep_queues(self, directory: Path, built: set[tuple[str, int]]) -> None:
         """Keep the queues that cannot be built because the log has no record of their own.
 
-        Those are queues whose last record was deleted (their files tell a broker which queue
-        offset comes next) and light queues, whose entries are for records of other topics.
+        Those are queues whose last record was deleted (their files hold the next queue offset for a
+        broker) and light queues, whose entries refer to records of other topics.
         """
         queues = ConsumeQueues(self.store / "consumequeue")
         kept: list[str] = []
@@ -298,7 +291,6 @@ class _Dispatch(Struct):
     def _delays(
         self, parts: Sequence[QueuePart], delays_ms: Sequence[int] | None
     ) -> tuple[int, ...]:
-        """Determine the durations of the delay levels in use."""
         used = {part.queue_id + 1 for part in parts if part.topic == DELAY_TOPIC}
         if not used:
             return (0,)
@@ -320,7 +312,6 @@ class _Dispatch(Struct):
         return self.result.delay_levels.delays_ms
 
     def build(self, work: Sequence[Any]) -> None:
-        """Write all files."""
         results = jobs.run(self.context, "build", work, _build, self.progress)
         repeated = impossible = 0
         for done, task in zip(results, work, strict=True):
@@ -332,13 +323,13 @@ class _Dispatch(Struct):
                 impossible += done.impossible
         if repeated:
             who = counted(repeated, "record")
-            self.result.notes.append(f"a queue offset already taken is claimed by {who}")
+            self.result.notes.append(f"{who} with a queue offset that another record has")
         if impossible:
             who = counted(impossible, "record")
-            self.result.notes.append(f"a queue offset that can't be is claimed by {who}")
+            self.result.notes.append(f"{who} with an impossible queue offset")
 
     def publish(self, names: Sequence[str]) -> None:
-        """Sync what was built, and swap it in."""
+        """Sync the new directories, and swap them in."""
         with self.timed("sync"):
             for done, name in enumerate(names):
                 self.progress("sync", done, len(names))
@@ -353,7 +344,7 @@ class _Dispatch(Struct):
 
 
 def _former_notes(former: Counter[str], inferred: set[str]) -> Iterator[str]:
-    """Return which records got no queue entry because their topic was deleted."""
+    """Yield notes on records without a queue entry because their topic was deleted."""
     if former:
         yield (
             f"{former.total()} records of deleted topics get no queue entry: "

@@ -1,9 +1,9 @@
-"""Unique keys that are stored more than once: which messages, of which producer, and why.
+"""Finds unique keys that are stored more than once: the messages, their producer, and the cause.
 
-A producer makes a unique key for each message. A topic has one twice after the producer tried
-again because it did not see an answer, after the message was sent again by a tool, or after a job
-or its producer sent all again. Topics of groups' retries and dead letters have copies by design,
-and RocketMQ's own topics too: they are left out.
+A producer makes a unique key for each message. A topic has a key twice if the producer retried
+because it saw no answer, if a tool sent the message again, or if a job or its producer sent
+everything again. Retry and dead-letter topics have copies by design, and so have RocketMQ's own
+topics: they are left out.
 """
 
 from enum import StrEnum
@@ -43,7 +43,7 @@ _COLUMNS: Final = (
 
 
 class Cause(StrEnum):
-    """Why a unique key is stored more than once."""
+    """The reason why a unique key is stored more than once."""
 
     RETRIED = "retried"
     """One host sent it again within a minute: it saw no answer, or an error, of a stored send."""
@@ -106,8 +106,8 @@ class DuplicateReport(Struct, frozen=True):
 def find_duplicates(messages: "DataFrame", max_num: int) -> DuplicateReport:
     """Search a table of the data source ``rocketmq``, or the table ``messages`` of an archive.
 
-    One job groups the messages by topic and unique key, and keeps the groups; ``max_num`` bounds
-    the keys that are listed, not those that are counted.
+    One job groups the messages by topic and unique key, and keeps the groups. ``max_num`` bounds
+    the listed keys, not the counts.
     """
     from pyspark.sql import functions as sql
 
@@ -126,8 +126,8 @@ def find_duplicates(messages: "DataFrame", max_num: int) -> DuplicateReport:
     )
     names = ("topic", "unique_key")
     is_copied = sql.col("count") > 1
-    # All keys that are stored once become one row without a topic, which counts them: a job of its
-    # own would read all messages again, and Spark drops observations of what turns out empty.
+    # One row without a topic counts all keys that are stored once: a separate job would read all
+    # messages again, and Spark drops observations of empty results.
     keys = (
         grouped.groupBy(*(sql.when(is_copied, sql.col(each)).alias(each) for each in names))
         .agg(
@@ -178,11 +178,11 @@ def find_duplicates(messages: "DataFrame", max_num: int) -> DuplicateReport:
 def archived_messages(
     spark: "SparkSession", root: str, topics: str, begin: int | None, end: int | None
 ) -> "tuple[DataFrame, list[str]]":
-    """Return the messages of an archive, and what it could not archive.
+    """Return the messages of an archive, and lines on what it could not archive.
 
-    ``topics`` are names and patterns, separated by commas; empty for all. Times as in `find`.
+    ``topics`` are names and patterns, separated by commas; empty for all. Times are as in `find`.
 
-    :raises ArchiveError: if there is no archive, or of a version that cannot be read.
+    :raises ArchiveError: if ``root`` is not an archive, or its version is not supported.
     :raises BadInput: if it has no messages yet.
     """
     from pyspark.sql import functions as sql
@@ -197,7 +197,7 @@ def archived_messages(
         for each in has.files({"store_timestamp_ms": (low, high)})
     ]
     rows = spark.sparkContext.parallelize(paths, max(len(paths), 1))
-    # Spark's own reader reads no object store without more jars, and checks no footer.
+    # Spark's own reader needs more jars for object stores, and does not check footers.
     files = spark.createDataFrame(rows, "path string")
     messages = files.mapInArrow(partial(_messages_in, lists.tables.location), _COLUMNS)
     if topics:
@@ -246,7 +246,7 @@ def _host() -> "Column":
 
 
 def _is_of_rocketmq() -> "Column":
-    """Return whether a topic is RocketMQ's own, or a group's."""
+    """Return a condition for RocketMQ's own topics and those of groups."""
     from pyspark.sql import functions as sql
 
     topic = sql.col("topic")

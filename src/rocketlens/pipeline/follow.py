@@ -5,9 +5,9 @@ micro-batches; executors walk the log, and the driver, which holds the index loc
 into the index files, syncs them, and then moves the safe offset
 (:mod:`rocketlens.store.write.index.index_writer`).
 
-That safe offset says where the stream goes on, not Spark's checkpoint, which could know more than
-the files after a power cut, and less after a kill. So each start has a new checkpoint and begins
-at the safe offset, and what a batch brings from before it is left out: neither gap nor duplicate,
+The stream resumes at that safe offset, not at Spark's checkpoint, which could be ahead of the files
+after a power cut, and behind them after a kill. So each start has a new checkpoint and begins at
+the safe offset, and earlier entries of a batch are dropped: there is neither a gap nor a duplicate,
 wherever it was killed.
 """
 
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 
 
 MAX_STREAM_STARTS: Final = 5
-"""Starts of the stream, one after another, that may fail because a worker starts too slowly."""
+"""Consecutive starts of the stream that may fail because a worker starts too slowly."""
 MAX_FOLLOW_TRIGGER_BYTES: Final = 128 << 20
-"""Log in one batch of the builder that runs beside a broker, in bytes."""
+"""Bytes of log in one batch of the builder that runs beside a broker."""
 TRIGGER: Final = "1 second"
-"""A micro-batch costs a fifth of a second of one core, however small it is, and no reader waits
-for it: what index files lack is in a reader's memory."""
+"""Even an empty micro-batch costs a fifth of a second of one core. No reader waits for it: readers
+index the rest of the log in memory."""
 _WATCH_SECONDS: Final = 0.5
 _SELECTABLE_DESCRIPTORS: Final = 1024
 _CLEAN_SECONDS: Final = 10.0
@@ -51,8 +51,7 @@ _log: Final = logging.getLogger(__name__)
 class IndexFollower(Struct):
     """Holds the index lock of a store and follows its log. A context manager.
 
-    Taking the lock, which needs no Spark, and following are apart, so that a missing lock is
-    reported before the JVM starts.
+    Opening takes the lock without Spark, so that a missing lock is reported before the JVM starts.
     """
 
     store: Path
@@ -74,9 +73,9 @@ class IndexFollower(Struct):
     ) -> Self:
         """Lock the index, and compute where to resume.
 
-        :raises NotAStore: when no broker of this project ever wrote to the store.
-        :raises StoreLocked: when another builder runs.
-        :raises OSError: when the index files cannot be read or mended.
+        :raises NotAStore: if no RocketLens broker ever wrote to the store.
+        :raises StoreLocked: if another builder runs.
+        :raises OSError: if the index files cannot be read or repaired.
         """
         layout = StoreLayout.of(store)
         synced = read_synced_offset(layout)
@@ -87,20 +86,15 @@ class IndexFollower(Struct):
             )
         disk = disk or Disk()
         writer = IndexWriter(
-            layout,
-            geometry,
-            with_tags=with_tags,
-            disk=disk,
-            clock=clock,
-            log_end=synced,
+            layout, geometry, with_tags=with_tags, disk=disk, clock=clock, log_end=synced
         )
         return cls(store, writer, with_tags, disk)
 
     def follow(self, spark: "SparkSession", stop: threading.Event, trigger: str = TRIGGER) -> None:
         """Index the synced part of the log, until ``stop`` is set.
 
-        :raises StoreError: when a micro-batch failed, with the reason. What was indexed stays, and
-            following can begin anew.
+        :raises StoreError: if a micro-batch failed, with the reason. Finished batches stay, and
+            another call can resume.
         """
         cleaned = 0.0
 
@@ -133,8 +127,8 @@ class IndexFollower(Struct):
     ) -> None:
         """Run the query until ``watch``, which is called with it, returns.
 
-        It begins anew where Spark gave up on a Python worker that started too slowly, as on a
-        machine that is busy: Spark waits for it for 10 s, and no setting changes that.
+        It starts the query again if Spark gave up on a slow Python worker, for example on a busy
+        machine: Spark waits 10 s for it, and no setting changes that.
         """
         remaining_starts = MAX_STREAM_STARTS
         while True:
@@ -198,27 +192,24 @@ class IndexFollower(Struct):
             self.writer.forget_below(min_offset)
 
     def close(self) -> None:
-        """Release the lock."""
         with self._lock:
             self._is_ending = True
             self.writer.close()
 
     def __enter__(self) -> Self:
-        """Return the follower."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close it."""
         self.close()
 
 
 def _start_callbacks(spark: "SparkSession") -> None:
     """Start the server through which Spark calls `_put` in this process.
 
-    Its thread waits with select(2), which takes small descriptors only: with a larger one the
-    thread ends, and each micro-batch waits for ever.
+    Its thread waits with select(2), which accepts small descriptors only: with a larger one the
+    thread ends, and each micro-batch waits forever.
 
-    :raises StoreError: when this process has so many files open that it got a larger one.
+    :raises StoreError: if its descriptor is too large because this process has many files open.
     """
     from pyspark.java_gateway import ensure_callback_server_started
 

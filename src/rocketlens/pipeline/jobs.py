@@ -1,7 +1,7 @@
-"""Run one phase of a job: a list of independent tasks, on whatever Spark has, with its progress.
+"""Runs one phase of a job on Spark: a list of independent tasks, with progress.
 
-Tasks and results are small and picklable; what is large goes through files of a work directory
-that driver and executors both see.
+Tasks and results are small and picklable; large data goes through files of a work directory that
+driver and executors both see.
 """
 
 import logging
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 Progress = Callable[[str, int, int], None]
-"""Called with the name of a phase, its tasks done, and its tasks in all."""
+"""Called with the name of a phase, the number of its finished tasks, and of all its tasks."""
 
 _POLL_S: Final = 0.1
 _PYTHON_ERROR: Final = re.compile(
@@ -42,9 +42,9 @@ def run(
 ) -> list[Result]:
     """Return ``function(task)`` for every task, in the order of the tasks.
 
-    Each task is a Spark task of its own. An interrupt (Ctrl-C) cancels the Spark job.
+    Each task is a Spark task. An interrupt (Ctrl-C) cancels the Spark job.
 
-    :raises StoreError: when a task failed for good, with the last line of its traceback.
+    :raises StoreError: if a task failed after Spark's retries, with the last line of its traceback.
     """
     if not tasks:
         return []
@@ -73,7 +73,7 @@ def run(
                 shown = done
                 progress(phase, done, len(tasks))
     except BaseException:
-        # Ctrl-C reaches the JVM, too, which may be gone already: py4j would log a traceback a call.
+        # Ctrl-C may have ended the JVM, too: py4j would log a traceback for each call.
         logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
         with suppress(Exception):
             context.cancelJobGroup(group)
@@ -85,7 +85,7 @@ def run(
 
 
 def reason_of(error: BaseException) -> str:
-    """Return the line of a Spark failure with its cause: the worker's own error, if any."""
+    """Return the line of a Spark failure with its cause: the worker's error, if it has one."""
     errors = _PYTHON_ERROR.findall(str(error))
     if errors:
         kind, text = errors[-1]
@@ -95,10 +95,7 @@ def reason_of(error: BaseException) -> str:
 
 @contextmanager
 def shortened_errors() -> Iterator[None]:
-    """Raise what Spark raises as an error with its cause: Spark has those of our sources as text.
-
-    :raises StoreError: in its stead.
-    """
+    """Convert errors of Spark, which contain those of our sources as text, to a `StoreError`."""
     from pyspark.errors import PySparkException
 
     try:

@@ -28,13 +28,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 OLDEST_JDK: Final = 17
-"""Spark 4's classes have version 61, which older virtual machines refuse."""
+"""Spark 4 is compiled to class file version 61."""
 
 WORKER_PYTHON: Final = "PYSPARK_PYTHON"
 """The environment variable that names the interpreter of Spark's workers."""
 
 OF_SQL: Final = ("pyspark", "pyarrow")
-"""The packages without which Spark's SQL reads no source in Python; tasks alone need the first."""
+"""The packages that Spark's SQL needs to read a source in Python; tasks without SQL need only the
+first."""
 
 INSTALL_JDK: Final = f"install a JDK >= {OLDEST_JDK} and set JAVA_HOME to it"
 
@@ -42,21 +43,20 @@ _COMPILE_LATER: Final = (
     "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
     "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000 -XX:MetaspaceSize=256m"
 )
-"""Ten times the JVM's own thresholds for compiling well, and no full collection for classes alone.
+"""Ten times the JVM's default thresholds for the optimizing compiler, and no full collection caused
+by class loading alone.
 
-Until its first row a session runs thousands of methods some thousand times. To compile them well
-takes a third of its processor time, and has no use before there are long loops, which come to these
-thresholds within milliseconds.
-"""
+Until its first row, a session runs thousands of methods some thousand times. Optimizing them takes
+a third of its processor time in vain. Long loops reach these thresholds within milliseconds."""
 
 _VERSION: Final = re.compile(r'(?:JAVA_VERSION=|version )"(?:1\.)?(\d+)')
 _DAEMON: Final = "spark.python.daemon.module"
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _RENEWING_JDK: Final = 19
-"""From this version on, a JVM writes an archive of classes anew if it does not fit."""
+"""From this version on, a JVM replaces an archive of classes that does not fit."""
 _UNUSED_S: Final = 30 * 86_400.0
 _QUOTED: Final = frozenset(" \t\n\"'\\")
-"""Characters that a path in the options of a JVM cannot have."""
+"""Characters that a path in the options of a JVM must not contain."""
 _STANDALONE: Final = "spark://"
 _CONNECT_SECONDS: Final = 5.0
 
@@ -64,8 +64,8 @@ _CONNECT_SECONDS: Final = 5.0
 def use_this_python() -> None:
     """Use this interpreter for the workers of later sessions, unless PYSPARK_PYTHON names another.
 
-    Spark would run the ``python3`` of PATH, which need not be that of the virtual environment of
-    this process, and would then not find the source ``rocketmq`` there.
+    Spark would run the ``python3`` of PATH. Outside the virtual environment of this process, that
+    would not find the source ``rocketmq``.
     """
     os.environ.setdefault(WORKER_PYTHON, sys.executable)
 
@@ -75,13 +75,13 @@ def spark(
 ) -> "SparkSession":
     """Return a Spark session that has the source ``rocketmq``.
 
-    Its workers run this interpreter, in whatever virtual environment it is, unless PYSPARK_PYTHON
-    names another one. ``memory`` is the driver's heap, which is everything when ``master`` is
-    local. ``config`` has other settings of Spark. If the process has a session already, that one
-    is returned. The first call takes some seconds, and more at the first time on a machine.
+    Its workers run this interpreter with its virtual environment, unless PYSPARK_PYTHON names
+    another one. ``memory`` is the driver's heap; a local ``master`` has no other memory. ``config``
+    has other settings of Spark. If the process already has a session, that one is returned. The
+    first call takes some seconds, and longer the first time on a machine.
 
-    :raises SparkUnavailable: when pyspark is not installed, there is no JDK of at least 17, no
-        standalone master answers, or Spark does not start.
+    :raises SparkUnavailable: if pyspark or a JDK of at least 17 is missing, no standalone master
+        answers, or Spark does not start.
     """
     use_this_python()
     python = os.environ[WORKER_PYTHON]
@@ -98,14 +98,14 @@ def start(
 ) -> "SparkSession":
     """Return a session whose workers run this interpreter and whose log is silent.
 
-    ``memory`` is the driver's heap, which is everything when ``master`` is local. ``quick`` has the
-    JVM compile fast rather than well, which suits jobs whose work is done in Python; long SQL runs
-    twice as fast without it, and starts a few seconds later. ``config`` overrides any setting made
-    here. If the process has a session already, that one is returned with the settings applied that
+    ``memory`` is the driver's heap; a local ``master`` has no other memory. ``quick`` makes the JVM
+    compile fast rather than well, which suits jobs that work in Python; without it, long SQL runs
+    twice as fast, and the session starts a few seconds later. ``config`` overrides the settings
+    made here. If the process already has a session, that one is returned, with the settings that
     can still change.
 
-    :raises SparkUnavailable: when pyspark is not installed, there is no JDK of at least 17, or no
-        standalone master answers, before any JVM is started; or when Spark does not start.
+    :raises SparkUnavailable: before a JVM is started, if pyspark or a JDK of at least 17 is
+        missing, or no standalone master answers; also if Spark does not start.
     """
     chosen = settings(memory, is_local=master.startswith("local"), quick=quick) | dict(config or {})
     _start(master, chosen, python, with_sql=True)
@@ -120,17 +120,14 @@ def start(
 
 
 def sql_of(context: "SparkContext") -> "SparkSession":
-    """Return the session of a Spark that has SQL or gets it now."""
+    """Return the SQL session of a context; created if necessary."""
     from pyspark.sql import SparkSession
 
     return SparkSession(context)
 
 
 def start_tasks(master: str = "local[*]", *, memory: str = "2g") -> "SparkContext":
-    """Return a context for jobs that are tasks alone: without SQL it starts a second earlier.
-
-    :raises SparkUnavailable: as `start` does.
-    """
+    """Return a context for jobs without SQL, which starts a second earlier; errors as `start`."""
     chosen = settings(memory, is_local=master.startswith("local"))
     return _start(master, chosen, sys.executable, with_sql=False)
 
@@ -138,13 +135,13 @@ def start_tasks(master: str = "local[*]", *, memory: str = "2g") -> "SparkContex
 def _start(
     master: str, chosen: Mapping[str, str], python: str, *, with_sql: bool
 ) -> "SparkContext":
-    """Return the context of this process, which is started if there is none."""
+    """Return the context of this process; started if necessary."""
     java, java_version = check_available(with_sql=with_sql)
     _check_master(master)
     os.environ[WORKER_PYTHON] = python
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     if master.startswith("local"):
-        # Otherwise Spark looks up this machine's name, warns, and listens on what it finds.
+        # Otherwise Spark resolves this machine's name, warns, and listens on that address.
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
 
     from py4j.protocol import Py4JError
@@ -158,14 +155,14 @@ def _start(
     with _installed_pyspark() if is_own else nullcontext(), tempfile.TemporaryFile() as output:
         archive = class_archive(java, java_version, with_sql=with_sql)
         conf.set(_JAVA_OPTIONS, f"{chosen[_JAVA_OPTIONS]} {archive}".rstrip())
-        # The JVM warns of its modules. Streams to the format "console" print to its output.
+        # Captures the JVM's warnings; its output stays for streams with the format "console".
         streams = {"stderr": output} | ({} if with_sql else {"stdout": output})
         try:
             if SparkContext._gateway is not None:  # noqa: SLF001 - an earlier session's JVM
                 return SparkContext.getOrCreate(conf)
             gateway = launch_gateway(conf, streams)
             client = gateway._gateway_client  # noqa: SLF001 - py4j has no public name for it
-            client.converters = list(map(_asked_last, client.converters))
+            client.converters = list(map(_numpy_only, client.converters))
             return SparkContext(conf=conf, gateway=gateway)
         except (Py4JError, PySparkException) as error:
             output.seek(0)
@@ -176,10 +173,11 @@ def _start(
 
 @contextmanager
 def _installed_pyspark() -> Iterator[None]:
-    """Let the processes of a JVM that is started inside import PySpark as it is installed.
+    """Make a JVM that starts inside, and its processes, import PySpark as it is installed.
 
-    They would import it from a ZIP file in Spark's home, which has no bytecode: half a second for
-    each. So their home is a directory with links to PySpark's programs and jars, without that file.
+    They would import it from a ZIP file in Spark's home, which has no bytecode and costs each of
+    them half a second. So SPARK_HOME is a directory with links to PySpark's programs and jars,
+    without that file.
     """
     home = Path(getattr(find_spec("pyspark"), "origin", "")).parent
     links = user_cache() / "rocketlens" / f"pyspark-{_digest(str(home))}"
@@ -202,11 +200,11 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _asked_last(converter: Any) -> Any:
-    """Return a converter of arguments for Java that is asked about objects of numpy alone.
+def _numpy_only(converter: Any) -> Any:
+    """Return a converter of arguments for Java that is used only for objects of numpy.
 
-    Pyspark 4.2 imports pandas, Arrow and its tools for tests for the first argument of any call,
-    only to find out whether numpy is installed.
+    For the first argument of any call, Pyspark 4.2 would import pandas, Arrow and its test tools to
+    find out whether numpy is installed.
     """
     if not type(converter).__name__.startswith("Numpy"):
         return converter
@@ -221,13 +219,13 @@ def _asked_last(converter: Any) -> Any:
 def class_archive(
     java: Path, java_version: int, *, with_sql: bool, cache: Path | None = None
 ) -> str:
-    """Return options with which a JVM maps the classes that an earlier one has loaded.
+    """Return JVM options that map an archive of classes, or create it.
 
-    Half of the time that Spark needs to start is for loading and verifying some 10,000 classes. A
-    JVM can write them into a file when it ends (JEP 350), of about 110 MB. From JDK 19 on it
-    replaces a file that does not fit by itself; for older ones the file's name says what it is for.
-    Files that were not used for a month are removed. Without SQL there is a smaller one, since the
-    classes of SQL would be missing in it.
+    Half of Spark's start is loading and verifying some 10,000 classes. A JVM can write them to a
+    file when it ends (JEP 350), of about 110 MB. From JDK 19 on it replaces a file that does not
+    fit; for older JDKs the file name identifies the installation. Files that were not used for a
+    month are removed. Contexts without SQL have their own, smaller file, which lacks the classes of
+    SQL.
     """
     directory = (user_cache() if cache is None else cache) / "rocketlens"
     home = os.environ.get("SPARK_HOME") or getattr(find_spec("pyspark"), "origin", "")
@@ -253,16 +251,13 @@ def class_archive(
 
 
 def _is_whole(archive: Path) -> bool:
-    """Return whether a JVM has written a file of classes to its end, which it begins at last."""
+    """Return True if a JVM finished writing the file: it writes the first bytes last."""
     with archive.open("rb") as file:
         return any(file.read(4))
 
 
 def _check_master(master: str) -> None:
-    """Connect to a standalone master, which Spark would wait for more than a minute.
-
-    :raises SparkUnavailable: when none of ``spark://HOST:PORT[,HOST:PORT]`` takes a connection.
-    """
+    """Check that a standalone master accepts connections: Spark would wait longer than a minute."""
     if not master.startswith(_STANDALONE):
         return
     reasons: list[str] = []
@@ -280,7 +275,6 @@ def _check_master(master: str) -> None:
 
 
 def settings(memory: str, *, is_local: bool, quick: bool = True) -> dict[str, str]:
-    """Return the Spark configuration that :func:`start` uses."""
     log = Path(__file__).with_name("log4j2.properties")
     java_options = f"-Dlog4j2.configurationFile={log.as_uri()} -XX:+UseSerialGC"
     java_options += " -XX:TieredStopAtLevel=1" if quick else f" {_COMPILE_LATER}"
@@ -292,29 +286,29 @@ def settings(memory: str, *, is_local: bool, quick: bool = True) -> dict[str, st
         "spark.python.worker.reuse": "true",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "16384",
         "spark.sql.shuffle.partitions": "8",
-        # Tasks read local files, so waiting for a node with the data has no use.
+        # Tasks read files that every node sees: waiting for a certain node is useless.
         "spark.locality.wait": "0s",
     }
     if is_local:
         chosen |= {
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.host": "127.0.0.1",
-            # Elsewhere RocketLens may be installed for another interpreter, or sent with the job.
+            # On a cluster, workers may have another interpreter, or a RocketLens sent with the job.
             _DAEMON: "rocketlens.pipeline.worker_daemon",
         }
     return chosen
 
 
 def check_available(*, with_sql: bool = False) -> tuple[Path, int]:
-    """Check that pyspark, a JDK and the kernels can be used, in milliseconds; start none of them.
+    """Check in milliseconds that pyspark, a JDK and the kernels are installed; start nothing.
 
-    ``with_sql``: also what Spark's SQL needs to read the source rocketmq. Return what `find_java`
-    does.
+    ``with_sql``: also check what Spark's SQL needs to read the source rocketmq. Return the result
+    of `find_java`.
 
-    :raises SparkUnavailable: saying what to install.
+    :raises SparkUnavailable: if one is missing; the message says what to install.
     :raises PackageMissing: if a kernel is missing.
     """
-    # An import error in a worker reaches the user as a lost connection to it.
+    # A worker that cannot import them would only lose its connection to Spark.
     import_module("rocketlens.formats.compiled")
     for name in OF_SQL if with_sql else OF_SQL[:1]:
         if find_spec(name) is None:
@@ -331,9 +325,9 @@ def check_available(*, with_sql: bool = False) -> tuple[Path, int]:
 def find_java() -> tuple[Path, int]:
     """Return the ``java`` that Spark will run, and its major version.
 
-    As Spark does: the one in JAVA_HOME if that is set, else the first on PATH.
+    As in Spark, this is the one in JAVA_HOME if that is set, else the first on PATH.
 
-    :raises SparkUnavailable: when there is none, or it does not say its version.
+    :raises SparkUnavailable: if there is no Java, or its version is unknown.
     """
     home = os.environ.get("JAVA_HOME")
     if home:
@@ -349,7 +343,7 @@ def find_java() -> tuple[Path, int]:
 
 
 def _java_version(java: Path) -> int:
-    """Read the major version from the file ``release`` beside ``bin``, else ask the program."""
+    """Read the major version from the file ``release`` beside ``bin``, else from the program."""
     release = java.resolve().parent.parent / "release"
     try:
         text = release.read_text("utf-8", "replace")

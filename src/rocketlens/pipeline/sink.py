@@ -5,8 +5,8 @@
     orders.write.format("rocketmq").options(namesrv=ADDR, topic=TOPIC).mode("append").save()
     orders.writeStream.format("rocketmq").options(namesrv=ADDR, topic=TOPIC).start()
 
-Spark repeats a task that failed, and a micro-batch that it did not see committed: a row is sent at
-least once. The unique key of its message is made of the row, so that both copies have the same one.
+Spark repeats a failed task, and a micro-batch that it did not see committed, so a row is sent at
+least once. The unique key of a message is derived from the row: copies have the same key.
 ``docs/reference/spark.md`` has the columns.
 """
 
@@ -46,10 +46,9 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 SINK_TIMEOUT_S: Final = 30.0
-"""Seconds in which a Spark task repeats a send that fails: a broker is back by then. RocketMQ: 3.
+"""Seconds in which a Spark task repeats a failed send; a broker restarts faster. RocketMQ: 3.
 
-A task that fails is repeated by Spark, as a whole.
-"""
+Spark repeats a failed task as a whole."""
 _log = logging.getLogger(__name__)
 
 SINK_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -62,7 +61,7 @@ SINK_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "deliver_at": ("timestamp", "bigint"),
     "flag": ("int",),
 }
-"""Columns that a message is made of, and Spark's types that each may have."""
+"""The columns of a message, with the Spark types that each accepts."""
 
 _CHUNK_ROWS: Final = 1_000
 _DAY_MS: Final = 86_400_000
@@ -74,7 +73,6 @@ class SentRows(WriterCommitMessage):
     """Commit message: the number of rows that a task sent."""
 
     def __init__(self, count: int) -> None:
-        """Keep the number."""
         self.count: Final = count
 
 
@@ -91,19 +89,19 @@ class RowSender(Struct, frozen=True):
     group: str
     topic: str | None
     id_columns: tuple[str, ...]
-    """The columns that are the identity of a row; empty for all."""
+    """The columns that identify a row; empty for all."""
     rate: int
-    """Messages per second that a task sends at most; 0 for any number."""
+    """The maximum number of messages per second of a task; 0 for no limit."""
     write_id: str
-    """Of what runs now: a job, or a micro-batch of a query."""
+    """Identifies the job, or the micro-batch of a query."""
     month_millis: int
-    """The time in unique keys: look-ups by them begin there."""
+    """The time in unique keys: look-ups by unique key start at it."""
 
     @classmethod
     def of(cls, options: Mapping[str, str], columns: Mapping[str, str]) -> "RowSender":
         """Check options, and columns by name with their types as Spark shows them.
 
-        :raises BadInput: naming the option or column that is not valid.
+        :raises BadInput: if an option or a column is not valid.
         """
         checked = known_options(options, "writes")
         if checked.get("path"):
@@ -127,18 +125,18 @@ class RowSender(Struct, frozen=True):
         )
 
     def of_batch(self, query: str, number: str) -> "RowSender":
-        """Return the sender of a micro-batch, which makes the same keys when it is repeated."""
+        """Return the sender of a micro-batch; if it is repeated, it makes the same keys."""
         millis = _month_millis(of_today=True)
         return replace(self, write_id=f"{query}/{number}", month_millis=millis)
 
     def send(self, batches: Iterable["RecordBatch"], partition: int) -> int:
-        """Send all rows; return how many, when each is acknowledged.
+        """Send all rows; return their number once each is acknowledged.
 
-        Rows of one sharding key arrive in their order, in one queue. Others are sent in batches of
-        RocketMQ's own, side by side.
+        Rows with the same sharding key arrive in their order, in one queue. Others are sent in
+        batches of RocketMQ's own, concurrently.
 
-        :raises BadInput: naming a row that makes no message, by partition and number.
-        :raises RemotingError: naming the first row that no broker took.
+        :raises BadInput: if a row is no valid message; names its partition and number.
+        :raises RemotingError: if no broker stored a row; names the first one.
         """
         sent = 0
         with LoopThread("rocketlens-spark") as thread:
@@ -148,7 +146,8 @@ class RowSender(Struct, frozen=True):
                 servers = str(self.address.name_servers)
                 begun = time.monotonic()
                 rows = self._rows(batches, partition)
-                while chunk := list(islice(rows, self._chunk_rows)):
+                most = min(_CHUNK_ROWS, max(self.rate // 4, 1)) if self.rate else _CHUNK_ROWS
+                while chunk := list(islice(rows, most)):
                     thread.run(_send(producer, chunk, partition, servers, stored))
                     sent += len(chunk)
                     if self.rate:
@@ -156,10 +155,6 @@ class RowSender(Struct, frozen=True):
             finally:
                 thread.run(producer.close())
         return sent
-
-    @property
-    def _chunk_rows(self) -> int:
-        return min(_CHUNK_ROWS, max(self.rate // 4, 1)) if self.rate else _CHUNK_ROWS
 
     async def _producer(self) -> Producer:
         producer = Producer(
@@ -182,9 +177,9 @@ class RowSender(Struct, frozen=True):
                 number += 1
 
     def message(self, values: Mapping[str, Any]) -> Message:
-        """Return the message of a row. RocketMQ's own among its properties are left out.
+        """Return the message of a row, without properties that RocketMQ sets itself.
 
-        :raises BadInput: if it cannot be one.
+        :raises BadInput: if the row is no valid message.
         """
         topic, body = values.get("topic") or self.topic, values["body"]
         if topic is None:
@@ -216,7 +211,7 @@ class RowSender(Struct, frozen=True):
 
 
 def _month_millis(*, of_today: bool) -> int:
-    """Return the time in unique keys: now, or the begin of the day, which a repetition has, too."""
+    """Return the time in unique keys: now, or the start of the day, which repetitions share."""
     now_ms = time.time_ns() // 1_000_000
     at_ms = now_ms // _DAY_MS * _DAY_MS if of_today else now_ms
     return max(at_ms - month_start_ms(now_ms, None), 0)
@@ -225,11 +220,11 @@ def _month_millis(*, of_today: bool) -> int:
 async def _send(
     producer: Producer, rows: Iterable[_Row], partition: int, servers: str, stored: set[str]
 ) -> None:
-    """Send rows side by side: in batches, or one behind the other where their order counts.
+    """Send rows concurrently: in batches, or one after another if their order matters.
 
-    Adds the topics of the rows to ``stored``, in which topics are that surely exist.
+    Topics that are surely there are in ``stored``; those of the rows are added.
 
-    :raises RemotingError: naming the first row that was not stored.
+    :raises RemotingError: if a row was not stored; names the first one.
     """
     ordered: dict[tuple[str, str], list[_Row]] = {}
     together: dict[tuple[str, bool], list[_Row]] = {}
@@ -279,9 +274,9 @@ async def _send(
 async def _until_stored(
     send: Callable[[], Awaitable[object]], topic: str, stored: set[str]
 ) -> None:
-    """Send, and again while a broker may be back soon: it is started again, or its disk is full.
+    """Send; repeat if the broker may recover soon, from a restart or a full disk.
 
-    A topic in ``stored`` without brokers is one whose broker is away; others may not exist.
+    If a topic in ``stored`` has no brokers, its broker is away; another topic may not exist.
     """
     loop = asyncio.get_running_loop()
     deadline_s = loop.time() + SINK_TIMEOUT_S
@@ -311,7 +306,7 @@ def _check_columns(
             raise BadInput(f"column {name} is {kind}: cast it to {' or '.join(SINK_COLUMNS[name])}")
         if name not in SINK_COLUMNS and name not in id_columns:
             raise BadInput(
-                f"column {name} is no part of a message: select {', '.join(SINK_COLUMNS)} of them, "
+                f"column {name} is not part of a message: select from {', '.join(SINK_COLUMNS)}, "
                 "or name it in option idColumns"
             )
     if "body" not in kinds:
@@ -321,7 +316,6 @@ def _check_columns(
 
 
 def kinds_of(schema: "StructType") -> dict[str, str]:
-    """Return the types of columns, by name, as Spark shows them."""
     return {field.name: field.dataType.simpleString() for field in schema.fields}
 
 
@@ -329,21 +323,19 @@ class RocketMQWriter(DataSourceArrowWriter):
     """Sends the rows of a table."""
 
     def __init__(self, sender: RowSender) -> None:
-        """Send by ``sender``."""
         self._sender: Final = sender
 
     def write(self, iterator: Iterator["RecordBatch"]) -> SentRows:
-        """Send the rows of a partition; runs in an executor. Raises what `RowSender.send` does."""
+        """Send the rows of a partition; runs in an executor. Errors as `RowSender.send`."""
         return SentRows(self._sender.send(iterator, _task().partitionId()))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Log how many messages were sent."""
         _log.info("%d messages were sent", _count(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Log what stays sent though the job failed."""
+        """Log the messages that stay sent although the job failed."""
         _log.warning(
-            "the job failed: %d messages of tasks that ended are sent, and those of others in part",
+            "the job failed: %d messages of finished tasks were sent, and some of others",
             _count(messages),
         )
 
@@ -352,22 +344,20 @@ class RocketMQStreamWriter(DataSourceStreamArrowWriter):
     """Sends the rows of each micro-batch."""
 
     def __init__(self, sender: RowSender) -> None:
-        """Send by a sender of each micro-batch, made of ``sender``."""
         self._sender: Final = sender
 
     def write(self, iterator: Iterator["RecordBatch"]) -> SentRows:
-        """Send the rows of a partition; runs in an executor. Raises what `RowSender.send` does."""
+        """Send the rows of a partition; runs in an executor. Errors as `RowSender.send`."""
         task = _task()
         names = ("sql.streaming.queryId", "streaming.sql.batchId")
         sender = self._sender.of_batch(*(str(task.getLocalProperty(name)) for name in names))
         return SentRows(sender.send(iterator, task.partitionId()))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Log how many messages were sent."""
         _log.info("micro-batch %d: %d messages were sent", batchId, _count(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Log what stays sent though the micro-batch failed."""
+        """Log the messages that stay sent although the micro-batch failed."""
         _log.warning("micro-batch %d failed: %d messages are sent", batchId, _count(messages))
 
 

@@ -5,10 +5,10 @@
     spark.read.format("rocketmq").option("store", DIR).load()
     spark.read.format("rocketmq").option("namesrv", ADDR).option("subscribe", TOPIC).load()
 
-The options are in :data:`rocketlens.bulk.options.OPTIONS`. ``write`` is in
-:mod:`rocketlens.pipeline.sink`. ``docs/reference/spark.md`` says what is
-left out and when a job fails. ``spark.readStream`` is in :mod:`rocketlens.pipeline.stream`; what
-reads a cluster is in :mod:`rocketlens.pipeline.cluster_scan` and ``cluster_stream``.
+The options are in :data:`rocketlens.bulk.options.OPTIONS`. ``docs/reference/spark.md`` says which
+records are skipped and when a job fails. ``write`` is in :mod:`rocketlens.pipeline.sink`,
+``spark.readStream`` in :mod:`rocketlens.pipeline.stream`; clusters are read by
+:mod:`rocketlens.pipeline.cluster_scan` and ``cluster_stream``.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 
     from rocketlens.pipeline.cluster_scan import ClusterScan
 
-# Before a session is started, whose workers must be able to import this, too.
+# Before a session starts: its workers must be able to import this module.
 use_this_python()
 
 
 class RocketMQDataSource(DataSource):
-    """Spark makes one for each ``load()``. The module's docstring has the options."""
+    """The source; Spark creates an instance for each ``load()``."""
 
     @classmethod
     def name(cls) -> str:
@@ -46,9 +46,9 @@ class RocketMQDataSource(DataSource):
         return "rocketmq"
 
     def schema(self) -> str:
-        """Return the columns of the table that the options ask for. Spark calls this in ``load()``.
+        """Return the columns of the requested table. Spark calls this in ``load()``.
 
-        :raises BadInput: when neither a batch read nor a stream can have these options.
+        :raises BadInput: if neither a batch read nor a stream accepts these options.
         """
         from rocketlens.model.fields import COLUMNS
 
@@ -69,26 +69,17 @@ class RocketMQDataSource(DataSource):
         return ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
 
     def reader(self, schema: "StructType") -> "RocketMQReader":
-        """Return the reader of a table.
-
-        :raises BadInput: if the caller gave a schema of its own.
-        """
+        """Return the reader of a table; raise BadInput if the caller gave a schema."""
         self._check_schema(schema)
         return RocketMQReader(self.options)
 
     def streamReader(self, schema: "StructType") -> "DataSourceStreamReader":  # noqa: N802
-        """Return the reader of a stream. Spark's name.
-
-        :raises BadInput: if the caller gave a schema of its own.
-        """
+        """Return the reader of a stream (Spark's name); raise BadInput if there is a schema."""
         self._check_schema(schema)
         return _stream_reader(self.options)
 
     def writer(self, schema: "StructType", overwrite: bool) -> "DataSourceWriter":  # noqa: FBT001
-        """Return what sends the rows of a table.
-
-        :raises BadInput: naming what is not valid.
-        """
+        """Return the sender of a table's rows; raise BadInput if an option or column is invalid."""
         from rocketlens.pipeline.sink import RocketMQWriter, RowSender, kinds_of
 
         if overwrite:
@@ -100,16 +91,13 @@ class RocketMQDataSource(DataSource):
         schema: "StructType",
         overwrite: bool,  # noqa: ARG002, FBT001 - of the output mode complete
     ) -> "DataSourceStreamWriter":
-        """Return what sends the rows of micro-batches.
-
-        :raises BadInput: naming what is not valid.
-        """
+        """Return the sender of micro-batches; raise BadInput if an option or column is invalid."""
         from rocketlens.pipeline.sink import RocketMQStreamWriter, RowSender, kinds_of
 
         return RocketMQStreamWriter(RowSender.of(self.options, kinds_of(schema)))
 
     def _check_schema(self, schema: "StructType") -> None:
-        # Otherwise a worker fails in the middle of the job.
+        # With another schema, a worker would fail in the middle of the job.
         fixed = [column.split()[0] for column in self.schema().split(", ")]
         if schema.names != fixed:
             raise BadInput(
@@ -119,32 +107,29 @@ class RocketMQDataSource(DataSource):
 
 
 class RocketMQReader(DataSourceReader):
-    """Plans ranges of the log, and reads one."""
+    """Plans shares of a store's log or of queues, and reads one."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        """Check the options.
-
-        :raises BadInput: naming the option that is not valid.
-        """
+        """Check the options; raise BadInput if one is not valid."""
         self.scan: BatchScan | ClusterScan = _scan(options)
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return the ranges, or stretches of queues, that can hold rows of the answer.
+        """Return the log ranges, or stretches of queues, that can hold matching rows.
 
-        :raises NotAStore: when there is no commit log.
-        :raises BadInput: when the store does not have a topic that is asked for.
-        :raises TopicNotFound: when the cluster does not have it.
-        :raises RemotingError: when a name server or broker does not answer.
+        :raises NotAStore: if there is no commit log.
+        :raises BadInput: if the store lacks a requested topic.
+        :raises TopicNotFound: if the cluster lacks it.
+        :raises RemotingError: if a name server or broker does not answer.
         """
-        # Spark refuses a source without partitions.
+        # Spark rejects a source without partitions.
         return list(map(SharePartition, self.scan.shares())) or [SharePartition(None)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Return the record batches of one share; runs in an executor.
 
-        :raises StoreError: when the broker deleted what was planned, if ``failOnDataLoss`` is set.
-        :raises OSError: when a segment cannot be opened for another reason; Spark tries again.
-        :raises RemotingError: when a broker does not answer; Spark tries again.
+        :raises StoreError: if the broker deleted planned records and ``failOnDataLoss`` is set.
+        :raises OSError: if a segment cannot be opened for another reason; Spark tries again.
+        :raises RemotingError: if a broker does not answer; Spark tries again.
         """
         return iter(()) if partition.value is None else self.scan.read(partition.value)
 
@@ -159,7 +144,7 @@ def _stream_reader(options: Mapping[str, str]) -> "DataSourceStreamReader":
 
 def _scan(options: Mapping[str, str]) -> "BatchScan | ClusterScan":
     if is_cluster(options):
-        # Late: reading a store needs no sockets.
+        # Reading a store needs no sockets.
         from rocketlens.pipeline.cluster_scan import ClusterScan
 
         return ClusterScan(known_options(options, "cluster reads"))

@@ -4,21 +4,22 @@
 
     spark.readStream.format("rocketmq").option("store", DIR).load()
 
-The options are in :data:`rocketlens.bulk.options.OPTIONS`. ``docs/reference/spark.md`` says what a
-stream guarantees: it fails when messages were lost before it read them, and returns none before
-it is synced.
+The options are in :data:`rocketlens.bulk.options.OPTIONS`. ``docs/reference/spark.md`` has the
+guarantees of a stream: it fails if messages were lost before it read them, and returns no message
+before it is synced.
 
-The offset of the stream (:mod:`rocketlens.bulk.stream_offset`) tells whether the log is the one
-that was read before. With ``failOnDataLoss=false`` a stream that lost messages continues after the
-last of its records that is still there, or at the begin of the log.
+The offset of the stream (:mod:`rocketlens.bulk.stream_offset`) identifies the log. With
+``failOnDataLoss=false``, a stream that lost messages continues after the last of its records that
+still exists, or at the start of the log.
 
-What is synced: a broker of this project writes it down. Another broker's files tell it only a
-minute late, so the stream syncs the segments that it is about to read itself, which changes nothing
-in them. Index entries are returned only once their record was synced by the broker of this project
-that runs there, so that an index never knows more than the log does after a power cut.
+A RocketLens broker writes down how far it has synced. The files of other brokers show it a minute
+late, so the stream itself syncs the segments that it is about to read, which does not change them.
+Index entries are returned only after the RocketLens broker of the store synced their record, so
+that after a power cut an index has no entry for a record that the log lost.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -61,18 +62,17 @@ if TYPE_CHECKING:
     from rocketlens.client.search.queue_stretch import QueueStretch
 
 MAX_STREAM_TRIGGER_BYTES: Final = 256 << 20
-"""Log in one batch of a stream, in bytes, unless ``maxBytesPerTrigger`` says otherwise."""
+"""The default of ``maxBytesPerTrigger``: bytes of log in one batch of a stream."""
 LATEST: Final = 2**63 - 1
-"""Behind the end of every log."""
+"""Beyond the end of every log."""
 TABLES: Final = ("messages", "damage", "index_entries")
 """The values of the option ``table``."""
 
 
 class SharePartition(InputPartition):
-    """A share of the work of a batch read or a stream, in the type that Spark asks for."""
+    """A share of a batch read or a stream, as Spark's type."""
 
     def __init__(self, share: "Share | QueueStretch | None") -> None:
-        """Wrap ``share``."""
         super().__init__(share)
 
 
@@ -80,10 +80,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reports the end of the log, plans ranges of it, and reads one."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        """Check the options.
-
-        :raises BadInput: naming the option that is not valid.
-        """
+        """Check the options; raise BadInput if one is not valid."""
         checked = known_options(options, "streams")
         table = choice_option(checked, "table", TABLES)
         if table == "damage":
@@ -100,7 +97,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         own = {option.name for option in OPTIONS if option.readers == STREAMS}
         others = {n: value for n, value in checked.items() if n not in {*own, "startingOffset"}}
         fails = flag_option(checked, "failOnDataLoss", default=True)
-        # An index is built of the log that is there; only another log makes it fail.
+        # Deleted records need no index; the stream of entries fails only if the log was replaced.
         others["failOnDataLoss"] = str(fails and not self._of_entries).lower()
         self._messages = BatchScan(others, is_stream=True)
         if self._messages.placed and self._of_entries:
@@ -111,15 +108,15 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._starts: Final[list[int]] = []
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Return where the stream begins: the first record there or after, or the log's end.
+        """Return the start of the stream: the first record at or after the starting offset, or the
+        log's end.
 
-        :raises NotAStore: when there is no commit log.
-        :raises BadInput: when the store does not have a topic, or a queue, that is asked for.
-        :raises StoreError: when a queue does not have the position that is asked for, unless
+        :raises NotAStore: if there is no commit log.
+        :raises BadInput: if the store lacks a requested topic or queue.
+        :raises StoreError: if a queue does not have its starting position, unless
             ``failOnDataLoss`` is false.
         """
-        log = self._log()
-        try:
+        with self._log() as log:
             self._messages.check_topics()
             begin = log.min_offset
             if self._messages.placed:
@@ -136,28 +133,23 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return (
                 StreamOffset(begin).moved_to(first, last_record(log, begin, first), log).to_json()
             )
-        finally:
-            log.close()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """Return the limit that the options set."""
         return ReadMaxBytes(self._max_bytes)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Record the current end of the log."""
-        log = self._log()
-        self._target = walk_log(log, log.min_offset, LATEST)
-        log.close()
+        with self._log() as log:
+            self._target = walk_log(log, log.min_offset, LATEST)
 
     def latestOffset(  # noqa: N802 - Spark's name
         self, start: dict[str, Any], limit: ReadLimit
     ) -> dict[str, Any]:
-        """Return the offset to read up to: whole, synced records, within the limit or one more.
+        """Return the next offset: after whole, synced records, within the limit or one record more.
 
-        :raises StoreError: when messages were lost, unless ``failOnDataLoss`` is false.
+        :raises StoreError: if messages were lost, unless ``failOnDataLoss`` is false.
         """
-        log = self._log()
-        try:
+        with self._log() as log:
             begin = self._resumed(log, StreamOffset.from_json(start))
             stop, most = LATEST, self._most
             if isinstance(limit, ReadMaxBytes):
@@ -168,22 +160,15 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 stop = begin.physical_offset + self._max_bytes
             end = self._moved(log, begin, stop, most)
             return start if end.physical_offset <= begin.physical_offset else end.to_json()
-        finally:
-            log.close()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Split the range between two offsets.
-
-        :raises StoreError: when messages were lost, unless ``failOnDataLoss`` is false.
-        """
-        log = self._log()
-        try:
+        """Split the range between two offsets; errors as `latestOffset`."""
+        with self._log() as log:
             begin, last = StreamOffset.from_json(start), StreamOffset.from_json(end)
             if begin.physical_offset != last.physical_offset:
                 begin = self._resumed(log, begin)
             if self._is_replaced(log, last):
-                # Planned before the log changed: the next micro-batch continues where this one
-                # began.
+                # The log changed after the planning: the next micro-batch repeats this range.
                 return []
             if not self._of_entries:
                 for low, high in missing(log, begin.physical_offset, last.physical_offset):
@@ -198,11 +183,9 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     self._starts,
                 )
             ]
-        finally:
-            log.close()
 
     def _resumed(self, log: CommitLog, offset: StreamOffset) -> StreamOffset:
-        """Return the offset to continue from: the same one, if the log is still the same."""
+        """Return the offset to continue from: ``offset`` itself if the log was not replaced."""
         if self._is_replaced(log, offset):
             offset = last_common(log, offset)
         begin = max(offset.physical_offset, log.min_offset)
@@ -211,7 +194,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return offset._replace(physical_offset=begin)
 
     def _is_replaced(self, log: CommitLog, offset: StreamOffset) -> bool:
-        """Return whether the log is not the one of an offset, according to an earlier check."""
+        """Return True if the log is not the one that ``offset`` was read from."""
         if not is_replaced(log, offset):
             return False
         if self._of_entries:
@@ -226,8 +209,9 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _moved(
         self, log: CommitLog, begin: StreamOffset, stop: int, most: int | None = None
     ) -> StreamOffset:
-        """Return the offset that can be read up to from ``begin``, about ``stop`` or ``most``
-        records behind it: whole and synced.
+        """Return the offset up to which whole, synced records can be read.
+
+        It is about ``stop``, or ``most`` records after ``begin``.
         """
         first = begin.physical_offset
         if self._target is not None:
@@ -259,7 +243,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         try:
             mapped = open_range(share.log_range)
         except FileNotFoundError:
-            # Deleted since it was planned: its records need no index any more.
+            # Deleted since it was planned: its records no longer need an index.
             nothing = memoryview(b"")
             yield from index_entries.batches(share.log_range, None, nothing, with_tags=False)
             return
@@ -269,14 +253,13 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 share.log_range, first, mapped.view, with_tags=self._with_tags
             )
 
-    def _log(self) -> CommitLog:
-        return CommitLog.of(self._layout)
+    def _log(self) -> closing[CommitLog]:
+        return closing(CommitLog.of(self._layout))
 
     def _synced(self) -> int | None:
-        """Return the offset up to which the broker synced the log; None if only RocketLens's
-        brokers tell.
+        """Return the offset up to which the broker synced the log; None if it does not record that.
 
-        :raises NotAStore: for index entries, when no broker of this project wrote to the store.
+        :raises NotAStore: for index entries, if no RocketLens broker wrote to the store.
         """
         layout = self._layout
         synced = read_synced_offset(layout)

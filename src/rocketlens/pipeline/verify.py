@@ -1,12 +1,12 @@
-"""Compare log, consume queues and index files of a store, in parallel, and change nothing.
+"""Compares log, consume queues and index files of a store, in parallel, without changing them.
 
 1. *index*: each index file by itself: header, slots, chains.
-2. *log*: each range of the log: its checksums, and for its records the entries of queues and index.
-3. *queues*: each queue: entries that belong to no record.
+2. *log*: each range of the log: its checksums, and the queue and index entries of its records.
+3. *queues*: each queue: entries without a record.
 
-A healthy store gives no findings, however it was closed. What is normal but good to know is a note:
-entries of records that the cleaner deleted, tails that a crash left unfinished, tags that an older
-broker did not index.
+A healthy store has no findings, however it was closed. Notes report normal conditions that
+operators should know: entries of records that the cleaner deleted, tails that a crash left
+unfinished, tags that an older broker did not index.
 """
 
 from collections import Counter
@@ -60,14 +60,13 @@ class VerifyReport(Struct):
     counts: Counter[FindingKind] = field(default_factory=Counter)
     """The number of findings of each kind."""
     findings: list[Finding] = field(default_factory=list)
-    """The first of each kind, at most ``limits.MAX_DAMAGE_REPORTS`` together."""
+    """The first findings of each kind, at most ``limits.MAX_DAMAGE_REPORTS`` together."""
     notes: list[str] = field(default_factory=list)
     not_compared: list[str] = field(default_factory=list)
-    """Parts that the comparison leaves out, a sentence each: nothing is known to be right there."""
+    """Parts that were not compared, a sentence each: they may be wrong."""
 
     @property
     def is_sound(self) -> bool:
-        """Return whether there are no findings."""
         return not self.counts
 
 
@@ -81,11 +80,11 @@ def verify(
 ) -> VerifyReport:
     """Compare ``commitlog/``, ``consumequeue/`` and ``index/`` of a store.
 
-    ``check_crc``: compare every record with its checksums. A broker that runs meanwhile makes for
-    findings that are not there, as it writes. When it deletes segments, all is compared again.
+    ``check_crc``: compare every record with its checksums. A broker that writes meanwhile causes
+    false findings. If it deletes segments, everything is compared again.
 
-    :raises NotAStore: when there is no commit log.
-    :raises StoreError: when a task failed, or the broker deletes segments faster than they are
+    :raises NotAStore: if there is no commit log.
+    :raises StoreError: if a task failed, or the broker deletes segments faster than they are
         compared.
     """
     layout = StoreLayout.of(Path(store_path))
@@ -98,7 +97,7 @@ def verify(
             report = _verify(context, Path(store_path), range_bytes, progress, check_crc=check_crc)
         except StoreError as error:
             failure = error
-        # A segment that is created meanwhile was not compared, and has no effect.
+        # A segment created meanwhile is not compared, so it does not matter.
         if before <= _segments(layout):
             if report is None:
                 raise failure or StoreError(f"{store} was not compared")
@@ -123,16 +122,13 @@ def _verify(
     *,
     check_crc: bool,
 ) -> VerifyReport:
-    """Compare once."""
     layout = StoreLayout.of(store_path)
     store, log = layout.root, CommitLog.of(layout)
     report = VerifyReport(store)
     findings = StoreFindings()
     is_open = (store / "abort").exists()
     if is_open:
-        report.notes.append(
-            "the store was not closed (abort is there): its tails may be unfinished"
-        )
+        report.notes.append("the store was not closed (abort exists): its tails may be unfinished")
     job = _Verify(context, store, store_path, findings, report, progress, is_open)
     files = job.check_index_files(log.min_offset)
     ranges = cut(log, range_bytes, context.defaultParallelism * _RANGES_PER_CORE)
@@ -177,7 +173,7 @@ def _verify(
 
 
 class _Verify(Struct):
-    """One run: what its parts share."""
+    """One run: the state that its parts share."""
 
     context: "SparkContext"
     store: Path
@@ -188,7 +184,7 @@ class _Verify(Struct):
     is_open: bool
 
     def check_index_files(self, min_offset: int) -> list[IndexFileFacts]:
-        """Check each index file; return the facts of those that can be used, oldest first."""
+        """Check each index file; return the facts of the usable ones, oldest first."""
         paths = store_settings.index_paths(self.store)
         names = {path.name for path in paths}
         for entry in fs.entries(self.store / "index"):
@@ -272,7 +268,7 @@ class _Verify(Struct):
             self.findings.add(Finding(kind, f"{count} {what}"), count)
 
     def check_queues(self, results: Sequence[RangeChecked], evidence: TopicEvidence) -> None:
-        """Look for queue entries without a record, and for those of deleted topics."""
+        """Report queue entries without a record, and those of deleted topics."""
         begins = self._check_repeated(results)
         sound: Counter[tuple[str, int]] = Counter()
         for one in results:
@@ -300,10 +296,10 @@ class _Verify(Struct):
         self._note_former(results)
 
     def _check_repeated(self, results: Sequence[RangeChecked]) -> dict[tuple[str, int], int]:
-        """Report records of a topic that was created again, whose entries are those of the deleted
-        one.
+        """Report records of a topic that was created again whose entries are those of the deleted
+        topic.
 
-        Returns where each queue of such a topic begins again.
+        Return the first offset of each queue of these topics after the re-creation.
         """
         runs: dict[str, dict[int, list[Run]]] = {}
         for one in results:
@@ -327,7 +323,7 @@ class _Verify(Struct):
         return begins
 
     def _note_former(self, results: Sequence[RangeChecked]) -> None:
-        """Return which records have no queue entry because their topic was deleted."""
+        """Note records without a queue entry because their topic was deleted."""
         former: Counter[str] = Counter()
         inferred: Counter[str] = Counter()
         for one in results:
@@ -346,7 +342,7 @@ class _Verify(Struct):
             )
 
     def check_checkpoint(self, results: Sequence[RangeChecked]) -> None:
-        """Compare the checkpoint's times with the log's."""
+        """Compare the times of the checkpoint with those of the log."""
         path = self.store / "checkpoint"
         content = fs.read_bytes(path, checkpoint.CHECKPOINT_BYTES)
         if content is None:

@@ -1,9 +1,9 @@
-"""Spark's own daemon for Python workers, with what every task needs loaded once.
+"""Spark's daemon for Python workers, with the modules of all tasks loaded before it forks.
 
 Spark runs it as ``python -m rocketlens.pipeline.worker_daemon WORKER_MODULE`` if its setting
-``spark.python.daemon.module`` names it, and it forks the workers. Otherwise each new worker loads
-numpy, Arrow and the kernels for itself, and after every task looks through all their objects for
-garbage, which takes longer than many tasks.
+``spark.python.daemon.module`` names it. Without it, each new worker loads numpy, Arrow and the
+kernels, and collects garbage among their objects after every task, which takes longer than many
+tasks.
 """
 
 import gc
@@ -17,6 +17,6 @@ if __name__ == "__main__":
     for module in ("bulk.queue_build", "bulk.index_plan", "formats.compiled.rows"):
         importlib.import_module(f"rocketlens.{module}")
     gc.collect()
-    # Workers inherit what is exempt from garbage collection.
+    # Exempts the loaded objects from garbage collection in the workers, too.
     gc.freeze()
     daemon.manager()

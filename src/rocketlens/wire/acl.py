@@ -1,12 +1,12 @@
-"""Signed requests as RocketMQ's access control has had them since 4.4 ("ACL 1.0").
+"""Signed requests of RocketMQ's access control since 4.4 ("ACL 1.0").
 
 A client adds ``AccessKey`` (and ``SecurityToken``, if it has one) to ``ext_fields``, and
 ``Signature``: Base64 of HMAC-SHA1, keyed with its secret, over the values of all other fields,
-sorted by name and joined with nothing between them, followed by the body.
+sorted by name and concatenated, followed by the body.
 
-Drawbacks to know: names and lengths are not signed, so ``a=1, b=23`` and ``a=12, b=3`` have one
-signature; neither time nor anything unique is in it, so a request can be replayed; the answer is
-not signed. Use TLS where that matters. Source: ``AclUtils``, ``AclSigner``, ``AclClientRPCHook``,
+Drawbacks: names and lengths are not signed, so ``a=1, b=23`` and ``a=12, b=3`` have one signature;
+the signature covers neither a time nor a unique value, so a request can be replayed; the answer is
+not signed. Use TLS if that matters. Source: ``AclUtils``, ``AclSigner``, ``AclClientRPCHook``,
 ``PlainAccessValidator``.
 """
 
@@ -24,14 +24,14 @@ SIGNATURE: Final = "Signature"
 
 _KEPT_KEYS: Final = 256
 _BLOCK_BYTES: Final = 64
-"""Of SHA-1, which HMAC pads keys to."""
+"""The block size of SHA-1, to which HMAC pads keys."""
 
 UNSIGNED_FLAG: Final = "_UNIQUE_KEY_QUERY"
 """Some clients sign this field, others add it after signing, and RocketMQ leaves it out."""
 
 
 def sign(ext_fields: Mapping[str, str], body: bytes, secret_key: str) -> str:
-    """Return the signature of a request, which must have its ``AccessKey``."""
+    """Return the signature of a request that has its ``AccessKey``."""
     return _sign(ext_fields, body, secret_key, {SIGNATURE}).decode("ascii")
 
 
@@ -42,7 +42,6 @@ def signed_fields(
     secret_key: str,
     security_token: str | None = None,
 ) -> dict[str, str]:
-    """Return ``ext_fields`` with the key and signature added."""
     fields = {**ext_fields, ACCESS_KEY: access_key}
     if security_token is not None:
         fields[SECURITY_TOKEN] = security_token
@@ -51,7 +50,7 @@ def signed_fields(
 
 
 def verify(ext_fields: Mapping[str, str], body: bytes, secret_key: str) -> bool:
-    """Return whether a request is signed with this secret, in constant time."""
+    """Check the signature of a request in constant time."""
     signature = ext_fields.get(SIGNATURE, "").encode("utf-8", "replace")
     is_signed = hmac.compare_digest(signature, _sign(ext_fields, body, secret_key, _LEFT_OUT))
     if UNSIGNED_FLAG in ext_fields:
@@ -69,23 +68,26 @@ def _sign(
     ext_fields: Mapping[str, str], body: bytes, secret_key: str, left_out: AbstractSet[str]
 ) -> bytes:
     names = ext_fields.keys() - left_out
-    in_order = sorted(names) if "".join(names).isascii() else sorted(names, key=_java_order)
-    # What UTF-8 does not have is "?" in Java.
+    in_order = sorted(names)
+    if not "".join(names).isascii():
+        # Java sorts by UTF-16 code units.
+        in_order.sort(key=lambda name: name.encode("utf-16-be", "surrogatepass"))
+    # Java encodes a lone surrogate as "?".
     signed = "".join([ext_fields[name] for name in in_order]).encode("utf-8", "replace")
     return _signature(signed + body, secret_key)
 
 
 def is_signed(signed: bytes | memoryview, signature: bytes, secret_key: str) -> bool:
-    """Return whether what a request signs, as bytes, has this signature, in constant time."""
+    """Check the signature of signed bytes in constant time."""
     return hmac.compare_digest(signature, _signature(signed, secret_key))
 
 
 def signed_values(
     received: bytes | memoryview, slices: Sequence[int], order: Iterable[int]
 ) -> bytes:
-    """Return the values of fields of a request, one behind the other in ``order``.
+    """Return the concatenated values of a request's fields, in ``order``.
 
-    ``slices``: start and length of each field, which has no value if its length is below 1.
+    ``slices``: start and length of each field; a length below 1 means no value.
     """
     return b"".join(
         [
@@ -103,7 +105,7 @@ def value_at(received: bytes | memoryview, slices: Sequence[int], field: int) ->
 
 
 def signed_order(names: Sequence[str | None]) -> tuple[int, ...]:
-    """Return the numbers of fields, whose values are signed in this order; None is no field."""
+    """Return the numbers of fields in the order in which values are signed; None is no field."""
     numbers = {name: number for number, name in enumerate(names) if name is not None}
     return tuple(numbers[name] for name in sorted(numbers.keys() - {SIGNATURE}))
 
@@ -120,8 +122,8 @@ def _signature(signed: bytes | memoryview, secret_key: str) -> bytes:
 def _keyed(secret_key: str) -> "tuple[hashlib._Hash, hashlib._Hash]":
     """Return the inner and outer hash of HMAC-SHA1 with only their keys hashed so far.
 
-    Kept for each key, because a broker needs them for each request: with :func:`hmac.digest` a
-    signature costs three times as much.
+    Cached, because a broker needs them for each request: :func:`hmac.digest` costs three times as
+    much.
     """
     key = secret_key.encode("utf-8", "replace")
     if len(key) > _BLOCK_BYTES:
@@ -130,8 +132,3 @@ def _keyed(secret_key: str) -> "tuple[hashlib._Hash, hashlib._Hash]":
     inner = hashlib.sha1(bytes(byte ^ 0x36 for byte in block), usedforsecurity=False)
     outer = hashlib.sha1(bytes(byte ^ 0x5C for byte in block), usedforsecurity=False)
     return inner, outer
-
-
-def _java_order(name: str) -> bytes:
-    """Sort as Java's String does: by UTF-16 code units."""
-    return name.encode("utf-16-be", "surrogatepass")

@@ -188,10 +188,10 @@ class RequestCode(IntEnum):
 
 
 class ResponseCode(IntEnum):
-    """Response codes, those that we send or look for.
+    """The response codes that RocketLens sends or handles.
 
-    10 to 12 answer a send that succeeded in memory, or on the master only. Some of 4.9.7's codes
-    (209 to 211, its access control) mean something else in 5.x and are not here.
+    10 to 12 answer a send that succeeded in memory, or on the master only. Codes 209 to 211 of
+    4.9.7's access control have another meaning in 5.x and are omitted.
     """
 
     SUCCESS = 0
@@ -225,9 +225,10 @@ class ResponseCode(IntEnum):
 
 
 class LanguageCode(IntEnum):
-    """The programming language of the sender: a name in a JSON header, this number in a binary one.
+    """The programming language of the sender: its name in a JSON header, its number in a binary
+    one.
 
-    NODE_JS is unknown to 4.9.
+    4.9 does not know NODE_JS.
     """
 
     JAVA = 0
@@ -250,7 +251,7 @@ LANGUAGE_OF_NUMBER: Final = {int(language): language for language in LanguageCod
 
 
 def _releases() -> tuple[str, ...]:
-    """Return every release of RocketMQ in its own order, snapshots first."""
+    """Return every release of RocketMQ in its order, snapshots first."""
     betas = [f"BETA{number}{end}" for number in range(6, 10) for end in ("_SNAPSHOT", "")]
     early = ["SNAPSHOT", "ALPHA1", *(f"BETA{number}" for number in range(1, 6)), *betas, "FINAL"]
     releases = [(3, 0, patch) for patch in range(1, 16)]
@@ -265,10 +266,9 @@ def _releases() -> tuple[str, ...]:
 
 
 VERSION_NAMES: Final = _releases()
-"""``VERSION_NAMES[407] == "V4_9_7"``: a header's ``version`` is an index into this.
+"""The releases by ``version`` of a header: ``VERSION_NAMES[407] == "V4_9_7"``.
 
-From V4_0_0 on, the number is ``213 + 2 * (major * 100 + minor * 10 + patch - 400)``.
-"""
+From V4_0_0 on, the number is ``213 + 2 * (major * 100 + minor * 10 + patch - 400)``."""
 
 _VERSIONS: Final = {name: number for number, name in enumerate(VERSION_NAMES)}
 
@@ -276,7 +276,7 @@ _VERSIONS: Final = {name: number for number, name in enumerate(VERSION_NAMES)}
 def version_name(version: int) -> str:
     """Return the release of a header's ``version`` as RocketMQ's tools print it: ``"V5_5_0"``.
 
-    Numbers beyond the last known release, and negative ones, are ``"HIGHER_VERSION"``.
+    Unknown numbers are ``"HIGHER_VERSION"``.
     """
     if 0 <= version < len(VERSION_NAMES):
         return VERSION_NAMES[version]
@@ -284,17 +284,14 @@ def version_name(version: int) -> str:
 
 
 def version_number(release: str) -> int:
-    """Return the number of a release, spelled ``"5.5.0"``, ``"V5_5_0"`` or ``"4.9.8-SNAPSHOT"``.
-
-    :raises KeyError: for a release that RocketMQ never numbered.
-    """
+    """Return the number of ``"5.5.0"``, ``"V5_5_0"`` or ``"4.9.8-SNAPSHOT"``, or raise KeyError."""
     name = release.upper().replace(".", "_").replace("-", "_")
     return _VERSIONS[name if name.startswith(("V", "HIGHER")) else f"V{name}"]
 
 
 V3_0_7_SNAPSHOT: Final = version_number("V3_0_7_SNAPSHOT")
 V3_1_8_SNAPSHOT: Final = version_number("V3_1_8_SNAPSHOT")
-"""62. A consumer older than this cannot be called by the broker (codes 307 and 309)."""
+"""62. The broker cannot call an older consumer (codes 307 and 309)."""
 
 V3_4_9: Final = version_number("V3_4_9")
 """121. Since then a producer's maxReconsumeTimes is honoured."""

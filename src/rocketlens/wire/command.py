@@ -17,13 +17,13 @@ OUR_VERSION: Final = V5_5_0
 class RemotingCommand(NamedTuple):
     """A request or a response.
 
-    A named tuple, because a broker makes two for each message: a frozen dataclass of this size
+    A named tuple, because a broker builds two for each message, and a frozen dataclass of this size
     takes five times as long to build.
 
-    ``code`` is a request code or a response code (an int, for it may be one we don't know);
-    ``opaque`` is chosen by the end that requests, unique among the requests of its connection that
-    wait, and echoed; ``ext_fields`` is the command's own header, flattened to text (shared, not
-    copied: change it only where you made it); ``body`` is empty where there is none.
+    ``code`` is a request code or a response code (an int, since it can be unknown). The requesting
+    end chooses ``opaque``, unique among its waiting requests, and the answer repeats it.
+    ``ext_fields`` is the command's own header, as text (shared: change it only where you created
+    it). ``body`` can be empty.
     """
 
     code: int
@@ -37,5 +37,5 @@ class RemotingCommand(NamedTuple):
 
     @property
     def is_one_way(self) -> bool:
-        """Return whether this is a request that must not be answered."""
+        """True for a request that must not be answered."""
         return self.flag & ONE_WAY_FLAG != 0

@@ -1,20 +1,19 @@
 """One end of a connection, without its socket: bytes in, events out; commands in, bytes out.
 
-Both ends may request, each with opaques of its own; answers come in any order. So two tables are
-kept: the requests that wait for an answer here (each with a ``context`` of the caller's), and
-how many of the other end's are not done with. Both are bounded.
+Both ends can send requests, each with its own opaques; answers come in any order. The connection
+keeps the requests that wait for an answer (each with the caller's ``context``), and counts the
+other end's unfinished requests. Both are bounded.
 
 =========  ==============================  ===================================================
-state      left by                         what then happens
+state      left by                         effect
 =========  ==============================  ===================================================
-open       a frame or header that lies     ``ConnectionFailed`` is the last event: failed
+open       an invalid frame or header      failed; ``ConnectionFailed`` is the last event
 open       ``close()``                     closed
 failed     ``close()``                     closed; until then bytes are dropped
-closed     nothing                         bytes are dropped; a request is a ``BadInput``
+closed     nothing                         bytes are dropped; a request raises ``BadInput``
 =========  ==============================  ===================================================
 
-``receive`` gives the same events however the bytes are cut and however many are taken at once, and
-raises nothing.
+``receive`` returns the same events however the bytes are split, and never raises.
 """
 
 from typing import Any, Final, Generic, NamedTuple, TypeVar
@@ -23,16 +22,11 @@ from rocketlens import limits
 from rocketlens.errors import BadInput, HeaderError, ProtocolError
 from rocketlens.wire import frame, header_binary, header_json
 from rocketlens.wire.codes import ResponseCode
-from rocketlens.wire.command import (
-    NO_EXT_FIELDS,
-    ONE_WAY_FLAG,
-    RESPONSE_FLAG,
-    RemotingCommand,
-)
+from rocketlens.wire.command import NO_EXT_FIELDS, ONE_WAY_FLAG, RESPONSE_FLAG, RemotingCommand
 from rocketlens.wire.frame import BINARY_CODEC, JSON_CODEC, NO_LIMIT, Frame, FrameSplitter
 
 MAX_PENDING_REQUESTS: Final = 65_535
-"""Requests that one connection waits for. RocketMQ: 65,535 (clientAsyncSemaphoreValue)."""
+"""Requests that can wait on one connection. RocketMQ: 65,535 (clientAsyncSemaphoreValue)."""
 C = TypeVar("C")
 
 OVERLOAD_REMARK: Final = "[OVERLOAD]system busy, start flow control for a while"
@@ -45,7 +39,7 @@ class RequestReceived(NamedTuple):
 
 
 class RequestRefused(NamedTuple):
-    """Too many requests of the other end: send ``reply`` (empty if it was one-way), and no more."""
+    """Too many requests of the other end: send only ``reply`` (empty if it was one-way)."""
 
     command: RemotingCommand
     reply: bytes
@@ -59,7 +53,7 @@ class ResponseReceived(NamedTuple):
 
 
 class ConnectionFailed(NamedTuple):
-    """The other end violates the protocol: close. No event comes after this one."""
+    """The other end violates the protocol: close. This is the last event."""
 
     error: ProtocolError
 
@@ -68,7 +62,7 @@ Event = RequestReceived | RequestRefused | ResponseReceived | ConnectionFailed
 
 
 class Connection(Generic[C]):
-    """The protocol's state for one connection; not for use by two threads at once."""
+    """The protocol's state for one connection. Not thread-safe."""
 
     def __init__(
         self,
@@ -87,7 +81,6 @@ class Connection(Generic[C]):
 
     @property
     def pending(self) -> int:
-        """Number of requests that wait for a response."""
         return len(self._pending)
 
     @property
@@ -97,12 +90,12 @@ class Connection(Generic[C]):
 
     @property
     def has_more(self) -> bool:
-        """Whether there are bytes that the last `receive` did not parse."""
+        """True if there are bytes that the last `receive` did not parse."""
         return self._splitter.has_more and not (self.is_closed or self._has_failed)
 
     @property
     def is_between_requests(self) -> bool:
-        """Whether a frame begins with what comes next, and a request in it may be answered."""
+        """True if the next byte begins a frame, and a request in it can be answered."""
         return (
             not self._splitter.held_bytes
             and not (self.is_closed or self._has_failed)
@@ -110,10 +103,10 @@ class Connection(Generic[C]):
         )
 
     def receive(self, chunk: bytes, max_events: int = NO_LIMIT) -> list[Event]:
-        """Feed bytes from the other end; return the events that they complete, in order.
+        """Parse bytes of the other end; return the events that they complete, in order.
 
-        After ``max_events`` the rest waits: `has_more` says so, and an empty chunk goes on with it.
-        With none at all bytes are only kept.
+        After ``max_events`` the rest waits: `has_more` is True, and an empty chunk continues. With
+        ``max_events`` 0, bytes are only kept.
         """
         events: list[Event] = []
         if self.is_closed or self._has_failed:
@@ -124,7 +117,7 @@ class Connection(Generic[C]):
             except ProtocolError as error:
                 return self._failed(events, error)
             if command.flag & RESPONSE_FLAG:
-                # A response to a request that is no longer awaited is dropped.
+                # Responses that nothing waits for are dropped.
                 if command.opaque in self._pending:
                     context = self._pending.pop(command.opaque)
                     events.append(ResponseReceived(command, context))
@@ -138,24 +131,24 @@ class Connection(Generic[C]):
         return events
 
     def holds_run(self, chunk: bytes) -> bool:
-        """Return whether a whole frame waits; if ``chunk`` is new, whether more than one does."""
+        """Return True if a whole frame waits; for a new ``chunk``, if more than one does."""
         return not (self.is_closed or self._has_failed) and self._splitter.holds_run(chunk)
 
     def held(self) -> memoryview:
-        """Return the bytes that wait, from the beginning of a frame on; release it soon."""
+        """Return the waiting bytes, from the start of a frame; release the view soon."""
         return self._splitter.held()
 
     def drop(self, byte_count: int) -> None:
-        """Forget whole frames that were handled elsewhere, from the beginning of `held`."""
+        """Remove whole frames that were handled elsewhere from the start of `held`."""
         self._splitter.drop(byte_count)
 
     def request(
         self, code: int, ext_fields: dict[str, str], body: bytes = b"", *, context: C
     ) -> tuple[int, bytes]:
-        """Return the opaque of a request to the other end, and the bytes to send.
+        """Return the opaque of a new request, and the bytes to send.
 
-        :raises BadInput: when the connection is closed, too many requests wait, or the command
-            cannot be written.
+        :raises BadInput: if the connection is closed, too many requests wait, or the command cannot
+            be encoded.
         """
         if self.is_closed:
             raise BadInput("the connection is closed")
@@ -169,7 +162,7 @@ class Connection(Generic[C]):
     def one_way(self, code: int, ext_fields: dict[str, str], body: bytes = b"") -> bytes:
         """Return the bytes of a request that the other end must not answer.
 
-        :raises BadInput: when the connection is closed, or the command cannot be written.
+        :raises BadInput: if the connection is closed, or the command cannot be encoded.
         """
         if self.is_closed:
             raise BadInput("the connection is closed")
@@ -185,9 +178,9 @@ class Connection(Generic[C]):
         *,
         remark: str | None = None,
     ) -> bytes:
-        """Return the bytes of the response to a request, empty if it was one-way. Only once.
+        """Return the bytes of the response to a request, empty if it was one-way. Call it once.
 
-        :raises BadInput: when the answer cannot be written; the request still wants one then.
+        :raises BadInput: if the response cannot be encoded; the request still waits for one then.
         """
         sent = b""
         if not request.flag & ONE_WAY_FLAG:
@@ -242,8 +235,7 @@ def _answer(
 def decode_command(received: Frame) -> RemotingCommand:
     """Parse the command in a frame.
 
-    :raises HeaderError: when the header's codec is unknown, or cannot read it; nothing else is
-        raised, whatever the bytes.
+    :raises HeaderError: if the header or its codec is invalid; no other error, for any bytes.
     """
     codec, header, body = received
     if codec == JSON_CODEC:
@@ -254,9 +246,9 @@ def decode_command(received: Frame) -> RemotingCommand:
 
 
 def encode_command(command: RemotingCommand) -> bytes:
-    """Write a command as a frame.
+    """Encode a command as a frame.
 
-    :raises BadInput: when a text in it is no Unicode, a number does not fit, or the frame would
-        be over 16 MiB.
+    :raises BadInput: if a text in it is not valid Unicode, a number does not fit, or the frame
+        would be over 16 MiB.
     """
     return frame.encode(header_json.encode(command), command.body)

@@ -1,4 +1,4 @@
-"""How headers and bodies of commands are declared: once, by annotations, for client and servers.
+"""Declares headers and bodies of commands by annotations, for client and servers.
 
 ::
 
@@ -11,23 +11,23 @@
     class GroupList(WireStruct):
         groups: tuple[str, ...] = field(name="groupList", default=())
 
-makes frozen Structs (keyword arguments only). A field's name on the wire is its name in Python
-in camel case, without the unit ``_ms``, unless ``name`` says another. Its type is one of ``str``,
+makes frozen Structs (keyword arguments only). A field's name on the wire is its Python name in
+camel case, without the unit ``_ms``, unless ``name`` gives another. Its type is one of ``str``,
 ``I32``, ``I64``, ``bool``, and in bodies ``float``, an Enum, another declared class, and tuples and
 mappings of these. The fields are read and written in two ways:
 
 **As a header** (:class:`HeaderCodec`): text in ``extFields``, integers in decimal, booleans as
-``true`` and ``false``. One that is missing reads as its default. A request's field is mandatory
-(it has no default) if RocketMQ declares it so *and* its brokers refuse a request without it:
-several are declared so and never looked at, and clients that are not Java's leave them out.
-Source: ``CommandCustomHeader``, ``RemotingCommand``.
+``true`` and ``false``. A missing field has its default. A field of a request is mandatory (it has
+no default) if RocketMQ declares it so *and* its brokers reject a request without it: RocketMQ never
+reads some of the declared fields, and clients in other languages leave them out. Source:
+``CommandCustomHeader``, ``RemotingCommand``.
 
 **As a JSON body** (:func:`read_body`, :func:`write_body`), in both dialects of
-:mod:`rocketlens.model.text.json_dialect`: nulls count as absent, and numbers and booleans may be in
+:mod:`rocketlens.model.text.json_dialect`: nulls count as absent, and numbers and booleans can be in
 quotes, as in RocketMQ's JSON library. Members are written sorted by name. Source:
 ``RemotingSerializable``.
 
-Both ignore what is not declared, and leave out what is None.
+Both ignore undeclared fields, and omit fields that are None.
 """
 
 import json
@@ -63,10 +63,11 @@ A = TypeVar("A", bound="WireStruct")
 
 
 class Shape(NamedTuple):
-    """How one kind of value is read from parsed JSON, written as JSON text, and read from text.
+    """Converts one kind of value from parsed JSON, to JSON text, and from the text of a header
+    field.
 
-    ``read`` raises ValueError or TypeError for what it does not take; None counts as absent.
-    ``read_text`` is for headers, and None where the text is the value.
+    ``read`` raises ValueError or TypeError for invalid values; None counts as absent. ``read_text``
+    is None if the text is the value.
     """
 
     read: Callable[[Any], Any]
@@ -80,31 +81,24 @@ class Field(NamedTuple):
     wire_name: str
     shape: Shape
     default: Any
-    """Its value when it is missing; NODEFAULT if it must not be."""
+    """Its value if it is missing; NODEFAULT if it is mandatory."""
     name: str
     """Its name in Python."""
 
     @property
     def is_mandatory(self) -> bool:
-        """Return whether a header or body without it is refused."""
         return self.default is NODEFAULT
 
 
 def read_i32(value: str, wire_name: str = "") -> int:
-    """Read what Java's Integer.parseInt reads.
-
-    :raises FieldError: for everything else, with RocketMQ's remark.
-    """
+    """Parse an integer as Java's Integer.parseInt; raise FieldError with RocketMQ's remark."""
     if len(value) < 10 and value.isdecimal():
         return int(value)
     return _read_integer(value, wire_name, 32)
 
 
 def read_i64(value: str, wire_name: str = "") -> int:
-    """Read what Java's Long.parseLong reads.
-
-    :raises FieldError: for everything else, with RocketMQ's remark.
-    """
+    """Parse an integer as Java's Long.parseLong; raise FieldError with RocketMQ's remark."""
     if len(value) < 19 and value.isdecimal():
         return int(value)
     return _read_integer(value, wire_name, 64)
@@ -121,7 +115,7 @@ def _read_integer(value: str, wire_name: str, bits: int) -> int:
 
 
 def _read_boolean_text(value: str, _wire_name: str = "") -> bool:
-    """Read what Java's Boolean.parseBoolean reads: nothing is an error."""
+    """Parse a boolean as Java's Boolean.parseBoolean does: everything but "true" is False."""
     return value == "true" or value.lower() == "true"
 
 
@@ -211,10 +205,7 @@ class _WireMeta(StructMeta):
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
 class WireStruct(Struct, metaclass=_WireMeta, frozen=True, rename=_camel_case, java=()):
-    """A header or body. ``java`` names RocketMQ's classes of these fields, where the name differs.
-
-    ``()`` if RocketMQ has no such class.
-    """
+    """A header or body. ``java``: RocketMQ's classes, if named differently; ``()`` for none."""
 
     java_names: ClassVar[tuple[str, ...]]
 
@@ -248,7 +239,7 @@ _SHAPES: Final[Mapping[Any, Shape]] = {str: TEXT, bool: BOOLEAN, float: _REAL}
 
 @cache
 def shape_of(hint: Any, *, is_key: bool = False) -> Shape:
-    """Return how values of a type are read and written, as values or as the names of members."""
+    """Return the shape of a type, for values or for names of members."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is Annotated:
         shape: Shape = _INTEGER_KEY if is_key else hint.__metadata__[0]
@@ -269,13 +260,13 @@ def shape_of(hint: Any, *, is_key: bool = False) -> Shape:
 
 
 class HeaderCodec(Generic[H]):
-    """Reads and writes one header class; ``letters`` are the names of its fields, if given."""
+    """Reads and writes one header class; ``letters`` are its fields' names on the wire."""
 
     def __init__(self, header_class: type[H], letters: str = "") -> None:
         self.header_class = header_class
         names = letters or header_class.__struct_encode_fields__
         self.wire_names: Final = dict(zip(header_class.__struct_fields__, names, strict=True))
-        """Names in Python to names on the wire, for reading ``ext_fields`` without a codec."""
+        """Python names to names on the wire, for reading ``ext_fields`` without a codec."""
 
     @cached_property
     def _readers(self) -> dict[str, tuple[str, Callable[[str, str], Any] | None, Any]]:
@@ -287,7 +278,7 @@ class HeaderCodec(Generic[H]):
     def decode(self, ext_fields: Mapping[str, str]) -> H:
         """Parse a header; unknown fields are ignored.
 
-        :raises FieldError: when a mandatory field is missing, or one is not of its type.
+        :raises FieldError: if a mandatory field is missing, or one has the wrong type.
         """
         values: dict[str, Any] = {}
         for name, (wire_name, read, default) in self._readers.items():
@@ -301,7 +292,7 @@ class HeaderCodec(Generic[H]):
         return self.header_class(**values)
 
     def encode(self, made: H) -> dict[str, str]:
-        """Write a header; a field that is None is left out."""
+        """Write a header; fields that are None are omitted."""
         ext_fields: dict[str, str] = {}
         for name, wire_name in self.wire_names.items():
             value = getattr(made, name)
@@ -311,10 +302,10 @@ class HeaderCodec(Generic[H]):
         return ext_fields
 
     def picker(self, *names: str) -> Callable[[Mapping[str, str]], tuple[Any, ...]]:
-        """Return a function that reads these fields only, as a tuple in their order.
+        """Return a function that reads only these fields, as a tuple in their order.
 
-        For the few commands that a broker takes for each message: it costs a third of ``decode``.
-        What it raises is the same, for these fields.
+        For the few commands that a broker receives for each message: it costs a third of
+        ``decode``. Errors are the same, for these fields.
         """
         readers = [self._readers[name] for name in names]
 
@@ -336,13 +327,13 @@ class HeaderCodec(Generic[H]):
 
 
 class NoFields(WireStruct, java=()):
-    """The header of a command that has none."""
+    """The header of a command without fields."""
 
 
 class Command(Generic[Q, A]):
     """A request code, and the codecs of the headers of its request and response.
 
-    A request with ``letters`` has these for the names of its fields, in their order.
+    ``letters`` are the names of the request's fields on the wire, in their order.
     """
 
     __slots__ = ("code", "request", "response")
@@ -375,9 +366,9 @@ AnyCommand = Command[Any, Any]
 
 
 def missing(wire_name: str) -> FieldError:
-    """Return the error for a missing mandatory field, in RocketMQ's words.
+    """Return RocketMQ's error for a missing mandatory field.
 
-    Its brokers raise a NullPointerException of whatever they needed the field for.
+    Its brokers instead raise a NullPointerException of the code that needed the field.
     """
     return FieldError(
         wire_name,
@@ -396,11 +387,11 @@ def read_body(
 ) -> T:
     """Read a body, an array (``tuple[UserInfo, ...]``) or an object with any names (``dict``).
 
-    Only plain JSON is accepted if ``is_plain``, as for heartbeats and lists of locks.
-    ``check`` is called now and then, and ends the reading with a ValueError.
+    Only plain JSON is accepted if ``is_plain``, as for heartbeats and lists of locks. ``check`` is
+    called regularly, and can end the reading with a ValueError.
 
-    :raises CommandBodyError: when it is too large, not JSON, or not of this shape; nothing else
-        is raised, whatever the bytes.
+    :raises CommandBodyError: if it is too large, not JSON, or not of this shape; no other error,
+        for any bytes.
     """
     if len(content) > max_bytes:
         raise CommandBodyError(f"a body of {len(content)} bytes, {max_bytes} allowed")
@@ -441,7 +432,6 @@ def _read_object(cls: Any, value: Any) -> Any:
 
 
 def write_object(made: Any) -> str:
-    """Write a body as JSON text."""
     members = []
     for row in _members_of(made.__class__):
         value = getattr(made, row.name)
@@ -451,7 +441,7 @@ def write_object(made: Any) -> str:
 
 
 def read_member(cls: type[T], value: Any) -> T | None:
-    """Return the body that a value of parsed JSON is; None if it is not one."""
+    """Return the body in a value of parsed JSON; None if it is not one."""
     try:
         read: T = _read_object(cls, value)
     except (TypeError, ValueError, RecursionError):
@@ -480,8 +470,8 @@ def _array_of(item: Shape) -> Shape:
 def _map_of(key: Shape, value: Shape) -> Shape:
     """An object with any names, in their order; integer names are written in quotes.
 
-    A name that an object makes (``key`` is a body's shape) is written as that object, bare: what
-    RocketMQ 4 and 5 both read. Read is that, and its JSON text in quotes.
+    If ``key`` is the shape of a body, names are written as bare objects, which RocketMQ 4 and 5
+    both read. They are read in this form, and as their JSON text in quotes.
     """
 
     def read_pairs(members: Any) -> Mapping[Any, Any]:
@@ -498,6 +488,6 @@ def _map_of(key: Shape, value: Shape) -> Shape:
 
 
 def _enum_of(enum: type[Enum]) -> Shape:
-    """A text that is a name of ``enum``; others count as absent, as in RocketMQ."""
+    """A text that is a name in ``enum``; other names count as absent, as in RocketMQ."""
     names = dict(enum.__members__)
     return Shape(lambda value: names.get(_read_text(value)), lambda value: json.dumps(value.name))

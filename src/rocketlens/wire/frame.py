@@ -1,4 +1,4 @@
-"""Frames: how commands follow one another on a connection.
+"""Frames: the commands on a connection, one after another.
 
 ======  =====  ==============  ===============================================================
 offset  type   field           notes
@@ -10,11 +10,10 @@ offset  type   field           notes
 8+n     rest   body            may be empty
 ======  =====  ==============  ===============================================================
 
-All integers big endian. There is no greeting. A first byte of 0x16 is a TLS handshake: as a length
-it would be far over the limit, so the two cannot be confused.
+All integers are big-endian. There is no greeting. A first byte of 0x16 is a TLS handshake: as a
+length it would be far over the limit, so the two cannot be confused.
 
-Drawbacks to know: no checksum, so a frame that was cut or changed is found only by its lengths
-and its header.
+Drawback: no checksum, so a truncated or changed frame is found only by its lengths and its header.
 Source: ``NettyDecoder``, ``RemotingCommand``.
 """
 
@@ -31,68 +30,56 @@ TLS_HANDSHAKE: Final = 0x16
 _HTTP2: Final = int.from_bytes(b"PRI ")
 """The first bytes of a client's HTTP/2 connection, as a length."""
 _HTTP2_SETTINGS: Final = 4
-"""The type of the first frame of a server of HTTP/2."""
+"""The type of the first frame of an HTTP/2 server."""
 
 LENGTH_BYTES: Final = 4
 PREFIX_BYTES: Final = 8
 MIN_LENGTH: Final = PREFIX_BYTES - LENGTH_BYTES
+_MAX_LENGTH: Final = limits.MAX_FRAME_BYTES - LENGTH_BYTES
 HEADER_LENGTH_MASK: Final = 0xFFFFFF
 NO_LIMIT: Final = 1 << 62
 
 PREFIX: Final = struct.Struct(">ii")
 LENGTH: Final = struct.Struct(">i")
 
-
 Frame = tuple[int, bytes, bytes]
-"""Header codec, header, body. The codec reads the header."""
+"""Header codec, header, body."""
 
 
 def _begins_http2(length: int) -> bool:
-    """Return whether a length that zeros follow is of HTTP/2: the type is its last byte there."""
+    """Return True if a length followed by zeros is of HTTP/2: its last byte is the type there."""
     return length & 0xFF == _HTTP2_SETTINGS and length > MIN_LENGTH
 
 
 def encode(header: bytes, body: bytes = b"", codec: int = JSON_CODEC) -> bytes:
-    """Write a frame.
-
-    :raises BadInput: when it would be larger than 16 MiB, which no peer reads.
-    """
+    """Encode a frame; raise BadInput if it would be larger than 16 MiB, which no peer reads."""
     header_length = len(header)
     length = MIN_LENGTH + header_length + len(body)
-    if length > limits.MAX_FRAME_BYTES - LENGTH_BYTES:
+    if length > _MAX_LENGTH:
         raise BadInput(f"a frame of {length} bytes is over the limit of {limits.MAX_FRAME_BYTES}")
     return PREFIX.pack(length, codec << 24 | header_length) + header + body
 
 
 def is_whole(received: bytes) -> bool:
-    """Return whether bytes are one frame, as far as its length tells."""
+    """Return True if bytes are one frame, according to its length."""
     return int.from_bytes(received[:LENGTH_BYTES]) == len(received) - LENGTH_BYTES
 
 
 class FrameSplitter:
-    """Cuts a stream of bytes into frames, wherever its chunks end.
+    """Splits a stream of bytes into frames, wherever its chunks end.
 
-    Holds at most one frame and one chunk, and what was fed beside frames that still wait. Lengths
-    are judged as soon as they are there, before anything is kept for them.
+    It holds at most one frame, one chunk, and bytes that were fed while frames waited. Lengths are
+    checked as soon as they arrive, before memory is used for them.
     """
 
-    __slots__ = (
-        "_held",
-        "_needed",
-        "failure",
-        "has_more",
-        "max_header_bytes",
-    )
+    __slots__ = ("_held", "_needed", "failure", "has_more", "max_header_bytes")
 
-    def __init__(
-        self,
-        max_header_bytes: int = limits.MAX_HEADER_BYTES,
-    ) -> None:
+    def __init__(self, max_header_bytes: int = limits.MAX_HEADER_BYTES) -> None:
         self.max_header_bytes = max_header_bytes
         self.failure: FrameError | None = None
-        """The reason why no more frames follow; set once, for good."""
+        """Why no more frames follow; set once, permanently."""
         self.has_more = False
-        """Whether there are bytes that the last `feed` did not parse."""
+        """There are bytes that the last `feed` did not parse."""
         self._held = bytearray()
         self._needed = LENGTH_BYTES
 
@@ -102,7 +89,7 @@ class FrameSplitter:
         return len(self._held)
 
     def holds_run(self, chunk: bytes) -> bool:
-        """Return whether a whole frame waits, and if ``chunk`` is new also a part of another."""
+        """Return True if a whole frame waits; for a new ``chunk``, also a part of another."""
         first = self._held or chunk
         if len(first) < LENGTH_BYTES:
             return False
@@ -110,26 +97,26 @@ class FrameSplitter:
         return 0 < length < len(self._held) + len(chunk) + (not chunk)
 
     def held(self) -> memoryview:
-        """Return the bytes that wait; nothing may be fed or dropped before it is released."""
+        """Return the waiting bytes; nothing may be fed or dropped before the view is released."""
         return memoryview(self._held)
 
     def drop(self, byte_count: int) -> None:
-        """Drop whole frames from the beginning of the bytes that wait."""
+        """Remove whole frames from the start of the waiting bytes."""
         del self._held[:byte_count]
         self._needed = 0
         self.has_more = bool(self._held)
 
     def clear(self) -> None:
-        """Drop buffered bytes."""
+        """Drop all waiting bytes."""
         self._held = bytearray()
         self.has_more = False
 
     def feed(self, chunk: bytes, max_frames: int = NO_LIMIT) -> list[Frame]:
-        """Feed the next bytes; return the frames that they complete, in order.
+        """Parse the next bytes; return the frames that they complete, in order.
 
-        After ``max_frames`` the rest is kept as it is: `has_more` says so, and an empty chunk
-        goes on with it. Never raises: once lengths lie, ``failure`` says how, and all that follows
-        is dropped. Costs O(len(chunk)), and a copy of what is held when a frame completes.
+        After ``max_frames`` the rest waits: `has_more` is True, and an empty chunk continues. Never
+        raises: after an invalid length, ``failure`` is set, and all further bytes are dropped.
+        Costs O(len(chunk)), and a copy of the held bytes when a frame completes.
         """
         if self.failure is not None:
             return []
@@ -150,7 +137,7 @@ class FrameSplitter:
         return frames
 
     def _split(self, buffer: bytes | memoryview, frames: list[Frame], max_frames: int) -> int:
-        """Append complete frames; return the position behind the last of them."""
+        """Append complete frames; return the position after the last one."""
         start = 0
         size = len(buffer)
         while True:
@@ -165,13 +152,15 @@ class FrameSplitter:
                 if rest < LENGTH_BYTES:
                     self._needed = LENGTH_BYTES
                 else:
-                    self._check_length(LENGTH.unpack_from(buffer, start)[0])
+                    (length,) = LENGTH.unpack_from(buffer, start)
+                    if not MIN_LENGTH <= length <= _MAX_LENGTH:
+                        self._refuse(length, 0)
                 return start
             length, word = PREFIX.unpack_from(buffer, start)
             header_length = word & HEADER_LENGTH_MASK
             end = start + LENGTH_BYTES + length
             if not (
-                MIN_LENGTH + header_length <= length <= limits.MAX_FRAME_BYTES - LENGTH_BYTES
+                MIN_LENGTH + header_length <= length <= _MAX_LENGTH
                 and header_length <= self.max_header_bytes
                 and (word or not _begins_http2(length))
             ):
@@ -186,10 +175,6 @@ class FrameSplitter:
             frames.append((word >> 24, header, bytes(buffer[header_end:end])))
             start = end
 
-    def _check_length(self, length: int) -> None:
-        if not MIN_LENGTH <= length <= limits.MAX_FRAME_BYTES - LENGTH_BYTES:
-            self._refuse(length, 0)
-
     def _refuse(self, length: int, header_length: int) -> None:
         if length == _HTTP2:
             reason = (
@@ -201,7 +186,7 @@ class FrameSplitter:
                 "it speaks HTTP/2, as the gRPC port of a RocketMQ proxy does, which a proxy in "
                 "local mode names in routes: give the address of a name server"
             )
-        elif not MIN_LENGTH <= length <= limits.MAX_FRAME_BYTES - LENGTH_BYTES:
+        elif not MIN_LENGTH <= length <= _MAX_LENGTH:
             reason = f"a frame says it has {length} bytes, the limit is {limits.MAX_FRAME_BYTES}"
         elif header_length > length - MIN_LENGTH:
             reason = f"a frame of {length} bytes says its header has {header_length}"

@@ -1,8 +1,7 @@
 """The stream of the log from a master to a replica: bytes in, events out; values in, bytes out.
 
-It has a connection of its own, without remoting frames. A replica sends one kind of value, again
-and again: the physical offset up to which it has the log. The first one is also the request
-where the master begins.
+It has a connection of its own, without remoting frames. A replica sends only reports: the physical
+offset up to which it has the log. The first report also tells the master where to begin.
 
 A master sends frames of a header and log bytes:
 
@@ -14,15 +13,14 @@ offset  type   field            notes
 12      rest   body             bytes of the log, which need not begin or end with a record
 ======  =====  ===============  ==============================================================
 
-All integers big endian. Frames follow one another without a gap, and none crosses a segment of
-the log. RocketMQ sends at most 32,768 bytes in one, unless ``haTransferBatchSize`` says otherwise.
+All integers are big-endian. Frames are contiguous, and none crosses a segment of the log. RocketMQ
+sends at most ``haTransferBatchSize`` bytes in one, 32,768 by default.
 
-The bodies are what they are on the master's disk: concatenated they are its files, the filler at
-the end of a segment included.
+Bodies are copies of the master's files, including the filler at the end of a segment.
 
-Drawbacks to know: no greeting, no checksum and no name of the log, so a replica has to compare
-records to notice that a master has another log than before; neither authentication nor TLS.
-Source: ``HAConnection``, ``HAClient`` (4.9), ``DefaultHAConnection``, ``DefaultHAClient`` (5).
+Drawbacks: no greeting, no checksum and no name of the log, so a replica has to compare records to
+notice that a master has another log than before; neither authentication nor TLS. Source:
+``HAConnection``, ``HAClient`` (4.9), ``DefaultHAConnection``, ``DefaultHAClient`` (5).
 """
 
 import struct
@@ -32,9 +30,8 @@ from rocketlens import limits
 from rocketlens.errors import FrameError
 
 MAX_HA_FRAME_BYTES: Final = 64 * 1024 * 1024
-"""Largest frame of log bytes that a master sends a replica. RocketMQ: any, by default 32 KiB
-(``haTransferBatchSize``); its slaves read into a buffer of 4 MiB.
-"""
+"""The largest frame of log bytes from a master. RocketMQ: any, by default 32 KiB
+(``haTransferBatchSize``); its slaves read into a buffer of 4 MiB."""
 REPORT: Final = struct.Struct(">q")
 HEADER: Final = struct.Struct(">qi")
 
@@ -47,12 +44,12 @@ class LogBytes(NamedTuple):
 
     @property
     def end_offset(self) -> int:
-        """The physical offset behind the last byte."""
+        """The physical offset after the last byte."""
         return self.physical_offset + len(self.body)
 
 
 class Heartbeat(NamedTuple):
-    """The master has nothing to send; ``physical_offset`` is where its next frame begins."""
+    """The master has nothing to send; its next frame begins at ``physical_offset``."""
 
     physical_offset: int
 
@@ -61,29 +58,28 @@ HaEvent = LogBytes | Heartbeat
 
 
 def encode_report(physical_offset: int) -> bytes:
-    """Return the bytes by which a replica reports up to where it has the log."""
+    """Encode a replica's report of the physical offset up to which it has the log."""
     return REPORT.pack(physical_offset)
 
 
 def encode_header(physical_offset: int, body_bytes: int) -> bytes:
-    """Return the bytes before a body; a heartbeat has a body of 0 bytes."""
+    """Encode the header of a body; a heartbeat has a body of 0 bytes."""
     return HEADER.pack(physical_offset, body_bytes)
 
 
 class FrameReader:
-    """Reads what a master sends, wherever its bytes are cut.
+    """Reads a master's frames, wherever their bytes are split.
 
     Bodies are not collected: a frame that arrives in pieces becomes one event for each piece, with
-    its own offset, because a follower appends bytes and does not care for frames. So nothing but
-    an incomplete header is held. Each frame must begin where the one before ended; where the
-    first begins, the caller checks.
+    its own offset, since a follower only appends bytes. So only an incomplete header is held. Each
+    frame must begin at the end of the previous one; the caller checks the start of the first.
     """
 
     __slots__ = ("_body_left", "_head", "_next_offset", "failure")
 
     def __init__(self) -> None:
         self.failure: FrameError | None = None
-        """The reason why nothing more is read; set once, for good."""
+        """Why nothing more is read; set once, permanently."""
         self._head = b""
         self._next_offset = -1
         self._body_left = 0
@@ -94,9 +90,10 @@ class FrameReader:
         return len(self._head)
 
     def feed(self, chunk: bytes | bytearray | memoryview) -> list[HaEvent]:
-        """Feed the next bytes; return the events that they complete, in order.
+        """Parse the next bytes; return the events that they complete, in order.
 
-        Never raises: once a header lies, ``failure`` says how, and all that follows is dropped.
+        Never raises: after an invalid header, ``failure`` is set, and all further bytes are
+        dropped.
         """
         events: list[HaEvent] = []
         view = memoryview(chunk)
@@ -120,7 +117,7 @@ class FrameReader:
         return events
 
     def _take_header(self, offset: int, body_bytes: int) -> bool:
-        """Check a header; return False and set ``failure`` if it lies."""
+        """Check a header; return False and set ``failure`` if it is invalid."""
         if not 0 <= offset < limits.MAX_PHYSICAL_OFFSET:
             self.failure = FrameError(f"a frame of the log begins at physical offset {offset}")
         elif not 0 <= body_bytes <= MAX_HA_FRAME_BYTES:
@@ -141,24 +138,24 @@ class FrameReader:
 
 
 class ReportReader:
-    """Reads what a replica sends: of all reports that have arrived only the newest counts."""
+    """Reads a replica's reports: only the newest one counts."""
 
     __slots__ = ("_held", "failure", "first", "newest")
 
     def __init__(self) -> None:
         self.first: int | None = None
-        """Where the replica asks the master to begin; None before its first report."""
+        """The offset at which the master is to begin; None before the first report."""
         self.newest: int | None = None
-        """Up to where the replica has the log, at its newest report."""
+        """The offset up to which the replica has the log, by its newest report."""
         self.failure: FrameError | None = None
-        """The reason why nothing more is read; set once, for good."""
+        """Why nothing more is read; set once, permanently."""
         self._held = b""
 
     def feed(self, chunk: bytes | bytearray | memoryview) -> int:
-        """Feed the next bytes; return how many reports they complete. Never raises.
+        """Parse the next bytes; return how many reports they complete. Never raises.
 
-        Of the reports in one chunk only the first ever and the last are read, so that the work for
-        a chunk does not grow with the number of its reports.
+        Only the very first and the last report of a chunk are read, so that the work for a chunk
+        does not grow with the number of its reports.
         """
         if self.failure is not None:
             return 0

@@ -12,13 +12,11 @@ offset  type   field             notes
 17+n    i32+m  ext_fields        one after another: name i16+n, value i32+n
 ======  =====  ================  ===========================================================
 
-A page of its own, as each format has one; :mod:`rocketlens.wire.header_json` is the other header.
-All integers big endian and signed; text UTF-8. A value of no bytes is absent in RocketMQ 5 and
+All integers are big-endian and signed; text is UTF-8. An empty value is absent in RocketMQ 5 and
 empty in 4; here it is empty.
 
-Drawbacks to know: codes above 32,767 do not fit. A name may come twice, and the last counts: a
-Java client of 5.x that signs its requests writes every field two times.
-Source: ``RocketMQSerializable``.
+Drawbacks: codes above 32,767 do not fit. A name can come twice, and the last one counts: a Java
+client of 5.x that signs its requests writes every field twice. Source: ``RocketMQSerializable``.
 """
 
 import struct
@@ -37,21 +35,17 @@ NAME_LENGTH: Final = struct.Struct(">h")
 
 
 def decode(header: bytes, body: bytes = b"") -> RemotingCommand:
-    """Read a header.
-
-    :raises HeaderError: when lengths lie, are negative, or leave bytes over; nothing else is
-        raised, whatever the bytes.
-    """
+    """Read a header; raise HeaderError, and no other error, if the bytes are invalid."""
     try:
         code, language, version, opaque, flag, remark_length = HEAD.unpack_from(header)
         cursor = HEAD.size + remark_length
         (ext_length,) = LENGTH.unpack_from(header, cursor)
         if remark_length < 0 or ext_length != len(header) - cursor - LENGTH.size:
-            raise HeaderError(f"header: lengths {remark_length} and {ext_length} cannot be")
+            raise HeaderError(f"header: impossible lengths {remark_length} and {ext_length}")
         remark = _text(header[HEAD.size : cursor]) if remark_length else None
         ext_fields = _read_ext_fields(header, cursor + LENGTH.size) if ext_length else {}
     except struct.error:
-        raise HeaderError(f"header: cut short, at {len(header)} bytes") from None
+        raise HeaderError(f"header: truncated at {len(header)} bytes") from None
     spoken = LANGUAGE_OF_NUMBER.get(language, LanguageCode.OTHER)
     return RemotingCommand(code, opaque, flag, remark, ext_fields, body, spoken, version)
 

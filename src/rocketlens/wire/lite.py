@@ -12,20 +12,20 @@ from rocketlens.wire.declare import I32, I64, Command, WireStruct
 
 
 class GetParentTopicInfoRequest(WireStruct, java="GetParentTopicInfoRequestHeader"):
-    """Ask about a parent topic; the body of the answer is a `ParentTopicInfo`."""
+    """Asks for a parent topic; the body of the answer is a `ParentTopicInfo`."""
 
     topic: str
 
 
 class GetLiteTopicInfoRequest(WireStruct, java="GetLiteTopicInfoRequestHeader"):
-    """Ask about a lite topic; the body of the answer is a `LiteTopicInfo`."""
+    """Asks for a lite topic; the body of the answer is a `LiteTopicInfo`."""
 
     parent_topic: str
     lite_topic: str
 
 
 class GetLiteClientInfoRequest(WireStruct, java="GetLiteClientInfoRequestHeader"):
-    """Ask about a client of a group; the body of the answer is a `LiteClientInfo`."""
+    """Asks for a client of a group; the body of the answer is a `LiteClientInfo`."""
 
     parent_topic: str
     group: str
@@ -34,7 +34,7 @@ class GetLiteClientInfoRequest(WireStruct, java="GetLiteClientInfoRequestHeader"
 
 
 class GetLiteGroupInfoRequest(WireStruct, java="GetLiteGroupInfoRequestHeader"):
-    """Ask about a group, or what it has of one lite topic; the answer is a `LiteGroupInfo`."""
+    """Asks for the lag of a group, in all or one lite topic; answered with a `LiteGroupInfo`."""
 
     group: str
     lite_topic: str | None = None
@@ -42,7 +42,7 @@ class GetLiteGroupInfoRequest(WireStruct, java="GetLiteGroupInfoRequestHeader"):
 
 
 class TriggerLiteDispatchRequest(WireStruct, java="TriggerLiteDispatchRequestHeader"):
-    """Make a broker look again for messages of lite topics for a group, or one client of it."""
+    """Makes a broker look again for messages of lite topics for a group, or one client of it."""
 
     group: str
     client_id: str | None = None
@@ -64,7 +64,7 @@ class BrokerLiteInfo(WireStruct, java="GetBrokerLiteInfoResponseBody"):
 
 
 class ParentTopicInfo(WireStruct, java="GetParentTopicInfoResponseBody"):
-    """A parent topic on one broker; ``ttl`` in minutes, -1 for no end."""
+    """A parent topic on one broker; ``ttl`` in minutes, -1 for unlimited."""
 
     ttl: I32 = 0
     groups: tuple[str, ...] = ()
@@ -97,7 +97,7 @@ class LiteClientInfo(WireStruct, java="GetLiteClientInfoResponseBody"):
 
 
 class LiteLag(WireStruct, java="LiteLagInfo"):
-    """What a group has not consumed of a lite topic."""
+    """The lag of a group in a lite topic."""
 
     lite_topic: str | None = None
     lag_count: I64 = 0
@@ -105,7 +105,7 @@ class LiteLag(WireStruct, java="LiteLagInfo"):
 
 
 class LiteGroupInfo(WireStruct, java="GetLiteGroupInfoResponseBody"):
-    """What a group has not consumed on one broker; the lists have the worst lite topics."""
+    """The lag of a group on one broker; the lists have its lite topics with the largest lag."""
 
     earliest_unconsumed_timestamp: I64 = 0
     total_lag_count: I64 = 0

@@ -1,7 +1,7 @@
-"""The handle of a message with a delivery time of its own, with which it is taken back (5.x).
+"""The handle with which a producer recalls a message with a delivery time (5.x).
 
-Base64 for URLs of ``v1 TOPIC BROKER TIME UNIQUE_KEY``, as a broker returns it to the producer; TIME
-is when the message is due, in epoch milliseconds. Source: ``RecallMessageHandle``.
+It is URL-safe Base64 of ``v1 TOPIC BROKER TIME UNIQUE_KEY``. A broker returns it to the producer;
+TIME is when the message is due, in epoch milliseconds. Source: ``RecallMessageHandle``.
 """
 
 from base64 import b64decode, urlsafe_b64encode
@@ -19,7 +19,7 @@ _HANDLE_WORDS: Final = 5
 
 
 class RecallHandle(Struct, frozen=True):
-    """Topic, broker and unique key of a message that waits for its time."""
+    """Topic, broker, due time and unique key of a waiting message."""
 
     topic: str
     broker_name: str
@@ -29,7 +29,7 @@ class RecallHandle(Struct, frozen=True):
 
     @classmethod
     def of(cls, properties: Mapping[str, str], broker_name: str) -> Self | None:
-        """Return the handle of a message that waits; None for retries."""
+        """Return the handle of a waiting message; None for retries."""
         topic, out_ms = properties.get(props.REAL_TOPIC), properties.get(props.TIMER_OUT_MS)
         if topic is None or out_ms is None or topic.startswith(RETRY_PREFIX):
             return None
@@ -37,16 +37,12 @@ class RecallHandle(Struct, frozen=True):
         return cls(topic, broker_name, due_ms, properties[props.UNIQUE_KEY])
 
     def encode(self) -> str:
-        """Return the text that clients get."""
         clear = f"v1 {self.topic} {self.broker_name} {self.due_ms} {self.unique_key}"
         return urlsafe_b64encode(clear.encode()).decode()
 
     @classmethod
     def decode(cls, text: str) -> Self:
-        """Read what a client got.
-
-        :raises BadInput: in RocketMQ's words, if it is none.
-        """
+        """Parse a handle; raise BadInput with RocketMQ's message if it is invalid."""
         try:
             padded = text.encode("ascii") + b"=" * (-len(text) % 4)
             fields = b64decode(padded, b"-_", validate=True).decode(errors="replace").split(" ")

@@ -401,9 +401,9 @@ def test_a_cursor_of_another_look_up_is_refused(lake):
         with pytest.raises(BadInput, match="of another search"):
             archive.look_up("also-hot", cursor=look_up.cursor)
         for of_other_kind in (scan.cursor, "", "W10", look_up.cursor[:-3]):
-            with pytest.raises(BadInput, match="is not one that such a search"):
+            with pytest.raises(BadInput, match="is not a cursor of this kind"):
                 archive.look_up("hot", cursor=of_other_kind)
-        with pytest.raises(BadInput, match="is not one that such a search"):
+        with pytest.raises(BadInput, match="is not a cursor of this kind"):
             archive.scan(cursor=look_up.cursor)
 
 
@@ -488,7 +488,7 @@ def test_a_cursor_of_another_search_is_refused(scanned_lake):
         with pytest.raises(BadInput, match="of another search"):
             archive.scan(grep="pay", cursor=scan.cursor)
         for wrong in ("", "abc", "WzEsMl0", scan.cursor[:-8], "é", "A" * 9999):
-            with pytest.raises(BadInput, match="is not one that such a search of an archive"):
+            with pytest.raises(BadInput, match="is not a cursor of this kind"):
                 archive.scan(all_topics=True, cursor=wrong)
 
 

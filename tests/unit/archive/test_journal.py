@@ -345,7 +345,7 @@ def test_a_table_of_a_newer_version_is_refused(tmp_path, store, create):
     properties = {"rocketlens.archiveVersion": "2"}
     table = ArchiveTables(str(tmp_path / "lake")).messages
     table.alter.set_table_properties(properties, raise_if_not_exists=False)
-    with pytest.raises(ArchiveError, match=r"is of version 2 of archives, .*use a newer"):
+    with pytest.raises(ArchiveError, match=r"has archive version 2, .*use a newer"):
         ArchiveTables(str(tmp_path / "lake"), create=create)
 
 

@@ -41,7 +41,7 @@ def test_every_flipped_byte_of_a_seal_or_a_footer_is_noticed(lake, table):
         for flip in (0x01, 0x80):
             damaged = bytearray(content)
             damaged[-at] ^= flip
-            with pytest.raises(ValueError, match="damaged, or was cut"):
+            with pytest.raises(ValueError, match="damaged or truncated"):
                 checked_metadata(pa.BufferReader(damaged))
 
 
@@ -49,7 +49,7 @@ def test_every_flipped_byte_of_a_seal_or_a_footer_is_noticed(lake, table):
 def test_every_prefix_of_a_file_is_noticed(lake, table):
     content = file_of(lake, table).read_bytes()
     for size in range(len(content)):
-        with pytest.raises(ValueError, match="damaged, or was cut"):
+        with pytest.raises(ValueError, match="damaged or truncated"):
             checked_metadata(pa.BufferReader(content[:size]))
 
 
@@ -94,7 +94,7 @@ def test_a_damaged_footer_makes_the_answer_incomplete(lake, table):
         with rocketlens.open_archive(lake) as archive:
             answer = archive.find("key-7")
             assert (len(answer), answer.complete) == (0, False)
-            assert "cannot be read: its end is damaged, or was cut" in answer.failures[0].error
+            assert "cannot be read: its end is damaged or truncated" in answer.failures[0].error
     finally:
         path.write_bytes(content)
 

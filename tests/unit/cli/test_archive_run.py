@@ -186,7 +186,7 @@ def test_a_store_that_lets_archivers_overwrite_each_other_is_refused_before_anyt
         (("--store", "a\x01={store}"), "invalid name"),
         (("--store", "a={store}", "--cluster", "x/y"), "invalid name"),
         (("--store", "a={store}", "--cluster", ""), "invalid name"),
-        (("--store", "a={store}", "--table", ""), "an empty text"),
+        (("--store", "a={store}", "--table", ""), "is empty: give"),
     ],
 )
 def test_what_would_be_archived_under_a_wrong_name_is_refused(run, tmp_path, options, said):

@@ -151,7 +151,7 @@ TOO_LARGE = zlib.compress(bytes(65 << 20))
 POISON = {
     "not compressed": (0x1, b"plain text", "not zlib data"),
     "cut": (0x1, zlib.compress(b"whole" * 100)[:-9], "middle of its zlib data"),
-    "unknown type": (0x601, b"who knows", "unknown way"),
+    "unknown type": (0x601, b"who knows", "unknown compression"),
     "not lz4": (0x101, b"plain text", "no"),
     "too large": (0x1, TOO_LARGE, "grows beyond 67108864 bytes"),
 }

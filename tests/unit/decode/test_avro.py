@@ -103,7 +103,7 @@ def test_names_are_found_in_their_namespace():
     ("declared", "hexadecimal", "says"),
     [
         ("int", "", "ends too early"),
-        ("int", "02 02", "1 bytes are left"),
+        ("int", "02 02", "1 bytes follow its end"),
         ("bytes", "01", "ends too early"),
         ("string", "02 ff", "not UTF-8"),
         (["null"], "02", "choice 1 of 1"),
@@ -150,7 +150,7 @@ def test_blocks_are_unpacked_within_a_bound():
     assert read_container(container(b"null", b"\x02\x04")) == [1, 2]
     zstd = zstandard.ZstdCompressor().compress(b"\x02\x04")
     assert read_container(container(b"zstandard", zstd)) == [1, 2]
-    with pytest.raises(BodyError, match="snappy, which is not read"):
+    with pytest.raises(BodyError, match="snappy, which is not supported"):
         read_container(container(b"snappy", b""))
     with pytest.raises(BodyError, match="not deflated"):
         read_container(container(b"deflate", b"\xff\xff"))
@@ -207,10 +207,10 @@ def test_fields_are_read_as_what_they_may_be(hexadecimal, value):
     [
         ("08", "ends too early"),
         ("00", "field number 0"),
-        ("0a 05 61", "ends behind its message"),
+        ("0a 05 61", "ends after its message"),
         ("0e", "type 6"),
         ("0c", "end of group 1"),
-        ("0b 10 05", "ends behind its message"),
+        ("0b 10 05", "ends after its message"),
         ("0b" * 200, "levels deep"),
     ],
 )

@@ -105,7 +105,7 @@ def test_layers_come_off_first_and_a_bomb_is_not_unpacked():
 def test_a_large_body_is_text_or_binary_and_not_taken_apart():
     size = limits.MAX_SHOWN_JSON_BYTES
     large = decode_body(b"[" + b"1," * (size // 2) + b"1]")
-    assert (large.format, large.error) == ("text", "it has over 4 MiB, and is not taken apart")
+    assert (large.format, large.error) == ("text", "it has over 4 MiB, and is not parsed")
     assert decode_body(b"\xff\x00" * (size // 2 + 1)).format == "binary"
     assert "over 8 MiB" in decode_body(b"a" * (limits.MAX_DECODED_BYTES + 1)).error
 

@@ -50,7 +50,7 @@ def test_an_extension_type_has_its_number():
     [
         ("", "ends too early"),
         ("92 01", "ends too early"),
-        ("91 01 02", "1 bytes are left"),
+        ("91 01 02", "1 bytes follow its end"),
         ("dd ff ff ff ff", "ends too early"),
         ("c1", "no value begins with 0xc1"),
         ("91" * 5_000, "levels deep"),
@@ -136,12 +136,12 @@ def test_what_the_cbor_library_writes_is_read_as_it_reads_it(value):
     [
         ("", "ends too early"),
         ("82 01", "ends too early"),
-        ("81 01 02", "1 bytes are left"),
+        ("81 01 02", "1 bytes follow its end"),
         ("9b 00 00 00 10 00 00 00 00", "ends too early"),
         ("81 ff", "no value begins with 0xff"),
         ("81 1f", "no value begins with 0x1f"),
         ("81 1c", "unknown size 28"),
-        ("7f 41 00 ff", "a string goes on with 0x41"),
+        ("7f 41 00 ff", "a string continues with 0x41"),
         ("61 ff", "not UTF-8"),
         ("81" * 5_000 + "00", "levels deep"),
     ],
@@ -241,8 +241,8 @@ def test_a_packet_is_read_down_to_its_columns():
 @pytest.mark.parametrize(
     ("hexadecimal", "says"),
     [
-        ("18 06 2a 00", "no packet of messages: type 'GET'"),
-        ("18 07", "no packet of messages"),
+        ("18 06 2a 00", "not a packet of messages: type 'GET'"),
+        ("18 07", "not a packet of messages"),
         ("18 07 20 02 2a 00", "compressed: ZLIB"),
         ("18 07 2a 02 10 05", "an entry that is a number"),
     ],

@@ -114,7 +114,7 @@ def test_numbers_are_read_one_after_another():
     assert reader.unsigned(2) == 0xFFFE
     assert reader.unpack(struct.Struct(">i")) == 2
     assert reader.varint() == 300
-    reader.end()
+    reader.to_end(None)
 
 
 def test_what_ends_too_early_is_refused_with_its_position():
@@ -125,8 +125,8 @@ def test_what_ends_too_early_is_refused_with_its_position():
         reader.take(-1)
     with pytest.raises(BodyError, match="at byte 1: it ends too early"):
         reader.varint()
-    with pytest.raises(BodyError, match="at byte 0: 1 bytes are left"):
-        ByteReader(b"a").end()
+    with pytest.raises(BodyError, match="at byte 0: 1 bytes follow its end"):
+        ByteReader(b"a").to_end(None)
 
 
 def test_a_varint_has_64_bits_at_most():

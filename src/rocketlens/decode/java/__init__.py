@@ -1,1 +1,1 @@
-"""Java's own serialization, and Hessian."""
+"""Decoders of Java serialization and Hessian."""

@@ -1,11 +1,11 @@
-"""Hessian 2, as Caucho's library and Dubbo write it: objects with their classes' names.
+"""Reads Hessian 2 of Caucho's library and Dubbo: objects with the names of their classes.
 
 ====================  ====================================================================
 first byte            value
 ====================  ====================================================================
 00..1f, 30..33, S     text: its length in UTF-16 units, then those units as UTF-8; ``R``
-                      begins text that goes on in another chunk
-20..2f, 34..37, B     bytes; ``A`` begins bytes that go on in another chunk
+                      begins text that continues in another chunk
+20..2f, 34..37, B     bytes; ``A`` begins bytes that continue in another chunk
 80..d7, I             int
 38..3f, d8..ff, Y, L  long
 5b..5f, D             double; ``5f`` is a number of thousandths
@@ -15,12 +15,12 @@ C                     a class: name, number of fields, their names; then comes a
 60..6f, O             an object: number of its class, then its fields
 H, M                  a map, without and with a type: names and values, then ``Z``
 55..58, 70..7f        lists: U and V have a type, V and X and the short ones a length
-Q                     a map, list or object that came before, by its number
+Q                     an earlier map, list or object, by its number
 ====================  ====================================================================
 
-What is longer or has a type follows as such a value. Nothing is created from a class: objects
-become their fields. Source: the Hessian 2.0 draft; where Caucho's ``Hessian2Input`` differs from it
-(5f), the library.
+Long lengths, and types, follow as values of their own. No class is instantiated: objects become
+their fields. Source: the Hessian 2.0 draft; where Caucho's ``Hessian2Input`` differs from it (5f),
+the library.
 """
 
 import struct
@@ -34,22 +34,19 @@ from rocketlens.decode.tree import TYPE, Tree
 _DOUBLE: Final = struct.Struct(">d")
 _END: Final = ord("Z")
 _CONTINUATIONS: Final = bytes(range(0x80, 0xC0))
-"""Bytes of a character behind its first."""
+"""The bytes of a character after its first."""
 _STARTS: Final = frozenset(b"CHMOUVWX") | frozenset(range(0x60, 0x80))
-"""First bytes of a body that is guessed to be Hessian: of a map, a list or an object."""
+"""The first bytes of a map, a list or an object; a guess has one of them."""
 
 
 def read_hessian(body: bytes, work: DecodingWork | None = None) -> Tree:
-    """Return the value of a body, a graph: what comes twice in it is the same object of Python.
-
-    :raises BodyError: when it is not Hessian 2, ends early or late, or is larger than the bounds.
-    """
+    """Return the value of a body as a graph: repeated references are the same Python object."""
     reader = _Hessian(body, work)
     return reader.to_end(reader.value())
 
 
 def may_be_hessian(body: bytes) -> bool:
-    """Return whether the first byte is that of a map, a list or an object."""
+    """Return True if the first byte is that of a map, a list or an object."""
     return bool(body) and body[0] in _STARTS
 
 
@@ -62,7 +59,6 @@ class _Hessian(ByteReader):
         """Maps, lists and objects by their number."""
 
     def value(self) -> Tree:
-        """Return the next value."""
         while self.peek() == ord("C"):
             self.position += 1
             self._class()
@@ -81,7 +77,7 @@ class _Hessian(ByteReader):
         if code in _CONSTANTS:
             return _CONSTANTS[code]
         if code in b"JK":
-            return self._date(code)
+            return java_date(self.signed(8) if code == ord("J") else self.signed(4) * 60_000)
         if code == ord("Q"):
             return self._same()
         with self.level():
@@ -105,14 +101,14 @@ class _Hessian(ByteReader):
         elif code == ord("S"):
             length = self.unsigned(2)
         else:
-            raise self.error(f"text goes on with {code:#04x}")
+            raise self.error(f"text continues with {code:#04x}")
         return "".join([*parts, self._characters(length)])
 
     def _characters(self, units: int) -> str:
-        """Return text of so many UTF-16 units: pairs of surrogates are stored apart."""
+        """Return text of this many UTF-16 units; the surrogates of a pair are stored separately."""
         start = self.position
         while units:
-            # So many bytes have that many characters at most.
+            # This many bytes have at most as many units.
             part = self.take(units)
             if not part.isascii() and max(part) >= 0xF0:
                 raise self.error(f"no character begins with {max(part):#04x}")
@@ -135,7 +131,7 @@ class _Hessian(ByteReader):
         elif code == ord("B"):
             length = self.unsigned(2)
         else:
-            raise self.error(f"bytes go on with {code:#04x}")
+            raise self.error(f"bytes continue with {code:#04x}")
         return b"".join([*parts, self.take(length)])
 
     def _int(self, code: int) -> int:
@@ -167,22 +163,18 @@ class _Hessian(ByteReader):
             return self.signed(4) * 0.001
         return float(self.signed(code - 0x5C))
 
-    def _date(self, code: int) -> Tree:
-        number = self.signed(8) if code == ord("J") else self.signed(4) * 60_000
-        return java_date(number)
-
     def _integer(self) -> int:
-        """Return an int that is a length or a number of something."""
+        """Read an int that is a length or a number of something."""
         code = self.byte()
         if not (0x80 <= code < 0xD8 or code == ord("I")):
             raise self.error(f"expected an int, not {code:#04x}")
         return self._int(code)
 
     def _name(self) -> str:
-        """Return text that names something."""
+        """Read a text that is a name."""
         value = self.value()
         if not isinstance(value, str):
-            raise self.error("a name that is no text")
+            raise self.error("a name that is not text")
         return value
 
     def _class(self) -> None:
@@ -191,7 +183,7 @@ class _Hessian(ByteReader):
         self._classes.append((name, [self._name() for _ in range(count)]))
 
     def _type(self) -> str:
-        """Return the type of a map or list: new text, or the number of text that came before."""
+        """Read the type of a map or list: new text, or the number of an earlier one."""
         code = self.peek()
         if 0x80 <= code < 0xD8 or code == ord("I"):
             number = self._integer()
@@ -255,7 +247,7 @@ _PLAIN_MAPS: Final = frozenset({"", "java.util.HashMap", "java.util.LinkedHashMa
 
 
 def _number(value: dict[str, Tree]) -> Tree:
-    """Return a number that the library writes as an object that holds its text."""
+    """Return a number that the library writes as an object with its text."""
     try:
         return Decimal(value["value"])
     except (KeyError, TypeError, ArithmeticError):

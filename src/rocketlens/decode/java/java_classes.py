@@ -1,4 +1,4 @@
-"""Objects of Java's own classes as what they stand for: numbers, times, lists, maps.
+"""Converts objects of Java's own classes to the values that they represent.
 
 ====================================================  ==========================================
 class                                                 becomes
@@ -14,10 +14,10 @@ HashMap, LinkedHashMap, TreeMap, Hashtable,           dict
 ConcurrentHashMap, Map.of
 ====================================================  ==========================================
 
-Each is made of its fields and of what its ``writeObject`` wrote (`WRITTEN`): bytes, and objects.
-Another version of a class may write something else: then its object is shown as its fields.
+The input is an object's fields and the bytes and objects that its ``writeObject`` wrote
+(`WRITTEN`). If another version of a class writes something else, the fields are shown.
 
-`java_text` and `java_date` read values that Hessian has as Java's own serialization has them.
+Hessian stores some values in the same form: `java_text` and `java_date` read them.
 """
 
 import struct
@@ -39,7 +39,7 @@ _NOT_AS_WRITTEN: Final = (
     ValueError,
     struct.error,
 )
-"""What fields and bytes of another form lead to."""
+"""Errors that fields and bytes of another form cause."""
 
 _Fields = dict[str, Tree]
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -50,7 +50,7 @@ class Pairs(list[tuple[Tree, Tree]]):
 
 
 def java_value(value: dict[str, Tree]) -> Tree:
-    """Return what an object of one of Java's own classes stands for; another object as it is."""
+    """Return the value that an object of Java's own classes represents; other objects unchanged."""
     make = _MAKERS.get(value[TYPE])
     if make is None:
         return value
@@ -63,11 +63,6 @@ def java_value(value: dict[str, Tree]) -> Tree:
 def _date(_: _Fields, written: list[Tree]) -> Tree:
     (epoch_ms,) = struct.unpack(">q", written[0])
     return java_date(epoch_ms)
-
-
-def _timestamp(fields: _Fields, written: list[Tree]) -> Tree:
-    moment = _date(fields, written)
-    return moment.replace(microsecond=fields["nanos"] // 1000)
 
 
 def _time(_: _Fields, written: list[Tree]) -> Tree:
@@ -87,7 +82,7 @@ def _time(_: _Fields, written: list[Tree]) -> Tree:
 
 
 def _local_time(stored: bytes) -> time:
-    """Return a time of the day: the last part that is not 0 is stored inverted."""
+    """Return a time of day: the last part that is not 0 is stored inverted."""
     fields = struct.unpack(f">{min(3, len(stored))}b", stored[:3])
     parts = [~each if each < 0 else each for each in fields]
     nanos = struct.unpack(">i", stored[3:])[0] if len(stored) > 3 else 0
@@ -96,31 +91,26 @@ def _local_time(stored: bytes) -> time:
 
 
 def _counted(_: _Fields, written: list[Tree]) -> Tree:
-    """Return elements that come after bytes whose last four are their number."""
+    """Return elements after bytes whose last four are their number."""
     (count,) = struct.unpack(">i", written[0][-4:])
     return _as_many(count, written[1:])
 
 
-def _sorted_set(fields: _Fields, written: list[Tree]) -> Tree:
-    """Return elements that come after a comparator and their number."""
-    return _counted(fields, written[1:])
-
-
 def _members(_: _Fields, written: list[Tree]) -> Tree:
-    """Return names and values that come after bytes whose last four are their number."""
+    """Return names and values after bytes whose last four are their number."""
     (count,) = struct.unpack(">i", written[0][-4:])
     return _paired(_as_many(2 * count, written[1:]))
 
 
 def _concurrent_members(_: _Fields, written: list[Tree]) -> Tree:
-    """Return names and values that two nulls come after."""
+    """Return names and values before two nulls."""
     if written[-2:] != [None, None]:
         raise ValueError("no end")
     return _paired(written[:-2])
 
 
 def _unmodifiable(fields: _Fields, written: list[Tree]) -> Tree:
-    """Return what ``List.of``, ``Set.of`` or ``Map.of`` made."""
+    """Return the elements or members of ``List.of``, ``Set.of`` or ``Map.of``."""
     elements = written[1:]
     return _paired(elements) if fields["tag"] & 0xFF == 3 else elements
 
@@ -147,7 +137,9 @@ _MAKERS: Final[dict[str, Callable[[_Fields, list[Tree]], Tree]]] = {
         uuid.UUID(bytes=struct.pack(">qq", fields["mostSigBits"], fields["leastSigBits"]))
     ),
     "java.util.Date": _date,
-    "java.sql.Timestamp": _timestamp,
+    "java.sql.Timestamp": lambda fields, written: _date(fields, written).replace(
+        microsecond=fields["nanos"] // 1000
+    ),
     "java.time.Ser": _time,
     "java.util.ArrayList": lambda fields, written: _as_many(fields["size"], written[1:]),
     "java.util.Arrays$ArrayList": lambda fields, _: fields["a"],
@@ -155,7 +147,8 @@ _MAKERS: Final[dict[str, Callable[[_Fields, list[Tree]], Tree]]] = {
     "java.util.ArrayDeque": _counted,
     "java.util.HashSet": _counted,
     "java.util.LinkedHashSet": _counted,
-    "java.util.TreeSet": _sorted_set,
+    # A comparator comes first.
+    "java.util.TreeSet": lambda fields, written: _counted(fields, written[1:]),
     "java.util.HashMap": _members,
     "java.util.LinkedHashMap": _members,
     "java.util.TreeMap": _members,
@@ -166,11 +159,11 @@ _MAKERS: Final[dict[str, Callable[[_Fields, list[Tree]], Tree]]] = {
 
 
 def java_text(units: bytes) -> str:
-    """Return text whose surrogates are stored one by one, each as three bytes.
+    """Decode text whose surrogates are stored separately, as three bytes each.
 
-    One without its other stays alone.
+    A lone surrogate stays in the text.
 
-    :raises BodyError: when the bytes are not such text.
+    :raises BodyError: if the bytes are not such text.
     """
     try:
         text = units.decode("utf-8", "surrogatepass")
@@ -180,7 +173,7 @@ def java_text(units: bytes) -> str:
 
 
 def java_date(epoch_ms: int) -> Tree:
-    """Return a time of Java; as milliseconds where Python has no such year."""
+    """Return a time of Java; as milliseconds if Python does not support the year."""
     try:
         return EPOCH + timedelta(milliseconds=epoch_ms)
     except OverflowError:

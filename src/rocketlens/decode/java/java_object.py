@@ -1,11 +1,11 @@
-"""What ``java.io.ObjectOutputStream`` writes: Java's own serialization, read and never executed.
+"""Reads the output of ``java.io.ObjectOutputStream`` (Java serialization) without running code.
 
-A body begins with ``ac ed 00 05``; then come contents, each after a byte that says what it is:
+A body begins with ``ac ed 00 05``. Contents follow, each after a byte for its kind:
 
 ====  ==================================  =====================================================
 70    null
-71    what came before, by its handle
-72    a class: name, version, flags,      its superclass follows, itself such a content
+71    an earlier value, by its handle
+72    a class: name, version, flags,      then its superclass, in the same form
       fields
 73    an object: class, fields from       then what its ``writeObject`` wrote, up to 78
       the topmost superclass down
@@ -14,13 +14,13 @@ A body begins with ``ac ed 00 05``; then come contents, each after a byte that s
 76    a class itself
 77    bytes that a class wrote; 7a with a 4-byte length
 78    the end of what a class wrote
-79    handles begin again
-7d    a class made by a proxy
+79    handles start again
+7d    a proxy class
 7e    a constant of an enum: class, name
 ====  ==================================  =====================================================
 
-Objects become their fields, with the name of the class as ``@type``, and what ``writeObject`` wrote
-beside them as ``@written``; objects of Java's own classes become what they stand for
+Objects become their fields, with the name of the class as ``@type``, and the output of their
+``writeObject`` as ``@written``; objects of Java's own classes become the values that they represent
 (:mod:`rocketlens.decode.java.java_classes`). Source: Java Object Serialization Specification,
 chapter 6.
 """
@@ -47,7 +47,7 @@ _EXTERNALIZABLE: Final = 0x04
 _IN_BLOCKS: Final = 0x08
 
 _CLASS_VALUES: Final = 4
-"""Values that take as long as a class."""
+"""A class costs as much time as this many values."""
 _NUMBERS: Final = {
     "B": struct.Struct(">b"),
     "D": struct.Struct(">d"),
@@ -60,7 +60,7 @@ _OBJECT_TYPES: Final = "[L"
 
 
 class _Class(Struct, eq=False):
-    """A class as the stream describes it; ``fields`` are type codes and names, in their order."""
+    """A class of the stream; ``fields`` are type codes and names, in their order."""
 
     name: str
     flags: int = 0
@@ -68,7 +68,7 @@ class _Class(Struct, eq=False):
     superclass: "_Class | None" = None
 
     def lineage(self) -> "list[_Class]":
-        """Return it and its superclasses, the topmost first."""
+        """Return the class and its superclasses, the topmost first."""
         line: dict[_Class, None] = {}
         each: _Class | None = self
         while each is not None and each not in line:
@@ -78,10 +78,10 @@ class _Class(Struct, eq=False):
 
 
 def read_java_object(body: bytes, work: DecodingWork | None = None) -> Tree:
-    """Return the object of a body, or a list if there are several, as a graph.
+    """Return the object of a body, or a list of several objects, as a graph.
 
-    :raises BodyError: when it is not such a stream, ends early, or is larger than the bounds. What
-        an ``Externalizable`` class wrote in the way of Java 1.1 only that class can read.
+    :raises BodyError: also if an ``Externalizable`` class wrote in the form of Java 1.1, which only
+        that class can read.
     """
     reader = _JavaObjects(body, work)
     if reader.take(4) != MAGIC:
@@ -118,7 +118,7 @@ class _JavaObjects(ByteReader):
                 raise self.error("expected a value, not a reference to a class")
             return held
         if code in (_STRING, _LONG_STRING):
-            return self._string(code)
+            return self._hold(self._text(2 if code == _STRING else 8))
         with self.level():
             if code == _OBJECT:
                 return self._object()
@@ -140,11 +140,6 @@ class _JavaObjects(ByteReader):
         if not 0 <= number < len(self._held):
             raise self.error(f"reference to handle {number} of {len(self._held)}")
         return self._held[number]
-
-    def _string(self, code: int) -> str:
-        text = self._text(2 if code == _STRING else 8)
-        self._hold(text)
-        return text
 
     def _text(self, size: int) -> str:
         data = self.take(self.unsigned(size))
@@ -201,7 +196,7 @@ class _JavaObjects(ByteReader):
         return described
 
     def _written(self) -> list[Tree]:
-        """Return what a class wrote beside its fields, up to its end."""
+        """Return the values that a class wrote beside its fields, up to the end mark."""
         values = []
         while self.peek() != _END:
             values.append(self.content())
@@ -235,7 +230,7 @@ class _JavaObjects(ByteReader):
         return made
 
     def _element(self, code: str) -> Tree:
-        """Return a field, or an element of an array, whose type has this code."""
+        """Read a field or an array element whose type has this code."""
         if code in _OBJECT_TYPES:
             return self.content()
         self.count()
@@ -266,6 +261,6 @@ class _JavaObjects(ByteReader):
         self._hold(None)
         name = self.content()
         if not isinstance(name, str):
-            raise self.error("a constant whose name is no text")
+            raise self.error("a constant whose name is not text")
         self._held[number] = name
         return name

@@ -1,18 +1,18 @@
-"""Compiled kernels that read and write each byte of a log.
+"""Compiled kernels for the bytes of a log.
 
 They work on arrays in memory (or mapped), open no file and keep nothing between calls. Input is not
-trusted: whatever the bytes are, no call reads or writes outside its arrays, and no record is
-reported where there is none.
+trusted: for any bytes, no call reads or writes outside its arrays, or reports a record where there
+is none.
 
-A ``buffer`` is the bytes of a segment, whose byte 0 stands at physical offset ``base_offset`` of
-the log. Positions are indexes into it, offsets are the log's. Work in pieces of a few thousand
-rows: they stay in the processor's cache between two calls.
+A ``buffer`` is the bytes of a segment, whose first byte has physical offset ``base_offset``.
+Positions are indexes into it, offsets are those of the log. Pass some thousand rows at a time: they
+stay in the processor's cache between two calls.
 """
 
 from rocketlens.errors import PackageMissing
 
 try:
-    # All of them, so that half an installation fails at once.
+    # All of them, so that an incomplete installation fails at once.
     from rocketlens.formats.compiled import (  # noqa: F401
         answer,
         archive,
@@ -25,7 +25,7 @@ try:
         text,
     )
 except (ImportError, AttributeError) as error:
-    # Where Cython is installed and nothing is built, it raises an AttributeError.
+    # If Cython is installed and nothing is built, the import raises an AttributeError.
     raise PackageMissing(
         "RocketLens's compiled part is missing or was built for another machine: install it again "
         "(pip install --force-reinstall --no-deps rocketlens; in a checkout: "

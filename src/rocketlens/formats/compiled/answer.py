@@ -1,19 +1,19 @@
 # cython: infer_types=True
 """A look-up by one compiled call: from the bytes of its request to those of its reply.
 
-It takes its sources, which are all that it needs to know of the log, by their addresses: a call
-takes longer for each array that it gets than for all addresses in one array.
+The sources are passed as addresses in one array, since each array argument adds more to the time of
+a call than all addresses together.
 
 | numbers of sources | what |
 | --- | --- |
-| 0 to 2 | how many runs of entries, index files and segments there are |
-| 3 | up to which physical offset runs and files have all entries |
+| 0 to 2 | the numbers of runs of entries, index files and segments |
+| 3 | the physical offset up to which runs and files have all entries |
 | 4 on | a row of four numbers for each, those of the newest log first |
-| a run | address and number of its entries, whether they are sorted, where its window begins |
+| a run | address and number of its entries, 1 if they are sorted, start of its window |
 | a file | address and length, 0, address of its numbers (`IndexFile.walk_numbers`) |
 | a segment | address and length, 0, its first physical offset |
 
-What is out of the ordinary is left to ``broker.lookup``, as in ``look_up.pxd``.
+Unusual cases are left to ``broker.lookup``, as in ``look_up.pxd``.
 """
 
 import cython
@@ -47,12 +47,8 @@ from cython.cimports.rocketlens.formats.compiled.look_up import (
 )
 from cython.cimports.rocketlens.formats.compiled.look_up_constants import *
 from cython.cimports.rocketlens.formats.compiled.numbers import is_printable
-from cython.cimports.rocketlens.formats.compiled.record_constants import (
-    LENGTH_BYTES as SHORT_BYTES,
-)
-from cython.cimports.rocketlens.formats.compiled.record_constants import (
-    PROPERTY_BYTE,
-)
+from cython.cimports.rocketlens.formats.compiled.record_constants import LENGTH_BYTES as SHORT_BYTES
+from cython.cimports.rocketlens.formats.compiled.record_constants import PROPERTY_BYTE
 from cython.cimports.rocketlens.formats.compiled.request_constants import (
     LENGTH_BYTES,
     NAME_BYTES,
@@ -66,7 +62,7 @@ LookUp = cython.struct(
     request=Request,
     bounds=Settings,
     sources=cython.pointer(cython.const[cython.longlong]),
-    # Candidates, and behind them the size of each.
+    # Candidates, and after them the size of each.
     offsets=cython.p_longlong,
     head=Bytes,
     head_bytes=cython.longlong,
@@ -82,14 +78,13 @@ Compared = cython.struct(done=cython.longlong, matching=cython.longlong)
 @cython.cfunc
 @cython.nogil
 def bytes_at(address: cython.longlong) -> Bytes:
-    """Return the memory at an address, which an array of the caller has."""
+    """Return the memory at an address, which an array of the caller owns."""
     return cython.cast(Bytes, cython.cast(cython.size_t, address))
 
 
 @cython.cfunc
 @cython.nogil
 def segment_of(row: cython.pointer(cython.const[cython.longlong])) -> Segment:
-    """Return the segment of a row."""
     segment: Segment
     segment.content = bytes_at(row[ADDRESS])
     segment.size = row[LENGTH]
@@ -105,8 +100,8 @@ def add_of_all(
     limit: cython.longlong,
     count: cython.longlong,
 ) -> Found:
-    """Add the newest candidates of all runs and files to ``count``; return how many there are then,
-    or `UNUSUAL`, and the oldest offset from which they are all.
+    """Add the newest candidates of all runs and files to ``count``; return the new count, or
+    `UNUSUAL`, and the offset from which on they are complete.
     """
     found: Found
     unusual: Found
@@ -164,7 +159,7 @@ def is_entry_of_run(
     key_hash: cython.longlong,
     physical_offset: cython.longlong,
 ) -> cython.bint:
-    """Return whether an entry of a sorted run has a hash and leads to an offset."""
+    """Return True if an entry of a sorted run has this hash and offset."""
     row = sources + FIRST_ROW
     index: cython.longlong
     low: cython.longlong
@@ -202,9 +197,9 @@ def is_entry_of_file(
     key_hash: cython.longlong,
     physical_offset: cython.longlong,
 ) -> cython.bint:
-    """Return whether an entry of an index file has a hash and leads to an offset.
+    """Return True if an entry of an index file has this hash and offset.
 
-    Candidates are written behind the first.
+    Candidates are written after the first.
     """
     sources = look_up.sources
     row = sources + FIRST_ROW + sources[RUN_TOTAL] * ROW_NUMBERS
@@ -249,9 +244,10 @@ def is_indexed_record(
     position: cython.longlong,
     size: cython.longlong,
 ) -> cython.bint:
-    """Return whether the index has the record that was viewed, by its unique key.
+    """Return True if the index has the viewed record, by its unique key.
 
-    A record that a body has in it is in no index, and a queue need not be asked then.
+    Bytes inside a body that look like a record are in no index; for an indexed record, no queue has
+    to be asked.
     """
     numbers = look_up.request.numbers
     topic: cython.longlong = position + numbers[TOPIC_START]
@@ -282,9 +278,7 @@ def is_indexed_record(
 def write_head(
     look_up: cython.pointer(cython.const[LookUp]), is_query: cython.bint
 ) -> cython.longlong:
-    """Write the header of a reply behind its prefix; return the position behind it, or `UNUSUAL` if
-    there is no room for it.
-    """
+    """Write the header of a reply after its prefix; return the position after it, or `UNUSUAL`."""
     start: cython.longlong = 0
     parts: cython.longlong = QUERY_PARTS
     count: cython.longlong = QUERY_PART_COUNT
@@ -316,9 +310,7 @@ def write_head(
 def write_answer(
     look_up: cython.pointer(cython.const[LookUp]), count: cython.longlong
 ) -> cython.longlong:
-    """Write the reply with the records that match, in the log's order; return its length, or
-    `UNUSUAL` if there is no room for it.
-    """
+    """Write the reply with the matching records in log order; return its length, or `UNUSUAL`."""
     offsets = look_up.offsets
     number: cython.longlong
     segment: Segment
@@ -347,11 +339,9 @@ def write_answer(
 @cython.cfunc
 @cython.nogil
 def compare_in_segments(
-    look_up: cython.pointer(cython.const[LookUp]),
-    count: cython.longlong,
-    max_num: cython.longlong,
+    look_up: cython.pointer(cython.const[LookUp]), count: cython.longlong, max_num: cython.longlong
 ) -> Compared:
-    """Do ``compare_candidates`` in all segments; return how many it does and how many match."""
+    """Run ``compare_candidates`` in all segments; return how many it compared and matched."""
     compared: Compared
     segment: Segment
     number: cython.longlong
@@ -385,9 +375,7 @@ def compare_in_segments(
 @cython.cfunc
 @cython.nogil
 def newest_records(look_up: cython.pointer(cython.const[LookUp])) -> cython.longlong:
-    """Find the newest records of a query; return how many candidates were compared, `UNUSUAL` or
-    `BEHIND` if it is left to others.
-    """
+    """Find the newest records of a query; return how many were compared, `UNUSUAL` or `BEHIND`."""
     numbers = look_up.request.numbers
     bounds = look_up.bounds
     out = look_up.offsets
@@ -412,15 +400,11 @@ def newest_records(look_up: cython.pointer(cython.const[LookUp])) -> cython.long
             return BEHIND
         segment = segment_of(look_up.sources + row)
         count = scan_unindexed(
-            cython.address(look_up.request),
-            cython.address(segment),
-            start,
-            look_up.end_offset,
-            out,
+            cython.address(look_up.request), cython.address(segment), start, look_up.end_offset, out
         )
         if count < 0:
             return UNUSUAL
-        # The newest first, as all others are: it takes less to sort them then.
+        # Newest first, like all others, which makes sorting them cheap.
         for number in range(count // 2):
             newest: cython.longlong = out[count - 1 - number]
             out[count - 1 - number] = out[number]
@@ -441,7 +425,7 @@ def newest_records(look_up: cython.pointer(cython.const[LookUp])) -> cython.long
 @cython.cfunc
 @cython.nogil
 def view_record(look_up: cython.pointer(cython.const[LookUp])) -> cython.longlong:
-    """Find the record at an offset; return what became of the request."""
+    """Find the record at an offset; return the outcome of the request."""
     offset: cython.longlong = look_up.request.numbers[OFFSET]
     segment: Segment
     if offset < look_up.min_offset or offset >= look_up.end_offset:
@@ -511,10 +495,10 @@ def answer(
 ) -> int:
     """Write the reply to the request at ``position``, in the first ``length`` bytes of ``frames``.
 
-    Returns what became of the request; where its frame ends, and how long the reply is, are in its
+    Return the outcome; the end of the request's frame and the length of the reply are in its
     numbers. ``work``: names, settings, numbers of the request, candidates, header of the reply,
-    reply. ``known`` has the sources of all log up to an offset. The last two numbers are those of
-    the last record.
+    reply. ``known``: the sources of the whole log up to an offset. The last two numbers are those
+    of the last record.
     """
     look_up: LookUp
     limit: cython.longlong = 0
@@ -544,11 +528,6 @@ def answer(
     if position >= 0 and length <= limit:
         with cython.nogil:
             state = _answer(
-                cython.address(look_up),
-                cells,
-                position,
-                length,
-                last_timestamp_ms,
-                last_offset,
+                cython.address(look_up), cells, position, length, last_timestamp_ms, last_offset
             )
     return state

@@ -1,7 +1,7 @@
 """Compiled hashes and filters of the keys of an archive.
 
-The numbers that belong to hashes and filters are arguments: they stand in
-:mod:`rocketlens.archive.tables` and :mod:`rocketlens.archive.bloom`.
+The constants of hashes and filters are arguments: :mod:`rocketlens.archive.tables` and
+:mod:`rocketlens.archive.bloom` define them.
 """
 
 import cython
@@ -27,7 +27,7 @@ def hash_texts(
 ) -> None:
     """Write FNV-1a of each text; ``offsets`` are those of an Arrow array, one more than texts.
 
-    A text whose offsets are outside of ``content`` has the hash of an empty one.
+    A text whose offsets are outside ``content`` has the hash of an empty text.
     """
     limit: cython.longlong = 0
     offset_count: cython.longlong = 0
@@ -53,10 +53,10 @@ def hash_texts(
 def set_filter_bits(
     numbers: object, primes: object, start: cython.ulonglong, salts: object, words: object
 ) -> None:
-    """Set the bits of numbers in a Bloom filter as Parquet has them, by XXH64 of their bytes.
+    """Set the bits of numbers in a Parquet Bloom filter, by XXH64 of their bytes.
 
     ``primes``: the first four of XXH64; ``start``: its state before the number; ``salts``: one for
-    each word of a block. ``words`` are those of all blocks, of which there are fewer than 2**32.
+    each word of a block. ``words``: all blocks; there are fewer than 2**32 of them.
     """
     count: cython.longlong = 0
     prime_count: cython.longlong = 0

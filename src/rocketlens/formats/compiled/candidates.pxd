@@ -1,8 +1,8 @@
-"""The search for candidates of a look-up: entries of a hash, in memory and in index files.
+"""Finds candidates of a look-up: entries of a hash, in memory and in index files.
 
-What is out of the ordinary is left to ``store.read.index``, which is the definition: a number that
-is returned says so. The layout of index files is in :mod:`rocketlens.formats.index_file`, that of
-runs in ``store.read.index.entry_runs``.
+Unusual cases are left to ``store.read.index``, the definition: a function returns `UNUSUAL`. The
+layout of index files is in :mod:`rocketlens.formats.index_file`, that of runs in
+``store.read.index.entry_runs``.
 """
 
 from rocketlens.formats.compiled.device cimport Bytes, load_i32, load_i64
@@ -37,9 +37,9 @@ cdef inline Found add_of_run(
     long long count,
     long long limit,
 ) noexcept nogil:
-    """Add the newest ``limit`` entries of a hash in a run; return the count, and 1 if all fitted.
+    """Add the newest ``limit`` entries of a hash in a run; return the count, and 1 if all fit.
 
-    A run that is not sorted has its entries in the log's order.
+    An unsorted run has its entries in the log's order.
     """
     cdef unsigned long long wanted = <unsigned long long>key_hash
     cdef long long low = 0 if is_sorted else entry_count
@@ -66,8 +66,8 @@ cdef inline Found add_of_run(
 
 
 cdef inline long long sort_candidates(long long *out, long long count, long long floor) noexcept nogil:
-    """Sort candidates, the newest first and each once, without those below ``floor``; return how
-    many there are.
+    """Sort candidates, the newest first, without duplicates and those below ``floor``; return their
+    number.
     """
     cdef long long kept = 0
     cdef long long number, offset, index, at
@@ -105,12 +105,11 @@ cdef inline void sort_newest_first(
 
 
 cdef inline long long entry_at(const long long *file, long long number) noexcept nogil:
-    """Return the position of an entry of an index file."""
     return HEADER_BYTES + file[SLOT_COUNT] * SLOT_BYTES + number * INDEX_ENTRY_BYTES
 
 
 cdef inline bint is_near(long long key_hash, long long wanted) noexcept nogil:
-    """Do :func:`rocketlens.store.read.index.index.is_near`."""
+    """As :func:`rocketlens.store.read.index.index.is_near`."""
     cdef unsigned int changed = <unsigned int>(key_hash ^ wanted)
     return (
         changed & 0xFFFFFF00U == 0
@@ -123,7 +122,7 @@ cdef inline bint is_near(long long key_hash, long long wanted) noexcept nogil:
 cdef inline bint is_in_order(
     Bytes content, const long long *file, long long number, long long offset
 ) noexcept nogil:
-    """Return whether an entry's offset is between those of its neighbours."""
+    """Return True if an entry's offset is between those of its neighbours."""
     cdef long long limit = file[END_OFFSET]
     cdef long long below = file[BEGIN_OFFSET]
     if number > file[LAST_ENTRY]:
@@ -136,7 +135,7 @@ cdef inline bint is_in_order(
 
 
 cdef inline bint is_page_used(Bytes content, const long long *file, long long slot) noexcept nogil:
-    """Return whether a slot is used on the page of an empty one."""
+    """Return True if the page of an empty slot has a used one."""
     cdef long long start = (HEADER_BYTES + slot * SLOT_BYTES) // PAGE_BYTES * PAGE_BYTES
     cdef long long position
     for position in range(max(start, HEADER_BYTES), min(start + PAGE_BYTES, entry_at(file, 0))):
@@ -154,11 +153,11 @@ cdef inline Found add_of_file(
     long long limit,
 ) noexcept nogil:
     """Add the newest ``limit`` entries of a hash in the index file of a row of sources; return the
-    count, and 1 if all fitted. Their physical offsets go into ``out``, and their numbers into
+    count, and 1 if all fit. Their physical offsets go into ``out``, and their numbers into
     ``numbers`` unless that is NULL.
 
-    Checks what a walk of ``store.read.index.index`` checks; `UNUSUAL` in place of the count says
-    that this one cannot be done here.
+    Makes the same checks as a walk of ``store.read.index.index``; the count is `UNUSUAL` if one
+    fails.
     """
     cdef Bytes content = <Bytes><size_t>row[ADDRESS]
     cdef const long long *file = <const long long *><size_t>row[FILE_NUMBERS_AT]

@@ -1,4 +1,4 @@
-/* What the kernels need of the machine: words at any alignment, masks of bytes, and arrays of Python.
+/* Machine primitives of the kernels: unaligned words, masks of bytes, and arrays of Python.
    No function checks a position: prove first that the bytes are inside the buffer. */
 
 #ifndef ROCKETLENS_DEVICE_H
@@ -39,7 +39,7 @@ static inline long long load_i64(Bytes buffer, long long position) {
     return (int64_t)__builtin_bswap64(word);
 }
 
-/* Eight bytes, the first as the lowest. */
+/* Eight bytes, little-endian. */
 static inline unsigned long long load_word(Bytes buffer, long long position) {
     uint64_t word;
     memcpy(&word, buffer + position, sizeof word);
@@ -65,7 +65,7 @@ static inline void store_word(unsigned char *buffer, long long position, unsigne
     memcpy(buffer + position, &word, 8);
 }
 
-/* Between memory that does not overlap. */
+/* The memory must not overlap. */
 static inline void copy_bytes(
     unsigned char *target, long long position, Bytes source, long long start, long long length) {
     if (length > 0) memcpy(target + position, source + start, (size_t)length);
@@ -110,7 +110,7 @@ static inline unsigned long long byte_mask(Bytes buffer, long long position, int
 
 #define MAX_HELD 24
 
-/* The buffers that a call holds until it ends. */
+/* The buffers that a kernel call holds until its end. */
 typedef struct {
     int count;
     Py_buffer views[MAX_HELD];
@@ -120,14 +120,14 @@ static inline void release(Views *held) {
     while (held->count > 0) PyBuffer_Release(&held->views[--held->count]);
 }
 
-/* Whether items of a buffer are numbers of this machine, of one of the types named ("lq"). */
+/* Return 1 if the items of a buffer are native numbers of one of these types ("lq"). */
 static inline int is_format(const char *format, const char *types) {
     if (format == NULL) return *types == 'B';
     if (*format == '@' || *format == '=' || *format == '<') format++;
     return format[0] != 0 && format[1] == 0 && strchr(types, format[0]) != NULL;
 }
 
-/* Return the memory of a one-dimensional, contiguous array, and set how many items it has. */
+/* Return the memory of a one-dimensional, contiguous array, and set its number of items. */
 static void *hold(Views *held, PyObject *object, const char *types, Py_ssize_t item_size,
                   int is_written, long long *count) {
     static char empty[16];
@@ -138,7 +138,7 @@ static void *hold(Views *held, PyObject *object, const char *types, Py_ssize_t i
         return NULL;
     }
     if (PyObject_GetBuffer(object, view, flags) != 0) {
-        /* numpy raises ValueError, bytes BufferError: the same mistake of a caller. */
+        /* numpy raises ValueError, bytes BufferError, for the same mistake of a caller. */
         if (PyErr_ExceptionMatches(PyExc_BufferError)) {
             PyErr_Clear();
             PyErr_Format(PyExc_TypeError, "a kernel needs a writable array, not %R", Py_TYPE(object));

@@ -1,7 +1,7 @@
-"""Primitives of the kernels: words at any alignment, arrays of Python, texts as Java reads them.
+"""Primitives of the kernels: unaligned words, arrays of Python, texts as Java reads them.
 
-None checks a position: prove first that the bytes are inside the buffer. A call of a kernel opens
-its arrays once, before it lets go of the interpreter's lock, and holds them until it ends::
+None checks a position: prove first that the bytes are inside the buffer. A kernel opens its arrays
+once, before it releases the interpreter's lock, and holds them until it ends::
 
     held: HeldArrays = HeldArrays()
     count: cython.longlong = 0
@@ -95,7 +95,7 @@ cdef inline unsigned int *write_uint32s(HeldArrays held, object array, long long
 
 
 cdef inline const void *read_rows(HeldArrays held, object array, Py_ssize_t size, long long *count) except NULL:
-    """Open rows of a struct, or their bytes: only their size is checked, and where they are."""
+    """Open rows of a struct, or their bytes: only size and alignment are checked."""
     return hold(&held.views, array, NULL, size, False, count)
 
 
@@ -104,7 +104,6 @@ cdef inline void *write_rows(HeldArrays held, object array, Py_ssize_t size, lon
 
 
 cdef inline int need(long long count, long long least) except -1:
-    """Refuse an array that is too short."""
     if count < least:
         raise ValueError(f"an array of {count} items is too short: {least} are needed")
     return 0
@@ -137,7 +136,6 @@ cdef inline unsigned long long mix_bytes(Bytes buffer, long long start, long lon
 
 
 cdef inline bint is_ascii(Bytes buffer, long long start, long long stop) noexcept nogil:
-    """Return whether no byte of the slice is above 0x7F."""
     cdef unsigned long long seen = 0
     while start + 8 <= stop:
         seen |= load_word(buffer, start)
@@ -161,7 +159,7 @@ cdef inline Step step_of(long long code_point, long long after) noexcept nogil:
 
 
 cdef inline Step utf8_step(Bytes buffer, long long position, long long stop) noexcept nogil:
-    """Do what :func:`rocketlens.model.text.java.utf8_step` does."""
+    """As :func:`rocketlens.model.text.java.utf8_step`."""
     cdef long long first = buffer[position]
     cdef long long left = stop - position
     cdef long long second, code_point
@@ -189,7 +187,6 @@ cdef inline Step utf8_step(Bytes buffer, long long position, long long stop) noe
 
 
 cdef inline bint is_utf8(Bytes buffer, long long start, long long stop) noexcept nogil:
-    """Return whether a slice is well-formed UTF-8."""
     cdef Step step
     if is_ascii(buffer, start, stop):
         return True
@@ -205,7 +202,7 @@ cdef inline bint is_utf8(Bytes buffer, long long start, long long stop) noexcept
 cdef inline long long utf8_string_hash(
     Bytes buffer, long long start, long long stop, long long seed
 ) noexcept nogil:
-    """Do what :func:`rocketlens.model.text.java.utf8_string_hash` does."""
+    """As :func:`rocketlens.model.text.java.utf8_string_hash`."""
     cdef unsigned int state = <unsigned int>seed
     cdef Step step
     while start < stop:
@@ -234,7 +231,7 @@ cdef inline unsigned long long fold_word(unsigned long long word) noexcept nogil
 cdef inline long long hash_text(
     Bytes buffer, long long start, long long stop, long long seed
 ) noexcept nogil:
-    """Do what :func:`rocketlens.model.text.java.utf8_string_hash` does, faster where all is ASCII.
+    """As :func:`rocketlens.model.text.java.utf8_string_hash`, faster for ASCII.
 
     ``stop`` must be at least 8.
     """
@@ -264,7 +261,7 @@ cdef inline long long index_hash(long long state) noexcept nogil:
 
 
 cdef inline long long utf8_parse_int(Bytes buffer, long long start, long long stop) noexcept nogil:
-    """Do what :func:`rocketlens.model.text.java.utf8_parse_int` does."""
+    """As :func:`rocketlens.model.text.java.utf8_parse_int`."""
     cdef bint is_negative = False
     cdef long long limit, digit, value = 0
     cdef int number

@@ -1,4 +1,4 @@
-"""The arrays that a call of a kernel holds; the rest of ``device.pxd`` is inline."""
+"""The arrays that a kernel call holds; the rest of ``device.pxd`` is inline."""
 
 import cython
 
@@ -6,7 +6,7 @@ import cython
 @cython.final
 @cython.cclass
 class HeldArrays:
-    """The arrays of one call: they are let go of with it, as when the call ends."""
+    """The arrays of one call, which are released with this object at its end."""
 
     def __dealloc__(self) -> None:
         release(cython.address(self.views))

@@ -1,4 +1,4 @@
-"""Calls of ``device.pxd`` and ``records.pxd`` for their tests."""
+"""Exports functions of ``device.pxd`` and ``records.pxd`` for their tests."""
 
 import cython
 from cython.cimports.rocketlens.formats.compiled import device, records
@@ -7,14 +7,12 @@ from cython.cimports.rocketlens.formats.compiled import device, records
 @cython.cfunc
 @cython.exceptval(-1)
 def check(count: cython.longlong, at: cython.longlong, length: cython.longlong) -> cython.int:
-    """Refuse bytes that are not all inside."""
     if at < 0 or at > count - length:
         raise IndexError("outside the buffer")
     return 0
 
 
 def loads(content: object, at: cython.longlong) -> tuple[int, ...]:
-    """Read 1, 2, 4 and 8 bytes, big endian, and 8 bytes little endian."""
     held: device.HeldArrays = device.HeldArrays()
     count: cython.longlong = 0
     memory: cython.p_uchar = device.write_bytes(held, content, cython.address(count))
@@ -29,7 +27,6 @@ def loads(content: object, at: cython.longlong) -> tuple[int, ...]:
 
 
 def stores(content: object, at: cython.longlong, value: cython.longlong) -> None:
-    """Write the low 2 and 4 bytes of a number, all 8 of it, and 8 little endian."""
     held: device.HeldArrays = device.HeldArrays()
     count: cython.longlong = 0
     memory: cython.p_uchar = device.write_bytes(held, content, cython.address(count))
@@ -41,7 +38,7 @@ def stores(content: object, at: cython.longlong, value: cython.longlong) -> None
 
 
 def mask(content: object, at: cython.longlong, wanted: cython.int) -> tuple[int, int]:
-    """Return which of 64 bytes are the wanted one, and the first of them, or -1."""
+    """Return a mask of the 64 bytes that equal ``wanted``, and the index of the first, or -1."""
     held: device.HeldArrays = device.HeldArrays()
     count: cython.longlong = 0
     memory: cython.p_uchar = device.write_bytes(held, content, cython.address(count))
@@ -51,7 +48,7 @@ def mask(content: object, at: cython.longlong, wanted: cython.int) -> tuple[int,
 
 
 def text(content: object, at: cython.longlong, seed: cython.longlong) -> tuple[int, ...]:
-    """Return the hash of a text from ``at`` on, its number as Java reads it, and its CRC-32."""
+    """Return the hash of a text from ``at`` on, its number as Java parses it, and its CRC-32."""
     held: device.HeldArrays = device.HeldArrays()
     count: cython.longlong = 0
     if at < 8:
@@ -65,17 +62,15 @@ def text(content: object, at: cython.longlong, seed: cython.longlong) -> tuple[i
 
 
 def index_hash(state: cython.longlong) -> int:
-    """Return the hash that an index file stores."""
     return device.index_hash(state)
 
 
 def rules(sys_flag: cython.longlong) -> tuple[bool, bool]:
-    """Return whether a record is indexed, and whether it is queued."""
     return bool(records.is_indexed(sys_flag)), bool(records.has_queue_entry(sys_flag))
 
 
 def read_outside(content: object, at: cython.longlong) -> int:
-    """Read four bytes without a check: a sanitizer must end the process if they are outside."""
+    """Read four bytes unchecked: a sanitizer must end the process if they are outside."""
     held: device.HeldArrays = device.HeldArrays()
     count: cython.longlong = 0
     memory: device.Bytes = device.read_bytes(held, content, cython.address(count))

@@ -1,8 +1,8 @@
-"""The reading of a request's header, JSON or binary: where its fields are; and of any JSON.
+"""Reads a request's header, JSON or binary, to the positions of its fields; and any JSON.
 
-Nothing here trusts its input. JSON is read as the libraries of any language write it; what is not
-plain (a nested value, an escape in a name, a fraction) is left to :mod:`rocketlens.wire`, which is
-the definition.
+Input is not trusted. JSON is read as the libraries of any language write it; a header that is not
+plain (a nested value, an escape in a name, a fraction) is left to :mod:`rocketlens.wire`, the
+definition.
 """
 
 from rocketlens.formats.compiled.device cimport (
@@ -29,7 +29,7 @@ cdef struct Frame:
 cdef inline Frame frame_at(
     Bytes buffer, long long position, long long size, Settings settings
 ) noexcept nogil:
-    """Return codec, end of the header and end of a frame, or why it is not one as the first."""
+    """Return codec, end of the header and end of a frame; a negative codec if it is not one."""
     cdef Frame frame
     cdef long long length, word
     frame.codec = -INCOMPLETE
@@ -57,11 +57,11 @@ cdef inline Frame frame_at(
 cdef inline long long name_at(
     Bytes names, long long first, long long count, Bytes buffer, long long start, long long length
 ) noexcept nogil:
-    """Return which of ``count`` names from ``first`` on the slice is, or -1."""
+    """Return the number of the name, among ``count`` from ``first`` on, in a slice; or -1."""
     cdef long long number, cell
     for number in range(count):
         cell = (first + number) * NAME_BYTES
-        # Names of one letter are the usual ones.
+        # Most names have one letter.
         if (
             names[cell] == length
             and names[cell + 1] == buffer[start]
@@ -86,7 +86,7 @@ cdef inline long long hex_digit(long long byte) noexcept nogil:
 
 
 cdef inline long long utf16_unit(Bytes buffer, long long position, long long stop) noexcept nogil:
-    """Return the number that ``u`` and four hexadecimal digits write, or -1."""
+    """Return the number in ``u`` and four hexadecimal digits, or -1."""
     cdef long long value = 0
     cdef long long index, digit
     if position + 4 >= stop or buffer[position] != LOWER_U:
@@ -100,14 +100,14 @@ cdef inline long long utf16_unit(Bytes buffer, long long position, long long sto
 
 
 cdef inline Step unescape(Bytes buffer, long long position, long long stop) noexcept nogil:
-    """Return the character of the JSON escape behind a backslash; -1 if there is none."""
+    """Return the character of the JSON escape after a backslash; -1 if it is invalid."""
     cdef unsigned char kind = buffer[position] if position < stop else 0
     cdef long long value, low
     if kind == LOWER_U:
         value = utf16_unit(buffer, position, stop)
         if value & 0xF800 != 0xD800:
             return step_of(value, position + 5)
-        # Half of a surrogate pair is no character.
+        # A lone surrogate is no character.
         low = NONE
         if position + 5 < stop and buffer[position + 5] == BACKSLASH:
             low = utf16_unit(buffer, position + 6, stop)
@@ -127,7 +127,7 @@ cdef inline long long text_end(
 ) noexcept nogil:
     """Return the position of the quote that ends a JSON text, or -1.
 
-    It is one of printable ASCII, unless it may have ``with_any`` characters and escapes.
+    Without ``with_any``, the text must be printable ASCII without escapes.
     """
     cdef unsigned char byte
     cdef Step step
@@ -149,7 +149,7 @@ cdef inline long long text_end(
 cdef inline long long number_in(
     Bytes buffer, long long start, long long length, long long max_digits
 ) noexcept nogil:
-    """Return the decimal number of a slice, or `NO_NUMBER` if it is none of so many digits."""
+    """Return the decimal number of a slice, or `NO_NUMBER` if it is invalid or too long."""
     cdef long long position = start
     cdef long long stop = start + length
     cdef long long number = 0
@@ -169,7 +169,7 @@ cdef inline long long number_in(
 
 
 cdef inline long long write_number(unsigned char *out, long long at, long long number) noexcept nogil:
-    """Write a number of 0 or above; return the position behind it."""
+    """Write a number of 0 or above; return the position after it."""
     cdef long long digits = 1
     cdef long long rest = number // 10
     cdef long long position
@@ -183,7 +183,7 @@ cdef inline long long write_number(unsigned char *out, long long at, long long n
 
 
 cdef inline long long write_hex(unsigned char *out, long long at, long long number) noexcept nogil:
-    """Write 16 hexadecimal digits; return the position behind them."""
+    """Write 16 hexadecimal digits; return the position after them."""
     cdef long long index, digit
     for index in range(16):
         digit = number >> 4 * (15 - index) & 0xF
@@ -194,7 +194,7 @@ cdef inline long long write_hex(unsigned char *out, long long at, long long numb
 cdef inline long long json_number_end(
     Bytes buffer, long long position, long long stop, long long *out
 ) noexcept nogil:
-    """Read a JSON number of 0 .. MAX_INT; return the position behind it, or -1."""
+    """Read a JSON number of 0 .. MAX_INT; return the position after it, or -1."""
     cdef long long start = position
     cdef long long number = 0
     while (
@@ -215,7 +215,7 @@ cdef inline long long json_number_end(
 
 
 cdef inline long long write_utf8(unsigned char *out, long long at, long long value) noexcept nogil:
-    """Write a character of other than ASCII; return the position behind it."""
+    """Write a character beyond ASCII; return the position after it."""
     cdef long long rest = 1 if value < 0x800 else 2 if value < 0x10000 else 3
     out[at] = <unsigned char>((0xFF00 >> rest + 1 & 0xFF) | value >> 6 * rest)
     while rest > 0:
@@ -235,7 +235,7 @@ cdef inline long long plain_text(
 ) noexcept nogil:
     """Write the text of a slice; return its length, or -1 if it is too long, or not well-formed.
 
-    A character that Java puts for others is not plain, nor is one of number 0.
+    U+FFFD, with which Java replaces malformed bytes, and U+0000 are not plain.
     """
     cdef long long stop = start + length
     cdef long long position = start
@@ -256,7 +256,7 @@ cdef inline long long plain_text(
         if step.code_point <= 0:
             return NONE
         if step.code_point > LAST_ASCII:
-            # An escape is at least as long.
+            # The escape is at least as long as the character.
             count = write_utf8(out, count, step.code_point)
         else:
             out[count] = <unsigned char>step.code_point
@@ -266,7 +266,7 @@ cdef inline long long plain_text(
 
 
 cdef inline long long first_name_of(long long code, Settings settings) noexcept nogil:
-    """Return where the names of a code's fields begin, or -1 if it is no send."""
+    """Return the first of a code's field names, or -1 if it is not a send."""
     if code == settings[SHORT_CODE]:
         return SHORT_NAMES
     return LONG_NAMES if code == settings[LONG_CODE] else NONE
@@ -279,7 +279,7 @@ cdef inline long long digits_end(Bytes buffer, long long position, long long sto
 
 
 cdef inline long long word_end(Bytes buffer, long long position, long long stop) noexcept nogil:
-    """Return the position behind a number or a word that is no text, or -1.
+    """Return the position after a number, true, false or null, or -1.
 
     Only an integer that Python and Java write alike is plain.
     """
@@ -301,7 +301,7 @@ cdef inline long long word_end(Bytes buffer, long long position, long long stop)
 
 
 cdef inline long long scalar_end(Bytes buffer, long long position, long long stop) noexcept nogil:
-    """Return the position behind a value that is not looked at, or -1 if it is not plain."""
+    """Return the position after an ignored value, or -1 if it is not plain."""
     cdef long long end
     if buffer[position] != QUOTE:
         return word_end(buffer, position, stop)
@@ -310,7 +310,7 @@ cdef inline long long scalar_end(Bytes buffer, long long position, long long sto
 
 
 cdef inline long long number_end(Bytes buffer, long long start, long long stop) noexcept nogil:
-    """Return the position behind a JSON number, or -1; `NOT_KNOWN` if a float may be too small."""
+    """Return the position after a JSON number, or -1; `NOT_KNOWN` if a float may not hold it."""
     cdef long long digits = start + (buffer[start] == MINUS)
     cdef long long end = digits_end(buffer, digits, stop)
     cdef long long exponent_digits = 0
@@ -335,9 +335,9 @@ cdef inline long long number_end(Bytes buffer, long long start, long long stop) 
 cdef inline long long json_end(
     Bytes buffer, long long position, long long stop, int depth
 ) noexcept nogil:
-    """Return the position behind a JSON value in UTF-8 and blanks around it, or -1.
+    """Return the position after a JSON value in UTF-8 and blanks around it, or -1.
 
-    `NOT_KNOWN` where the definition must decide: of large numbers, and of values so deep.
+    `NOT_KNOWN` if the definition must decide: for large numbers and deep nesting.
     """
     cdef unsigned char first
     cdef bint is_open
@@ -353,7 +353,7 @@ cdef inline long long json_end(
         return NOT_KNOWN
     else:
         position = after_blanks(buffer, position + 1, stop)
-        # Both brackets close by the second character behind them.
+        # The closing bracket is the opening one plus 2 in ASCII.
         is_open = position == stop or buffer[position] != first + 2
         while is_open:
             if first == OPEN:
@@ -378,8 +378,8 @@ cdef inline long long json_end(
 cdef inline bint is_new(
     Bytes buffer, long long start, long long length, long long first, long long *scratch
 ) noexcept nogil:
-    """Add a name that is not known to those from ``first`` on; return False if it was there, or if
-    there are too many.
+    """Add an unknown name to those from ``first`` on; return False if it is a duplicate, or there
+    are too many.
     """
     cdef long long *others = &scratch[OTHER_NAMES]
     cdef long long number
@@ -405,7 +405,7 @@ cdef inline long long json_field_end(
     long long any_texts,
     long long *scratch,
 ) noexcept nogil:
-    """Write down where the text of a field is; return the position behind it, or -1."""
+    """Store the position of a field's text; return the position after it, or -1."""
     cdef long long end
     if scratch[2 * field + 1] != NONE:
         return NONE
@@ -425,7 +425,7 @@ cdef inline long long json_field_end(
 cdef inline long long json_member_end(
     Bytes buffer, long long position, long long stop, long long member, long long *scratch
 ) noexcept nogil:
-    """Read a member of a header that is no object; return the position behind it, or -1."""
+    """Read a scalar member of a header; return the position after it, or -1."""
     cdef long long end
     if member != CODE and member != FLAGS and member != OPAQUES and member != VERSION:
         return scalar_end(buffer, position, stop)
@@ -439,7 +439,7 @@ cdef inline long long json_member_end(
 
 
 cdef inline long long object_end(Bytes buffer, long long position, long long stop) noexcept nogil:
-    """Return the position behind an object without objects in it, or -1."""
+    """Return the position after an object without nested objects, or -1."""
     while position >= 0 and position < stop:
         if buffer[position] == CLOSE:
             return position + 1
@@ -460,8 +460,8 @@ cdef inline long long members_end(
     Settings settings,
     long long *scratch,
 ) noexcept nogil:
-    """Read the members of a header, or its fields from ``first_name`` on; return the position
-    behind the object, or -1 if it is not plain.
+    """Read the members of a header, or with ``first_name`` its fields; return the position after the
+    object, or -1 if it is not plain.
     """
     cdef bint are_fields = first_name != 0
     cdef long long name_count = FIELD_COUNT if are_fields else MEMBER_COUNT
@@ -502,7 +502,7 @@ cdef inline long long members_end(
             if name == EXT_FIELDS:
                 scratch[FIELDS_START] = position
                 if scratch[NUMBERS + CODE] == NONE:
-                    # Their names depend on the code: they are read when it is known.
+                    # Their names depend on the code: they are read once it is known.
                     position = object_end(buffer, position, stop)
                 else:
                     position = fields_end(buffer, stop, names, settings, scratch)
@@ -524,7 +524,7 @@ cdef inline long long members_end(
 cdef inline long long fields_end(
     Bytes buffer, long long stop, Bytes names, Settings settings, long long *scratch
 ) noexcept nogil:
-    """Read the fields of a header whose code is known; return the position behind them, or -1."""
+    """Read the fields of a header whose code is known; return the position after them, or -1."""
     cdef long long first_name = first_name_of(scratch[NUMBERS + CODE], settings)
     if first_name < 0:
         return NONE
@@ -541,8 +541,8 @@ cdef inline bint read_json(
 ) noexcept nogil:
     """Read a JSON header as clients in any language write it; return False if it is not one.
 
-    Integers may be texts and the other way round, members may be null, or missing, and there may be
-    others, as :mod:`rocketlens.wire.header_json` reads them.
+    As in :mod:`rocketlens.wire.header_json`, integers can be texts and vice versa, members can be
+    null or missing, and unknown ones are allowed.
     """
     cdef long long end
     scratch[IS_ESCAPED] = 1
@@ -566,7 +566,7 @@ cdef inline bint read_binary(
     Settings settings,
     long long *scratch,
 ) noexcept nogil:
-    """Read a binary header without a remark; return False if it is not one of a send."""
+    """Read a binary header without a remark; return False if it is not that of a send."""
     cdef long long position, first_name, name_length, value, field, value_length
     if stop - start < BINARY_HEAD:
         return False

@@ -1,4 +1,4 @@
-"""Compiled writers of index files and consume queues, a checker and a look-up of index files.
+"""Compiled writers of index files and consume queues, and checks and look-ups of index files.
 
 The layouts are in :mod:`rocketlens.formats.index_file` and ``consumequeue_entry``.
 """
@@ -75,11 +75,11 @@ def build(
     """Put entries ``first_entry ..`` into an index file, as ``IndexFile.putKey`` does.
 
     ``slots``: the bytes from 40 on, ``slot_count * 4``, all zero for a new file; ``entries``: the
-    bytes behind them. ``begin_timestamp_ms``: for a new file (``first_entry`` 1) the end time of
-    the file before or 0, else what this file's header says. Returns how many slots were empty
-    before: the header is the caller's.
+    bytes after them. ``begin_timestamp_ms``: for a new file (``first_entry`` 1) the end time of the
+    previous file or 0, else that of this file's header. Return the number of slots that were empty
+    before; the caller writes the header.
 
-    :raises ValueError: when the entries don't fit, or a count is impossible.
+    :raises ValueError: if the entries don't fit, or a count is impossible.
     """
     new: NewEntries
     counts: cython.longlong[2]
@@ -112,7 +112,6 @@ def check_room(
     slot_count: cython.longlong,
     last_entry: cython.longlong,
 ) -> cython.int:
-    """Refuse counts that the bytes of slots and entries do not hold."""
     if not 0 < slot_count <= slot_room // SLOT_BYTES or slot_count > MAX_INT:
         raise ValueError(f"{slot_room} bytes hold no {slot_count} slots")
     if not 0 <= last_entry <= MAX_INT or (last_entry + 1) * INDEX_ENTRY_BYTES > entry_room:
@@ -128,8 +127,8 @@ def _build(
     slots: cython.p_uchar,
     entries: cython.p_uchar,
 ) -> cython.longlong:
-    # Slots of a batch are prefetched before the first of them is used. A slot table of 20 MB does
-    # not fit the caches near the core; without prefetching each entry waits for its slot.
+    # The slots of a batch are prefetched before the first is used: a slot table of 20 MB does not
+    # fit the inner caches, and without prefetching each entry waits for its slot.
     slot_positions: cython.longlong[256]
     divisor: cython.uint = cython.cast(cython.uint, slot_count)
     begin: cython.longlong = new.begin_timestamp_ms
@@ -156,7 +155,7 @@ def _build(
             if previous <= 0 or previous >= entry:
                 previous = 0
                 filled += 1
-            # The first entry of a file counts from the end time of the file before.
+            # The first entry of a file counts from the end time of the previous file.
             since = new.begin_timestamp_ms if entry == 1 else begin
             position = entry * INDEX_ENTRY_BYTES
             store_i32(entries, position + INDEX_KEY_HASH, new.hashes[index])
@@ -179,8 +178,8 @@ def check(
 ) -> tuple[int, int, int, int, int]:
     """Replay entries 1 .. ``last_entry``; ``newest`` is zeroed work space, one per slot.
 
-    Returns the number of bad entries, the first of them (0: none), the number of bad slots, the
-    first of them (-1: none), and the slots used.
+    Return the number of bad entries, the first of them (0: none), the number of bad slots, the
+    first of them (-1: none), and the number of used slots.
     """
     slot_room: cython.longlong = 0
     entry_room: cython.longlong = 0
@@ -231,10 +230,10 @@ def list_records(
     starts: object,
     last_entries: object,
 ) -> int:
-    """Write the physical offset of each record that entries 1 .. ``last_entry`` lead to, and the
-    last of its entries; those before ``min_offset`` are left out. Return how many there are.
+    """Write the physical offset and last entry of each record that entries 1 .. ``last_entry`` lead
+    to, without records before ``min_offset``. Return their number.
 
-    -1 if the entries are not in the order of the log, or entry 0 is used.
+    Return -1 if the entries are not in the order of the log, or entry 0 is used.
     """
     room: cython.longlong = 0
     counts: cython.longlong[2]
@@ -272,7 +271,7 @@ def list_records(
 def record_bytes(
     memory: Bytes, position: cython.longlong, room: cython.longlong, offset: cython.longlong
 ) -> cython.longlong:
-    """Return the size of the record that begins at ``position``, by its head; 0 if none does."""
+    """Return the size of the record at ``position``, by its head; 0 if there is none."""
     if room < MIN_RECORD_BYTES:
         return 0
     magic: cython.longlong = load_i32(memory, position + MAGIC)
@@ -289,7 +288,7 @@ def record_bytes(
 def has_seconds(
     time_ms: cython.longlong, seconds: cython.longlong, begin_ms: cython.longlong
 ) -> cython.bint:
-    """Return whether an entry's ``seconds`` are what ``IndexFile.putKey`` makes of a store time."""
+    """Return True if ``IndexFile.putKey`` computes an entry's ``seconds`` from a store time."""
     if begin_ms <= 0:
         return seconds == 0
     least: cython.longlong = time_ms - begin_ms - seconds * 1000
@@ -305,12 +304,12 @@ def check_records(
     row: cython.longlong,
     row_count: cython.longlong,
 ) -> int:
-    """Look at the heads of the records of rows ``row ..`` that begin in a segment; return the next
+    """Check the heads of the records of rows ``row ..`` that begin in a segment; return the next
     row.
 
-    ``records``: start and last entry of each, as `list_records` wrote them, and where this writes:
-    the end of each, which is its start where no record is; its store time; and 1 if it has the time
-    that its last entry has.
+    ``records``: start and last entry of each, as `list_records` wrote them, and three outputs: the
+    end of each record, or its start if there is no record; its store time; and 1 if that is the
+    time of its last entry.
     """
     size: cython.longlong = 0
     entry_room: cython.longlong = 0
@@ -354,7 +353,7 @@ def check_records(
 
 
 def address_of(array: object) -> int:
-    """Return the address of the bytes of an array; it holds as long as a view of them does."""
+    """Return the address of an array's bytes; it is valid as long as a view of them exists."""
     count: cython.longlong = 0
     held: HeldArrays = HeldArrays()
     return cython.cast(cython.size_t, read_bytes(held, array, cython.address(count)))
@@ -363,12 +362,12 @@ def address_of(array: object) -> int:
 def find_entries(
     rows: object, first: cython.longlong, hashes: object
 ) -> tuple[list[tuple[int, int, int]], int]:
-    """Return the entries with one of the hashes in index files, and which file is to be searched
-    next. An entry is the number of its file, its own, and its physical offset, newest first.
+    """Return the entries with one of the hashes in index files, newest first, and the file to
+    search next. An entry is the number of its file, its own number, and its physical offset.
 
-    ``rows`` are addresses, with those of the newest file first: see `answer`. It is the file
-    ``first`` that is next if it has very many such entries, or anything that
-    :mod:`rocketlens.store.read.index.index` has to look at.
+    ``rows`` are addresses, those of the newest file first: see `answer`. The file to search next is
+    ``first`` itself if it has very many of these entries, or anything that
+    :mod:`rocketlens.store.read.index.index` has to check.
     """
     number_count: cython.longlong = 0
     hash_count: cython.longlong = 0
@@ -384,7 +383,7 @@ def find_entries(
     numbers = read_int64s(held, rows, cython.address(number_count))
     wanted = read_int64s(held, hashes, cython.address(hash_count))
     if first < 0 or number_count % ROW_NUMBERS or CANDIDATE_ROOM > 1024:
-        raise ValueError("those are no rows of index files")
+        raise ValueError("these are not rows of index files")
     with cython.nogil:
         while file < number_count // ROW_NUMBERS:
             of_file = count
@@ -416,7 +415,7 @@ def find_entries(
 def queue_entries(
     rows: object, first_queue_offset: cython.longlong, delays_ms: object, out: object
 ) -> int:
-    """Write the entries of rows at their queue offsets; return how many were written."""
+    """Write the entries of rows at their queue offsets; return the number written."""
     count: cython.longlong = 0
     delay_count: cython.longlong = 0
     room: cython.longlong = 0

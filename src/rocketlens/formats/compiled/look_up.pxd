@@ -1,7 +1,7 @@
 """The parts of a look-up: its request, and the records of a key or at an offset.
 
-They leave what is out of the ordinary to ``broker.lookup`` and ``store.read.index``, which are the
-definition: they return a number that says so, and nothing else happens.
+Unusual cases are left to ``broker.lookup`` and ``store.read.index``, the definition: a function
+returns a number for that, and has no effect.
 """
 
 from rocketlens.formats.compiled.device cimport (
@@ -65,14 +65,14 @@ cdef inline long long truth_in(Bytes buffer, long long start, long long length) 
 cdef inline long long key_hash_of(
     Bytes content, long long topic, long long topic_bytes, Bytes other, long long key, long long key_bytes
 ) noexcept nogil:
-    """Return the hash of a topic and a key, which are ASCII and behind 8 other bytes."""
+    """Return the hash of a topic and a key, which are ASCII, each with 8 bytes before it."""
     cdef unsigned int state = <unsigned int>hash_text(content, topic, topic + topic_bytes, 0)
     state = state * 31 + <unsigned int>HASH_SIGN
     return index_hash(hash_text(other, key, key + key_bytes, state))
 
 
 cdef inline bint read_query(Bytes buffer, long long *numbers) noexcept nogil:
-    """Read the fields of a query; return False if it is out of the ordinary."""
+    """Read the fields of a query; return False if it is unusual."""
     cdef long long topic = numbers[2 * Q_TOPIC]
     cdef long long topic_bytes = numbers[2 * Q_TOPIC + 1]
     cdef long long key = numbers[2 * Q_KEY]
@@ -117,7 +117,7 @@ cdef inline long long request_end(
     Settings bounds,
     long long *out,
 ) noexcept nogil:
-    """Read the request at ``position``; return where its frame ends, 0 if it is not plain.
+    """Read the request at ``position``; return the end of its frame, 0 if it is not plain.
 
     ``bounds`` are the settings of a header, with the codes of a query and of a view.
     """
@@ -145,7 +145,7 @@ cdef inline long long has_key(
     long long name_bytes,
     bint is_unique,
 ) noexcept nogil:
-    """Return 1 if properties have the key of a request, 0 if not, -1 if that is not clear."""
+    """Return 1 if properties have the key of a request, 0 if not, -1 if that is ambiguous."""
     cdef long long key = request.numbers[2 * Q_KEY]
     cdef long long key_bytes = request.numbers[2 * Q_KEY + 1]
     cdef long long value = NONE
@@ -175,7 +175,7 @@ cdef inline long long has_key(
 cdef inline long long has_wanted_key(
     const Request *request, Bytes content, long long start, long long stop
 ) noexcept nogil:
-    """Do :func:`has_key` for the property that a request means."""
+    """As :func:`has_key`, for the requested property."""
     if request.numbers[IS_UNIQUE] == 1:
         return has_key(request, content, start, stop, UNIQUE_KEY_NAME, 9, True)
     return has_key(request, content, start, stop, KEYS_NAME, 5, False)
@@ -184,25 +184,22 @@ cdef inline long long has_wanted_key(
 cdef inline bint has_topic(
     const Request *request, Bytes content, long long start, long long length
 ) noexcept nogil:
-    """Return whether a slice is the topic of a request."""
     return length == request.numbers[2 * Q_TOPIC + 1] and same_memory(
         content, start, request.buffer, request.numbers[2 * Q_TOPIC], length
     )
 
 
 cdef inline long long store_timestamp_at(Bytes content, long long position) noexcept nogil:
-    """Return the store time of the whole record at ``position``."""
     cdef long long more = more_of_born_host(load_i32(content, position + SYS_FLAG))
     return load_i64(content, position + STORE_TIMESTAMP + more)
 
 
 cdef inline long long properties_of(const Measured *measured) noexcept nogil:
-    """Return where the properties of a record begin, in the record."""
+    """Return the start of the properties, relative to the record."""
     return measured.topic_start + measured.topic_length + LENGTH_BYTES
 
 
 cdef inline bint is_sound(Bytes content, long long position, const Measured *measured) noexcept nogil:
-    """Return whether a whole record has its checksums."""
     return checksums_agree(
         content,
         position,
@@ -224,9 +221,9 @@ cdef inline long long compare_candidates(
 ) noexcept nogil:
     """Compare candidates with a request, newest first, until ``max_num`` match.
 
-    Those from ``first`` to below ``count`` are compared, up to one that is not in the segment.
-    Writes the size of each, or `OTHER_TIME`. Returns the number of the first that was not compared,
-    `UNUSUAL` if one is not recognized.
+    Compares candidates ``first .. count - 1``, up to one that is not in the segment. Writes the
+    size of each, or `OTHER_TIME`. Returns the number of the first that was not compared, or
+    `UNUSUAL`.
     """
     cdef long long number = first
     cdef long long position, timestamp_ms
@@ -261,10 +258,10 @@ cdef inline long long compare_candidates(
 cdef inline long long scan_unindexed(
     const Request *request, const Segment *segment, long long start, long long stop, long long *out
 ) noexcept nogil:
-    """Find the records of the request's key in a part of the log that no index has yet.
+    """Find the records of the request's key in a part of the log that is not indexed yet.
 
     ``start`` and ``stop`` are physical offsets in the segment. Writes their offsets, the oldest
-    first; returns how many there are, or `UNUSUAL`.
+    first; returns their number, or `UNUSUAL`.
     """
     cdef long long limit = stop - segment.base_offset
     cdef long long count = 0
@@ -298,9 +295,9 @@ cdef inline long long scan_unindexed(
 cdef inline long long view_at(
     const Segment *segment, long long limit, long long physical_offset, long long *out
 ) noexcept nogil:
-    """Return the size of the record at an offset, or 0; write down its queue and its topic.
+    """Return the size of the record at an offset, or 0; store its queue and its topic.
 
-    It ends by ``limit`` of the segment's bytes.
+    The record must end within the segment's first ``limit`` bytes.
     """
     cdef long long position = physical_offset - segment.base_offset
     cdef Measured measured

@@ -1,8 +1,8 @@
 # cython: infer_types=True
-"""The compiled reading of a pull: its request, and the records that a stretch of a queue leads to.
+"""The compiled reading of a pull: its request, and the records of a stretch of a queue.
 
-What is not written as RocketMQ's clients write it is left to :mod:`rocketlens.wire`, which is the
-definition; records are taken by the rules of ``broker.delivery.pull_reader``.
+A request in a form that RocketMQ's clients do not write is left to :mod:`rocketlens.wire`, the
+definition; ``broker.delivery.pull_reader`` has the rules for taking records.
 """
 
 import cython
@@ -91,7 +91,7 @@ def has_number(
     count: cython.longlong,
     number: cython.longlong,
 ) -> cython.bint:
-    """Return whether a number is among ``count`` ascending ones."""
+    """Return True if a number is among ``count`` ascending ones."""
     low: cython.longlong = 0
     high: cython.longlong = count
     middle: cython.longlong
@@ -113,7 +113,7 @@ def is_of_entry(
     size: cython.longlong,
     queue_offset: cython.longlong,
 ) -> cython.bint:
-    """Return whether a whole, undamaged record of a queue's entry begins at an offset."""
+    """Return True if a whole, undamaged record of a queue's entry begins at an offset."""
     record: cython.longlong = physical_offset - log.base_offset
     measured: Measured = measure_record(log.buffer, physical_offset, record, log.limit)
     if measured.size == 0 or measured.size != size:
@@ -148,7 +148,7 @@ def take_records(
     max_bytes: cython.longlong,
     slices: cython.p_longlong,
 ) -> Taken:
-    """Take records of entries until one needs another look, or finds no room."""
+    """Take records of entries until one needs a closer check, or there is no room."""
     end: cython.longlong = -1
     number: cython.longlong
     at: cython.longlong
@@ -175,7 +175,7 @@ def take_records(
             return taken
         record = physical_offset - log.base_offset
         if record != end:
-            # Records of one sender's batch follow one another, and become one slice.
+            # Contiguous records, such as those of a batch, become one slice.
             slices[2 * taken.slices] = record
             taken.slices += 1
         end = record + size
@@ -203,9 +203,9 @@ def take(
     max_bytes: cython.longlong,
     slices: object,
 ) -> tuple[int, int, int, int, int]:
-    """Take records of entries up to the first that needs another look, or finds no room.
+    """Take records of entries up to the first that needs a closer check, or has no room.
 
-    Returns entries done, records and bytes taken, slices written, and 1 if there was no room.
+    Return entries done, records and bytes taken, slices written, and 1 if there was no room.
     """
     log: Log
     queue: Queue
@@ -276,8 +276,8 @@ def read_request(
 ) -> int:
     """Read the pull at ``position`` of the first ``length`` bytes of ``frames``.
 
-    Returns where its frame ends, 0 if it is not plain. ``settings`` are those of a header's, with
-    the two codes of pulls.
+    Return the end of its frame, 0 if it is not plain. ``settings`` are those of a header, with the
+    two codes of pulls.
     """
     frame: Frame
     limit: cython.longlong = 0

@@ -1,7 +1,7 @@
-"""Numbers of records, index files and consume queues that kernels take in; C gets them as literals.
+"""Constants of records, index files and consume queues for kernels; C gets them as literals.
 
-``packaging/kernels.py`` writes them to a ``.pxd``: numbers, bytes and tuples of numbers in
-capitals, and as a struct each tuple of fields.
+``packaging/kernels.py`` writes them to a ``.pxd``: names in capitals that are numbers, bytes or
+tuples of numbers, and each tuple of fields as a struct.
 """
 
 from typing import Final
@@ -18,14 +18,8 @@ from rocketlens.formats.commitlog_record import (
 )
 from rocketlens.formats.consumequeue_entry import ENTRY_LAYOUT as _QUEUE_ENTRY
 from rocketlens.formats.consumequeue_entry import MIN_TAGS_CODE
-from rocketlens.formats.dledger import (
-    BLANK_MAGIC,
-    ENTRY_HEADER_BYTES,
-    ENTRY_MAGIC,
-)
-from rocketlens.formats.dledger import (
-    ENTRY_FIELDS as _DLEDGER_ENTRY,
-)
+from rocketlens.formats.dledger import BLANK_MAGIC, ENTRY_HEADER_BYTES, ENTRY_MAGIC
+from rocketlens.formats.dledger import ENTRY_FIELDS as _DLEDGER_ENTRY
 from rocketlens.formats.index_file import ENTRY_LAYOUT as _INDEX_ENTRY
 from rocketlens.formats.index_file import SLOT_BYTES
 from rocketlens.limits import MAX_INT, MAX_RECORD_BYTES
@@ -71,7 +65,7 @@ ROW_FIELDS: Final = (
 )
 """A row of a scan: :data:`rocketlens.formats.compiled.rows.RECORD_DTYPE`, and ``Row`` in C."""
 
-# Why a walk ends.
+# Reasons for the end of a walk.
 STOP: Final = 0
 FULL: Final = 1
 BLANK: Final = 2
@@ -98,7 +92,7 @@ PREPARED_OFFSET: Final = _HEAD.offsets["prepared_transaction_offset"]
 BODY_LENGTH: Final = _HEAD.offsets["body_length"]
 MORE_HOST_BYTES: Final = HOST_BYTES_V6 - HOST_BYTES_V4
 LENGTH_BYTES: Final = 2
-"""Bytes of the length of properties, and of a V2 topic's length."""
+"""The size of the length of properties, and of a V2 topic's length."""
 
 DLEDGER_SIZE: Final = _DLEDGER_ENTRY.offsets["size"]
 DLEDGER_POSITION: Final = _DLEDGER_ENTRY.offsets["position"]
@@ -127,10 +121,10 @@ CRC_NAME: Final = int.from_bytes(b"__CRC32#", "little")
 
 
 def _crc_tables() -> tuple[int, ...]:
-    """Make the eight tables of "slicing by eight", flat: CRC of byte b followed by t zeros."""
+    """Return the eight tables of "slicing by eight", flat: CRC of byte b followed by t zeros."""
     import zlib
 
-    # zlib inverts before and after; what is left is the plain remainder.
+    # zlib inverts before and after; the XOR gives the plain remainder.
     tables = [zlib.crc32(bytes([byte])) ^ zlib.crc32(b"\0") for byte in range(256)]
     for before in range(7 * 256):
         tables.append(tables[before] >> 8 ^ tables[tables[before] & 0xFF])
@@ -141,5 +135,5 @@ CRC_TABLES: Final = _crc_tables()
 POWERS_OF_31: Final = tuple(31**power for power in range(9))
 
 NAME_SLOTS: Final = 32768
-"""Size of the table of names of one record: properties have at most 32767 bytes, a property at
+"""The size of the table of names of one record: properties have at most 32767 bytes, a property at
 least 4 with its separators, so it is never more than a quarter full."""

@@ -1,7 +1,7 @@
-"""What several kernels ask of a record: where it is, its parts, its checksums.
+"""Functions on records for several kernels: position, parts, checksums.
 
-What counts as a record is what :func:`rocketlens.formats.commitlog_record.decode` takes with
-``check_crc=False``; a test holds the two together.
+A record is valid here if :func:`rocketlens.formats.commitlog_record.decode` accepts it with
+``check_crc=False``; a test compares the two.
 """
 
 from rocketlens.formats.compiled.device cimport (
@@ -18,7 +18,6 @@ from rocketlens.formats.compiled.record_constants cimport *
 
 
 cdef inline const Row *open_rows(HeldArrays held, object rows, long long *count) except NULL:
-    """Open rows that are only read."""
     return <const Row *>read_rows(held, rows, sizeof(Row), count)
 
 
@@ -31,22 +30,22 @@ cdef struct Measured:
 
 
 cdef inline bint is_indexed(long long sys_flag) noexcept nogil:
-    """Do what :func:`rocketlens.formats.commitlog_record.is_indexed` does."""
+    """As :func:`rocketlens.formats.commitlog_record.is_indexed`."""
     return sys_flag & SYS_FLAG_TRANSACTION_MASK != SYS_FLAG_ROLLBACK
 
 
 cdef inline bint has_queue_entry(long long sys_flag) noexcept nogil:
-    """Do what :func:`rocketlens.formats.commitlog_record.has_queue_entry` does."""
+    """As :func:`rocketlens.formats.commitlog_record.has_queue_entry`."""
     return sys_flag & SYS_FLAG_PREPARED == 0
 
 
 cdef inline long long more_of_born_host(long long sys_flag) noexcept nogil:
-    """Return how many more bytes than with IPv4 the born host takes."""
+    """Return the extra bytes of the born host compared with IPv4."""
     return MORE_HOST_BYTES if sys_flag & SYS_FLAG_BORN_HOST_V6 else 0
 
 
 cdef inline long long more_of_hosts(long long sys_flag) noexcept nogil:
-    """Return how many more bytes than with IPv4 both hosts take."""
+    """Return the extra bytes of both hosts compared with IPv4."""
     return more_of_born_host(sys_flag) + (
         MORE_HOST_BYTES if sys_flag & SYS_FLAG_STORE_HOST_V6 else 0
     )
@@ -55,10 +54,10 @@ cdef inline long long more_of_hosts(long long sys_flag) noexcept nogil:
 cdef inline Measured measure_record(
     Bytes buffer, long long physical_offset, long long position, long long limit
 ) noexcept nogil:
-    """Measure the whole record that begins at ``position`` and ends by ``limit``; size 0: none.
+    """Measure the record at ``position``, which ends by ``limit``; the size is 0 without one.
 
-    Starts of parts are positions in the record. All parts add up to the size exactly. ``limit``
-    must not be above the length of the buffer.
+    Starts of parts are relative to the record. The parts add up to the size exactly. ``limit`` must
+    not exceed the length of the buffer.
     """
     cdef Measured measured
     cdef long long size, magic, sys_flag, more, body_start, body_length, wide, parts
@@ -109,17 +108,17 @@ cdef inline Measured measure_record(
 
 
 cdef inline bint is_inside(long long start, long long length, long long size) noexcept nogil:
-    """Return whether a slice lies behind the fixed fields of a record of ``size`` bytes."""
-    # From byte 64 on, so that the kernels can read 64 bytes before the end of any slice.
+    """Return True if a slice is in a record of ``size`` bytes, after its fixed fields."""
+    # At byte 64 or later, so that kernels can read 64 bytes before the end of any slice.
     return start >= 64 and length >= 0 and start + length <= size
 
 
 cdef inline long long row_position(
     long long limit, long long base_offset, const Row *row
 ) noexcept nogil:
-    """Return the position of a row's record in ``limit`` bytes; -1 where a slice isn't inside it.
+    """Return the position of a row's record in ``limit`` bytes; -1 if a slice isn't inside it.
 
-    Rows come from a scan, but nothing stops a caller from pairing them with another buffer.
+    Rows come from a scan, but a caller can pass them with another buffer.
     """
     cdef long long position = row.physical_offset - base_offset
     cdef long long size = row.store_size
@@ -185,8 +184,8 @@ cdef inline bint checksums_agree(
 ) noexcept nogil:
     """Compare the record at ``record`` with its checksums; its parts must be inside the buffer.
 
-    As in RocketMQ, an empty body has none, and the checksum of the whole record is optional: it is
-    the last property.
+    As in RocketMQ, an empty body has none. The checksum of the whole record is optional: it is the
+    last property.
     """
     cdef long long start = record + body
     cdef long long tail = record + size - CRC_PROPERTY_BYTES

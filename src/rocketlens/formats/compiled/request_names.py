@@ -1,4 +1,4 @@
-"""What kernels that read requests are given: names of members and fields, and settings."""
+"""Arguments of kernels that read requests: names of members and fields, and settings."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -21,9 +21,7 @@ _MEMBERS: Final = (
 
 
 def name_cells(names: Iterable[str | None]) -> ByteArray:
-    """Return the cells of the members of a header, and of further names in ASCII, of which None is
-    like no name.
-    """
+    """Return the cells of a header's members and of further ASCII names; None matches no name."""
     cells = bytearray()
     for name in (*_MEMBERS, *names):
         text = b"\xff" * (NAME_BYTES - 1) if name is None else name.encode()

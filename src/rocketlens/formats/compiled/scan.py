@@ -1,7 +1,7 @@
 """Compiled walks over commit log bytes: records to rows, index entries, record starts.
 
 The proofs of "inside the buffer" below begin with ``0 <= start <= len(buffer)`` and ``0 <=
-base_offset <= 2**62``, which each call checks. What counts as a record stands in ``records.pxd``.
+base_offset <= 2**62``, which each call checks. ``records.pxd`` defines a record.
 """
 
 import cython
@@ -43,11 +43,7 @@ Entries = cython.struct(
     room=cython.longlong,
     count=cython.longlong,
 )
-Walked = cython.struct(
-    rows=cython.longlong,
-    position=cython.longlong,
-    reason=cython.longlong,
-)
+Walked = cython.struct(rows=cython.longlong, position=cython.longlong, reason=cython.longlong)
 
 
 @cython.cfunc
@@ -58,7 +54,7 @@ def bytes_before_record(
     position: cython.longlong,
     limit: cython.longlong,
 ) -> cython.longlong:
-    """Do what :func:`rocketlens.formats.dledger.bytes_before_record` does."""
+    """As :func:`rocketlens.formats.dledger.bytes_before_record`."""
     if limit - position < ENTRY_HEADER_BYTES or load_i32(buffer, position) != ENTRY_MAGIC:
         return 0
     if load_i64(buffer, position + DLEDGER_POSITION) != physical_offset:
@@ -75,7 +71,7 @@ def bytes_before_record(
 def reason_without_record(
     buffer: Bytes, position: cython.longlong, limit: cython.longlong
 ) -> cython.longlong:
-    """Return why no record begins at ``position``: BLANK, END or BAD."""
+    """Return the reason why no record begins at ``position``: BLANK, END or BAD."""
     if limit - position < 8:
         return END
     size: cython.longlong = load_i32(buffer, position)
@@ -97,10 +93,10 @@ def set_property(
     separator: cython.longlong,
     end: cython.longlong,
 ) -> cython.void:
-    """Store in ``row`` where the value of a property is, if it is one that ``row`` has.
+    """Store the position of a property's value in ``row``, if ``row`` has that property.
 
-    The name is before ``separator``, the value from there to ``end``. All are positions in the
-    buffer; ``record`` is the begin of the record. ``separator > name_start``.
+    The name is before ``separator``, the value from there to ``end``: positions in the buffer, like
+    ``record``, the start of the record. ``separator > name_start``.
     """
     length: cython.longlong = separator - name_start
     value_length: cython.int = cython.cast(cython.int, end - separator - 1)
@@ -134,8 +130,8 @@ def find_properties(
 ) -> cython.void:
     """Walk ``buffer[start:stop]`` as ``MessageDecoder.string2messageProperties`` does.
 
-    It looks for the first name separator from the beginning of each segment, and takes the segment
-    if that lies inside with something on both sides. ``stop`` must be at least 64.
+    The first name separator divides a segment; the segment counts if neither side is empty.
+    ``stop`` must be at least 64.
     """
     name_start: cython.longlong = start
     separator: cython.longlong = -1
@@ -175,7 +171,6 @@ def find_properties(
 def read_row(
     buffer: Bytes, row: cython.pointer(Row), position: cython.longlong, measured: Measured
 ) -> cython.void:
-    """Fill ``row`` from the measured record at ``position``."""
     sys_flag: cython.longlong = load_i32(buffer, position + SYS_FLAG)
     born_more: cython.longlong = more_of_born_host(sys_flag)
     more: cython.longlong = more_of_hosts(sys_flag)
@@ -215,8 +210,7 @@ def read_row(
     if row.tags_length > 0:
         tags: cython.longlong = position + row.tags_start
         row.tags_hash = cython.cast(
-            cython.int,
-            cython.cast(cython.uint, hash_text(buffer, tags, tags + row.tags_length, 0)),
+            cython.int, cython.cast(cython.uint, hash_text(buffer, tags, tags + row.tags_length, 0))
         )
 
 
@@ -225,7 +219,7 @@ def read_row(
 def put_entry(
     state: cython.longlong, row: cython.pointer(cython.const[Row]), entries: cython.pointer(Entries)
 ) -> cython.void:
-    """Write the next entry if there is room for it, and count it in any case."""
+    """Count the next entry, and write it if there is room."""
     number: cython.longlong = entries.count
     if number < entries.room:
         entries.hashes[number] = cython.cast(cython.int, index_hash(state))
@@ -278,8 +272,8 @@ def put_entries(
 ) -> cython.void:
     """Write the index entries of the record at ``position``, in RocketMQ's order.
 
-    Those beyond the arrays are counted, not written. The row's slices must lie in the buffer at 64
-    or more.
+    Entries beyond the arrays are counted, not written. The row's slices must be in the buffer, at
+    position 64 or later.
     """
     start: cython.longlong
     state: cython.longlong
@@ -351,8 +345,7 @@ def scan(
     held: HeldArrays = HeldArrays()
     memory: Bytes = read_bytes(held, buffer, cython.address(limit))
     row_memory = cython.cast(
-        cython.pointer(Row),
-        write_rows(held, rows, cython.sizeof(Row), cython.address(room)),
+        cython.pointer(Row), write_rows(held, rows, cython.sizeof(Row), cython.address(room))
     )
     check_start(base_offset, start, limit)
     with cython.nogil:
@@ -365,7 +358,6 @@ def scan(
 def check_start(
     base_offset: cython.longlong, start: cython.longlong, limit: cython.longlong
 ) -> cython.int:
-    """Refuse a position outside the buffer, and what is no physical offset."""
     if not 0 <= start <= limit or not 0 <= base_offset <= 1 << 62:
         raise ValueError(f"position {start} is not in {limit} bytes from offset {base_offset} on")
     return 0
@@ -380,7 +372,6 @@ def open_entries(
     timestamps: object,
     entries: cython.pointer(Entries),
 ) -> cython.int:
-    """Open the output arrays of index entries, which must be of equal length."""
     counts: cython.longlong[3]
     entries.hashes = write_int32s(held, hashes, cython.address(counts[0]))
     entries.offsets = write_int64s(held, offsets, cython.address(counts[1]))
@@ -401,9 +392,7 @@ def entries_of_rows(
     offsets: object,
     timestamps: object,
 ) -> int:
-    """Write the index entries of rows; return their number, or -1 - n if row n does not fit the
-    buffer.
-    """
+    """Write the index entries of rows; return their number, or -1 - n if row n does not fit."""
     entries: Entries
     limit: cython.longlong = 0
     count: cython.longlong = 0
@@ -495,7 +484,7 @@ def walk(
 
 
 def summarize(rows: object) -> tuple[int, int]:
-    """Return the latest store time of rows, and all bits of their sys_flags; 0 of no rows."""
+    """Return the latest store time of rows, and all bits of their sys_flags; 0 without rows."""
     count: cython.longlong = 0
     newest: cython.longlong = 0
     flags: cython.int = 0
@@ -519,10 +508,11 @@ def choose(
     wanted: object,
     out: object,
 ) -> None:
-    """Write for each row 1 if it is chosen, 0 if not.
+    """Write for each row 1 if it is chosen, else 0.
 
     Its store time must be in ``begin .. end``. ``position`` is empty, or a queue id and a queue
-    offset. ``groups`` is empty, or has the group of each row, and ``wanted`` 1 for some of these.
+    offset. ``groups`` is empty, or has the group of each row, and ``wanted`` is 1 for chosen
+    groups.
     """
     count: cython.longlong = 0
     room: cython.longlong = 0
@@ -564,7 +554,7 @@ def choose(
 
 
 def compress(rows: object, mask: object, out: object) -> None:
-    """Copy the rows for which the mask has a byte that is not zero, in their order."""
+    """Copy the rows for which the mask has a byte that is not zero, in order."""
     count: cython.longlong = 0
     room: cython.longlong = 0
     mask_count: cython.longlong = 0
@@ -574,8 +564,7 @@ def compress(rows: object, mask: object, out: object) -> None:
     items = open_rows(held, rows, cython.address(count))
     is_chosen = read_bytes(held, mask, cython.address(mask_count))
     target = cython.cast(
-        cython.pointer(Row),
-        write_rows(held, out, cython.sizeof(Row), cython.address(room)),
+        cython.pointer(Row), write_rows(held, out, cython.sizeof(Row), cython.address(room))
     )
     need(mask_count, count)
     for index in range(count):

@@ -1,16 +1,16 @@
 # cython: infer_types=True
 """The compiled writing of plain sends and of batches: to records, queue entries and replies.
 
-Three calls handle what a connection received, as far as it is plain:
-:func:`rocketlens.formats.compiled.send_parse.parse` reads it, :func:`encode` writes records
+Three calls handle the plain requests at the start of a connection's bytes:
+:func:`rocketlens.formats.compiled.send_parse.parse` reads them, :func:`encode` writes records
 without their sizes, entries and replies, and :func:`commit` writes sizes and magics, which make
-records readable. The same is done, message by message, by ``store.write.append`` and
-``wire.connection``, which are the definition of it.
+records readable. The definition, message by message, is in ``store.write.append`` and
+``wire.connection``.
 
-Three calls store a batch, as far as it is plain: :func:`measure` checks all members before anything
-is written, :func:`write` writes records without their sizes, and :func:`commit_members` writes
-sizes and magics. ``formats.batch_body`` and ``store.write.append.Appender.append_batch`` are the
-definition of it.
+Three calls store a batch, if it is plain: :func:`measure` checks all members before anything is
+written, :func:`write` writes records without their sizes, and :func:`commit_members` writes sizes
+and magics. The definition is in ``formats.batch_body`` and
+``store.write.append.Appender.append_batch``.
 """
 
 import cython
@@ -53,7 +53,7 @@ from cython.cimports.rocketlens.formats.compiled.records import crc32
 from cython.cimports.rocketlens.formats.compiled.request_constants import *
 
 Read = cython.struct(
-    # What was parsed: frames, properties and topics, columns, rows.
+    # The parsed requests: frames, properties and topics, columns, rows.
     frames=Bytes,
     frame_bytes=cython.longlong,
     texts=Bytes,
@@ -68,8 +68,8 @@ Read = cython.struct(
     born_bytes=cython.longlong,
     store_bytes=cython.longlong,
     host_flags=cython.longlong,
-    # The parts of a reply, and where each begins: offset, queue, queue offset, key and opaque are
-    # between them.
+    # The parts of a reply, and their starts: between them are offset, queue, queue offset, key and
+    # opaque.
     template=Bytes,
     parts=cython.pointer(cython.const[cython.longlong]),
     timestamp_ms=cython.longlong,
@@ -83,7 +83,6 @@ Slice = cython.struct(start=cython.longlong, stop=cython.longlong)
 def column(
     read: cython.pointer(cython.const[Read]), name: cython.longlong, number: cython.longlong
 ) -> cython.longlong:
-    """Return a number of a message."""
     return read.columns[name * MAX_RUN_MESSAGES + number]
 
 
@@ -92,7 +91,6 @@ def column(
 def measure_records(
     read: cython.pointer(cython.const[Read]), count: cython.longlong
 ) -> cython.void:
-    """Write down the bytes of each record."""
     number: cython.longlong
     fixed: cython.longlong = HOSTLESS_HEAD_BYTES + read.born_bytes + read.store_bytes
     for number in range(count):
@@ -117,7 +115,7 @@ def write_record(
     row: cython.p_longlong,
     physical_offset: cython.longlong,
 ) -> cython.void:
-    """Write a record without its size and magic, for which there are zeros."""
+    """Write a record with zeros for its size and magic."""
     body: cython.longlong = column(read, BODY, number)
     body_bytes: cython.longlong = column(read, BODY_BYTES, number)
     sys_flag: cython.longlong = column(read, SYS_FLAG, number) | row[MORE_FLAGS]
@@ -162,7 +160,7 @@ def write_part(
     read: cython.pointer(cython.const[Read]),
     part: cython.longlong,
 ) -> cython.longlong:
-    """Copy a part of the template; return the position behind it."""
+    """Copy a part of the template; return the position after it."""
     length: cython.longlong = read.parts[part + 1] - read.parts[part]
     copy_bytes(out, at, read.template, read.parts[part], length)
     return at + length
@@ -177,7 +175,7 @@ def write_reply(
     read: cython.pointer(cython.const[Read]),
     physical_offset: cython.longlong,
 ) -> cython.longlong:
-    """Write the reply to one message, of at most REPLY_BYTES; return the position behind it."""
+    """Write the reply to one message, at most REPLY_BYTES; return the position after it."""
     row: cython.p_longlong = read.rows + column(read, ROW, number) * ROW_NUMBERS
     key_bytes: cython.longlong = column(read, KEY_BYTES, number)
     at: cython.longlong = write_part(out, start + PREFIX_BYTES, read, 0)
@@ -202,7 +200,7 @@ def write_reply(
 def count_fitting(
     read: cython.pointer(cython.const[Read]), count: cython.longlong, log_bytes: cython.longlong
 ) -> cython.longlong:
-    """Write down where records begin; return how many have room in the log and in their queues."""
+    """Store the starts of records; return how many have room in the log and in their queues."""
     record: cython.longlong = 0
     number: cython.longlong
     for number in range(count):
@@ -225,7 +223,7 @@ def lay_out(
     count: cython.longlong,
     log_bytes: cython.longlong,
 ) -> cython.longlong:
-    """Write down where records and entries begin; return how many messages find room."""
+    """Store the starts of records and entries; return how many messages have room."""
     number: cython.longlong
     entry: cython.longlong = 0
     row: cython.p_longlong
@@ -251,7 +249,6 @@ def write_run(
     entry_bytes: cython.longlong,
     replies: cython.p_uchar,
 ) -> Wrote:
-    """Write what found room."""
     wrote: Wrote
     number: cython.longlong
     row: cython.p_longlong
@@ -263,7 +260,7 @@ def write_run(
         write_record(log, wrote.log_bytes, number, read, row, offset)
         at = (row[AT] + row[COUNT]) * QUEUE_ENTRY_BYTES
         if at < 0 or at > entry_bytes - QUEUE_ENTRY_BYTES:
-            # Of a row that was not among those touched.
+            # The row is not among the touched ones.
             wrote.count = number
             break
         store_i64(entries, at, offset)
@@ -282,7 +279,6 @@ def write_run(
 def need_slice(
     size: cython.longlong, start: cython.longlong, length: cython.longlong
 ) -> cython.int:
-    """Refuse a slice that is not all inside."""
     if start < 0 or length < 0 or start > size - length:
         raise ValueError(f"{length} bytes from {start} on are not inside {size} bytes")
     return 0
@@ -291,7 +287,6 @@ def need_slice(
 @cython.cfunc
 @cython.exceptval(-1)
 def open_hosts(held: HeldArrays, read: cython.pointer(Read), hosts: tuple) -> cython.int:
-    """Open addresses."""
     count: cython.longlong = 0
     addresses, born_bytes, store_bytes, flags = hosts
     read.addresses = read_bytes(held, addresses, cython.address(count))
@@ -305,7 +300,6 @@ def open_hosts(held: HeldArrays, read: cython.pointer(Read), hosts: tuple) -> cy
 @cython.cfunc
 @cython.exceptval(-1)
 def check_messages(read: cython.pointer(Read), count: cython.longlong) -> cython.int:
-    """Refuse columns that lead outside of what was parsed."""
     number: cython.longlong
     for number in range(count):
         row = column(read, ROW, number)
@@ -314,7 +308,7 @@ def check_messages(read: cython.pointer(Read), count: cython.longlong) -> cython
         need_slice(read.frame_bytes, column(read, BODY, number), column(read, BODY_BYTES, number))
         need_slice(read.text_bytes, column(read, TEXT, number), column(read, TEXT_BYTES, number))
         need_slice(read.text_bytes, column(read, KEY, number), column(read, KEY_BYTES, number))
-        # Three numbers of at most 20 digits are in a reply, and one of 16.
+        # A reply has three numbers of at most 20 digits, and one of 16.
         need(
             REPLY_BYTES - PREFIX_BYTES - 76,
             read.parts[6] - read.parts[0] + column(read, KEY_BYTES, number),
@@ -331,7 +325,6 @@ def check_rows(
     count: cython.longlong,
     row_count: cython.longlong,
 ) -> cython.int:
-    """Refuse rows that there are not."""
     index: cython.longlong
     for index in range(count):
         if rows[index] < 0 or rows[index] >= row_count:
@@ -344,7 +337,6 @@ def check_rows(
 def check_parts(
     parts: cython.pointer(cython.const[cython.longlong]), size: cython.longlong
 ) -> cython.int:
-    """Refuse parts of a reply that are not all inside."""
     index: cython.longlong
     for index in range(6):
         need_slice(size, parts[index], parts[index + 1] - parts[index])
@@ -366,9 +358,9 @@ def encode(
     """Write records without sizes, entries side by side for each queue, and replies.
 
     ``parsed``: columns, properties, topics, rows, touched rows. ``rows`` has the next offset of
-    each touched queue and its room in entries; after it, COUNT says how many entries it got, and AT
-    at which entry they begin. ``log_array`` begins at ``physical_offset``. Returns how many
-    messages found room, and the bytes of their records and replies.
+    each touched queue and its room in entries; afterwards, COUNT is the number of its new entries,
+    and AT the index of the first. ``log_array`` begins at ``physical_offset``. Return the number of
+    messages that had room, and the bytes of their records and replies.
     """
     read: Read
     wrote: Wrote
@@ -444,7 +436,7 @@ def commit(log_array: object, count: cython.longlong, columns: object, rows: obj
 def member_end(
     body: Bytes, position: cython.longlong, size: cython.longlong, columns: cython.p_longlong
 ) -> cython.longlong:
-    """Find the parts of a member; return the position behind it, or -1 if it is not one."""
+    """Find the parts of a member; return the position after it, or -1 if it is not one."""
     if size - position < MIN_MEMBER_BYTES:
         return NONE
     member_bytes: cython.longlong = load_i32(body, position)
@@ -466,9 +458,9 @@ def member_end(
 @cython.cfunc
 @cython.nogil
 def find_tags(body: Bytes, start: cython.longlong, stop: cython.longlong) -> Slice:
-    """Return the last TAGS of properties, 0 and 0 if there is none.
+    """Return the last TAGS of properties, 0 and 0 without tags.
 
-    The end is -1 if a byte is zero, or there is a name that ends with DELAY.
+    The end is -1 if a byte is zero, or a name ends with DELAY.
     """
     found: Slice
     name: cython.longlong = start
@@ -511,7 +503,7 @@ def measure_members(
     entries: cython.p_uchar,
     room: cython.longlong,
 ) -> Slice:
-    """Return how many members there are, and the bytes of their records."""
+    """Return the number of members, and the bytes of their records."""
     measured: Slice
     none: Slice
     tags: Slice
@@ -554,9 +546,9 @@ def measure(
 ) -> tuple[int, int]:
     """Check all members, and write size and tags code of each into its entry.
 
-    ``fixed`` bytes of a record are neither body nor properties. Returns how many members there are
-    and the bytes of their records; -1 if one is not plain: it is none, too large, has a zero byte
-    or a delay in its properties, or there are more than entries.
+    ``fixed`` bytes of a record are neither body nor properties. Return the number of members and
+    the bytes of their records; -1 if a member is not plain (invalid, too large, with a zero byte or
+    a delay in its properties), or there are too many for the entries.
     """
     measured: Slice
     size: cython.longlong = 0
@@ -586,7 +578,7 @@ def write_members(
     ids: cython.p_uchar,
     id_bytes: cython.longlong,
 ) -> cython.bint:
-    """Write what was measured; return False if there is less room than that."""
+    """Write the measured members; return False if there is too little room."""
     position: cython.longlong = 0
     at: cython.longlong = 0
     entry: cython.longlong = 0
@@ -632,12 +624,12 @@ def write(
     prefix: object,
     written: tuple,
 ) -> None:
-    """Write records without their sizes, where they begin into their entries, and ids.
+    """Write records without their sizes, their offsets into the entries, and ids.
 
-    ``target``: columns with what all members have, the row of the queue, its topic. ``log_array``
-    begins at ``physical_offset``, and has room for the records that :func:`measure` measured.
-    ``written``: entries, as :func:`measure` left them, and ids: each behind ``prefix`` and before a
-    comma.
+    ``target``: columns with the values that all members share, the row of the queue, its topic.
+    ``log_array`` begins at ``physical_offset``, and has room for the records that :func:`measure`
+    measured. ``written``: entries, as :func:`measure` left them, and ids: each after ``prefix`` and
+    before a comma.
     """
     read: Read
     size: cython.longlong = 0

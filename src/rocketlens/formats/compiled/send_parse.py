@@ -1,8 +1,8 @@
 # cython: infer_types=True
-"""The compiled reading of plain sends: frames to columns, of known queues.
+"""The compiled reading of plain sends to known queues: frames to columns.
 
-What ends a run, because it is not plain, is said in :func:`parse`. The same is done, message by
-message, by ``broker.requests.send``, which is the definition of it.
+:func:`parse` says what ends a run. The definition, message by message, is in
+``broker.requests.send``.
 """
 
 import cython
@@ -45,7 +45,7 @@ Run = cython.struct(
     row_count=cython.longlong,
     slots=cython.p_longlong,
     slot_count=cython.longlong,
-    # To write: plain text, properties, columns, touched rows, scratch, what is signed.
+    # Outputs: plain text, properties, columns, touched rows, scratch, signed content.
     plain=cython.p_uchar,
     plain_bytes=cython.longlong,
     texts=cython.p_uchar,
@@ -76,7 +76,7 @@ def insert_property(
     length: cython.longlong,
     bucket: cython.longlong,
 ) -> cython.bint:
-    """Sort a property in, behind those of its bucket; return False if its name was there."""
+    """Insert a property after those of its bucket; return False if its name is a duplicate."""
     position: cython.longlong = count
     number: cython.longlong
     while position > 0 and scratch[CUTS + CUT_NUMBERS * (position - 1) + 3] > bucket:
@@ -110,11 +110,11 @@ def read_known_property(
     settings: Settings,
     scratch: cython.p_longlong,
 ) -> cython.bint:
-    """Write down unique key and tags; return False if a property is of no plain message."""
+    """Store unique key and tags; return False if a property makes the message not plain."""
     index: cython.longlong
     if special == 0:
         for index in range(value, stop):
-            # Others would have to be escaped in the reply.
+            # Other characters would have to be escaped in the reply.
             if (
                 plain[index] < SPACE
                 or plain[index] > LAST_PRINTABLE
@@ -140,7 +140,7 @@ def read_known_property(
 def cut_properties(
     run: cython.pointer(Run), sent_bytes: cython.longlong, total: cython.longlong
 ) -> cython.longlong:
-    """Cut properties, and sort them as Java's ``HashMap`` does; return how many, or -1.
+    """Split properties, and sort them as Java's ``HashMap`` does; return their number, or -1.
 
     The first ``sent_bytes`` are the producer's, the others the broker's own.
     """
@@ -198,9 +198,9 @@ def cut_properties(
 @cython.cfunc
 @cython.nogil
 def read_properties(run: cython.pointer(Run), at: cython.longlong) -> cython.longlong:
-    """Write a message's properties as they are stored; return the position behind, or -1.
+    """Write a message's properties in their stored form; return the position after them, or -1.
 
-    ``scratch`` then has where the unique key is among them, and ``plain`` begins with the
+    Then ``scratch`` has the position of the unique key among them, and ``plain`` begins with the
     producer's.
     """
     scratch: cython.p_longlong = run.scratch
@@ -248,7 +248,7 @@ def queue_slot(
     length: cython.longlong,
     queue_id: cython.longlong,
 ) -> cython.longlong:
-    """Return the slot of a queue, or the free one for it. A slot holds a row's number plus one."""
+    """Return the slot of a queue, or a free one for it. A slot holds a row's number plus one."""
     mask: cython.ulonglong = cython.cast(cython.ulonglong, run.slot_count - 1)
     hashed: cython.ulonglong = mix(
         mix_bytes(buffer, start, start + length), cython.cast(cython.ulonglong, queue_id)
@@ -271,14 +271,13 @@ def queue_slot(
 def field_number(
     run: cython.pointer(Run), field: cython.longlong, max_digits: cython.longlong
 ) -> cython.longlong:
-    """Return the number of a field, or `NO_NUMBER`."""
     return number_in(run.buffer, run.scratch[2 * field], run.scratch[2 * field + 1], max_digits)
 
 
 @cython.cfunc
 @cython.nogil
 def read_numbers(run: cython.pointer(Run), count: cython.longlong) -> cython.bint:
-    """Write down the numbers of a send; return False if one is not plain, or it is a batch."""
+    """Store the numbers of a send; return False if one is not plain, or it is a batch."""
     columns: cython.p_longlong = run.columns + count
     flags: cython.longlong = run.scratch[NUMBERS + FLAGS]
     sys_flag: cython.longlong = field_number(run, F_SYS_FLAG, 9)
@@ -289,7 +288,7 @@ def read_numbers(run: cython.pointer(Run), count: cython.longlong) -> cython.bin
         reconsumed = field_number(run, F_RECONSUMED, 9)
     if (flags != 0 and flags != ONE_WAY) or sys_flag < 0 or sys_flag & FORBIDDEN_FLAGS:
         return False
-    # Only "true" is true, in any case of its letters.
+    # Only "true" is true, in upper or lower case.
     if run.scratch[2 * F_BATCH + 1] == 4:
         return False
     if flag == NO_NUMBER or born == NO_NUMBER or reconsumed == NO_NUMBER:
@@ -313,7 +312,7 @@ def read_message(
     at: cython.longlong,
     count: cython.longlong,
 ) -> cython.longlong:
-    """Read message ``count`` into its columns; return the position behind its properties, or -1."""
+    """Read message ``count`` into its columns; return the position after its properties, or -1."""
     columns: cython.p_longlong = run.columns + count
     if not read_header(run.buffer, codec, header, header_end, run.names, run.settings, run.scratch):
         return NONE
@@ -337,10 +336,10 @@ def signed_end(
     at: cython.longlong,
     count: cython.longlong,
 ) -> cython.longlong:
-    """Write what message ``count`` has a signature of; return the position behind it, or -1.
+    """Write the signed content of message ``count``; return the position after it, or -1.
 
-    That are the values of its fields, in the order of their names, and its body. Those of other
-    than ASCII characters are not plain, but for properties.
+    The content is the values of its fields in name order, then the body. Fields with characters
+    beyond ASCII are not plain, except properties.
     """
     scratch: cython.p_longlong = run.scratch
     columns: cython.p_longlong = run.columns + count
@@ -365,7 +364,7 @@ def signed_end(
             at += length
         elif length > 0:
             for index in range(start, start + length):
-                # What is escaped is not what was signed.
+                # The signature covers the unescaped text.
                 if run.buffer[index] > LAST_ASCII or (
                     scratch[IS_ESCAPED] != 0 and run.buffer[index] == BACKSLASH
                 ):
@@ -389,9 +388,9 @@ def signed_end(
 @cython.cfunc
 @cython.nogil
 def queue_row(run: cython.pointer(Run)) -> cython.longlong:
-    """Return the row of a message's queue, -1 if there can be none, -2 if it is not known.
+    """Return the row of a message's queue, -1 if the queue is invalid, -2 if it is not known.
 
-    The first numbers of ``scratch`` are then the queue id, and start and length of the topic.
+    For -2, the first numbers of ``scratch`` are the queue id, and start and length of the topic.
     """
     queue_id: cython.longlong = field_number(run, F_QUEUE_ID, 9)
     topic: cython.longlong = run.scratch[2 * F_TOPIC]
@@ -412,7 +411,6 @@ def queue_row(run: cython.pointer(Run)) -> cython.longlong:
 def read_run(
     run: cython.pointer(Run), max_count: cython.longlong, max_bytes: cython.longlong
 ) -> Read:
-    """Read messages until one is not plain, or there is no room."""
     done: Read
     frame: Frame
     at: cython.longlong = 0
@@ -421,7 +419,7 @@ def read_run(
     done.count = done.position = done.touched_count = 0
     done.reason = LIMIT
     for number in range(run.touched_count):
-        # Those of the run before.
+        # The rows of the previous run.
         run.rows[run.touched[number] * ROW_NUMBERS + COUNT] = 0
     while done.count < max_count and done.position < max_bytes:
         frame = frame_at(run.buffer, done.position, run.size, run.settings)
@@ -458,30 +456,24 @@ def read_run(
 @cython.cfunc
 @cython.exceptval(-1)
 def open_queues(
-    held: HeldArrays,
-    run: cython.pointer(Run),
-    topics: object,
-    rows: object,
-    slots: object,
+    held: HeldArrays, run: cython.pointer(Run), topics: object, rows: object, slots: object
 ) -> cython.int:
-    """Open what is known of queues."""
     count: cython.longlong = 0
     index: cython.longlong
     run.topics = read_bytes(held, topics, cython.address(count))
     run.rows = write_int64s(held, rows, cython.address(run.row_count))
     run.slots = write_int64s(held, slots, cython.address(run.slot_count))
     run.row_count //= ROW_NUMBERS
-    # One slot at least is always free, so that a search for one ends.
+    # At least one slot is always free, so that every search ends.
     need(run.slot_count, run.row_count + 1)
     if run.slot_count & (run.slot_count - 1):
-        raise ValueError(f"{run.slot_count} slots are no power of two")
+        raise ValueError(f"{run.slot_count} slots are not a power of two")
     return 0
 
 
 @cython.cfunc
 @cython.exceptval(-1)
 def open_work(held: HeldArrays, run: cython.pointer(Run), work: tuple) -> cython.int:
-    """Open the arrays to write."""
     count: cython.longlong = 0
     plain, texts, columns, touched, scratch, signed = work
     run.plain = write_bytes(held, plain, cython.address(run.plain_bytes))
@@ -505,15 +497,15 @@ def parse(
     queues: tuple,
     work: tuple,
 ) -> tuple[int, int, int, int]:
-    """Read plain sends to known queues from the beginning of ``frames``.
+    """Read plain sends to known queues from the start of ``frames``.
 
     ``words``: names, settings, and the broker's own properties as text. ``queues``: topics, rows
-    and slots of the known queues. ``work``: arrays to write: plain text, properties, columns,
-    touched rows, scratch, what is signed.
+    and slots of the known queues. ``work``: the output arrays: plain text, properties, columns,
+    touched rows, scratch, signed content.
 
-    Returns how many, the position behind them, how many queues they go to (their rows are in
-    ``work``, each once), and why there are no more: LIMIT, INCOMPLETE (a frame is), NOT_PLAIN, or
-    UNKNOWN, if its queue is: then the first numbers of ``scratch`` say which.
+    Return the number of sends, the position after them, the number of their queues (whose rows are
+    in ``work``, each once), and why the run ended: LIMIT, INCOMPLETE (of a frame), NOT_PLAIN, or
+    UNKNOWN (of a queue: the first numbers of ``scratch`` identify it).
     """
     run: Run
     done: Read
@@ -542,9 +534,9 @@ def parse(
 
 
 def fill_slots(topics: object, rows: object, count: cython.longlong, slots: object) -> None:
-    """Fill the slots for ``count`` rows; their number is a power of two above ``count``.
+    """Fill the slots for ``count`` rows; the number of slots is a power of two above ``count``.
 
-    Topics begin behind eight other bytes.
+    A topic has at least eight bytes before it.
     """
     run: Run
     number: cython.longlong

@@ -1,4 +1,4 @@
-"""Compiled copies of text from records: columns, key lists, property maps; and checks of bodies.
+"""Compiled copies of text from records (columns, key lists, property maps), and checks of bodies.
 
 Slices are positions in the buffer and lengths; every kernel checks each slice against the buffer
 before it reads.
@@ -49,11 +49,7 @@ Rows = cython.struct(
     items=cython.pointer(cython.const[Row]),
     count=cython.longlong,
 )
-Slices = cython.struct(
-    starts=cython.p_longlong,
-    lengths=cython.p_int,
-    room=cython.longlong,
-)
+Slices = cython.struct(starts=cython.p_longlong, lengths=cython.p_int, room=cython.longlong)
 
 
 @cython.cfunc
@@ -65,9 +61,8 @@ def open_log_rows(
     rows: object,
     opened: cython.pointer(Rows),
 ) -> cython.int:
-    """Open a buffer and the rows of its records."""
     if base_offset < 0:
-        raise ValueError(f"{base_offset} is no physical offset")
+        raise ValueError(f"{base_offset} is not a physical offset")
     opened.buffer = read_bytes(held, buffer, cython.address(opened.limit))
     opened.base_offset = base_offset
     opened.items = open_rows(held, rows, cython.address(opened.count))
@@ -79,7 +74,7 @@ def open_log_rows(
 def open_slices(
     held: HeldArrays, starts: object, lengths: object, opened: cython.pointer(Slices)
 ) -> cython.int:
-    """Open two output arrays, of which the shorter says how many slices have room."""
+    """Open two output arrays; the shorter one gives the room for slices."""
     count: cython.longlong = 0
     opened.starts = write_int64s(held, starts, cython.address(opened.room))
     opened.lengths = write_int32s(held, lengths, cython.address(count))
@@ -92,7 +87,7 @@ def open_slices(
 def position_of(
     rows: cython.pointer(cython.const[Rows]), index: cython.longlong
 ) -> cython.longlong:
-    """Return the position of a row's record in the buffer; -1 if it is not all inside."""
+    """Return the position of a row's record in the buffer; -1 if it is not entirely inside."""
     return row_position(rows.limit, rows.base_offset, cython.address(rows.items[index]))
 
 
@@ -121,12 +116,12 @@ def copy_text(
     start: cython.longlong,
     stop: cython.longlong,
 ) -> cython.void:
-    """Write the slice as Java decodes it, in UTF-8, at most to ``limit``."""
+    """Write the slice as Java decodes it, in UTF-8, up to ``limit``."""
     step: Step
     needed: cython.longlong
     while start < stop:
         step = utf8_step(buffer, start, stop)
-        # A file that changes under its memory map may need more room than was measured.
+        # A mapped file that changes can need more room than was measured.
         needed = 3 if step.code_point == REPLACEMENT else step.after - start
         if at + needed > limit:
             return
@@ -180,7 +175,7 @@ def copy_slices(
     as_text: cython.bint,
     out: object,
 ) -> None:
-    """Copy each slice to its offset, as text as Java decodes it; after :func:`offsets_of`."""
+    """Copy each slice to its offset from :func:`offsets_of`, as text as Java decodes it."""
     limit: cython.longlong = 0
     count: cython.longlong = 0
     other: cython.longlong = 0
@@ -230,7 +225,7 @@ def key_slices(
     starts: object,
     lengths: object,
 ) -> int:
-    """Cut KEYS at spaces; return the number of keys, or -1 - n if row n does not fit the buffer.
+    """Split KEYS at spaces; return the number of keys, or -1 - n if row n does not fit the buffer.
 
     Keys beyond the arrays are counted, not written.
     """
@@ -290,7 +285,7 @@ def cut_keys(
 @cython.cfunc
 @cython.nogil
 def name_hash(buffer: Bytes, start: cython.longlong, stop: cython.longlong) -> cython.ulonglong:
-    """Hash a name so that names which decode to the same text have the same hash."""
+    """Hash a name; names that decode to the same text have the same hash."""
     state: cython.ulonglong = 0
     step: Step
     if is_ascii(buffer, start, stop):
@@ -311,7 +306,7 @@ def same_text(
     other: cython.longlong,
     other_length: cython.longlong,
 ) -> cython.bint:
-    """Return whether two slices decode to the same text."""
+    """Return True if two slices decode to the same text."""
     stop: cython.longlong = start + length
     other_stop: cython.longlong = other + other_length
     one: Step
@@ -338,10 +333,10 @@ def name_slot(
     names: cython.pointer(cython.const[Slices]),
     table: cython.p_longlong,
 ) -> cython.longlong:
-    """Return the slot of a name in the hash table: its own, or the free one for it.
+    """Return the slot of a name in the hash table, or a free one for it.
 
-    A slot holds the number of a property plus one. Numbers below ``first`` are those of earlier
-    records: their slots are free.
+    A slot holds the number of a property plus one. Slots with a number up to ``first`` belong to
+    earlier records, and are free.
     """
     slot: cython.ulonglong = name_hash(buffer, start, stop) >> 20 & (NAME_SLOTS - 1)
     known: cython.longlong
@@ -404,10 +399,11 @@ def property_slices(
     name_lengths: object,
     value_lengths: object,
 ) -> tuple[int, int]:
-    """Cut properties into names and values, one per name, from ``first_row`` on.
+    """Split properties into names and values, one per name, from ``first_row`` on.
 
-    Stops before a row whose properties might not fit; returns the rows done (or -1 - n if row n
-    doesn't fit the buffer) and the properties written: they go on from ``list_offsets[first_row]``.
+    Stop before a row whose properties might not fit; return the rows done (or -1 - n if row n
+    doesn't fit the buffer) and the properties written: they continue from
+    ``list_offsets[first_row]``.
     """
     read: Rows
     names: Slices
@@ -427,7 +423,7 @@ def property_slices(
         open_slices(held, value_starts, value_lengths, cython.address(values))
         need(values.room, names.room)
         if first_row < 0 or first_row > read.count or ends[first_row] < 0:
-            raise ValueError(f"{read.count} rows have no row {first_row} to go on from")
+            raise ValueError(f"{read.count} rows cannot continue from row {first_row}")
         table = cython.cast(cython.p_longlong, calloc(NAME_SLOTS, cython.sizeof(cython.longlong)))
         if table == cython.NULL:
             raise MemoryError
@@ -466,7 +462,6 @@ def is_of_group(
     known: cython.longlong,
     by_queue: cython.bint,
 ) -> cython.bint:
-    """Return whether two rows have the same topic, and queue with ``by_queue``."""
     row: cython.pointer(cython.const[Row]) = cython.address(rows.items[index])
     other: cython.pointer(cython.const[Row]) = cython.address(rows.items[known])
     return (
@@ -491,7 +486,8 @@ def group(
     groups: object,
     first_rows: object,
 ) -> int:
-    """Number rows by topic (and queue); the number of groups, or -1 - n if row n doesn't fit.
+    """Number rows by topic (and queue); return the number of groups, or -1 - n if row n doesn't
+    fit.
 
     ``table`` is zeroed work space: a power of two, at least twice the rows. Hashes only choose
     where to look; topics are compared byte by byte.
@@ -513,7 +509,7 @@ def group(
     need(room, read.count)
     need(size, 2 * read.count)
     if size & (size - 1):
-        raise ValueError(f"a table of {size} slots is no power of two")
+        raise ValueError(f"a table of {size} slots is not a power of two")
     with cython.nogil:
         for index in range(read.count):
             record = position_of(cython.address(read), index)
@@ -525,8 +521,7 @@ def group(
                 key = mix(
                     key,
                     cython.cast(
-                        cython.ulonglong,
-                        cython.cast(cython.longlong, read.items[index].queue_id),
+                        cython.ulonglong, cython.cast(cython.longlong, read.items[index].queue_id)
                     ),
                 )
             slot = key >> 8 & cython.cast(cython.ulonglong, size - 1)
@@ -543,7 +538,8 @@ def group(
 
 
 def check_records(buffer: object, base_offset: cython.longlong, rows: object, out: object) -> int:
-    """Compare each record with its checksums; how many differ, or -1 - n if row n doesn't fit.
+    """Compare each record with its checksums; return how many differ, or -1 - n if row n doesn't
+    fit.
 
     As in RocketMQ, an empty body has none, and the checksum of the whole record is optional.
     """
@@ -582,7 +578,7 @@ def check_texts(
 ) -> None:
     """Write whether each text of an Arrow array is UTF-8, and whether it is JSON.
 
-    2 where only :func:`rocketlens.model.fields.is_json`, the definition, can decide.
+    2 if only :func:`rocketlens.model.fields.is_json`, the definition, can decide.
     """
     limit: cython.longlong = 0
     offset_count: cython.longlong = 0

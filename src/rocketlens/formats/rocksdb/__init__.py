@@ -1,1 +1,1 @@
-"""Keys of the databases in which RocketMQ 5 can have queues and configuration (RocksDB)."""
+"""Keys of the RocksDB databases in which RocketMQ 5 can store queues and configuration."""

@@ -1,18 +1,18 @@
 """The keys of RocketMQ 5's configuration database with ``configManagerVersion=v2``.
 
-N and T are lengths of names. All integers big endian.
+N and T are lengths of names. All integers are big-endian.
 
 ========  ====  ==============================================================================
 offset    size  field
 ========  ====  ==============================================================================
 0         1     1
 1         2     table: 1 offsets of groups, 2 the same of pulls, 3 topics, 4 groups
-3         1     2: an entry of the table. 1: how often the table was changed
+3         1     2: an entry of the table. 1: the number of changes of the table
 4         2     N
 6         N     name of the topic or the group, UTF-8
 ========  ====  ==============================================================================
 
-Keys of offsets go on:
+Keys of offsets continue:
 
 ========  ====  ==============================================================================
 offset    size  field
@@ -24,7 +24,7 @@ offset    size  field
 10 + N+T  4     queue id
 ========  ====  ==============================================================================
 
-The value is an offset as 8 bytes, or of a topic and a group 1 and their configuration as JSON.
+The value is an offset of 8 bytes; for a topic or a group, 1 and its configuration as JSON.
 
 Source: ``ConfigHelper`` and ``TableId`` of ``org.apache.rocketmq.broker.config.v2``, 5.5.0.
 """
@@ -37,7 +37,7 @@ PULL_OFFSETS: Final = 2
 TOPICS: Final = 3
 GROUPS: Final = 4
 JSON_VALUE: Final = b"\x01"
-"""What begins a value that is JSON."""
+"""The first byte of a JSON value."""
 OFFSET_VALUE: Final = Struct(">q")
 
 _HEAD: Final = Struct(">BHB")
@@ -49,7 +49,7 @@ _SEPARATOR: Final = b"\x01"
 
 
 class ConfigKey(NamedTuple):
-    """The table of an entry, its name, and of an offset the queue."""
+    """The table and name of an entry; for an offset also its queue."""
 
     table: int
     name: str
@@ -57,7 +57,6 @@ class ConfigKey(NamedTuple):
     queue_id: int = 0
 
     def encode(self) -> bytes:
-        """Return the key's bytes."""
         key = _HEAD.pack(_TABLE, self.table, _ENTRY) + _named(self.name)
         if self.table in (OFFSETS, PULL_OFFSETS):
             queue = _named(self.topic) + _SEPARATOR + _QUEUE_ID.pack(self.queue_id)
@@ -71,7 +70,7 @@ def _named(text: str) -> bytes:
 
 
 def decode(key: bytes) -> ConfigKey | None:
-    """Return what is in a key; None if it is not that of an entry."""
+    """Parse a key; None if it is not that of an entry."""
     if len(key) < _HEAD.size + _LENGTH.size:
         return None
     table = _HEAD.unpack_from(key)[1]
@@ -88,10 +87,7 @@ def decode(key: bytes) -> ConfigKey | None:
 
 
 def _name_at(key: bytes, start: int) -> tuple[str, int]:
-    """Return the name that begins at a position of a key, and the position behind it.
-
-    :raises ValueError: if the key ends before.
-    """
+    """Return a name and the position after it; raise ValueError if the key ends before."""
     length = int.from_bytes(key[start : start + _LENGTH.size], "big")
     stop = start + _LENGTH.size + length
     if stop > len(key):

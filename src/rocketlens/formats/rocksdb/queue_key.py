@@ -1,6 +1,6 @@
 """The keys of a consume queue in RocksDB: RocketMQ 5 with ``storeType=defaultRocksDB``.
 
-T is the length of the topic's name. All integers big endian.
+T is the length of the topic's name. All integers are big-endian.
 
 ========  ====  ==============================================================================
 offset    size  field
@@ -14,8 +14,8 @@ offset    size  field
 11 + T    8     queue offset
 ========  ====  ==============================================================================
 
-The value is the entry as a file has it (`rocketlens.formats.consumequeue_entry`), and 8 bytes of
-store time. Keys of one queue are in the order of its offsets, as bytes are compared.
+The value is an entry as in a file (`rocketlens.formats.consumequeue_entry`), and 8 bytes of store
+time. In byte order, the keys of one queue are in the order of its offsets.
 
 Source: ``RocksDBConsumeQueueTable``.
 """
@@ -41,7 +41,6 @@ class QueueKey(NamedTuple):
     queue_offset: int
 
     def encode(self) -> bytes:
-        """Return the key's bytes."""
         name = self.topic.encode("utf-8", "surrogatepass")
         parts = (
             _LENGTH.pack(len(name)),
@@ -53,7 +52,7 @@ class QueueKey(NamedTuple):
 
 
 def decode(key: bytes) -> QueueKey | None:
-    """Return what is in a key; None if it is not that of an entry."""
+    """Parse a key; None if it is not that of an entry."""
     if len(key) < _TOPIC_START + _REST:
         return None
     (length,) = _LENGTH.unpack_from(key)

@@ -227,7 +227,7 @@ def check_depth(value: Any, max_depth: int) -> None:
 def _check_surrogates(value: Any) -> None:
     if isinstance(value, str):
         if LONE_SURROGATE.search(value):
-            raise ValueError("a surrogate without its other half")
+            raise ValueError("a lone surrogate")
     elif isinstance(value, dict):
         for name, member in value.items():
             _check_surrogates(name)

@@ -1,7 +1,7 @@
 """Users, their permissions, and the accounts of plain_acl.yml.
 
-Of RocketMQ 5: a user (3001, 3002, 3004), what a subject may do (3006, 3007, 3009), and arrays of
-both (3005, 3010). Of RocketMQ 4: all accounts of a broker (54).
+Of RocketMQ 5: a user (3001, 3002, 3004), the policies of a subject (3006, 3007, 3009), and arrays
+of both (3005, 3010). Of RocketMQ 4: all accounts of a broker (54).
 """
 
 from rocketlens.wire.declare import WireStruct
@@ -17,7 +17,7 @@ class UserInfo(WireStruct):
 
 
 class PolicyEntryInfo(WireStruct):
-    """The actions that are allowed or denied on a resource (``Topic:orders*``), and from where."""
+    """The actions allowed or denied on a resource (``Topic:orders*``), by source address."""
 
     resource: str | None = None
     actions: tuple[str, ...] | None = None
@@ -26,7 +26,7 @@ class PolicyEntryInfo(WireStruct):
 
 
 class PolicyInfo(WireStruct):
-    """Entries of one kind. ``policy_type``: Custom, or Default for where no other applies."""
+    """Entries of one kind. ``policy_type``: Custom, or Default, which applies if no other does."""
 
     policy_type: str | None = None
     entries: tuple[PolicyEntryInfo, ...] | None = None

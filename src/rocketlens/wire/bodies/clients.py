@@ -1,5 +1,4 @@
-"""Clients of a broker: heartbeats (34), connections, locks, and what consumers are asked and
-answer.
+"""Clients of a broker: heartbeats (34), connections, locks, and the requests to consumers.
 
 Connections of consumers (203, 38, 300) and producers (204, 328), locks (41, 42), requests to
 consumers (220) and their responses (221, 307, 309), subscriptions (345), entries of queues (321).
@@ -15,7 +14,7 @@ from rocketlens.wire.declare import I32, I64, WireStruct
 
 
 class ConsumeType(Enum):
-    """Whether a consumer pulls actively or passively."""
+    """How a consumer gets its messages."""
 
     CONSUME_ACTIVELY = "PULL"
     CONSUME_PASSIVELY = "PUSH"
@@ -23,14 +22,14 @@ class ConsumeType(Enum):
 
 
 class MessageModel(Enum):
-    """Whether each consumer of a group gets every message, or each message goes to one."""
+    """Each consumer of a group gets every message, or one of them gets it."""
 
     BROADCASTING = "BROADCASTING"
     CLUSTERING = "CLUSTERING"
 
 
 class ConsumeFromWhere(Enum):
-    """The first offset of a group that has none; the middle three are long out of use."""
+    """The first offset of a group that has none; the middle three are obsolete."""
 
     CONSUME_FROM_LAST_OFFSET = 0
     CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST = 1
@@ -76,12 +75,12 @@ class HeartbeatData(WireStruct):
     producer_datas: tuple[ProducerData, ...] = field(name="producerDataSet", default=())
     consumer_datas: tuple[ConsumerData, ...] = field(name="consumerDataSet", default=())
     heartbeat_fingerprint: I32 = 0
-    """0: not used. Otherwise the same number as before means: nothing changed."""
+    """0: not used. Otherwise the same number as before means that nothing changed."""
     without_sub: bool = False
 
 
 class CheckClientRequest(WireStruct, java="CheckClientRequestBody"):
-    """Ask whether a broker takes a subscription (46)."""
+    """Asks a broker to check a subscription (46)."""
 
     client_id: str | None = None
     group: str | None = None
@@ -178,7 +177,7 @@ class ProcessQueueInfo(WireStruct):
 
 
 class PopProcessQueueInfo(WireStruct):
-    """Messages of one queue that a consumer which pops holds."""
+    """The messages of one queue that a consumer has popped."""
 
     wait_ack_count: I32 = 0
     dropped: bool = field(name="droped", default=False)
@@ -259,7 +258,7 @@ class ConsumeQueueData(WireStruct):
     extend_data_json: str | None = None
     bit_map: str | None = None
     is_passing: bool = field(name="eval", default=False)
-    """Whether a filter matches it; only for filters that RocketLens does not have."""
+    """A filter matches it; only for filters that RocketLens does not have."""
     message: str | None = field(name="msg", default=None)
 
 

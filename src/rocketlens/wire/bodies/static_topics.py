@@ -1,15 +1,15 @@
 """Static topics of RocketMQ 5: logical queues, and the brokers' queues that have their messages.
 
 A logical queue is a list of parts. Each part is a queue of one broker, which counts its messages
-from 0 on; ``remappingStaticTopic`` adds a part on another broker. Producers and consumers know the
-logical queue and its offsets, which leave a gap between two parts::
+from 0 on; ``remappingStaticTopic`` adds a part on another broker. Producers and consumers use the
+offsets of the logical queue, which leave a gap between two parts::
 
     logical queue 0     0 ... 39                10,000 ...
     messages are in     broker-a, queue 0       broker-b, queue 1
     offsets there       0 ... 39                0 ...
 
 Records, consume queues and the offsets of groups have the ids and offsets of the brokers' queues.
-Each broker keeps the parts of the logical queues that it has, or had, in
+Each broker keeps the current and former parts of its logical queues in
 ``config/topicQueueMapping.json``. Source: ``LogicQueueMappingItem``, ``TopicQueueMappingDetail``.
 """
 
@@ -23,23 +23,23 @@ from rocketlens.wire.declare import I32, I64, WireStruct, shape_of
 
 
 class LogicalPart(WireStruct, java="LogicQueueMappingItem"):
-    """A part of a logical queue: a queue of one broker, from one offset to another there."""
+    """A part of a logical queue: a range of offsets of one broker's queue."""
 
     broker_name: str = field(name="bname")
     queue_id: I32
     logic_offset: I64 = -1
-    """The offset of its first message in the logical queue; below 0 until that is decided."""
+    """The offset of its first message in the logical queue; negative until it is decided."""
     start_offset: I64 = 0
     end_offset: I64 = -1
-    """The offset behind its last message; not above the first as long as messages arrive."""
+    """The offset after its last message; not above ``start_offset`` while the part is open."""
 
     @property
     def delta(self) -> int:
-        """What an offset in the logical queue is more than that in the broker's queue."""
+        """The offset in the logical queue minus that in the broker's queue."""
         return self.logic_offset - self.start_offset
 
     def has(self, queue_offset: int) -> bool:
-        """Return whether a message of the broker's queue is of this part."""
+        """Return True if a message of the broker's queue is in this part."""
         is_closed = self.end_offset > self.start_offset
         return queue_offset >= self.start_offset and not (
             is_closed and queue_offset >= self.end_offset
@@ -51,12 +51,12 @@ class QueueMapping(WireStruct, java="TopicQueueMappingDetail"):
 
     broker_name: str = field(name="bname")
     epoch: I64 = 0
-    """The mapping with the largest is the newest."""
+    """The mapping with the largest epoch is the newest."""
     hosted_queues: Mapping[I64, tuple[LogicalPart, ...]] = {}
 
 
 class LogicalPosition(NamedTuple):
-    """A place in a logical queue."""
+    """A position in a logical queue."""
 
     queue_id: int
     queue_offset: int
@@ -68,8 +68,8 @@ class StaticTopic:
     def __init__(self, mappings: Iterable[QueueMapping]) -> None:
         """Take the parts of each logical queue from the newest mapping that has it.
 
-        Of two of one time that is the mapping of the last part's broker: the one before it is not
-        told at which offset the next part begins.
+        Of two mappings with the same epoch, the one of the last part's broker is taken: the broker
+        of the part before does not learn at which offset the next part begins.
         """
         newest: dict[int, tuple[tuple[int, bool], tuple[LogicalPart, ...]]] = {}
         for mapping in mappings:
@@ -79,7 +79,7 @@ class StaticTopic:
                 if number not in newest or newest[number][0] < rank:
                     newest[number] = rank, parts
         self.queues: Final[dict[int, list[LogicalPart]]] = {}
-        """The parts of each logical queue whose offsets are decided, in its order."""
+        """The parts of each logical queue whose offsets are decided, in order."""
         self.goes_on: Final[dict[int, str]] = {}
         """Brokers with a next part of a queue whose first offset is not in the mapping."""
         self._of_brokers: Final[dict[tuple[str, int], list[tuple[int, LogicalPart]]]] = {}
@@ -99,16 +99,16 @@ class StaticTopic:
         return {name for name, _ in self._of_brokers}
 
     def logical(self, broker_name: str, queue_id: int, queue_offset: int) -> LogicalPosition | None:
-        """Return the logical position of a place in a broker's queue; None if it is in no part."""
+        """Return the logical position of a broker's queue position; None if it is in no part."""
         for number, part in self._of_brokers.get((broker_name, queue_id), ()):
             if part.has(queue_offset):
                 return LogicalPosition(number, queue_offset + part.delta)
         return None
 
     def stored(self, queue_id: int, queue_offset: int) -> tuple[str, int, int] | None:
-        """Return the broker, and the queue and offset there, of a logical position.
+        """Return broker, queue id and offset there for a logical position.
 
-        None if it is in no part. A part that is not closed may end before the position.
+        None if it is in no part. An open part can end before the position.
         """
         for part in reversed(self.queues.get(queue_id, ())):
             offset = queue_offset - part.delta
@@ -119,24 +119,22 @@ class StaticTopic:
     def group_offset(
         self, queue_id: int, offsets: Mapping[tuple[str, int], tuple[int, int]]
     ) -> int | None:
-        """Return where a group goes on in a logical queue; None if it has no offset there.
+        """Return the offset at which a group continues in a logical queue; None if it has none
+        there.
 
         ``offsets`` are those that brokers have for their queues, by broker name and queue id, each
-        with the end of the queue. The one of the last part counts, as for RocketMQ.
+        with the end of the queue. The offset of the last part counts, as in RocketMQ.
         """
         for part in reversed(self.queues.get(queue_id, ())):
             offset, end = offsets.get((part.broker_name, part.queue_id), (-1, 0))
             if offset >= 0:
-                # A pull commits the logical offset, untranslated: it is behind the queue's end.
+                # A pull commits the untranslated logical offset, which is beyond the queue's end.
                 return offset if offset > end else offset + part.delta
         return None
 
 
 def parse_mapping(value: Any) -> QueueMapping:
-    """Return the mapping of a topic in the parsed ``topicQueueMapping.json`` of a broker.
-
-    :raises CommandBodyError: if it is none.
-    """
+    """Read a mapping of a parsed ``topicQueueMapping.json``; raise CommandBodyError if invalid."""
     try:
         mapping: QueueMapping = shape_of(QueueMapping).read(value)
     except (TypeError, ValueError) as error:

@@ -1,13 +1,13 @@
-"""Routes, topics, groups, queues' offsets: what name servers and brokers keep in tables.
+"""Routes, topics, groups and offsets of queues: the tables of name servers and brokers.
 
 Routes (105), clusters (106), and lists of topics (206, 224, 304). Topics: their configuration (351,
-21), and a broker's registration of all (103). Consumer groups as operators configure them (200,
-225, 352). Offsets of many queues at once, by queue: of a topic (202), of a group (208), of all
-(317), after a reset (222). A broker's counts (315), and tables of text: its runtime information
-(28), a name server's values (219).
+21), and a broker's registration of all (103). The configuration of consumer groups (200, 225, 352).
+Offsets of many queues at once, by queue: of a topic (202), of a group (208), of all (317), after a
+reset (222). A broker's counts (315), and tables of text: its runtime information (28), a name
+server's values (219).
 
-A plain registration is the JSON of a RegisterBrokerBody; brokers older than 3.0.11 send its
-``topicConfigSerializeWrapper`` alone. Compressed it is one zlib stream of:
+A plain registration is the JSON of a RegisterBrokerBody; brokers older than 3.0.11 send only its
+``topicConfigSerializeWrapper``. Compressed it is one zlib stream of:
 
 =========  =====================================================================================
 type       field
@@ -20,8 +20,8 @@ i32+n      filterServerList, JSON
 i32        5.x: number of static topic mappings, and then each as i32+n JSON
 =========  =====================================================================================
 
-All integers big endian. Drawbacks to know: the topics' other fields (topicSysFlag, order) are not
-in it. Source: ``RegisterBrokerBody``, ``TopicConfig.encode``.
+All integers are big-endian. Drawback: it lacks the topics' other fields (topicSysFlag, order).
+Source: ``RegisterBrokerBody``, ``TopicConfig.encode``.
 """
 
 import struct
@@ -48,7 +48,6 @@ class MessageQueue(NamedTuple):
     queue_id: I32
 
     def __str__(self) -> str:
-        """Return ``MessageQueue [topic=T, brokerName=b, queueId=0]``."""
         return (
             f"MessageQueue [topic={self.topic}, brokerName={self.broker_name}, "
             f"queueId={self.queue_id}]"
@@ -56,7 +55,7 @@ class MessageQueue(NamedTuple):
 
 
 class TopicOffset(WireStruct):
-    """Offsets of a queue: the first one, the next one, and when the last message was stored."""
+    """Offsets of a queue: the first one, the next one, and the time of the last message."""
 
     min_offset: I64 = 0
     max_offset: I64 = 0
@@ -71,7 +70,7 @@ class TopicStatsTable(WireStruct):
 
 
 class BrokerStatsItem(WireStruct):
-    """A count of a broker's over a time."""
+    """A broker's count over a period."""
 
     sum: I64 = 0
     per_second: float = field(name="tps", default=0.0)
@@ -79,7 +78,7 @@ class BrokerStatsItem(WireStruct):
 
 
 class BrokerStatsData(WireStruct):
-    """A count of a broker's over the last minute, hour and day."""
+    """A broker's count over the last minute, hour and day."""
 
     minute: BrokerStatsItem = field(name="statsMinute", default=BrokerStatsItem())
     hour: BrokerStatsItem = field(name="statsHour", default=BrokerStatsItem())
@@ -103,7 +102,7 @@ class ConsumeStats(WireStruct):
 
 
 class ConsumeStatsList(WireStruct):
-    """The progress of each group on one broker: a map of one group for each."""
+    """The progress of each group on one broker: a map with one group for each."""
 
     consume_stats_list: tuple[Mapping[str, tuple[ConsumeStats, ...]], ...] = ()
     broker_addr: str | None = None
@@ -120,7 +119,7 @@ class ResetOffsets(WireStruct, java="ResetOffsetBody"):
 
 
 class ConnectedSlave(WireStruct, java="HARuntimeInfo.HAConnectionRuntimeInfo"):
-    """What a master knows of a slave."""
+    """A slave, as its master sees it."""
 
     addr: str | None = None
     slave_ack_offset: I64 = 0
@@ -131,7 +130,7 @@ class ConnectedSlave(WireStruct, java="HARuntimeInfo.HAConnectionRuntimeInfo"):
 
 
 class SlaveStatus(WireStruct, java="HARuntimeInfo.HAClientRuntimeInfo"):
-    """What a slave says of itself; times in epoch milliseconds."""
+    """A slave's own replication state; times in epoch milliseconds."""
 
     master_addr: str | None = None
     transferred_byte_in_second: I64 = 0
@@ -162,7 +161,7 @@ LENGTH: Final = struct.Struct(">i")
 
 
 class TopicFilterType(Enum):
-    """Whether a message may have one tag or many; brokers treat them alike."""
+    """A message has one tag or several; brokers treat both alike."""
 
     SINGLE_TAG = 0
     MULTI_TAG = 1
@@ -189,7 +188,7 @@ class TopicConfig(WireStruct):
     order: bool = False
     attributes: Mapping[str, str] | None = None
     mapping_detail: QueueMapping | None = None
-    """Of a static topic, if it was asked for with ``lo``."""
+    """Of a static topic, if it was requested with ``lo``."""
 
 
 class TopicConfigTable(WireStruct, java="TopicConfigSerializeWrapper"):
@@ -213,7 +212,8 @@ def decode_registration(
 ) -> RegisterBrokerBody:
     """Parse a registration; ``version`` is that of its command.
 
-    :raises CommandBodyError: if it is invalid, or decompressed over MAX_JSON_BODY_BYTES.
+    :raises CommandBodyError: if it is invalid, or larger than MAX_JSON_BODY_BYTES when
+        decompressed.
     """
     if not content:
         return RegisterBrokerBody()
@@ -256,7 +256,7 @@ class _Parts:
             raise CommandBodyError(
                 "the filter servers of a registration are not a list of addresses"
             )
-        # In 5.x static topic mappings follow; clients do not ask a name server for them.
+        # In 5.x static topic mappings follow, which clients do not request from a name server.
         return RegisterBrokerBody(
             topic_config_table=TopicConfigTable(data_version=version, topic_config_table=topics),
             filter_server_list=tuple(servers),
@@ -294,7 +294,7 @@ def _topic_of(encoded: bytes) -> TopicConfig:
 
 
 class RetryPolicyType(Enum):
-    """How the delay before each retry is found."""
+    """How the delay before each retry is computed."""
 
     EXPONENTIAL = "EXPONENTIAL"
     CUSTOMIZED = "CUSTOMIZED"
@@ -309,13 +309,13 @@ class ExponentialRetryPolicy(WireStruct):
 
 
 class CustomizedRetryPolicy(WireStruct):
-    """Delays one by one, in milliseconds; the last one again and again."""
+    """A list of delays in milliseconds; the last one repeats."""
 
     next_ms: tuple[I64, ...] = ()
 
 
 class GroupRetryPolicy(WireStruct):
-    """When a group gets a message again that it could not consume: by default the delay levels."""
+    """The delays before a group gets a failed message again; by default the delay levels."""
 
     type: RetryPolicyType = RetryPolicyType.CUSTOMIZED
     exponential: ExponentialRetryPolicy | None = field(name="exponentialRetryPolicy", default=None)
@@ -332,10 +332,10 @@ class SubscriptionGroupConfig(WireStruct):
     consume_message_orderly: bool = False
     retry_queue_nums: I32 = 1
     retry_max_times: I32 = 16
-    """-1: as often as it takes."""
+    """-1: unlimited."""
     group_retry_policy: GroupRetryPolicy = GroupRetryPolicy()
     broker_id: I64 = 0
-    """From which broker it pulls; 0 is the master."""
+    """The broker that it pulls from; 0 is the master."""
     which_broker_when_consume_slowly: I64 = 1
     notify_consumer_ids_changed_enable: bool = True
     group_sys_flag: I32 = 0
@@ -363,7 +363,7 @@ class BrokerData(WireStruct):
 
 
 class QueueData(WireStruct):
-    """How many queues of a topic the brokers of one name have."""
+    """The number of queues of a topic on the brokers of one name."""
 
     broker_name: str
     read_queue_nums: I32 = 0

@@ -1,1 +1,1 @@
-"""The headers of every command that we send or answer, and the commands, by subject."""
+"""The commands that RocketLens sends or answers, with their headers, by subject."""

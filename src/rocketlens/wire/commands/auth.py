@@ -1,8 +1,8 @@
 """Access control: the accounts of RocketMQ 4 (50 to 54), users and policies of 5 (3001 to 3010).
 
-The bodies are in :mod:`rocketlens.wire.bodies.auth`: those of 3001 and 3002 are a UserInfo, those
-of 3006 and 3007 an AclInfo; answered with one of these, or an array of them, are 3004, 3005, 3009
-and 3010. What was not found is answered with success and no body.
+The bodies are in :mod:`rocketlens.wire.bodies.auth`. Requests 3001 and 3002 have a UserInfo, 3006
+and 3007 an AclInfo. 3004, 3005, 3009 and 3010 are answered with one of these, or an array; if
+nothing was found, with success and no body.
 """
 
 from typing import Final
@@ -12,7 +12,7 @@ from rocketlens.wire.declare import Command, NoFields, WireStruct
 
 
 class CreateAccessConfigRequest(WireStruct, java="CreateAccessConfigRequestHeader"):
-    """Make an account, or change the members that are given. Lists have commas between them."""
+    """Creates an account, or changes the given members. Lists are separated by commas."""
 
     access_key: str
     secret_key: str | None = None
@@ -25,13 +25,13 @@ class CreateAccessConfigRequest(WireStruct, java="CreateAccessConfigRequestHeade
 
 
 class DeleteAccessConfigRequest(WireStruct, java="DeleteAccessConfigRequestHeader"):
-    """Remove an account."""
+    """Deletes an account."""
 
     access_key: str
 
 
 class UpdateGlobalWhiteAddrsRequest(WireStruct, java="UpdateGlobalWhiteAddrsConfigRequestHeader"):
-    """Replace the addresses that need no account, in one of the files."""
+    """Replaces the addresses that need no account, in one of the files."""
 
     global_white_addrs: str
     acl_file_full_path: str | None = None
@@ -56,13 +56,13 @@ class UserRequest(
         "GetUserRequestHeader",
     ),
 ):
-    """Make, change, remove or return a user; the body has the members to write."""
+    """Creates, changes, deletes or returns a user; the body has the members to write."""
 
     username: str | None = None
 
 
 class ListUsersRequest(WireStruct, java="ListUsersRequestHeader"):
-    """Ask for the users whose names contain a text."""
+    """Asks for the users whose names contain a text."""
 
     filter: str | None = None
 
@@ -70,13 +70,13 @@ class ListUsersRequest(WireStruct, java="ListUsersRequestHeader"):
 class AclRequest(
     WireStruct, java=("CreateAclRequestHeader", "UpdateAclRequestHeader", "GetAclRequestHeader")
 ):
-    """Add policies to a subject, replace them, or return them."""
+    """Adds policies to a subject, replaces them, or returns them."""
 
     subject: str | None = None
 
 
 class DeleteAclRequest(WireStruct, java="DeleteAclRequestHeader"):
-    """Remove what a subject may do, with one resource or with all."""
+    """Deletes the policies of a subject for one resource or for all."""
 
     subject: str | None = None
     policy_type: str | None = None
@@ -84,7 +84,7 @@ class DeleteAclRequest(WireStruct, java="DeleteAclRequestHeader"):
 
 
 class ListAclsRequest(WireStruct, java="ListAclsRequestHeader"):
-    """Ask for policies; subjects, and resources, whose names contain a text."""
+    """Asks for the policies of subjects and resources whose names contain a text."""
 
     subject_filter: str | None = None
     resource_filter: str | None = None

@@ -1,7 +1,7 @@
 """The name server, and topics on brokers.
 
 Name server: brokers (103, 104), routes (105, 106), topics (206, 216, 224, 304), key-value pairs
-(100 to 102, 219). Only brokers and operators send: the version of a broker's topics (322),
+(100 to 102, 219). Sent by brokers and operators only: the version of a broker's topics (322),
 heartbeats between registrations (904), brokers of one name (901), one topic's queues (217), write
 permission of a broker's topics (205, 327).
 
@@ -26,25 +26,25 @@ class TopicRequest(
         "QueryTopicConsumeByWhoRequestHeader",
     ),
 ):
-    """A topic: register its route at a name server (217; the body is a TopicRouteData), delete it
-    (215), or return its configuration (351; a TopicConfig), the offsets of its queues (202; a
+    """A topic: registers its route at a name server (217; the body is a TopicRouteData), deletes it
+    (215), or returns its configuration (351; a TopicConfig), the offsets of its queues (202; a
     TopicStatsTable) or its groups (300; a GroupList).
     """
 
     topic: str
     lo: bool | None = None
-    """Whether a configuration has the mapping of a static topic."""
+    """Include the mapping of a static topic in its configuration."""
 
 
 class KvKeyRequest(WireStruct, java=("GetKVConfigRequestHeader", "DeleteKVConfigRequestHeader")):
-    """Return or delete the value of a key."""
+    """Returns or deletes the value of a key."""
 
     namespace: str = "null"
     key: str = "null"
 
 
 class RegisterBrokerRequest(WireStruct, java="RegisterBrokerRequestHeader"):
-    """A broker says where it is, and in its body (RegisterBrokerBody) which topics it has."""
+    """Registers a broker's address, and the topics in its body (RegisterBrokerBody)."""
 
     broker_name: str
     broker_addr: str
@@ -56,18 +56,18 @@ class RegisterBrokerRequest(WireStruct, java="RegisterBrokerRequestHeader"):
     enable_acting_master: bool | None = None
     compressed: bool = False
     body_crc32: I32 = 0
-    """CRC-32 of the body & 0x7FFFFFFF; 0: not to be checked."""
+    """CRC-32 of the body & 0x7FFFFFFF; 0: not checked."""
 
 
 class RegisterBrokerResponse(WireStruct, java="RegisterBrokerResponseHeader"):
-    """For a slave: where its master is."""
+    """For a slave: the addresses of its master."""
 
     ha_server_addr: str | None = None
     master_addr: str | None = None
 
 
 class UnregisterBrokerRequest(WireStruct, java="UnRegisterBrokerRequestHeader"):
-    """A broker says that it goes."""
+    """Removes a broker."""
 
     broker_name: str
     broker_addr: str
@@ -76,27 +76,27 @@ class UnregisterBrokerRequest(WireStruct, java="UnRegisterBrokerRequestHeader"):
 
 
 class GetRouteInfoRequest(WireStruct, java="GetRouteInfoRequestHeader"):
-    """Ask where a topic is; the body of the answer is a TopicRouteData."""
+    """Asks for the route of a topic; the body of the answer is a TopicRouteData."""
 
     topic: str
     accept_standard_json_only: bool | None = None
 
 
 class GetTopicsByClusterRequest(WireStruct, java="GetTopicsByClusterRequestHeader"):
-    """Ask for the topics of a cluster; the body of the answer is a TopicList."""
+    """Asks for the topics of a cluster; the body of the answer is a TopicList."""
 
     cluster: str = ""
 
 
 class DeleteTopicFromNamesrvRequest(WireStruct, java="DeleteTopicFromNamesrvRequestHeader"):
-    """Forget the route of a topic, in one cluster or all."""
+    """Deletes the route of a topic, in one cluster or all."""
 
     topic: str
     cluster_name: str | None = None
 
 
 class PutKvConfigRequest(WireStruct, java="PutKVConfigRequestHeader"):
-    """Keep a value."""
+    """Sets a value."""
 
     namespace: str
     key: str
@@ -110,13 +110,13 @@ class GetKvConfigResponse(WireStruct, java="GetKVConfigResponseHeader"):
 
 
 class GetKvListByNamespaceRequest(WireStruct, java="GetKVListByNamespaceRequestHeader"):
-    """Ask for all values of a namespace; the body of the answer is a KVTable."""
+    """Asks for all values of a namespace; the body of the answer is a KVTable."""
 
     namespace: str = "null"
 
 
 class QueryDataVersionRequest(WireStruct, java="QueryDataVersionRequestHeader"):
-    """A broker asks whether its topics are known; its body is its DataVersion."""
+    """Asks if the topics of a broker changed; its body is the broker's DataVersion."""
 
     broker_name: str = ""
     broker_addr: str
@@ -125,13 +125,13 @@ class QueryDataVersionRequest(WireStruct, java="QueryDataVersionRequestHeader"):
 
 
 class QueryDataVersionResponse(WireStruct, java="QueryDataVersionResponseHeader"):
-    """Whether they changed; the body is the DataVersion that is known, if one is."""
+    """The result; the body is the registered DataVersion, if there is one."""
 
     changed: bool
 
 
 class BrokerHeartbeatRequest(WireStruct, java="BrokerHeartbeatRequestHeader"):
-    """A broker says that it is alive; a controller also gets the end of its log."""
+    """Reports that a broker is alive; a controller also gets the end of its log."""
 
     cluster_name: str
     broker_addr: str
@@ -145,26 +145,26 @@ class BrokerHeartbeatRequest(WireStruct, java="BrokerHeartbeatRequestHeader"):
 
 
 class GetBrokerMemberGroupRequest(WireStruct, java="GetBrokerMemberGroupRequestHeader"):
-    """Ask for all brokers of one name."""
+    """Asks for all brokers of one name."""
 
     cluster_name: str
     broker_name: str
 
 
 class WritePermissionRequest(WireStruct, java="WipeWritePermOfBrokerRequestHeader"):
-    """Take write permission from all topics of a broker, or give it back."""
+    """Revokes write permission for all topics of a broker, or restores it."""
 
     broker_name: str
 
 
 class WipeWritePermissionResponse(WireStruct, java="WipeWritePermOfBrokerResponseHeader"):
-    """How many topics."""
+    """The number of topics."""
 
     wipe_topic_count: I32
 
 
 class AddWritePermissionResponse(WireStruct, java="AddWritePermOfBrokerResponseHeader"):
-    """How many topics."""
+    """The number of topics."""
 
     add_topic_count: I32
 
@@ -199,7 +199,7 @@ ADD_WRITE_PERM_OF_BROKER: Final = Command(
 
 
 class CreateTopicRequest(WireStruct, java="CreateTopicRequestHeader"):
-    """Make a topic, or change it."""
+    """Creates or changes a topic."""
 
     topic: str
     default_topic: str = ""

@@ -1,14 +1,14 @@
-"""Clients, their groups and offsets, and what tools ask and change about groups and brokers.
+"""Clients, groups and offsets, and the requests of tools about groups and brokers.
 
 Clients: heartbeat (34), unregister (35), a group's members (38, 40), locks (41, 42). Brokers to
 consumers: 220, 221, 307, 309. Offsets: of queues (29 to 32) and of consumer groups (14, 15, copied
 by 314, reset by 222).
 
-Groups: make or change (200, 225), all (201), one (352), delete (207), connections (203, 204, 328),
-progress (208, 317), their topics (343) and subscriptions (345), and those of a topic (300). Queues:
-their entries (321). Counts by name (315). Brokers: runtime information (28), configuration (26,
-changed by 25), and offsets that slaves take over: those of consumers (43) and of delayed messages
-(45).
+Groups: create or change (200, 225), all (201), one (352), delete (207), connections (203, 204,
+328), progress (208, 317), their topics (343) and subscriptions (345), and those of a topic (300).
+Queues: their entries (321). Counts by name (315). Brokers: runtime information (28), configuration
+(26, changed by 25), and offsets that slaves take over: those of consumers (43) and of delayed
+messages (45).
 """
 
 from typing import Final
@@ -28,9 +28,9 @@ class ConsumerGroupRequest(
         "GetConsumerConnectionListRequestHeader",
     ),
 ):
-    """A consumer group: return its client ids (38; a ConsumerIdList) or its clients and their
-    subscriptions (203; a ConsumerConnection); or, from broker to client and one-way, its members
-    changed (40).
+    """A consumer group: returns its client ids (38; a ConsumerIdList) or its clients and their
+    subscriptions (203; a ConsumerConnection); or, from broker to client and one-way, reports that
+    its members changed (40).
     """
 
     consumer_group: str
@@ -40,9 +40,7 @@ class GroupRequest(
     WireStruct,
     java=("GetSubscriptionGroupConfigRequestHeader", "QueryTopicsByConsumerRequestHeader"),
 ):
-    """A group: return its SubscriptionGroupConfig (352), or a TopicList of those where it has
-    offsets (343).
-    """
+    """Asks for a group's SubscriptionGroupConfig (352), or a TopicList of its topics (343)."""
 
     group: str
 
@@ -50,14 +48,13 @@ class GroupRequest(
 class QueueRequest(
     WireStruct, java=("GetMinOffsetRequestHeader", "GetEarliestMsgStoretimeRequestHeader")
 ):
-    """A queue: return the first offset that is still stored (31), or when that message was stored
-    (32).
-    """
+    """A queue: returns the first stored offset (31), or the store time of its message (32)."""
 
     topic: str
     queue_id: I32
     broker_name: str | None = field(name="bname", default=None)
-    """The queue's broker: a proxy, which has one address for many, passes the request on to it."""
+    """The queue's broker: a proxy, which has one address for many brokers, forwards the request to
+    it."""
     lo: bool | None = None
     """False: the queue of a static topic is the broker's own one, not a logical one."""
 
@@ -70,7 +67,7 @@ class HeartbeatResponse(WireStruct, java=()):
 
 
 class UnregisterClientRequest(WireStruct, java="UnregisterClientRequestHeader"):
-    """A client says that a producer or consumer of it goes."""
+    """Removes a producer or consumer of a client."""
 
     client_id: str = field(name="clientID", default="")
     producer_group: str | None = None
@@ -84,13 +81,13 @@ NOTIFY_CONSUMER_IDS_CHANGED: Final = Command(Code.NOTIFY_CONSUMER_IDS_CHANGED, C
 
 
 class SearchOffsetRequest(WireStruct, java="SearchOffsetRequestHeader"):
-    """Ask which message of a queue was stored at a time."""
+    """Asks for the message of a queue that was stored at a time."""
 
     topic: str
     queue_id: I32
     timestamp_ms: I64
     boundary_type: str | None = None
-    """LOWER (also when absent) or UPPER, read in any case of letters."""
+    """LOWER (the default) or UPPER, in any case."""
     lite_topic: str | None = None
     broker_name: str | None = field(name="bname", default=None)
     lo: bool | None = None
@@ -111,7 +108,7 @@ class QueueOffsetResponse(
 
 
 class GetMaxOffsetRequest(WireStruct, java="GetMaxOffsetRequestHeader"):
-    """Ask for the offset that the next message of a queue will have."""
+    """Asks for the offset that the next message of a queue will have."""
 
     topic: str
     queue_id: I32
@@ -121,13 +118,13 @@ class GetMaxOffsetRequest(WireStruct, java="GetMaxOffsetRequestHeader"):
 
 
 class GetEarliestStoreTimeResponse(WireStruct, java="GetEarliestMsgStoretimeResponseHeader"):
-    """A time; -1 where there is no message."""
+    """A time; -1 without a message."""
 
     timestamp_ms: I64
 
 
 class QueryConsumerOffsetRequest(WireStruct, java="QueryConsumerOffsetRequestHeader"):
-    """Ask for the offset of a consumer group in a queue."""
+    """Asks for the offset of a consumer group in a queue."""
 
     consumer_group: str = ""
     topic: str
@@ -138,7 +135,7 @@ class QueryConsumerOffsetRequest(WireStruct, java="QueryConsumerOffsetRequestHea
 
 
 class UpdateConsumerOffsetRequest(WireStruct, java="UpdateConsumerOffsetRequestHeader"):
-    """Store the offset of a consumer group in a queue; mostly one-way."""
+    """Stores the offset of a consumer group in a queue; mostly one-way."""
 
     consumer_group: str
     topic: str
@@ -149,7 +146,7 @@ class UpdateConsumerOffsetRequest(WireStruct, java="UpdateConsumerOffsetRequestH
 
 
 class ResetOffsetRequest(WireStruct, java="ResetOffsetRequestHeader"):
-    """Reset the offsets of a group's consumers; the response's body is a ResetOffsetBody.
+    """Resets the offsets of a group's consumers; the response's body is a ResetOffsetBody.
 
     To ``offset`` in one queue, or in all queues (``queue_id`` -1 or None) to a time. Without
     ``is_force`` only backwards.
@@ -164,9 +161,9 @@ class ResetOffsetRequest(WireStruct, java="ResetOffsetRequestHeader"):
 
 
 class CloneGroupOffsetRequest(WireStruct, java="CloneGroupOffsetRequestHeader"):
-    """Copy the offsets of one group to another, of all topics if none is given.
+    """Copies the offsets of one group to another, of all topics if none is given.
 
-    Unless ``offline``, only in topics that the consumers of the other group subscribe to.
+    Unless ``offline``, only for topics that the consumers of the target group subscribe to.
     """
 
     source_group: str = field(name="srcGroup")
@@ -194,7 +191,7 @@ CLONE_GROUP_OFFSET: Final = Command(Code.CLONE_GROUP_OFFSET, CloneGroupOffsetReq
 
 
 class GetConsumerRunningInfoRequest(WireStruct, java="GetConsumerRunningInfoRequestHeader"):
-    """Ask a consumer how it does; the body of the answer is a ConsumerRunningInfo."""
+    """Asks for the state of a consumer; the body of the answer is a ConsumerRunningInfo."""
 
     consumer_group: str
     client_id: str
@@ -202,7 +199,7 @@ class GetConsumerRunningInfoRequest(WireStruct, java="GetConsumerRunningInfoRequ
 
 
 class ConsumeMessageDirectlyRequest(WireStruct, java="ConsumeMessageDirectlyResultRequestHeader"):
-    """Let a consumer handle one message; the response's body: ConsumeMessageDirectlyResult.
+    """Sends a consumer one message; the response's body is a ConsumeMessageDirectlyResult.
 
     ``msg_id`` is an offsetMsgId. From broker to consumer the body is the stored record.
     """
@@ -217,7 +214,7 @@ class ConsumeMessageDirectlyRequest(WireStruct, java="ConsumeMessageDirectlyResu
 
 
 class GetConsumerStatusRequest(WireStruct, java="GetConsumerStatusRequestHeader"):
-    """Ask a consumer for its progress in a topic; the answer's body is a GetConsumerStatusBody."""
+    """Asks for a consumer's progress in a topic; the answer's body is a GetConsumerStatusBody."""
 
     topic: str
     group: str
@@ -242,7 +239,7 @@ INVOKE_BROKER_TO_GET_CONSUMER_STATUS: Final = Command(
 
 
 class GetConsumeStatsRequest(WireStruct, java="GetConsumeStatsRequestHeader"):
-    """Ask for the progress of a group, in one topic or all; the answer's body is a ConsumeStats."""
+    """Asks for the progress of a group, in one topic or all; answered with a ConsumeStats."""
 
     consumer_group: str
     topic: str | None = None
@@ -250,19 +247,19 @@ class GetConsumeStatsRequest(WireStruct, java="GetConsumeStatsRequestHeader"):
 
 
 class GetProducerConnectionListRequest(WireStruct, java="GetProducerConnectionListRequestHeader"):
-    """Ask who produces in a group; the body of the answer is a ProducerConnection."""
+    """Asks for the clients of a producer group; the body of the answer is a ProducerConnection."""
 
     producer_group: str
 
 
 class GetBrokerConsumeStatsRequest(WireStruct, java="GetConsumeStatsInBrokerHeader"):
-    """Ask for the progress of all groups, or in ordered topics; the body is a ConsumeStatsList."""
+    """Asks for the progress of all groups, or in ordered topics; the body is a ConsumeStatsList."""
 
     is_order: bool = False
 
 
 class DeleteSubscriptionGroupRequest(WireStruct, java="DeleteSubscriptionGroupRequestHeader"):
-    """Remove a group, and its offsets if the request says so; 4.9 has ``removeOffset`` for it."""
+    """Deletes a group, with ``clean_offset`` also its offsets; in 4.9 that is ``removeOffset``."""
 
     group_name: str
     clean_offset: bool | None = None
@@ -271,14 +268,14 @@ class DeleteSubscriptionGroupRequest(WireStruct, java="DeleteSubscriptionGroupRe
 class QuerySubscriptionByConsumerRequest(
     WireStruct, java="QuerySubscriptionByConsumerRequestHeader"
 ):
-    """Ask what a group wants of a topic; the answer's body is a QuerySubscriptionResponseBody."""
+    """Asks for a group's subscription to a topic; answered with a QuerySubscriptionResponseBody."""
 
     group: str
     topic: str = ""
 
 
 class QueryConsumeQueueRequest(WireStruct, java="QueryConsumeQueueRequestHeader"):
-    """Ask for entries of a queue; the body of the answer is a QueryConsumeQueueResponseBody."""
+    """Asks for entries of a queue; the body of the answer is a QueryConsumeQueueResponseBody."""
 
     topic: str = ""
     queue_id: I32 = 0
@@ -288,7 +285,7 @@ class QueryConsumeQueueRequest(WireStruct, java="QueryConsumeQueueRequestHeader"
 
 
 class ViewBrokerStatsDataRequest(WireStruct, java="ViewBrokerStatsDataRequestHeader"):
-    """Ask for a count of a broker, by its name and its key."""
+    """Asks for a count of a broker, by its name and its key."""
 
     stats_name: str
     stats_key: str
@@ -333,8 +330,8 @@ GET_BROKER_RUNTIME_INFO: Final = Command(Code.GET_BROKER_RUNTIME_INFO)
 GET_BROKER_CONFIG: Final = Command(Code.GET_BROKER_CONFIG, NoFields, GetBrokerConfigResponse)
 GET_BROKER_HA_STATUS: Final = Command(Code.GET_BROKER_HA_STATUS)
 SET_MESSAGE_REQUEST_MODE: Final = Command(Code.SET_MESSAGE_REQUEST_MODE)
-"""Its body names topic, consumerGroup, mode (PULL or POP) and popShareQueueNum."""
+"""The body has topic, consumerGroup, mode (PULL or POP) and popShareQueueNum."""
 UPDATE_BROKER_CONFIG: Final = Command(Code.UPDATE_BROKER_CONFIG)
 GET_ALL_CONSUMER_OFFSET: Final = Command(Code.GET_ALL_CONSUMER_OFFSET)
 GET_ALL_DELAY_OFFSET: Final = Command(Code.GET_ALL_DELAY_OFFSET)
-"""Bodies of both: the text of the broker's own file."""
+"""Both are answered with the text of the broker's own file."""

@@ -1,13 +1,13 @@
 """Sending, pulling and finding messages, and transactions.
 
 Sends: codes 10, 310, 320, and for replies 324 and 325, which share one header; 36, a message that
-failed; 326, a reply that a broker passes on; and 370, a message that is taken back. The body is the
-message's, or for 320 the batch. Every client since 3.x sends 310, 320 or 325, whose fields have
-letters for names; 10 and 324 are what other clients may still send.
+failed; 326, a reply that a broker forwards; and 370, which recalls a message. The body is the
+message's, or for 320 the batch. Every Java client since 3.x sends 310, 320 or 325, whose fields
+have letters for names; other clients can send 10 and 324.
 
 Pulls of a queue: 11, and 361 of lite pull consumers since 5.0. Queries: by key (12) and by offset
 in the log (33); the body of an answer is stored records. Transactions: end one (37, one-way) and,
-from broker to producer, ask how it went (39).
+from broker to producer, ask for its outcome (39).
 """
 
 from typing import Final
@@ -22,8 +22,8 @@ from rocketlens.wire.declare import I32, I64, Command, WireStruct
 class SendMessageRequest(WireStruct, java="SendMessageRequestHeader"):
     """The fields that a producer sets; ``properties`` are in their stored form.
 
-    Of the fields that RocketMQ declares mandatory, its brokers never look for the producer group
-    and the default topic.
+    RocketMQ declares the producer group and the default topic mandatory, but its brokers never read
+    them.
     """
 
     producer_group: str = ""
@@ -44,10 +44,11 @@ class SendMessageRequest(WireStruct, java="SendMessageRequestHeader"):
 
 
 class SendMessageResponse(WireStruct, java="SendMessageResponseHeader"):
-    """Where a message was stored. ``msg_id`` is its offsetMsgId; for a batch all, with commas.
+    """The position of a stored message. ``msg_id`` is its offsetMsgId; for a batch all, with
+    commas.
 
-    ``transaction_id`` is the unique key, and absent for a batch. ``MSG_REGION`` and ``TRACE_ON``
-    come with it in ``ext_fields``, though they are not in RocketMQ's header class.
+    ``transaction_id`` is the unique key, and absent for a batch. ``ext_fields`` also has
+    ``MSG_REGION`` and ``TRACE_ON``, which are not in RocketMQ's header class.
     """
 
     msg_id: str
@@ -72,7 +73,7 @@ class ConsumerSendMessageBackRequest(WireStruct, java="ConsumerSendMsgBackReques
 
 
 class ReplyMessageRequest(WireStruct, java="ReplyMessageRequestHeader"):
-    """A reply, on its way from a broker to the producer that asked; the body is the reply's.
+    """A reply on its way from a broker to the requesting producer; the body is the reply's.
 
     Hosts are ``10.0.0.1:10911``; ``store_host`` is the broker.
     """
@@ -94,12 +95,12 @@ class ReplyMessageRequest(WireStruct, java="ReplyMessageRequestHeader"):
 
 
 class RecallMessageRequest(WireStruct, java="RecallMessageRequestHeader"):
-    """A message with a delivery time of its own that is not to be delivered (5.x)."""
+    """Recalls a message with a delivery time (5.x)."""
 
     producer_group: str | None = None
     topic: str
     recall_handle: str
-    """The handle that the broker returned when it was sent."""
+    """The handle that the broker returned for it."""
     broker_name: str | None = field(name="bname", default=None)
 
 
@@ -110,7 +111,7 @@ class RecallMessageResponse(WireStruct, java="RecallMessageResponseHeader"):
 
 
 SHORT_NAMES: Final = "abcdefghijkmln"
-"""Of the fields of a SendMessageRequest, in their order."""
+"""The names of the fields of a SendMessageRequest, in their order."""
 SEND_MESSAGE: Final = Command(Code.SEND_MESSAGE, SendMessageRequest, SendMessageResponse)
 SEND_MESSAGE_V2: Final = Command(
     Code.SEND_MESSAGE_V2, SendMessageRequest, SendMessageResponse, SHORT_NAMES
@@ -140,7 +141,7 @@ LITE_PULL_FLAG: Final = 16
 
 
 class PullMessageRequest(WireStruct, java="PullMessageRequestHeader"):
-    """Ask for the messages of a queue from an offset on."""
+    """Asks for the messages of a queue from an offset on."""
 
     consumer_group: str
     topic: str
@@ -163,7 +164,7 @@ class PullMessageRequest(WireStruct, java="PullMessageRequestHeader"):
 
 
 class PullMessageResponse(WireStruct, java="PullMessageResponseHeader"):
-    """The next offset: in every answer, also where there are no messages."""
+    """The next offset, in every answer, with or without messages."""
 
     suggest_which_broker_id: I64
     next_begin_offset: I64
@@ -180,7 +181,7 @@ LITE_PULL_MESSAGE: Final = Command(Code.LITE_PULL_MESSAGE, PullMessageRequest, P
 
 
 class QueryMessageRequest(WireStruct, java="QueryMessageRequestHeader"):
-    """Ask for messages by key or unique key, stored between two times, both inclusive."""
+    """Asks for messages by key or unique key, stored between two times, both inclusive."""
 
     topic: str = ""
     key: str = ""
@@ -195,21 +196,21 @@ class QueryMessageRequest(WireStruct, java="QueryMessageRequestHeader"):
 
 
 class QueryMessageResponse(WireStruct, java="QueryMessageResponseHeader"):
-    """The end of the index: in every answer, also where there are no messages."""
+    """The end of the index, in every answer, with or without messages."""
 
     index_last_update_timestamp_ms: I64
     index_last_update_physical_offset: I64 = field(name="indexLastUpdatePhyoffset")
 
 
 class ViewMessageRequest(WireStruct, java="ViewMessageRequestHeader"):
-    """Ask for the record at an offset of the log; the topic is not compared with it."""
+    """Asks for the record at an offset of the log; its topic is not compared with ``topic``."""
 
     physical_offset: I64 = field(name="offset")
     topic: str | None = None
 
 
 NOT_SEARCHED: Final = "notSearched"
-"""A field of our broker's answers that RocketMQ does not know: what could not be searched."""
+"""A field that our broker adds to answers: the part that could not be searched."""
 QUERY_MESSAGE: Final = Command(Code.QUERY_MESSAGE, QueryMessageRequest, QueryMessageResponse)
 VIEW_MESSAGE_BY_ID: Final = Command(Code.VIEW_MESSAGE_BY_ID, ViewMessageRequest)
 
@@ -221,7 +222,7 @@ UNKNOWN: Final = 0
 
 
 class EndTransactionRequest(WireStruct, java="EndTransactionRequestHeader"):
-    """Commit or roll back a half message."""
+    """Commits or rolls back a half message."""
 
     producer_group: str
     tran_state_table_offset: I64
@@ -236,7 +237,7 @@ class EndTransactionRequest(WireStruct, java="EndTransactionRequestHeader"):
 
 
 class CheckTransactionStateRequest(WireStruct, java="CheckTransactionStateRequestHeader"):
-    """Broker to producer, one-way; the body is the half message, its real topic restored."""
+    """Broker to producer, one-way; the body is the half message, with its real topic restored."""
 
     tran_state_table_offset: I64
     commit_log_offset: I64
