@@ -323,7 +323,7 @@ class _Verify(Struct):
         return begins
 
     def _note_former(self, results: Sequence[RangeChecked]) -> None:
-        """Note records without a queue entry because their topic was deleted."""
+        """Report records without a queue entry because their topic was deleted."""
         former: Counter[str] = Counter()
         inferred: Counter[str] = Counter()
         for one in results:
