@@ -619,7 +619,7 @@ def test_what_was_typed_is_there_again_on_a_page_of_the_same_form(open_page):
         page.locator(f"[name={name}]").fill(text)
     page.locator("[name=encoding]").select_option("base64")
     page.locator("select[name=zone]").select_option("Asia/Shanghai")
-    kept = page.locator("#status", has_text="What you had typed is here again.")
+    kept = page.locator("#status", has_text="The form has what you typed before.")
     kept.wait_for(state="attached")
     found = {name: page.locator(f"[name={name}]").input_value() for name in typed}
     assert found == typed

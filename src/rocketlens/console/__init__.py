@@ -1,5 +1,4 @@
-"""The web console: searches, messages and their stories as pages and as an API.
+"""The web console: searches, messages and their stories, as pages and as a REST API.
 
-It decides nothing about what is found: it asks sources by `rocketlens.query.find`, and shows the
-answer with its coverage.
+The console only presents. `rocketlens.query.find` decides which messages match.
 """

@@ -1,4 +1,4 @@
-"""The application: pages and API over the sources of a console."""
+"""The ASGI application: pages and REST API over the sources of a console."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -52,12 +52,12 @@ if TYPE_CHECKING:
 _STATIC: Final = Path(__file__).parent / "static"
 _METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _SHOWN_PATH: Final = 80
-"""Characters of the path of a page that is not there."""
+"""Characters of an unknown path that its error message quotes."""
 _MODULES: Final = (search_pages, message_pages, state, topics, pipeline, saved_searches, act_pages)
 
 
 class Console:
-    """The application, as a server calls it. Routes find it as ``request.app.state.console``."""
+    """The ASGI application. Routes reach it as ``request.app.state.console``."""
 
     def __init__(
         self,
@@ -69,8 +69,9 @@ class Console:
         users: LocalUsers | None = None,
         viewer: Viewer | None = None,
     ) -> None:
-        """Serve open sources, for a host of these names, and for these users; without any of
-        them, everything for everyone who reaches it. ``viewer``: for this one without a login.
+        """:param names: Host names that requests may use, besides addresses and localhost.
+        :param users: The users who may log in. None: every request may see everything.
+        :param viewer: Answer every request with the rights of this user, without a login.
         """
         log = audit or AuditLog()
         oidc = None if users is None else users.oidc
@@ -103,7 +104,7 @@ class Console:
         if self.logins is not None:
             self.api.include_router(login_pages.pages)
             if oidc is not None:
-                # Late: only such a login needs what asks a provider.
+                # Its packages are optional.
                 from rocketlens.console.login import oidc_logins
 
                 self.oidc = oidc_logins.OidcLogins(oidc, self.logins.sessions, log)
@@ -118,19 +119,18 @@ class Console:
         _add_failures(self.api)
         self._app: Final = Access(InPieces(self.api, _answer_to), self.logins, viewer or LOCAL)
         self._counts: Final[Counter[tuple[str, int]]] = Counter()
-        """Answers by route and status."""
+        """Responses by route and status."""
         public = None if oidc is None else oidc.public_host
-        self._guarded: Final = Guard(self._counted, [*names, *filter(None, [public])])
+        self._guarded: Final = Guard(self._count_answers, [*names, *filter(None, [public])])
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
-        """Answer one request."""
         scope["app"] = self.api
         await self._guarded(scope, receive, send)
 
-    async def _counted(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+    async def _count_answers(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         async def counting(message: "Message") -> None:
             if message["type"] == "http.response.start":
-                # By the route's pattern: an address is chosen by others.
+                # The pattern: clients choose any number of addresses.
                 route = getattr(scope.get("route"), "path", "other")
                 self._counts[route, message["status"]] += 1
             await send(message)
@@ -138,12 +138,12 @@ class Console:
         await self._app(scope, receive, counting)
 
     def start(self) -> None:
-        """Start what runs beside requests, until `close`: samples of brokers, and alarms."""
+        """Start the samples of brokers and the alarms, which run until `close`."""
         self.samples.start()
         self._alarms.start()
 
     async def close(self) -> None:
-        """End samples, alarms and the jobs that run, before sources are closed."""
+        """Stop samples, alarms and running jobs. Call it before the sources are closed."""
         await self._alarms.close()
         await self.samples.close()
         await self._jobs.close()
@@ -168,7 +168,6 @@ async def _healthy() -> Response:
 def console_metrics(
     counts: Mapping[tuple[str, int], int], searches: Searches
 ) -> Iterable["Metric"]:
-    """Yield all values."""
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
     answered = CounterMetricFamily(
@@ -195,10 +194,9 @@ def console_metrics(
 
 
 class _Api(FastAPI):
-    """Describes itself without FastAPI's own answer to invalid requests: 400 is it here."""
+    """Omits FastAPI's 422 responses from the OpenAPI description: invalid requests get 400."""
 
     def openapi(self) -> dict[str, Any]:
-        """Return the description, which is made once."""
         described = super().openapi()
         for operations in described["paths"].values():
             for operation in operations.values():
@@ -209,8 +207,8 @@ class _Api(FastAPI):
 
 
 def _answer_to(request: Request, error: Exception) -> Response:
-    """Return an error as an answer, of the API or as a page; one of the program as a bug."""
-    # The server logs the traceback of what is not a failure of ours; an answer may not quote it.
+    """Return the API answer or the page of an error. Other errors than ours are bugs."""
+    # The server logs the traceback of a bug. The answer must not quote it.
     bug = Failure(500, error_answer("bug", f"this is a bug: {type(error).__name__}"))
     return _answer(request, failure_of(error) or bug)
 
@@ -222,24 +220,22 @@ def _answer(request: Request, failure: Failure) -> Response:
 
 
 def _add_failures(api: FastAPI) -> None:
-    async def invalid(request: Request, error: Exception) -> Response:
-        assert isinstance(error, RequestValidationError)  # noqa: S101 - registered for it
+    @api.exception_handler(RequestValidationError)
+    async def invalid(request: Request, error: RequestValidationError) -> Response:
         text = mistakes_in([{**each, "loc": each["loc"][1:]} for each in error.errors()])
         return _answer(request, Failure(400, error_answer("bad_input", text)))
 
-    async def refused(request: Request, error: Exception) -> Response:
-        assert isinstance(error, HTTPException)  # noqa: S101 - registered for it
+    @api.exception_handler(HTTPException)
+    async def refused(request: Request, error: HTTPException) -> Response:
         code = "no_page" if error.status_code == NOT_FOUND else "refused"
         text = str(error.detail)
         if code == "no_page":
             text = Sentence("no_page", path=repr(printable(request.url.path)[:_SHOWN_PATH]))
         return _answer(request, Failure(error.status_code, error_answer(code, text)))
 
+    # Starlette also raises the errors that only the handler of Exception takes, for the log.
+    @api.exception_handler(RocketLensError)
+    @api.exception_handler(OSError)
+    @api.exception_handler(Exception)
     async def failed(request: Request, error: Exception) -> Response:
         return _answer_to(request, error)
-
-    api.add_exception_handler(RequestValidationError, invalid)
-    api.add_exception_handler(HTTPException, refused)
-    # The handler of all others also raises them again, for the log.
-    for kind in (RocketLensError, OSError, Exception):
-        api.add_exception_handler(kind, failed)

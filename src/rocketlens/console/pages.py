@@ -1,7 +1,7 @@
-"""What routes share: parameters and forms, errors as answers, and pages for a request's reader.
+"""Shared by all routes: parameters, forms, rendered pages, and the answers to errors.
 
-Pages are rendered by the server, whole without a script; with one, results stream into them. An
-error is a status, a word for programs, and what was searched:
+Pages are rendered on the server and complete without a script. An error becomes a status, a code
+for programs, and coverage:
 
 ===========================  ======  ==================================================
 error                        status  code
@@ -19,9 +19,9 @@ any other of RocketLens      502     ``failed``
 
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeVar
 from urllib.parse import parse_qsl, quote, urlencode
 
 from fastapi import APIRouter, Depends, Query, Request
@@ -43,8 +43,7 @@ from rocketlens.console.search.question import Question, QuestionValues
 from rocketlens.console.search.reasons import field_mark, mark_of
 from rocketlens.console.search.search import question_for_bar, question_for_facet
 from rocketlens.console.security import media_type
-from rocketlens.console.sources.sources import Sources
-from rocketlens.console.values import ErrorAnswer, error_answer
+from rocketlens.console.values import ErrorAnswer, ErrorValue, error_answer
 from rocketlens.errors import (
     AnswerIncomplete,
     BadInput,
@@ -58,15 +57,20 @@ from rocketlens.model.text.sentences import Sentence
 from rocketlens.terminal.json_text import layout_json
 
 if TYPE_CHECKING:
+    from rocketlens.console.act.actions import Actions
     from rocketlens.console.app import Console
+    from rocketlens.console.message.look_up import LookUps
+    from rocketlens.console.search.search import Searches
+    from rocketlens.console.sources.sources import Sources
 
+T = TypeVar("T")
 MAX_FORM_FIELDS: Final = 1000
-"""Fields of a form sent to the console: as many as a page has messages, and some."""
+"""Fields of a form: one for each message of a page, and some more."""
 SEE_OTHER: Final = 303
 ERRORS: Final[dict[int | str, dict[str, Any]]] = {
-    400: {"model": ErrorAnswer, "description": "a value that cannot be used"},
-    404: {"model": ErrorAnswer, "description": "everything was searched, and it is not there"},
-    429: {"model": ErrorAnswer, "description": "too much is asked at once: try again"},
+    400: {"model": ErrorAnswer, "description": "a value is not valid"},
+    404: {"model": ErrorAnswer, "description": "everything was searched, and it does not exist"},
+    429: {"model": ErrorAnswer, "description": "too many requests: try again"},
     502: {"model": ErrorAnswer, "description": "not everything could be searched"},
 }
 Sourced = Annotated[
@@ -74,24 +78,23 @@ Sourced = Annotated[
     Query(
         default_factory=list,
         max_length=limits.MAX_CONSOLE_SOURCES,
-        description="sources by name; or all",
+        description="source names; default: all",
     ),
 ]
 Name = Annotated[str | None, Query(max_length=limits.MAX_TOPIC_CHARACTERS)]
 
 
 def api_router(errors: dict[int | str, dict[str, Any]] = ERRORS) -> APIRouter:
-    """Return a router of the API."""
     return APIRouter(prefix="/api", responses=errors)
 
 
 def page_router() -> APIRouter:
-    """Return a router of pages, which the description of the API leaves out."""
+    """Return a router for pages, which OpenAPI leaves out."""
     return APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 
 
 def _question_of(request: Request, values: Annotated[QuestionValues, Query()]) -> Question:
-    """Return the question of a request, with its times in the zone of its reader.
+    """Return the question of a request. Its times are in the user's time zone.
 
     :raises BadInput: if a value cannot be used.
     """
@@ -104,21 +107,19 @@ Addressed = Annotated[MessageAddress, Depends()]
 
 _TEMPLATES: Final = Path(__file__).parent / "templates"
 _WORD: Final = re.compile(r"[a-z]+(?=[ ,:;]+[!-~]|$)")
-"""An English word at the begin of an English sentence."""
+"""A lower-case English word at the start of a sentence."""
 TABS: Final = ("story", "body", "properties", "ids")
 FORMS: Final = ("any", "time", "key", "id")
 _SEARCHES: Final = frozenset({"/", "/search"})
 
 
 def capitalized(text: str) -> str:
-    """Return a sentence with a capital letter, unless it begins with a part that is not a word of
-    ours: a name in quotation marks, a position, an address.
-    """
+    """Capitalize a sentence, unless it starts with a quoted name, a position or an address."""
     return text[:1].upper() + text[1:] if _WORD.match(text) else text
 
 
 def question_text(question: Question) -> str:
-    """Return what a question asks for, as the box takes it."""
+    """Return a question as text for the search box."""
     usual = limits.DEFAULT_CONSOLE_ROWS
     parameters = question.parameters(cursor=None, max_num=usual, columns=())
     texts = (value if name == "q" else f"{name}:{value}" for name, value in parameters)
@@ -127,9 +128,9 @@ def question_text(question: Question) -> str:
 
 @functools.cache
 def environment() -> Environment:
-    """Return the templates, which are compiled once for all applications of this process.
+    """Return the Jinja environment, which all applications of this process share.
 
-    Every value is escaped, and one that is missing is an error.
+    Values are escaped. An undefined name is an error.
     """
     made = Environment(
         loader=FileSystemLoader(_TEMPLATES),
@@ -169,7 +170,7 @@ def environment() -> Environment:
 
 
 class Failure(NamedTuple):
-    """An error as an answer."""
+    """An error as an HTTP answer."""
 
     status: int
     answer: ErrorAnswer
@@ -190,7 +191,7 @@ _STATUS: Final[tuple[tuple[type[Exception], int, str], ...]] = (
 
 
 def failure_of(error: Exception) -> Failure | None:
-    """Return an error as an answer; None for one that is a mistake of the program."""
+    """Return the HTTP answer for an error; None if the error is a bug."""
     for kind, status, code in _STATUS:
         if isinstance(error, kind):
             coverage = error.answer.coverage if isinstance(error, AnswerIncomplete) else ()
@@ -199,15 +200,23 @@ def failure_of(error: Exception) -> Failure | None:
 
 
 def known_failure(error: Exception) -> Failure:
-    """Return an error as an answer; raise one that is a mistake of the program."""
+    """Return the HTTP answer for an error. Re-raise a bug."""
     failure = failure_of(error)
     if failure is None:
         raise error
     return failure
 
 
+async def answer_or_error(answer: Awaitable[T]) -> tuple[T | None, ErrorValue | None]:
+    """Return an answer, or the error that a page shows instead. Re-raise a bug."""
+    try:
+        return await answer, None
+    except Exception as error:  # noqa: BLE001 - bugs are raised again
+        return None, known_failure(error).answer.error
+
+
 def _error_text(error: Exception) -> str:
-    """Return the text of an error, safe to show; a sentence stays one, for other languages."""
+    """Return the text of an error, safe to show. A `Sentence` stays one, to be translated."""
     text = error.args[0] if len(error.args) == 1 else None
     if isinstance(text, Sentence) and printable(text) == text:
         return text
@@ -218,26 +227,25 @@ URLENCODED: Final = "application/x-www-form-urlencoded"
 
 
 class HereNow:
-    """A request, the console that answers it, and pages for its reader."""
+    """A request, its console, and the pages that answer it."""
 
     def __init__(self, request: Request) -> None:
         self.request: Final = request
         self.console: Final[Console] = request.app.state.console
+        self.sources: Final[Sources] = self.console.sources
+        self.searches: Final[Searches] = self.console.searches
+        self.look_up: Final[LookUps] = self.console.look_up
+        self.actions: Final[Actions] = self.console.actions
         self.preferences: Final = Preferences.of(request)
         self.reader: Final = Reader(self.preferences)
 
     @property
-    def sources(self) -> Sources:
-        """The sources of the console."""
-        return self.console.sources
-
-    @property
     def origin(self) -> str:
-        """How the browser that sent the request reaches this console, if it is to be believed."""
+        """The console's address in the browser, such as ``http://127.0.0.1:8088``."""
         return f"{self.request.url.scheme}://{self.request.url.netloc}"
 
     def render(self, name: str, **values: Any) -> str:
-        """Return a template with values."""
+        """Render a template."""
         viewer = current_viewer()
         common: dict[str, Any] = {
             "viewer": viewer,
@@ -252,7 +260,7 @@ class HereNow:
         return environment().get_template(name).render({**common, **values})
 
     def page(self, name: str, status: int = 200, **values: Any) -> HTMLResponse:
-        """Return a page."""
+        """Render a template as a page."""
         url = self.request.url
         common: dict[str, Any] = {
             "question": Question(),
@@ -264,15 +272,13 @@ class HereNow:
         return HTMLResponse(self.render(name, **{**common, **values}), status)
 
     def page_with_error(self, error: Exception | None, name: str, **values: Any) -> HTMLResponse:
-        """Return a page, with why something was not done if there is an error."""
+        """Render a page. If an action failed, the page shows why."""
         failure = None if error is None else failure_of(error)
         status, shown = (200, None) if failure is None else (failure.status, failure.answer.error)
         return self.page(name, status, error=shown, **values)
 
     def failure(self, failure: Failure, **values: Any) -> HTMLResponse:
-        """Return the page of an error; that of a search has what was typed, and what of it is
-        wrong.
-        """
+        """Render an error page. After a search, it keeps the form and marks the wrong field."""
         error, typed = failure.answer.error, self.request.query_params
         if self.request.url.path in _SEARCHES and "question" not in values:
             form = typed.get("form", "")
@@ -288,21 +294,21 @@ Here = Annotated[HereNow, Depends(HereNow)]
 
 
 _OPEN_FORM_BYTES: Final = 64 << 10
-"""Of a form whose bytes are not counted: of a login and of preferences."""
+"""Bytes of a form on `FREE` routes (login, preferences), which are not counted as held."""
 
 
 async def form_of(request: Request) -> Mapping[str, str]:
-    """Return the fields of a form; of one that is there twice the last.
+    """Return the fields of a form. The last of several fields with one name counts.
 
-    :raises BadInput: if it is not a form, or its text is not UTF-8.
+    :raises BadInput: if the body is not a form in UTF-8.
     :raises HTTPException: if it is too large.
-    :raises ConsoleBusy: if requests hold too much.
+    :raises ConsoleBusy: if requests hold too many bytes.
     """
     return dict(await form_pairs_of(request))
 
 
 async def form_pairs_of(request: Request) -> list[tuple[str, str]]:
-    """Return the names and values of a form, in its order; errors as `form_of`."""
+    """Return names and values of a form in order. Errors as `form_of`."""
     if media_type(request.headers.get("content-type", "")) != URLENCODED:
         raise BadInput(f"expected a form: {URLENCODED}")
     if not hasattr(request.state, "form"):
@@ -312,7 +318,7 @@ async def form_pairs_of(request: Request) -> list[tuple[str, str]]:
 
 
 def pairs_in(content: bytes) -> list[tuple[str, str]]:
-    """Return the names and values of a form; a name can be there several times.
+    """Parse an URL-encoded form. A name can occur several times.
 
     :raises BadInput: if it is not a form, or has too many fields.
     """
@@ -328,7 +334,7 @@ def pairs_in(content: bytes) -> list[tuple[str, str]]:
 
 
 async def _body_of(request: Request) -> bytes:
-    """Return the body of a request, each piece of which is counted before the next is read."""
+    """Return the body of a request. Each piece is counted before the next one is read."""
     body = bytearray()
     async for piece in request.stream():
         body += piece

@@ -1,19 +1,19 @@
-"""Limits how many requests run at once, per user and in all, and how many bytes they hold.
+"""Limits how many requests run at once and how many bytes they hold, per user and in total.
 
 ==========  ====================================  ==============================================
-work        routes                                at once, in total and of one user
+work        routes                                limits: all users, one user
 ==========  ====================================  ==============================================
-search      `WORK_OF`: searches, and plans of one MAX_CONSOLE_SEARCHES, MAX_USER_SEARCHES
+search      `WORK_OF`: searches, and their plans  MAX_CONSOLE_SEARCHES, MAX_USER_SEARCHES
 file        `WORK_OF`: exports and bodies         MAX_EXPORTS, MAX_USER_EXPORTS
-look_up     every other one                       MAX_CONSOLE_LOOK_UPS, MAX_USER_LOOK_UPS
+look_up     all others                            MAX_CONSOLE_LOOK_UPS, MAX_USER_LOOK_UPS
 ==========  ====================================  ==============================================
 
-All of them together keep MAX_HELD_BYTES in memory, those of one user MAX_USER_HELD_BYTES: bodies
-that were read, pages of exports, answers until their readers have taken them. What takes more is
-refused with status 429. `FREE` has the routes that take no room.
+Requests also share MAX_HELD_BYTES of memory, MAX_USER_HELD_BYTES per user, for request bodies,
+pages of exports, and answers until the client has received them. A request over a limit gets status
+429. Routes in `FREE` are not limited.
 
-An application takes room by a dependency of all of its routes (`room_for`), so a new route has a
-bound, too. The room is left when the answer was sent, the last piece of it apart.
+`room_for` is a dependency of the whole application, so new routes are limited, too. A request holds
+its share until all but the last piece of its answer is sent.
 """
 
 import logging
@@ -39,34 +39,32 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 MAX_EXPORTS: Final = 16
-"""Files that the console sends at once, exports and bodies; more are refused, with a status that
-says so.
-"""
+"""Exports and body downloads of the console at once."""
 MAX_USER_EXPORTS: Final = 4
-"""Of these, and of bodies that are downloaded, for one user."""
+"""Exports and body downloads of one user at once."""
 MAX_CONSOLE_LOOK_UPS: Final = 64
-"""Requests at once to the console for all but searches and files; more are refused, likewise."""
+"""Requests to the console at once, apart from searches and files."""
 MAX_USER_LOOK_UPS: Final = 16
-"""Of these for one user: a browser has six connections, a program asks one after another."""
+"""The same for one user: a browser opens six connections, a program usually one."""
 MAX_HELD_BYTES: Final = 512 << 20
-"""Of bodies, pages of files and answers that requests to the console keep until they were sent."""
+"""Bytes of bodies, export pages and answers that requests hold until these are sent."""
 MAX_USER_HELD_BYTES: Final = 128 << 20
-"""Of these for one user: two bodies of the largest size."""
+"""The same for one user: two bodies of the largest size."""
 MAX_CONSOLE_SEARCHES: Final = 64
-"""Searches of the console at once; more are refused, with a status that says so."""
+"""Searches of the console at once."""
 MAX_USER_SEARCHES: Final = 16
-"""Of these for one user: a browser has a few, in several tabs."""
+"""Searches of one user at once: a browser has a few, in several tabs."""
 _log: Final = logging.getLogger("rocketlens.console")
 
 
 class ConsoleBusy(RocketLensError):
-    """More is asked than a console answers at once."""
+    """Too many requests run, or they hold too many bytes."""
 
     retriable = True
 
 
 class Work(Enum):
-    """The kind of work of a request; as many of one kind run at once as its number says."""
+    """The kind of work of a request. Each kind has its own limits."""
 
     SEARCH = "search"
     FILE = "file"
@@ -74,30 +72,29 @@ class Work(Enum):
 
 
 MESSAGE: Final = "/{source}/{topic}/{broker}/{queue_id}/{queue_offset}"
+_SEARCHES: Final = (
+    *("/", "/search", "/search/rows", "/search/more", "/api/search", "/api/search/stream"),
+    *("/resend", "/api/resend/search", "/api/resend/search/plan"),
+)
+_FILES: Final = ("/api/export", f"/m{MESSAGE}/body", f"/api/message{MESSAGE}/body")
 WORK_OF: Final = {
-    **dict.fromkeys(
-        (
-            *("/", "/search", "/search/rows", "/search/more", "/api/search", "/api/search/stream"),
-            *("/resend", "/api/resend/search", "/api/resend/search/plan"),
-        ),
-        Work.SEARCH,
-    ),
-    **dict.fromkeys(("/api/export", f"/m{MESSAGE}/body", f"/api/message{MESSAGE}/body"), Work.FILE),
+    **dict.fromkeys(_SEARCHES, Work.SEARCH),
+    **dict.fromkeys(_FILES, Work.FILE),
 }
-"""The work of routes; that of others is to look up something."""
+"""The kind of work by route. All other routes are look-ups."""
 FREE: Final = frozenset(
     {
-        # Say how the console is, when it is busy, too.
+        # Needed even if the console is busy.
         *("/livez", "/readyz", "/metrics"),
-        # Read nothing of a source; how fast they can be asked is bounded by `login.logins`.
+        # Read no source; `login.logins` limits their rate.
         *("/login", "/login/oidc", "/login/oidc/callback", "/logout", "/preferences"),
     }
 )
-"""Routes that take no room, beside those that FastAPI and Starlette serve from memory and files."""
+"""Routes without limits, besides those that FastAPI and Starlette serve from memory and files."""
 
 
 class RequestRoom:
-    """Counts what requests do, and the bytes that they keep, by user and in total."""
+    """Counts running requests and the bytes that they hold, per user and in total."""
 
     def __init__(self) -> None:
         self._users: Final[dict[Work, Counter[str]]] = {each: Counter() for each in Work}
@@ -105,12 +102,12 @@ class RequestRoom:
 
     @contextmanager
     def take(self, work: Work, user: str, address: str = "") -> Iterator[Callable[[int], None]]:
-        """Take room for a request; those without a user share by address.
+        """Count a request while it runs. Requests without a user are counted per address.
 
-        Yield what keeps so many bytes in memory until the request has ended; the largest number
-        counts. It raises `ConsoleBusy` if all requests, or those of the user, keep too many.
+        Yield a function that reports the bytes that the request holds; the largest value counts
+        until the request ends. The function raises `ConsoleBusy` if that exceeds a limit.
 
-        :raises ConsoleBusy: if there is no room.
+        :raises ConsoleBusy: if too many requests of this kind run.
         """
         name = user or f" {client_of(address)}"
         running, kept = self._users[work], self._bytes_of
@@ -141,7 +138,7 @@ class RequestRoom:
 
 
 def _bounds(work: Work) -> tuple[str, int, int]:
-    """Return the sentence of a refusal, and how many are answered at once: of all, of one user."""
+    """Return the name of the refusal's sentence, and the limits for all users and for one."""
     if work is Work.SEARCH:
         return "searches_busy", MAX_CONSOLE_SEARCHES, MAX_USER_SEARCHES
     if work is Work.FILE:
@@ -153,9 +150,9 @@ _KEEP: Final[ContextVar[Callable[[int], None] | None]] = ContextVar("keep", defa
 
 
 def hold(size: int) -> None:
-    """Keep so many bytes in memory for the request that is answered, if there is one.
+    """Report the bytes that the current request holds. No effect outside of a counted request.
 
-    :raises ConsoleBusy: if all requests, or those of the user, keep too many.
+    :raises ConsoleBusy: if all requests, or those of the user, hold too many.
     """
     keep = _KEEP.get()
     if keep is not None:
@@ -163,12 +160,12 @@ def hold(size: int) -> None:
 
 
 def is_counted() -> bool:
-    """Return whether the bytes that a request keeps are counted: not on `FREE` routes."""
+    """Return False on `FREE` routes, whose bytes are not counted."""
     return _KEEP.get() is not None
 
 
 def room_for(room: RequestRoom) -> Callable[[Request], AsyncIterator[None]]:
-    """Return the dependency of all routes of an application, which takes room for a request."""
+    """Return the dependency that counts each request of an application."""
 
     async def take_room(request: Request) -> AsyncIterator[None]:
         path = request.scope["route"].path
@@ -187,21 +184,20 @@ def room_for(room: RequestRoom) -> Callable[[Request], AsyncIterator[None]]:
 
 
 class InPieces:
-    """Sends large answers of an application in pieces: each waits until there is room for it in
-    the connection, and what is left counts as kept.
+    """ASGI middleware that sends large answers in pieces: each piece waits until the connection
+    takes it. What is not sent yet counts as held.
 
-    The server cancels what its stop does not wait for: that is answered as busy, or, when some of
-    the answer was sent, breaks off.
+    When the server stops, it cancels requests that take too long. They are answered as busy, or cut
+    off if a part of the answer was sent.
     """
 
     def __init__(self, app: "ASGIApp", on_busy: Callable[[Request, ConsoleBusy], Response]) -> None:
-        """Wrap an application; ``on_busy`` makes the answer if one cannot be kept or made."""
+        """:param on_busy: Makes the response if an answer cannot be held or finished."""
         self._app: Final = app
         self._on_busy: Final = on_busy
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
-        """Answer one request."""
-        # Status and headers wait for the first piece: it can be too large to be sent.
+        # Status and headers wait for the first piece, which can be too large.
         begun: list[Message] = []
         is_refused = is_sent = False
 
@@ -223,18 +219,16 @@ class InPieces:
             is_sent = True
             while begun:
                 await send(begun.pop())
-            while len(content) > limits.MAX_EXPORT_PIECE_BYTES:
-                piece, content = (
-                    content[: limits.MAX_EXPORT_PIECE_BYTES],
-                    memoryview(content)[limits.MAX_EXPORT_PIECE_BYTES :],
-                )
-                await send({**message, "body": bytes(piece), "more_body": True})
-            await send({**message, "body": bytes(content)})
+            rest, most = memoryview(content), limits.MAX_EXPORT_PIECE_BYTES
+            while len(rest) > most:
+                await send({**message, "body": bytes(rest[:most]), "more_body": True})
+                rest = rest[most:]
+            await send({**message, "body": bytes(rest)})
 
         try:
             await self._app(scope, receive, send_pieces)
         except CancelledError:
-            _log.info("the stop ended a request: %s", printable(scope["path"]))
+            _log.info("cancelled a request at the stop: %s", printable(scope["path"]))
             if not is_sent and not is_refused:
                 busy = ConsoleBusy(Sentence("console_stops"))
                 await self._on_busy(Request(scope), busy)(scope, receive, send)

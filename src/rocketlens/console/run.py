@@ -15,11 +15,10 @@ from rocketlens.terminal.output import ExitCode, print_ready
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from contextlib import AsyncExitStack
+    from ipaddress import IPv4Network, IPv6Network
 
-    # Late: `--help` must not pay for what a server needs.
     from rocketlens.console.login.audit import AuditLog
     from rocketlens.console.login.oidc_settings import OidcSettings
-    from rocketlens.console.server import ProxyNetwork
     from rocketlens.decode.rules import BodyRules
     from rocketlens.model.message import Host
     from rocketlens.net.event_loop import StopRequest
@@ -29,15 +28,14 @@ _DEFAULT_BIND: Final = ("127.0.0.1", 8088)
 EXAMPLES: Final = """
 rocketlens console --store /data/rocketmq/store  # a store directory, in a browser
 rocketlens console --namesrv 127.0.0.1:9876  # a running cluster
-rocketlens console --context prod --archive /lake/rocketmq  # several, searched as one
+rocketlens console --context prod --archive /lake/rocketmq  # several sources, searched together
 """
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add the command's options."""
     parser.epilog = (
         "Prints one line when it is ready. SIGTERM or Ctrl-C stops it. Without "
-        "--users\nit listens on the loopback interface only, and its readers may see everything."
+        "--users\nit listens on the loopback interface only, and shows everything."
     )
     add_sources(parser)
     parser.add_argument(
@@ -53,43 +51,42 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="NAME",
         action="append",
         default=[],
-        help="a name by which browsers reach the console, such as that of a proxy; repeat it for "
+        help="a host name by which browsers reach the console, such as a proxy's; repeat it for "
         "several (default: localhost and addresses)",
     )
     parser.add_argument(
         "--trusted-proxy",
         metavar="IP[/BITS]",
-        type=_proxy,
+        type=proxy_network,
         action="append",
         default=[],
         help="a proxy, or a range of them, whose X-Forwarded-For and X-Forwarded-Proto are "
-        "believed; repeat it for several (default: none)",
+        "trusted; repeat it for several (default: none)",
     )
     parser.add_argument(
         "--users",
         metavar="FILE",
-        help="TOML file with the users who may log in, or their OpenID Connect provider, and what "
-        "each may see and do",
+        help="TOML file with users or their OpenID Connect provider, and their rights",
     )
     parser.add_argument(
         "--audit-log",
         metavar="FILE",
-        help="append a line of JSON for each login, refusal, view of a message and act",
+        help="append a line of JSON for each login, refusal, view of a message, and act",
     )
     parser.add_argument(
-        "--until-stdin-ends", action="store_true", help="stop when standard input ends, too"
+        "--until-stdin-ends", action="store_true", help="also stop when standard input ends"
     )
     parser.add_argument(
         "--hash-password",
         action="store_true",
-        help="read a password from the terminal, or the first line of stdin, print its hash for "
-        "the file of users, and end",
+        help="read a password from the terminal or the first line of stdin, print its hash for the "
+        "users file, and exit",
     )
     add_connection_options(parser, several_contexts=True)
 
 
 def add_sources(parser: ArgumentParser) -> None:
-    """Add the options of `named_contexts` and `body_rules`: sources, and how bodies are decoded."""
+    """Add the options that `named_contexts` and `body_rules` read."""
     parser.add_argument(
         "--store",
         metavar="DIR",
@@ -101,7 +98,7 @@ def add_sources(parser: ArgumentParser) -> None:
         dest="store",
         metavar="FILE",
         action="append",
-        help="a broker.conf that says where a store and its log are",
+        help="a broker.conf that names the store directories",
     )
     parser.add_argument(
         "--archive",
@@ -118,12 +115,12 @@ def add_sources(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--body-rules",
         metavar="FILE",
-        help="TOML file that says how the bodies of topics are decoded, as `show` has it",
+        help="TOML file with rules for decoding bodies by topic, as for `show`",
     )
 
 
 def body_rules(arguments: Namespace) -> "BodyRules":
-    """Return the rules of the file that is named, or none.
+    """Return the rules of ``--body-rules``; no rules without the option.
 
     :raises BadInput: if the file cannot be used.
     """
@@ -137,7 +134,7 @@ def body_rules(arguments: Namespace) -> "BodyRules":
 
 
 def open_audit(arguments: Namespace, opened: "AsyncExitStack") -> "AuditLog":
-    """Return the audit log, which appends to the file that is named, if any."""
+    """Return the audit log of ``--audit-log``; without the option one that writes nothing."""
     from pathlib import Path
 
     from rocketlens.console.login.audit import AuditLog, open_log
@@ -148,7 +145,7 @@ def open_audit(arguments: Namespace, opened: "AsyncExitStack") -> "AuditLog":
 
 
 def _bind_address(text: str) -> tuple[str, int]:
-    """Return the address and the port of ``PORT``, ``IP:PORT`` or ``[IPv6]:PORT``."""
+    """Parse ``PORT``, ``IP:PORT`` or ``[IPv6]:PORT``."""
     from rocketlens.model.config_keys import is_ip_address
 
     host, colon, port = text.rpartition(":")
@@ -159,17 +156,18 @@ def _bind_address(text: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def _proxy(text: str) -> "ProxyNetwork":
-    from rocketlens.console.server import parse_proxy
+def proxy_network(text: str) -> "IPv4Network | IPv6Network":
+    """Parse the address of a proxy, or a range such as ``10.0.0.0/8``."""
+    from ipaddress import ip_network
 
     try:
-        return parse_proxy(text)
-    except BadInput as error:
-        raise ArgumentTypeError(str(error)) from None
+        return ip_network(text, strict=False)
+    except ValueError:
+        text = f"{printable(text)[:60]} is not an address or a range of addresses"
+        raise ArgumentTypeError(text) from None
 
 
 def run(arguments: Namespace) -> ExitCode:
-    """Serve until a signal comes."""
     from ipaddress import ip_address
 
     check_packages("the console", ("fastapi", "jinja2", "uvicorn"))
@@ -182,7 +180,7 @@ def run(arguments: Namespace) -> ExitCode:
     if arguments.users is None and not ip_address(address).is_loopback:
         raise BadInput(
             f"--bind {address}: without users the console listens on the loopback interface only, "
-            "because all who reach it may see everything; give --users FILE"
+            "because it shows everything; give --users FILE"
         )
     contexts = named_contexts(arguments)
     run_loop(_serve(Host(address, port), contexts, body_rules(arguments), arguments))
@@ -190,7 +188,7 @@ def run(arguments: Namespace) -> ExitCode:
 
 
 def _hash_password() -> ExitCode:
-    """Print the hash of a password; it is never an argument, which other users could see."""
+    """Print the hash of a password. Arguments are visible to other users, so it is read."""
     from getpass import getpass
 
     from rocketlens.console.login.users import PasswordHash
@@ -198,7 +196,7 @@ def _hash_password() -> ExitCode:
     if sys.stdin.isatty():
         password = getpass("Password: ")
         if password != getpass("Again: "):
-            raise BadInput("these were two different passwords: nothing was made")
+            raise BadInput("the two passwords differ: try again")
     else:
         password = sys.stdin.readline().rstrip("\r\n")
     sys.stdout.write(f"{PasswordHash.of(password)}\n")
@@ -241,17 +239,17 @@ async def _serve(
 
 
 def _check_oidc(settings: "OidcSettings", bound: "Host") -> None:
-    """Check that users of a provider can log in where the console listens.
+    """Check that OpenID Connect logins can work at this address.
 
-    :raises BadInput: if browsers would have to say what its address is.
+    :raises BadInput: if the console's public address is needed and not configured.
     :raises PackageMissing: if a package is missing.
     """
     from ipaddress import ip_address
 
     if settings.public_url is None and not ip_address(bound.address).is_loopback:
         raise BadInput(
-            f"--bind {bound.address}: [oidc] of the file of users needs public_url, the address by "
-            "which browsers reach the console, as https://rocketlens.example.com"
+            f"--bind {bound.address}: [oidc] in the users file needs public_url, the address by "
+            "which browsers reach the console, such as https://rocketlens.example.com"
         )
     check_packages("the login by OpenID Connect", ("cryptography", "httpx", "jwt"))
 
@@ -259,7 +257,7 @@ def _check_oidc(settings: "OidcSettings", bound: "Host") -> None:
 def check_packages(what: str, names: "Sequence[str]", extra: str = "console") -> None:
     """Check that packages are installed.
 
-    :raises PackageMissing: naming the first that is not, and the command that installs the extra.
+    :raises PackageMissing: if one is missing. The message has the command that installs ``extra``.
     """
     from importlib import import_module
 
@@ -273,7 +271,7 @@ def check_packages(what: str, names: "Sequence[str]", extra: str = "console") ->
 
 
 def _end_with_stdin(ending: "StopRequest") -> None:
-    """Request a stop when standard input ends, as that of the child of a program that has ended."""
+    """Request a stop when standard input ends: the parent process has ended."""
     import asyncio
     import os
     import threading
@@ -283,7 +281,7 @@ def _end_with_stdin(ending: "StopRequest") -> None:
     def wait() -> None:
         while os.read(sys.stdin.fileno(), 4096):
             pass
-        # The loop is closed if the console has stopped by then.
+        # The console can have stopped meanwhile.
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(ending.ask, "standard input ended")
 
@@ -291,9 +289,9 @@ def _end_with_stdin(ending: "StopRequest") -> None:
 
 
 def named_contexts(arguments: Namespace) -> "list[tuple[str | None, Context]]":
-    """Return what the sources are, each with its name if it has one.
+    """Return the context of each source, with its name if it has one.
 
-    :raises BadInput: if nothing names one.
+    :raises BadInput: if the arguments name no source.
     """
     from rocketlens.terminal.cluster_access import choose_context
     from rocketlens.terminal.contexts import Context, named_context

@@ -1,19 +1,19 @@
-"""The headers of every answer of the console, and the requests that it refuses.
+"""Security headers of every answer, and checks of every request.
 
 =========================  =====================================================================
-header                     against
+header                     protects against
 =========================  =====================================================================
-Content-Security-Policy    scripts and styles that are not files of ours; frames; plug-ins
-X-Content-Type-Options     a body of a message that a browser takes for a page
-Host, checked              names of others that were made to point here (DNS rebinding)
-Origin, Sec-Fetch-Site     requests that change something, sent by pages of others
+Content-Security-Policy    scripts and styles that are not our files; frames; plug-ins
+X-Content-Type-Options     message bodies that a browser would interpret as a page
+Host, checked              foreign names that point here (DNS rebinding)
+Origin, Sec-Fetch-Site     requests that change something, sent by pages of other sites
 =========================  =====================================================================
 
-An address as Host cannot be made to point elsewhere, so all are allowed; names must be known.
+A Host that is an IP address cannot be rebound, so every address is allowed; names must be known.
 
-Browsers send Origin with each request that changes something, and over https Sec-Fetch-Site, too. A
-request with the cookie of a session must have one of them, so forms need no tokens. Programs send
-neither, and a name and a password in place of the cookie.
+Browsers send Origin with each request that changes something, and over https also Sec-Fetch-Site. A
+request with a session cookie must have one of them, so forms need no tokens. Programs send neither,
+but a name and a password instead of the cookie.
 """
 
 import re
@@ -31,11 +31,9 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 MAX_CONSOLE_BODY_BYTES: Final = 16 << 20
-"""Of the body of one request to the console: a text of 4 MiB in a form has up to three bytes for
-each of its own.
-"""
+"""Bytes of a request body: a form percent-encodes a text of 4 MiB in up to three times as many."""
 _HOST: Final = re.compile(r"(?:[\w.-]+|\[[\w.:%]+\])(?::\d*)?", re.ASCII)
-"""A name or an address, and perhaps a port: nothing before it, as in ``evil.example@127.0.0.1``."""
+"""A name or an address with an optional port. No user part, as in ``evil.example@127.0.0.1``."""
 JSON_TYPE: Final = "application/json"
 SESSION_COOKIE: Final = "rl_session"
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -55,12 +53,11 @@ _HEADERS: Final = {
 
 
 def media_type(header: str) -> str:
-    """Return the media type of a Content-Type header, without its parameters."""
     return header.partition(";")[0].strip().lower()
 
 
 def host_of(address: str) -> str:
-    """Return the host and port of a header's address; empty if it is none."""
+    """Return host and port of the URL in a header; empty if it is not a URL."""
     try:
         return urlsplit(address).netloc
     except ValueError:
@@ -74,19 +71,18 @@ def _has_session(scope: "Scope") -> bool:
 
 
 class Guard:
-    """Checks each request before anything else does, and adds headers to each answer.
+    """ASGI middleware that checks each request before all others, and adds security headers.
 
-    Bodies are bounded, and those for the API are JSON: browsers send forms of other sites without
-    asking, but never JSON.
+    Bodies are bounded, and API requests must be JSON: a browser sends forms of other sites without
+    a preflight, but no JSON.
     """
 
     def __init__(self, app: "ASGIApp", names: Iterable[str] = ()) -> None:
-        """Protect an application whose host has these names, beside addresses and localhost."""
+        """:param names: Allowed host names, besides addresses and localhost."""
         self._app: Final = app
         self._names: Final = frozenset(each.lower() for each in names) | {"localhost"}
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
-        """Answer one request."""
         received = 0
 
         async def receive_bounded() -> "Message":
@@ -123,7 +119,7 @@ class Guard:
     def _refusal(self, scope: "Scope", headers: Mapping[bytes, str]) -> tuple[int, str, str] | None:
         host = headers.get(b"host", "")
         if not self.is_known(host):
-            text = f"this console is not {host[:100]!r}: start it with --host NAME"
+            text = f"unknown host {host[:100]!r}: start the console with --host NAME"
             return 421, "wrong_host", text
         if scope["method"] in SAFE_METHODS:
             return None
@@ -144,7 +140,6 @@ class Guard:
         return None
 
     def is_known(self, host: str) -> bool:
-        """Return whether a Host header names this console."""
         if not _HOST.fullmatch(host):
             return False
         try:

@@ -1,21 +1,19 @@
-"""Serves the console over HTTP, with uvicorn, and bounds its connections: how many of one address,
-and how long each may take.
-
+"""Serves the console over HTTP with uvicorn, and limits its connections.
 
 ============================================  ======================================================
-a connection                                  ends
+a connection                                  is closed
 ============================================  ======================================================
-whose request has no complete head            after MAX_CONSOLE_HEAD_S, with status 408
-whose request has no complete body            after MAX_CONSOLE_BODY_S, with status 408
-that does not take what was sent to it        after MAX_CONSOLE_UNREAD_S
-that is idle between two requests             after KEEP_ALIVE_S
-that waits for a request or the rest of one   for a new one, when there is no room for that
+without a complete request head               after MAX_CONSOLE_HEAD_S, with status 408
+without a complete request body               after MAX_CONSOLE_BODY_S, with status 408
+whose client does not read                    after MAX_CONSOLE_UNREAD_S
+idle between two requests                     after KEEP_ALIVE_S
+that waits for its client                     if a new connection needs its slot
 ============================================  ======================================================
 
-There is no room when an address has MAX_ADDRESS_CONNECTIONS, or all have MAX_CONSOLE_CONNECTIONS.
-Then the one that has waited for longest is closed, of the same address, or of the one with most
-connections. If none has waited for MIN_IDLE_S, the new one gets status 503. Trusted proxies have
-the connections of many, and no share of their own.
+If an address has MAX_ADDRESS_CONNECTIONS, or all addresses together MAX_CONSOLE_CONNECTIONS, a new
+connection replaces the one that has waited longest: of the same address, or of the address with the
+most connections. If none has waited for MIN_IDLE_S, the new connection gets status 503. The limit
+per address does not apply to trusted proxies.
 """
 
 import asyncio
@@ -38,7 +36,6 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from rocketlens import limits
 from rocketlens.errors import BadInput
 from rocketlens.model.message import Host
-from rocketlens.model.text.escape import printable
 from rocketlens.net.event_loop import StopRequest
 
 if TYPE_CHECKING:
@@ -47,34 +44,29 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
 MAX_CONSOLE_CONNECTIONS: Final = 256
-"""Open connections to the console: one that waits is closed for another, or that gets status 503.
-"""
+"""Open connections to the console."""
 MAX_ADDRESS_CONNECTIONS: Final = 128
-"""Of these from one address, or one IPv6 network of 64 bits: others are served beside it."""
+"""Open connections of one address, or of one IPv6 /64 network."""
 MAX_CONSOLE_HEAD_S: Final = 20.0
-"""Seconds for a request to the console without its body, from the first byte or the connection on.
-"""
+"""Seconds for the head of a request, from its first byte or from the connection on."""
 MAX_CONSOLE_BODY_S: Final = 60.0
-"""Seconds for the body of a request to the console: 16 MiB at 2.2 MBit/s."""
+"""Seconds for the body of a request: 16 MiB at 2.2 MBit/s."""
 MAX_CONSOLE_UNREAD_S: Final = 60.0
-"""Seconds in which the reader of an answer of the console takes nothing of what was sent."""
+"""Seconds in which a client reads nothing of an answer."""
 MAX_CONSOLE_HEAD_BYTES: Final = 160 << 10
-"""Of one request to the console without its body: a text in its address has up to three bytes for
-each of its own.
-"""
+"""Bytes of a request head: texts in an address are percent-encoded, three bytes for one."""
 ProxyNetwork = IPv4Network | IPv6Network
 _IPV6_BITS: Final = 64
-"""Of an IPv6 address, what a provider gives to one customer at least: the rest is free to choose.
-"""
+"""The prefix of an IPv6 address that identifies a customer; the customer chooses the rest."""
 KEEP_ALIVE_S: Final = 30
 _TOO_MANY: Final = "too many connections are open: try again in a moment"
 _TOO_SLOW: Final = "the request did not arrive in time"
 
 
 def client_of(address: str) -> str:
-    """Return what addresses of one client have in common: of IPv6 the first 64 bits.
+    """Return the key that counts connections of one client: the address, or the /64 of IPv6.
 
-    A text that is not an address is returned as it is.
+    Other texts are returned unchanged.
     """
     try:
         parsed = ip_address(address.partition("%")[0])
@@ -87,19 +79,7 @@ def client_of(address: str) -> str:
     return str(parsed)
 
 
-def parse_proxy(text: str) -> ProxyNetwork:
-    """Return the address of a proxy, or a range of them such as ``10.0.0.0/8``.
-
-    :raises BadInput: if it is neither.
-    """
-    try:
-        return ip_network(text, strict=False)
-    except ValueError:
-        raise BadInput(f"{printable(text)[:60]} is not an address or a range of them") from None
-
-
 def is_proxy(address: str, proxies: Sequence[ProxyNetwork]) -> bool:
-    """Return whether an address is that of a trusted proxy."""
     try:
         parsed = ip_address(address)
     except ValueError:
@@ -110,19 +90,18 @@ def is_proxy(address: str, proxies: Sequence[ProxyNetwork]) -> bool:
 
 
 class ConnectionRules:
-    """Decides which connections of a server stay."""
+    """Decides which connections stay open."""
 
     def __init__(
         self, proxies: Sequence[ProxyNetwork] = (), clock: Callable[[], float] = monotonic
     ) -> None:
-        """Trust these proxies; ``clock`` is in seconds."""
         self.clock: Final = clock
         self._proxies: Final = proxies
 
     def make_room(
         self, joining: "ConsoleConnection", present: "Collection[ConsoleConnection]"
     ) -> bool:
-        """Return whether there is room for a connection, which may close another one."""
+        """Return whether a new connection may stay. Can close another one."""
         others = [each for each in present if each is not joining and not each.is_ended]
         own = [each for each in others if each.client_name == joining.client_name]
         is_full = len(own) >= MAX_ADDRESS_CONNECTIONS
@@ -143,7 +122,7 @@ class ConnectionRules:
         return True
 
     def end_slow(self, present: "Collection[ConsoleConnection]") -> None:
-        """Close connections that take too long. Call it often."""
+        """Close connections that exceed a time limit. Call it about once a second."""
         now = self.clock()
         for each in tuple(present):
             if each.is_unread(now):
@@ -153,18 +132,18 @@ class ConnectionRules:
 
 
 class ConsoleConnection(H11Protocol):
-    """One connection, which knows since when it waits for its peer."""
+    """A connection that measures how long it waits for its client."""
 
     def __init__(self, *, rules: ConnectionRules, **options: Any) -> None:
         super().__init__(**options)
         self.address = ""
         self.client_name = ""
         self.is_ended = False
-        """Whether it was closed before its time."""
+        """True if `end` has closed it."""
         self.waits_since = math.inf
-        """Since when its peer has something to send; infinite while it is answered."""
+        """When it began to wait for its client; infinite while a request is answered."""
         self._limit_s = 0.0
-        """Seconds that it may take for that; infinite before the first byte of another request."""
+        """Seconds that it may wait; infinite before the first byte of a further request."""
         self._rules: Final = rules
         self._unread_bytes = 0
         self._unread_since = 0.0
@@ -172,7 +151,6 @@ class ConsoleConnection(H11Protocol):
     def connection_made(  # type: ignore[override]  # as uvicorn has it
         self, transport: "asyncio.Transport"
     ) -> None:
-        """Wait for a request, unless there are too many connections."""
         super().connection_made(transport)
         self.address = self.client[0] if self.client is not None else ""
         self.client_name = client_of(self.address)
@@ -181,14 +159,12 @@ class ConsoleConnection(H11Protocol):
             self.end(HTTPStatus.SERVICE_UNAVAILABLE, _TOO_MANY)
 
     def data_received(self, piece: bytes) -> None:
-        """Take a piece of a request."""
         super().data_received(piece)
         self._await_rest(MAX_CONSOLE_HEAD_S)
 
     def on_response_complete(self) -> None:
-        """Wait for another request."""
         super().on_response_complete()
-        # What ends such a connection, if nothing comes, is uvicorn's own time limit.
+        # uvicorn closes idle connections.
         self._await_rest(math.inf)
 
     def _await_rest(self, head_limit_s: float) -> None:
@@ -201,16 +177,15 @@ class ConsoleConnection(H11Protocol):
             self._limit_s, self.waits_since = 0.0, math.inf
 
     def _await(self, limit_s: float) -> None:
-        # Another byte of the same part gives no more time.
+        # Further bytes of the same part do not extend the time.
         if limit_s != self._limit_s:
             self._limit_s, self.waits_since = limit_s, self._rules.clock()
 
     def is_late(self, now: float) -> bool:
-        """Return whether the rest of a request did not come in time."""
         return not self.is_ended and now - self.waits_since >= self._limit_s
 
     def is_unread(self, now: float) -> bool:
-        """Return whether the peer took nothing for too long of what waits for it."""
+        """Return whether the client has read nothing for MAX_CONSOLE_UNREAD_S. Call it often."""
         waiting = self.transport.get_write_buffer_size()
         if waiting == 0 or waiting < self._unread_bytes or not self._unread_bytes:
             self._unread_since = now
@@ -218,14 +193,14 @@ class ConsoleConnection(H11Protocol):
         return now - self._unread_since >= MAX_CONSOLE_UNREAD_S
 
     def end(self, status: HTTPStatus, text: str) -> None:
-        """Close it, with a status if no answer has begun."""
+        """Close the connection, with this status if no answer has begun."""
         self.is_ended = True
-        # None before the first request, whatever its declared type is.
+        # None before the first request, although declared otherwise.
         cycle: RequestResponseCycle | None = self.cycle
         is_begun = False
         if cycle is not None and not cycle.response_complete:
             is_begun = cycle.response_started
-            # The handler is stopped at once, and writes nothing behind the status.
+            # Stop the handler at once, so that it writes nothing after the status.
             cycle.disconnected = True
             cycle.message_event.set()
         if not is_begun and self._limit_s != math.inf:
@@ -243,9 +218,9 @@ def _answer(status: HTTPStatus, text: str) -> bytes:
 
 
 _SWEEP_S: Final = 1.0
-"""Seconds between two looks for connections that take too long."""
+"""Seconds between two checks for slow connections."""
 _STOP_S: Final = 3
-"""Seconds for answers that are under way when the server stops."""
+"""Seconds for running answers when the server stops."""
 
 
 class _Server(uvicorn.Server):
@@ -253,22 +228,21 @@ class _Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Handle none."""
         yield
 
 
 @contextlib.contextmanager
 def listening(bound: Host) -> Iterator[socket.socket]:
-    """Return a socket that is bound to an address; port 0 is any free one.
+    """Yield a socket that listens on an address; port 0 is any free one.
 
-    :raises BadInput: if it cannot be bound.
+    :raises BadInput: if the address cannot be bound.
     """
     family = socket.AF_INET6 if ":" in bound.address else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((bound.address, bound.port))
-            # At once: a program that reads that the console is ready can connect.
+            # Now: programs connect as soon as the console reports that it is ready.
             listener.listen(MAX_CONSOLE_CONNECTIONS)
         except OSError as error:
             raise BadInput(f"cannot listen on {bound}: {error.strerror or error}") from error
@@ -281,9 +255,9 @@ async def serve(
     ending: StopRequest,
     proxies: Sequence[ProxyNetwork] = (),
 ) -> None:
-    """Serve until a stop is requested; a second request does not wait for answers.
+    """Serve until a stop is requested. A second stop request cancels running answers.
 
-    :param proxies: Whose X-Forwarded-For and X-Forwarded-Proto are believed.
+    :param proxies: Trusted proxies, whose X-Forwarded-For and X-Forwarded-Proto are used.
     """
     rules = ConnectionRules(proxies)
     server = _Server(

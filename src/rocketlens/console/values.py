@@ -1,4 +1,4 @@
-"""What the API returns, and the pages show: declared once, for both and for OpenAPI."""
+"""The values that the API returns and the pages show, declared once for both and for OpenAPI."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, Literal, Self
@@ -18,11 +18,10 @@ from rocketlens.model.text.sentences import SENTENCES, Sentence
 from rocketlens.wire.codes import version_name
 
 SentenceText = Annotated[str, SkipValidation]
-"""Text that stays a `rocketlens.model.text.sentences.Sentence`, which pages have in other
-languages."""
+"""Text that stays a `rocketlens.model.text.sentences.Sentence`, which pages translate."""
 _LACKING: Final = object()
 _MISTAKES: Final = 3
-"""Mistakes of a request that an answer names."""
+"""Mistakes of a request that one error message names."""
 _BROKER: Final[Any] = Field(validation_alias="broker_name")
 
 
@@ -33,22 +32,20 @@ class ConsoleValue(BaseModel):
 
     @classmethod
     def of(cls, origin: object, **others: Any) -> Self:
-        """Return the value of an object: each field is its attribute of that name, or of
-        ``others``. Fields that are values take objects likewise.
-        """
+        """Return the value of an object. Fields are its attributes, or ``others``, converted."""
         own = ((name, getattr(origin, name, _LACKING)) for name in cls.model_fields.keys() - others)
         fields = {name: value for name, value in own if value is not _LACKING}
         return cls.model_validate({**fields, **others})
 
 
 class ConsoleRequest(BaseModel):
-    """The base of all bodies of requests: what is not known is refused."""
+    """The base of all request bodies. Unknown fields are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     @classmethod
     def of_form(cls, fields: Mapping[str, str]) -> Self:
-        """Return the same of a form, or of an address, whose other fields are ignored.
+        """Read the same from a form or an address, whose other fields are ignored.
 
         :raises BadInput: if a field cannot be used.
         """
@@ -59,7 +56,7 @@ class ConsoleRequest(BaseModel):
 
 
 def mistakes_in(errors: Sequence[Any]) -> str:
-    """Return a text that names the first mistakes that pydantic found."""
+    """Return a sentence with the first mistakes that pydantic found."""
     first, *others = map(_mistake, errors[:_MISTAKES])
     for each in others:
         first = Sentence("both", first=first, second=each)
@@ -78,14 +75,14 @@ def _mistake(error: Mapping[str, Any]) -> str:
 
 
 class CoverageValue(ConsoleValue):
-    """What was searched of a source, and what of it failed."""
+    """The searched part of a source, and its failures."""
 
     source: str
     kind: str
     state: str
     is_failure: bool
     error: SentenceText | None = None
-    note: SentenceText | None = Field(default=None, description="a hint of what was searched")
+    note: SentenceText | None = Field(default=None, description="a hint about the search")
     indexed_to_ms: int | None = None
     begin_offset: int | None = None
     end_offset: int | None = None
@@ -95,13 +92,13 @@ class CoverageValue(ConsoleValue):
 
 
 class MessageRow(ConsoleValue):
-    """A message as a list has it."""
+    """A message in a list."""
 
-    source: str = Field(description="the name of a source that has it")
+    source: str = Field(description="the name of its source")
     topic: str
     topic_kind: Literal["normal", "retry", "dead_letter", "system", "light"]
-    state: LifeState = Field(description="where the message is: delayed, retry, ...")
-    real_topic: str | None = Field(description="the topic that its producer meant, if it is known")
+    state: LifeState = Field(description="the state of the message: delayed, retry, ...")
+    real_topic: str | None = Field(description="the topic that its producer sent it to, if known")
     group: str | None = Field(description="the consumer group of a retry or a dead letter")
     broker: str
     queue_id: int
@@ -116,13 +113,10 @@ class MessageRow(ConsoleValue):
     born_timestamp_ms: int
     reconsume_times: int
     body_bytes: int
-    body_format: str = Field(description="the likely format, by the beginning of the body")
+    body_format: str = Field(description="the likely format, from the beginning of the body")
     preview: str = Field(description="the beginning of the body, safe to show")
-    is_masked: bool = Field(default=False, description="whether something of it is hidden: ***")
-    values: dict[str, str] = Field(
-        default={},
-        description="the properties and fields of the body that columns asks for, by column",
-    )
+    is_masked: bool = Field(default=False, description="true if parts of it are masked: ***")
+    values: dict[str, str] = Field(default={}, description="of requested properties and fields")
 
 
 FacetName = Literal["topic", "tag", "hour"]
@@ -132,50 +126,40 @@ class FacetCount(ConsoleValue):
     """One value of a facet."""
 
     value: str | None = Field(
-        description="a topic; a tag, or null for messages without one; the begin of an hour, in "
+        description="a topic; a tag, or null for messages without one; the start of an hour, in "
         "epoch milliseconds"
     )
-    count: int = Field(description="messages of the page that have it")
+    count: int = Field(description="messages of the page with this value")
 
 
 class FacetValue(ConsoleValue):
-    """How many messages of the page have each topic or tag, or are of each hour."""
+    """The messages of a page by topic, by tag, or by hour."""
 
     name: FacetName
     counts: list[FacetCount] = Field(description="two or more")
-    more: int = Field(description="values that are not listed")
+    more: int = Field(description="how many values are not listed")
 
 
 class TimeCountsValue(ConsoleValue):
-    """How many messages are of each time; times are epoch milliseconds."""
+    """Messages by time. Times are epoch milliseconds."""
 
-    begin_ms: int = Field(description="when the first bar begins")
+    begin_ms: int = Field(description="the start of the first bar")
     step_ms: int = Field(description="the length of each bar")
     counts: list[int] = Field(description="the messages of each bar")
-    is_of_all: bool = Field(
-        default=False,
-        description="whether all that the search can find were counted, and not those of the page",
-    )
+    is_of_all: bool = Field(default=False, description="all results, not only those of the page")
 
 
 class SearchAnswer(ConsoleValue):
-    """The answer to a search: complete, or not and why."""
+    """The answer to a search: complete, or incomplete with reasons."""
 
     query: str
-    complete: bool = Field(description="whether everything that can have a match was searched")
-    truncated: bool = Field(description="whether there are older messages: see next_cursor")
-    messages: list[MessageRow] = Field(description="the newest first")
-    next_cursor: str | None = Field(description="continues behind the last message")
-    facets: list[FacetValue] = Field(
-        description="of the messages of this page, not of those that next_cursor leads to; those "
-        "with one value are left out"
-    )
-    time_counts: TimeCountsValue | None = Field(
-        description="of all that match, if is_of_all, else of this page; null if of one time"
-    )
-    relies_on: list[SentenceText] = Field(
-        description="what the answer relies on, where a source was looked at only in part"
-    )
+    complete: bool = Field(description="true if everything that can match was searched")
+    truncated: bool = Field(description="true if there are older messages: see next_cursor")
+    messages: list[MessageRow] = Field(description="newest first")
+    next_cursor: str | None = Field(description="for the next page")
+    facets: list[FacetValue] = Field(description="of this page only, and with two or more values")
+    time_counts: TimeCountsValue | None = Field(description="null if all are at one time")
+    relies_on: list[SentenceText] = Field(description="assumptions about parts that were not read")
     coverage: list[CoverageValue]
     elapsed_ms: int
 
@@ -189,7 +173,7 @@ class IdPart(ConsoleValue):
 
 
 class DecodedId(ConsoleValue):
-    """An id and what stands in it; ``parts`` is empty if it is of no known form."""
+    """A message id and its parts; no parts if its format is unknown."""
 
     name: Literal["unique_key", "offset_msg_id"]
     text: str
@@ -197,28 +181,26 @@ class DecodedId(ConsoleValue):
 
 
 class BodyValue(ConsoleValue):
-    """A body in the form that was asked for."""
+    """A body in the requested form."""
 
     form: Literal["decoded", "text", "json", "hex", "base64"]
     content: str
-    is_cut: bool = Field(description="whether only its beginning is here")
-    is_json: bool = Field(description="whether the content is JSON")
-    format: str = Field(description="what the body is: json, text, protobuf, ...")
-    why: SentenceText = Field(description="why it is taken to have this format")
+    is_cut: bool = Field(description="true if the content is cut")
+    is_json: bool = Field(description="true if the content is JSON")
+    format: str = Field(description="the format of the body: json, text, protobuf, ...")
+    why: SentenceText = Field(description="the reason for this format")
     is_guess: bool
-    layers: list[str] = Field(description="the compressions that were undone")
+    layers: list[str] = Field(description="the compressions that were removed")
     charset: str | None
-    error: str | None = Field(description="why it could not be read as it claims, or decompressed")
+    error: str | None = Field(description="why it could not be decoded or decompressed")
 
 
 class MessageDetail(ConsoleValue):
-    """All about one message."""
+    """Everything about one message."""
 
     message: MessageRow
     properties: dict[str, str]
-    system_properties: dict[str, str] = Field(
-        description="the properties that RocketMQ itself sets"
-    )
+    system_properties: dict[str, str] = Field(description="RocketMQ's own properties")
     ids: list[DecodedId]
     physical_offset: int
     store_size: int
@@ -228,14 +210,12 @@ class MessageDetail(ConsoleValue):
     flag: int
     body_crc: int
     prepared_transaction_offset: int
-    due_ms: int | None = Field(
-        description="when a broker delivers, or delivered, a message that it keeps for later"
-    )
+    due_ms: int | None = Field(description="when a delayed message is, or was, due")
     body: BodyValue
 
 
 class StoryEventValue(ConsoleValue):
-    """Something that happened to a message."""
+    """An event in the life of a message."""
 
     time_ms: int | None
     kind: str
@@ -248,7 +228,7 @@ class StoryEventValue(ConsoleValue):
 
 
 class GroupStoryValue(ConsoleValue):
-    """What a consumer group did with a message."""
+    """The state of a message in a consumer group."""
 
     group: str
     state: str
@@ -261,7 +241,7 @@ class GroupStoryValue(ConsoleValue):
 
 
 class UnlearntValue(ConsoleValue):
-    """What could not be learnt."""
+    """Something that could not be found out."""
 
     what: SentenceText
     why: SentenceText
@@ -281,7 +261,7 @@ class StoryValue(ConsoleValue):
 
 
 class ToldValue(ConsoleValue):
-    """A message, and its story."""
+    """A message and its story."""
 
     message: MessageRow
     story: StoryValue
@@ -293,7 +273,7 @@ class KeyStoryValue(ConsoleValue):
     query: str
     summary: SentenceText = Field(description="what became of them, in one sentence")
     complete: bool
-    told: list[ToldValue] = Field(description="those with which most is wrong first")
+    told: list[ToldValue] = Field(description="the worst first")
     others: list[str] = Field(description="further messages, as TOPIC/QUEUE/OFFSET")
 
 
@@ -317,18 +297,16 @@ class LiteTopicsValue(ConsoleValue):
 
 
 class TopicValue(ConsoleValue):
-    """A topic; None is what could not be learnt."""
+    """A topic. None stands for unknown values."""
 
     source: str
     name: str
     kind: str
     is_deleted: bool
-    is_of_broker: bool = Field(description="a broker made it, under its own name or its cluster's")
+    is_of_broker: bool = Field(description="a broker created it, named after itself or its cluster")
     messages: int | None
-    waiting: int | None = Field(
-        description="messages that are kept for it until they are due: delays and timers"
-    )
-    waiting_is_exact: bool = Field(description="whether all that wait were counted")
+    waiting: int | None = Field(description="delayed messages and timers that are not due yet")
+    waiting_is_exact: bool = Field(description="true if all of these were counted")
     lite: LiteTopicsValue | None
     size_bytes: int | None
     oldest_ms: int | None
@@ -337,7 +315,7 @@ class TopicValue(ConsoleValue):
 
 
 class TopicsValue(ConsoleValue):
-    """Topics, and whether these are all."""
+    """Topics."""
 
     complete: bool
     topics: list[TopicValue]
@@ -345,7 +323,7 @@ class TopicsValue(ConsoleValue):
 
 
 class GroupQueueValue(ConsoleValue):
-    """How far a group came in one queue."""
+    """The progress of a group in one queue."""
 
     topic: str
     broker: str | None = _BROKER
@@ -366,7 +344,7 @@ class MemberValue(ConsoleValue):
 
 
 class GroupValue(ConsoleValue):
-    """A consumer group; None is what could not be learnt."""
+    """A consumer group. None stands for unknown values."""
 
     source: str
     name: str
@@ -378,16 +356,14 @@ class GroupValue(ConsoleValue):
     dead_letters: int | None
     last_dead_letter_ms: int | None
     last_consumed_ms: int | None
-    behind_ms: int | None = Field(
-        description="how old what it consumed last is, where it is furthest behind; 0 if nowhere"
-    )
-    is_left: bool = Field(description="whether messages wait for it, and it has no member")
-    has_new_dead_letters: bool = Field(description="whether it has some of the last 24 hours")
+    behind_ms: int | None = Field(description="age of the last consumed message in the worst queue")
+    is_left: bool = Field(description="true if it has lag, and no members")
+    has_new_dead_letters: bool = Field(description="dead letters of the last 24 hours")
     queues: list[GroupQueueValue] | None
 
 
 class GroupsValue(ConsoleValue):
-    """Consumer groups, and whether these are all."""
+    """Consumer groups."""
 
     complete: bool
     groups: list[GroupValue]
@@ -410,20 +386,19 @@ class SourcesValue(ConsoleValue):
 
 
 class ErrorValue(ConsoleValue):
-    """What went wrong."""
+    """An error."""
 
-    code: str = Field(description="a word for programs: bad_input, not_found, incomplete, ...")
+    code: str = Field(description="for programs: bad_input, not_found, incomplete, ...")
     message: SentenceText = Field(description="what, where, and what to do")
-    coverage: list[CoverageValue] = Field(default=[], description="of an incomplete answer")
+    coverage: list[CoverageValue] = Field(default=[], description="if the answer is incomplete")
 
 
 class ErrorAnswer(ConsoleValue):
-    """The body of every answer that is an error."""
+    """The body of every error answer."""
 
     error: ErrorValue
 
 
 def error_answer(code: str, message: str, coverage: Any = ()) -> ErrorAnswer:
-    """Return the body of an error."""
     values = [CoverageValue.of(each) for each in coverage]
     return ErrorAnswer(error=ErrorValue(code=code, message=message, coverage=values))

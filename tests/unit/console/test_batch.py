@@ -146,7 +146,7 @@ def test_a_search_of_many_pages_is_read_to_its_end_or_its_bound(rocketmq, topic,
     assert posted.status_code == 303
     assert copies(rocketmq, topic) == ALL
     shown, _, job = done(f"/resend?topic={topic}&most=2", live(rocketmq))
-    assert "Only the newest 2 are taken" in shown.text
+    assert "Only the newest 2 are included" in shown.text
     assert "2 sent" in job
 
 
@@ -171,7 +171,7 @@ def test_a_store_is_read_once_for_a_plan_of_more_messages_than_a_page_has(tmp_pa
 
     monkeypatch.setattr(plans, "cluster_for", lambda *_: cluster)
     monkeypatch.setattr(plans, "check_cluster", lambda _: cluster)
-    monkeypatch.setattr(plans, "_check_topics", lambda *_: None)
+    monkeypatch.setattr(plans, "check_topics", lambda *_: None)
     monkeypatch.setattr(plans.Plans, "_check_unmasked", allowed)
 
     async def run():
@@ -570,7 +570,7 @@ def test_of_dead_letters_exactly_the_chosen_ones_are_sent_and_left_out_next_time
     assert posted.status_code == 303, posted.text
     assert "2 sent, 0 failed" in job
     assert copies(rocketmq, f"%RETRY%{dead}") == [b"dead-1", b"dead-3"]
-    assert "Left out, because earlier jobs have sent them or may have: 2." in again.text
+    assert "Left out, because earlier jobs have sent them, or possibly have: 2." in again.text
     assert "Messages: 3." in again.text
 
 

@@ -1,6 +1,7 @@
 """No address takes all connections, and no request takes for ever to arrive."""
 
 import asyncio
+from argparse import ArgumentTypeError
 
 import pytest
 from starlette.requests import ClientDisconnect, Request
@@ -10,6 +11,7 @@ from uvicorn.server import ServerState
 
 from rocketlens import limits
 from rocketlens.console import server
+from rocketlens.console.run import proxy_network
 from rocketlens.console.server import (
     MAX_ADDRESS_CONNECTIONS,
     MAX_CONSOLE_BODY_S,
@@ -19,9 +21,7 @@ from rocketlens.console.server import (
     ConsoleConnection,
     client_of,
     is_proxy,
-    parse_proxy,
 )
-from rocketlens.errors import BadInput
 
 UNFINISHED = b"POST /login HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\nab"
 WHOLE = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n"
@@ -69,7 +69,7 @@ class World:
 
     def __init__(self, *proxies):
         self.now = 1000.0
-        self.rules = ConnectionRules([parse_proxy(each) for each in proxies], lambda: self.now)
+        self.rules = ConnectionRules([proxy_network(each) for each in proxies], lambda: self.now)
         self.state = ServerState()
         self.config = Config(application, log_config=None, ws="none")
         self.config.load()
@@ -293,7 +293,7 @@ def test_an_ipv6_network_of_64_bits_is_one_client(address, client):
 
 
 def test_proxies_are_addresses_and_ranges():
-    proxies = [parse_proxy(each) for each in ("127.0.0.1", "10.1.0.0/16", "2001:db8::/32")]
+    proxies = [proxy_network(each) for each in ("127.0.0.1", "10.1.0.0/16", "2001:db8::/32")]
     for address in ("127.0.0.1", "10.1.2.3", "2001:db8::9", "::ffff:10.1.2.3"):
         assert is_proxy(address, proxies)
     for address in ("127.0.0.2", "10.2.0.1", "::1", "", "unknown"):
@@ -302,5 +302,5 @@ def test_proxies_are_addresses_and_ranges():
 
 @pytest.mark.parametrize("text", ["", "*", "proxy.example", "10.0.0.0/33", "10.0.0.1:80"])
 def test_what_is_no_address_is_no_proxy(text):
-    with pytest.raises(BadInput, match="not an address"):
-        parse_proxy(text)
+    with pytest.raises(ArgumentTypeError, match="not an address"):
+        proxy_network(text)

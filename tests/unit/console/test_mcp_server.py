@@ -137,7 +137,7 @@ def test_only_reading_tools_are_there_unless_acting_is_allowed(rocketmq):
 
     reading, is_error, text = asyncio.run(tools(may_act=False))
     assert reading.keys() == READING
-    assert (is_error, text.startswith("there is no tool 'resend'; there are find, ")) == (
+    assert (is_error, text.startswith("unknown tool 'resend': expected find, ")) == (
         True,
         True,
     )
@@ -189,7 +189,7 @@ REFUSED = [
     ("message", {"topic": "order-1"}, "message needs source, broker, queue_id, queue_offset"),
     ("message", {**AT, "queue_id": -1}, "queue_id"),
     ("dlq_list", {}, "dlq_list needs group"),
-    ("fnd", {}, "there is no tool 'fnd'; there are find, message, "),
+    ("fnd", {}, "unknown tool 'fnd': expected find, message, "),
     ("topics", {}, "bytes, and at most 1000 are returned: name a topic"),
 ]
 
@@ -243,5 +243,5 @@ def test_the_extra_is_named_if_the_package_is_missing(run, monkeypatch):
 
 
 def test_a_user_that_the_file_does_not_have_is_refused():
-    with pytest.raises(ValueError, match="the file of users has no such user"):
+    with pytest.raises(ValueError, match="the users file has no such user"):
         LocalUsers([user("li", Grant(Role.VIEWER))]).viewer_named("wu")

@@ -259,7 +259,7 @@ def test_a_tag_in_a_list_leads_to_the_messages_with_it(orders):
 
 def test_a_time_before_the_oldest_message_is_named_as_the_reason(orders):
     found = answer("/search?topic=Orders&until=2001-01-01", store_at(orders.path))
-    assert "The oldest message that is kept is of" in found.text
+    assert "The oldest message is from" in found.text
 
 
 def test_a_wrong_topic_is_said_with_what_was_meant(orders):
@@ -573,7 +573,7 @@ def test_a_complete_story_says_what_is_not_recorded_and_of_nothing_that_it_faile
     made = make_store(tmp_path / "s", [Sent()])
     text = answer("/m/s/Orders/-/0/0?tab=story", store_at(made.path, "s")).text
     assert "What was not searched, or is not recorded: " in text
-    assert "could not be learnt" not in text
+    assert "could not be found out" not in text
 
 
 @pytest.mark.parametrize(("times", "said"), [(1, "delivered again once"), (2, "again 2 times")])

@@ -55,7 +55,7 @@ def test_the_environment_names_the_source_where_no_option_does(monkeypatch):
         (("--bind", "[::]:8088", "--store", "/x"), "loopback"),
         (("--bind", "10.0.0.1:1", "--store", "/x"), "loopback"),
         (("--bind", "10.0.0.1:1", "--store", "/x"), "give --users FILE"),
-        (("--users", "/nonexistent/users", "--store", "/x"), "file of users"),
+        (("--users", "/nonexistent/users", "--store", "/x"), "users file"),
         (("--bind", "localhost:1"), "IP:PORT"),
         (("--bind", "127.0.0.1:65536"), "IP:PORT"),
         (("--bind", "127.0.0.1:x"), "IP:PORT"),
@@ -170,7 +170,7 @@ def test_a_password_is_hashed_from_stdin_and_from_a_terminal(monkeypatch, capsys
     monkeypatch.setattr("sys.stdin", terminal)
     monkeypatch.setattr("getpass.getpass", {"Password: ": "one", "Again: ": "other"}.__getitem__)
     assert main(["console", "--hash-password"]) != 0
-    assert "two different passwords" in capsys.readouterr().err
+    assert "the two passwords differ" in capsys.readouterr().err
 
 
 def test_port_is_bind_without_an_address():

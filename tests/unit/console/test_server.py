@@ -11,7 +11,8 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 
-from rocketlens.console.server import listening, parse_proxy, serve
+from rocketlens.console.run import proxy_network
+from rocketlens.console.server import listening, serve
 from rocketlens.model.message import Host
 from rocketlens.net.event_loop import StopRequest
 from tests.support.console_client import answer, answers, console_client, store_at
@@ -29,7 +30,7 @@ async def application(scope, receive, send):
 async def serving(*proxies, app=application, ending=None):
     ending = ending or StopRequest()
     with listening(Host("127.0.0.1", 0)) as listener:
-        trusted = [parse_proxy(each) for each in proxies]
+        trusted = [proxy_network(each) for each in proxies]
         server = asyncio.create_task(serve(app, listener, ending, trusted))
         try:
             yield listener.getsockname()[1]
@@ -109,7 +110,7 @@ def test_a_stop_answers_the_request_that_it_does_not_wait_for(tmp_path, monkeypa
         answered = asyncio.run(run())
     assert answered.startswith("HTTP/1.1 429 ")
     assert "The console stops: try again when it has started" in answered
-    assert "the stop ended a request: /search" in caplog.text
+    assert "cancelled a request at the stop: /search" in caplog.text
     assert "Traceback" not in caplog.text
 
 

@@ -1,1 +1,1 @@
-"""Acts: sending again, consuming, jobs, and who may."""
+"""Acts: sending again, sending, consuming at a client; jobs; permissions."""

@@ -1,6 +1,6 @@
-"""The pages and the API that act: what would be done, what does it once, and its outcome.
+"""The pages and the API that act: a plan, its execution, and the result.
 
-The API takes JSON only, and never from a page of another site.
+The API takes JSON only, and no requests from pages of other sites.
 """
 
 import asyncio
@@ -16,7 +16,6 @@ from rocketlens import limits
 from rocketlens.console.act.act_values import (
     JOB_ROWS,
     LETTER_FILTERS,
-    BatchOrder,
     BatchPlanRequest,
     BatchRequest,
     ChosenPlanRequest,
@@ -68,8 +67,8 @@ JobPage = Annotated[int, Query(ge=0, le=limits.MAX_RESEND_MESSAGES)]
 api = api_router(
     {
         **ERRORS,
-        403: {"model": ErrorAnswer, "description": "it may not be done here, or by this user"},
-        409: {"model": ErrorAnswer, "description": "it is not what was shown: nothing was done"},
+        403: {"model": ErrorAnswer, "description": "not allowed here, or for this user"},
+        409: {"model": ErrorAnswer, "description": "the plan has changed: nothing was done"},
         413: {"model": ErrorAnswer, "description": "the request is too large"},
         415: {"model": ErrorAnswer, "description": "the request is not JSON"},
     }
@@ -78,23 +77,21 @@ api = api_router(
 
 @api.post("/send")
 async def send(here: Here, request: SendMessageBody) -> ActValue:
-    """Send a new message; the answer says whether it is stored, failed, or not known."""
-    actions = here.console.actions
-    return await actions.act(await actions.send(request, request))
+    """Send a new message. The answer has its state: stored, failed, or unknown."""
+    return await here.actions.act(await here.actions.send(request, request))
 
 
 @api.post("/consume")
 async def consume(here: Here, request: ConsumeRequest) -> ActValue:
-    """Let one client consume a stored message again; no offset moves."""
-    actions = here.console.actions
-    name = await actions.consume(request.message, request.group, request.client_id, request)
-    return await actions.act(name)
+    """Have a client consume a stored message again. No offset moves."""
+    name = await here.actions.consume(request.message, request.group, request.client_id, request)
+    return await here.actions.act(name)
 
 
 @api.get("/acts/{name}")
 async def act(here: Here, name: JobName) -> ActValue:
-    """Return a single act: a message that was sent, or consumed by a client."""
-    return await here.console.actions.act(name)
+    """Return an act: a message that was sent, or consumed by a client."""
+    return await here.actions.act(name)
 
 
 @api.get("/name")
@@ -105,95 +102,90 @@ async def name() -> NameValue:
 
 @api.post("/resend/search/plan")
 async def search_plan(here: Here, question: Asked, request: BatchPlanRequest) -> PlanValue:
-    """Return what sending again what a search finds would do; nothing is sent."""
-    actions = here.console.actions
-    return await actions.preview(await actions.plans.of_search(question, request, request.most))
+    """Plan to send again what a search finds. Nothing is sent."""
+    plan = await here.actions.plans.of_search(question, request, request.most)
+    return await here.actions.preview(plan)
 
 
 @api.post("/resend/search")
 async def search(here: Here, question: Asked, request: BatchRequest) -> JobValue:
     """Send again what a search finds, as a job."""
-    plan = await here.console.actions.plans.of_search(question, request, request.most)
+    plan = await here.actions.plans.of_search(question, request, request.most)
     return await _start_job(here, plan, request)
 
 
 @api.post("/resend/chosen/plan")
 async def chosen_plan(here: Here, request: ChosenPlanRequest) -> PlanValue:
-    """Return what sending these messages again would do; nothing is sent."""
-    actions = here.console.actions
-    return await actions.preview(await actions.plans.of_chosen(request.messages, request))
+    """Plan to send these messages again. Nothing is sent."""
+    plan = await here.actions.plans.of_chosen(request.messages, request)
+    return await here.actions.preview(plan)
 
 
 @api.post("/resend/chosen")
 async def chosen(here: Here, request: ChosenRequest) -> JobValue:
     """Send these messages again, as a job."""
-    plan = await here.console.actions.plans.of_chosen(request.messages, request)
+    plan = await here.actions.plans.of_chosen(request.messages, request)
     return await _start_job(here, plan, request)
 
 
 @api.post("/redrive/plan")
 async def redrive_plan(here: Here, request: RedrivePlanRequest) -> PlanValue:
-    """Return what sending the dead letters of a group again would do; nothing is sent."""
-    actions = here.console.actions
-    return await actions.preview(await actions.plans.of_dead_letters(request))
+    """Plan to send the dead letters of a group again. Nothing is sent."""
+    return await here.actions.preview(await here.actions.plans.of_dead_letters(request))
 
 
 @api.post("/redrive")
 async def redrive(here: Here, request: RedriveRequest) -> JobValue:
-    """Send the dead letters of a group again, as a job: to it alone, or to their topics."""
-    return await _start_job(
-        here, await here.console.actions.plans.of_dead_letters(request), request
-    )
+    """Send the dead letters of a group again, as a job: to the group, or to their topics."""
+    return await _start_job(here, await here.actions.plans.of_dead_letters(request), request)
 
 
 @api.post("/resend/plan")
 async def resend_plan(here: Here, request: ResendPlanRequest) -> PlanValue:
-    """Return what sending a stored message again would do; nothing is sent."""
-    actions = here.console.actions
-    return await actions.preview(*await actions.plans.of_message(request.message, request))
+    """Plan to send a stored message again. Nothing is sent."""
+    planned = await here.actions.plans.of_message(request.message, request)
+    return await here.actions.preview(*planned)
 
 
 @api.post("/resend")
 async def resend(here: Here, request: ResendRequest) -> JobValue:
-    """Send a stored message again, as a job; wait a few seconds for its end."""
-    plan, _ = await here.console.actions.plans.of_message(request.message, request)
-    actions = here.console.actions
-    return await actions.job(await actions.resend(plan, request))
+    """Send a stored message again, as a job. Wait a few seconds for its end."""
+    plan, _ = await here.actions.plans.of_message(request.message, request)
+    return await _start_job(here, plan, request)
 
 
 @api.get("/jobs")
 async def jobs(here: Here) -> JobsValue:
     """Return the newest jobs and acts, whichever program made them."""
-    return await here.console.actions.all_jobs()
+    return await here.actions.all_jobs()
 
 
 @api.get("/jobs/{name}")
 async def job(here: Here, name: JobName, state: JobRows = "", page: JobPage = 0) -> JobValue:
     """Return a job, with a page of its messages."""
-    return await here.console.actions.job(name, state=state, page=page)
+    return await here.actions.job(name, state=state, page=page)
 
 
 @api.post("/jobs/{name}/{verb}")
 async def change(
     here: Here, name: JobName, verb: Literal["pause", "resume", "stop"], request: RateRequest
 ) -> JobValue:
-    """Pause, resume or stop a job: it ends after the message that is being sent."""
-    await here.console.actions.change(name, verb, rate=request.rate)
-    return await here.console.actions.job(name)
+    """Pause, resume or stop a job. It ends after the current message."""
+    await here.actions.change(name, verb, rate=request.rate)
+    return await here.actions.job(name)
 
 
-async def _start_job(here: HereNow, plan: ResendPlan, order: BatchOrder) -> JobValue:
-    actions = here.console.actions
-    return await actions.job(await actions.resend(plan, order))
+async def _start_job(here: HereNow, plan: ResendPlan, order: Order) -> JobValue:
+    return await here.actions.job(await here.actions.resend(plan, order))
 
 
 _BOTH: Final = ["GET", "POST"]
 _CHOSEN: Final = "chosen"
-"""The field of a form that is there for each message that was chosen."""
+"""The form field with a chosen message. It occurs once for each."""
 _OFFERED_GROUPS: Final = 12
-"""Groups that a page has links for, to send a message to; the others are suggested."""
+"""Groups that a page links, to send a message to; the others are suggestions of a field."""
 _DIGITS: Final = 8
-"""Fewer of a number in a form: no plan has so many messages."""
+"""Page numbers have fewer digits: no plan has so many messages."""
 _JobName = Annotated[str, Path(max_length=limits.MAX_CONSOLE_REASON)]
 pages = page_router()
 
@@ -203,9 +195,7 @@ async def _form(
     show: Callable[[Mapping[str, str], Exception | None], Awaitable[HTMLResponse]],
     act: Callable[[Mapping[str, str]], Awaitable[str]],
 ) -> Response:
-    """Show a form. If it was sent, act and go to the page of the result; or show it again, and why
-    it was not done.
-    """
+    """Show a form. After it was sent, act and redirect to the result; on an error show it again."""
     if here.request.method == "GET":
         return await show(here.request.query_params, None)
     fields = await form_of(here.request)
@@ -217,18 +207,16 @@ async def _form(
 
 
 def _message_path(request: Request) -> str:
-    """Return the address of the message whose page this belongs to, as it was asked for."""
+    """Return the address of the message that this page is about, as the browser wrote it."""
     path: bytes = request.scope.get("raw_path") or quote(request.url.path).encode()
     return path.decode("ascii").partition("?")[0].rpartition("/")[0]
 
 
 @pages.api_route("/m" + MESSAGE + "/resend", methods=_BOTH)
 async def _resend(here: Here, address: Addressed) -> Response:
-    actions = here.console.actions
-
     async def act(form: Mapping[str, str]) -> str:
-        plan, _ = await actions.plans.of_message(address, ResendOptions.of_form(form))
-        return await actions.resend(plan, Order.of_form(form))
+        plan, _ = await here.actions.plans.of_message(address, ResendOptions.of_form(form))
+        return await here.actions.resend(plan, Order.of_form(form))
 
     return await _form(here, partial(_resend_form, here, address), act)
 
@@ -239,8 +227,8 @@ async def _resend_form(
     fields: Mapping[str, str],
     error: Exception | None = None,
 ) -> HTMLResponse:
-    """Return the page that sends one message again; with an error that is why it did not."""
-    origin, actions = here.sources.named(address.source), here.console.actions
+    """Return the page that sends one message again."""
+    origin, actions = here.sources.named(address.source), here.actions
     to = "group" if fields.get("to") == "group" else "topic"
     group, cluster = "", fields.get("cluster", "")
     topic = origin.plain(address.topic)
@@ -252,7 +240,7 @@ async def _resend_form(
             first = next(iter(groups), "")
             failed = first if groups.get(first) in FAILED_STATES else ""
             if is_group_topic(topic):
-                # That of a retry or a dead letter.
+                # The group of a retry or a dead letter.
                 failed = group_of_topic(topic, groups) or failed
             group = fields.get("group", failed).strip()
         if to == "topic" or group:
@@ -277,11 +265,11 @@ async def _resend_form(
 
 
 async def _known_groups(here: HereNow, address: MessageAddress, cluster: str) -> dict[str, str]:
-    """Return groups, each with its state of the message or an empty one; the failed ones first."""
+    """Return the groups, each with its state of the message or ``""``; failed ones first."""
     origin = here.sources.named(address.source)
     names = [origin.name] if origin.kind == "cluster" else [cluster] if cluster else []
     story, answer = await asyncio.gather(
-        here.console.look_up.story(address), groups_of(here.sources, names)
+        here.look_up.story(address), groups_of(here.sources, names)
     )
     states = {origin.plain(each.group): each.state for each in story.groups}
     ranks: dict[str, int] = {GroupState.DEAD_LETTER: 0, GroupState.RETRYING: 1}
@@ -294,7 +282,7 @@ async def _known_groups(here: HereNow, address: MessageAddress, cluster: str) ->
 async def _consume(here: Here, address: Addressed) -> Response:
     async def act(form: Mapping[str, str]) -> str:
         group, client_id = form.get("group", ""), form.get("client", "")
-        return await here.console.actions.consume(address, group, client_id, Order.of_form(form))
+        return await here.actions.consume(address, group, client_id, Order.of_form(form))
 
     return await _form(here, partial(_consume_form, here, address), act)
 
@@ -305,7 +293,7 @@ async def _consume_form(
     fields: Mapping[str, str],
     error: Exception | None = None,
 ) -> HTMLResponse:
-    """Return the page that has a client consume a message: clients to choose from, or one."""
+    """Return the page for consuming a message: a list of clients, or the chosen one."""
     group, client_id = fields.get("group", ""), fields.get("client", "")
     groups = None
     try:
@@ -332,7 +320,7 @@ async def _edit(here: Here, address: Addressed) -> Response:
     source = here.sources.named(address.source)
     if not may_send(here.sources, source, address.topic):
         check_may_act(source, address.topic)
-    fields = form_fields(await here.console.look_up.unmasked(address))
+    fields = form_fields(await here.look_up.unmasked(address))
     if source.kind == "cluster":
         fields["cluster"] = source.name
     return await _send_form(here, fields, back=_message_path(here.request))
@@ -341,7 +329,7 @@ async def _edit(here: Here, address: Addressed) -> Response:
 @pages.api_route("/send", methods=_BOTH)
 async def _send(here: Here) -> Response:
     async def act(form: Mapping[str, str]) -> str:
-        return await here.console.actions.send(NewMessage.of_form(form), Order.of_form(form))
+        return await here.actions.send(NewMessage.of_form(form), Order.of_form(form))
 
     return await _form(here, partial(_send_form, here), act)
 
@@ -349,7 +337,7 @@ async def _send(here: Here) -> Response:
 async def _send_form(
     here: HereNow, fields: Mapping[str, str], error: Exception | None = None, back: str = ""
 ) -> HTMLResponse:
-    """Return the form for a new message, with what its fields have."""
+    """Return the form for a new message."""
     clusters = [each.name for each in here.sources if is_writable(each)]
     if not clusters:
         error = error or ActRefused(Sentence("no_writable_cluster"))
@@ -368,63 +356,55 @@ class _Batch(NamedTuple):
     """A job with several messages."""
 
     plan: Callable[[], Awaitable[ResendPlan]]
-    """Makes its plan."""
     shown: dict[str, object]
-    """What its page shows beside the plan."""
+    """The values of its page, besides the plan."""
 
 
 @pages.api_route("/resend", methods=_BOTH)
 async def _resend_search(here: Here, question: Asked) -> Response:
-    return await _page_or_start(here, _of_search(here, question))
+    return await _show_or_start(here, _of_search(here, question))
 
 
 @pages.api_route("/redrive", methods=_BOTH)
 async def _redrive(here: Here) -> Response:
-    return await _page_or_start(here, _of_letters(here, here.request.query_params))
+    return await _show_or_start(here, _of_letters(here, here.request.query_params))
 
 
-async def _page_or_start(here: HereNow, batch: _Batch) -> Response:
-    is_sent = here.request.method == "POST"
-    return await (_start(here, batch) if is_sent else _batch_page(here, batch))
-
-
-# The first page of a choice is the answer to a form, too: an address of so many messages would be
-# too long for proxies.
 @pages.api_route("/resend/chosen", methods=_BOTH)
-async def _resend_chosen_page(here: Here) -> Response:
-    return await _batch_page(here, await _of_chosen(here))
-
-
 @pages.post("/resend/chosen/start")
 async def _resend_chosen(here: Here) -> Response:
-    return await _start(here, await _of_chosen(here))
+    return await _show_or_start(here, await _of_chosen(here))
 
 
 @pages.api_route("/redrive/chosen", methods=_BOTH)
-async def _redrive_chosen_page(here: Here) -> Response:
-    fields, letters = await _chosen_in(here.request)
-    return await _batch_page(here, _of_letters(here, fields, letters))
-
-
 @pages.post("/redrive/chosen/start")
 async def _redrive_chosen(here: Here) -> Response:
     fields, letters = await _chosen_in(here.request)
-    return await _start(here, _of_letters(here, fields, letters))
+    return await _show_or_start(here, _of_letters(here, fields, letters))
+
+
+async def _show_or_start(here: HereNow, batch: _Batch) -> Response:
+    async def act(form: Mapping[str, str]) -> str:
+        return await here.actions.resend(await batch.plan(), Order.of_form(form))
+
+    show, request = partial(_batch_page, here, batch), here.request
+    if request.method == "POST" and request.url.path.endswith(f"/{_CHOSEN}"):
+        # A plan, too: proxies would refuse an address with so many messages.
+        return await show(await form_of(request), None)
+    return await _form(here, show, act)
 
 
 async def _batch_page(
-    here: HereNow, batch: _Batch, error: Exception | None = None, reason: str = ""
+    here: HereNow, batch: _Batch, fields: Mapping[str, str], error: Exception | None
 ) -> HTMLResponse:
-    """Return the page that shows a plan, with a form to do it; or why there is none."""
-    request, actions = here.request, here.console.actions
-    fields = request.query_params if request.method == "GET" else await form_of(request)
+    """Return the page of a plan, with a form that starts it, or with the error."""
     text = fields.get("page", "0")
     page = int(text) if text.isascii() and text.isdigit() and len(text) < _DIGITS else 0
     preview, rows = None, {}
     try:
         plan = await batch.plan()
-        preview = await actions.preview(plan, page=page)
-        rows = await actions.rows(plan, page)
+        preview = await here.actions.preview(plan, page=page)
+        rows = await here.actions.rows(plan, page)
     except (RocketLensError, OSError) as wrong:
         error = error or wrong
     return here.page_with_error(
@@ -434,30 +414,17 @@ async def _batch_page(
         rows=rows,
         number=page,
         page_rows=JOB_ROWS,
-        reason=reason,
+        reason=fields.get("reason", ""),
         rate=DEFAULT_RATE,
         **batch.shown,
     )
 
 
-async def _start(here: HereNow, batch: _Batch) -> Response:
-    """Make a job of a form and go to its page; or show the plan again, and why not."""
-
-    async def show(form: Mapping[str, str], error: Exception | None) -> HTMLResponse:
-        return await _batch_page(here, batch, error, form.get("reason", ""))
-
-    async def act(form: Mapping[str, str]) -> str:
-        return await here.console.actions.resend(await batch.plan(), Order.of_form(form))
-
-    return await _form(here, show, act)
-
-
 def _of_search(here: HereNow, question: Asked) -> _Batch:
-    """Return the plan of what a search finds."""
     values = here.request.query_params
     options = BatchPlanRequest.of_form(values)
     return _Batch(
-        lambda: here.console.actions.plans.of_search(question, options, options.most),
+        lambda: here.actions.plans.of_search(question, options, options.most),
         {
             "kind": "search",
             "back": question.address("/search"),
@@ -470,13 +437,12 @@ def _of_search(here: HereNow, question: Asked) -> _Batch:
 
 
 async def _of_chosen(here: HereNow) -> _Batch:
-    """Return the plan of a form with chosen messages."""
     fields, paths = await _chosen_in(here.request)
 
     async def plan() -> ResendPlan:
         addresses = [MessageAddress.of_path(each) for each in paths]
         options = ResendOptions.of_form(fields)
-        return await here.console.actions.plans.of_chosen(addresses, options)
+        return await here.actions.plans.of_chosen(addresses, options)
 
     back = local_path(fields.get("back", "/"))
     options = {name: fields.get(name, "").strip() for name in ("group", "cluster")}
@@ -499,7 +465,7 @@ async def _of_chosen(here: HereNow) -> _Batch:
 def _of_letters(
     here: HereNow, fields: Mapping[str, str], letters: list[str] | None = None
 ) -> _Batch:
-    """Return the plan of the dead letters of a group, or of those of them that were chosen."""
+    """Return the batch of all dead letters of a group, or of the chosen ones."""
     asked = RedrivePlanRequest.of_form({**fields, "cluster": fields.get("source", "")})
     group = [("group", asked.group), ("source", asked.cluster)]
     marks = [(name, "true") for name in ("original", "again") if getattr(asked, name)]
@@ -511,7 +477,7 @@ def _of_letters(
         if letters:
             check_chosen(letters)
         chosen = asked.model_copy(update={"only": letters or []})
-        return await here.console.actions.plans.of_dead_letters(chosen)
+        return await here.actions.plans.of_dead_letters(chosen)
 
     shown: dict[str, object] = {
         "kind": "redrive",
@@ -542,19 +508,19 @@ def _is_store(here: HereNow, names: tuple[str, ...]) -> bool:
 
 
 async def _chosen_in(request: Request) -> tuple[dict[str, str], list[str]]:
-    """Return the fields of a form, and what was chosen in it; nothing if none was sent."""
+    """Return the fields of a form and its chosen messages; both empty for a GET request."""
     pairs = await form_pairs_of(request) if request.method == "POST" else []
     return dict(pairs), [value for name, value in pairs if name == _CHOSEN]
 
 
 @pages.get("/jobs")
 async def _jobs(here: Here) -> Response:
-    return here.page("jobs.html", answer=await here.console.actions.all_jobs())
+    return here.page("jobs.html", answer=await here.actions.all_jobs())
 
 
 @pages.get("/jobs/{name}")
 async def _job(here: Here, name: _JobName, state: JobRows = "", page: JobPage = 0) -> Response:
-    result = await here.console.actions.result(name, state=state, page=page)
+    result = await here.actions.result(name, state=state, page=page)
     if isinstance(result, ActValue):
         return here.page("act.html", act=result)
     return here.page(
@@ -565,5 +531,5 @@ async def _job(here: Here, name: _JobName, state: JobRows = "", page: JobPage = 
 @pages.post("/jobs/{name}/{verb}")
 async def _change(here: Here, name: _JobName, verb: Literal["pause", "resume", "stop"]) -> Response:
     form = await form_of(here.request)
-    await here.console.actions.change(name, verb, rate=RateRequest.of_form(form).rate)
+    await here.actions.change(name, verb, rate=RateRequest.of_form(form).rate)
     return RedirectResponse(f"/jobs/{name}", SEE_OTHER)

@@ -1,4 +1,4 @@
-"""What acting takes, as forms and as JSON, and what it returns."""
+"""Requests and values of acts, for forms and JSON."""
 
 import base64
 import binascii
@@ -24,34 +24,27 @@ from rocketlens.model.properties import SYSTEM_PROPERTIES
 from rocketlens.model.text.sentences import Sentence
 
 DEFAULT_RESEND_MESSAGES: Final = 1_000
-"""Messages of one job of the console, where its user does not say how many."""
+"""Messages of a job if its request names no number."""
 JOB_ROWS: Final = 100
 """Messages of a job on one page."""
 LEFT: Final = "left"
 LETTER_FILTERS: Final = ("key", "cause", "since", "until", "where", "grep")
-"""Fields of a form with conditions on dead letters."""
+"""The form fields that filter dead letters."""
 _Text = Annotated[str, StringConstraints(max_length=limits.MAX_CONSOLE_TEXT, strip_whitespace=True)]
 
 
 class RateRequest(ConsoleRequest):
-    """How quickly a job sends."""
+    """The rate of a job."""
 
-    rate: int = Field(
-        DEFAULT_RATE, ge=1, le=limits.MAX_RESEND_RATE, description="messages a second"
-    )
+    rate: int = Field(DEFAULT_RATE, ge=1, le=limits.MAX_RESEND_RATE, description="per second")
 
 
 class Order(RateRequest):
-    """What a request needs to do something, and not only to show it."""
+    """Carries out an act that was shown before."""
 
-    reason: str = Field(description="the reason, which is recorded with the act")
-    name: str = Field(
-        description="the name that the plan's answer has; two requests with one name are done once",
-        max_length=40,
-    )
-    digest: str | None = Field(
-        None, description="the digest of the plan; if the plan changed since, nothing is done"
-    )
+    reason: str = Field(description="recorded with the act")
+    name: str = Field(max_length=40, description="the name in the plan; a name acts once")
+    digest: str | None = Field(None, description="of the plan; a changed plan is not done")
 
     @field_validator("name")
     @classmethod
@@ -72,78 +65,72 @@ class Order(RateRequest):
 
 
 class BatchOrder(Order):
-    """The same for several messages: only what was shown is sent."""
+    """Carries out an act on several messages. The digest is required."""
 
-    digest: str = Field(
-        description="the digest of the plan; if the plan changed since, nothing is done",
-        max_length=40,
-    )
+    digest: str = Field(max_length=40, description="of the plan; a changed plan is not done")
 
 
 class ResendPlanRequest(ResendOptions):
-    """A stored message to send again, to be shown first."""
+    """The plan to send a stored message again."""
 
     message: MessageAddress
 
 
 class ResendRequest(ResendPlanRequest, Order):
-    """A stored message to send again."""
+    """Sends a stored message again."""
 
 
 class BatchPlanRequest(ResendOptions):
-    """Several messages to send again, to be shown first."""
+    """The plan to send several messages again."""
 
     most: int = Field(
         DEFAULT_RESEND_MESSAGES,
         ge=1,
         le=limits.MAX_RESEND_MESSAGES,
-        description="messages at most",
+        description="the maximum number of messages",
     )
 
 
 class BatchRequest(BatchPlanRequest, BatchOrder):
-    """What a search finds, to send again."""
+    """Sends again what a search finds."""
 
 
 class ChosenPlanRequest(ResendOptions):
-    """Messages of one source that were chosen one by one, to be shown first."""
+    """The plan to send chosen messages of one source again."""
 
     messages: list[MessageAddress] = Field(min_length=1, max_length=limits.MAX_CHOSEN_MESSAGES)
 
 
 class ChosenRequest(ChosenPlanRequest, BatchOrder):
-    """Messages that were chosen one by one, to send again."""
+    """Sends chosen messages again."""
 
 
 class RedrivePlanRequest(BatchPlanRequest):
-    """The dead letters of a group, to be shown first."""
+    """The plan to send the dead letters of a group again."""
 
-    group: ShortName = Field("", description="whose dead letters these are")
+    group: ShortName = Field("", description="the consumer group of the dead letters")
     cluster: ShortName = Field("", description="the source that has them")
-    original: bool = Field(
-        default=False, description="send them to their original topics, and so to all groups"
-    )
-    again: bool = Field(default=False, description="also send those that earlier jobs sent")
-    key: _Text = Field("", description="only those with this key or unique key")
-    cause: _Text = Field("", description="only those whose exception, or topic, has this text")
-    since: _Text = Field("", description="only those stored at or after this time")
-    until: _Text = Field("", description="only those stored at or before this time")
-    where: _Text = Field("", description="only those for which this expression is true")
-    grep: _Text = Field("", description="only those whose decoded body has this pattern")
+    original: bool = Field(default=False, description="send to the original topics, to all groups")
+    again: bool = Field(default=False, description="also send what earlier jobs have sent")
+    key: _Text = Field("", description="only messages with this key or unique key")
+    cause: _Text = Field("", description="only messages with this text in exception or topic")
+    since: _Text = Field("", description="only messages stored at or after this time")
+    until: _Text = Field("", description="only messages stored at or before this time")
+    where: _Text = Field("", description="only messages that match this expression")
+    grep: _Text = Field("", description="only messages with this pattern in the decoded body")
     only: list[ShortName] = Field(
         default=[],
         max_length=limits.MAX_CHOSEN_MESSAGES,
-        description="only these, by offset message id; empty: all",
+        description="only these offset message ids; empty: all",
     )
 
     @property
     def filters(self) -> dict[str, str]:
-        """What is given of the conditions on dead letters, by the names of fields."""
+        """The filters of dead letters that are not empty, by field."""
         return {name: getattr(self, name) for name in LETTER_FILTERS if getattr(self, name)}
 
     @property
     def asked(self) -> LetterFilter:
-        """Which dead letters are asked for."""
         asked = LetterFilter.of(self.filters)
         times = {"since": "begin", "until": "end"}
         options = {times.get(name, name): value for name, value in asked.options.items()}
@@ -151,11 +138,11 @@ class RedrivePlanRequest(BatchPlanRequest):
 
 
 class RedriveRequest(RedrivePlanRequest, BatchOrder):
-    """The dead letters of a group, to send again."""
+    """Sends the dead letters of a group again."""
 
 
 class ConsumeRequest(Order):
-    """A stored message for a client to consume."""
+    """Has a client consume a stored message."""
 
     message: MessageAddress
     group: ShortName
@@ -166,17 +153,17 @@ class NewMessage(ConsoleRequest):
     """A new message to send."""
 
     cluster: ShortName = Field(description="a source")
-    topic: ShortName = Field(description="a topic that exists")
+    topic: ShortName = Field(description="an existing topic")
     body: str = Field("", description="the body as text")
     body_base64: str = Field("", description="the body as base64, instead of text")
     tags: _Text = ""
     keys: _Text = Field("", description="separated by spaces")
-    properties: dict[str, str] = Field(default={}, description="properties that your programs read")
+    properties: dict[str, str] = Field(default={}, description="user properties")
 
     @classmethod
     def of_form(cls, fields: Mapping[str, str]) -> Self:
-        """Return the message of a form, whose properties are lines; errors as `content`."""
-        # Browsers end the lines of a field with CR LF, whatever stood there.
+        """Read a form, whose properties are lines ``NAME=VALUE``."""
+        # Browsers send all line ends as CR LF.
         text = fields.get("body", "").replace("\r\n", "\n")
         is_base64 = fields.get("encoding") == "base64"
         return cls(
@@ -193,7 +180,7 @@ class NewMessage(ConsoleRequest):
     def content(self) -> bytes:
         """The body.
 
-        :raises BadInput: if it is not base64, or there are two of them.
+        :raises BadInput: if it is not base64, or if there are two bodies.
         """
         if self.body and self.body_base64:
             raise BadInput(Sentence("two_bodies"))
@@ -206,7 +193,7 @@ class NewMessage(ConsoleRequest):
             raise BadInput(Sentence(name)) from error
 
     def message(self, topic: str) -> Message:
-        """Return what is sent to a topic, with a new unique key.
+        """Return the message with a new unique key.
 
         :raises BadInput: if a part cannot be sent.
         """
@@ -221,7 +208,7 @@ class NewMessage(ConsoleRequest):
 
 
 class SendMessageBody(NewMessage, Order):
-    """A new message to send."""
+    """Sends a new message."""
 
 
 def _pairs(lines: Iterable[str]) -> Iterable[tuple[str, str]]:
@@ -234,15 +221,13 @@ def _pairs(lines: Iterable[str]) -> Iterable[tuple[str, str]]:
 
 
 def form_fields(message: MessageExt) -> dict[str, str]:
-    """Return the fields of a form that are filled with a message.
+    """Return the form fields of a message. A body that a browser would change is base64.
 
-    A body is text if a browser returns it as it was, otherwise base64.
-
-    :raises BadInput: if its body cannot be decompressed.
+    :raises BadInput: if the body cannot be decompressed.
     """
     if message.body_error is not None:
         raise BadInput(Sentence("body_unread", why=message.body_error))
-    # What is not UTF-8 becomes a character that is not printable.
+    # Bytes that are not UTF-8 become unprintable characters.
     body, encoding = message.body.decode("utf-8", "surrogateescape"), "text"
     if not all(each.isprintable() or each in "\n\t" for each in body):
         body, encoding = base64.b64encode(message.body).decode("ascii"), "base64"
@@ -258,7 +243,7 @@ def form_fields(message: MessageExt) -> dict[str, str]:
 
 
 class PlannedValue(ConsoleValue):
-    """A message of a job, and what became of it."""
+    """A message of a job, and its outcome."""
 
     number: int
     state: Literal["sent", "failed", "unknown", "sending", "left"]
@@ -267,12 +252,10 @@ class PlannedValue(ConsoleValue):
     topic: str
     queue_id: int
     queue_offset: int
-    target: str = Field(description="the topic that it goes to; empty: it names none")
-    new_offset_msg_id: str = Field(description="of the copy, if it is stored")
-    why: str = Field(description="why it failed, or is not known")
-    came: dict[str, str] = Field(
-        default={}, description="of the copy, by group: consumed, retrying, dead_letter, not_yet"
-    )
+    target: str = Field(description="the target topic; empty: unknown")
+    new_offset_msg_id: str = Field(description="the id of the copy, if it is stored")
+    why: str = Field(description="why it failed or is unknown")
+    came: dict[str, str] = Field(default={}, description="the copy's state by group: consumed, ...")
 
     @classmethod
     def planned(
@@ -282,7 +265,6 @@ class PlannedValue(ConsoleValue):
         outcome: Outcome | None = None,
         came: Mapping[str, Mapping[int, str]] | None = None,
     ) -> "PlannedValue":
-        """Return the value of one message, with what became of it and its copy."""
         state = LEFT if outcome is None else outcome.state
         return cls.of(
             message,
@@ -296,57 +278,57 @@ class PlannedValue(ConsoleValue):
 
 
 class PlanValue(ConsoleValue):
-    """What a job would do."""
+    """The plan of a job."""
 
-    name: str = Field(description="send it back with send, to do this once")
+    name: str = Field(description="send it back to act; a name acts once")
     selection: str
     target: str
     source: str
     cluster: str
     count: int
-    digest: str = Field(description="send it back to do exactly this, and nothing if it changed")
-    messages: list[PlannedValue] = Field(description="the first page of them")
+    digest: str = Field(description="send it back: if the plan has changed, nothing is done")
+    messages: list[PlannedValue] = Field(description="the first page")
     properties: dict[str, str] | None = Field(None, description="of the copy of a single message")
     notes: dict[str, int] = Field(
         default={},
-        description="left out: earlier, sent before; older, records of the same messages; newest: "
-        "all but so many. Of those taken: again, sent before; same_id, of another's id",
+        description="left out: earlier, sent before; older, records of the same messages; newest, "
+        "all but this many. Included: again, sent before; same_id, sharing a message id",
     )
 
 
 class RunValue(ConsoleValue):
-    """When a job began, ended or was paused."""
+    """A start, end or pause of a job."""
 
     what: str
     time: str
 
 
 class JobValue(ConsoleValue):
-    """A job: what it does, how far it is, and what became of its messages."""
+    """A job: its messages, its progress, and their outcomes."""
 
     name: str
     state: Literal["running", "ending", "done", "stopped", "open"]
     selection: str
     target: str
     cluster: str
-    origin: str = Field(description="the store directory that messages are read from, or empty")
+    origin: str = Field(description="the store or archive with the messages; empty: the cluster")
     reason: str
     user: str
     time: str
     total: int
     counts: dict[str, int] = Field(description="messages sent, failed, unknown and left")
-    error: str = Field(description="why it ended early in this console, or empty")
+    error: str = Field(description="why it ended early in this console")
     came: dict[str, dict[str, int]] = Field(
-        description="of the copies, by group: how many are consumed, retrying, dead_letter, not_yet"
+        description="copies by group: how many are consumed, retrying, dead_letter, not_yet"
     )
-    is_followed: bool = Field(description="whether that is being looked up")
+    is_followed: bool = Field(description="true if these outcomes are being looked up")
     runs: list[RunValue]
-    shown: int = Field(description="messages in the state that was asked for")
-    messages: list[PlannedValue] = Field(description="one page of these")
+    shown: int = Field(description="messages in the requested state")
+    messages: list[PlannedValue] = Field(description="one page of these messages")
 
     @classmethod
     def of_job(cls, job: JobState, *, state: str = "", page: int = 0) -> "JobValue":
-        """Return the value of a job, with a page of its messages in a state; empty: of all."""
+        """Return a job with one page of its messages, all or those in ``state``."""
         contents = job.contents
         assert contents is not None  # noqa: S101 - only a list has jobs without
         outcomes = contents.outcomes
@@ -382,7 +364,7 @@ def _word(outcome: Outcome | None) -> str:
 
 
 class NameValue(ConsoleValue):
-    """A name for something to do once."""
+    """A name for an act."""
 
     name: str
 
@@ -397,11 +379,11 @@ class JobSummary(ConsoleValue):
     cluster: str
     user: str
     reason: str
-    counts: dict[str, int] = Field(default={}, description="of its messages, by state")
+    counts: dict[str, int] = Field(default={}, description="messages by state")
 
 
 class JobsValue(ConsoleValue):
     """The newest jobs and acts."""
 
     jobs: list[JobSummary]
-    more: int = Field(description="older ones that are not here")
+    more: int = Field(description="how many older ones are left out")

@@ -1,7 +1,7 @@
-"""The acts of a user of the console: to send messages, and to have a client consume one.
+"""The acts of users: sending again, sending, and consumption by a client.
 
-Pages and API call the same. Each act is checked, written to the audit log, done once under the name
-of its order, and kept.
+Pages and API share it. Each act is checked, written to the audit log, done once per order name, and
+recorded.
 """
 
 import asyncio
@@ -12,7 +12,6 @@ from rocketlens import limits
 from rocketlens.client.admin.consume_directly import ConsumedDirectly, consume_directly
 from rocketlens.client.resend.resend_job import copy_of
 from rocketlens.client.send.message import RESEND_GROUP
-from rocketlens.client.send.producer import Producer
 from rocketlens.client.send.send_result import SendResult
 from rocketlens.console.act.act_values import (
     JOB_ROWS,
@@ -47,8 +46,9 @@ from rocketlens.console.act.plans import (
     PlanChanged,
     Plans,
     ResendPlan,
+    address_of,
     check_plan,
-    topics_of,
+    check_topics,
 )
 from rocketlens.console.login.viewer import LOCAL, current_viewer
 from rocketlens.console.message.look_up import LookUps, MessageAddress
@@ -60,13 +60,13 @@ from rocketlens.model.message_id import OffsetMessageId
 from rocketlens.model.text.sentences import Sentence
 
 _SHORT_JOB: Final = 20
-"""Messages of a job whose end a request waits for."""
+"""Jobs with at most so many messages end before the request is answered, if they can."""
 _PATIENCE_S: Final = 3.0
-"""Seconds that it waits."""
+"""Seconds that a request waits for that."""
 
 
 class Actions:
-    """Acts for the console's users."""
+    """Acts on behalf of the current user."""
 
     def __init__(self, look_up: LookUps, jobs: Jobs) -> None:
         self.look_up: Final = look_up
@@ -78,10 +78,10 @@ class Actions:
     async def preview(
         self, plan: ResendPlan, message: MessageExt | None = None, *, page: int = 0
     ) -> PlanValue:
-        """Return what a plan would do, with one page of its messages; ``message`` is its only one.
+        """Return one page of a plan. ``message`` is the single message of a plan with one.
 
-        :raises BadInput: if it cannot be done.
-        :raises TopicNotFound: if a topic is not there, or a message names none.
+        :raises BadInput: if the plan is empty.
+        :raises TopicNotFound: if a target topic does not exist, or a message names none.
         :raises RemotingError: if no name server answers.
         """
         await check_plan(plan)
@@ -107,9 +107,7 @@ class Actions:
         )
 
     async def rows(self, plan: ResendPlan, page: int = 0) -> dict[int, MessageRow]:
-        """Return the messages of one page of a plan by number, as a list has them; without those
-        that could not be read.
-        """
+        """Return the readable messages of one page of a plan as rows, by number."""
         origin = self.sources.named(plan.origin.name)
         start = page * JOB_ROWS
         numbers = range(start, min(start + JOB_ROWS, len(plan.messages)))
@@ -118,20 +116,13 @@ class Actions:
         async def read(number: int) -> None:
             each = plan.messages[number]
             if not each.offset_msg_id:
-                # Where it is in a log is not known.
+                # It is not in a log.
                 return
             host = str(OffsetMessageId.decode(each.offset_msg_id).store_host)
-            address = MessageAddress(
-                source=origin.name,
-                topic=each.topic,
-                broker=host,
-                queue_id=each.queue_id,
-                queue_offset=each.queue_offset,
-            )
             try:
-                messages[number] = await self.look_up.original(address)
+                messages[number] = await self.look_up.original(address_of(each, origin, host))
             except (MessageNotFound, AnswerIncomplete):
-                # It is shown by its id: the job looks for it again, and says what became of it.
+                # The page shows its id. The job looks for it again.
                 return
 
         for first in range(0, len(numbers), READ_AT_ONCE):
@@ -140,14 +131,13 @@ class Actions:
         return {number + 1: row for number, row in zip(messages, rows, strict=True)}
 
     async def resend(self, plan: ResendPlan, order: Order) -> str:
-        """Make a job of a plan and run it; return its name.
+        """Start a job from a plan; return its name.
 
-        :raises ActRefused: if the user may not.
-        :raises PlanChanged: if it is not what was shown.
+        :raises ActRefused: if the user lacks the right.
+        :raises PlanChanged: if the plan differs from the one that was shown.
         :raises ConsoleBusy: if too many jobs run.
         """
-        for topic in plan.topics:
-            check_may_act(plan.cluster, topic)
+        check_topics(plan.cluster, plan.messages)
         if self._jobs.path(order.name).exists():
             return order.name
         if order.digest not in {None, plan.digest}:
@@ -162,14 +152,7 @@ class Actions:
             cluster=plan.cluster.name,
             reason=order.reason,
         )
-        await self._jobs.start(
-            order.name,
-            plan,
-            reason=order.reason,
-            user=current_user(),
-            rate=order.rate,
-            login=current_login(),
-        )
+        await self._jobs.start(order.name, plan, reason=order.reason, rate=order.rate)
         if len(plan.messages) <= _SHORT_JOB:
             await self._jobs.settled(order.name, _PATIENCE_S)
         return order.name
@@ -177,14 +160,11 @@ class Actions:
     async def send(self, new: NewMessage, order: Order) -> str:
         """Send a new message once; return the name of the act.
 
-        :raises BadInput: if a part of it cannot be sent.
-        :raises ActRefused: if the user may not.
-        :raises TopicNotFound: if the cluster does not have the topic: none is created.
+        :raises BadInput: if a part cannot be sent.
+        :raises ActRefused: if the user lacks the right.
+        :raises TopicNotFound: if the topic does not exist. It is not created.
         """
         cluster = check_may_act(self.sources.named(new.cluster), new.topic)
-        access = cluster.access
-        if access is None:
-            raise AssertionError(new.cluster)
         if self._jobs.acts.has(order.name):
             return order.name
         message = new.message(cluster.admin.source.full_topic(new.topic))
@@ -198,9 +178,8 @@ class Actions:
         }
 
         async def work() -> dict[str, str]:
-            # One attempt: a second one after a timeout could store it twice.
-            options = {**access.client_options, "namespace": "", "retries": 0}
-            async with Producer(access.name_servers, group=RESEND_GROUP, **options) as producer:
+            # A second attempt after a timeout could store it twice.
+            async with cluster.producer(group=RESEND_GROUP, retries=0) as producer:
                 return _send_results(await producer.send(message))
 
         return await self._act("send", cluster, order, facts, work)
@@ -208,12 +187,10 @@ class Actions:
     async def consume(
         self, address: MessageAddress, group: str, client_id: str, order: Order
     ) -> str:
-        """Let a client consume a stored message once; return the name of the act.
+        """Have a client consume a stored message once; return the name of the act.
 
-        :raises BadInput: if group or client are missing.
-        :raises ActRefused: if the user may not.
-        :raises MessageNotFound: if there is no such message.
-        :raises AnswerIncomplete: if it could not be looked for.
+        :raises BadInput: if group or client are missing; other errors as `LookUps.original`.
+        :raises ActRefused: if the user lacks the right.
         """
         cluster = check_may_act(self.sources.named(address.source), address.topic)
         if not (group and client_id):
@@ -246,7 +223,7 @@ class Actions:
         facts: Mapping[str, str],
         work: Callable[[], Awaitable[Mapping[str, str]]],
     ) -> str:
-        """Write to the audit log that something is done, do it, and return its name."""
+        """Write the act to the audit log, do it, and return its name."""
         self._searches.audit.record(
             kind, job=order.name, cluster=cluster.name, reason=order.reason, **facts
         )
@@ -264,17 +241,17 @@ class Actions:
         return order.name
 
     async def result(self, name: str, *, state: str = "", page: int = 0) -> JobValue | ActValue:
-        """Return a job, with a page of its messages in a state, or an act; errors as `job`."""
+        """Return a job with a page of its messages, or an act; errors as `Jobs.state`."""
         if self._jobs.acts.has(name):
             return await self.act(name)
         return await self.job(name, state=state, page=page)
 
     async def job(self, name: str, *, state: str = "", page: int = 0) -> JobValue:
-        """Return a job that the viewer may see; errors as `Jobs.state`."""
+        """Return a job that the user may see; errors as `Jobs.state`."""
         return JobValue.of_job(await self._state(name), state=state, page=page)
 
     async def act(self, name: str) -> ActValue:
-        """Return an act that the viewer may see; errors as `Acts.act`."""
+        """Return an act that the user may see; errors as `Acts.act`."""
         act = await self._jobs.acts.act(name)
         check_may_see_job(self.sources, name, act.login, act.cluster)
         return act
@@ -285,20 +262,18 @@ class Actions:
         return state
 
     async def all_jobs(self) -> JobsValue:
-        """Return the newest jobs and acts that the viewer may see; one whose file is damaged is
-        among them for a viewer of all topics.
-        """
+        """Return the newest jobs and acts that the user may see. Users do not see damaged files."""
         names = self._jobs.names()
         most = limits.MAX_CONSOLE_JOB_FILES
         if current_viewer() is LOCAL:
             jobs = [each for name in names[:most] if (each := await self._summary(name))]
             return JobsValue(jobs=jobs, more=len(names) - len(jobs))
-        # Jobs of others neither hide one's own nor are counted.
+        # Limit and count only what the user may see.
         shown = [each for name in names if (each := await self._summary(name))]
         return JobsValue(jobs=shown[:most], more=len(shown[most:]))
 
     async def _summary(self, name: str) -> JobSummary | None:
-        """Return the row of a job or an act; None if the viewer may not see it."""
+        """Return the row of a job or an act; None if the user may not see it."""
         try:
             if self._jobs.acts.has(name):
                 act = await self.act(name)
@@ -329,15 +304,14 @@ class Actions:
     ) -> None:
         """Pause, resume or stop a job.
 
-        :raises ActRefused: if the user may not.
+        :raises ActRefused: if the user lacks the right.
         :raises BadInput: if its cluster is not a source of this console, or its file is damaged.
         :raises StoreLocked: if another process runs it.
         """
         job = await self._state(name)
         assert job.contents is not None  # noqa: S101 - only a list has jobs without
         source = self._jobs.cluster_of(job.header)
-        for topic in topics_of(job.contents.messages):
-            check_may_act(source, topic)
+        check_topics(source, job.contents.messages)
         cluster = check_cluster(source)
         self._searches.audit.record(f"{verb}-job", job=name, cluster=source.name)
         if verb == "resume":
@@ -351,7 +325,6 @@ class Actions:
 
 
 def _send_results(result: SendResult) -> dict[str, str]:
-    """Return where a message was stored."""
     queue = result.message_queue
     return {
         "send_status": result.send_status.name,
@@ -362,7 +335,7 @@ def _send_results(result: SendResult) -> dict[str, str]:
 
 
 def _consume_results(result: ConsumedDirectly) -> dict[str, str]:
-    """Return what a client made of a message; a listener that failed is not success."""
+    """Return the result of a client. A listener that failed is a failure."""
     answer = result.consume_result
     return {
         "state": DONE if result.is_consumed else FAILED,

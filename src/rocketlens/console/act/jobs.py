@@ -1,14 +1,14 @@
-"""Jobs and acts of a console: what was done, with one file each, and those that run here.
+"""Jobs and acts of the console, one file each, and the jobs that run in this process.
 
-A job sends stored messages again. It is its file (:mod:`rocketlens.client.resend.resend_journal`),
-whichever program made it. When the console ends, its jobs end after the message that is being sent;
-what is not sent yet can be resumed here or by the command line.
+A job sends stored messages again. Its file (`rocketlens.client.resend.resend_journal`) is the same
+as that of the command line. When the console ends, its jobs end after the message that is being
+sent. The rest can be resumed here or by the command line.
 
-An act sends one new message, or has a client consume one. Its file is JSON, written before the act
-and after it. One that was begun and has no end may have been done: the console ended meanwhile.
+An act sends one new message, or has a client consume one. Its file is JSON, written before and
+after the act. If the file has no result, the console ended meanwhile: the act can have been done.
 
-The name of either is that of the form that asked for it, which the server made. So a form that is
-sent twice does it once, and its page shows the same result each time.
+The server puts the name of a job or act into the form that starts it. A form that is sent twice
+acts once, and leads to the same result.
 """
 
 import asyncio
@@ -38,10 +38,10 @@ from rocketlens.client.resend.resend_journal import (
     ResendJournal,
     read_job,
 )
-from rocketlens.client.send.producer import Producer
-from rocketlens.console.act.plans import FILE_THREADS, ResendPlan
+from rocketlens.console.act.permission import current_login, current_user
+from rocketlens.console.act.plans import FILE_THREADS, ResendPlan, address_of
 from rocketlens.console.login.viewer import current_viewer
-from rocketlens.console.message.look_up import LookUps, MessageAddress
+from rocketlens.console.message.look_up import LookUps
 from rocketlens.console.room import ConsoleBusy
 from rocketlens.console.sources.sources import ClusterOfConsole, Sources
 from rocketlens.console.sources.visible import ConsoleSource
@@ -67,53 +67,46 @@ from rocketlens.wire.codes import ResponseCode
 logger: Final = logging.getLogger("rocketlens.console")
 
 MAX_CONSOLE_JOBS: Final = 4
-"""Jobs of one console that run at once; more wait to be resumed."""
+"""Jobs that run at once. Others can be resumed later."""
 MAX_USER_JOBS: Final = 2
-"""Of these for one user."""
+"""Running jobs of one user."""
 DEFAULT_RATE: Final = 20
-"""Messages a second, as the command line has it."""
+"""Messages a second, as in the command line."""
 _NAME: Final = re.compile(r"\d{8}T\d{6}-[0-9a-f]{12}", re.ASCII)
 _ENDING_S: Final = 5.0
-"""Seconds that a job has for the message that it sends when the console ends."""
+"""Seconds for the message that a job is sending when the console ends."""
 _FOLLOWED_S: Final = 600.0
-"""Seconds for which it is looked up at most what became of the messages of a job."""
+"""Seconds for which the outcome of sent messages is looked up."""
 _ENDED_WITH: Final = 1_000
-"""Errors that are remembered of jobs that ended."""
+"""Ended jobs and acts whose errors are kept in memory."""
 _Version = tuple[int, int, int]
-"""Inode, size and time of a file: another one for each line that is appended."""
+"""Inode, size and time of a file, to detect changes."""
 ACT_SUFFIX: Final = ".act"
 BEGUN: Final = "begun"
 DONE: Final = "done"
 FAILED: Final = "failed"
 UNKNOWN: Final = "unknown"
 KEPT_CHARACTERS: Final = 10_000
-"""Characters of what a client or broker answered that are kept."""
+"""Characters of an answer of a client or broker that are kept."""
 
 
 def new_name() -> str:
-    """Return the name of a new job or act: names are in the order of their times."""
+    """Return the name of a new job or act. Names sort by time."""
     return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{token_hex(6)}"
 
 
 def is_name(text: str) -> bool:
-    """Return whether a text can be the name of a job or act, and so of its file."""
     return _NAME.fullmatch(text) is not None
 
 
 def _file(directory: Path, name: str, suffix: str) -> Path:
-    """Return the path of the file of a name.
+    """Return the path of a job's or act's file.
 
-    :raises MessageNotFound: if no file can have it.
+    :raises MessageNotFound: if the name is not valid.
     """
     if not is_name(name):
         raise MessageNotFound(Sentence("no_job", name=repr(name[:80])))
     return directory / f"{name}{suffix}"
-
-
-def _names_in(directory: Path, suffix: str) -> list[str]:
-    """Return the names of the files of a directory, the newest first."""
-    stems = (each.stem for each in directory.glob(f"*{suffix}"))
-    return sorted(filter(is_name, stems), reverse=True)
 
 
 class _Running(Struct):
@@ -122,36 +115,31 @@ class _Running(Struct):
     journal: ResendJournal
     rate: int
     ending: str = ""
-    """Why it ends after the message that is being sent: ``paused by ...``, ``stopped by ...``."""
+    """Why the job ends after the current message: ``paused by ...`` or ``stopped by ...``."""
     task: "asyncio.Task[None] | None" = None
     user: str = field(default_factory=lambda: current_viewer().name)
-    """The one who started or resumed it."""
-
-    @property
-    def word(self) -> str:
-        """``running`` or ``ending``."""
-        return "ending" if self.ending else "running"
+    """The user who started or resumed it."""
 
 
 class JobState(Struct, frozen=True, kw_only=True):
-    """A job: what its file has, and whether it runs."""
+    """A job: the content of its file, and whether it runs."""
 
     name: str
     header: JobHeader
     counts: Mapping[str, int]
-    """Of its messages, by state."""
+    """Messages by state."""
     word: str
-    """``running``, ``ending``, ``done``, ``stopped`` or ``open``: what is left can be resumed."""
+    """``running``, ``ending``, ``done``, ``stopped``, or ``open``: the rest can be resumed."""
     error: str = ""
     """Why it ended early in this console."""
     is_followed: bool = False
-    """Whether it is being looked up what became of its messages."""
+    """True if the outcome of its messages is being looked up."""
     contents: JobContents | None
     """None in a list of jobs."""
 
     @classmethod
     def of(cls, name: str, contents: JobContents, word: str = "", error: str = "") -> Self:
-        """Return what a file has; ``word`` if the job runs."""
+        """:param word: The state of a running job."""
         counts = contents.counts()
         if not word and counts[SENT] == len(contents.messages):
             word = "done"
@@ -175,31 +163,28 @@ class Jobs:
         *,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
-        """Use the files of a directory; None is the user's."""
+        """:param directory: The directory of the files; None for that of the user."""
         self._look_up: Final = look_up
         self._sources: Final[Sources] = look_up.sources
         self.directory: Final = directory or jobs_directory()
         self.acts: Final = Acts(self.directory)
-        """Those of the same directory."""
         self._sleep: Final = sleep
         self._running: Final[dict[str, _Running]] = {}
         self._follows: Final[dict[str, asyncio.Task[None]]] = {}
-        """Of jobs that ended: what became of their messages is looked up."""
+        """Tasks that look up the outcome of messages, by ended job."""
         self._errors: Final[dict[str, str]] = {}
         self._listed: Final[dict[Path, tuple[_Version, JobState]]] = {}
-        """Of files that did not change since they were read; of those that were listed last."""
+        """The jobs that were listed last, with the version of the file that was read."""
 
     def path(self, name: str) -> Path:
         """Return the path of a job's file.
 
-        :raises MessageNotFound: if no job can have this name.
+        :raises MessageNotFound: if the name is not valid.
         """
         return _file(self.directory, name, JOB_SUFFIX)
 
-    async def start(
-        self, name: str, plan: ResendPlan, *, reason: str, user: str, rate: int, login: str = ""
-    ) -> None:
-        """Make a job and run it; nothing if it was made before: its form was sent twice.
+    async def start(self, name: str, plan: ResendPlan, *, reason: str, rate: int) -> None:
+        """Start a job. No effect if it exists: its form was sent twice.
 
         :raises ConsoleBusy: if too many jobs run.
         :raises BadInput: if it has too many messages.
@@ -217,22 +202,22 @@ class Jobs:
             cluster=plan.cluster.admin.source.name,
             namespace=plan.cluster.admin.namespace,
             reason=reason,
-            user=user,
+            user=current_user(),
             time=now_text(),
-            origin=plan.from_store,
-            login=login,
+            origin="" if plan.origin.kind == "cluster" else plan.origin.title,
+            login=current_login(),
         )
-        # Here, and not in a thread: a form that is sent twice at once finds the file.
+        # Synchronously, so that a form that is sent twice finds the file.
         journal = ResendJournal.create(path, header, plan.messages)
         self._begin(name, _Running(journal, rate), plan.cluster, plan.origin)
 
     async def resume(self, name: str, cluster: ClusterOfConsole, *, rate: int) -> None:
-        """Run what is left of a job; nothing if it runs.
+        """Send the rest of a job. No effect if it runs.
 
-        :raises BadInput: if its file is damaged, or no source is the store that it reads.
+        :raises BadInput: if its file is damaged, or its store is not a source of this console.
         :raises StoreLocked: if another process runs it.
         :raises ConsoleBusy: if too many jobs run.
-        :raises OSError: if its file cannot be read or mended.
+        :raises OSError: if its file cannot be read or repaired.
         """
         path = self.path(name)
         if name in self._running:
@@ -250,16 +235,16 @@ class Jobs:
         self._begin(name, _Running(journal, rate), cluster, origin)
 
     def end(self, name: str, why: str) -> None:
-        """Let a job end after the message that is being sent; nothing if it does not run here.
+        """End a job after the current message. No effect if it does not run here.
 
-        ``why`` begins with ``paused`` or ``stopped``.
+        ``why`` starts with ``paused`` or ``stopped``.
         """
         running = self._running.get(name)
         if running is not None:
             running.ending = why
 
     async def stop(self, name: str, user: str) -> None:
-        """Record that what is left of a job shall not be sent.
+        """End a job for good: the rest is not sent.
 
         :raises StoreLocked: if another process runs it.
         :raises OSError: if its file cannot be written.
@@ -272,7 +257,7 @@ class Jobs:
             journal.stop(f"by {user}", now_text())
 
     async def settled(self, name: str, patience_s: float | None) -> None:
-        """Wait until a job does not run, or for so long; None is forever."""
+        """Wait until a job does not run any more, at most so long. None waits without a limit."""
         running = self._running.get(name)
         if running is not None and running.task is not None:
             await asyncio.wait([running.task], timeout=patience_s)
@@ -280,7 +265,7 @@ class Jobs:
     def cluster_of(self, header: JobHeader) -> ConsoleSource:
         """Return the source that is the cluster of a job.
 
-        :raises BadInput: if none is.
+        :raises BadInput: if the console does not have it.
         """
         for each in self._sources:
             address = (each.title, each.namespace)
@@ -291,7 +276,7 @@ class Jobs:
     def origin_of(self, header: JobHeader) -> ConsoleSource:
         """Return the source that a job reads its messages from.
 
-        :raises BadInput: if none is.
+        :raises BadInput: if the console does not have it.
         """
         if not header.origin:
             return self.cluster_of(header)
@@ -303,14 +288,15 @@ class Jobs:
     async def state(self, name: str) -> JobState:
         """Return a job.
 
-        :raises MessageNotFound: if there is none of that name.
+        :raises MessageNotFound: if it does not exist.
         :raises BadInput: if its file is damaged.
-        :raises OSError: if it cannot be read.
+        :raises OSError: if its file cannot be read.
         """
         path = self.path(name)
         running = self._running.get(name)
         if running is not None:
-            return JobState.of(name, running.journal.contents, running.word)
+            word = "ending" if running.ending else "running"
+            return JobState.of(name, running.journal.contents, word)
         try:
             contents = await in_thread(lambda: read_job(path), FILE_THREADS)
         except FileNotFoundError:
@@ -319,8 +305,8 @@ class Jobs:
         return replace(state, is_followed=name in self._follows)
 
     async def listed(self, name: str) -> JobState:
-        """Return a job without its messages; its file is read only if it changed since the last
-        time. Errors as `state`.
+        """Return a job without its messages; errors as `state`. Unchanged files are not read
+        again.
         """
         path = self.path(name)
         if name in self._running:
@@ -331,8 +317,8 @@ class Jobs:
             raise MessageNotFound(Sentence("no_job", name=name)) from None
 
     def _read_listed(self, path: Path) -> JobState:
-        """Return what a file has, read again if it changed; call it in the one thread for files."""
-        # Before it is read: what is written meanwhile is another version.
+        """Return a job from its file or from memory. Call it in FILE_THREADS."""
+        # Before reading: later writes make another version.
         status = path.stat()
         version = (status.st_ino, status.st_size, status.st_mtime_ns)
         entry = self._listed.pop(path, None)
@@ -344,12 +330,13 @@ class Jobs:
         return entry[1]
 
     def names(self) -> list[str]:
-        """Return the names of all jobs and acts, the newest first."""
-        jobs = _names_in(self.directory, JOB_SUFFIX)
-        return sorted([*jobs, *self.acts.names()], reverse=True)
+        """Return the names of all jobs and acts, newest first."""
+        files = (self.directory.glob(f"*{each}") for each in (JOB_SUFFIX, ACT_SUFFIX))
+        stems = (each.stem for several in files for each in several)
+        return sorted(filter(is_name, stems), reverse=True)
 
     async def close(self) -> None:
-        """End all jobs that run here, which can be resumed; wait for the end of acts."""
+        """Pause all jobs that run here, and wait for acts."""
         running = list(self._running.values())
         for job in running:
             job.ending = job.ending or "paused: the console ends"
@@ -376,7 +363,7 @@ class Jobs:
     ) -> None:
         self._running[name] = running
         self._errors.pop(name, None)
-        # A mistake of the program is logged by asyncio, and the file has what was sent.
+        # asyncio logs a bug; the file has what was sent.
         running.task = asyncio.create_task(self._run(name, running, cluster, origin))
 
     async def _run(
@@ -400,11 +387,11 @@ class Jobs:
             self._follows[name] = asyncio.create_task(self._follow(name, cluster))
 
     async def _follow(self, name: str, cluster: ClusterOfConsole) -> None:
-        """Keep what becomes of what was sent, until that is known, for some minutes at most."""
+        """Record what becomes of the sent messages, for at most _FOLLOWED_S."""
         path = self.path(name)
 
         def record(came: Came) -> None:
-            # Locked for this moment only: others may resume the job.
+            # Locked only while writing: others can resume the job.
             with ResendJournal.resume(path) as journal:
                 journal.came(came, now_text())
             for group, states in came.items():
@@ -418,8 +405,8 @@ class Jobs:
                 async for _ in looks:
                     pass
         except (RocketLensError, OSError):
-            # The page says what was known last; the job itself has ended well.
-            logger.info("job %s is not followed any more", name, exc_info=True)
+            # The page keeps the last known outcome; the job itself has succeeded.
+            logger.info("stopped following job %s", name, exc_info=True)
         finally:
             self._follows.pop(name, None)
 
@@ -432,22 +419,10 @@ class Jobs:
     async def _send(
         self, running: _Running, cluster: ClusterOfConsole, origin: ConsoleSource
     ) -> None:
-        access = cluster.access
-        if access is None:
-            raise AssertionError(cluster.name)
-
         async def read(message: PlannedMessage) -> MessageExt:
-            address = MessageAddress(
-                source=origin.name,
-                topic=message.topic,
-                queue_id=message.queue_id,
-                queue_offset=message.queue_offset,
-            )
-            return await self._look_up.original(address)
+            return await self._look_up.original(address_of(message, origin))
 
-        # Topics of a plan have their namespaces.
-        options = {**access.client_options, "namespace": "", **producer_options()}
-        async with Producer(access.name_servers, **options) as producer:
+        async with cluster.producer(**producer_options()) as producer:
             job = ResendJob(
                 running.journal,
                 cluster.admin,
@@ -463,7 +438,7 @@ class Jobs:
 
 
 def now_text() -> str:
-    """Return this moment, as files have it."""
+    """Return the current time as files have it."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
@@ -473,42 +448,37 @@ class ActValue(ConsoleValue):
     name: str
     kind: Literal["send", "consume"]
     state: Literal["begun", "done", "failed", "unknown"] = Field(
-        default="begun", description="failed: surely not done; unknown: it may be done"
+        default="begun", description="failed: not done; unknown: possibly done"
     )
-    why: str = Field(default="", description="why it failed, or is not known")
+    why: str = Field(default="", description="why it failed or is unknown")
     cluster: str
     reason: str
     user: str
-    login: str = Field(default="", description="the user's, if that is one of the console")
+    login: str = Field(default="", description="the user's login; empty in a console without users")
     time: str
-    facts: dict[str, str] = Field(description="what was shown: topic, keys, group, client ...")
-    results: dict[str, str] = Field(default={}, description="what came of it")
+    facts: dict[str, str] = Field(description="topic, keys, group, client ...")
+    results: dict[str, str] = Field(default={}, description="the answer of the broker or client")
 
 
 class Acts:
-    """Does acts, and keeps them; belongs to one event loop."""
+    """Does acts and records them; belongs to one event loop."""
 
     def __init__(self, directory: Path) -> None:
-        """Use the files of a directory."""
         self._directory: Final = directory
         self._disk: Final = Disk()
         self._running: Final[dict[str, asyncio.Task[None]]] = {}
         self._unwritten: Final[dict[str, ActValue]] = {}
-        """Acts that ended, and whose outcome could not be written."""
+        """Ended acts whose result could not be written."""
 
     def path(self, name: str) -> Path:
-        """Return the path of an act's file.
-
-        :raises MessageNotFound: if no act can have this name.
-        """
         return _file(self._directory, name, ACT_SUFFIX)
 
     async def do(self, act: ActValue, work: Callable[[], Awaitable[Mapping[str, str]]]) -> None:
-        """Do something once, and keep its outcome; wait for that, also the second time.
+        """Do an act once and record its result. A second call waits for the same result.
 
-        It goes on if the request that asks for it ends.
+        The act continues if its request is cancelled.
 
-        :raises OSError: if its file cannot be written; then nothing is done.
+        :raises OSError: if its file cannot be written. Nothing was done then.
         """
         path = self.path(act.name)
         if act.name not in self._running:
@@ -531,9 +501,9 @@ class Acts:
         try:
             self._write(done)
         except OSError as error:
-            # It was done all the same: who is told that it failed would do it again.
+            # It was done: reported as failed, it would be repeated.
             why = f"{done.why}; " if done.why else ""
-            text = f"{why}the outcome is kept until the console ends: it was not written, {error}"
+            text = f"{why}the outcome is kept in memory only: it was not written, {error}"
             while len(self._unwritten) >= _ENDED_WITH:
                 del self._unwritten[next(iter(self._unwritten))]
             self._unwritten[act.name] = done.model_copy(update={"why": text})
@@ -545,13 +515,12 @@ class Acts:
         self._disk.write_durably(self.path(act.name), content.encode("ascii"))
 
     def has(self, name: str) -> bool:
-        """Return whether there is an act of a name."""
         return is_name(name) and self.path(name).exists()
 
     async def act(self, name: str) -> ActValue:
-        """Return an act; one that was begun when the console ended is ``unknown``.
+        """Return an act. It is ``unknown`` if the console ended during the act.
 
-        :raises MessageNotFound: if there is none.
+        :raises MessageNotFound: if it does not exist.
         :raises OSError: if it cannot be read.
         """
         path = self.path(name)
@@ -562,23 +531,19 @@ class Acts:
         except FileNotFoundError:
             raise MessageNotFound(Sentence("no_job", name=name)) from None
         except ValueError as error:
-            raise RocketLensError(f"{path} is damaged: what was done is not known") from error
+            raise RocketLensError(f"{path} is damaged: the result of the act is unknown") from error
         if act.state == BEGUN and name not in self._running:
             why = "the console ended before the answer came"
             return act.model_copy(update={"state": UNKNOWN, "why": why})
         return act
 
-    def names(self) -> list[str]:
-        """Return the names of all acts, the newest first."""
-        return _names_in(self._directory, ACT_SUFFIX)
-
     async def close(self) -> None:
-        """Wait for the acts that are under way, each of which ends by its own timeout."""
+        """Wait for running acts. Each has a timeout."""
         await asyncio.gather(*self._running.values(), return_exceptions=True)
 
 
 def may_be_done(error: Exception) -> bool:
-    """Return whether something may be done although it ended with an error."""
+    """Return whether an act can have been done although it failed."""
     if isinstance(error, SendFailed):
         causes = [each for _, each in error.attempts]
         return not all(isinstance(each, ConnectFailed | BrokerError) for each in causes)

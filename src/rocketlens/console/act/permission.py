@@ -1,4 +1,4 @@
-"""Decides what the viewer of a request may act on."""
+"""Decides what the current user may act on."""
 
 from rocketlens.console.login.viewer import LOCAL, current_viewer
 from rocketlens.console.sources.sources import ClusterOfConsole, Sources
@@ -10,46 +10,44 @@ from rocketlens.terminal.cluster_access import user_name
 
 
 class ActRefused(RocketLensError):
-    """Something that may not be done: here, or by this user."""
+    """The act is not allowed here, or for this user."""
 
 
 def current_user() -> str:
-    """Return the name of the user whose request is being answered."""
     viewer = current_viewer()
     return user_name() if viewer is LOCAL else viewer.name
 
 
 def current_login() -> str:
-    """Return the name by which the user logged in; empty in a console without users."""
+    """Return the name of the logged-in user; empty in a console without users."""
     viewer = current_viewer()
     return "" if viewer is LOCAL else viewer.name
 
 
 def is_writable(source: ConsoleSource) -> bool:
-    """Return whether messages can be sent to a source."""
     return source.cluster is not None and source.cluster.access is not None
 
 
 def may_act(source: ConsoleSource, topic: str) -> bool:
-    """Return whether a user may change something of a topic."""
     return is_writable(source) and current_viewer().may_act(source.name, source.plain(topic))
 
 
 def may_send(sources: Sources, origin: ConsoleSource, topic: str) -> bool:
-    """Return whether a user may send a message of a source: to its cluster, from a store to any."""
+    """Return whether the user may send a message again: to its own cluster, or from a file to
+    any.
+    """
     goes_to = [origin] if origin.kind == "cluster" else sources
     return any(may_act(each, topic) for each in goes_to)
 
 
 def may_act_at_all(sources: Sources) -> bool:
-    """Return whether a user may change something of any topic."""
     return any(is_writable(each) and current_viewer().may_act_in(each.name) for each in sources)
 
 
 def check_may_act(source: ConsoleSource, topic: str) -> ClusterOfConsole:
-    """Return a source as the cluster that it is.
+    """Return the cluster of a source.
 
-    :raises ActRefused: if the user may not change anything of the topic there.
+    :raises ActRefused: if the user may not act on the topic there.
     """
     cluster = check_cluster(source)
     if not may_act(source, topic):
@@ -59,9 +57,9 @@ def check_may_act(source: ConsoleSource, topic: str) -> ClusterOfConsole:
 
 
 def check_cluster(source: ConsoleSource) -> ClusterOfConsole:
-    """Return a source as a cluster that can be acted on at all.
+    """Return the cluster of a source.
 
-    :raises ActRefused: if it is not one.
+    :raises ActRefused: if it is not a cluster, or read-only.
     """
     cluster = source.cluster
     if cluster is None:
@@ -72,10 +70,10 @@ def check_cluster(source: ConsoleSource) -> ClusterOfConsole:
 
 
 def check_may_see_job(sources: Sources, name: str, login: str, cluster: str) -> None:
-    """Check that a job or act may be looked at: one's own, or one of a cluster whose topics may all
-    be seen. A user of the machine of the same name is another one.
+    """Check that the user may see a job or act: an own one, or one of a cluster whose topics are
+    all visible. Jobs of operating system users belong to no login.
 
-    :raises MessageNotFound: as if there were none.
+    :raises MessageNotFound: if not, as for one that does not exist.
     """
     viewer = current_viewer()
     sees_cluster = any(

@@ -1,7 +1,7 @@
-"""Plans of jobs that send stored messages again: made once to be shown, and again to be done.
+"""Plans of jobs that send stored messages again: made once for display, and again for execution.
 
-A plan that was shown has a digest. What is done must have the same one: otherwise there are more
-or other messages now, and the new plan is shown first.
+A plan that is shown has a digest. If the digest is another one at the execution, nothing is sent:
+the messages have changed, and the new plan is shown.
 """
 
 import asyncio
@@ -41,33 +41,31 @@ if TYPE_CHECKING:
 FILE_THREADS: Final = WorkThreads(1, "console-jobs")
 """Reads and writes the files of jobs and of saved searches."""
 _PAGE_ROWS: Final = limits.MAX_EXPORT_ROWS
-"""Messages that a search is read by, at most: a store is read once for each page."""
+"""Messages of a page of a search. A store is read once per page."""
 _SELECTION_CHARACTERS: Final = 2_000
-"""Of a search that are kept with its job."""
+"""Characters of a search that its job records."""
 READ_AT_ONCE: Final = 16
 """Messages of a plan that are read at once."""
 SHOWN_MARKER: Final = "…"
-"""In a preview, where the job's name and the message's number stand when it is sent."""
+"""Stands in a preview for the job name and message number, which sending adds."""
 ShortName = Annotated[
     str, StringConstraints(max_length=limits.MAX_TOPIC_CHARACTERS, strip_whitespace=True)
 ]
 
 
 class PlanChanged(RocketLensError):
-    """There are more or other messages than were shown."""
+    """The plan has other messages than the one that was shown."""
 
 
 class ResendOptions(ConsoleRequest):
-    """Where messages are sent again."""
+    """The target of messages that are sent again."""
 
-    group: ShortName = Field("", description="only this consumer group; empty: their topics")
-    cluster: ShortName = Field(
-        "", description="the source to send to; needed for messages of a store directory only"
-    )
+    group: ShortName = Field("", description="send to this group alone; empty: to their topics")
+    cluster: ShortName = Field("", description="the target; required for messages of files")
 
 
 class ResendPlan(Struct, frozen=True, kw_only=True):
-    """The messages that are sent again, their source, and their target."""
+    """Messages to send again, with their source and target."""
 
     origin: ConsoleSource
     cluster: ClusterOfConsole
@@ -75,47 +73,49 @@ class ResendPlan(Struct, frozen=True, kw_only=True):
     target: Target
     messages: Sequence[PlannedMessage]
     notes: tuple[tuple[str, int], ...] = ()
-    """What its user should see, and how many: ``earlier`` and all but the ``newest`` were left out,
-    ``same_id`` have the message id of another one of them.
+    """Counts for the user: messages left out (``earlier``, ``older``, all but the ``newest``), sent
+    ``again``, or with the ``same_id`` as another one.
     """
 
     @property
     def digest(self) -> str:
-        """A short text that another plan does not have."""
+        """Identifies the content of the plan."""
         parts = [self.origin.title, self.cluster.title, self.selection, str(self.target)]
         lines = [json.dumps(asdict(each)) for each in self.messages]
         return hashlib.sha256("\n".join([*parts, *lines]).encode()).hexdigest()[:32]
 
-    @property
-    def topics(self) -> list[str]:
-        """The topics that one has to have rights to: see `topics_of`."""
-        return topics_of(self.messages)
 
-    @property
-    def from_store(self) -> str:
-        """The store or archive that messages are read from; empty if the cluster has them."""
-        return "" if self.origin.kind == "cluster" else self.origin.title
+def check_topics(cluster: ConsoleSource, messages: Iterable[PlannedMessage]) -> None:
+    """Check that the user may act on all topics that messages come from and go to.
 
+    The retry topic of a target group does not count: it is only the way to the group.
 
-def topics_of(messages: Iterable[PlannedMessage]) -> list[str]:
-    """Return the topics that messages come from and go to.
-
-    Only users who may start a job of these topics may pause, resume and stop it. The retry topic
-    that a message goes to is left out: it is how a group gets the message.
+    :raises ActRefused: if not.
     """
     topics: set[str] = set()
     for each in messages:
         topics.add(each.topic)
         if each.target and TopicKind.of(each.target) != TopicKind.RETRY:
             topics.add(each.target)
-    return sorted(topics)
+    for topic in sorted(topics):
+        check_may_act(cluster, topic)
+
+
+def address_of(message: PlannedMessage, origin: ConsoleSource, broker: str = "-") -> MessageAddress:
+    return MessageAddress(
+        source=origin.name,
+        topic=message.topic,
+        broker=broker,
+        queue_id=message.queue_id,
+        queue_offset=message.queue_offset,
+    )
 
 
 class Plans:
-    """Makes plans for the viewer of a request, who may act on what they are of."""
+    """Makes plans on which the current user may act."""
 
     def __init__(self, look_up: LookUps, directory: Path) -> None:
-        """Look in the files of a directory for dead letters that earlier jobs have sent."""
+        """:param directory: The directory of jobs, to find dead letters that were sent before."""
         self._look_up: Final = look_up
         self._searches: Final = look_up.searches
         self._sources: Final = look_up.sources
@@ -126,10 +126,9 @@ class Plans:
     ) -> tuple[ResendPlan, MessageExt]:
         """Return the plan to send one message again, and the message.
 
-        :raises ActRefused: if the user may not.
-        :raises BadInput: if the cluster cannot be.
-        :raises MessageNotFound: if there is no such message.
-        :raises AnswerIncomplete: if it could not be looked for.
+        :raises ActRefused: if the user lacks the right.
+        :raises BadInput: if the cluster is not valid for the message; other errors as
+            `LookUps.original`.
         """
         origin = self._sources.named(address.source)
         cluster = check_may_act(cluster_for(self._sources, origin, options.cluster), address.topic)
@@ -141,12 +140,11 @@ class Plans:
     async def of_chosen(
         self, addresses: Sequence[MessageAddress], options: ResendOptions
     ) -> ResendPlan:
-        """Return the plan to send again exactly these messages, the oldest first, each once.
+        """Return the plan to send exactly these messages, oldest first, each once.
 
-        :raises BadInput: if there is none, there are too many, or they are of several sources.
-        :raises ActRefused: if the user may not; then none was read.
-        :raises MessageNotFound: naming one that is not there.
-        :raises AnswerIncomplete: if one could not be looked for.
+        :raises BadInput: if there are none, too many, or messages of several sources; other errors
+            as `LookUps.original`.
+        :raises ActRefused: if the user lacks the right.
         """
         several = list(dict.fromkeys(addresses))
         names = sorted({each.source for each in several})
@@ -158,30 +156,36 @@ class Plans:
             raise BadInput(Sentence("chosen_of_several", sources=quoted))
         origin = self._sources.named(names[0])
         cluster = check_cluster(cluster_for(self._sources, origin, options.cluster))
-        _check_topics(cluster, sorted({each.topic for each in several}))
+        for topic in sorted({each.topic for each in several}):
+            check_may_act(cluster, topic)
         messages: list[MessageExt] = []
         for start in range(0, len(several), READ_AT_ONCE):
             part = several[start : start + READ_AT_ONCE]
             messages += await asyncio.gather(*map(self._look_up.original, part))
         await self._check_unmasked(origin, cluster, messages)
-        # A message can be named in several ways.
+        # Several addresses can name the same message.
         ranked = {order_in_time(each): each for each in messages}
         ordered = [ranked[rank] for rank in sorted(ranked)]
         selection = f"{len(ordered)} chosen messages"
         plan = _plan_of(origin, cluster, ordered, options.group, selection)
-        _check_topics(cluster, plan.topics)
+        check_topics(cluster, plan.messages)
         return plan
 
     async def of_search(self, question: Question, options: ResendOptions, most: int) -> ResendPlan:
-        """Return the plan to send again what a search finds, the oldest first; of several with one
-        id the first.
+        """Return the plan to send what a search finds, oldest first. Of several records with one
+        message id, the oldest is sent.
 
-        :raises ActRefused: if the user may not.
-        :raises BadInput: if it searches nothing, or several sources.
+        :raises ActRefused: if the user lacks the right.
+        :raises BadInput: if the question is empty, or about several sources.
         :raises AnswerIncomplete: if not everything could be searched.
         """
-        origin = origin_of_search(self._sources, question)
-        # Topics are checked when the messages were found.
+        if question.is_empty:
+            raise BadInput(NOTHING_ASKED)
+        chosen = self._sources.chosen(question.sources)
+        if len(chosen) != 1:
+            raise BadInput(Sentence("search_of_several"))
+        (origin,) = chosen
+        # The topics are checked after the search.
         cluster = check_cluster(cluster_for(self._sources, origin, options.cluster))
         target = Target(group=options.group) if options.group else Target()
         by_id: dict[str, PlannedMessage] = {}
@@ -190,11 +194,11 @@ class Plans:
         async with aclosing(found) as pages:
             async for page in pages:
                 if not page.answer.complete:
-                    why = first_failure(page.answer.coverage) or "not all was searched"
+                    why = first_failure(page.answer.coverage) or "not everything was searched"
                     raise AnswerIncomplete(f"not all messages are known: {why}", Answer("", (), ()))
                 await self._check_unmasked(origin, cluster, page.messages)
                 for message in page.messages:
-                    # They come the newest first: the oldest of each id stays, and is the last.
+                    # Newest first: the oldest record of each id replaces the others.
                     by_id.pop(message.msg_id, None)
                     full_topic = cluster.admin.source.full_topic
                     by_id[message.msg_id] = planned(message, target, full_topic)
@@ -209,17 +213,17 @@ class Plans:
             messages=list(by_id.values())[:most][::-1],
             notes=(("newest", most),) if is_more or len(by_id) > most else (),
         )
-        _check_topics(cluster, plan.topics)
+        check_topics(cluster, plan.messages)
         return plan
 
     async def of_dead_letters(self, asked: "RedrivePlanRequest") -> ResendPlan:
-        """Return the plan to send a group's dead letters.
+        """Return the plan to send the dead letters of a group.
 
-        :raises ActRefused: if the user may not.
-        :raises BadInput: if an earlier job of them is not finished, earlier jobs have sent all, or
-            they cannot be read.
-        :raises PlanChanged: if one that was chosen is not there any more, or was sent.
-        :raises TopicNotFound: if the group has none.
+        :raises ActRefused: if the user lacks the right.
+        :raises BadInput: if an earlier job of the group is not finished, all dead letters were
+            sent, or a filter is not valid.
+        :raises PlanChanged: if a chosen dead letter does not exist any more, or was sent.
+        :raises TopicNotFound: if the group has no dead letters.
         :raises AnswerIncomplete: if not all of them could be read.
         """
         group, most, chosen = asked.group, asked.most, asked.asked
@@ -258,7 +262,7 @@ class Plans:
         )
 
     async def _sent_before(self, cluster: ClusterOfConsole, group: str) -> dict[str, EarlierSend]:
-        """Return the dead letters of a group that jobs have sent."""
+        """Return the dead letters of a group that earlier jobs have sent."""
         topic = cluster.admin.source.full_topic(DEAD_LETTER_PREFIX + group)
         sent, unfinished = await in_thread(
             lambda: earlier_jobs(self._directory, topic, cluster.admin.source.name), FILE_THREADS
@@ -270,10 +274,10 @@ class Plans:
     async def _check_unmasked(
         self, origin: ConsoleSource, cluster: ClusterOfConsole, messages: Sequence[MessageExt]
     ) -> None:
-        """Check that no message goes where its viewer could see what is masked for him here.
+        """Check that no masked message goes to another source, where the user can have other
+        rights.
 
-        :raises ActRefused: if parts of one are masked, and it goes to another source: there its
-            viewer can have other rights.
+        :raises ActRefused: if one does.
         """
         if cluster.name == origin.name:
             return
@@ -284,24 +288,15 @@ class Plans:
 
 
 def check_chosen(several: Sequence[object]) -> None:
-    """Check how many messages were chosen.
-
-    :raises BadInput: if they are too many.
-    """
     most = limits.MAX_CHOSEN_MESSAGES
     if len(several) > most:
         raise BadInput(Sentence("many_chosen", count=len(several), limit=most))
 
 
-def _check_topics(cluster: ClusterOfConsole, topics: Sequence[str]) -> None:
-    for topic in topics:
-        check_may_act(cluster, topic)
-
-
 def cluster_for(sources: Sources, origin: ConsoleSource, name: str) -> ConsoleSource:
-    """Return where messages of a source are sent: its own cluster, or else the chosen one.
+    """Return the target of messages: the cluster that has them, or the chosen one.
 
-    :raises BadInput: if there is no such cluster, or none is chosen and there are several.
+    :raises BadInput: if there is no such cluster, or several to choose from.
     """
     if origin.kind == "cluster":
         if name not in {"", origin.name}:
@@ -316,7 +311,7 @@ def cluster_for(sources: Sources, origin: ConsoleSource, name: str) -> ConsoleSo
 
 
 def target_for(message: MessageExt, group: str) -> Target:
-    """Return where one message goes: to a group alone, or to the topic that it was sent to."""
+    """Return the target of one message: the group, or the topic that it was first sent to."""
     if group:
         return Target(group=group)
     kind = TopicKind.of(message.topic)
@@ -330,9 +325,8 @@ def _plan_of(
     group: str,
     selection: str,
 ) -> ResendPlan:
-    """Return the plan for messages, each of which goes where it would alone.
-
-    Records with one message id are sent as often as they are there.
+    """Return the plan for messages, each with its own target. Duplicate message ids are all
+    sent.
     """
     targets = [target_for(each, group) for each in messages]
     same_id = len(messages) - len({each.msg_id for each in messages})
@@ -350,25 +344,12 @@ def _plan_of(
 
 
 async def check_plan(plan: ResendPlan) -> None:
-    """Check that there is something to send, and that the cluster has the topics.
+    """Check that the plan is not empty and the cluster has its topics.
 
-    :raises BadInput: if there is nothing.
-    :raises TopicNotFound: if a topic is not there, or a message names none.
+    :raises BadInput: if it is empty.
+    :raises TopicNotFound: if a topic does not exist, or a message names none.
     :raises RemotingError: if no name server answers.
     """
     if not plan.messages:
         raise BadInput(Sentence("nothing_to_send"))
     await check_targets(plan.cluster.admin, list(plan.messages))
-
-
-def origin_of_search(sources: Sources, question: Question) -> ConsoleSource:
-    """Return the source of a search.
-
-    :raises BadInput: if it searches nothing, or several sources.
-    """
-    if question.is_empty:
-        raise BadInput(NOTHING_ASKED)
-    chosen = sources.chosen(question.sources)
-    if len(chosen) != 1:
-        raise BadInput(Sentence("search_of_several"))
-    return chosen[0]

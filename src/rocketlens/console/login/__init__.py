@@ -1,1 +1,1 @@
-"""Who a request is from: users, sessions, providers, audit."""
+"""Authentication: users, sessions, OpenID Connect; rights; the audit log."""

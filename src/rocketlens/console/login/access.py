@@ -1,12 +1,12 @@
-"""Who asks, decided once for every request: pages, API, streams and downloads alike.
+"""Finds the user of each request: pages, API, streams and downloads.
 
 =======================  ==========================================================
 request                  viewer
 =======================  ==========================================================
-console without logins   its only one: the local one, who may do everything, or that of an option
-with a session's cookie  whose session it is
-to the API, /metrics     whose name and password the Authorization header has
-any other                none: sent to the login, but for `PUBLIC` paths
+console without logins   `LOCAL`, who may do everything, or the one of ``--user``
+with a session cookie    the user of the session
+to the API, /metrics     the user of the Authorization header
+any other                none: redirected to the login, except for `PUBLIC` paths
 =======================  ==========================================================
 """
 
@@ -28,21 +28,20 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 PUBLIC: Final = frozenset({"/login", OIDC_PATH, CALLBACK_PATH, "/preferences", "/livez", "/readyz"})
-"""Paths that need no login, beside static files."""
+"""Paths that need no login, besides static files."""
 _STATIC: Final = "/static/"
 
 
 class Access:
-    """Finds out whose request it is, and lets an application answer for that viewer alone."""
+    """ASGI middleware that sets the current viewer, or asks for a login."""
 
     def __init__(self, app: "ASGIApp", logins: Logins | None, viewer: Viewer = LOCAL) -> None:
-        """Protect an application; without logins, for one viewer."""
+        """:param viewer: The viewer of all requests in a console without logins."""
         self._app: Final = app
         self._viewer: Final = viewer
         self._logins: Final = logins
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
-        """Answer one request."""
         request = Request(scope, receive)
         try:
             viewer = await self._viewer_of(request)
@@ -75,7 +74,6 @@ class Access:
 
 
 def client_address(request: Request) -> str:
-    """Return the address that a request came from, for the audit log."""
     return "" if request.client is None else request.client.host
 
 
@@ -84,12 +82,12 @@ def _is_for_programs(path: str) -> bool:
 
 
 def _to_login(request: Request) -> Response:
-    """Return what leads a browser to the login and back; an error for a program."""
+    """Return a redirect to the login, which leads back; for a program an error."""
     path = request.url.path + (f"?{request.url.query}" if request.url.query else "")
     values = {"back": path}
     is_page = not _is_for_programs(request.url.path)
     if request.method not in SAFE_METHODS:
-        # The session ended while the form was open: its page keeps what was typed.
+        # The session ended while the form was open: the page's script keeps what was typed.
         is_page = is_page and "text/html" in request.headers.get("accept", "")
         values = {"back": _came_from(request), "ended": "true"}
     if is_page and request.headers.get("sec-fetch-mode", "navigate") == "navigate":
@@ -98,7 +96,7 @@ def _to_login(request: Request) -> Response:
 
 
 def _came_from(request: Request) -> str:
-    """Return the path of the page of this console that sent a form."""
+    """Return the path of the page that sent a form; ``/`` for a page of another site."""
     referer = request.headers.get("referer", "")
     if host_of(referer) != request.url.netloc:
         return "/"
@@ -107,7 +105,7 @@ def _came_from(request: Request) -> str:
 
 
 def _login_needed(request: Request, text: str) -> Response:
-    # Browsers would ask for a password and keep it: they have the page for that.
+    # A browser would ask for a password and keep it, instead of showing the login page.
     is_program = "sec-fetch-mode" not in request.headers
     basic = {"www-authenticate": 'Basic realm="RocketLens", charset="UTF-8"'}
     return _refusal(401, "login_needed", text, basic if is_program else {})
@@ -122,9 +120,9 @@ def _refusal(
 def set_private_cookie(
     response: Response, name: str, value: str, request: Request, *, is_https: bool = False
 ) -> None:
-    """Set a cookie that no script and no page of another site gets, until the browser ends.
+    """Set a session cookie that scripts and other sites cannot use.
 
-    ``is_https`` is True where browsers reach the console so, whatever a proxy says.
+    :param is_https: Whether browsers use https, even if the request does not show it.
     """
     secure = is_https or request.url.scheme == "https"
     response.set_cookie(name, value, httponly=True, samesite="lax", secure=secure, path="/")

@@ -4,7 +4,7 @@
 
     {"time":"2026-11-20T10:31:02.114Z","event":"view","user":"li","address":"10.0.0.7",...}
 
-What others wrote is escaped: a line has ASCII characters only, and no line end of theirs.
+Lines are ASCII. Texts of others are escaped, and so cannot add lines.
 """
 
 import json
@@ -23,11 +23,11 @@ from rocketlens.model.text.escape import printable
 
 
 class AuditFailed(RocketLensError):
-    """What was asked could not be written down, so it was not done."""
+    """The audit log could not be written, so the request was not carried out."""
 
 
 def open_log(path: Path) -> TextIO:
-    """Open a file to append to, which only its owner may read if it is new.
+    """Open a log for appending. A new file is readable by its owner only.
 
     :raises BadInput: if it cannot be opened.
     """
@@ -39,7 +39,7 @@ def open_log(path: Path) -> TextIO:
 
 
 class AuditLog:
-    """Writes who did what; without a file nothing is written."""
+    """Writes what users do. Without a file it writes nothing."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class AuditLog:
         clock_ns: Callable[[], int] = time.time_ns,
         errors: TextIO | None = None,
     ) -> None:
-        """Append to an open file; failures are reported to ``errors``, else to stderr."""
+        """:param errors: Where failures are reported; None is stderr."""
         self._file: Final = file
         self._clock_ns: Final = clock_ns
         self._errors: Final = errors
@@ -55,13 +55,12 @@ class AuditLog:
     def record(
         self, event: str, *, address: str | None = None, user: str | None = None, **facts: object
     ) -> None:
-        """Write that something is done by the current viewer, or by another user.
+        """Write an event such as ``view`` or ``resend``. Call it before the act.
 
-        ``event`` is a word such as ``view`` or ``resend``. Without ``user`` and ``address`` they
-        are those of the request that is being answered. Facts are texts, numbers or lists of these.
-        Call it before the act.
+        ``user`` and ``address`` are those of the current request unless given. Facts are texts,
+        numbers, or lists and dictionaries of them.
 
-        :raises AuditFailed: if it cannot be written; then do not act.
+        :raises AuditFailed: if it cannot be written. Do not act then.
         """
         if self._file is None:
             return

@@ -1,4 +1,4 @@
-"""The page of the login, and the end of a session. It works without a script."""
+"""The login page, and the logout. Neither needs a script."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -66,8 +66,7 @@ async def _log_out(here: Here) -> Response:
         address = await oidc.logout_address(id_token, here.origin)
     done: Response = RedirectResponse("/login", SEE_OTHER)
     if address is not None:
-        # To the provider's own logout, but not by a redirect: the policy of pages lets no form
-        # lead elsewhere.
+        # A link, not a redirect: the content security policy limits forms to this site.
         with seen_by(NOBODY):
             done = here.page("logged_out.html", here="/login", address=address)
     done.delete_cookie(SESSION_COOKIE, path="/")
@@ -83,10 +82,10 @@ def login_page(
     refusal: str | None = None,
     **values: Any,
 ) -> Response:
-    """Return the page: a form, a link to a provider, or both.
+    """Return the login page: a form, a link to the provider, or both.
 
-    ``refusal`` names a text, which has the values. A change of the language leads to the page of
-    the login, not to an answer of a provider.
+    ``refusal`` names a text, and ``values`` are its values. A change of the language leads back to
+    this page, never to an answer of the provider.
     """
     oidc = here.console.oidc
     return here.page(
@@ -103,11 +102,12 @@ def login_page(
 
 
 def _provider(oidc: "OidcLogins", back: str, refusal: str | None) -> Mapping[str, str]:
-    """Return what the page shows of the provider: a name, and where a login begins.
+    """Return the provider's name, and the address where its login starts.
 
-    That is at the public address, whose cookies the browser sends with the provider's answer.
+    The address is at the public URL, because the browser sends cookies of that host with the
+    provider's answer.
     """
-    # One who has no access is logged in there, and would come back as the same.
+    # Ask for a password, or the provider would log in the same user without access again.
     query = {"back": back, **({"again": "true"} if refusal == "oidc_no_access" else {})}
     path = f"{OIDC_PATH}?{urlencode(query)}"
     return {"label": oidc.settings.label, "address": (oidc.settings.public_url or "") + path}

@@ -1,16 +1,15 @@
-"""Logging in with a name and a password, and sessions of users who logged in; in memory only.
+"""Password logins, and the sessions of all users, in memory only.
 
-A session is a random token, which the browser keeps; here is its hash, so a dump of the memory
-opens none. It ends by a logout, when it was not used for MAX_SESSION_IDLE_S, and MAX_SESSION_S
-after its login. A user has at most MAX_USER_SESSIONS, and a console MAX_SESSIONS.
+A session is a random token in a cookie. Only its hash is kept, so a memory dump opens no session. A
+session ends by logout, after MAX_SESSION_IDLE_S without use, and MAX_SESSION_S after the login. A
+user has at most MAX_USER_SESSIONS, and a console MAX_SESSIONS.
 
-A pair of user and address waits after its third failure, twice as long after each: another address
-is never kept from logging in as the same user, nor another user from the same address. Addresses
-of one IPv6 network of 64 bits count as one.
+After three failures, a pair of user and address has to wait, twice as long after each further one.
+This never locks a user out from other addresses, nor an address for other users. IPv6 addresses
+count by /64 network.
 
-Programs send their password with each request (HTTP's Basic authentication). Its hash takes some
-tenths of a second, so that it was right is remembered for a while, by a digest with a key that only
-this process has.
+Programs send their password with each request (HTTP Basic authentication). Its hash takes tenths of
+a second, so a correct password is remembered for a while, as a digest with a key of this process.
 """
 
 import base64
@@ -32,25 +31,23 @@ from rocketlens.console.server import client_of
 from rocketlens.errors import RocketLensError
 
 MAX_WAITING_LOGINS: Final = 32
-"""Passwords that wait for their hash at once; more are refused, with a status that says so."""
+"""Passwords that are checked at once."""
 MAX_LOGIN_FAILURES: Final = 10_000
-"""Pairs of user and address whose failed logins are counted; the oldest are forgotten."""
+"""Pairs of user and address with failed logins; the oldest are forgotten."""
 MAX_LOGIN_WAIT_S: Final = 60.0
-"""Seconds that a pair of user and address waits after many failed logins: no lock-out."""
+"""The longest wait in seconds after failed logins: no lock-out."""
 MAX_USER_SESSIONS: Final = 16
-"""Sessions of one user of the console; another login ends the one that was not used for longest."""
+"""Sessions of one user; a further login ends the least recently used one."""
 MAX_SESSIONS: Final = 10_000
-"""Sessions of one console: a provider can have any number of users. The one that was not used for
-longest ends.
-"""
+"""Sessions of one console; a further login ends the least recently used one."""
 MAX_SESSION_IDLE_S: Final = 2 * 3600
-"""Seconds after which a session of the console ends that is not used."""
+"""Seconds without use after which a session ends."""
 MAX_SESSION_S: Final = 12 * 3600
-"""Seconds after which a session of the console ends: a working day."""
+"""Seconds after which a session ends: a working day."""
 _TOKEN_BYTES: Final = 32
 _FREE_FAILURES: Final = 3
 _FORGOTTEN_S: Final = 3600.0
-"""Seconds after which failures count no more."""
+"""Seconds after which failures do not count any more."""
 
 
 class _Session(Struct):
@@ -67,13 +64,10 @@ class Sessions:
         self._clock: Final = clock
         self._by_hash: Final[dict[bytes, _Session]] = {}
 
-    def __len__(self) -> int:
-        return len(self._by_hash)
-
     def begin(self, viewer: Viewer, id_token: str | None = None) -> str:
         """Return the token of a new session.
 
-        :param id_token: What a provider is told at its end; None for a local user's.
+        :param id_token: The provider's token, which its logout needs; None for a local user.
         """
         now = self._clock()
         expired = [key for key, each in self._by_hash.items() if self._has_ended(each, now)]
@@ -89,7 +83,7 @@ class Sessions:
         return token
 
     def viewer_of(self, token: str) -> Viewer | None:
-        """Return whose session a token opens; None if it opens none, or none any more."""
+        """Return the user of a session; None if there is no such session or it has ended."""
         key, now = _hash(token), self._clock()
         session = self._by_hash.get(key)
         if session is None:
@@ -101,7 +95,7 @@ class Sessions:
         return session.viewer
 
     def end(self, token: str) -> str | None:
-        """End a session, if there is one; return the id token that it began with, if it did."""
+        """End a session, if there is one; return its id token."""
         session = self._by_hash.pop(_hash(token), None)
         return None if session is None else session.id_token
 
@@ -127,11 +121,8 @@ class Attempts:
         self._clock: Final = clock
         self._failures: Final[OrderedDict[bytes, _Failures]] = OrderedDict()
 
-    def __len__(self) -> int:
-        return len(self._failures)
-
     def wait_s(self, user: str, address: str) -> float:
-        """Return the seconds until this pair may try again; 0 for now."""
+        """Return the seconds until this pair may try again."""
         failures = self._failures.get(_pair(user, address))
         if failures is None or failures.count < _FREE_FAILURES:
             return 0.0
@@ -142,7 +133,6 @@ class Attempts:
         return max(0.0, wait - passed)
 
     def failed(self, user: str, address: str) -> None:
-        """Count a failure."""
         pair, now = _pair(user, address), self._clock()
         failures = self._failures.pop(pair, None)
         if failures is None or now - failures.last >= _FORGOTTEN_S:
@@ -152,16 +142,15 @@ class Attempts:
             self._failures.popitem(last=False)
 
     def succeeded(self, user: str, address: str) -> None:
-        """Forget the failures of a pair."""
         self._failures.pop(_pair(user, address), None)
 
 
 def _pair(user: str, address: str) -> bytes:
-    # Of a fixed size, whatever is tried as a name.
+    # A fixed size for names of any length.
     return _hash(f"{len(user)}:{user}{client_of(address)}")
 
 
-_BELIEVED_S: Final = 300.0
+_VERIFIED_S: Final = 300.0
 
 
 class LoginRefused(RocketLensError):
@@ -169,7 +158,7 @@ class LoginRefused(RocketLensError):
 
 
 class LoginTooSoon(RocketLensError):
-    """After failures this pair of user and address has to wait, or too many log in at once."""
+    """The pair of user and address has to wait after failures, or too many log in at once."""
 
     retriable = True
 
@@ -179,7 +168,7 @@ class LoginTooSoon(RocketLensError):
 
 
 class Logins:
-    """Checks users, and keeps their sessions."""
+    """Checks passwords and keeps sessions."""
 
     def __init__(
         self, users: LocalUsers, audit: AuditLog, clock: Callable[[], float] = monotonic
@@ -191,26 +180,26 @@ class Logins:
         self._attempts: Final = Attempts(clock)
         self._checking = 0
         self._key: Final = secrets.token_bytes(32)
-        self._believed: Final[OrderedDict[bytes, tuple[float, Viewer]]] = OrderedDict()
+        self._verified: Final[OrderedDict[bytes, tuple[float, Viewer]]] = OrderedDict()
 
     @property
     def has_users(self) -> bool:
-        """Whether anyone can log in with a password."""
+        """True if there are users with a password."""
         return len(self._users) > 0
 
     async def log_in(self, name: str, password: str, address: str) -> str:
         """Return the token of a new session.
 
         :raises LoginRefused: if the name or the password is wrong.
-        :raises LoginTooSoon: if it has to be tried later.
-        :raises AuditFailed: if it cannot be written down.
+        :raises LoginTooSoon: if the user has to wait.
+        :raises AuditFailed: if the audit log cannot be written.
         """
-        viewer = await self._checked(name, password, address)
+        viewer = await self._check_password(name, password, address)
         self._audit.record("login", user=name, address=address)
         return self.sessions.begin(viewer)
 
     def log_out(self, token: str, address: str) -> str | None:
-        """End a session; return the id token that it began with, if a provider's user had it."""
+        """End a session; return the id token of a provider's user."""
         viewer = self.sessions.viewer_of(token)
         id_token = self.sessions.end(token)
         if viewer is not None:
@@ -218,7 +207,7 @@ class Logins:
         return id_token
 
     async def viewer_of(self, authorization: str, address: str) -> Viewer:
-        """Return who sends a request with an Authorization header; errors as `log_in`."""
+        """Return the user of an Authorization header; errors as `log_in`."""
         scheme, _, encoded = authorization.partition(" ")
         try:
             decoded = base64.b64decode(encoded.strip(), validate=True).decode("utf-8")
@@ -228,18 +217,18 @@ class Logins:
         if scheme.lower() != "basic" or not colon:
             raise LoginRefused("send a name and a password by HTTP's Basic authentication")
         digest = hmac.digest(self._key, decoded.encode(), hashlib.sha256)
-        until, viewer = self._believed.get(digest, (0.0, None))
+        until, viewer = self._verified.get(digest, (0.0, None))
         if viewer is not None and self._clock() < until:
             return viewer
-        viewer = await self._checked(name, password, address)
+        viewer = await self._check_password(name, password, address)
         self._audit.record("login", user=name, address=address)
-        self._believed.pop(digest, None)
-        self._believed[digest] = self._clock() + _BELIEVED_S, viewer
-        while len(self._believed) > len(self._users):
-            self._believed.popitem(last=False)
+        self._verified.pop(digest, None)
+        self._verified[digest] = self._clock() + _VERIFIED_S, viewer
+        while len(self._verified) > len(self._users):
+            self._verified.popitem(last=False)
         return viewer
 
-    async def _checked(self, name: str, password: str, address: str) -> Viewer:
+    async def _check_password(self, name: str, password: str, address: str) -> Viewer:
         wait_s = self._attempts.wait_s(name, address)
         if wait_s > 0:
             self._audit.record("refused", user=name, address=address, why="too soon")
@@ -247,7 +236,7 @@ class Logins:
         if self._checking >= MAX_WAITING_LOGINS:
             self._audit.record("refused", user=name, address=address, why="too many at once")
             raise LoginTooSoon("too many log in at once: try again in a moment", 1.0)
-        # Counted before it is checked: many at once are slowed, too.
+        # Counted before the check, so that concurrent attempts are slowed, too.
         self._attempts.failed(name, address)
         self._checking += 1
         try:

@@ -1,34 +1,30 @@
-"""Logging in by a provider of OpenID Connect: the authorization code flow, with PKCE.
+"""Logins by OpenID Connect: the authorization code flow with PKCE.
 
-Of a login that was begun nothing is kept here. A cookie of the browser has the moment, a random
-text, and where it leads; state, nonce and the code's verifier are MACs of that, with a key that
-only this process has. So an answer of the provider is taken only from the browser that asked for
-it, in time, and only for the login that it was for.
+The console keeps no state of a started login. A cookie has its time, a random text, and the path
+that it leads to. State, nonce and code verifier are MACs of the cookie, with a key of this process.
+So only the browser that started a login can finish it, in time, and only this login.
 
 ====================  ======  ==============================================================
-failure               status  what happened
+failure               status  cause
 ====================  ======  ==============================================================
-``denied``            403     the provider, or its user, refused
-``no_access``         403     no rule of the file of users is for the user
-``old``               400     the answer is of another browser, of another login, or too late
-``elsewhere``         400     browsers reach the console by a name that has to be configured
-``busy``              503     too many are checked at once
+``denied``            403     the provider or the user refused
+``no_access``         403     no rule of the users file matches the user
+``old``               400     the answer is for another browser or login, or too late
+``elsewhere``         400     browsers use a host name that needs to be configured
+``busy``              503     too many logins are checked at once
 ``unreachable``       502     the provider did not answer
-``provider``          502     it answered what cannot be, or does not know this console
-``token``             502     its token, or what is in it, is not valid
+``provider``          502     the provider sent an invalid answer or an error
+``token``             502     the token or its content is not valid
 ====================  ======  ==============================================================
 
-Each is a page, a line in the log and one in the audit log. Neither has a token or a secret.
+Each failure is a page, a log line and an audit record. None of these has a token or a secret.
 
-Signatures and keys are PyJWT's and cryptography's, requests are httpx's; the rest is our own.
-Authlib would take the place of about a hundred lines: the address of the login, the form for the
-code, the choice of a key and the claims. Our bounds would have to be written again around it. It
-reads answers whole, however long; keeps what a provider says of itself as long as the process runs;
-reads keys again for each token with an unknown key; takes the algorithms that the provider names;
-checks no nonce if the token says so (``nonce_supported``); and keeps each login that was begun.
+PyJWT and cryptography check signatures and keys; httpx sends requests. Authlib would replace about
+a hundred lines, but lacks the limits: it reads answers of any length, keeps the discovery document
+forever, reads keys again for each token with an unknown key, lets the provider choose the algorithm
+and skip the nonce (``nonce_supported``), and stores each started login.
 
-`app` imports this, and adds its routes, if a provider is set: others must not pay for what reads
-tokens.
+`app` imports this module only if a provider is configured, because its packages are optional.
 """
 
 import base64
@@ -64,36 +60,36 @@ from rocketlens.console.login.oidc_settings import (
     claim_of,
     is_loopback,
 )
-from rocketlens.console.login.viewer import Viewer
+from rocketlens.console.login.viewer import Viewer, is_texts
 from rocketlens.console.pages import SEE_OTHER, Here, HereNow, page_router
 from rocketlens.console.preferences import local_path
 from rocketlens.console.security import SESSION_COOKIE
 from rocketlens.model.text.escape import printable
 
 MAX_OIDC_GROUPS: Final = 10_000
-"""Groups of one user of a provider: each is compared with the rules of the file of users."""
+"""Groups of one user: each is compared with the rules of the users file."""
 MAX_OIDC_LOGINS: Final = 32
-"""Logins by a provider that are checked at once; more are refused, with a status that says so."""
+"""Logins by a provider that are checked at once."""
 MAX_OIDC_LOGIN_S: Final = 600.0
-"""Seconds from the start of a login by a provider to its end: someone has to find a password."""
+"""Seconds from the start of a login to its end."""
 MAX_OIDC_COOKIE_CHARACTERS: Final = 3_800
-"""Of the cookie that keeps where a login leads back to: browsers take 4,096 bytes with its name."""
+"""Characters of the cookie of a login: browsers take 4,096 bytes with its name."""
 MAX_OIDC_HINT_CHARACTERS: Final = 4_096
-"""Of an id token that is kept for the logout, which sends it in an address; a longer one is not."""
+"""Characters of an id token that the logout sends in an address. Longer ones are not kept."""
 _log: Final = logging.getLogger("rocketlens.console")
 _SHOWN: Final = 300
-"""Characters of what others chose that a line of the log has."""
+"""Characters of foreign texts in a log line."""
 
 
 class BegunLogin(Struct, frozen=True):
-    """A login that a browser is sent to the provider for."""
+    """A started login: the provider's address, and the cookie to set."""
 
     address: str
     cookie: str
 
 
 class DoneLogin(Struct, frozen=True):
-    """A login that succeeded: the token of its session, and the path that it was for."""
+    """A successful login: the token of its session, and the path that it leads to."""
 
     token: str
     back: str
@@ -118,12 +114,12 @@ class OidcLogins:
         self._checking = 0
 
     async def begin(self, back: str, origin: str, address: str, *, again: bool) -> BegunLogin:
-        """Return where a browser is sent.
+        """Start a login.
 
-        :param back: The path that the login leads to; a long one is not kept.
-        :param origin: How the browser reaches this console: ``http://127.0.0.1:8088``.
-        :param again: Whether the provider shall ask for a password, even of one who is logged in.
-        :raises OidcFailed: if the provider cannot be asked where that is.
+        :param back: The path that the login leads to; too long ones are replaced by ``/``.
+        :param origin: The console's address in the browser: ``http://127.0.0.1:8088``.
+        :param again: Whether the provider asks for a password even if the user is logged in there.
+        :raises OidcFailed: if the provider's endpoints cannot be read.
         """
         try:
             redirect_uri = self._base(origin) + CALLBACK_PATH
@@ -134,29 +130,29 @@ class OidcLogins:
         cookie = self._cookie(back, redirect_uri)
         if len(cookie) > MAX_OIDC_COOKIE_CHARACTERS:
             cookie = self._cookie("/", redirect_uri)
-        challenge = hashlib.sha256(self._derived("verifier", cookie).encode()).digest()
+        challenge = hashlib.sha256(self._mac("verifier", cookie).encode()).digest()
         values = {
             "response_type": "code",
             "client_id": self.settings.client_id,
             "redirect_uri": redirect_uri,
             "scope": " ".join(self.settings.scopes),
-            "state": self._derived("state", cookie),
-            "nonce": self._derived("nonce", cookie),
-            "code_challenge": _encoded(challenge),
+            "state": self._mac("state", cookie),
+            "nonce": self._mac("nonce", cookie),
+            "code_challenge": _base64url(challenge),
             "code_challenge_method": "S256",
             **({"prompt": "login"} if again else {}),
         }
         return BegunLogin(_with_query(endpoint, values), cookie)
 
     async def finish(self, cookie: str, given: Mapping[str, str], address: str) -> DoneLogin:
-        """Return the session of a user that the provider has sent back.
+        """Return the session of a user whom the provider has sent back.
 
-        :param given: What the provider has added to the address.
-        :raises OidcFailed: if there is none; it was written down.
-        :raises AuditFailed: if it cannot be written down.
+        :param given: The query parameters of the provider's redirect.
+        :raises OidcFailed: if the login failed. The audit log has the reason.
+        :raises AuditFailed: if the audit log cannot be written.
         """
         try:
-            back, redirect_uri = self._begun(cookie, given.get("state", ""))
+            back, redirect_uri = self._read_cookie(cookie, given.get("state", ""))
             user = await self._user(cookie, given, redirect_uri)
             viewer = self._viewer(user.claims)
         except OidcFailed as error:
@@ -173,14 +169,14 @@ class OidcLogins:
         return DoneLogin(self._sessions.begin(viewer, user.id_token if is_short else ""), back)
 
     async def logout_address(self, id_token: str, origin: str) -> str | None:
-        """Return where a browser ends its session at the provider; None if it has no such page."""
+        """Return the address of the provider's logout; None if it has no such page."""
         if not self.settings.provider_logout:
             return None
         try:
             endpoint = (await self._provider.endpoints()).end_session
             back = f"{self._base(origin)}/login"
         except OidcFailed as error:
-            _log.warning("the logout is not of the provider, too: %s", error)
+            _log.warning("the provider's logout is not available: %s", error)
             return None
         if endpoint is None:
             return None
@@ -190,10 +186,10 @@ class OidcLogins:
         )
 
     async def _user(self, cookie: str, given: Mapping[str, str], redirect_uri: str) -> ProviderUser:
-        """Return the user whose code the provider has sent, as a reply to this login."""
+        """Redeem the code of the provider's redirect."""
         issuer = given.get("iss")
         if issuer is not None and issuer != self.settings.issuer:
-            raise OidcFailed("provider", "the answer is of another provider (iss)")
+            raise OidcFailed("provider", "the answer comes from another provider (iss)")
         error = given.get("error")
         if error is not None:
             reason = ", ".join(filter(None, (error, given.get("error_description"))))
@@ -210,23 +206,25 @@ class OidcLogins:
                 raise OidcFailed("provider", "the answer does not name its provider (iss)")
             return await self._provider.user_of(
                 code,
-                verifier=self._derived("verifier", cookie),
+                verifier=self._mac("verifier", cookie),
                 redirect_uri=redirect_uri,
-                nonce=self._derived("nonce", cookie),
+                nonce=self._mac("nonce", cookie),
             )
         finally:
             self._checking -= 1
 
     def _viewer(self, claims: Mapping[str, Any]) -> Viewer:
-        """Return what a user may see.
+        """Return the rights of a user.
 
-        :raises OidcFailed: if the claims do not name one, or it may see nothing.
+        :raises OidcFailed: if the claims have no valid name, or the user has no rights.
         """
         settings = self.settings
         name = claim_of(claims, settings.name_claim)
         is_name = isinstance(name, str) and 0 < len(name) <= MAX_OIDC_NAME_CHARACTERS
         if not (is_name and name.isprintable() and name == name.strip()):
-            text = f"the claim {settings.name_claim} is no name: {printable(repr(name))[:_SHOWN]}"
+            text = (
+                f"the claim {settings.name_claim} is not a name: {printable(repr(name))[:_SHOWN]}"
+            )
             raise OidcFailed("token", text)
         if settings.name_claim == "email" and claims.get("email_verified") in (False, "false"):
             raise OidcFailed("token", "the provider has not checked that the address is the user's")
@@ -234,14 +232,14 @@ class OidcLogins:
         viewer = settings.viewer(name, groups)
         if not viewer.grants:
             has = printable(", ".join(groups) or "none")[:_SHOWN]
-            text = f"no rule of [oidc] is for this user, whose groups are: {has}"
+            text = f"no rule of [oidc] matches this user, who has the groups: {has}"
             raise OidcFailed("no_access", text, viewer.name)
         return viewer
 
     def _base(self, origin: str) -> str:
         """Return the address of this console, as the provider knows it.
 
-        A Host header is believed only if it names the machine of the browser itself.
+        Without ``public_url`` only a loopback Host header is trusted.
         """
         if self.settings.public_url is not None:
             return self.settings.public_url
@@ -251,29 +249,29 @@ class OidcLogins:
 
     def _cookie(self, back: str, redirect_uri: str) -> str:
         begun = [self._clock(), secrets.token_urlsafe(16), back, redirect_uri]
-        return _encoded(json.dumps(begun, ensure_ascii=False).encode("utf-8", "replace"))
+        return _base64url(json.dumps(begun, ensure_ascii=False).encode("utf-8", "replace"))
 
-    def _begun(self, cookie: str, state: str) -> tuple[str, str]:
-        """Return where a login leads, and the address that its code is for."""
-        expected = self._derived("state", cookie)
+    def _read_cookie(self, cookie: str, state: str) -> tuple[str, str]:
+        """Check the cookie; return the path and the redirect URI of the login."""
+        expected = self._mac("state", cookie)
         if not cookie or not hmac.compare_digest(
             state.encode("utf-8", "replace"), expected.encode()
         ):
-            raise OidcFailed("old", "the answer is of no login that this browser began (state)")
-        # It was made here.
+            raise OidcFailed("old", "the answer matches no login of this browser (state)")
+        # The MAC proves that this process made the cookie.
         begun = base64.urlsafe_b64decode(cookie + "=" * (-len(cookie) % 4))
         moment, _, back, redirect_uri = json.loads(begun)
         if not 0 <= self._clock() - moment <= MAX_OIDC_LOGIN_S:
-            raise OidcFailed("old", "the login was begun too long ago")
+            raise OidcFailed("old", "the login was started too long ago")
         return back, redirect_uri
 
-    def _derived(self, purpose: str, cookie: str) -> str:
-        """Return a text of 43 characters for one purpose of one login."""
+    def _mac(self, purpose: str, cookie: str) -> str:
+        """Return a MAC of the cookie for one purpose, 43 characters."""
         made = f"{purpose} {cookie}".encode("utf-8", "surrogatepass")
-        return _encoded(hmac.digest(self._key, made, hashlib.sha256))
+        return _base64url(hmac.digest(self._key, made, hashlib.sha256))
 
     def _record(self, error: OidcFailed, address: str) -> None:
-        _log.warning("a login by %s did not succeed: %s", self.settings.issuer, error)
+        _log.warning("a login by %s failed: %s", self.settings.issuer, error)
         self._audit.record(
             "refused",
             user=error.user,
@@ -284,12 +282,12 @@ class OidcLogins:
 
 
 def _groups(value: Any, claim: str) -> list[str]:
-    """Return the groups of a user; one that has none may lack the claim.
+    """Return the groups in a claim; none if the claim is missing.
 
-    :raises OidcFailed: if they are something else, or too many.
+    :raises OidcFailed: if they are not texts, or too many.
     """
     groups = [value] if isinstance(value, str) else [] if value is None else value
-    if not isinstance(groups, list) or not all(isinstance(each, str) for each in groups):
+    if not is_texts(groups):
         raise OidcFailed("token", f"the claim {claim} is not a list of texts")
     if len(groups) > MAX_OIDC_GROUPS:
         raise OidcFailed("token", f"the claim {claim} has over {MAX_OIDC_GROUPS} groups")
@@ -297,13 +295,13 @@ def _groups(value: Any, claim: str) -> list[str]:
 
 
 def _with_query(address: str, values: Mapping[str, str]) -> str:
-    """Return an address with values in addition to those that it has."""
+    """Add values to the query of an address."""
     parts = urlsplit(address)
     query = "&".join(filter(None, (parts.query, urlencode(values))))
     return parts._replace(query=query, fragment="").geturl()
 
 
-def _encoded(content: bytes) -> str:
+def _base64url(content: bytes) -> str:
     return base64.urlsafe_b64encode(content).rstrip(b"=").decode("ascii")
 
 
@@ -322,7 +320,7 @@ pages = page_router()
 
 
 def _oidc(here: HereNow) -> tuple[OidcLogins, bool]:
-    """Return the logins, and whether browsers reach the console by https."""
+    """Return the logins, and whether browsers use https."""
     oidc = here.console.oidc
     assert oidc is not None  # noqa: S101 - without a provider these routes are left out
     return oidc, (oidc.settings.public_url or "").startswith("https:")
@@ -348,7 +346,7 @@ async def _begin(here: Here, back: Back = FIRST_PATH, *, again: bool = False) ->
         max_age=int(MAX_OIDC_LOGIN_S),
         path=OIDC_PATH,
         httponly=True,
-        # Strict ones are not sent with what the provider redirects.
+        # Browsers send no strict cookies with the provider's redirect.
         samesite="lax",
         secure=is_https or here.request.url.scheme == "https",
     )

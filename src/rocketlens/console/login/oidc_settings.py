@@ -1,4 +1,4 @@
-"""A provider of OpenID Connect whose users may log in: its table in the file of users.
+"""The OpenID Connect provider of a console: the table ``[oidc]`` of its users file.
 
 ::
 
@@ -8,13 +8,13 @@
     client_secret_file = "oidc.secret"       # or client_secret_env = "OIDC_SECRET", or neither
     public_url = "https://rocketlens.example.com"    # where browsers reach this console
     label = "Example"                        # on the button; without it: the issuer's host
-    scopes = ["openid", "profile", "email"]  # these unless set
+    scopes = ["openid", "profile", "email"]  # the default
     name_claim = "email"                     # without it: preferred_username
     groups_claim = "realm_access.roles"      # without it: groups
     ca = "company-ca.pem"                    # without it: the system's authorities
-    provider_logout = false                  # a logout here leaves the provider's session
+    provider_logout = false                  # a logout keeps the provider's session
 
-    [[oidc.rules]]                           # for all of any of these groups
+    [[oidc.rules]]                           # for members of any of these groups
     groups = ["rocketmq-*"]
     role = "operator"                        # as in a grant of a local user
     topics = ["order-*"]
@@ -23,8 +23,8 @@
     users = ["li@example.com"]
     role = "admin"
 
-A path is relative to the file's directory. A claim that is not at the top has the names on its way,
-with dots between them. A user without a rule may not log in.
+Paths are relative to the file's directory. A nested claim has dots in its name. A user without a
+matching rule may not log in.
 """
 
 import os
@@ -40,21 +40,26 @@ from urllib.parse import SplitResult, urlsplit
 
 from msgspec import Struct
 
-from rocketlens.console.login.viewer import GRANT_KEYS, Grant, Viewer, check_keys, grant_of
+from rocketlens.console.login.viewer import (
+    GRANT_KEYS,
+    Grant,
+    Viewer,
+    checked_table,
+    grant_of,
+    is_texts,
+)
 from rocketlens.errors import BadInput
 from rocketlens.net.tls import client_context
 from rocketlens.terminal.contexts import read_secret
 
 MAX_OIDC_NAME_CHARACTERS: Final = 255
-"""Of the name of a provider's user, and of a group in a rule: it is in every line of the audit log.
-OpenID Connect: 255 for a subject.
-"""
+"""Characters of a user name, and of a group in a rule. OpenID Connect allows 255 for a subject."""
 OIDC_PATH: Final = "/login/oidc"
-"""Where a login begins."""
+"""The path that starts a login."""
 CALLBACK_PATH: Final = f"{OIDC_PATH}/callback"
-"""Where the provider sends browsers back to: it must know this address."""
+"""The redirect URI, which has to be registered at the provider."""
 OIDC_PREFIX: Final = "oidc:"
-"""Before names of a provider's users: local users have no colon, so no name is of two users."""
+"""The prefix of the provider's users. Local names have no colon, so names are unique."""
 _TEXTS: Final = (
     *("issuer", "client_id", "client_secret_file", "client_secret_env", "public_url", "label"),
     *("name_claim", "groups_claim", "ca"),
@@ -62,18 +67,17 @@ _TEXTS: Final = (
 OIDC_KEYS: Final = frozenset({*_TEXTS, "scopes", "provider_logout", "rules"})
 _SCOPES: Final = ("openid", "profile", "email")
 _SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
-"""As OAuth has it: RFC 6749, section 3.3."""
+"""RFC 6749, section 3.3."""
 
 
 class OidcRule(Struct, frozen=True):
-    """A grant for users of a provider: those of any of some groups, or with one of some names."""
+    """A grant for users in any of some groups, or with one of some names."""
 
     grant: Grant
     groups: re.Pattern[str] | None = None
     users: re.Pattern[str] | None = None
 
     def is_for(self, name: str, groups: Iterable[str]) -> bool:
-        """Return whether a user has the grant."""
         if self.users is not None and self.users.fullmatch(name):
             return True
         return self.groups is not None and any(map(self.groups.fullmatch, groups))
@@ -81,13 +85,13 @@ class OidcRule(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OidcSettings:
-    """The provider, how it knows this console, and what its users may see and do."""
+    """The ``[oidc]`` table: the provider, and the rights of its users."""
 
     issuer: str
     client_id: str
     client_secret: str | None = field(default=None, repr=False)
     public_url: str | None = None
-    """Where browsers reach this console, without a slash at the end."""
+    """The console's address for browsers, without a slash at the end."""
     label: str
     scopes: tuple[str, ...] = _SCOPES
     name_claim: str = "preferred_username"
@@ -98,32 +102,29 @@ class OidcSettings:
 
     @property
     def public_host(self) -> str | None:
-        """The name or address in the public URL."""
         return None if self.public_url is None else urlsplit(self.public_url).hostname
 
     @property
     def needed_claims(self) -> tuple[str, ...]:
-        """The claims that decide about a user."""
+        """The claims that decide about a user's rights."""
         has_groups = any(each.groups is not None for each in self.rules)
         return (self.name_claim, self.groups_claim) if has_groups else (self.name_claim,)
 
     def viewer(self, name: str, groups: Iterable[str]) -> Viewer:
-        """Return what a user of the provider may see; without any grants if no rule is for it."""
+        """Return a user of the provider; without grants if no rule matches."""
         group_names = frozenset(groups)
         grants = (each.grant for each in self.rules if each.is_for(name, group_names))
         return Viewer(f"{OIDC_PREFIX}{name}", tuple(grants))
 
 
-def oidc_settings(where: str, table: Any, directory: Path) -> OidcSettings:
-    """Return the settings of a table; reads the files that it names.
+def oidc_settings(where: str, value: Any, directory: Path) -> OidcSettings:
+    """Return the settings of a table. Reads the files that it names.
 
-    :param where: What the table is called in errors.
-    :param directory: What its paths are relative to.
-    :raises BadInput: if it is wrong, or a file cannot be used.
+    :param where: The name of the table in errors.
+    :param directory: The directory of relative paths.
+    :raises BadInput: if the table is not valid, or a file cannot be used.
     """
-    if not isinstance(table, dict):
-        raise BadInput(f"{where} must be a table: [oidc]")
-    check_keys(where, table, OIDC_KEYS)
+    table = checked_table(where, value, "[oidc]", OIDC_KEYS)
     texts = {key: _text(where, table, key) for key in _TEXTS if key in table}
     for key in ("issuer", "client_id"):
         if key not in texts:
@@ -137,7 +138,7 @@ def oidc_settings(where: str, table: Any, directory: Path) -> OidcSettings:
     optional = {key: texts[key] for key in ("name_claim", "groups_claim") if key in texts}
     public_url = texts.get("public_url")
     if public_url and _url(f"{where}: public_url", public_url).path not in {"", "/"}:
-        raise BadInput(f"{where}: public_url has a path: the console is not served below one")
+        raise BadInput(f"{where}: public_url has a path, which is not supported")
     ca = texts.get("ca")
     return OidcSettings(
         issuer=texts["issuer"],
@@ -156,7 +157,6 @@ def oidc_settings(where: str, table: Any, directory: Path) -> OidcSettings:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether a name or address is of the machine that a program runs on."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -164,7 +164,7 @@ def is_loopback(host: str) -> bool:
 
 
 def claim_of(claims: Mapping[str, Any], name: str) -> Any:
-    """Return a claim, also from inside of others by a name with dots; None if there is none."""
+    """Return a claim, or a nested one by a name with dots; None if it is missing."""
     if name in claims:
         return claims[name]
     value: Any = claims
@@ -178,25 +178,25 @@ def claim_of(claims: Mapping[str, Any], name: str) -> Any:
 def _text(where: str, table: Mapping[str, Any], key: str) -> str:
     text = table[key]
     if not isinstance(text, str) or not text or not text.isprintable():
-        raise BadInput(f"{where}: {key} must be a text in quotation marks, which is not empty")
+        raise BadInput(f"{where}: {key} must be a text in quotes, and not empty")
     return text
 
 
 def _url(where: str, text: str) -> SplitResult:
-    """Return the parts of an address of http or https, without a name, a query or a fragment."""
+    """Parse an http or https URL without user, query and fragment."""
     is_plain = text.isascii() and not any(each in "@?#" or each.isspace() for each in text)
     try:
         parts = urlsplit(text)
         if is_plain and parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0:
             return parts
     except ValueError:
-        # Brackets or a port that cannot be.
+        # Invalid brackets or port.
         pass
     raise BadInput(f"{where} must be an address, as https://login.example.com/realms/shop")
 
 
 def _secret(where: str, texts: Mapping[str, str], directory: Path) -> str | None:
-    """Return the secret of this client; None for one that has none."""
+    """Return the secret of this client; None if it has none."""
     file, variable = texts.get("client_secret_file"), texts.get("client_secret_env")
     if file is not None and variable is not None:
         raise BadInput(f"{where}: give client_secret_file or client_secret_env, not both")
@@ -207,41 +207,37 @@ def _secret(where: str, texts: Mapping[str, str], directory: Path) -> str | None
         return None
     secret = os.environ.get(variable)
     if not secret:
-        raise BadInput(f"{where}: client_secret_env: the variable that it names is not set")
+        raise BadInput(f"{where}: client_secret_env names a variable that is not set")
     return secret
 
 
 def _scopes(where: str, value: Any) -> tuple[str, ...]:
-    is_list = isinstance(value, list) and all(isinstance(each, str) for each in value)
-    if not is_list or "openid" not in value or not all(map(_SCOPE.fullmatch, value)):
+    if not is_texts(value) or "openid" not in value or not all(map(_SCOPE.fullmatch, value)):
         raise BadInput(f'{where}: scopes must be a list with "openid", as ["openid", "email"]')
     return tuple(value)
 
 
 def _rules(where: str, tables: Any) -> tuple[OidcRule, ...]:
     if not isinstance(tables, list) or not tables:
-        raise BadInput(f"{where}: none of its users may see anything: add [[oidc.rules]]")
+        raise BadInput(f"{where}: its users have no rights: add [[oidc.rules]]")
     return tuple(
         _rule(f"{where}: rule number {number}", table) for number, table in enumerate(tables, 1)
     )
 
 
-def _rule(where: str, table: Any) -> OidcRule:
-    if not isinstance(table, dict):
-        raise BadInput(f"{where} must be a table: [[oidc.rules]]")
-    rest = {key: value for key, value in table.items() if key not in {"groups", "users"}}
-    check_keys(where, table, GRANT_KEYS | {"groups", "users"})
+def _rule(where: str, value: Any) -> OidcRule:
+    table = checked_table(where, value, "[[oidc.rules]]", GRANT_KEYS | {"groups", "users"})
+    rest = {key: each for key, each in table.items() if key not in {"groups", "users"}}
     given = {key: _names(where, key, table[key]) for key in ("groups", "users") if key in table}
     if not given:
-        raise BadInput(f'{where}: for whom? Give groups or users; ["*"] is all of them')
+        raise BadInput(f'{where}: groups and users are missing: give one; ["*"] matches all')
     return OidcRule(grant_of(where, rest), given.get("groups"), given.get("users"))
 
 
 def _names(where: str, key: str, value: Any) -> re.Pattern[str]:
-    """Return what matches any of some patterns; only stars and question marks mean something."""
-    is_list = isinstance(value, list) and value and all(isinstance(each, str) for each in value)
-    if not is_list or not all(
-        0 < len(each) <= MAX_OIDC_NAME_CHARACTERS and each.isprintable() for each in value
-    ):
+    """Return a pattern that matches any of the names. Only ``*`` and ``?`` are special."""
+    lengths = range(1, MAX_OIDC_NAME_CHARACTERS + 1)
+    is_valid = is_texts(value) and all(len(e) in lengths and e.isprintable() for e in value)
+    if not is_valid or not value:
         raise BadInput(f'{where}: {key} must be a list of names with * and ?, as ["shop-*"]')
     return re.compile("|".join(translate(each.replace("[", "[[]")) for each in value))

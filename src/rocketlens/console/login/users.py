@@ -1,4 +1,4 @@
-"""The file of users of a console: who may log in, what each may see and do, what is masked.
+"""The users file of a console: passwords, rights, and masks.
 
 ::
 
@@ -7,24 +7,24 @@
 
     [[users.li.grants]]
     role = "viewer"                       # or operator, or admin
-    sources = ["prod"]                    # names of sources, patterns with * and ?; without it: all
+    sources = ["prod"]                    # source names, with * and ?; without it: all
     topics = ["order-*", "%DLQ%*"]        # without it: all
 
     [[users.li.grants]]
     role = "operator"
     topics = ["order-test"]
 
-What is masked stands in it, too: see `rocketlens.console.sources.masks`, and so does a provider
-whose users may log in, with or without local users: see `rocketlens.console.login.oidc_settings`.
-It is read once, when the console starts. Others may not write it. Neither hashes nor names of it
-are quoted in errors: a name can be a password in the wrong spot.
+It also has masks (`rocketlens.console.sources.masks`) and an OpenID Connect provider
+(`rocketlens.console.login.oidc_settings`), with or without local users. The console reads it once
+at its start. Only its owner may write it. Errors quote neither hashes nor names: a name can be a
+password in the wrong position.
 
-Passwords are kept as scrypt hashes with their parameters and salt::
+Passwords are scrypt hashes with parameters and salt in base64::
 
-    scrypt$32768$8$3$SALT$HASH          # N, r, p; salt and hash in base64
+    scrypt$32768$8$3$SALT$HASH          # N, r, p
 
-A hash takes 128 * N * r bytes of memory and some tenths of a second on purpose, so few are computed
-at once, in threads, and few more may wait.
+A hash takes 128 * N * r bytes of memory and tenths of a second on purpose, so HASH_THREADS compute
+two at a time.
 """
 
 import base64
@@ -44,7 +44,7 @@ from msgspec import Struct
 
 from rocketlens import limits
 from rocketlens.console.login.oidc_settings import OidcSettings, oidc_settings
-from rocketlens.console.login.viewer import Viewer, check_keys, grant_of, patterns_in
+from rocketlens.console.login.viewer import Viewer, checked_table, grant_of, is_texts, patterns_in
 from rocketlens.console.sources.masks import SEARCHED, FieldPath, MaskRule, Masks
 from rocketlens.errors import BadInput
 from rocketlens.net.pace import WorkThreads, in_thread
@@ -53,43 +53,42 @@ from rocketlens.query.filters.pattern import TextPattern
 from rocketlens.terminal.contexts import check_owner, toml_of, warn_of_readers
 
 MAX_PASSWORD_CHARACTERS: Final = 1024
-"""Of a password of the console."""
+"""Characters of a password."""
 MAX_PASSWORD_BYTES: Final = 256 << 20
-"""Memory that the hash of a password may take, which is what makes guessing expensive."""
+"""Memory of one hash, which makes guessing expensive."""
 MAX_PASSWORD_LANES: Final = 16
-"""scrypt's p: how often a hash repeats its work."""
+"""scrypt's p."""
 HASH_THREADS: Final = WorkThreads(2, "console-passwords")
 _NAME: Final = "scrypt"
 _SALT_BYTES: Final = 16
 _HASH_BYTES: Final = 32
 _COSTS: Final = (1 << 15, 8, 3)
-"""N, r and p as OWASP's cheat sheet for passwords has them: 32 MiB."""
+"""N, r and p from OWASP's password storage cheat sheet: 32 MiB."""
 
 
 @dataclass(frozen=True, slots=True)
 class PasswordHash:
     """The scrypt hash of a password."""
 
-    cost: int
-    block_size: int
-    parallel: int
+    costs: tuple[int, int, int]
+    """N, r and p."""
     salt: bytes = field(repr=False)
     digest: bytes = field(repr=False)
 
     @classmethod
     def of(cls, password: str, costs: tuple[int, int, int] = _COSTS) -> Self:
-        """Return the hash of a password with a new salt.
+        """Hash a password with a new salt.
 
         :raises BadInput: if the password is empty or too long.
         """
         salt = secrets.token_bytes(_SALT_BYTES)
-        return cls(*costs, salt, _digest(_checked(password), salt, costs))
+        return cls(costs, salt, _digest(_normalize(password), salt, costs))
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Return the hash that a text is; the text is not quoted in an error.
+        """Parse a hash. Errors do not quote it.
 
-        :raises BadInput: if it is not one, or one that takes too long.
+        :raises BadInput: if it is not a hash, or too expensive.
         """
         name, *parts = text.split("$")
         try:
@@ -103,34 +102,28 @@ class PasswordHash:
         is_small = block_size > 0 and 0 < parallel <= MAX_PASSWORD_LANES
         if not is_power or not is_small or 128 * cost * block_size > MAX_PASSWORD_BYTES:
             raise _not_a_hash("its N, r or p cannot be, or takes too much memory")
-        return cls(cost, block_size, parallel, salt, digest)
+        return cls((cost, block_size, parallel), salt, digest)
 
     def __str__(self) -> str:
-        """Return it as it stands in a file of users."""
-        costs = f"{self.cost}${self.block_size}${self.parallel}"
+        costs = "$".join(map(str, self.costs))
         salt, digest = (base64.b64encode(each).decode("ascii") for each in (self.salt, self.digest))
         return f"{_NAME}${costs}${salt}${digest}"
-
-    @property
-    def costs(self) -> tuple[int, int, int]:
-        """N, r and p."""
-        return self.cost, self.block_size, self.parallel
 
     async def fits(self, password: str) -> bool:
         """Return whether a password is that of the hash; takes as long if it is not."""
         is_possible = 0 < len(password) <= MAX_PASSWORD_CHARACTERS
-        text = _checked(password if is_possible else "-")
+        text = _normalize(password if is_possible else "-")
         size = len(self.digest)
         digest = await in_thread(lambda: _digest(text, self.salt, self.costs, size), HASH_THREADS)
         return hmac.compare_digest(digest, self.digest) and is_possible
 
 
-def _checked(password: str) -> str:
+def _normalize(password: str) -> str:
     if not password:
         raise BadInput("the password is empty")
     if len(password) > MAX_PASSWORD_CHARACTERS:
         raise BadInput(f"the password has over {MAX_PASSWORD_CHARACTERS} characters")
-    # The same characters, however a keyboard composes them.
+    # Keyboards can compose the same character in several ways.
     return unicodedata.normalize("NFKC", password)
 
 
@@ -156,18 +149,18 @@ def _not_a_hash(why: str) -> BadInput:
 
 
 _USER_NAME: Final = re.compile(r"[^\x00-\x20:\x7f]{1,64}")
-"""Without a colon, which ends a name in HTTP's Basic authentication."""
+"""No colon, which ends the name in HTTP Basic authentication."""
 
 
 class LocalUser(Struct, frozen=True):
-    """A user who may log in."""
+    """A user with a password."""
 
     password: PasswordHash
     viewer: Viewer
 
 
 class LocalUsers:
-    """All of them, by name, and what stands beside them in their file."""
+    """The content of a users file."""
 
     def __init__(
         self,
@@ -175,14 +168,11 @@ class LocalUsers:
         masks: Masks | None = None,
         oidc: OidcSettings | None = None,
     ) -> None:
-        """Keep these users, what is masked, and the provider whose users may log in, too.
-
-        :raises BadInput: if there is no user and no provider.
-        """
+        """:raises BadInput: if there is neither a user nor a provider."""
         self._by_name: Final = {each.viewer.name: each for each in users}
         if not self._by_name and oidc is None:
             raise BadInput(
-                "the file of users has none: add [users.NAME] with a password, or [oidc]"
+                "the users file has no user: add [users.NAME] with a password, or [oidc]"
             )
         self.masks: Final = masks or Masks()
         self.oidc: Final = oidc
@@ -192,37 +182,36 @@ class LocalUsers:
         return len(self._by_name)
 
     def viewer_named(self, name: str) -> Viewer:
-        """Return what a user may see, for a process that runs as it.
+        """Return a user by name, for ``--user``.
 
         :raises BadInput: if there is no such user.
         """
         user = self._by_name.get(name)
         if user is None:
-            raise BadInput(f"--user {name[:80]!r}: the file of users has no such user")
+            raise BadInput(f"--user {name[:80]!r}: the users file has no such user")
         return user.viewer
 
     async def viewer_of(self, name: str, password: str) -> Viewer | None:
-        """Return what a user may see; None for a wrong password, and for one that does not exist.
+        """Return the user of a password; None if the name or the password is wrong.
 
-        Both take the time of one hash, of a user that exists.
+        An unknown name takes as long as a wrong password.
         """
         user = self._by_name.get(name)
         if not self._by_name:
             return None
         if user is None:
-            # Hashes can have different costs: a name always has those of the same user.
+            # Costs differ by hash: an unknown name always uses the same one.
             await self._hashes[sum(name.encode("utf-8", "replace")) % len(self)].fits(password)
             return None
         return user.viewer if await user.password.fits(password) else None
 
 
 def read_users(path: Path) -> LocalUsers:
-    """Return the users of a file.
+    """Read a users file.
 
-    :raises BadInput: if it cannot be read, or is wrong; the text says where.
+    :raises BadInput: if it cannot be read or is not valid. The message names the table.
     """
-    declared = _load(path)
-    check_keys(f"{path}", declared, {"users", "masks", "oidc"})
+    declared = checked_table(f"{path}", _load(path), "", {"users", "masks", "oidc"})
     tables = declared.get("users", {})
     if not isinstance(tables, dict):
         raise BadInput(f"{path}: users must be tables: [users.NAME]")
@@ -250,16 +239,14 @@ def _load(path: Path) -> dict[str, Any]:
             warn_of_readers(os.fstat(file.fileno()).st_mode, path)
             content = file.read(limits.MAX_CONTEXTS_BYTES + 1)
     except OSError as error:
-        raise BadInput(f"the file of users {path}: {error.strerror or error}") from error
+        raise BadInput(f"cannot read the users file {path}: {error.strerror or error}") from error
     return toml_of(path, content)
 
 
-def _user(where: str, name: str, table: Any) -> LocalUser:
-    if not isinstance(table, dict):
-        raise BadInput(f"{where} must be a table: [users.NAME]")
+def _user(where: str, name: str, value: Any) -> LocalUser:
+    table = checked_table(where, value, "[users.NAME]", {"password", "grants"})
     if not _USER_NAME.fullmatch(name):
         raise BadInput(f"{where}: a name has 1 to 64 characters, without spaces and colons")
-    check_keys(where, table, {"password", "grants"})
     text = table.get("password")
     if not isinstance(text, str):
         raise BadInput(f"{where}: password is missing: rocketlens console --hash-password makes it")
@@ -269,18 +256,16 @@ def _user(where: str, name: str, table: Any) -> LocalUser:
         raise BadInput(f"{where}: password: {error}") from None
     grants = table.get("grants", [])
     if not isinstance(grants, list) or not grants:
-        raise BadInput(f"{where}: it may see nothing: add [[users.NAME.grants]] with a role")
+        raise BadInput(f"{where}: it has no rights: add [[users.NAME.grants]] with a role")
     return LocalUser(
         password, Viewer(name, tuple(grant_of(f"{where}, a grant", each) for each in grants))
     )
 
 
-def _mask(where: str, table: Any) -> MaskRule:
-    if not isinstance(table, dict):
-        raise BadInput(f"{where} must be a table: [[masks]]")
-    check_keys(where, table, {"topics", "properties", "paths", "pattern"})
+def _mask(where: str, value: Any) -> MaskRule:
+    table = checked_table(where, value, "[[masks]]", {"topics", "properties", "paths", "pattern"})
     paths, pattern = table.get("paths", []), table.get("pattern")
-    if not isinstance(paths, list) or not all(isinstance(each, str) for each in paths):
+    if not is_texts(paths):
         raise BadInput(f'{where}: paths must be a list, as ["$.card.number"]')
     given = table.get("properties")
     names = () if given is None else patterns_in(where, "properties", given)
@@ -293,7 +278,7 @@ def _mask(where: str, table: Any) -> MaskRule:
     try:
         made = None if pattern is None else TextPattern(pattern)
         rule = MaskRule(topics, names, tuple(map(FieldPath, paths)), made)
-        # A package that is missing is named when the console starts.
+        # Fail now, not at the first message, if the package is missing.
         rule.without_pattern("")
     except BadInput as error:
         raise BadInput(f"{where}: {error}") from None

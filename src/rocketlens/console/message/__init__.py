@@ -1,1 +1,1 @@
-"""One message: looked up and shown."""
+"""One message: found, decoded, compared."""

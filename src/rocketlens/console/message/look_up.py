@@ -1,4 +1,4 @@
-"""Looks up single messages, as their viewer may see them, and their stories."""
+"""Looks up single messages and their stories, as the current user may see them."""
 
 import re
 from contextlib import aclosing
@@ -40,7 +40,7 @@ _Part = Annotated[str, Field(max_length=limits.MAX_TOPIC_CHARACTERS)]
 
 
 class MessageAddress(ConsoleRequest):
-    """Where a message is: as the address of its page has it."""
+    """The position of a message, as in the address of its page."""
 
     source: _Part
     topic: _Part
@@ -50,7 +50,7 @@ class MessageAddress(ConsoleRequest):
 
     @classmethod
     def of_path(cls, path: str) -> Self:
-        """Return the address that the path of a message's page has, as `message_path` makes it.
+        """Parse the path of a message page, as `message_path` makes it.
 
         :raises BadInput: if it is not one.
         """
@@ -63,7 +63,7 @@ class MessageAddress(ConsoleRequest):
 
     @property
     def position(self) -> str:
-        """The position in its queue, as `find` takes it."""
+        """The position as `find` takes it."""
         return f"{self.topic}/{self.queue_id}/{self.queue_offset}"
 
 
@@ -75,14 +75,14 @@ class LookUps:
         self.sources: Final = searches.sources
 
     async def message(self, address: MessageAddress) -> MessageExt:
-        """Return the message at an address, with what is masked; errors as `original`."""
+        """Return a message, masked for the user; errors as `original`."""
         message = await self.original(address)
         return await self.searches.masked(self.sources.named(address.source), message)
 
     async def unmasked(self, address: MessageAddress) -> MessageExt:
-        """Return the message at an address, to be edited by its viewer; errors as `original`.
+        """Return a message that the user wants to edit; errors as `original`.
 
-        :raises BadInput: if parts of it are masked, which would be sent as they are shown.
+        :raises BadInput: if parts of it are masked: the masks would be sent.
         """
         message = await self.original(address)
         source = self.sources.named(address.source)
@@ -91,15 +91,15 @@ class LookUps:
         return message
 
     async def original(self, address: MessageAddress) -> MessageExt:
-        """Return the message at an address without masks, to be sent again: it may not be shown.
+        """Return a message without masks, to be sent again. It must not be shown.
 
-        A broker ``-`` is any.
+        The broker ``-`` matches any.
 
-        :raises BadInput: if the source or the position cannot be.
-        :raises MessageNotFound: if there is none, and everything was searched.
-        :raises AnswerIncomplete: if none was found, and something failed.
-        :raises AuditFailed: if the view cannot be written down.
-        :raises ConsoleBusy: if too much is kept for the user, or for all.
+        :raises BadInput: if the source or the position is not valid.
+        :raises MessageNotFound: if it does not exist, and everything was searched.
+        :raises AnswerIncomplete: if it was not found, and something could not be searched.
+        :raises AuditFailed: if the audit log cannot be written.
+        :raises ConsoleBusy: if requests hold too many bytes.
         """
         source = self.sources.named(address.source)
         request = FindRequest.parse(address.position, kind="queue-offset")
@@ -123,7 +123,7 @@ class LookUps:
     async def detail(
         self, address: MessageAddress, form: BodyForm, original: MessageExt | None = None
     ) -> MessageDetail:
-        """Return all about a message, which is ``original`` if it was read; errors as `message`."""
+        """Return everything about a message. ``original`` saves a read; errors as `original`."""
         source = self.sources.named(address.source)
         message = original or await self.original(address)
         (row,) = await self.searches.rows([(source, message)])
@@ -139,10 +139,10 @@ class LookUps:
     ) -> StoryValue:
         """Return the story of a message; arguments and errors as `detail`."""
         source = self.sources.named(address.source)
-        story = await self._told(source, original or await self.original(address), group)
+        story = await self._story_of(source, original or await self.original(address), group)
         return StoryValue.of(story, found=story.message is not None)
 
-    async def _told(
+    async def _story_of(
         self, source: ConsoleSource, message: MessageExt, group: str | None = None
     ) -> Story:
         story = await source.story(message, group)
@@ -153,7 +153,7 @@ class LookUps:
     async def key_story(self, question: Question) -> KeyStoryValue:
         """Return the stories of all messages that a look-up finds in one source.
 
-        :raises BadInput: if it is no look-up, or of several sources.
+        :raises BadInput: if the question has no text, or is about several sources.
         """
         chosen = self.sources.chosen(question.sources)
         if not question.text or len(chosen) != 1:
@@ -163,7 +163,7 @@ class LookUps:
         async with aclosing(found) as pages:
             page = await anext(pages)
         messages = distinct_messages(page.messages)
-        told = [(each, await self._told(source, each)) for each in messages[:MAX_STORIES]]
+        told = [(each, await self._story_of(source, each)) for each in messages[:MAX_STORIES]]
         told.sort(key=lambda each: severity_of(each[1]))
         others = tuple(each.position for each in messages[MAX_STORIES:])
         stories = [replace(story, others=others) for _, story in told]

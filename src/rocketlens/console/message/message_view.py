@@ -1,4 +1,4 @@
-"""Messages as lists and pages show them. Bodies are decoded here, so call it in a thread."""
+"""Messages as lists and pages show them. It decodes bodies, so call it in a thread."""
 
 import base64
 import time
@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Literal, get_args
 
 from rocketlens import limits
-from rocketlens.console.search.columns import value_columns, value_in
+from rocketlens.console.search.columns import preview_of, value_columns, value_in
 from rocketlens.console.sources.sources import message_path
 from rocketlens.console.values import BodyValue, DecodedId, IdPart, MessageDetail, MessageRow
 from rocketlens.decode.bodies import BINARY, TEXT, DecodedBody
@@ -23,9 +23,9 @@ from rocketlens.model.topic import TopicKind
 from rocketlens.terminal.message_values import hex_lines
 
 MAX_PAGE_BODY_CHARACTERS: Final = 256 << 10
-"""Of a body on its page; the whole of it can be downloaded."""
+"""Characters of a body on its page; a download has all of it."""
 MAX_PAGE_HEX_BYTES: Final = 16 << 10
-"""Of a body that its page shows in hexadecimal, four characters for each."""
+"""Bytes of a body in hexadecimal, about four characters each."""
 BodyForm = Literal["decoded", "text", "json", "hex", "base64"]
 BODY_FORMS: Final[tuple[BodyForm, ...]] = get_args(BodyForm)
 _LAYOUT: Final = "\n\t\r"
@@ -38,7 +38,7 @@ def row_of(
     rules: BodyRules,
     columns: Sequence[str] = (),
 ) -> MessageRow:
-    """Return a message as a list has it, with the values of columns that not all lists have."""
+    """Return a message as a row, with the values of the additional columns."""
     name, preview = _preview(message, rules)
     life = life_of(message)
     return MessageRow.of(
@@ -58,9 +58,9 @@ def row_of(
 
 
 def deliveries_after_the_first(row: MessageRow) -> int:
-    """Return how often a group was given a message again, as its story counts it.
+    """Return how often a group got a message again, as its story counts it.
 
-    A broker that makes a dead letter counts that as one more.
+    A broker counts one more when it makes a dead letter.
     """
     is_dead = row.topic_kind == "dead_letter"
     return max(0, row.reconsume_times - 1) if is_dead else row.reconsume_times
@@ -69,7 +69,6 @@ def deliveries_after_the_first(row: MessageRow) -> int:
 def detail_of(
     message: MessageExt, row: MessageRow, rules: BodyRules, form: BodyForm
 ) -> MessageDetail:
-    """Return all about a message."""
     ours = {name: value for name, value in message.properties.items() if name in SYSTEM_PROPERTIES}
     return MessageDetail.of(
         message,
@@ -100,28 +99,22 @@ def _preview(message: MessageExt, rules: BodyRules) -> tuple[str, str]:
     if not body:
         return TEXT, ""
     if not _is_previewed(message):
-        # A character that is cut in two would make it no text.
+        # A cut character would not be text.
         plain = find_text(
             body[: limits.MAX_PREVIEW_CHARACTERS * 4].decode("utf-8", "ignore").encode()
         )
         if plain is not None and plain[0]:
-            return TEXT, _cut(plain[0])
-        return BINARY, _cut("0x" + body[: limits.MAX_PREVIEW_CHARACTERS].hex())
+            return TEXT, preview_of(plain[0])
+        return BINARY, preview_of("0x" + body[: limits.MAX_PREVIEW_CHARACTERS].hex())
     decoded = rules.decode(message)
     text = decoded.text if decoded.text is not None else decoded.as_json()
     if text is None:
         text = "0x" + body[: limits.MAX_PREVIEW_CHARACTERS].hex()
-    return decoded.format, _cut(" ".join(text[: limits.MAX_PREVIEW_CHARACTERS * 4].split()))
-
-
-def _cut(text: str) -> str:
-    if len(text) > limits.MAX_PREVIEW_CHARACTERS:
-        text = text[: limits.MAX_PREVIEW_CHARACTERS - 1] + "…"
-    return printable(text)
+    return decoded.format, preview_of(" ".join(text[: limits.MAX_PREVIEW_CHARACTERS * 4].split()))
 
 
 def body_of(message: MessageExt, rules: BodyRules, form: BodyForm) -> BodyValue:
-    """Return a body in a form; ``decoded`` is JSON where it can be, else text, else hexadecimal."""
+    """Return a body in a form. ``decoded`` is JSON if possible, else text, else hexadecimal."""
     decoded = rules.decode(message)
     content, is_json, is_hex = _content_of(message, decoded, form)
     bound = MAX_PAGE_BODY_CHARACTERS
@@ -138,7 +131,7 @@ def body_of(message: MessageExt, rules: BodyRules, form: BodyForm) -> BodyValue:
 def _content_of(
     message: MessageExt, decoded: DecodedBody, form: BodyForm
 ) -> tuple[str, bool, bool]:
-    """Return a body as text, and whether that is JSON, or hexadecimal."""
+    """Return a body as text, and whether that is JSON, and whether it is hexadecimal."""
     as_json = decoded.as_json() if form in {"decoded", "json"} else None
     if as_json is not None or form == "json":
         return as_json or "", as_json is not None, False
@@ -153,7 +146,7 @@ def _content_of(
 
 
 def decoded_ids(message: MessageExt, clock_ns: Callable[[], int] = time.time_ns) -> list[DecodedId]:
-    """Return the ids of a message, with what stands in them."""
+    """Return the ids of a message and their parts."""
     offset_id = message.offset_msg_id
     ids = []
     if offset_id:
@@ -162,7 +155,7 @@ def decoded_ids(message: MessageExt, clock_ns: Callable[[], int] = time.time_ns)
     key = message.unique_key
     if key is not None:
         stored_ms = message.store_timestamp_ms
-        # The month that it counts from is that of its sending; a clock can be some minutes ahead.
+        # The key counts from the month in which it was made; a producer's clock can be ahead.
         now_ms = min(stored_ms + 3_600_000, clock_ns() // 1_000_000)
         ids.insert(0, DecodedId(name="unique_key", text=key, parts=_unique_key_parts(key, now_ms)))
     return ids

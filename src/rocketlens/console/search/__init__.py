@@ -1,1 +1,1 @@
-"""Searches: the question in an address, its answer, exports, saved searches."""
+"""Searches: questions, answers, exports, saved searches, alarms."""

@@ -1,4 +1,4 @@
-"""A search or a message as it is written elsewhere: a command line, curl, a link."""
+"""A search or a message in other notations: a command line, SQL, curl."""
 
 import shlex
 from collections.abc import Sequence
@@ -7,6 +7,7 @@ from typing import Final
 from rocketlens.console.preferences import is_local
 from rocketlens.console.search.question import Question
 from rocketlens.console.sources.visible import ConsoleSource
+from rocketlens.console.values import MessageRow
 from rocketlens.model.rocketmq import TRACE_TOPIC
 from rocketlens.query.request import is_looked_up, parse_tags
 from rocketlens.query.topic_choice import is_pattern
@@ -18,10 +19,10 @@ _NEWEST: Final = "order by store_timestamp_ms desc, physical_offset desc"
 def find_command(
     question: Question, sources: Sequence[ConsoleSource], *, has_rules: bool = False
 ) -> str:
-    """Return the command line of a search; of several sources one for each, on a line each.
+    """Return the ``rocketlens find`` command lines of a search, one for each source.
 
-    It is empty where `rocketlens find` cannot ask the same: if the console ``has_rules`` for
-    bodies, it lacks their file, so a filter would decide by other values.
+    Empty if the console ``has_rules`` for bodies and the search has a filter: the command line does
+    not have the rules, and could decide otherwise.
     """
     if question.has_filter and has_rules:
         return ""
@@ -50,12 +51,11 @@ def find_command(
 def sql_command(
     question: Question, sources: Sequence[ConsoleSource], *, has_rules: bool = False
 ) -> str:
-    """Return the command line that finds the same by SQL; of several sources one for each.
+    """Return the ``rocketlens sql`` command lines of a search, one for each source.
 
-    It is empty where there is none. SQL looks up keys and unique keys only: a text that can also
-    be something else, a position and an offset message id would be compared with every message.
-    Without a topic and a key it would have those of topics that a search leaves out. Rules for
-    bodies as `find_command` has them.
+    Empty if SQL cannot ask the same. It looks up keys and unique keys only: for other texts it
+    would read all messages. Without topic and key it would search topics that a search leaves out.
+    Rules as in `find_command`.
     """
     is_key = question.kind == "key" and bool(question.text)
     is_unique_key = question.kind == "unique-key" and is_looked_up(question.text)
@@ -77,7 +77,7 @@ def sql_command(
     if is_key:
         conditions.append(f"{_literal(question.text)} = any(keys)")
     if not (topics or question.all_topics):
-        # The one of RocketMQ's own topics whose messages have keys of others.
+        # The only topic of RocketMQ itself whose messages have keys of other messages.
         conditions.append(f"topic <> {_literal(TRACE_TOPIC)}")
     tags = parse_tags(question.tag or None)
     if tags is not None:
@@ -90,52 +90,48 @@ def sql_command(
     return "\n".join(shlex.join([*arguments, *each.command_options]) for each in sources)
 
 
-def sql_of_message(
-    unique_key: str | None, topic: str, queue_id: int, queue_offset: int, source: ConsoleSource
-) -> str:
-    """Return the command line that finds a message by SQL; empty if it has no unique key, which is
-    what SQL looks up: its position would be compared with every message of the topic.
+def sql_of_message(row: MessageRow, source: ConsoleSource) -> str:
+    """Return the SQL command line for a message; empty if it has no unique key: a search by
+    position would read all messages of the topic.
     """
-    if unique_key is None or not is_looked_up(unique_key):
+    if row.unique_key is None or not is_looked_up(row.unique_key):
         return ""
-    position = f"topic = {_literal(topic)} and queue_id = {queue_id}"
-    query = f"select * from messages where {position} and queue_offset = {queue_offset}"  # noqa: S608 - it is shown
-    arguments = ["rocketlens", "sql", query, _unique_key_option(unique_key)]
+    position = f"topic = {_literal(row.topic)} and queue_id = {row.queue_id}"
+    query = f"select * from messages where {position} and queue_offset = {row.queue_offset}"  # noqa: S608 - it is shown
+    arguments = ["rocketlens", "sql", query, _unique_key_option(row.unique_key)]
     return shlex.join([*arguments, *source.command_options])
 
 
 def _unique_key_option(unique_key: str) -> str:
-    """Return the option that has a unique key looked up: a column would be compared."""
+    """Return the option that looks up a unique key. A condition would read all messages."""
     return f"--where=unique_key = {_literal(unique_key)}"
 
 
 def _narrowing_options(question: Question) -> list[str]:
-    """Return the options for times and content, which several commands have."""
+    """Return the options for times and content."""
     arguments: list[str] = []
     for name, value in (
-        # Without a zone a command line would take them as times of its machine.
+        # The command line would read local times in the zone of its machine.
         ("--since", str(question.begin) if is_local(question.since) else question.since),
         ("--until", str(question.end) if is_local(question.until) else question.until),
     ):
         if value:
             arguments += [name, value]
-    # In one word: a value can begin with a dash.
+    # One argument, because a value can begin with a dash.
     named = (("--where", question.where), ("--grep", question.grep))
     return arguments + [f"{name}={value}" for name, value in named if value]
 
 
 def _one_of(column: str, texts: Sequence[str]) -> str:
-    """Return the condition that a column is one of some texts."""
     if len(texts) == 1:
         return f"{column} = {_literal(texts[0])}"
     return f"{column} in ({', '.join(map(_literal, texts))})"
 
 
 def _literal(text: str) -> str:
-    """Return a text as SQL has it."""
+    """Quote a text for SQL."""
     return "'" + text.replace("'", "''") + "'"
 
 
 def curl_command(url: str) -> str:
-    """Return the command line that asks the API."""
     return shlex.join(["curl", "-sS", url])

@@ -1,7 +1,7 @@
-"""Alarms: saved searches whose message must be stored, or consumed by a group, by a time.
+"""Alarms: saved searches whose message must be stored, or consumed by a group, by a deadline.
 
-Each is asked of one source as `rocketlens watch` asks, while the console runs. The result is kept
-with the search. One whose time passes while no console runs is asked when the next one starts.
+While the console runs, each alarm asks its source as `rocketlens watch` does. The result is saved
+with the search. If a deadline passes while no console runs, the next start checks the alarm.
 """
 
 import asyncio
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from rocketlens.query.options import Kind
 
 MAX_CONSOLE_ALARMS: Final = 100
-"""Alarms of all users of a console that wait at once: each takes some requests a minute."""
+"""Waiting alarms of all users: each sends some requests a minute."""
 MAX_USER_ALARMS: Final = 30
-"""Of these for one user."""
+"""Waiting alarms of one user."""
 _PAUSE_S: Final = 10.0
-"""Seconds between two questions of each alarm."""
+"""Seconds between two checks."""
 _KEPT_WHY: Final = 1_000
 """Characters of an error that are kept."""
 
@@ -45,26 +45,22 @@ class Alarm(ConsoleValue):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     by_ms: int
-    group: str = Field(description="that shall have consumed it; empty: it shall be stored")
+    group: str = Field(description="the group that must consume it; empty: it must be stored")
     source: str
     source_title: str
     state: Literal["waiting", "came", "missed", "unknown"] = "waiting"
-    came_ms: int | None = Field(
-        default=None, description="when it was stored, or seen to be consumed"
-    )
+    came_ms: int | None = Field(default=None, description="when it was stored or seen consumed")
     path: str = Field(default="", description="the address of the message's page, if it came")
-    why: str = Field(
-        default="", description="what could not be asked, or what the group did instead"
-    )
+    why: str = Field(default="", description="what failed, or what the group did instead")
 
     @classmethod
     def of_form(
         cls, question: "Question", sources: Sources, by: str, group: str, zone: str
     ) -> Self:
-        """Return the alarm of a question; a time without a zone is of this one.
+        """Return the alarm for a question. A time without a zone is in ``zone``.
 
-        :raises BadInput: if it asks for more than a key, topics and one source, or the time has
-            passed.
+        :raises BadInput: if the question has more than a key, topics and one source, or the time
+            has passed.
         """
         other = question.tag or question.since or question.until or question.has_filter
         if other or not question.text:
@@ -82,7 +78,7 @@ class Alarm(ConsoleValue):
 
 
 class Alarms:
-    """Asks for what the alarms of a console expect; belongs to one event loop."""
+    """Checks the waiting alarms of a console; belongs to one event loop."""
 
     def __init__(self, saved: "SavedSearches", sources: Sources) -> None:
         self._saved: Final = saved
@@ -90,26 +86,24 @@ class Alarms:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Ask until :meth:`close`."""
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def close(self) -> None:
-        """Ask no more."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _run(self) -> None:
         while True:
-            # Pages say why the file cannot be read. Results that cannot be written are asked again.
+            # Pages show why the file cannot be read. An unsaved result is checked again.
             with suppress(RocketLensError, OSError):
                 waiting = await self._saved.waiting()
-                ended = await asyncio.gather(*map(self._ended, waiting))
+                ended = await asyncio.gather(*map(self._check, waiting))
                 await self._saved.end({name: each for name, each in ended if each is not None})
             await asyncio.sleep(_PAUSE_S)
 
-    async def _ended(self, saved: "SavedSearch") -> tuple[str, Alarm | None]:
-        """Ask once; return the name of an alarm, and the alarm with its result if it has one."""
+    async def _check(self, saved: "SavedSearch") -> tuple[str, Alarm | None]:
+        """Check an alarm once; return its search's name, and the alarm if it has a result."""
         alarm = saved.alarm
         if alarm is None:
             return saved.name, None
@@ -118,7 +112,7 @@ class Alarms:
             return saved.name, None
         values: dict[str, Any]
         try:
-            found = await _asked(saved, alarm, source)
+            found = await _ask(saved, alarm, source)
             came_ms = _now_ms() if alarm.group else found.store_timestamp_ms
             path = message_path(source.name, found, await source.broker_of(found))
             values = {"state": "came", "came_ms": came_ms, "path": path}
@@ -132,10 +126,10 @@ class Alarms:
 
 
 class _NotYet(Exception):
-    """It has not come, and there is time left."""
+    """The message has not come, and there is time left."""
 
 
-async def _asked(saved: "SavedSearch", alarm: Alarm, source: ConsoleSource) -> MessageExt:
+async def _ask(saved: "SavedSearch", alarm: Alarm, source: ConsoleSource) -> MessageExt:
     asked = dict(saved.asked)
     group, kind = alarm.group or None, cast("Kind", asked.get("kind", "auto"))
     key, topics = asked.get("q", ""), saved.topics or None

@@ -1,24 +1,22 @@
-"""The columns of a list of messages, as the address of a search has them.
+"""The columns and the order of lists.
 
 ==========================  ====================================================================
 column                      value
 ==========================  ====================================================================
 ``topic`` ``position``      where the message is
-``tag`` ``keys`` ``id``     what its producer gave it; ``id`` is the message id
-``born``                    when it was sent; when it was stored is the first column of each list
+``tag`` ``keys`` ``id``     set by the producer; ``id`` is the message id
+``born``                    when it was sent; each list begins with the store time
 ``body`` ``size``           the beginning of the body, and its bytes
 ``prop.NAME``               a property
 ``body.$.NAME``             a field of a body that is JSON, or can be shown as JSON
 any other field             of `rocketlens.model.fields`
 ==========================  ====================================================================
 
-A list is sorted by one of its columns, and read again every few seconds: both are in the address of
-its page, so a link has them, and neither needs a script to be read. What could not be learnt stands
-last, however a list is sorted.
+The address of a list has its columns, its sort order, and whether it refreshes itself, so links
+keep all three and no script is needed. Unknown values are last in any order.
 
-A list of messages that is not sorted has them from the newest to the oldest. Records with one
-message id stand in the place of the newest of them: first the one that groups of the topic read,
-then all others by time: delayed copies, retries and dead letters.
+An unsorted list of messages is newest first. Records with the same message id follow the newest of
+them: first the one of an ordinary topic, then delayed copies, retries and dead letters by time.
 """
 
 import re
@@ -42,20 +40,20 @@ from rocketlens.model.text.sentences import Sentence
 from rocketlens.terminal.message_values import AS_IT_IS, shown
 
 MAX_CONSOLE_COLUMNS: Final = 12
-"""Columns that one list of messages of the console has beside the time."""
+"""Columns of a list of messages, besides the time."""
 CONSOLE_REFRESH_S: Final = 10.0
-"""Seconds after which a list of the console that is looked at live is asked for again."""
+"""Seconds between two refreshes of a live list."""
 USUAL: Final = ("topic", "position", "tag", "keys", "body", "size")
-"""Those of a list for which none were chosen."""
+"""The default columns."""
 NAMED: Final = (*USUAL, "born", "id")
 _NAMED_OF: Final = {NAMES[name]: name for name in NAMED}
-"""The column of each field that has one with a form of its own."""
+"""The columns with a layout of their own, by field."""
 
 
 def columns_of(texts: Iterable[str]) -> tuple[str, ...]:
-    """Return the columns that texts name, each with commas between them; none if they name none.
+    """Return the columns in texts with commas; empty for the default columns.
 
-    :raises BadInput: if one of them is no column, or there are too many.
+    :raises BadInput: if a column is unknown, or there are too many.
     """
     names = dict.fromkeys(each.strip() for text in texts for each in text.split(","))
     columns = tuple(dict.fromkeys(_NAMED_OF.get(NAMES.get(e, ""), e) for e in names if e))
@@ -69,26 +67,28 @@ def columns_of(texts: Iterable[str]) -> tuple[str, ...]:
 
 
 def value_columns(columns: Sequence[str]) -> list[str]:
-    """Return the columns whose values are shown as texts."""
+    """Return the columns that are shown as plain texts."""
     return [each for each in columns if each not in NAMED]
 
 
 def value_in(message: MessageExt, decoded: DecodedBody | None, column: str) -> str | None:
-    """Return the value of such a column, safe to show; None if the message has none.
+    """Return the value of a text column, safe to show; None if the message has none.
 
-    ``decoded`` is the message's body, or None if it is too large to be decoded for a list.
+    ``decoded`` is the body, or None if it is too large for a list.
     """
     if FIELD_PATH.fullmatch(column):
         text = None if decoded is None else decoded.as_json()
         value = None if text is None else field_text(text, column)
     else:
         value = str(shown(message, column, AS_IT_IS)) or None
-    return None if value is None else _cut(printable(value))
+    return None if value is None else preview_of(value)
 
 
-def _cut(text: str) -> str:
-    is_long = len(text) > limits.MAX_PREVIEW_CHARACTERS
-    return text[: limits.MAX_PREVIEW_CHARACTERS - 1] + "…" if is_long else text
+def preview_of(text: str) -> str:
+    """Return the beginning of a text, safe to show."""
+    if len(text) > limits.MAX_PREVIEW_CHARACTERS:
+        text = text[: limits.MAX_PREVIEW_CHARACTERS - 1] + "…"
+    return printable(text)
 
 
 T = TypeVar("T")
@@ -99,24 +99,24 @@ _NUMBER: Final = re.compile(r"-?[0-9]{1,30}(?:\.[0-9]{1,30})?(?:[eE][+-]?[0-9]{1
 
 
 class Column(NamedTuple):
-    """A column that a list can be sorted by."""
+    """A column that can sort a list."""
 
     value_of: Callable[[Any], Any]
-    """Returns what rows are compared by; None is not known."""
+    """The sort key of a row; None if unknown."""
     falls_first: bool = True
-    """Whether the largest or newest is on top when it is chosen: of numbers and times."""
+    """True if the first click sorts in descending order: for numbers and times."""
 
 
 Columns = Mapping[str, Column]
 
 
-def _falling(**attributes: str) -> Columns:
-    """Return columns of numbers and times, each an attribute; of a list its length counts."""
+def _descending(**attributes: str) -> Columns:
+    """Return columns of numbers and times by attribute. A list counts by its length."""
     return {name: Column(partial(_size_or_value, each)) for name, each in attributes.items()}
 
 
-def _rising(**attributes: str) -> Columns:
-    """Return columns of texts, each an attribute."""
+def _ascending(**attributes: str) -> Columns:
+    """Return columns of texts by attribute."""
     return {name: Column(attrgetter(each), falls_first=False) for name, each in attributes.items()}
 
 
@@ -126,8 +126,8 @@ def _size_or_value(attribute: str, row: object) -> Any:
 
 
 TOPIC_COLUMNS: Final = {
-    **_rising(name="name", source="source"),
-    **_falling(
+    **_ascending(name="name", source="source"),
+    **_descending(
         queues="queues",
         messages="messages",
         waiting="waiting",
@@ -137,8 +137,8 @@ TOPIC_COLUMNS: Final = {
     ),
 }
 GROUP_COLUMNS: Final = {
-    **_rising(name="name", source="source", model="message_model"),
-    **_falling(
+    **_ascending(name="name", source="source", model="message_model"),
+    **_descending(
         members="members",
         lag="lag",
         behind="behind_ms",
@@ -148,20 +148,20 @@ GROUP_COLUMNS: Final = {
     ),
 }
 _MESSAGE_COLUMNS: Final = {
-    **_rising(topic="topic", tag="tags", id="msg_id"),
-    **_falling(time="store_timestamp_ms", size="body_bytes", born="born_timestamp_ms"),
+    **_ascending(topic="topic", tag="tags", id="msg_id"),
+    **_descending(time="store_timestamp_ms", size="body_bytes", born="born_timestamp_ms"),
     "position": Column(attrgetter("queue_id", "queue_offset"), falls_first=False),
     "keys": Column(lambda each: next(iter(each.keys or ()), None), falls_first=False),
 }
 
 
 def message_columns(chosen: Sequence[str] = ()) -> Columns:
-    """Return the columns of a list of messages, those among them that a reader chose."""
+    """Return the columns that sort a list of messages, with the chosen ones."""
     return {**_MESSAGE_COLUMNS, **{name: _value_column(name) for name in value_columns(chosen)}}
 
 
 def _value_column(name: str) -> Column:
-    """Return the column of a property or a field: numbers are compared as such, before texts."""
+    """Return the column of a property or a field. Numbers compare as numbers, before texts."""
 
     def value_of(each: MessageRow) -> tuple[bool, float, str] | None:
         text = each.values.get(name)
@@ -174,12 +174,12 @@ def _value_column(name: str) -> Column:
 
 
 class ListView:
-    """The view of the list of one request."""
+    """The sort order and the refresh of the list of one request."""
 
     def __init__(self, request: Request, columns: Columns, path: str = "") -> None:
-        """Read `sort` and `live` of the request's URL; unknown columns are ignored.
+        """Read ``sort`` and ``live`` from the request. Unknown columns are ignored.
 
-        ``path`` is that of the page which links lead to; empty: the request's own.
+        :param path: The page of the list's links; empty for that of the request.
         """
         self._path: Final = path or request.url.path
         self._parameters: Final = request.query_params.multi_items()
@@ -187,29 +187,28 @@ class ListView:
         sort = request.query_params.get(SORT, "")
         name = sort.removeprefix(_DESCENDING)
         self.sort: Final = sort if name in columns else ""
-        """The column, behind a minus if its largest value is first; empty: the usual order."""
+        """The column, with a minus for descending order; empty for the default order."""
         self.is_live: Final = request.query_params.get(LIVE) == "true"
         self.every_s: Final = CONSOLE_REFRESH_S
 
     def order_of(self, column: str) -> Literal["", "ascending", "descending"]:
-        """Return how the list is sorted by a column."""
         if self.sort.removeprefix(_DESCENDING) != column:
             return ""
         return "descending" if self.sort.startswith(_DESCENDING) else "ascending"
 
     def sort_address(self, column: str) -> str:
-        """Return the address that sorts by a column, or by it the other way round."""
+        """Return the address that sorts by a column, or reverses its order."""
         order = self.order_of(column)
         falls = order == "ascending" or (not order and self._columns[column].falls_first)
         return self._address(SORT, f"{_DESCENDING}{column}" if falls else column)
 
     @property
     def live_address(self) -> str:
-        """The address that begins to ask the list again, or ends it."""
+        """The address that starts or stops the refresh."""
         return self._address(LIVE, "" if self.is_live else "true")
 
     def sorted(self, rows: Sequence[T]) -> list[T]:
-        """Return the rows of the list in its order: O(n log n)."""
+        """Return the rows in the list's order. O(n log n)."""
         if not self.sort:
             return list(rows)
         value_of = self._columns[self.sort.removeprefix(_DESCENDING)].value_of
@@ -229,11 +228,10 @@ class ListedRow(NamedTuple):
 
     row: MessageRow
     is_copy: bool
-    """Whether it is of the same message as the row above."""
+    """True if it is a record of the same message as the row above."""
 
 
 def with_copies(rows: Iterable[MessageRow]) -> list[ListedRow]:
-    """Return the rows of a page in the order in which it shows them: O(n log n)."""
     records: dict[str, list[MessageRow]] = {}
     for row in rows:
         records.setdefault(row.unique_key or row.path, []).append(row)
@@ -251,7 +249,7 @@ def _in_time(rows: list[MessageRow]) -> list[MessageRow]:
 
 
 def listed_rows(rows: Sequence[MessageRow], view: ListView | None) -> list[ListedRow]:
-    """Return the rows of a page as it shows them: copies together, unless it is sorted."""
+    """Return the rows of a page in its order; without a sort order, copies are together."""
     if view is None or not view.sort:
         return with_copies(rows)
     return [ListedRow(each, is_copy=False) for each in view.sorted(rows)]

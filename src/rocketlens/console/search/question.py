@@ -1,9 +1,6 @@
-"""A search as an address of the console has it: read, checked, and written again.
+"""A search in the address of a page: parsed, checked, and written again.
 
-The box takes the words of `rocketlens.query.search_words` beside a text.
-
-A cursor is where the page before ended: the last message's time and identity, and how many of its
-millisecond were shown.
+The search box also takes the words of `rocketlens.query.search_words`.
 """
 
 import base64
@@ -31,8 +28,10 @@ from rocketlens.query.request import FindRequest
 from rocketlens.query.search_words import with_broker, words_in
 
 MAX_CONSOLE_SKIPPED: Final = 100_000
-"""Messages of one millisecond that a cursor of the console can have passed."""
+"""Messages of one millisecond that a cursor can skip."""
 NOTHING_ASKED: Final = Sentence("nothing_asked")
+_TEXTS: Final = ("topic", "tag", "where", "grep", "since", "until")
+"""The texts of a question besides the search box."""
 
 _Whole = Annotated[int, Field(ge=0, le=limits.MAX_LONG)]
 _CURSOR: Final = TypeAdapter(
@@ -48,11 +47,11 @@ _CURSOR: Final = TypeAdapter(
     ],
     config=ConfigDict(strict=True),
 )
-"""The fields of a cursor in their order, the address and the port of the host apart."""
+"""The fields of a cursor in order, with the host as address and port."""
 
 
 class Cursor(NamedTuple):
-    """The position where a page ended."""
+    """The end of a page: the position of its last message."""
 
     store_timestamp_ms: int
     store_host: Host
@@ -61,27 +60,24 @@ class Cursor(NamedTuple):
     queue_id: int
     queue_offset: int
     seen: int
-    """Messages of that millisecond that earlier pages have."""
+    """Messages of that millisecond on this and earlier pages."""
 
     @classmethod
     def after(cls, messages: Sequence[MessageExt], before: "Cursor | None") -> Self:
-        """Return the cursor behind a page, whose messages are in order of time; the oldest is
-        first. ``before`` is the cursor that the page was asked with.
+        """Return the cursor after a page. ``messages`` are oldest first; ``before`` is the page's
+        own cursor.
         """
         last = messages[0]
         at = last.store_timestamp_ms
         count = sum(each.store_timestamp_ms == at for each in messages)
         if before is not None and before.store_timestamp_ms == at:
             count += before.seen
-        # All but the checksum of the body.
+        # Without the checksum of the body.
         return cls._make((*order_in_time(last)[:-1], count))
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Return the cursor that `text` was made of.
-
-        :raises BadInput: if it is not one.
-        """
+        """:raises BadInput: if the text is not a cursor."""
         try:
             padded = text.encode("ascii") + b"=" * (-len(text) % 4)
             values = _CURSOR.validate_json(base64.b64decode(padded, b"-_", validate=True))
@@ -97,12 +93,12 @@ class Cursor(NamedTuple):
         return base64.urlsafe_b64encode(packed).decode("ascii").rstrip("=")
 
     def is_before(self, message: MessageExt) -> bool:
-        """Return whether a page behind this cursor has the message."""
+        """Return whether the message comes on a page after this cursor."""
         return order_in_time(message)[:-1] < self[:-1]
 
 
 class Question(Struct, frozen=True):
-    """The question of an address; times as they were typed."""
+    """The question of a search. Times are as typed."""
 
     text: str = ""
     topic: str = ""
@@ -117,87 +113,47 @@ class Question(Struct, frozen=True):
     exhaustive: bool = False
     all_topics: bool = False
     columns: tuple[str, ...] = ()
-    """Of the list of messages; none: the usual ones."""
+    """Empty for the default columns."""
     cursor: Cursor | None = None
     zone_name: str = ""
-    """The zone of its times; empty if they do not need one."""
+    """The zone of its times; empty if they have no local time."""
     begin: int | None = None
     end: int | None = None
 
     @classmethod
-    def read(cls, zone_name: str = "UTC", **values: Any) -> Self:
-        """Return the question of values, by their names in `QuestionValues`.
+    def read(cls, zone_name: str = "UTC", **values: Any) -> "Question":
+        """Return the question of values by their names in `QuestionValues`.
 
-        :raises BadInput: if one cannot be used.
+        :raises BadInput: if a value cannot be used.
         """
         try:
-            return cls.of(QuestionValues(**values), zone_name)
+            return QuestionValues(**values).question(zone_name)
         except ValidationError as error:
             raise BadInput(error.errors()[0]["msg"]) from error
-
-    @classmethod
-    def of(cls, values: "QuestionValues", zone_name: str) -> Self:
-        """Return the question of values whose times are of a zone; errors as `read`."""
-        text, named = values.q.strip(), dict[str, str]()
-        if values.kind == "auto":
-            text, named = words_in(text)
-        question = cls(
-            named.get("key") or named.get("id") or text,
-            named.get("topic", values.topic.strip()),
-            "key" if "key" in named else values.kind,
-            named.get("tag", values.tag.strip()),
-            with_broker(named.get("broker"), values.where.strip()),
-            values.grep,
-            named.get("since", values.since.strip()),
-            named.get("until", values.until.strip()),
-            (named["source"],) if "source" in named else tuple(filter(None, values.sources)),
-            values.max_num,
-            values.exhaustive,
-            values.all_topics,
-            columns_of(values.columns),
-            Cursor.parse(values.cursor) if values.cursor else None,
-        )
-        return question._with_times(zone_name)
 
     @classmethod
     def as_typed(
         cls, values: Mapping[str, str], sources: Sequence[str] = (), columns: Sequence[str] = ()
     ) -> Self:
-        """Return what an address has in its fields, to be shown in them again: nothing of it is
-        checked, so it cannot be asked.
-        """
-
-        def typed(name: str) -> str:
-            return values.get(name, "").replace("\0", "")[: limits.MAX_CONSOLE_TEXT]
-
+        """Return the unchecked values of an address, to fill the form. They cannot be searched."""
+        texts: dict[str, Any] = {
+            name: values.get(name, "").replace("\0", "")[: limits.MAX_CONSOLE_TEXT]
+            for name in ("q", *_TEXTS)
+        }
         kind: Any = next((each for each in KINDS if each == values.get("kind")), "auto")
         return cls(
-            typed("q"),
-            typed("topic"),
-            kind,
-            typed("tag"),
-            typed("where"),
-            typed("grep"),
-            typed("since"),
-            typed("until"),
-            tuple(sources),
+            text=texts.pop("q"),
+            kind=kind,
+            sources=tuple(sources),
             max_num=_known_max(values.get("max", "")),
             columns=_known_columns(columns),
             exhaustive=values.get("exhaustive") == "true",
             all_topics=values.get("all") == "true",
+            **texts,
         )
 
-    def _with_times(self, zone_name: str) -> Self:
-        zone = zone_named(zone_name)
-        begin = time_of(self.since, "since", zone, is_end=False) if self.since else None
-        end = time_of(self.until, "until", zone, is_end=True) if self.until else None
-        if begin is not None and end is not None and begin > end:
-            raise BadInput(Sentence("since_after_until"))
-        is_of_zone = is_local(self.since) or is_local(self.until)
-        return replace(self, begin=begin, end=end, zone_name=zone_name if is_of_zone else "")
-
     def in_zone(self, zone_name: str) -> Self:
-        """Return the same question with its times as they are written in another zone."""
+        """Return the same question with its times written in another zone."""
         if self.zone_name in ("", zone_name):
             return self
         zone, since, until = zone_named(zone_name), self.since, self.until
@@ -209,26 +165,23 @@ class Question(Struct, frozen=True):
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is asked for."""
         named = (self.text, self.topic, self.since, self.until, self.tag)
         return not (any(named) or self.has_filter)
 
     @property
     def has_filter(self) -> bool:
-        """Whether messages are chosen by their content."""
+        """True if the question filters by content."""
         return bool(self.where or self.grep)
 
     @property
     def max_kept(self) -> int:
-        """Messages that sources are asked for: those that earlier pages have of the cursor's
-        millisecond, and a page.
-        """
+        """The number of messages to ask sources for: a page, and those that the cursor skips."""
         return self.max_num + (0 if self.cursor is None else self.cursor.seen)
 
     def request(self, rules: BodyRules | None = None) -> FindRequest:
-        """Return what sources are asked; ``rules`` decode the bodies that a filter looks at.
+        """Return the request to sources. ``rules`` decode the bodies for filters.
 
-        :raises BadInput: if the text cannot be what the kind says, or a filter is not well-formed.
+        :raises BadInput: if the text does not fit the kind, or a filter is not valid.
         :raises PackageMissing: if a pattern needs google-re2, which is not installed.
         """
         end = self.end
@@ -251,17 +204,16 @@ class Question(Struct, frozen=True):
         )
 
     def parameters(self, **changes: Any) -> list[tuple[str, str]]:
-        """Return the values of an address that asks the same, or with changes."""
+        """Return the query parameters of the question, after changes of its fields.
+
+        Their order is fixed: saved searches are compared by it.
+        """
         changed = replace(self, **changes)
         values = [
             ("q", changed.text),
             ("topic", changed.topic),
             ("kind", "" if changed.kind == "auto" else changed.kind),
-            ("tag", changed.tag),
-            ("where", changed.where),
-            ("grep", changed.grep),
-            ("since", changed.since),
-            ("until", changed.until),
+            *((name, getattr(changed, name)) for name in _TEXTS[1:]),
             ("zone", changed.zone_name if changed.since or changed.until else ""),
             *(("source", each) for each in changed.sources),
             ("max", "" if changed.max_num == limits.DEFAULT_CONSOLE_ROWS else str(changed.max_num)),
@@ -273,7 +225,7 @@ class Question(Struct, frozen=True):
         return [(name, value) for name, value in values if value]
 
     def address(self, path: str, **changes: Any) -> str:
-        """Return the address of a page that asks the same, or with changes."""
+        """Return the address of the question, after changes of its fields."""
         query = urlencode(self.parameters(**changes))
         return f"{path}?{query}" if query else path
 
@@ -288,13 +240,13 @@ _Text = Annotated[str, Field(max_length=limits.MAX_CONSOLE_TEXT), AfterValidator
 
 
 class QuestionValues(BaseModel):
-    """The values of a question in an address; words of the box (``q``) count more."""
+    """The query parameters of a question. Words in the box (``q``) take precedence."""
 
     model_config = ConfigDict(frozen=True, populate_by_name=True)
 
     q: _Text = Field("", description="a key, an id, TOPIC/QUEUE/OFFSET, and name:value")
-    topic: _Text = Field("", description="a topic, a pattern, or several by commas")
-    kind: Kind = Field("auto", description="how q is to be read")
+    topic: _Text = Field("", description="a topic, a pattern, or several separated by commas")
+    kind: Kind = Field("auto", description="how to interpret q")
     tag: _Text = Field("", description="a tag expression: A, or A || B")
     where: _Text = Field(
         "",
@@ -303,12 +255,12 @@ class QuestionValues(BaseModel):
     )
     grep: _Text = Field("", description="a text or a regular expression (RE2) in the decoded body")
     since: _Text = Field("", description="2h, a day, a time, epoch milliseconds")
-    until: _Text = Field("", description="as since; the end is included")
+    until: _Text = Field("", description="as since; inclusive")
     sources: list[_Text] = Field(
         [],
         alias="source",
         max_length=limits.MAX_CONSOLE_SOURCES,
-        description="sources by name; or all",
+        description="source names; default: all",
     )
     max_num: int = Field(
         limits.DEFAULT_CONSOLE_ROWS,
@@ -318,30 +270,59 @@ class QuestionValues(BaseModel):
         description="messages on a page",
     )
     exhaustive: bool = Field(default=False, description="read whole queues or logs")
-    all_topics: bool = Field(
-        default=False, alias="all", description="also search RocketMQ's own topics"
-    )
+    all_topics: bool = Field(default=False, alias="all", description="also RocketMQ's own topics")
     columns: list[_Text] = Field(
         [],
         max_length=MAX_CONSOLE_COLUMNS,
-        description="columns of the list, by commas; of messages as JSON their values: "
-        "prop.NAME, body.$.NAME",
+        description="columns of the list, separated by commas; prop.NAME and body.$.NAME also add "
+        "values to messages in JSON",
     )
-    cursor: _Text = Field("", description="next_cursor of the page before")
-    zone: str = Field("", max_length=40, description="the zone of times; or the reader's")
+    cursor: _Text = Field("", description="next_cursor of the previous page")
+    zone: str = Field("", max_length=40, description="the zone of times; default: the user's")
 
     def question(self, zone_name: str) -> Question:
-        """Return the question of a reader in a zone; a link of another reader has that one's zone.
+        """Return the question with times in a zone. A link can name the zone of its author.
 
         :raises BadInput: if a value cannot be used.
         """
         if self.zone and not is_zone(self.zone):
             raise BadInput(Sentence("no_time_zone", name=repr(self.zone)))
-        return Question.of(self, self.zone or zone_name).in_zone(zone_name)
+        text, words = self.q.strip(), dict[str, str]()
+        if self.kind == "auto":
+            text, words = words_in(text)
+        topic, tag, since, until = (
+            words.get(name, getattr(self, name).strip())
+            for name in ("topic", "tag", "since", "until")
+        )
+        zone = zone_named(self.zone or zone_name)
+        begin = time_of(since, "since", zone, is_end=False) if since else None
+        end = time_of(until, "until", zone, is_end=True) if until else None
+        if begin is not None and end is not None and begin > end:
+            raise BadInput(Sentence("since_after_until"))
+        has_local_time = is_local(since) or is_local(until)
+        question = Question(
+            text=words.get("key") or words.get("id") or text,
+            topic=topic,
+            kind="key" if "key" in words else self.kind,
+            tag=tag,
+            where=with_broker(words.get("broker"), self.where.strip()),
+            grep=self.grep,
+            since=since,
+            until=until,
+            sources=(words["source"],) if "source" in words else tuple(filter(None, self.sources)),
+            max_num=self.max_num,
+            exhaustive=self.exhaustive,
+            all_topics=self.all_topics,
+            columns=columns_of(self.columns),
+            cursor=Cursor.parse(self.cursor) if self.cursor else None,
+            zone_name=(self.zone or zone_name) if has_local_time else "",
+            begin=begin,
+            end=end,
+        )
+        return question.in_zone(zone_name)
 
 
 def _known_columns(texts: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns that texts name; none if one of them is wrong."""
     try:
         return columns_of(texts)
     except BadInput:
@@ -349,6 +330,5 @@ def _known_columns(texts: Sequence[str]) -> tuple[str, ...]:
 
 
 def _known_max(text: str) -> int:
-    """Return the messages on a page that a text asks for; the usual number if it is wrong."""
     number = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
     return number if 1 <= number <= limits.MAX_CONSOLE_ROWS else limits.DEFAULT_CONSOLE_ROWS

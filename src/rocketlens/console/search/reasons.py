@@ -1,8 +1,8 @@
-"""Help beside an answer: what to change in a search.
+"""Help beside an answer.
 
-* `mark_of`: the field of the form that is wrong, and the position in it, by the error.
-* `reasons_for`: why a complete answer may be empty, in order of evidence, and wider searches.
-* `notes_of`: what a complete answer leaves out or seems to misread, and the search to make instead.
+* `mark_of`: the wrong field of the form, and its wrong character.
+* `reasons_for`: why a complete answer can be empty, and wider searches.
+* `notes_of`: parts that a search left out or seems to misread, and better searches.
 """
 
 import asyncio
@@ -17,21 +17,22 @@ from msgspec.structs import replace
 
 from rocketlens.console.search.question import Question
 from rocketlens.console.sources.sources import Sources
-from rocketlens.console.status.lists import topic_answers
+from rocketlens.console.status.lists import ask_all
 from rocketlens.console.values import CoverageValue, SearchAnswer
 from rocketlens.errors import RocketLensError
 from rocketlens.model.message_id import nearly_message_id
 from rocketlens.model.text.nearest import nearest
 from rocketlens.model.text.sentences import Sentence
+from rocketlens.model.topic import TopicsAnswer
 from rocketlens.query.topic_choice import is_pattern
 
 _SHOWN: Final = 3
 _KEY_KINDS: Final = frozenset({"auto", "key"})
 _INVISIBLE: Final = frozenset({"Cf", "Mn", "Me"})
 _BETWEEN: Final = re.compile(r"[\s\u3001-\u303f\uff01-\uff0f\uff1a-\uff20]+")
-"""Between words: white space, and the full-width marks of Chinese text."""
+"""Separators of words: white space, and full-width Chinese punctuation."""
 _BODIES_SINCE: Final = "24h"
-"""No index has bodies, so all that was stored since then is read for them."""
+"""A search in bodies reads all messages since then, as bodies are not indexed."""
 _OF_FILTER: Final = frozenset({"wrong_at", "wrong_at_found"})
 _OF_PATTERN: Final = frozenset(
     {"pattern_empty", "pattern_too_long", "pattern_too_large", "pattern_wrong"}
@@ -42,7 +43,7 @@ _NAMES: Final = ("left_out", "no_such_property", "no_topic", "no_topic_but", *_O
 
 
 class EmptyReason(Struct, frozen=True):
-    """One reason: the name of its text, the text's values, and the address of a wider search."""
+    """A reason: the name and the values of its text, and the address of a wider search."""
 
     name: str
     values: dict[str, Any] = field(default_factory=dict)
@@ -52,36 +53,38 @@ class EmptyReason(Struct, frozen=True):
 async def reasons_for(
     question: Question, answer: SearchAnswer, sources: Sources
 ) -> list[EmptyReason]:
-    """Return likely reasons for an empty answer that is complete, unless a note has the reason;
-    none for any other answer.
+    """Return likely reasons for an empty complete answer, the most certain first; none for other
+    answers, or if a note has the reason.
     """
     if answer.messages or not answer.complete or question.cursor is not None:
         return []
     if any(each.name in _OF_POSITION for each in notes_of(question, answer.coverage)):
-        # That is the reason.
         return []
     reasons = _mistaken_id(question)
+
+    def add_wider(name: str, **changes: Any) -> None:
+        reasons.append(EmptyReason(name, wider=question.address("/search", **changes)))
+
     oldest_ms = await _oldest_ms(question, sources)
     if oldest_ms is not None and (question.end or oldest_ms) < oldest_ms:
         reasons.append(EmptyReason("before_oldest", {"oldest_ms": oldest_ms}))
     if question.since or question.until:
-        all_times = question.address("/search", since="", until="")
-        reasons.append(EmptyReason("outside_times", wider=all_times))
+        add_wider("outside_times", since="", until="")
     if question.tag:
-        reasons.append(EmptyReason("other_tag", wider=question.address("/search", tag="")))
+        add_wider("other_tag", tag="")
     if question.has_filter:
         rest = replace(question, where="", grep="")
         wider = None if rest.is_empty else rest.address("/search")
         reasons.append(EmptyReason("filtered", wider=wider))
     plain = _cleaned_key(question.text) if question.kind in _KEY_KINDS else ""
     if plain not in ("", question.text):
-        reasons.append(EmptyReason("marks", wider=question.address("/search", text=plain)))
+        add_wider("marks", text=plain)
     if question.text and question.topic:
-        reasons.append(EmptyReason("other_topic", wider=question.address("/search", topic="")))
+        add_wider("other_topic", topic="")
     if question.kind != "auto" and question.text:
-        reasons.append(EmptyReason("other_kind", wider=question.address("/search", kind="auto")))
+        add_wider("other_kind", kind="auto")
     if question.sources and len(sources) > 1:
-        reasons.append(EmptyReason("other_source", wider=question.address("/search", sources=())))
+        add_wider("other_source", sources=())
     if question.text:
         wider = None if question.has_filter else _in_bodies(question)
         reasons.append(EmptyReason("no_key", wider=wider))
@@ -91,9 +94,7 @@ async def reasons_for(
 
 
 async def topics_instead(question: Question, sources: Sources) -> list[tuple[str, str]]:
-    """Return the topics that the one of a question resembles, each with the address of the same
-    search in it; none if it names several, or a pattern.
-    """
+    """Return similar topics with the address of the same search in each; none for patterns."""
     if not question.topic or is_pattern(question.topic) or "," in question.topic:
         return []
     answers = await asyncio.gather(
@@ -108,7 +109,7 @@ async def topics_instead(question: Question, sources: Sources) -> list[tuple[str
 
 
 def _mistaken_id(question: Question) -> list[EmptyReason]:
-    """Return that the text is an id with a small mistake, if it looks like one."""
+    """Return a reason if the text looks like an id with a typing error."""
     is_id = question.kind in {"auto", "unique-key"}
     nearly = nearly_message_id(question.text) if is_id else None
     if nearly is None:
@@ -123,9 +124,7 @@ def _mistaken_id(question: Question) -> list[EmptyReason]:
 
 
 def _other_case(question: Question) -> str | None:
-    """Return the address of a search for the same text in capitals, or without; None if it has no
-    letters.
-    """
+    """Return the address of the search in upper or lower case; None without letters."""
     other = next(
         (t for t in (question.text.upper(), question.text.lower()) if t != question.text), ""
     )
@@ -133,8 +132,8 @@ def _other_case(question: Question) -> str | None:
 
 
 def _cleaned_key(text: str) -> str:
-    """Return what of a pasted text can be a key: no invisible characters, no quotes or full stops
-    around it, and of several words the last one with a digit.
+    """Return the likely key in a pasted text: without invisible characters and surrounding
+    punctuation. Of several words it is the last one with a digit.
     """
     visible = "".join(each for each in text if unicodedata.category(each) not in _INVISIBLE)
     marks = "".join({each for each in visible if unicodedata.category(each)[0] == "P"})
@@ -144,9 +143,7 @@ def _cleaned_key(text: str) -> str:
 
 
 def _in_bodies(question: Question) -> str:
-    """Return the address of a search for the same text in bodies: of a day, unless times are
-    asked for.
-    """
+    """Return the address of a search in bodies, of one day unless the question has times."""
     values: dict[str, Any] = {"text": "", "kind": "auto", "grep": re.escape(question.text)}
     if not (question.since or question.until):
         values["since"] = _BODIES_SINCE
@@ -154,12 +151,13 @@ def _in_bodies(question: Question) -> str:
 
 
 async def _oldest_ms(question: Question, sources: Sources) -> int | None:
-    """Return the time of the oldest message of the topics that were asked for, where known."""
+    """Return the time of the oldest message in the topics of the question; None if unknown."""
     if not question.topic or question.end is None:
         return None
     try:
         topics = [each.strip() for each in question.topic.split(",")]
-        answers = await topic_answers(sources, question.sources, topics)
+        chosen = sources.chosen(question.sources)
+        answers = await ask_all(chosen, lambda each: each.topics(topics), TopicsAnswer)
     except RocketLensError:
         return None
     found = (each for _, answer in answers for each in answer.topics)
@@ -168,16 +166,16 @@ async def _oldest_ms(question: Question, sources: Sources) -> int | None:
 
 
 class FormMark(NamedTuple):
-    """A field whose text is wrong."""
+    """A wrong field of the form."""
 
     field: str
-    """A field of `Question`: ``where``, ``grep``, ``since``, ``until``, or ``text`` for the box."""
+    """``where``, ``grep``, ``since``, ``until``, or ``text`` for the search box."""
     at: int | None = None
-    """The first character that cannot be there, from 0; None if all of it is wrong."""
+    """The index of the first wrong character; None for the whole field."""
 
 
 def mark_of(question: Question, message: str) -> FormMark | None:
-    """Return the field that an error is about; None if it is about none, or that is not known."""
+    """Return the field that an error is about; None if there is none."""
     if not isinstance(message, Sentence):
         return None
     wrong = message.values["error"] if message.name == "with_hint" else message
@@ -189,41 +187,41 @@ def mark_of(question: Question, message: str) -> FormMark | None:
     if wrong.name == "filter_too_long":
         return FormMark("where")
     if wrong.name in _OF_PATTERN:
-        # A filter has patterns, too, in quotes.
+        # A filter can also have patterns, in quotes.
         return FormMark("grep" if question.grep else "where")
     if wrong.name in _OF_TIME:
-        return _of_time(question, str(wrong.values["option"]))
-    return _of_time(question, "since") if wrong.name == "since_after_until" else None
+        return _mark_time(question, str(wrong.values["option"]))
+    return _mark_time(question, "since") if wrong.name == "since_after_until" else None
 
 
 def field_mark(mark: FormMark | None, field: str) -> Markup:
-    """Return the attributes that a field of the form has for a mark; none if it is of another."""
+    """Return the HTML attributes of a field for a mark."""
     if mark is None or mark.field != field:
         return Markup("")
     at = "" if mark.at is None else f' data-error-at="{mark.at}"'
     return Markup(' aria-invalid="true" aria-describedby="failure"{}').format(Markup(at))  # noqa: S704 - it has a number
 
 
-def _of_time(question: Question, option: str) -> FormMark:
+def _mark_time(question: Question, option: str) -> FormMark:
     if option not in ("since", "until"):
         return FormMark("where")
-    # It may stand in the box, as a word of its own.
+    # Times can also be words in the search box.
     typed = question.since if option == "since" else question.until
     return FormMark(option if typed else "text")
 
 
 class AnswerNote(NamedTuple):
-    """A note: its name, what of the search it is about, and the address of the other search."""
+    """A note on an answer, and the address of a better search."""
 
     name: str
     source: str
-    """The source that says so, if there are several."""
+    """The source of the note, if there are several."""
     text: Sentence
     instead: str | None
 
 
 def notes_of(question: Question, coverage: Sequence[CoverageValue]) -> list[AnswerNote]:
-    """Return the notes that the coverage of an answer has."""
+    """Return the notes in the coverage of an answer."""
     notes = [
         (each.source, each.note)
         for each in coverage
@@ -263,7 +261,7 @@ def _suggested_search(question: Question, text: Sentence) -> str | None:
 
 
 def _with_path(where: str, name: str, path: str) -> str:
-    """Return a filter with a path in place of a property; texts in quotes stay as they are."""
+    """Return a filter with a path instead of a property; quoted texts stay unchanged."""
     word = re.compile(rf"(?<![\w.$@'-])(?:prop\.)?{re.escape(name)}(?![\w.$@(\[-])")
     parts = where.split("'")
     parts[::2] = [word.sub(lambda _: path, part) for part in parts[::2]]

@@ -1,19 +1,17 @@
-"""Searches that were saved under a name: what is asked, never what was found.
+"""Saved searches: questions under a title, never their answers.
 
-They are one file of the user who runs the console, beside the directory of its jobs::
+They are in one file of the user who runs the console, beside the directory of jobs::
 
     {"version": 1, "searches": [
         {"name": "20261120T103102-0f...", "title": "unpaid", "user": "li", "is_shared": true,
          "time_ms": ..., "asked": [["topic", "orders"], ...], "topics": ["orders"], "sources": []}]}
 
-One with an ``alarm`` is of a message that is expected: see `rocketlens.console.search.alarms`.
+A search with an ``alarm`` expects a message: see `rocketlens.console.search.alarms`. Each change
+replaces the file. A damaged file is an error, and stays as it is.
 
-Each change replaces the whole file. One that is damaged is an error, and stays as it is.
-
-Each is its user's own, or shared with all users of the console. One that is shared is shown to
-those who may see every topic and source that it names: these names are not for others. Where its
-filter may name topics in another way than as all that there are, it is shown to those who may see
-every topic. The result of an alarm is shown to those, too, unless it names its topics in full.
+A search belongs to its user, or is shared with all users who may see every topic and source that it
+names. If its filter can name further topics, it is shared with users who may see all topics. The
+same users see the result of an alarm, unless the search names all its topics in full.
 """
 
 import json
@@ -41,9 +39,9 @@ from rocketlens.console.pages import (
     Asked,
     Here,
     HereNow,
+    answer_or_error,
     api_router,
     form_of,
-    known_failure,
     page_router,
 )
 from rocketlens.console.room import ConsoleBusy
@@ -64,29 +62,29 @@ from rocketlens.store.lock import StoreLock
 from rocketlens.terminal.cluster_access import saved_searches_path
 
 MAX_SAVED_SEARCHES: Final = 1_000
-"""Saved searches of all users of a console, which are in one file."""
+"""Saved searches of all users, which are one file."""
 MAX_USER_SAVED_SEARCHES: Final = 100
-"""Saved searches of one user of the console."""
+"""Saved searches of one user."""
 MAX_SAVED_CHARACTERS: Final = 4_000
-"""Of a search that is saved, as its address has it: a page lists all of them."""
+"""Characters of a saved search as an address: a page lists all of them."""
 MAX_SAVED_BYTES: Final = 16 << 20
-"""Of the file of saved searches: the longest there can be take 10 MB."""
+"""Bytes of the file: the largest possible content takes 10 MB."""
 
 
 class SavedSearch(BaseModel):
-    """One search, as its user saved it."""
+    """A saved search."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     name: str
-    """Made by the server, for addresses."""
+    """The server's name for it, for addresses."""
     title: str
     user: str
-    """Empty: of a console without users."""
+    """Empty in a console without users."""
     is_shared: bool
     time_ms: int
     asked: tuple[tuple[str, str], ...]
-    """Names and values, as the address of a search has them."""
+    """Query parameters."""
     topics: tuple[str, ...]
     """Names and patterns in the question."""
     sources: tuple[str, ...]
@@ -94,16 +92,15 @@ class SavedSearch(BaseModel):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the search has an alarm that has no result yet."""
+        """True if it has an alarm without a result."""
         return self.alarm is not None and self.alarm.state == "waiting"
 
     @property
     def query(self) -> str:
-        """What stands behind the question mark of an address that asks it."""
+        """The query part of its address."""
         return urlencode(self.asked)
 
     def is_for(self, question: Question) -> bool:
-        """Return whether a question is the same."""
         return list(self.asked) == question.parameters(cursor=None)
 
 
@@ -113,7 +110,7 @@ class _SavedFile(BaseModel):
 
 
 class SavedSearches:
-    """The saved searches of a console that the current user may see and change."""
+    """The saved searches that the current user may see and change."""
 
     def __init__(
         self,
@@ -122,7 +119,7 @@ class SavedSearches:
         disk: Disk | None = None,
         clock_ns: Callable[[], int] = time.time_ns,
     ) -> None:
-        """Use a file; None is that of the user who runs this."""
+        """:param path: The file; None for that of the user who runs the console."""
         self._searches: Final = searches
         self._all_sources: Final = tuple(each.name for each in searches.sources.opened)
         self.path: Final = path or saved_searches_path()
@@ -130,9 +127,9 @@ class SavedSearches:
         self._clock_ns: Final = clock_ns
 
     async def seen(self, *, everything: bool = False) -> list[SavedSearch]:
-        """Return the user's own searches and those that are shared, the newest first.
+        """Return the user's own searches and shared ones, newest first.
 
-        ``everything``: also those that others did not share, for administrators of their sources.
+        ``everything`` adds private ones of others if the user is administrator of their sources.
 
         :raises RocketLensError: if the file is damaged.
         :raises OSError: if it cannot be read.
@@ -143,7 +140,7 @@ class SavedSearches:
             for each in searches
             if self._is_seen(each) or (everything and self._is_admin(each))
         ]
-        # The file has them in the order in which they were saved.
+        # The file has the oldest first.
         return shown[::-1]
 
     async def save(
@@ -151,15 +148,15 @@ class SavedSearches:
     ) -> SavedSearch:
         """Save a question under a title.
 
-        :raises BadInput: if the title or the question cannot be used, the user has a search of
-            that title already, or there are too many.
-        :raises AuditFailed: if that cannot be written down.
-        :raises ConsoleBusy: if another program changes them now.
+        :raises BadInput: if title or question cannot be used, the user has that title already, or
+            there are too many searches.
+        :raises AuditFailed: if the audit log cannot be written.
+        :raises ConsoleBusy: if another program changes the file now.
         :raises RocketLensError: if the file is damaged; errors as `seen`.
         """
         if alarm is not None:
             question = replace(question, sources=(alarm.source,))
-        saved = self._made(question, title, alarm, is_shared=is_shared)
+        saved = self._new_search(question, title, alarm, is_shared=is_shared)
         _check_room(await in_thread(self._read, FILE_THREADS), saved)
         more = {} if alarm is None else {"by_ms": str(alarm.by_ms), "group": alarm.group}
         self._searches.audit.record(
@@ -174,9 +171,9 @@ class SavedSearches:
         return saved
 
     async def delete(self, name: str) -> SavedSearch:
-        """Delete an own search, or as an administrator of its sources another's; return it.
+        """Delete an own search, or any as administrator of its sources; return it.
 
-        :raises MessageNotFound: if there is none that the user may see.
+        :raises MessageNotFound: if the user sees no such search.
         :raises ActRefused: if it is another user's.
         """
         searches = await in_thread(self._read, FILE_THREADS)
@@ -192,11 +189,11 @@ class SavedSearches:
         return saved
 
     async def waiting(self) -> list[SavedSearch]:
-        """Return the searches of all users whose alarms wait; errors as `seen`."""
+        """Return the searches of all users with waiting alarms; errors as `seen`."""
         return [each for each in await in_thread(self._read, FILE_THREADS) if each.is_waiting]
 
     async def end(self, ended: Mapping[str, Alarm]) -> None:
-        """Keep the results of alarms, by the names of their searches; errors as `save`."""
+        """Save the results of alarms, by search name; errors as `save`."""
 
         def changed(searches: Sequence[SavedSearch]) -> list[SavedSearch]:
             alarms = [(each, {"alarm": ended.get(each.name, each.alarm)}) for each in searches]
@@ -206,7 +203,7 @@ class SavedSearches:
             await in_thread(lambda: self._change(changed), FILE_THREADS)
 
     def alarm_of(self, saved: SavedSearch) -> Alarm | None:
-        """Return the alarm of a search, with as much of its result as the user may see."""
+        """Return the alarm of a search. What the user may not see of its result is hidden."""
         alarm, why = saved.alarm, ""
         if alarm is None:
             return None
@@ -224,14 +221,12 @@ class SavedSearches:
         return alarm.model_copy(update=hidden)
 
     def is_own(self, saved: SavedSearch) -> bool:
-        """Return whether the current user saved a search."""
         return saved.user == current_login()
 
     def may_delete(self, saved: SavedSearch) -> bool:
-        """Return whether the current user may delete a search."""
         return self.is_own(saved) or self._is_admin(saved)
 
-    def _made(
+    def _new_search(
         self, question: Question, title: str, alarm: Alarm | None, *, is_shared: bool
     ) -> SavedSearch:
         title = " ".join(title.split())
@@ -305,10 +300,7 @@ class SavedSearches:
 
 
 def _check_room(searches: Sequence[SavedSearch], saved: SavedSearch) -> None:
-    """Check that a search can be added to others.
-
-    :raises BadInput: if it cannot.
-    """
+    """:raises BadInput: if the search cannot be added to the others."""
     own = [each for each in searches if each.user == saved.user]
     if any(each.title == saved.title for each in own):
         raise BadInput(Sentence("saved_twice", title=repr(saved.title)))
@@ -322,9 +314,9 @@ def _check_room(searches: Sequence[SavedSearch], saved: SavedSearch) -> None:
 
 
 def _may_see_result(saved: SavedSearch, alarm: Alarm) -> bool:
-    """Return whether the current user may see all topics that an alarm looks at."""
+    """Return whether the user may see all topics of an alarm."""
     viewer, source = current_viewer(), alarm.source
-    # Messages of other topics than normal ones can be copies of what is hidden.
+    # Retries, dead letters and delayed messages can be copies of hidden ones.
     return viewer.sees_all(source) or (
         bool(saved.topics)
         and all(viewer.may_see(source, each) and not is_pattern(each) for each in saved.topics)
@@ -333,7 +325,7 @@ def _may_see_result(saved: SavedSearch, alarm: Alarm) -> bool:
 
 
 def _topics_in(request: FindRequest) -> tuple[str, ...]:
-    """Return the topics that a question names: as such, in a position, and in its filter."""
+    """Return the topics that a question names: in its field, in a position, and in its filter."""
     position = request.queue_position
     where = None if request.content is None else request.content.where
     filtered = () if where is None else where.texts_of("topic") or ()
@@ -342,17 +334,17 @@ def _topics_in(request: FindRequest) -> tuple[str, ...]:
 
 
 def _may_name_others(saved: SavedSearch) -> bool:
-    """Return whether a filter may name topics that are not in the list of the search."""
+    """Return whether the filter can name topics that `_topics_in` did not find."""
     text = dict(saved.asked).get("where", "")
     try:
         return bool(text) and not parse_where(text).implies_all_texts(TOPIC)
     except BadInput:
-        # Saved by another version, which has other filters.
+        # Saved by another version, with other filters.
         return True
 
 
 def _is_visible(source: ConsoleSource, topic: str) -> bool:
-    """Return whether a name or a pattern is of something that may be seen in a source."""
+    """Return whether any part of a name or pattern is visible in a source."""
     name = source.plain(topic)
     try:
         return bool(narrowed_topics([name], current_viewer().patterns(source.name))[name])
@@ -365,7 +357,7 @@ _Everything = Annotated[
     bool,
     Query(
         alias="all",
-        description="also those that other users did not share, for administrators of the console",
+        description="for administrators: also private searches of other users",
     ),
 ]
 _API_ERRORS: Final[dict[int | str, dict[str, Any]]] = {
@@ -382,38 +374,30 @@ pages = page_router()
 
 
 class SaveRequest(ConsoleRequest):
-    """A name for the search of the address."""
+    """The title of the search in the address."""
 
     title: str = Field(description="its name; no two searches of one user have the same")
-    is_shared: bool = Field(
-        default=False, description="for all users who may see the topics and sources it names"
-    )
-    by: str = Field(
-        default="", description="an alarm: when the message shall be stored: 09:00, in 2h, ..."
-    )
-    group: str = Field(
-        default="", description="with by: the consumer group that shall have consumed it"
-    )
+    is_shared: bool = Field(default=False, description="with users who may see topics and sources")
+    by: str = Field(default="", description="an alarm: the deadline: 09:00, in 2h, ...")
+    group: str = Field(default="", description="with by: the group that must have consumed it")
 
 
 class SavedSearchValue(ConsoleValue):
-    """A saved search: what is asked, never what was found."""
+    """A saved search: its question, not its answer."""
 
-    name: str = Field(description="its name in addresses")
+    name: str = Field(description="its identifier in addresses")
     title: str
     user: str = Field(description="who saved it; empty in a console without users")
     is_own: bool
     is_shared: bool
     may_delete: bool
     time_ms: int = Field(description="when it was saved")
-    query: str = Field(
-        description="the question as an address has it, after /search? or /api/search?"
-    )
+    query: str = Field(description="the query string, after /search? or /api/search?")
     alarm: Alarm | None
 
 
 class SavedSearchesValue(ConsoleValue):
-    """The user's own searches and those that are shared, the newest first."""
+    """The user's own searches and shared ones, newest first."""
 
     searches: list[SavedSearchValue]
 
@@ -429,14 +413,11 @@ def _value_of(here: HereNow, search: SavedSearch) -> SavedSearchValue:
 
 
 async def failed_alarms(here: HereNow) -> tuple[list[SavedSearchValue], str | None]:
-    """Return the searches whose messages did not come, or may not have; if the file cannot be read,
-    why.
-    """
-    try:
-        searches = await here.console.saved.seen()
-    except (RocketLensError, OSError) as error:
-        return [], known_failure(error).answer.error.message
-    values = [_value_of(here, each) for each in searches]
+    """Return the searches with missed or unknown alarms, or the error of the file."""
+    searches, error = await answer_or_error(here.console.saved.seen())
+    if error is not None:
+        return [], error.message
+    values = [_value_of(here, each) for each in searches or ()]
     failed = {"missed", "unknown"}
     return [each for each in values if each.alarm and each.alarm.state in failed], None
 
@@ -504,9 +485,7 @@ async def _list_page(
     error: Exception | None = None,
     typed: Mapping[str, str] = MappingProxyType({}),
 ) -> HTMLResponse:
-    """Return the list, with a form for the question if there is one, and why something was not
-    done.
-    """
+    """Return the list of saved searches, with a form for the question if there is one."""
     searches: list[SavedSearch] | None = None
     try:
         searches = await here.console.saved.seen(everything=everything)

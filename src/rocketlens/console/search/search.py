@@ -1,18 +1,15 @@
-"""Searches for the console: one question, some sources, a page of the answer.
+"""Searches of the console: pages of answers, rows, facets, and counts by time.
 
-The answer is that of `rocketlens.query.find`; here it is cut into pages, and its messages become
-rows. While it is made, what is found so far can be watched: rows that come early may be dropped
-for newer ones, and the answer in the end has them all.
+`rocketlens.query.find` makes the answer. This module cuts it into pages and turns messages into
+rows. Streams show rows before the answer is complete; newer messages can replace these rows.
 
-Facets are how many of the messages of a page have each topic and each tag, and are of each hour.
-They are counted in the rows that are shown, so they tell no more than these, and what is masked
-there is masked here. A facet with one value is left out: it would narrow nothing.
+Facets count the messages of a page by topic, tag and hour. They use the masked rows of the page, so
+they reveal no more. A facet with one value is left out.
 
-The bars above the rows count messages by time. Bars are of equal lengths that begin at round times,
-as a clock has them in UTC. Those of a topic, or of a range of its times, are of all its messages:
-its queues are asked where each bar begins. What else is asked for, a key or a tag, no queue can
-count: then the bars are of the rows, from the oldest to the newest, or over all of the time that
-was asked for if the page has all that was found in it, and they are of several bars there.
+Bars count messages by time. Their lengths are equal and round, aligned to UTC. If the question is a
+topic with or without times, the bars count all messages of its queues. Otherwise they count the
+rows of the page: over the whole time range if the page has all results and several bars, else from
+the oldest to the newest row.
 """
 
 import asyncio
@@ -62,23 +59,23 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 MAX_CONSOLE_ANSWER_BYTES: Final = 16 << 20
-"""Memory that the messages of one page of the console take while it is made; a cursor continues."""
+"""Bytes of messages of a page while it is made; a cursor continues."""
 MAX_EXPORT_PAGE_BYTES: Final = 8 << 20
-"""Memory that these take: as long as the reader of a file takes nothing, they are kept."""
+"""The same for an export, which holds a page while its client does not read."""
 MAX_TIME_BARS: Final = 60
-"""Bars of the plot above the messages of a page."""
+"""Bars of the plot above the messages."""
 _FEW_TIME_BARS: Final = 20
-"""Bars that it has at least, and that it has of a topic with many queues."""
+"""The fewest bars; also their number if the topic has many queues."""
 _COUNTING_S: Final = 1.0
-"""Seconds after which the messages of a range of times are not counted any more."""
+"""Seconds for the counts of a topic."""
 MAX_FACET_VALUES: Final = 8
-"""Topics, tags or hours that the console lists beside an answer; others are one number."""
+"""Listed values of a facet."""
 MAX_CONSOLE_SEARCH_S: Final = 600.0
-"""Seconds after which a search of the console ends with what it found until then."""
+"""Seconds after which a search ends with what it has found."""
 ROW_THREADS: Final = WorkThreads(2, "console-rows")
-"""Decode bodies for rows and pages."""
+"""Decodes bodies for rows and pages."""
 _PROGRESS_S: Final = 1.0
-"""Seconds after which a search that found nothing new reports that it goes on."""
+"""Seconds after which a search without new results reports its progress."""
 
 
 class ReadSoFar(NamedTuple):
@@ -87,10 +84,10 @@ class ReadSoFar(NamedTuple):
     read_bytes: int
     messages: int
     total_bytes: int | None
-    """Bytes that it reads at most; None if a source does not know that, as clusters do not."""
+    """Bytes that it reads at most; None if a source cannot know, such as a cluster."""
 
     def left_ms(self, elapsed_ms: int) -> int | None:
-        """Return about how long the rest takes, at most; None if that cannot be estimated."""
+        """Estimate the remaining time; None if unknown."""
         if self.total_bytes is None or self.read_bytes <= 0:
             return None
         left_bytes = max(0, self.total_bytes - self.read_bytes)
@@ -98,27 +95,26 @@ class ReadSoFar(NamedTuple):
 
 
 class FoundSoFar(NamedTuple):
-    """What a search found since the last time; ``rows`` may be dropped again."""
+    """New findings of a search. Newer messages can replace ``rows``."""
 
     rows: tuple[MessageRow, ...]
     coverage: tuple[CoverageValue, ...]
     elapsed_ms: int
     read: ReadSoFar | None = None
-    """None while only an index is asked."""
+    """None while only indexes are read."""
 
 
 class ResultPage(NamedTuple):
-    """Some of all messages that are found, the newest first."""
+    """A page of an export, newest first."""
 
     messages: list[MessageExt]
     answer: Answer
-    """What was searched for them."""
     is_more: bool
-    """Whether there are older ones."""
+    """True if there are older messages."""
 
 
 class _Watch:
-    """Collects what a search finds, from any thread; keeps a bounded number."""
+    """Collects the findings of a search from any thread, in bounded memory."""
 
     def __init__(
         self, sources: Sequence[ConsoleSource], max_num: int, wake: Callable[[], None]
@@ -128,7 +124,7 @@ class _Watch:
         self._wake: Final = wake
         self._lock: Final = Lock()
         self._origins: dict[tuple[Any, ...], ConsoleSource] = {}
-        """The first source of each message, by its rank; also of some that were dropped."""
+        """The first source of each message by rank, also of some dropped messages."""
         self.added_since: Final[deque[tuple[ConsoleSource, MessageExt]]] = deque(
             maxlen=limits.MAX_CONSOLE_ROWS
         )
@@ -136,12 +132,12 @@ class _Watch:
         self._read: Final[dict[int, tuple[int, int | None, int]]] = {}
 
     def added(self, source: Source, message: MessageExt) -> None:
-        """Take a message; a large one comes with the answer only."""
+        """Take a message. Large ones come with the answer only."""
         origin = self._by_source[id(source)]
         with self._lock:
             self._origins.setdefault(order_in_time(message), origin)
             if len(self._origins) > 2 * self._max_num + limits.MAX_CONSOLE_ROWS:
-                # An answer has none but the newest.
+                # The answer has the newest messages only.
                 newest = sorted(self._origins, reverse=True)[: self._max_num]
                 self._origins = {rank: self._origins[rank] for rank in newest}
         if len(message.body) <= limits.MAX_PREVIEW_BYTES:
@@ -149,7 +145,6 @@ class _Watch:
             self._wake()
 
     def covered(self, source: Source, coverage: Sequence[Coverage]) -> None:
-        """Take what a source has searched."""
         name = self._by_source[id(source)].name
         for each in coverage:
             named = replace(each, source=f"{name}: {each.source}")
@@ -157,11 +152,11 @@ class _Watch:
         self._wake()
 
     def read(self, source: Source, read_bytes: int, total_bytes: int | None, messages: int) -> None:
-        """Take how much a source has read; it is shown with what is found, or each second."""
+        """Record how much a source has read."""
         self._read[id(source)] = read_bytes, total_bytes, messages
 
     def read_so_far(self) -> ReadSoFar | None:
-        """Return what all sources have read together; None if none reads many messages."""
+        """Return the total of all sources; None if none reads many messages."""
         parts = tuple(self._read.values())
         if not parts:
             return None
@@ -170,7 +165,6 @@ class _Watch:
         return ReadSoFar(sum(each[0] for each in parts), sum(each[2] for each in parts), total)
 
     def origin(self, message: MessageExt) -> ConsoleSource:
-        """Return the source that a message came from."""
         return self._origins[order_in_time(message)]
 
 
@@ -191,44 +185,43 @@ class Searches:
         self._masks: Final = masks or Masks()
         self._clock: Final = clock
         self.running = 0
-        """Searches that run now."""
         self.counts: Final = {"complete": 0, "incomplete": 0, "failed": 0, "left": 0}
-        """Searches that ended, by how."""
+        """Ended searches by result."""
         self.seconds = 0.0
-        """Seconds that all of them took together."""
+        """Total duration of ended searches."""
 
     async def search(self, question: Question, *, may_be_streamed: bool = False) -> SearchAnswer:
         """Return a page of an answer.
 
-        ``may_be_streamed``: a caller that stops waiting asks again by :meth:`stream`, so that a
-        search that is cancelled is neither counted nor in the audit log.
+        ``may_be_streamed``: a cancelled search will be repeated by `stream`, and is neither counted
+        nor in the audit log.
 
         :raises BadInput: if a source or a text cannot be used.
-        :raises TopicNotFound: if nothing is found, and no source has the topic.
+        :raises TopicNotFound: if nothing was found, and no source has the topic.
         """
-        with self._counted(counts_left=not may_be_streamed) as since:
+        with self._count(counts_left=not may_be_streamed) as since:
             request, chosen = self.check(question)
             if not may_be_streamed:
-                self._write_down(question)
+                self._record(question)
             watch = _Watch(chosen, question.max_kept, lambda: None)
-            answer = await _find(request, chosen, watch)
+            answer = await _find(request, chosen, watch, MAX_CONSOLE_ANSWER_BYTES)
             page = await self._page(question, chosen, answer, watch, since)
             if may_be_streamed:
-                self._write_down(question)
+                self._record(question)
             return page
 
     async def stream(self, question: Question) -> AsyncIterator[FoundSoFar | SearchAnswer]:
-        """Yield what is found as it comes, and the answer in the end; errors as `search`."""
-        with self._counted() as since:
+        """Yield findings as they come, and the answer in the end; errors as `search`."""
+        with self._count() as since:
             request, chosen = self.check(question)
-            self._write_down(question)
+            self._record(question)
             loop, changed = asyncio.get_running_loop(), asyncio.Event()
 
             def wake() -> None:
                 loop.call_soon_threadsafe(changed.set)
 
             watch = _Watch(chosen, question.max_kept, wake)
-            searching = asyncio.create_task(_find(request, chosen, watch))
+            searching = asyncio.create_task(_find(request, chosen, watch, MAX_CONSOLE_ANSWER_BYTES))
             searching.add_done_callback(lambda _: changed.set())
             rows_left, reported = question.max_num, since
             try:
@@ -236,7 +229,7 @@ class Searches:
                     try:
                         async with asyncio.timeout(_PROGRESS_S):
                             await changed.wait()
-                        # Messages can come without an end when no more rows are shown.
+                        # Messages can still arrive after the last shown row.
                         is_due = self._clock() - reported >= _PROGRESS_S
                     except TimeoutError:
                         is_due = True
@@ -250,17 +243,16 @@ class Searches:
             finally:
                 searching.cancel()
                 await asyncio.gather(searching, return_exceptions=True)
-            # Nothing else is kept while its reader takes none of it.
+            # Free the rest: a slow client keeps the page for long.
             del searching, watch
             yield page
 
     async def pages(self, question: Question, form: str) -> AsyncGenerator[ResultPage]:
-        """Yield all that is found, the newest first, page by page; as one search, and errors as
-        `search`. ``form`` is that of the file, for the audit log.
+        """Yield all results for an export, newest first, page by page; errors as `search`.
 
-        :raises BadInput: if more messages are of one millisecond than a cursor can pass.
+        :raises BadInput: if one millisecond has more messages than a cursor can skip.
         """
-        with self._counted():
+        with self._count():
             hold(MAX_EXPORT_PAGE_BYTES + limits.MAX_EXPORT_PIECE_BYTES)
             whole = replace(question, cursor=None, max_num=limits.MAX_EXPORT_ROWS)
             self.check(whole)
@@ -273,11 +265,11 @@ class Searches:
     async def unmasked_pages(
         self, question: Question, page_rows: int
     ) -> AsyncGenerator[ResultPage]:
-        """Yield the same without masks, so many messages at a time: to be sent again, not shown."""
-        with self._counted():
+        """Yield all results without masks, to be sent again. They must not be shown."""
+        with self._count():
             whole = replace(question, cursor=None, max_num=page_rows)
             self.check(whole)
-            self._write_down(replace(question, cursor=None))
+            self._record(replace(question, cursor=None))
             async with aclosing(self._pages(whole, MAX_CONSOLE_ANSWER_BYTES)) as pages:
                 async for _, page in pages:
                     yield page
@@ -285,7 +277,7 @@ class Searches:
     async def _pages(
         self, question: Question, max_bytes: int
     ) -> AsyncGenerator[tuple[list[tuple[ConsoleSource, MessageExt]], ResultPage]]:
-        """Yield each page, and where its messages are from; a page takes so many bytes at most."""
+        """Yield each page, with the sources of its messages. A page takes at most so many bytes."""
         is_complete = True
         while True:
             request, chosen = self.check(question)
@@ -307,10 +299,10 @@ class Searches:
         self.counts["complete" if is_complete else "incomplete"] += 1
 
     def check(self, question: Question) -> tuple[FindRequest, list[ConsoleSource]]:
-        """Return what is asked, and which sources.
+        """Return the request and the sources of a question.
 
-        :raises BadInput: if a source, a text or a filter cannot be used, or a filter could find out
-            what is masked.
+        :raises BadInput: if a source, a text or a filter cannot be used, or the filter could reveal
+            masked content.
         """
         chosen = self.sources.chosen(question.sources)
         request = question.request(self.rules)
@@ -319,23 +311,22 @@ class Searches:
         return request, chosen
 
     def hides_in(self, source_name: str) -> bool:
-        """Return whether something of a source is masked for the current user."""
+        """Return whether anything of a source is masked for the current user."""
         return self._masks.hide_from(current_viewer(), source_name)
 
     def check_unmasked(self, sources: "Iterable[ConsoleSource]") -> None:
-        """Check that a filter on contents of sources finds out nothing that is masked.
+        """Check that a content filter cannot reveal masked content.
 
-        :raises BadInput: if something can be masked for the viewer.
+        :raises BadInput: if it can.
         """
         if any(self.hides_in(each.name) for each in sources):
             raise BadInput(Sentence("contents_masked"))
 
-    def _write_down(self, question: Question) -> None:
-        # Rows have the beginnings of bodies.
+    def _record(self, question: Question) -> None:
         self.audit.record("search", asked=dict(question.parameters()))
 
     @contextmanager
-    def _counted(self, *, counts_left: bool = True) -> "Iterator[float]":
+    def _count(self, *, counts_left: bool = True) -> "Iterator[float]":
         self.running += 1
         since = self._clock()
         try:
@@ -354,7 +345,7 @@ class Searches:
             self.seconds += self._clock() - since
 
     async def with_counts(self, question: Question, answer: SearchAnswer) -> SearchAnswer:
-        """Return an answer with the bars of all that its question can find, if queues tell that."""
+        """Return an answer with the counts of all messages by time, if the queues have them."""
         counts = None
         with suppress(TimeoutError, RocketLensError, OSError):
             async with asyncio.timeout(_COUNTING_S):
@@ -370,7 +361,7 @@ class Searches:
             return None
         chosen = self.sources.chosen(question.sources)
         names = await asyncio.gather(*(each.topic_names() for each in chosen))
-        # What two sources have, such as a cluster and its store, can be the same messages.
+        # Two sources, such as a cluster and its store, can have the same messages.
         having = [each for each, known in zip(chosen, names, strict=True) if topic in known]
         if len(having) != 1:
             return None
@@ -394,14 +385,14 @@ class Searches:
             if since is not None:
                 counts = [max(0, a - b) for a, b in pairwise(since)]
                 if sum(counts) < len(own):
-                    # Not all messages are in the queues.
+                    # The queues lack messages.
                     return None
                 return TimeCountsValue(
                     begin_ms=borders[0], step_ms=step, counts=counts, is_of_all=True
                 )
         return None
 
-    def _since(self, since: float) -> int:
+    def _elapsed_ms(self, since: float) -> int:
         return round((self._clock() - since) * 1000)
 
     async def _found(
@@ -413,12 +404,12 @@ class Searches:
         shown = [each for each in added if cursor is None or cursor.is_before(each[1])]
         rows = await self.rows(shown[:rows_left], question.columns)
         read = watch.read_so_far()
-        return FoundSoFar(tuple(rows), tuple(covered), self._since(since), read)
+        return FoundSoFar(tuple(rows), tuple(covered), self._elapsed_ms(since), read)
 
     async def rows(
         self, messages: Sequence[tuple[ConsoleSource, MessageExt]], columns: Sequence[str] = ()
     ) -> list[MessageRow]:
-        """Return messages as rows, in the same order, with the values of these columns."""
+        """Return messages as rows in the same order, with the values of these columns."""
         brokers: dict[tuple[str, object], str] = {}
         for source, message in messages:
             host = (source.name, message.store_host)
@@ -439,7 +430,7 @@ class Searches:
         return await in_thread(lambda: [row(*each) for each in messages], ROW_THREADS)
 
     async def masked(self, source: ConsoleSource, message: MessageExt) -> MessageExt:
-        """Return a message as the current user may see it: the same one if nothing is masked."""
+        """Return a message as the current user may see it: the same object if nothing is masked."""
         (masked,) = await self._all_masked([(source, message)])
         return masked
 
@@ -478,26 +469,25 @@ class Searches:
             ),
             relies_on=list(answer.relies_on),
             coverage=[CoverageValue.of(each) for each in answer.coverage],
-            elapsed_ms=self._since(since),
+            elapsed_ms=self._elapsed_ms(since),
         )
 
     async def _newest(
         self, question: Question, chosen: Sequence[ConsoleSource], answer: Answer, watch: _Watch
     ) -> tuple[list[MessageExt], bool, Answer]:
-        """Return the messages of a page, the oldest first, whether there are older ones, and the
-        answer that has them.
-        """
+        """Return a page, oldest message first; whether there are older ones; and their answer."""
         page, is_more = _newest_of(question, answer)
         if not page and is_more:
-            # One message takes more memory than a page may: it is a page of its own.
-            single = replace(question, max_num=1)
-            answer = await _find(single.request(self.rules), chosen, watch, limits.MAX_ANSWER_BYTES)
-            page, is_more = _newest_of(single, answer)
+            # A message larger than a page is a page of its own.
+            question = replace(question, max_num=1)
+            request = question.request(self.rules)
+            answer = await _find(request, chosen, watch, limits.MAX_ANSWER_BYTES)
+            page, is_more = _newest_of(question, answer)
         return page, is_more, answer
 
 
 def _newest_of(question: Question, answer: Answer) -> tuple[list[MessageExt], bool]:
-    """Return the messages of a page, the oldest first, and whether there are older ones."""
+    """Return the messages of a page, oldest first, and whether there are older ones."""
     cursor = question.cursor
     messages = [each for each in answer.messages if cursor is None or cursor.is_before(each)]
     page = messages[-question.max_num :]
@@ -505,15 +495,12 @@ def _newest_of(question: Question, answer: Answer) -> tuple[list[MessageExt], bo
 
 
 async def _find(
-    request: FindRequest,
-    chosen: Sequence[ConsoleSource],
-    watch: _Watch,
-    max_bytes: int | None = None,
+    request: FindRequest, chosen: Sequence[ConsoleSource], watch: _Watch, max_bytes: int
 ) -> Answer:
-    bound = MAX_CONSOLE_ANSWER_BYTES if max_bytes is None else max_bytes
     sources = [each.source for each in chosen]
-    most_s = MAX_CONSOLE_SEARCH_S
-    return await find_in_all(request, sources, watch=watch, max_bytes=bound, max_s=most_s)
+    return await find_in_all(
+        request, sources, watch=watch, max_bytes=max_bytes, max_s=MAX_CONSOLE_SEARCH_S
+    )
 
 
 _HOUR_MS: Final = 3_600_000
@@ -526,11 +513,11 @@ _STEPS_MS: Final = (
     *(each * _HOUR_MS for each in (1, 2, 3, 6, 12)),
     *(each * _DAY_MS for each in (1, 2, 7, 14, 30, 90, 365)),
 )
-"""Lengths of a bar. Longer ones are multiples of the last."""
+"""Lengths of bars. Longer ones are multiples of the last."""
 
 
 def facets_of(rows: Sequence[MessageRow]) -> list[FacetValue]:
-    """Return the facets of some rows: topics and tags by their counts, hours the newest first."""
+    """Return the facets of a page: topics and tags by count, hours newest first."""
     hours = Counter(each.store_timestamp_ms // _HOUR_MS * _HOUR_MS for each in rows)
     facets = (
         _facet("topic", Counter(each.topic for each in rows).most_common()),
@@ -550,7 +537,7 @@ def _facet(name: FacetName, counts: Sequence[tuple[str | None, int]]) -> FacetVa
 
 
 def question_for_facet(question: Question, name: FacetName, value: str | None) -> Question | None:
-    """Return a question for the messages of one value of a facet alone; None if there is none."""
+    """Return the question for one value of a facet; None if it cannot be asked."""
     if value is None or len(value) > limits.MAX_TOPIC_CHARACTERS:
         return None
     first_page = replace(question, cursor=None)
@@ -568,9 +555,9 @@ def question_for_facet(question: Question, name: FacetName, value: str | None) -
 def time_counts(
     rows: Sequence[MessageRow], question: Question, *, is_whole: bool
 ) -> TimeCountsValue | None:
-    """Return the counts of the rows of a page; None if there is one bar or none.
+    """Return the counts of a page by time; None if all are in one bar.
 
-    ``is_whole``: the page has all that was found.
+    ``is_whole``: the page has all results.
     """
     times = [each.store_timestamp_ms for each in rows]
     if not times:
@@ -580,13 +567,13 @@ def time_counts(
         own[0] if question.begin is None else min(own[0], question.begin),
         own[1] if question.end is None else max(own[1], question.end),
     )
-    # In a long time that was asked for, all of them can be in one bar.
+    # In a long time range, all rows can be in one bar.
     return (_counts(times, *span) if is_whole else None) or _counts(times, *own)
 
 
 def _counts(times: Sequence[int], low: int, high: int) -> TimeCountsValue | None:
     step = _step_for(high - low, MAX_TIME_BARS)
-    # Of few messages bars are as thin as of many.
+    # A few messages do not make wide bars.
     high = max(high, low + (_FEW_TIME_BARS - 1) * step)
     first = low // step
     counted = Counter(each // step - first for each in times)
@@ -599,17 +586,15 @@ def _counts(times: Sequence[int], low: int, high: int) -> TimeCountsValue | None
 
 
 def _step_for(span_ms: int, most: int) -> int:
-    """Return the shortest length of a bar of which not too many are needed."""
-    # One more can be begun at either end.
+    """Return the shortest round length with at most so many bars."""
+    # An unaligned range touches one bar more.
     shortest = span_ms // (most - 1) + 1
     longest = _STEPS_MS[-1]
     return next((each for each in _STEPS_MS if each >= shortest), -(-shortest // longest) * longest)
 
 
 def question_for_bar(question: Question, begin_ms: int, end_ms: int, zone_name: str) -> Question:
-    """Return a question for the messages of a part of its time, both ends included, as its reader
-    writes times.
-    """
+    """Return the question for a part of its time range, both ends included, in the user's zone."""
     begin = max(begin_ms, question.begin or 0)
     end = end_ms if question.end is None else min(end_ms, question.end)
     zone = zone_named(zone_name)

@@ -1,10 +1,9 @@
-"""The page and the API of searches: an answer at once, or streamed, or all of it as a file.
+"""The pages and the API of searches: an answer, a stream, or a file with all results.
 
-A file is CSV or JSON lines, as `rocketlens export` writes them. It is sent while it is made, a page
-of the search at a time, the newest message first. Where its reader takes nothing, a page and one
-line of it are all that is kept. One that lacks messages ends with a line that says so: in CSV a row
-of one cell, ``# INCOMPLETE: ...``, in JSON lines an object with ``complete`` false and the
-``coverage`` that failed.
+A file is CSV or JSON lines, as `rocketlens export` writes them, newest message first. It is sent
+while the search runs, and holds one page and one line at most while its client does not read. If
+messages are missing, the last line says so: in CSV a row of one cell, ``# INCOMPLETE: ...``, in
+JSON lines an object with ``complete`` false and the failed ``coverage``.
 """
 
 import asyncio
@@ -26,6 +25,7 @@ from rocketlens.console.pages import (
     Asked,
     Here,
     HereNow,
+    answer_or_error,
     api_router,
     failure_of,
     known_failure,
@@ -38,7 +38,7 @@ from rocketlens.console.search.question import NOTHING_ASKED, Question
 from rocketlens.console.search.reasons import notes_of, reasons_for, topics_instead
 from rocketlens.console.search.search import ROW_THREADS, FoundSoFar, ResultPage, Searches
 from rocketlens.console.values import MessageRow, SearchAnswer
-from rocketlens.errors import BadInput, RocketLensError, TopicNotFound
+from rocketlens.errors import BadInput, TopicNotFound
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.model.message import MessageExt
 from rocketlens.model.text.escape import printable
@@ -54,18 +54,18 @@ MEDIA_TYPES: Final[dict[ExportForm, str]] = {
 _BODIES: Final = BodyView()
 _MISSING: Final = "what failed was not searched: messages there are missing above"
 _CLIENT_LEFT: Final = 499
-"""A status that nothing receives."""
+"""A status that no client receives."""
 
 
 async def export(
     request: Request, searches: Searches, question: Question, form: ExportForm
 ) -> Response:
-    """Return all that a search finds, to be downloaded; errors as `Searches.pages`.
+    """Return all results as a download; errors as `Searches.pages`.
 
-    The first page is found before the answer begins, so that it has the status of an error.
+    The first page is found before the answer starts, so its errors have their status.
     """
     pages = searches.pages(question, form)
-    # Nothing else watches the connection until the answer begins.
+    # Until the answer begins, nothing else notices that the client disconnects.
     client_gone = asyncio.ensure_future(_client_left(request))
     first = asyncio.ensure_future(anext(pages))
     try:
@@ -95,18 +95,17 @@ async def _client_left(request: Request) -> None:
 async def _file(
     page: ResultPage | None, pages: AsyncGenerator[ResultPage], form: ExportForm
 ) -> AsyncIterator[bytes]:
-    """Yield the file, whose first page is there already."""
     failures: dict[tuple[str, SourceKind], Coverage] = {}
     if form == "csv":
         yield _row(PIPED_COLUMNS)
     async with aclosing(pages):
         while page is not None:
             for each in page.answer.failures:
-                # Of each part of a source the first: every page can have its own.
+                # Keep the first failure of each part of a source: each page can have one.
                 failures.setdefault((each.source, each.kind), each)
             for some in _parts(page.messages):
                 lines = await in_thread(partial(_lines, some, form), ROW_THREADS)
-                # A piece is kept as long as its reader takes none, and the next waits here.
+                # Each yield waits until the client has read the piece.
                 for start in range(0, len(lines), limits.MAX_EXPORT_PIECE_BYTES):
                     yield lines[start : start + limits.MAX_EXPORT_PIECE_BYTES]
             try:
@@ -124,7 +123,7 @@ async def _file(
 
 
 def _parts(messages: Sequence[MessageExt]) -> Iterator[Sequence[MessageExt]]:
-    """Yield some messages at a time, of few bytes: a line can be much larger than its message."""
+    """Yield the messages in groups of few bytes, as a line can be much larger than its message."""
     start = size = 0
     for number, message in enumerate(messages):
         size += len(message.body) + limits.MESSAGE_OVERHEAD_BYTES
@@ -160,10 +159,10 @@ def _json_line(fields: object) -> bytes:
 
 
 _FIRST_VIEW_S: Final = 0.25
-"""Seconds that the first view waits for an answer, where a script can stream it otherwise."""
+"""Seconds that a page waits for its answer before its script streams it."""
 _EXPORTED: Final[dict[int | str, dict[str, Any]]] = {
     200: {
-        "description": "a line for each message; the last one can say what is missing",
+        "description": "a line for each message; the last line can name what is missing",
         "content": {each.partition(";")[0]: {} for each in MEDIA_TYPES.values()},
     }
 }
@@ -175,7 +174,7 @@ pages = page_router()
 async def search(here: Here, question: Asked) -> SearchAnswer:
     """Return a page of the messages that match, the newest first, and what was searched."""
     _check_not_empty(question)
-    searches = here.console.searches
+    searches = here.searches
     return await searches.with_counts(question, await searches.search(question))
 
 
@@ -183,9 +182,9 @@ async def search(here: Here, question: Asked) -> SearchAnswer:
 async def stream(here: Here, question: Asked) -> StreamingResponse:
     """Send ``found`` events as messages come, then ``answer``, or ``error``."""
     _check_not_empty(question)
-    # An answer that has begun has its status already.
-    here.console.searches.check(question)
-    return _event_stream(_json_events(here.console.searches, question))
+    # Errors need a status, so find them before the answer begins.
+    here.searches.check(question)
+    return _event_stream(_json_events(here.searches, question))
 
 
 @api.get("/export", response_class=StreamingResponse, responses=_EXPORTED)
@@ -199,7 +198,7 @@ async def exported(
     ``max`` and ``cursor`` are not used. If messages are missing, the last line says so.
     """
     _check_not_empty(question)
-    return await export(here.request, here.console.searches, question, form)
+    return await export(here.request, here.searches, question, form)
 
 
 @pages.get("/")
@@ -211,14 +210,14 @@ async def _search_page(
     if question.is_empty:
         return here.page("search.html", **values, form=form, answer=None)
     patience = _FIRST_VIEW_S if here.preferences.has_script else None
-    searches = here.console.searches
+    searches = here.searches
     try:
-        # After its time it is cancelled: the script of the page asks again, for a stream.
+        # A slow search is cancelled: the page's script repeats it as a stream.
         async with asyncio.timeout(patience):
             answer = await searches.search(question, may_be_streamed=patience is not None)
     except TimeoutError:
         return here.page("search.html", **values | {"is_open": True}, form=form, answer=None)
-    except Exception as error:  # noqa: BLE001 - one that is not known is raised again
+    except Exception as error:  # noqa: BLE001 - bugs are raised again
         failure = known_failure(error)
         if isinstance(error, TopicNotFound):
             values["instead"] = await topics_instead(question, here.sources)
@@ -234,7 +233,7 @@ async def _rows(here: Here, question: Asked) -> Response:
 
 @pages.get("/search/more")
 async def _more(here: Here, question: Asked) -> Response:
-    answer = await here.console.searches.search(question)
+    answer = await here.searches.search(question)
     rows = answer.messages
     return here.page(
         "more_rows.html", question=question, answer=answer, choosable=_choosable(here, rows)
@@ -247,18 +246,18 @@ def _check_not_empty(question: Question) -> None:
 
 
 def _question_values(here: HereNow, question: Question) -> dict[str, Any]:
-    """Return what the page of a search shows beside its answer."""
+    """Return the values of a search page, apart from its answer."""
     try:
         chosen = here.sources.chosen(question.sources)
     except BadInput:
         chosen = list(here.sources)
     view = ListView(here.request, message_columns(question.columns), "/search")
     form = here.request.query_params.get("form", "")
-    # What is streamed has links, too, to the same form and order.
+    # Links in streamed parts keep the form and the order, too.
     kept = [(SORT, view.sort), ("form", form if form in FORMS else "")]
     more = urlencode([each for each in kept if each[1]])
-    has_rules = bool(here.console.searches.rules)
-    # A choice of another zone leads back to times in the zone that they were typed in.
+    has_rules = bool(here.searches.rules)
+    # Changing the time zone keeps the times in the zone in which they were typed.
     kept_form = f"&form={form}" if form in FORMS else ""
     back = {"here": question.address("/search") + kept_form} if question.zone_name else {}
     return {
@@ -275,26 +274,22 @@ def _question_values(here: HereNow, question: Question) -> dict[str, Any]:
 
 
 async def _saved_values(here: HereNow, question: Question) -> dict[str, Any]:
-    """Return what the page of a search shows of those that were saved."""
+    """Return the values of a search page about saved searches."""
     searches = here.console.saved
-    try:
-        saved = await searches.seen()
-    except (RocketLensError, OSError) as error:
-        shown = known_failure(error).answer.error
-        return {"saved": [], "saved_as": None, "saved_error": shown}
-    own = (each for each in saved if searches.is_own(each) and each.is_for(question))
+    saved, error = await answer_or_error(searches.seen())
+    own = (each for each in saved or () if searches.is_own(each) and each.is_for(question))
     return {
-        "saved": saved,
+        "saved": saved or [],
         "alarm_of": searches.alarm_of,
         "saved_as": next(own, None),
-        "saved_error": None,
+        "saved_error": error,
     }
 
 
 async def _answer_values(here: HereNow, question: Question, answer: SearchAnswer) -> dict[str, Any]:
-    """Return what the part of a page shows that has an answer."""
+    """Return the values of the part of a search page with the answer."""
     return {
-        "answer": await here.console.searches.with_counts(question, answer),
+        "answer": await here.searches.with_counts(question, answer),
         "reasons": await reasons_for(question, answer, here.sources),
         "notes": notes_of(question, answer.coverage),
         "choosable": _choosable(here, answer.messages),
@@ -304,7 +299,7 @@ async def _answer_values(here: HereNow, question: Question, answer: SearchAnswer
 
 
 def _story_address(question: Question, rows: Sequence[MessageRow]) -> str:
-    """Return the address of the story of a key that several messages have; else empty."""
+    """Return the address of the story of a key with several messages; else empty."""
     ids = {each.unique_key or each.offset_msg_id for each in rows}
     if not question.text or len(ids) < 2:
         return ""
@@ -312,7 +307,7 @@ def _story_address(question: Question, rows: Sequence[MessageRow]) -> str:
 
 
 def _choosable(here: HereNow, rows: Sequence[MessageRow]) -> frozenset[str]:
-    """Return the paths of the messages that the viewer may send again."""
+    """Return the paths of the messages that the user may send again."""
     allowed = {
         (source, topic)
         for source, topic in {(each.source, each.topic) for each in rows}
@@ -327,7 +322,7 @@ def _event(name: str, content: str) -> bytes:
 
 
 def _event_stream(events: AsyncIterator[bytes]) -> StreamingResponse:
-    """Return an answer of server-sent events, which nothing between may keep back."""
+    """Return server-sent events, which proxies must not buffer."""
     return StreamingResponse(
         events, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"}
     )
@@ -346,15 +341,14 @@ async def _json_events(searches: Searches, question: Question) -> AsyncIterator[
                 yield _event("found", json.dumps(progress))
             else:
                 yield _event("answer", each.model_dump_json())
-    except Exception as error:  # noqa: BLE001 - one that is not known is raised again
+    except Exception as error:  # noqa: BLE001 - bugs are raised again
         yield _event("error", known_failure(error).answer.model_dump_json())
 
 
 async def _html_events(here: HereNow, question: Question) -> AsyncIterator[bytes]:
-    """Yield the rows of a search as events, as they come, and the answer in the end."""
     columns = question.columns or USUAL
     try:
-        async for each in here.console.searches.stream(question):
+        async for each in here.searches.stream(question):
             if isinstance(each, FoundSoFar):
                 if each.rows or each.coverage:
                     values = {"rows": each.rows, "coverage": each.coverage, "columns": columns}
@@ -365,13 +359,13 @@ async def _html_events(here: HereNow, question: Question) -> AsyncIterator[bytes
                 view = ListView(here.request, message_columns(question.columns), "/search")
                 html = here.render("part_answer.html", question=question, view=view, **values)
                 yield _event("answer", html)
-    except Exception as error:  # noqa: BLE001 - one that is not known is raised again
+    except Exception as error:  # noqa: BLE001 - bugs are raised again
         shown = known_failure(error).answer.error
         yield _event("failure", here.render("part_failure.html", error=shown))
 
 
 def progress_text(reader: Reader, progress: FoundSoFar) -> str:
-    """Return how long a search goes on, how much it has read, and what is left at most."""
+    """Return how long a search runs, how much it has read, and how much is left."""
     read = progress.read
     parts = [reader("answer.waiting", seconds=round(progress.elapsed_ms / 1000))]
     if read is not None:

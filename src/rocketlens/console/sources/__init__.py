@@ -1,1 +1,1 @@
-"""The sources of a console, as each viewer may see them."""
+"""The sources of a console, as each user may see them."""

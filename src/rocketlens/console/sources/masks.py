@@ -1,6 +1,6 @@
-r"""Masking rules: what of messages only administrators see; all others see ``***`` in its stead.
+r"""Masking rules: parts of messages that only administrators see. Others see ``***``.
 
-They stand in the file of users::
+Rules are tables of the users file::
 
     [[masks]]
     topics = ["order-*"]
@@ -8,15 +8,14 @@ They stand in the file of users::
     paths = ["$.card.number", "$.items[*].name", "$..phone"]
     pattern = '\b\d{16}\b'                 # a regular expression (RE2), in bodies and properties
 
-A message is masked as soon as it leaves a source, so pages, API, streams, previews, hexadecimal and
-downloads show the same. A body that a rule with ``paths`` or ``pattern`` is for is shown as its
-decoded text. It is masked as a whole if it cannot be decoded, if its format is a guess, and, with
-``paths``, if it has no fields. The CRC of a masked body is left out: it would tell short values.
+Messages are masked as they leave a source, so pages, API, streams, previews, hexadecimal and
+downloads show the same. If a rule with ``paths`` or ``pattern`` applies, the body becomes its
+decoded text. The whole body is masked if it cannot be decoded, if its format is a guess, and, for
+``paths``, if it has no fields. The CRC of a masked body is hidden: it would reveal short values.
 
-Copies of a message (retries, dead letters, delayed ones) are masked by the rules for its topic.
-Rules name topics without a namespace, and are for those of every namespace, since a directory may
-have messages of several.
-``KEYS``, ``TAGS`` and ``UNIQ_KEY`` can be searched for, so they cannot be masked by name.
+The rules of a topic also apply to copies of its messages (retries, dead letters, delayed ones).
+Topics in rules have no namespace and match every namespace, since a directory can have messages of
+several. ``KEYS``, ``TAGS`` and ``UNIQ_KEY`` can be searched, so they cannot be masked by name.
 """
 
 import json
@@ -52,7 +51,7 @@ _NAMESPACE: Final = re.compile(f"^({RETRY_PREFIX}|{DEAD_LETTER_PREFIX}|)[^%]+%")
 
 
 class _Object(list[tuple[str, Any]]):
-    """Names and values of a JSON object; a name can be there twice."""
+    """The members of a JSON object in order; names can repeat."""
 
 
 class _Number(str):
@@ -62,12 +61,12 @@ class _Number(str):
 
 
 class FieldPath:
-    """Where values are in JSON: ``$.a.b[0]``, ``$.a[*].b``, ``$['a b']``, ``$..b`` at any depth."""
+    """A path to values in JSON: ``$.a.b[0]``, ``$.a[*].b``, ``$['a b']``, ``$..b`` at any depth."""
 
     def __init__(self, text: str) -> None:
         """Parse a path.
 
-        :raises BadInput: if it is not one.
+        :raises BadInput: if it is not valid.
         """
         self._steps: Final[list[tuple[str, str]]] = []
         at = 1
@@ -78,10 +77,12 @@ class FieldPath:
             self._steps.append((match.lastgroup or "", match[match.lastgroup or 0]))
             at = match.end()
         if not text.startswith("$") or at < len(text) or len(text) > limits.MAX_AUDIT_CHARACTERS:
-            raise BadInput("a path is $.a.b[0], with [*] or .* for each, and $..b at any depth")
+            raise BadInput(
+                "invalid path: expected $.a.b[0], with [*] or .* for each, or $..b at any depth"
+            )
 
     def masked(self, value: Any, step: int = 0) -> Any:
-        """Return a value of JSON with what is there masked."""
+        """Return a JSON value with the values at the path masked."""
         if step == len(self._steps):
             return MASK
         kind, word = self._steps[step]
@@ -107,7 +108,7 @@ class FieldPath:
 
 
 class MaskRule(Struct, frozen=True, dict=True):
-    """The masks of the messages of some topics."""
+    """The masks for the messages of some topics."""
 
     topics: tuple[str, ...]
     properties: tuple[str, ...] = ()
@@ -115,17 +116,17 @@ class MaskRule(Struct, frozen=True, dict=True):
     pattern: TextPattern | None = None
 
     def is_for(self, topics: Iterable[str]) -> bool:
-        """Return whether it is for a message of some topics: its own, or one it is a copy of."""
+        """Return whether the rule applies to a message or to one that it is a copy of."""
         return any(fnmatchcase(name, each) for name in topics for each in self.topics)
 
     def hides(self, name: str) -> bool:
-        """Return whether a property is masked: by its name, or as it can have parts of a body."""
+        """Return whether a property is masked: by name, or because it can quote the body."""
         if name == props.CONSUME_FAILURE:
             return bool(self.paths or self.pattern or self.properties)
         return name not in SEARCHED and any(fnmatchcase(name, each) for each in self.properties)
 
     def without_pattern(self, text: str) -> str:
-        """Return a text with all that the pattern finds masked; all, if it takes too long."""
+        """Return a text with all matches masked; ``***`` if the search takes too long."""
         if self.pattern is None:
             return text
         try:
@@ -149,7 +150,7 @@ class Masks:
         self._rules: Final = tuple(rules)
 
     def hide_from(self, viewer: Viewer, source: str) -> bool:
-        """Return whether something of a source can be masked for a viewer."""
+        """Return whether anything of a source can be masked for a viewer."""
         return bool(self._rules) and not viewer.may_unmask_all(source)
 
     def masked(
@@ -160,9 +161,9 @@ class Masks:
         decoded_by: BodyRules,
         max_body: int,
     ) -> MessageExt:
-        """Return a message of a source as a viewer may see it: the same one if nothing is masked.
+        """Return a message as a viewer may see it: the same object if nothing is masked.
 
-        A body over ``max_body`` bytes is not looked at, but masked as a whole. Call it in a thread.
+        A body over ``max_body`` bytes is masked as a whole. Call it in a thread.
         """
         stored = [message.topic, *origin_topics(message.topic, message.properties)]
         topics = list(map(source.plain, stored))
@@ -171,7 +172,9 @@ class Masks:
         if not rules or all(viewer.may_unmask(source.name, each) for each in topics):
             return message
         properties = {
-            name: MASK if any(each.hides(name) for each in rules) else _through(rules, name, value)
+            name: MASK
+            if any(each.hides(name) for each in rules)
+            else _mask_patterns(rules, name, value)
             for name, value in message.properties.items()
         }
         masked = replace(
@@ -185,17 +188,17 @@ class Masks:
             return masked if properties != message.properties else message
         body = MASK
         if len(message.body) <= max_body:
-            body = _masked_body(message, rules, decoded_by)
+            body = _mask_body(message, rules, decoded_by)
         return replace(masked, body=body.encode("utf-8", "replace"), body_crc=0, body_error=None)
 
 
-def _through(rules: Iterable[MaskRule], name: str, value: str) -> str:
+def _mask_patterns(rules: Iterable[MaskRule], name: str, value: str) -> str:
     for each in () if name == props.UNIQUE_KEY else rules:
         value = each.without_pattern(value)
     return value
 
 
-def _masked_body(message: MessageExt, rules: list[MaskRule], decoded_by: BodyRules) -> str:
+def _mask_body(message: MessageExt, rules: list[MaskRule], decoded_by: BodyRules) -> str:
     decoded = decoded_by.decode(message)
     if decoded.is_guess or decoded.error is not None:
         return MASK
@@ -214,8 +217,8 @@ def _masked_body(message: MessageExt, rules: list[MaskRule], decoded_by: BodyRul
             )
             for path in paths:
                 value = path.masked(value)
-            # Written anew: an escape in a text hides it from a pattern.
-            text = _written(value)
+            # Serialized again: escapes would hide text from a pattern.
+            text = _serialize(value)
         except (ValueError, RecursionError):
             return MASK
     for each in rules:
@@ -223,9 +226,9 @@ def _masked_body(message: MessageExt, rules: list[MaskRule], decoded_by: BodyRul
     return text
 
 
-def _written(value: Any) -> str:
+def _serialize(value: Any) -> str:
     if isinstance(value, _Object):
-        return "{" + ", ".join(f"{_written(n)}: {_written(each)}" for n, each in value) + "}"
+        return "{" + ", ".join(f"{_serialize(n)}: {_serialize(each)}" for n, each in value) + "}"
     if isinstance(value, list):
-        return "[" + ", ".join(map(_written, value)) + "]"
+        return "[" + ", ".join(map(_serialize, value)) + "]"
     return str(value) if isinstance(value, _Number) else json.dumps(value, ensure_ascii=False)

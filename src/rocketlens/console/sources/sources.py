@@ -1,7 +1,7 @@
 """The sources of a console: running clusters, store directories, and archives.
 
-Stores and archives are read in threads, of each one search by key and one that reads much at a
-time; a search that its reader has left ends at the next step.
+Each store and archive is read in two threads: one for searches by key, one for scans. A search ends
+at its next step when its client disconnects.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack
 from functools import lru_cache
 from pathlib import Path
 from time import monotonic
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 from urllib.parse import quote
 
 from rocketlens import limits
@@ -23,8 +23,9 @@ from rocketlens.client.connect.broker_history import seen_brokers_path
 from rocketlens.client.connect.namespace import is_in_namespace
 from rocketlens.client.connect.route import Recent
 from rocketlens.client.mq_admin import MQAdmin
+from rocketlens.client.send.producer import Producer
 from rocketlens.console.login.viewer import LOCAL, Viewer, current_viewer
-from rocketlens.console.sources.visible import ConsoleSource, visible_source
+from rocketlens.console.sources.visible import ConsoleSource, VisibleSource
 from rocketlens.errors import BadInput, RocketLensError
 from rocketlens.model.group import GroupsAnswer, ProducersAnswer
 from rocketlens.model.message import MessageExt
@@ -47,9 +48,9 @@ from rocketlens.terminal.waiting_messages import waiting_in_cluster, waiting_in_
 R = TypeVar("R", bound=Store | Archive)
 
 _SHOWN_SETTINGS: Final = frozenset({"namesrv", "namespace", "read_only"})
-"""Settings of a context that a command line can have as options, which anyone may see."""
+"""Settings of a context that are command line options, and that all users may see."""
 _MAX_VIEWERS: Final = 1_000
-"""Users whose sources are kept."""
+"""Users whose view of the sources is cached."""
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -72,9 +73,10 @@ class ClusterOfConsole(ConsoleSource):
         access: ClusterAccess | None = None,
         command_options: Sequence[str] = (),
     ) -> None:
-        """Ask the cluster of an admin, which this closes; without ``access`` it is read only.
+        """Ask the cluster of ``admin``, and close it in the end.
 
-        ``command_options``: by default the name servers alone.
+        :param access: Connection settings for sending; None makes the source read-only.
+        :param command_options: By default the name servers.
         """
         self.name = name
         self.admin: Final = admin
@@ -86,8 +88,14 @@ class ClusterOfConsole(ConsoleSource):
         self.command_options = tuple(command_options) or ("--namesrv", self.title)
         self._broker_names: Final = Recent[str, str](clock)
 
+    def producer(self, **options: Any) -> Producer:
+        """Return a producer for topics that already have their namespace."""
+        if self.access is None:
+            raise AssertionError(self.name)
+        options = {**self.access.client_options, "namespace": "", **options}
+        return Producer(self.access.name_servers, **options)
+
     async def broker_of(self, message: MessageExt) -> str:
-        """Return the name of the broker that stored a message, or its address."""
         host, story = str(message.store_host), ClusterStorySource(self.admin.source)
         try:
             return await self._broker_names.get(host, lambda: story.said_by(message))
@@ -95,24 +103,21 @@ class ClusterOfConsole(ConsoleSource):
             return host
 
     async def story(self, message: MessageExt, group: str | None = None) -> Story:
-        """Return what brokers and records tell of a message."""
         return await _story(self.admin, message, group)
 
     async def topics(self, names: Sequence[str] | None = None) -> TopicsAnswer:
-        """Return what brokers say of topics."""
         return await self.admin.topics(names)
 
     async def topic_names(self) -> Sequence[str]:
-        """Return what the name servers know of its namespace. O(name servers) requests."""
+        """Return the topics of its namespace, from the name servers. O(name servers) requests."""
         listed = (await self._source.topology.topics()).value
         return [self.plain(each) for each in listed if is_in_namespace(self.namespace, each)]
 
     async def topic_settings(self, topic: str) -> Sequence[TopicSettings]:
-        """Return what each broker says of its configuration; errors as `find_topic_settings`."""
         return await find_topic_settings(self._source.cluster, self._source.full_topic(topic))
 
     async def stored_since(self, topic: str, times_ms: Sequence[int]) -> list[int] | None:
-        """Return what the brokers of a topic say; None if one does not."""
+        """Return None if a broker of the topic does not answer."""
         full_name = self._source.full_topic(topic)
         try:
             found = (await self.topics([topic])).topics
@@ -122,38 +127,33 @@ class ClusterOfConsole(ConsoleSource):
         return await stored_since(self._source.cluster, full_name, queues, times_ms)
 
     async def waiting(self, answer: TopicsAnswer) -> WaitingMessages | None:
-        """Return how many messages wait for each topic, if all of them could be looked at."""
         del answer
         return await waiting_in_cluster(self.admin)
 
     async def groups(self, name: str | None = None) -> GroupsAnswer:
-        """Return what brokers say of groups."""
         return await self.admin.groups(name)
 
     async def producers(self) -> ProducersAnswer:
-        """Return what brokers say of producers."""
         return await self.admin.producers()
 
     async def status(
         self, on_answer: Callable[[BrokerStatus], None] | None = None
     ) -> BrokersAnswer:
-        """Return what brokers say of themselves; ``on_answer`` as `MQAdmin.brokers` has it."""
+        """Return the state of brokers; ``on_answer`` as in `MQAdmin.brokers`."""
         return await self.admin.brokers(on_answer=on_answer)
 
     async def close(self) -> None:
-        """Close its connections."""
         await self.admin.close()
 
 
 class _LookUpsApart(ThreadedSource):
-    """A source whose look-ups do not wait for searches without a text: ``scans`` does those."""
+    """Runs searches without a text in ``scans``, so that look-ups do not wait for them."""
 
     def __init__(self, inner: Source, scans: ThreadedSource) -> None:
         super().__init__(inner)
         self._scans: Final = scans
 
     async def find(self, request: FindRequest, findings: Findings) -> None:
-        """Add the messages that match."""
         if request.text is None:
             await self._scans.find(request, findings)
         else:
@@ -161,94 +161,76 @@ class _LookUpsApart(ThreadedSource):
 
 
 class _ReadInThreads(ConsoleSource, Generic[R]):
-    """A store or an archive as one of the sources, in two threads: for searches by key, and for
-    what reads queues or much of the log, such as searches without a text, and lists.
-    """
+    """A store or an archive with two threads: for searches by key, and for scans and lists."""
 
     def __init__(self, name: str, by_key: R, scanned: R) -> None:
         self.name = name
         self.scans: Final = ThreadedSource(scanned.source)
-        """For what reads much."""
         self.source = self._keys = _LookUpsApart(by_key.source, self.scans)
         self._by_key: Final = by_key
         self._scanned: Final = scanned
 
     async def story(self, message: MessageExt, group: str | None = None) -> Story:
-        """Return what records and files tell of a message."""
         return await _story(self._keys, message, group)
 
     async def topics(self, names: Sequence[str] | None = None) -> TopicsAnswer:
-        """Return what the files say of topics."""
         return await self.scans.run(lambda: self._scanned.topics(names))
 
     async def close(self) -> None:
-        """Close both."""
-        # A search whose caller was cancelled may still read.
+        # A cancelled search can still be reading.
         await asyncio.shield(self.scans.run(self._scanned.close))
         await asyncio.shield(self._keys.run(self._by_key.close))
 
 
 class StoreDirectory(_ReadInThreads[Store]):
-    """A store directory as one of the sources."""
+    """A store directory."""
 
     kind = "store"
 
     def __init__(self, name: str, path: Path) -> None:
-        """Open the store.
-
-        :raises NotAStore: if it is not one.
-        """
+        """:raises NotAStore: if the directory is not a store."""
         super().__init__(name, Store(path), Store(path))
         self.title = str(path)
         self.command_options = ("--store", self.title)
 
     async def topic_names(self) -> Sequence[str]:
-        """Return what the file of topics has; all that is known of the store if it has none."""
+        """Return the topics in the configuration file; without one, all topics of the store."""
         path = self._scanned.path
         names = await self.scans.run(lambda: topics_in_file(path))
         return names or [each.name for each in (await self.topics()).topics]
 
     async def topic_settings(self, topic: str) -> Sequence[TopicSettings]:
-        """Return what the file of topics says of one."""
         path = self._scanned.path
         settings = await self.scans.run(lambda: settings_in_store(path, topic))
         return [] if settings is None else [settings]
 
     async def stored_since(self, topic: str, times_ms: Sequence[int]) -> list[int] | None:
-        """Return what the queues of a topic have."""
         reader = self._scanned.source.reader
         return await self.scans.run(lambda: stored_in_queues(reader, topic, times_ms))
 
     async def waiting(self, answer: TopicsAnswer) -> WaitingMessages | None:
-        """Return how many messages wait for each topic, if all of them could be looked at."""
         return await self.scans.run(lambda: waiting_in_store(self._scanned, answer))
 
     async def groups(self, name: str | None = None) -> GroupsAnswer:
-        """Return what the files say of groups."""
         return await self.scans.run(lambda: self._scanned.groups(name))
 
     async def status(self) -> StoreStatus:
-        """Return what the files say of the store, but for groups."""
         return await self.scans.run(lambda: self._scanned.status(with_groups=False))
 
 
 class ArchiveOfConsole(_ReadInThreads[Archive]):
-    """An archive as one of the sources. It has messages only, and no groups or settings."""
+    """An archive, which has messages but no groups or settings."""
 
     kind = "archive"
 
     def __init__(self, name: str, root: str) -> None:
-        """Open the archive.
-
-        :raises ArchiveError: if it is not one, or cannot be read.
-        """
+        """:raises ArchiveError: if it is not an archive, or cannot be read."""
         archive = Archive(root)
         super().__init__(name, archive, Archive(archive.source.clone()))
         self.title = self.scans.name
         self.command_options = ("--archive", self.title)
 
     async def topic_names(self) -> Sequence[str]:
-        """Return the topics of the messages that were archived; reads no messages."""
         source = self._by_key.source
 
         def names() -> Sequence[str]:
@@ -258,7 +240,6 @@ class ArchiveOfConsole(_ReadInThreads[Archive]):
         return await self._keys.run(names)
 
     async def status(self) -> ArchiveStatus:
-        """Return what was archived of each source, from when to when."""
         return await self._keys.run(self._by_key.status)
 
 
@@ -267,38 +248,34 @@ class Sources:
 
     def __init__(self, sources: Iterable[ConsoleSource]) -> None:
         self._opened: Final = {each.name: each for each in sources}
-        # A provider names users and their grants, which may be others at each login.
-        self._seen: Final = lru_cache(maxsize=_MAX_VIEWERS)(self._seen_by)
+        # Users of a provider can get other grants at each login.
+        self._by_viewer: Final = lru_cache(maxsize=_MAX_VIEWERS)(self._visible_to)
 
     @property
     def opened(self) -> list[ConsoleSource]:
-        """All of them, for every user."""
+        """All sources, whatever the user may see."""
         return list(self._opened.values())
 
     @property
     def _by_name(self) -> dict[str, ConsoleSource]:
         viewer = current_viewer()
-        return self._opened if viewer is LOCAL else self._seen(viewer)
+        return self._opened if viewer is LOCAL else self._by_viewer(viewer)
 
-    def _seen_by(self, viewer: Viewer) -> dict[str, ConsoleSource]:
+    def _visible_to(self, viewer: Viewer) -> dict[str, ConsoleSource]:
         return {
-            name: visible_source(each, viewer)
+            name: each if viewer.sees_all(name) else VisibleSource(each, viewer)
             for name, each in self._opened.items()
             if viewer.may_see_source(name)
         }
 
     def __iter__(self) -> Iterator[ConsoleSource]:
-        """Yield them in the order given."""
         return iter(self._by_name.values())
 
     def __len__(self) -> int:
         return len(self._by_name)
 
     def named(self, name: str) -> ConsoleSource:
-        """Return one source.
-
-        :raises BadInput: if there is none of that name.
-        """
+        """:raises BadInput: if there is no source of that name."""
         if name not in self._by_name:
             names = ", ".join(self._by_name) or Sentence("no_sources")
             raise BadInput(Sentence("no_source", name=repr(name[:80]), names=names))
@@ -307,7 +284,7 @@ class Sources:
     def chosen(self, names: Sequence[str]) -> list[ConsoleSource]:
         """Return the sources of these names; without names all.
 
-        :raises BadInput: if there is none of one name.
+        :raises BadInput: if a source does not exist.
         """
         if not names:
             return list(self._by_name.values())
@@ -315,7 +292,7 @@ class Sources:
 
 
 def source_names(contexts: Sequence[tuple[str | None, Context]]) -> list[str]:
-    """Return a name for each source, as an address of a page can have it, no two the same."""
+    """Return a unique name for each source, fit for page addresses."""
     names: list[str] = []
     for given, context in contexts:
         directory = context.store or context.archive
@@ -330,12 +307,12 @@ def source_names(contexts: Sequence[tuple[str | None, Context]]) -> list[str]:
 
 
 def cluster_options(given: str | None, context: Context) -> tuple[str, ...]:
-    """Return the options by which a command line asks the cluster of a context.
+    """Return the command line options for the cluster of a context.
 
-    ``given`` is the context's name, if it has one. That stands for an account and for TLS, of which
-    nothing is shown. Without a name the account and the client's certificate are the reader's own.
+    A named context with credentials or TLS settings is shown by its name only. Without a name,
+    users need their own credentials and client certificate.
     """
-    # In one word: a value can begin with a dash.
+    # One argument, because a value can begin with a dash.
     if given is not None and not context.given.keys() <= _SHOWN_SETTINGS:
         return (f"--context={given}",)
     options = ["--namesrv", context.namesrv or ""]
@@ -352,9 +329,9 @@ def cluster_options(given: str | None, context: Context) -> tuple[str, ...]:
 async def open_sources(
     contexts: Sequence[tuple[str | None, Context]], opened: AsyncExitStack
 ) -> Sources:
-    """Open the sources that contexts name, and add what closes them to ``opened``.
+    """Open the sources of contexts, and register their closing with ``opened``.
 
-    :raises BadInput: if there are none, or too many, or one names nothing.
+    :raises BadInput: if there are none or too many, or a context names no source.
     :raises NotAStore: if a directory is not a store.
     :raises ArchiveError: if one is not an archive, or cannot be read.
     """

@@ -1,26 +1,23 @@
-"""A source as one viewer may see it: the one point where roles are enforced on what is read.
+"""A source as one user may see it: the single point that enforces roles on reads.
 
-Sources are asked about topics that may be seen only, so neither messages nor counts, times, errors
-or the order of what is found depend on hidden ones. A topic outside of all grants is one that does
-not exist, whether it does or not.
+Sources are asked about visible topics only, so messages, counts, times, errors and order do not
+depend on hidden topics. A hidden topic looks like one that does not exist.
 
 ====================  ================================================================
-asked for             what the source is asked
+question              question to the source
 ====================  ================================================================
 no topic              the patterns of the grants
-a name                the same, if it may be seen; else there is no such topic
-a pattern             what it and the grants both match (`narrowed_topics`)
-``TOPIC/QUEUE/N``     the same, if the topic may be seen; else keys only
-an offset message id  the same; what is there is dropped if it is of a hidden topic
+a name                the same if visible; else there is no such topic
+a pattern             the intersection with the grants (`narrowed_topics`)
+``TOPIC/QUEUE/N``     the same if the topic is visible; else keys only
+an offset message id  the same; a message of a hidden topic is dropped
 ====================  ================================================================
 
-Coverage says as much as before of whether an answer is complete, but names no files and quotes no
-errors: both have names of topics in them.
+Coverage keeps its meaning for completeness, but without file names and error texts: both can name
+topics.
 
-What two patterns both match can take several patterns: of ``ab*`` and ``*bc`` these are ``ab*bc``
-and ``abc``. So sources search what may be seen, and nothing else.
-
-A source is asked for messages, and for facts that are None if it lacks them.
+The intersection of two patterns can be several patterns: that of ``ab*`` and ``*bc`` is ``ab*bc``
+and ``abc``.
 """
 
 from collections.abc import Iterable, Sequence
@@ -59,31 +56,30 @@ if TYPE_CHECKING:
 
 
 MAX_NARROWED_STARS: Final = 6
-"""Of ``*`` in a pattern of a user of the console who may see some topics: each takes more work."""
+"""Stars in a pattern of a user with restricted topics: each multiplies the work."""
 MAX_NARROWED_PATTERNS: Final = 512
-"""Patterns that one pattern is cut into, for a user of the console who may see some topics."""
+"""Patterns in the intersection of a pattern with the grants of a user."""
 
 
 class ConsoleSource:
-    """One source of a console; each kind says more than the defaults."""
+    """A source of a console. Facts that a kind of source does not have are None."""
 
     kind: Literal["store", "cluster", "archive"]
-    """Whether it runs, or is what was written."""
     name: str
-    """Its name in addresses of pages."""
+    """Its name in page addresses."""
     title: str
-    """The path or address, or the addresses of name servers."""
+    """Its path, or the addresses of name servers."""
     command_options: Sequence[str]
-    """The options by which a command line reads the same source."""
+    """The command line options that name the same source."""
     source: Source
     """The source of messages."""
     cluster: "ClusterOfConsole | None" = None
-    """The cluster that it is, whatever a viewer may see of it."""
+    """The underlying cluster, without the restrictions of a viewer."""
     namespace: str = ""
-    """That of its topics, which grants leave out; empty for files, which have those of several."""
+    """The namespace of its topics, which grants leave out. Empty for files."""
 
     def plain(self, topic: str) -> str:
-        """Return the name of a topic without the namespace, as users and grants name it."""
+        """Return a topic without the namespace, as users and grants name it."""
         return without_namespace(self.namespace, topic)
 
     async def broker_of(self, message: MessageExt) -> str:
@@ -91,63 +87,54 @@ class ConsoleSource:
         return str(message.store_host)
 
     async def story(self, message: MessageExt, group: str | None = None) -> Story:
-        """Return the story of a message; of one group alone, if it is given."""
+        """Return the story of a message, or that of one group."""
         raise NotImplementedError
 
     async def topics(self, names: Sequence[str] | None = None) -> TopicsAnswer | None:
-        """Return its topics, or those that are asked for; None if it cannot know them."""
+        """Return all topics, or those named; None if the source does not know them."""
         raise NotImplementedError
 
     async def topic_names(self) -> Sequence[str]:
-        """Return the names of its topics that are known at little cost."""
+        """Return the topic names that are known at little cost."""
         raise NotImplementedError
 
     async def topic_settings(self, topic: str) -> Sequence[TopicSettings]:
-        """Return how a topic is configured, broker by broker; what is not known is not in it."""
+        """Return the configuration of a topic, by broker."""
         del topic
         return ()
 
     async def stored_since(self, topic: str, times_ms: Sequence[int]) -> list[int] | None:
-        """Return about how many messages of a topic were stored since each time, if that is known
-        at little cost.
-        """
+        """Return about how many messages were stored since each time; None if costly."""
 
     async def waiting(self, answer: TopicsAnswer) -> WaitingMessages | None:
-        """Return how many messages wait for each topic, of a source whose topics are ``answer``."""
+        """Return how many messages wait for each topic of ``answer``."""
 
     async def groups(self, name: str | None = None) -> GroupsAnswer | None:
-        """Return its consumer groups, or one; None if it cannot know them."""
+        """Return the consumer groups, or one; None if the source does not know them."""
 
     async def producers(self) -> ProducersAnswer | None:
-        """Return its producers; None if it cannot know them, or they may not be seen."""
+        """Return the producers; None if unknown or hidden."""
 
     async def status(self) -> BrokersAnswer | StoreStatus | ArchiveStatus | None:
-        """Return its brokers, or what a store directory or an archive is like; None if that may not
-        be seen.
-        """
+        """Return the state of brokers or files; None if the user may not see it."""
 
     async def close(self) -> None:
-        """Close it."""
+        """Close the source."""
 
 
 _HIDDEN_ERROR: Final = Sentence("not_shown")
 _RELIES_ON: Final = Sentence("in_part_only")
 
 
-def visible_source(source: ConsoleSource, viewer: "Viewer") -> ConsoleSource:
-    """Return a source as a viewer may see it."""
-    return source if viewer.sees_all(source.name) else VisibleSource(source, viewer)
-
-
 def without_names(coverage: Iterable[Coverage]) -> tuple[Coverage, ...]:
-    """Return coverage that proves as much, with file names and error texts removed."""
+    """Return coverage that proves as much, without file names and error texts."""
     brokers: dict[str, Coverage] = {}
     others: list[Coverage] = []
     for each in coverage:
         if each.kind is SourceKind.BROKER:
             broker = brokers.get(each.source)
             if broker is None or (each.is_failure and not broker.is_failure):
-                brokers[each.source] = _plain(each, each.source, each.kind)
+                brokers[each.source] = _without_details(each, each.source, each.kind)
         else:
             others.append(each)
     if not others:
@@ -157,13 +144,13 @@ def without_names(coverage: Iterable[Coverage]) -> tuple[Coverage, ...]:
     worst = (failed or proofs or others)[0]
     relies_on = next((each.relies_on for each in others if each.relies_on), None)
     kind = SourceKind.COMMIT_LOG if failed or proofs else worst.kind
-    one = _plain(replace(worst, relies_on=relies_on), "", kind)
+    one = _without_details(replace(worst, relies_on=relies_on), "", kind)
     if proofs and not failed:
         one = replace(one, begin_offset=0, end_offset=0, log_end_offset=0)
     return (*brokers.values(), one)
 
 
-def _plain(coverage: Coverage, source: str, kind: SourceKind) -> Coverage:
+def _without_details(coverage: Coverage, source: str, kind: SourceKind) -> Coverage:
     state = SourceState.FAILED if coverage.is_failure else SourceState.SEARCHED
     error = _HIDDEN_ERROR if coverage.is_failure else None
     relies_on = _RELIES_ON if coverage.relies_on else None
@@ -173,20 +160,18 @@ def _plain(coverage: Coverage, source: str, kind: SourceKind) -> Coverage:
 _NOTHING_VISIBLE: Final = Coverage(
     "", SourceKind.COMMIT_LOG, SourceState.SEARCHED, None, None, 0, 0, 0
 )
-"""Of a search that is about hidden topics alone: there is nothing, and that is complete."""
+"""The coverage of a search about hidden topics alone: complete, without messages."""
 
 
 def no_topic(name: str) -> TopicNotFound:
-    """Return the error for an unknown topic. A hidden topic has the same one, so that it cannot be
-    told apart.
-    """
+    """Return the error for an unknown topic, or a hidden one, which must look the same."""
     return TopicNotFound(
         Sentence("no_topic_matches" if is_pattern(name) else "no_topic", name=repr(name))
     )
 
 
 class _Rights:
-    """The view of one source for one viewer. Grants name topics as users do: without namespace."""
+    """The rights of one viewer in one source. Grants name topics without the namespace."""
 
     def __init__(self, source: ConsoleSource, viewer: "Viewer") -> None:
         self._source: Final = source
@@ -203,19 +188,11 @@ class _Rights:
 
 
 class _VisibleContent(ContentFilter, frozen=True):
-    """A filter that looks at what may be seen only: coverage quotes what it could not decide on."""
+    """A content filter that skips hidden messages, which coverage would quote."""
 
     rights: _Rights | None = None
 
-    @classmethod
-    def of(cls, content: ContentFilter | None, rights: _Rights) -> "_VisibleContent | None":
-        """Return a filter for what may be seen."""
-        if content is None:
-            return None
-        return cls(content.where, content.grep, content.grep_in, content.rules, rights=rights)
-
     def passes(self, record: "Record | RecordView", tally: "SearchTally") -> bool:
-        """Return whether a record may be seen and passes."""
         assert self.rights is not None  # noqa: S101 - only made with one
         if TopicKind.of(record.topic) is TopicKind.NORMAL:
             is_visible = self.rights.may_see(record.topic)
@@ -225,7 +202,7 @@ class _VisibleContent(ContentFilter, frozen=True):
 
 
 class _VisibleFindings(Findings):
-    """Findings that leave out what may not be seen, and add the rest to others."""
+    """Findings that drop hidden messages, and add the rest to others."""
 
     def __init__(self, outer: Findings, rights: _Rights) -> None:
         super().__init__(outer.messages, outer.on_added, tally=outer.tally)
@@ -233,7 +210,7 @@ class _VisibleFindings(Findings):
 
     def take(self, record: Record) -> bool:
         if TopicKind.of(record.topic) is not TopicKind.NORMAL:
-            # Whether it is a copy, and of what, stands in its properties.
+            # Its properties name the topic that it is a copy of.
             return self.add(message_of(record))
         if not self._rights.may_see(record.topic):
             return self._may_take_more
@@ -245,7 +222,7 @@ class _VisibleFindings(Findings):
 
 
 class _VisibleMessages:
-    """The messages of a source that a viewer may see."""
+    """The visible messages of a source."""
 
     def __init__(self, source: "Source", rights: _Rights) -> None:
         self._source: Final = source
@@ -255,7 +232,6 @@ class _VisibleMessages:
         self.is_one_log: Final = source.is_one_log
 
     async def find(self, request: "FindRequest", findings: Findings) -> None:
-        """Add the messages that match and may be seen."""
         patterns = self._rights.patterns
         narrowed = narrowed_topics(request.topics, patterns)
         for name, parts in narrowed.items():
@@ -267,16 +243,19 @@ class _VisibleMessages:
         kinds: tuple[Kind, ...] = (request.kind,)
         position = request.queue_position
         if position is not None and not self._rights.may_see(position.topic):
-            # A text of this form can still be a key.
+            # The text can still be a key.
             kinds = ("unique-key", "key") if request.kind == "auto" else ()
         if not topics or not kinds:
             findings.cover((_NOTHING_VISIBLE,))
             return
         own = _VisibleFindings(findings, self._rights)
-        content = _VisibleContent.of(request.content, self._rights)
+        content = request.content
+        if content is not None:
+            parts_of_filter = (content.where, content.grep, content.grep_in, content.rules)
+            content = _VisibleContent(*parts_of_filter, rights=self._rights)
         try:
             for kind in kinds:
-                # What waits is asked for with its own topics, which may be hidden.
+                # Waiting messages are in other topics, which can be hidden.
                 asked = replace(
                     request, topics=topics, kind=kind, content=content, only_delivered=True
                 )
@@ -296,7 +275,7 @@ class _VisibleMessages:
         single = [each for each in names if not is_pattern(each)]
         visible = [each for each in single if self._rights.may_see(each)]
         own = Findings(findings.messages)
-        # What was searched so far decides whether the source can be sure.
+        # Whether a topic is surely unknown depends on the coverage so far.
         own.cover(findings.coverage)
         if visible:
             await awaited(partial(self._source.check_topics, visible, own))
@@ -307,9 +286,7 @@ class _VisibleMessages:
 
 
 class VisibleSource(ConsoleSource):
-    """A source of a console, as a viewer may see it: without producers, some of whose topics may be
-    hidden.
-    """
+    """A source as a viewer may see it. Producers are hidden: they can belong to hidden topics."""
 
     def __init__(self, source: ConsoleSource, viewer: "Viewer") -> None:
         self._opened: Final = source
@@ -324,11 +301,10 @@ class VisibleSource(ConsoleSource):
         self._may_see: Final = rights.may_see
 
     async def broker_of(self, message: "MessageExt") -> str:
-        """Return the name of the broker that stored a message, or its address."""
         return await self._opened.broker_of(message)
 
     async def story(self, message: "MessageExt", group: str | None = None) -> "Story":
-        """Return the story of a message, without what is of hidden topics."""
+        """Return the story of a message without events of hidden topics."""
         story = await self._opened.story(message, group)
         hidden = {
             each.topic
@@ -337,8 +313,8 @@ class VisibleSource(ConsoleSource):
             if not self._may_see(each.topic)
         }
 
-        def names_hidden(*texts: str) -> bool:
-            return any(name in text for text in texts for name in hidden)
+        def names_hidden(text: str) -> bool:
+            return any(name in text for name in hidden)
 
         unlearnt = [
             replace(each, what=Sentence("part_of_story"), why=_HIDDEN_ERROR)
@@ -365,10 +341,7 @@ class VisibleSource(ConsoleSource):
         )
 
     async def topics(self, names: Sequence[str] | None = None) -> TopicsAnswer | None:
-        """Return its topics that may be seen, or those of them that are asked for.
-
-        :raises TopicNotFound: if one that is asked for is not among them.
-        """
+        """:raises TopicNotFound: if a name matches no visible topic."""
         answer = await self._opened.topics(None)
         if answer is None:
             return None
@@ -384,14 +357,10 @@ class VisibleSource(ConsoleSource):
         return TopicsAnswer(tuple(visible), without_names(answer.coverage))
 
     async def topic_names(self) -> Sequence[str]:
-        """Return the names of its topics that may be seen."""
         return [each for each in await self._opened.topic_names() if self._may_see(each)]
 
     async def topic_settings(self, topic: str) -> Sequence[TopicSettings]:
-        """Return how a topic that may be seen is configured.
-
-        :raises TopicNotFound: if it may not be seen.
-        """
+        """:raises TopicNotFound: if the topic is hidden."""
         if not self._may_see(topic):
             raise no_topic(topic)
         settings = await self._opened.topic_settings(topic)
@@ -400,11 +369,9 @@ class VisibleSource(ConsoleSource):
         ]
 
     async def stored_since(self, topic: str, times_ms: Sequence[int]) -> list[int] | None:
-        """Return the counts of a topic that may be seen."""
         return await self._opened.stored_since(topic, times_ms) if self._may_see(topic) else None
 
     async def waiting(self, answer: TopicsAnswer) -> "WaitingMessages | None":
-        """Return how many messages wait for each topic that may be seen."""
         waiting = await self._opened.waiting(answer)
         if waiting is None:
             return None
@@ -412,19 +379,17 @@ class VisibleSource(ConsoleSource):
         return waiting._replace(counts=counts)
 
     async def groups(self, name: str | None = None) -> GroupsAnswer | None:
-        """Return its groups of topics that may be seen, with these topics only."""
+        """Return the groups of visible topics, with these topics only."""
         answer = await self._opened.groups(name)
         if answer is None:
             return None
         groups = tuple(filter(None, map(self._visible_group, answer.groups)))
-        # A note that there is no such group would tell it from a hidden one.
+        # A note about an unknown group would distinguish it from a hidden one.
         told = (c for c in answer.coverage if c.is_failure or c.kind is not SourceKind.TOPICS)
         return GroupsAnswer(groups, without_names(told))
 
     async def status(self) -> BrokersAnswer | None:
-        """Return which brokers there are, and whether they answer: what they count, and what the
-        files of a store or an archive are like, is of all topics.
-        """
+        """Return brokers without their counts, which include hidden topics; None for files."""
         if self.kind != "cluster":
             return None
         answer = await self._opened.status()
@@ -476,15 +441,15 @@ class _GroupWithoutRetries(FoundGroup, frozen=True):
 
 
 def narrowed_topics(topics: Iterable[str], patterns: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Return for each name or pattern what is left of it; nothing if all of it is hidden.
+    """Return the visible part of each name or pattern as patterns; empty if all of it is hidden.
 
-    :raises BadInput: for a pattern with brackets, and for one that is cut into too many.
+    :raises BadInput: if a pattern has brackets, or its visible part needs too many patterns.
     """
     patterns = tuple(patterns)
-    return {each: _narrowed(each, patterns) for each in topics}
+    return {each: _intersection(each, patterns) for each in topics}
 
 
-def _narrowed(topic: str, patterns: tuple[str, ...]) -> tuple[str, ...]:
+def _intersection(topic: str, patterns: tuple[str, ...]) -> tuple[str, ...]:
     if not is_pattern(topic):
         return (topic,) if any(fnmatchcase(topic, each) for each in patterns) else ()
     if "[" in topic:
@@ -493,11 +458,11 @@ def _narrowed(topic: str, patterns: tuple[str, ...]) -> tuple[str, ...]:
         raise BadInput(Sentence("pattern_stars", topic=repr(topic[:80])))
     parts: set[str] = set()
     for each in patterns:
-        parts |= _both(_without_double_stars(topic), _without_double_stars(each))
+        parts |= _intersect(_without_double_stars(topic), _without_double_stars(each))
         if len(parts) > MAX_NARROWED_PATTERNS:
             raise BadInput(Sentence("pattern_stars", topic=repr(topic[:80])))
     wider = {each for each in parts if "*" in each and "?" not in each}
-    # Without those that another one has all of: the * of the one is a character for the other.
+    # Drop patterns that another one includes: fnmatch takes their * as a character.
     kept = {each for each in parts if not any(fnmatchcase(each, w) for w in wider - {each})}
     return tuple(sorted(kept))
 
@@ -509,20 +474,24 @@ def _without_double_stars(pattern: str) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _both(one: str, other: str) -> frozenset[str]:
-    """Return patterns that together match what both match."""
+def _intersect(one: str, other: str) -> frozenset[str]:
+    """Return the intersection of two patterns."""
     if not one or not other:
         return frozenset({""}) if not (one or other).strip("*") else frozenset()
     first, second = one[0], other[0]
     if first == second == "*":
-        common = {"*" + each for each in _both(one[1:], other) | _both(one, other[1:])}
+        common = {"*" + each for each in _intersect(one[1:], other) | _intersect(one, other[1:])}
     elif first == "*":
-        common = set(_both(one[1:], other)) | {second + each for each in _both(one, other[1:])}
+        common = set(_intersect(one[1:], other)) | {
+            second + each for each in _intersect(one, other[1:])
+        }
     elif second == "*":
-        common = set(_both(one, other[1:])) | {first + each for each in _both(one[1:], other)}
+        common = set(_intersect(one, other[1:])) | {
+            first + each for each in _intersect(one[1:], other)
+        }
     elif "?" in (first, second) or first == second:
         single = second if first == "?" else first
-        common = {single + each for each in _both(one[1:], other[1:])}
+        common = {single + each for each in _intersect(one[1:], other[1:])}
     else:
         return frozenset()
     common = {_without_double_stars(each) for each in common}

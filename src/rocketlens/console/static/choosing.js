@@ -1,4 +1,4 @@
-// Rows that are chosen, to be sent again: how many there are, while there are some.
+// Counts the rows that are chosen to be sent again.
 export function startChoosing() {
   const show = () => {
     const form = document.getElementById("chosen");
@@ -8,9 +8,9 @@ export function startChoosing() {
     form.querySelector("output").textContent = form.dataset.count.replace("#", count);
   };
   document.addEventListener("change", show);
-  // Boxes are empty after the event.
+  // The boxes are cleared after the event.
   document.addEventListener("reset", () => setTimeout(show));
-  // An answer that streamed in brings its form.
+  // A streamed answer has its own form.
   new MutationObserver(show).observe(document.getElementById("answer") ?? document.body, { childList: true });
   show();
 }

@@ -1,4 +1,4 @@
-// What pages gain by a script: results as they come, more of them, keys, copies. Nothing needs it.
+// Enhances pages that also work without a script: streamed results, further results, keys, copying.
 import { startChoosing } from "./choosing.js";
 import { startKeeping } from "./keeping.js";
 import { startKeys } from "./keys.js";
@@ -9,7 +9,7 @@ import { startResults } from "./results.js";
 import { startSuggesting } from "./suggesting.js";
 
 document.documentElement.classList.add("scripted");
-// From now on the server may send a page before its answer, which then streams in.
+// From now on, the server can send a page before its answer, which is streamed.
 document.cookie = "rl_script=1; path=/; max-age=31536000; samesite=lax";
 
 const status = document.getElementById("status");
@@ -33,7 +33,7 @@ document.addEventListener("click", (event) => {
   if (opener) document.getElementById(opener.dataset.opens).showModal();
 });
 
-// What is wrong in a filter is chosen, so that typing replaces it.
+// Select the wrong part of a filter, so that typing replaces it.
 const wrong = document.querySelector("input[data-error-at]");
 if (wrong) {
   const at = Number(wrong.dataset.errorAt);
@@ -52,11 +52,11 @@ for (const input of document.querySelectorAll("[data-filters]")) {
     for (const row of rows) row.hidden = !row.textContent.toLowerCase().includes(words);
   };
   input.addEventListener("input", filter);
-  // A list that is looked at live has other rows then.
+  // A live list has other rows then.
   document.addEventListener("refreshed", filter);
 }
 
-// On a narrow screen the menu scrolls: to the page that is open.
+// On a narrow screen, scroll the menu to the current page.
 const menu = document.querySelector(".top nav");
 const open = menu?.querySelector("[aria-current]");
 if (open) menu.scrollLeft = open.offsetLeft - menu.offsetLeft - (menu.clientWidth - open.offsetWidth) / 2;

@@ -1,5 +1,5 @@
-// What was typed into a form is there again if its page is opened anew: its session may have ended
-// before the form was sent, and pages of a language or a time zone are other pages.
+// Keeps the input of a form for the next load of its page: after a session has ended, or after a
+// change of the language or the time zone.
 const KEPT = "rl_kept";
 const FIELDS = "form[data-keeps] :is(input:not([type=hidden]), textarea, select)";
 
@@ -13,13 +13,13 @@ function keep() {
   try {
     sessionStorage.setItem(KEPT, JSON.stringify({ page: page(), viewer, values }));
   } catch {
-    // More than the browser has room for.
+    // The storage of the browser is full.
     sessionStorage.removeItem(KEPT);
   }
 }
 
 export function startKeeping(announce) {
-  // A login stands between a form and its page.
+  // The login page comes between the form and its page.
   if (document.querySelector("[data-keeps-typed]")) return;
   const kept = JSON.parse(sessionStorage.getItem(KEPT));
   sessionStorage.removeItem(KEPT);

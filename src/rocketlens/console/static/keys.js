@@ -1,5 +1,5 @@
-// The keyboard: every page can be used without a mouse.
-// A dialog that was closed keeps the focus until the page is drawn again.
+// Keyboard shortcuts: every page can be used without a mouse.
+// A closed dialog keeps the focus until the next frame.
 const isTyping = (target) => target.closest("input:not([type=checkbox]), select, textarea, dialog[open]") !== null;
 
 export function startKeys(announce) {

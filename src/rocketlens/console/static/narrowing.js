@@ -1,5 +1,5 @@
-// Bars of messages by time: a click opens the time of one, which is a link; drawing over several
-// opens all of theirs.
+// Bars of messages by time: a click opens the time range of one bar, which is a link; dragging over
+// several opens their common range.
 export function startNarrowing() {
   let drawn = null;
 
@@ -41,7 +41,7 @@ export function startNarrowing() {
     location.href = address.href;
   });
   document.addEventListener("pointercancel", () => { drawn = null; });
-  // A link that is dragged would be carried away.
+  // The browser would drag the link.
   document.addEventListener("dragstart", (event) => {
     if (event.target.closest?.("svg.bars")) event.preventDefault();
   });

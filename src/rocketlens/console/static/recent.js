@@ -1,5 +1,5 @@
-// Searches that this browser made last, for the first page. They stay in the browser, for each user
-// of the console their own.
+// The last searches of this browser, on the start page. The browser keeps them, separately for each
+// user of the console.
 const MAX_KEPT = 8;
 const key = () => `rl_recent:${document.body.dataset.viewer}`;
 
@@ -33,6 +33,6 @@ export function startRecent() {
   try {
     localStorage.setItem(key(), JSON.stringify([{ href, text: asked }, ...others].slice(0, MAX_KEPT)));
   } catch {
-    // The browser keeps nothing.
+    // The browser has no storage.
   }
 }

@@ -1,11 +1,10 @@
-// Results: they stream in as they come, continue at the end of the page, and what is far from the
-// screen is kept as text, so a list of 100,000 rows scrolls as one of 200. Parts with a chosen row
-// stay: a form sends what is in the page.
+// Streams results, loads further pages at the end, and keeps parts far from the screen as text, so
+// that a list of 100,000 rows scrolls like one of 200. Parts with a chosen row stay in the page, as a
+// form sends only those.
 //
-// While a search runs its rows come in the order in which they are found, queue by queue; each is put
-// at its place by time, the newest first.
+// Rows of a running search arrive queue by queue. Each is inserted by time, newest first.
 //
-// All that is inserted was rendered and escaped by the server.
+// The server has rendered and escaped everything that is inserted.
 const FAR = "1500px";
 
 const parsed = (html) => {
@@ -14,7 +13,7 @@ const parsed = (html) => {
   return template.content;
 };
 
-// Keep the rows of a part of the table only while it is near the screen.
+// Keep the rows of a part only while it is near the screen.
 function keepNear(body) {
   let text = null;
   const watch = new IntersectionObserver((entries) => {
@@ -47,7 +46,7 @@ function continueAt(link, table, announce) {
     const page = parsed(await answer.text());
     const rows = page.querySelector("tbody");
     if (!answer.ok || !rows) {
-      // An error is shown as one: never as the end of the list.
+      // Show an error, never the end of the list.
       link.parentElement.replaceWith(page.querySelector(".failure") ?? page);
       return;
     }
@@ -64,7 +63,7 @@ function continueAt(link, table, announce) {
   };
   link.addEventListener("click", (event) => { event.preventDefault(); load(); });
   const watch = new IntersectionObserver((entries) => {
-    // A busy browser reports several frames at once, the newest last.
+    // A busy browser reports several frames at once, newest last.
     if (entries.at(-1).isIntersecting) { watch.disconnect(); load(); }
   }, { rootMargin: "300px" });
   watch.observe(link);
@@ -115,7 +114,7 @@ function stream(area, announce) {
   events.addEventListener("answer", (event) => end(event.data));
   events.addEventListener("failure", (event) => end(event.data));
   events.onerror = () => {
-    // The connection ended without an answer: ask again as a page, which says what is wrong.
+    // The connection ended without an answer: load the page, which shows the error.
     events.close();
     document.cookie = "rl_script=; path=/; max-age=0";
     location.reload();

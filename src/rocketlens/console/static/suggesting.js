@@ -1,4 +1,4 @@
-// Names of topics while they are typed: in fields of a topic, and in the box behind "topic:".
+// Suggests topic names in topic fields, and in the search box after "topic:".
 const MAX_SHOWN = 50;
 let names = null;
 
@@ -6,12 +6,12 @@ function known() {
   names ??= fetch("/api/topic-names", { headers: { accept: "application/json" } })
     .then((answer) => (answer.ok ? answer.json() : Promise.reject(answer.status)))
     .then((found) => found.names)
-    // They are asked for again with the next letter.
+    // The next letter requests them again.
     .catch(() => { names = null; return []; });
   return names;
 }
 
-// What stands before the name that is typed, and what is typed of it.
+// The text before the typed name, and the typed part of the name.
 function begun(input) {
   if (input.dataset.suggests === "topic") return ["", input.value];
   const word = /^(.*(?:^|\s)topic:)(\S*)$/.exec(input.value);

@@ -1,1 +1,1 @@
-"""The state of clusters and stores: brokers, clients, topics, pipeline."""
+"""The state of clusters, stores and archives: brokers, clients, topics, groups, indexing."""

@@ -1,4 +1,4 @@
-"""Asks several sources the same, and lists their topics and groups."""
+"""Asks several sources the same question, and lists their topics and groups."""
 
 import asyncio
 import time
@@ -24,7 +24,7 @@ from rocketlens.query.facts.waiting import WaitingMessages
 
 T = TypeVar("T")
 _NEW_DEAD_LETTERS_MS: Final = 86_400_000
-"""Age of a dead letter up to which its group needs someone: a night, and the day before."""
+"""The age up to which a dead letter is new."""
 
 
 async def ask_all(
@@ -33,10 +33,10 @@ async def ask_all(
     empty: Callable[[tuple[()], tuple[Coverage, ...]], T],
     raised: tuple[type[RocketLensError], ...] = (BadInput,),
 ) -> list[tuple[ConsoleSource, T]]:
-    """Return the answers of sources, each asked once, side by side; without those that are None.
+    """Ask all sources at once; return their answers without those that are None.
 
-    One that fails has an ``empty`` answer, whose coverage says why, but for errors that are
-    ``raised``, which are not of the source.
+    A source that fails gets an ``empty`` answer with the error as coverage, unless the error is in
+    ``raised``: these are mistakes in the question.
     """
 
     async def answer_of(source: ConsoleSource) -> T | None:
@@ -58,7 +58,7 @@ def failed_answer(source: ConsoleSource, error: str) -> Answer:
 
 
 def coverage_values(answers: Sequence[tuple[ConsoleSource, Any]]) -> list[CoverageValue]:
-    """Return the coverage of several sources, with their names; the same part once."""
+    """Return the coverage of several sources, with their names and without duplicates."""
     values = (
         CoverageValue.of(replace(each, source=f"{source.name}: {each.source}"))
         for source, answer in answers
@@ -67,18 +67,10 @@ def coverage_values(answers: Sequence[tuple[ConsoleSource, Any]]) -> list[Covera
     return list(dict.fromkeys(values))
 
 
-async def topic_answers(
-    sources: Sources, names: Sequence[str] = (), topics: Sequence[str] | None = None
-) -> list[tuple[ConsoleSource, TopicsAnswer]]:
-    """Return what some sources say of topics, all sources without names."""
-    return await ask_all(sources.chosen(names), lambda each: each.topics(topics), TopicsAnswer)
-
-
 async def topics_of(
     sources: Sources, names: Sequence[str] = (), topics: Sequence[str] | None = None
 ) -> TopicsValue:
-    """Return the topics of some sources, with how many messages wait for them."""
-    answers = await topic_answers(sources, names, topics)
+    answers = await ask_all(sources.chosen(names), lambda each: each.topics(topics), TopicsAnswer)
     waiting = await asyncio.gather(*(waiting_in(*each) for each in answers))
     return TopicsValue(
         complete=all(answer.complete for _, answer in answers),
@@ -94,7 +86,6 @@ async def topics_of(
 async def groups_of(
     sources: Sources, names: Sequence[str] = (), group: str | None = None
 ) -> GroupsValue:
-    """Return the groups of some sources, all sources without names."""
     answers = await ask_all(sources.chosen(names), lambda each: each.groups(group), GroupsAnswer)
     return GroupsValue(
         complete=all(answer.complete for _, answer in answers),
@@ -117,7 +108,7 @@ def _group_value(source: ConsoleSource, group: FoundGroup) -> GroupValue:
 
 
 async def waiting_in(source: ConsoleSource, answer: TopicsAnswer) -> WaitingMessages | None:
-    """Return how many messages wait for the topics of a source; None if that is not known."""
+    """Return how many messages wait for the topics of a source; None if unknown."""
     try:
         return await source.waiting(answer) if answer.topics else None
     except (RocketLensError, OSError):
@@ -127,7 +118,6 @@ async def waiting_in(source: ConsoleSource, answer: TopicsAnswer) -> WaitingMess
 def topic_value(
     source: ConsoleSource, topic: FoundTopic, waiting: WaitingMessages | None
 ) -> TopicValue:
-    """Return a topic of a source, with how many messages wait for it."""
     return TopicValue.of(
         topic,
         source=source.name,

@@ -1,24 +1,24 @@
-"""The pipelines of brokers: samples of them, and rates, lag and plots from these.
+"""Samples of the brokers' indexing pipelines; rates, lag and plots from them.
 
-The brokers of all clusters are sampled every ten seconds while a console runs, whether the page is
-looked at or not: it is looked at when something was wrong before. The samples of an hour are kept,
-in memory only. A broker that does not answer in time has a sample without values, with the reason.
+While the console runs, it samples the brokers of all clusters every ten seconds, so that the page
+shows the past. Samples of an hour are kept, in memory only. If a broker does not answer in time,
+its sample has the reason instead of values.
 
 =====================  ==========================================================================
-value                  from
+value                  source
 =====================  ==========================================================================
-messages stored        the broker's count; None where it begins again, as after a restart
+messages stored        the broker's count; None after a reset, as by a restart
 bytes stored           the end of the log
-bytes dispatched       the end of the log without what is in no queue yet
-bytes indexed          the end of the log without what is in no index file yet
-lag in time            when the log, by the samples, ended where the pipeline is now; if that was
-                       before the first sample, it is more than the age of that
+bytes dispatched       the end of the log minus the bytes in no queue yet
+bytes indexed          the end of the log minus the bytes in no index file yet
+lag in time            the age of the oldest byte not indexed yet, by earlier samples of the end of
+                       the log; if it is older than the first sample, more than the age of that one
 =====================  ==========================================================================
 
-Nothing is computed across a gap: a sample without values, or a longer time than two samples take.
+No value is computed across a gap: a sample without values, or a missing sample.
 
-Plots are SVG. Positions are parts of a thousand of the plot's width and height, the height from the
-top. Lines are broken where nothing is known, and such times are marked as gaps.
+Plots are SVG. Positions are in 1/1000 of width and height, from the top left. Gaps interrupt the
+lines and are marked.
 """
 
 import asyncio
@@ -44,44 +44,44 @@ from rocketlens.errors import RocketLensError
 from rocketlens.model.status import BrokerStatus
 
 PIPELINE_SAMPLE_S: Final = 10.0
-"""Seconds between two samples of the brokers of all clusters, one request to each."""
+"""Seconds between two samples: one request to each broker of all clusters."""
 PIPELINE_ROUND_S: Final = 8.0
-"""Seconds in which brokers answer for a sample; the others have none then. Less than the above."""
+"""Seconds for the answers of a sample; less than PIPELINE_SAMPLE_S."""
 MAX_PIPELINE_SAMPLES: Final = 360
-"""Samples of one broker that a console keeps: those of an hour."""
+"""Samples of one broker: those of an hour."""
 MAX_PIPELINE_BROKERS: Final = 256
-"""Brokers that a console samples, in 30 MB; others are counted."""
+"""Sampled brokers: 30 MB of samples."""
 MAX_PIPELINE_PLOTS: Final = 8
-"""Brokers that are plotted on one page, or have all their samples in one answer of the API."""
+"""Brokers with plots on one page, or with all samples in one API answer."""
 SIZE: Final = 1000
-"""Width and height of a plot, in its own units."""
+"""Width and height of a plot in its own units."""
 _MAX_MARKS: Final = 4
 _MIN_SPAN_MS: Final = 300_000
-"""The shortest time of an axis: the first samples do not fill a plot."""
+"""The shortest time axis: the first samples do not fill a plot."""
 _MARK_STEPS_MS: Final = tuple(60_000 * each for each in (1, 2, 5, 10, 15, 30, 60))
 
 
 class Mark(NamedTuple):
-    """A mark of an axis: where, and what value is there."""
+    """A mark of an axis."""
 
     at: float
     value: float
 
     @property
     def percent(self) -> str:
-        """Where it is, as an attribute has it."""
+        """Its position as an SVG attribute."""
         return f"{self.at / SIZE:.2%}"
 
 
 class PlotGap(NamedTuple):
-    """A time of which nothing is known."""
+    """A time without values."""
 
     at: float
     width: float
 
 
 class PlotLine(Struct, frozen=True):
-    """One line: its name, its path (``d``), and its last and its largest value."""
+    """A line of a plot. ``path`` is the ``d`` attribute."""
 
     name: str
     path: str
@@ -90,10 +90,10 @@ class PlotLine(Struct, frozen=True):
 
 
 class Plot(Struct, frozen=True):
-    """Lines in one frame."""
+    """A plot of several lines."""
 
     lines: tuple[PlotLine, ...]
-    """Without those of which no value is known."""
+    """Lines without any value are left out."""
     times: tuple[Mark, ...]
     values: tuple[Mark, ...]
     gaps: tuple[PlotGap, ...]
@@ -108,9 +108,9 @@ def plot_of(
     max_step_ms: float,
     is_bytes: bool,
 ) -> Plot:
-    """Return the plot of named series with a value for each time, None where it is not known.
+    """Return the plot of named series, with a value or None for each time.
 
-    Times are in order; two that are more than ``max_step_ms`` apart have a gap between them.
+    Times are in order. Two that are more than ``max_step_ms`` apart have a gap between them.
     ``is_bytes`` chooses marks that are round in KiB and MiB.
     """
     end_ms = times_ms[-1] if times_ms else 0
@@ -150,7 +150,7 @@ def plot_of(
 def _stretches(
     times_ms: Sequence[int], row: Sequence[float | None], max_step_ms: float
 ) -> list[list[tuple[int, float]]]:
-    """Return the points of a line, cut where a value is missing or too much time passed."""
+    """Return the points of a line, split at missing values and gaps."""
     stretches: list[list[tuple[int, float]]] = []
     last_ms: int | None = None
     for moment, value in zip(times_ms, row, strict=True):
@@ -166,7 +166,7 @@ def _stretches(
 
 def _path(points: Sequence[tuple[float, float]]) -> str:
     if len(points) == 1:
-        # A point alone: a line without a length, of which round ends are drawn.
+        # A single point: a line of length 0, of which the round caps are drawn.
         return f"M{points[0][0]:g} {points[0][1]:g}h0"
     return "M" + "L".join(f"{x:g} {y:g}" for x, y in points)
 
@@ -174,7 +174,7 @@ def _path(points: Sequence[tuple[float, float]]) -> str:
 def _gaps(
     times_ms: Sequence[int], rows: Sequence[Sequence[float | None]], max_step_ms: float
 ) -> list[tuple[int, int]]:
-    """Return the times without a value in any series, as (sample before, sample after) pairs."""
+    """Return the times without values in all series, from the sample before to the one after."""
     moments = [
         number for number in range(len(times_ms)) if any(row[number] is not None for row in rows)
     ]
@@ -183,14 +183,14 @@ def _gaps(
         for low, high in pairwise(moments)
         if high - low > 1 or times_ms[high] - times_ms[low] > max_step_ms
     ]
-    # At the ends only what is longer: the first sample of all has no rate.
+    # A single sample at an end is no gap: the first sample never has a rate.
     first, last = (moments[0], moments[-1]) if moments else (len(times_ms) - 1, len(times_ms) - 1)
     ends = [(times_ms[0], times_ms[first]), (times_ms[last], times_ms[-1])] if times_ms else []
     return sorted(gaps + [each for each in ends if each[1] - each[0] > max_step_ms])
 
 
 def _steps(*, is_bytes: bool) -> Iterator[float]:
-    """Yield the steps that marks can have: 1, 2, 5, 10 ..., or powers of two for bytes."""
+    """Yield the steps between marks: 1, 2, 5, 10 ..., or powers of two for bytes."""
     for power in count():
         yield from ((2**power,) if is_bytes else (each * 10**power for each in (1, 2, 5)))
 
@@ -203,7 +203,7 @@ def _scale(values: Sequence[float], *, is_bytes: bool) -> tuple[float, float]:
 
 
 def _times(begin_ms: int, end_ms: int) -> list[int]:
-    """Return whole minutes between two times, as many as have room."""
+    """Return the marks of a time axis, on whole minutes."""
     step = next(
         (each for each in _MARK_STEPS_MS if (end_ms - begin_ms) / each <= 2 * _MAX_MARKS),
         _MARK_STEPS_MS[-1],
@@ -216,22 +216,22 @@ _log: Final = logging.getLogger("rocketlens.console")
 
 
 class PipelineSample(NamedTuple):
-    """The values of one broker at one moment; without an ``end_offset`` it did not answer."""
+    """The values of a broker at one time. ``end_offset`` is None if it did not answer."""
 
     at_s: float
-    """When, in seconds of a clock that only goes forward: rates are computed by it."""
+    """Monotonic seconds, for rates."""
     time_ms: int
-    """When, in epoch milliseconds."""
+    """Epoch milliseconds."""
     end_offset: int | None = None
     put_total: int | None = None
     dispatch_behind_bytes: int | None = None
     index_behind_bytes: int | None = None
     error: str | None = None
-    """Why it said nothing."""
+    """Why there are no values."""
 
 
 class SampledBroker(NamedTuple):
-    """The name of a broker, which may move to another address."""
+    """A broker by name, as its address can change."""
 
     source: str
     cluster: str
@@ -240,7 +240,7 @@ class SampledBroker(NamedTuple):
 
 
 class BrokerSamples(Struct):
-    """The samples of one broker, the oldest first."""
+    """The samples of one broker, oldest first."""
 
     broker: SampledBroker
     address: str
@@ -249,22 +249,15 @@ class BrokerSamples(Struct):
     )
 
     def add(self, sample: PipelineSample) -> None:
-        """Add the newest sample, and drop the oldest if there are too many."""
+        """Add the newest sample. A full series drops its oldest."""
         if self.samples and sample.time_ms < self.samples[-1].time_ms:
-            # The clock was set back: what was before has times to come.
+            # The clock was set back: older samples are in the future now.
             self.samples.clear()
         self.samples.append(sample)
 
-    @property
-    def has_no_values(self) -> bool:
-        """Whether no sample that is kept has a value."""
-        return all(each.end_offset is None for each in self.samples)
-
 
 class PipelineSamples:
-    """Samples clusters; belongs to one event loop. ``clock`` returns monotonic seconds, and
-    ``now_ms`` epoch milliseconds.
-    """
+    """Samples clusters; belongs to one event loop. ``clock`` is monotonic, in seconds."""
 
     def __init__(
         self,
@@ -284,12 +277,12 @@ class PipelineSamples:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Take samples until :meth:`close`; nothing if there is no cluster."""
+        """Sample until `close`. No effect without clusters."""
         if self._clusters and self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def close(self) -> None:
-        """Take no more samples, and wait for no answer. No effect if it never began."""
+        """Stop at once. No effect if it was not started."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -302,19 +295,19 @@ class PipelineSamples:
         return sorted(series, key=lambda each: each.broker)
 
     def errors(self, sources: Collection[str]) -> dict[str, str]:
-        """Return why clusters among some sources could not be asked for their brokers just now."""
+        """Return why clusters could not be asked for their brokers, by source."""
         return {name: why for name, why in self._errors.items() if why and name in sources}
 
     def are_of(self, sources: Collection[str]) -> bool:
-        """Return whether each of some clusters was asked once, with an answer or not."""
+        """Return whether all these clusters were sampled at least once."""
         return all(name in self._errors for name in sources)
 
     def left_out(self, sources: Collection[str]) -> int:
-        """Return how many brokers of some sources are not sampled, because there are too many."""
+        """Return how many brokers are not sampled because there are too many."""
         return sum(len(several) for name, several in self._left_out.items() if name in sources)
 
     async def sample(self) -> None:
-        """Ask every broker of every cluster once, all side by side, and keep what each said."""
+        """Sample all brokers of all clusters once."""
         await asyncio.gather(*map(self._sample, self._clusters))
 
     async def _run(self) -> None:
@@ -353,7 +346,7 @@ class PipelineSamples:
                 self._add_missing(broker, why)
 
     def _keep(self, broker: SampledBroker, status: BrokerStatus) -> bool:
-        """Keep what a broker said; return False if there are too many brokers."""
+        """Add a sample; return False if there are too many brokers."""
         samples = self._by_broker.get(broker)
         if samples is None:
             if len(self._by_broker) >= MAX_PIPELINE_BROKERS:
@@ -379,31 +372,30 @@ class PipelineSamples:
     def _add_missing(self, broker: SampledBroker, why: str) -> None:
         samples = self._by_broker[broker]
         samples.add(PipelineSample(self.clock(), self.now_ms(), error=why))
-        if samples.has_no_values and len(samples.samples) == samples.samples.maxlen:
-            # It was gone for as long as samples are kept.
+        is_full = len(samples.samples) == samples.samples.maxlen
+        if is_full and all(each.end_offset is None for each in samples.samples):
+            # Gone for as long as samples are kept.
             del self._by_broker[broker]
 
 
 FOLLOWS_S: Final = 2.5 * PIPELINE_SAMPLE_S
-"""Seconds within which a sample follows another: one may be late, and none missing."""
+"""Seconds between consecutive samples: one can be late, none missing."""
 
 
 class PipelinePoint(ConsoleValue):
-    """The state at one moment; None stands for values that are not known."""
+    """The state of a broker at one time. None stands for unknown values."""
 
     time_ms: int
-    error: str | None = Field(description="why there is no sample")
-    put_per_second: float | None = Field(description="messages stored, since the sample before")
-    stored_per_second: float | None = Field(description="bytes of log, likewise")
-    dispatched_per_second: float | None = Field(description="bytes of log that came into queues")
-    indexed_per_second: float | None = Field(description="bytes of log that came into the index")
+    error: str | None = Field(description="why there are no values")
+    put_per_second: float | None = Field(description="messages stored, since the previous sample")
+    stored_per_second: float | None = Field(description="bytes of log written")
+    dispatched_per_second: float | None = Field(description="bytes of log put into queues")
+    indexed_per_second: float | None = Field(description="bytes of log put into the index")
     dispatch_behind_bytes: int | None
     index_behind_bytes: int | None
-    behind_bytes: int | None = Field(description="the larger of the two: the pipeline's lag")
-    behind_ms: int | None = Field(description="about how old the oldest message is that it lacks")
-    behind_over_ms: int | None = Field(
-        description="the age of the first sample, where that message is older and its age not known"
-    )
+    behind_bytes: int | None = Field(description="the lag: the larger of the two")
+    behind_ms: int | None = Field(description="about the age of the oldest message not indexed yet")
+    behind_over_ms: int | None = Field(description="a lower bound, if behind_ms is unknown")
 
 
 class PipelineBroker(ConsoleValue):
@@ -416,19 +408,17 @@ class PipelineBroker(ConsoleValue):
     role: Literal["master", "slave"]
     address: str
     newest: PipelinePoint
-    points: list[PipelinePoint] | None = Field(
-        description="the oldest first; None of brokers beyond the first ones: ask for one by name"
-    )
+    points: list[PipelinePoint] | None = Field(description="oldest first; null: request by name")
 
 
 class PipelineValue(ConsoleValue):
-    """The pipelines of the brokers of all clusters."""
+    """The indexing pipelines of all brokers."""
 
-    complete: bool = Field(description="whether there is a last sample, and every broker in it")
+    complete: bool = Field(description="true if the last sample has every broker")
     every_s: float = Field(description="seconds between two samples")
     brokers: list[PipelineBroker]
     left_out: int = Field(description="brokers that are not sampled: there are too many")
-    errors: dict[str, str] = Field(description="why clusters could not be asked for brokers now")
+    errors: dict[str, str] = Field(description="why brokers of clusters could not be listed")
     stores: list[str] = Field(description="stores and archives: see /api/brokers")
     hidden: list[str] = Field(description="sources of which the user may not see all topics")
 
@@ -436,9 +426,9 @@ class PipelineValue(ConsoleValue):
 def pipeline_value(
     sources: Sources, samples: PipelineSamples, names: Collection[str] = (), broker: str = ""
 ) -> PipelineValue:
-    """Return what is known of some sources, all without names; of one broker, if it is named.
+    """Return the pipelines of some sources, or of one broker name in them.
 
-    :raises BadInput: if there is no source of a name.
+    :raises BadInput: if a source does not exist.
     """
     viewer = current_viewer()
     chosen = sources.chosen(list(names))
@@ -464,70 +454,57 @@ def pipeline_value(
     )
 
 
-def points_of(samples: Sequence[PipelineSample]) -> Iterator[PipelinePoint]:
-    """Yield what each sample tells, together with those before it."""
-    written = _Written()
+def points_of(samples: Sequence[PipelineSample], first: int = 0) -> Iterator[PipelinePoint]:
+    """Yield the values of each sample from the ``first`` on. They depend on all earlier samples."""
+    written = _LogEnds()
     before: PipelineSample | None = None
-    for sample in samples:
+    for number, sample in enumerate(samples):
         written.add(sample)
-        yield _point(sample, before, written)
+        if number >= first:
+            yield _point(sample, before, written)
         before = sample
 
 
-def newest_of(samples: Sequence[PipelineSample]) -> PipelinePoint:
-    """Return what the last sample tells, together with those before it."""
-    written = _Written()
-    for each in samples:
-        written.add(each)
-    return _point(samples[-1], samples[-2] if len(samples) > 1 else None, written)
-
-
 def is_gap(before: PipelineSample, sample: PipelineSample) -> bool:
-    """Return whether nothing is known of the time between two samples."""
     if before.end_offset is None or sample.end_offset is None:
         return True
     steps_s = (sample.at_s - before.at_s, (sample.time_ms - before.time_ms) / 1000)
-    # Both clocks: one stands still while a machine sleeps, the other can be set.
+    # Check both clocks: one stops while the machine sleeps, the other can be set.
     return min(steps_s) <= 0 or max(steps_s) > FOLLOWS_S
 
 
-class _Written:
-    """Where the log ended at each sample, to find when it was at an offset."""
+class _LogEnds:
+    """The ends of the log by time, to find when it ended at an offset."""
 
     def __init__(self) -> None:
         self._ends: list[int] = []
-        self._times: list[int] = []
+        self.times_ms: list[int] = []
 
     def add(self, sample: PipelineSample) -> None:
         if sample.end_offset is None:
             return
         if self._ends and sample.end_offset < self._ends[-1]:
-            # It is another log now, or its end was cut off.
+            # Another log, or a truncated one.
             self._ends.clear()
-            self._times.clear()
+            self.times_ms.clear()
         self._ends.append(sample.end_offset)
-        self._times.append(sample.time_ms)
-
-    @property
-    def first_ms(self) -> int:
-        """When the first sample was of which the others tell."""
-        return self._times[0]
+        self.times_ms.append(sample.time_ms)
 
     def time_of(self, offset: int) -> int | None:
-        """Return when the log ended at an offset; None if that was before the first sample."""
-        # The last sample at which the log did not go beyond it: since then something is missing.
+        """Return when the log ended at an offset; None if before the first sample."""
+        # The first sample after the log passed the offset.
         after = bisect_left(self._ends, offset + 1)
         if not after:
             return None
         if after == len(self._ends):
-            return self._times[-1]
+            return self.times_ms[-1]
         low, high = self._ends[after - 1], self._ends[after]
-        begin_ms, end_ms = self._times[after - 1], self._times[after]
+        begin_ms, end_ms = self.times_ms[after - 1], self.times_ms[after]
         return begin_ms + round((end_ms - begin_ms) * (offset - low) / (high - low))
 
 
 def _point(
-    sample: PipelineSample, before: PipelineSample | None, written: _Written
+    sample: PipelineSample, before: PipelineSample | None, written: _LogEnds
 ) -> PipelinePoint:
     behind = [
         each
@@ -540,7 +517,7 @@ def _point(
     if behind_bytes and sample.end_offset is not None:
         since_ms = written.time_of(sample.end_offset - behind_bytes)
         if since_ms is None:
-            behind_over_ms = sample.time_ms - written.first_ms
+            behind_over_ms = sample.time_ms - written.times_ms[0]
         else:
             behind_ms = sample.time_ms - since_ms
     put, stored, dispatched, indexed = (
@@ -563,7 +540,7 @@ def _point(
 
 
 def _counts(sample: PipelineSample | None) -> tuple[int | None, ...]:
-    """Return messages, and how far log, queues and index came."""
+    """Return messages stored, and the offsets of log, queues and index."""
     if sample is None or sample.end_offset is None:
         return (None,) * 4
     end = sample.end_offset
@@ -581,7 +558,8 @@ def _rate(
 
 def _broker(history: BrokerSamples, *, has_points: bool) -> PipelineBroker:
     source, cluster, name, broker_id = history.broker
-    points = list(points_of(history.samples)) if has_points else None
+    last = len(history.samples) - 1
+    points = list(points_of(history.samples, 0 if has_points else last))
     return PipelineBroker(
         source=source,
         cluster=cluster,
@@ -589,8 +567,8 @@ def _broker(history: BrokerSamples, *, has_points: bool) -> PipelineBroker:
         broker_id=broker_id,
         role="slave" if broker_id else "master",
         address=history.address,
-        newest=points[-1] if points else newest_of(history.samples),
-        points=points,
+        newest=points[-1],
+        points=points if has_points else None,
     )
 
 
@@ -608,7 +586,7 @@ pages = page_router()
 
 
 def plots_of(broker: PipelineBroker) -> list[tuple[str, Plot]]:
-    """Return the plots of a broker that has points, each with its kind."""
+    """Return the plots of a broker with points, by kind."""
     points = broker.points or []
     times = [each.time_ms for each in points]
     return [

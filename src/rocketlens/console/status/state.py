@@ -1,12 +1,11 @@
-"""The state of sources: brokers, stores and archives, clients, and an overview of them.
+"""The state of sources: brokers, stores and archives, clients, and an overview.
 
-Each broker is asked once, all of them side by side. A user who may see some topics of a source only
-learns which brokers it has and whether they answer: what they count is of all topics, and so are
-the files of a store or an archive. Who consumes what is shown as on the page of groups; producers
-are of no topic in particular, so they are for users who may see all topics of a source.
+Brokers are asked once and concurrently. For users who may not see all topics of a source, it shows
+only the brokers and whether they answer: counts, files and producers concern all topics. Consumers
+are shown as on the page of groups.
 
-The overview is asked for when the first page is there already, and again each minute: groups of a
-large cluster take seconds.
+The first page loads the overview after it is shown, and again each minute: groups of a large
+cluster take seconds.
 """
 
 import asyncio
@@ -24,7 +23,6 @@ from rocketlens.console.login.viewer import current_viewer
 from rocketlens.console.pages import (
     SEE_OTHER,
     Here,
-    HereNow,
     Sourced,
     api_router,
     form_of,
@@ -53,19 +51,16 @@ from rocketlens.model.text.sentences import Sentence
 from rocketlens.wire.codes import version_name
 
 MAX_CONSOLE_BROKERS: Final = 1_000
-"""Brokers, masters and slaves, that one page of the console lists; more are counted."""
+"""Brokers of one answer."""
 MAX_OVERVIEW_GROUPS: Final = 3
-"""Groups that the first page names for each source: alarms, then those with the most lag, or
-dead letters."""
+"""Groups that the overview names for each source: alarms, then the worst."""
 MAX_CONSOLE_CLIENTS: Final = 2_000
-"""Clients that one page of the console lists; more are counted."""
+"""Clients of one answer."""
 _Status = BrokersAnswer | StoreStatus | ArchiveStatus
 
 
 class BrokerValue(ConsoleValue):
-    """A broker, a master or a slave; None stands for values that it does not report, or that the
-    user may not see.
-    """
+    """A broker. None stands for values that are not reported, or hidden."""
 
     source: str
     cluster: str
@@ -74,22 +69,22 @@ class BrokerValue(ConsoleValue):
     role: Literal["master", "slave"]
     address: str
     error: SentenceText | None = Field(description="why it could not be asked")
-    is_hidden: bool = Field(description="whether its counts are hidden: they are of all topics")
+    is_hidden: bool = Field(description="true if its counts, which concern all topics, are hidden")
     version: str | None
     started_ms: int | None
-    put_per_second: float | None = Field(description="messages stored, in the last 10 s or so")
+    put_per_second: float | None = Field(description="messages stored, in about the last 10 s")
     get_per_second: float | None = Field(description="messages sent to consumers, likewise")
-    put_today: int | None = Field(description="messages stored since its midnight")
+    put_today: int | None = Field(description="messages stored since midnight of the broker")
     get_today: int | None = Field(description="messages sent to consumers since then")
     oldest_ms: int | None
-    disk_ratio: float | None = Field(description="the used part of its disk, 0 to 1")
+    disk_ratio: float | None = Field(description="the used fraction of its disk, 0 to 1")
     log_bytes: int | None
     min_offset: int | None
     end_offset: int | None
-    behind_bytes: int | None = Field(description="the larger of the next two: the pipeline's lag")
-    dispatch_behind_bytes: int | None = Field(description="bytes of log that are in no queue yet")
-    index_behind_bytes: int | None = Field(description="bytes of log that index files lack")
-    index_builder: str | None = Field(description="what builds index files, and how it is")
+    behind_bytes: int | None = Field(description="the indexing lag: the larger of the next two")
+    dispatch_behind_bytes: int | None = Field(description="bytes of log not in queues yet")
+    index_behind_bytes: int | None = Field(description="bytes of log not in index files yet")
+    index_builder: str | None = Field(description="the builder of index files and its state")
 
 
 class IndexBuilderValue(ConsoleValue):
@@ -102,7 +97,7 @@ class IndexBuilderValue(ConsoleValue):
 
 
 class TapValue(ConsoleValue):
-    """Of which broker's log a store is the copy, and how far it came."""
+    """The origin and the progress of a copied log."""
 
     broker_name: str
     address: str
@@ -132,8 +127,8 @@ class StoreStateValue(ConsoleValue):
     index_bytes: int
     index_newest_ms: int | None
     index_uncovered_bytes: int = Field(description="bytes of log that no index file covers")
-    builder: IndexBuilderValue | None = Field(description="None if no RocketLens broker wrote it")
-    tap: TapValue | None = Field(description="None if it is no copy that a tap wrote")
+    builder: IndexBuilderValue | None = Field(description="null: not of a RocketLens broker")
+    tap: TapValue | None = Field(description="null if no tap wrote the store")
     disk_total_bytes: int
     disk_free_bytes: int
     topics: int
@@ -143,12 +138,12 @@ class StoreStateValue(ConsoleValue):
 
 
 class ArchivedSourceValue(ConsoleValue):
-    """What an archive has of one source: a broker, or the topics of a cluster."""
+    """A source of an archive: a broker, or topics of a cluster."""
 
     name: str
-    topics: list[str] = Field(description="those that are archived, names or patterns; none: all")
+    topics: list[str] = Field(description="archived topics, names or patterns; empty: all")
     batches: int
-    messages: int = Field(description="those of days that are not kept any more included")
+    messages: int = Field(description="including those of deleted days")
     oldest_ms: int | None
     newest_ms: int | None
     archived_ms: int = Field(description="when the last batch was added")
@@ -167,11 +162,11 @@ class ArchiveStateValue(ConsoleValue):
 
 
 class BrokersValue(ConsoleValue):
-    """Brokers, stores and archives, and whether these are all."""
+    """Brokers, stores and archives."""
 
     complete: bool
     brokers: list[BrokerValue]
-    left_out: int = Field(description="brokers beyond those that one answer has")
+    left_out: int = Field(description="how many further brokers are left out")
     stores: list[StoreStateValue]
     archives: list[ArchiveStateValue]
     hidden: list[str] = Field(description="sources of which the user may not see all topics")
@@ -179,9 +174,9 @@ class BrokersValue(ConsoleValue):
 
 
 async def brokers_of(sources: Sources, names: Sequence[str] = ()) -> BrokersValue:
-    """Return the state of some sources, all without names; a failure is coverage.
+    """Return the state of sources; failures are coverage.
 
-    :raises BadInput: if there is no source of a name.
+    :raises BadInput: if a source does not exist.
     """
     chosen = sources.chosen(names)
     answers: list[tuple[ConsoleSource, _Status]]
@@ -231,11 +226,11 @@ def _store(source: ConsoleSource, store: StoreStatus) -> StoreStateValue:
 
 
 class ClientValue(ConsoleValue):
-    """A client that is connected."""
+    """A connected client."""
 
     source: str
     client_id: str
-    address: str = Field(description="as one of its brokers sees it")
+    address: str = Field(description="its address at one of its brokers")
     language: str | None
     version: str
     consumes: list[str] = Field(description="its consumer groups")
@@ -243,20 +238,20 @@ class ClientValue(ConsoleValue):
 
 
 class ClientsValue(ConsoleValue):
-    """Clients, and whether these are all."""
+    """Connected clients."""
 
     complete: bool
     clients: list[ClientValue]
-    left_out: int = Field(description="clients beyond those that one answer has")
-    without: list[str] = Field(description="stores and archives: no file names clients")
+    left_out: int = Field(description="how many further clients are left out")
+    without: list[str] = Field(description="stores and archives, which have no clients")
     hidden: list[str] = Field(description="sources of which the user may not see all topics")
     coverage: list[CoverageValue]
 
 
 async def clients_of(sources: Sources, names: Sequence[str] = ()) -> ClientsValue:
-    """Return the clients of some sources, all without names; a failure is coverage.
+    """Return the clients of clusters; failures are coverage.
 
-    :raises BadInput: if there is no source of a name.
+    :raises BadInput: if a source does not exist.
     """
     chosen = sources.chosen(names)
     clusters = [each for each in chosen if each.kind == "cluster"]
@@ -284,7 +279,7 @@ async def clients_of(sources: Sources, names: Sequence[str] = ()) -> ClientsValu
 def _clients(
     source: ConsoleSource, answers: Sequence[GroupsAnswer | ProducersAnswer]
 ) -> list[ClientValue]:
-    """Return the clients of one source, by their id."""
+    """Return the clients of one source, sorted by id."""
     members: dict[str, GroupClient] = {}
     consumes: dict[str, list[str]] = {}
     produces: dict[str, list[str]] = {}
@@ -309,20 +304,20 @@ def _clients(
 
 
 DISK_DELETES: Final = 0.85
-"""The used part of its disk from which on a broker of RocketMQ deletes messages."""
+"""The disk usage from which a RocketMQ broker deletes messages."""
 DISK_FULL: Final = 0.9
-"""The used part of its disk from which on it takes no more."""
+"""The disk usage from which a RocketMQ broker refuses messages."""
 SMALL_LAG_BYTES: Final = 1 << 20
-"""Bytes that queues and index files may be behind without a warning."""
+"""The indexing lag up to which there is no warning."""
 
 
 class GroupCountValue(ConsoleValue):
-    """A consumer group, and how many messages of something it has."""
+    """A consumer group, and its count of lagging messages or dead letters."""
 
     group: str
     count: int
-    is_alarm: bool = Field(description="it has no member for these, or they are new dead letters")
-    behind_ms: int | None = Field(description="how far it is behind; null if that is not known")
+    is_alarm: bool = Field(description="true if no member consumes them, or dead letters are new")
+    behind_ms: int | None = Field(description="how far the group is behind; null: unknown")
 
 
 class SourceStateValue(ConsoleValue):
@@ -333,21 +328,15 @@ class SourceStateValue(ConsoleValue):
     complete: bool
     brokers: int
     silent: list[str] = Field(description="brokers that do not answer")
-    full_disk: float | None = Field(
-        description="the used part of the fullest disk, if RocketMQ deletes messages there"
-    )
-    behind_bytes: int = Field(
-        description="of the broker whose queues or index files are behind most"
-    )
+    full_disk: float | None = Field(description="the fullest disk, if RocketMQ deletes messages")
+    behind_bytes: int = Field(description="the largest indexing lag of a broker")
     closing: str | None = Field(description="how a store directory was closed")
-    archived_to_ms: int | None = Field(
-        description="of an archive, the store time up to which all of its sources are archived"
-    )
+    archived_to_ms: int | None = Field(description="store time; all older messages are archived")
     groups: int
-    needs_help: bool = Field(description="whether a broker or a group needs someone now")
-    lag: list[GroupCountValue] = Field(description="the groups that are behind most")
-    dead_letters: list[GroupCountValue] = Field(description="the groups with the most of them")
-    more_lag: int = Field(description="more groups that are behind")
+    needs_help: bool = Field(description="true if a broker or a group needs attention")
+    lag: list[GroupCountValue] = Field(description="the groups with the most lag")
+    dead_letters: list[GroupCountValue] = Field(description="the groups with the most dead letters")
+    more_lag: int = Field(description="how many further groups have lag")
     more_dead_letters: int
     coverage: list[CoverageValue] = Field(description="what failed")
 
@@ -356,25 +345,15 @@ class OverviewValue(ConsoleValue):
     """The state of all sources, and alarms."""
 
     sources: list[SourceStateValue]
-    alarms: list[SavedSearchValue] = Field(
-        description="those whose message did not come, or of which that is not known"
-    )
-    alarms_error: SentenceText | None = Field(description="why alarms are not known")
-
-
-async def overview_of(here: HereNow) -> OverviewValue:
-    """Return the state of each source; what failed is in its coverage."""
-    sources = here.sources
-    states = await asyncio.gather(*(_state(sources, each) for each in sources))
-    alarms, error = await failed_alarms(here)
-    return OverviewValue(sources=list(states), alarms=alarms, alarms_error=error)
+    alarms: list[SavedSearchValue] = Field(description="missed, or with an unknown result")
+    alarms_error: SentenceText | None = Field(description="why alarms are unknown")
 
 
 async def _state(sources: Sources, source: ConsoleSource) -> SourceStateValue:
     brokers, groups = await asyncio.gather(
         brokers_of(sources, [source.name]), groups_of(sources, [source.name])
     )
-    # That no file of a store names groups is not a failure of the store.
+    # A store without groups is complete.
     answers: list[BrokersValue | GroupsValue] = [brokers]
     if source.kind == "cluster":
         answers.append(groups)
@@ -415,7 +394,7 @@ async def _state(sources: Sources, source: ConsoleSource) -> SourceStateValue:
 
 
 def _once(failures: Iterable[CoverageValue]) -> list[CoverageValue]:
-    """Return the first failure of each broker: every question to it fails alike."""
+    """Return the first failure of each broker: all requests to it fail alike."""
     by_name = {each.source.partition(" (")[0]: each for each in reversed(list(failures))}
     return list(reversed(by_name.values()))
 
@@ -424,7 +403,7 @@ def _most(
     groups: Sequence[GroupValue],
     count_of: Callable[[GroupValue], tuple[int | None, bool]],
 ) -> tuple[list[GroupCountValue], int]:
-    """Return the groups that have most of something, alarms first, and how many more have some."""
+    """Return the groups with the highest counts, alarms first, and how many more there are."""
     counted = []
     for each in groups:
         count, is_alarm = count_of(each)
@@ -452,12 +431,14 @@ async def sources(here: Here) -> SourcesValue:
 @api.get("/overview")
 async def overview(here: Here) -> OverviewValue:
     """Return the state of all sources: brokers, lag and dead letters of groups."""
-    return await overview_of(here)
+    states = await asyncio.gather(*(_state(here.sources, each) for each in here.sources))
+    alarms, error = await failed_alarms(here)
+    return OverviewValue(sources=list(states), alarms=alarms, alarms_error=error)
 
 
 @pages.get("/overview")
 async def _overview_page(here: Here) -> Response:
-    found = await overview_of(here)
+    found = await overview(here)
     return here.page("overview.html", found=found, small_lag=SMALL_LAG_BYTES)
 
 
@@ -492,18 +473,17 @@ async def _brokers_page(here: Here, source: Sourced) -> Response:
 
 @pages.post("/brokers/forget")
 async def _forget_broker(here: Here) -> Response:
-    """Forget a broker that is gone for good: answers do without it until it is seen again."""
+    """Forget a broker that is gone for good: answers are complete without it until it returns."""
     form = await form_of(here.request)
     source, name = here.sources.named(form.get("source", "")), form.get("broker", "")
     viewer = current_viewer()
     if source.cluster is None or not (viewer.is_operator and viewer.sees_all(source.name)):
         raise ActRefused(Sentence("may_not_forget", source=source.name))
-    here.console.searches.audit.record("forget-broker", source=source.name, broker=name)
+    here.searches.audit.record("forget-broker", source=source.name, broker=name)
     source.cluster.admin.forget_broker(name)
     return RedirectResponse("/brokers", SEE_OTHER)
 
 
 def by_cluster(brokers: list[BrokerValue]) -> list[tuple[tuple[str, str], list[BrokerValue]]]:
-    """Return brokers by the name of their source and of their cluster."""
     key = attrgetter("source", "cluster")
     return [(name, list(several)) for name, several in groupby(brokers, key)]

@@ -1,11 +1,10 @@
-"""One topic: what is in it, its consumer groups, how it is configured.
+"""One topic in all sources: its content, consumer groups and configuration.
 
-What of it a source cannot know is missing there, and what failed is named in its coverage.
+Facts that a source cannot know are None. Failures are coverage.
 """
 
 import asyncio
 import time
-from collections.abc import Sequence
 from typing import Annotated, Any, Final
 from urllib.parse import quote, urlencode
 
@@ -21,13 +20,12 @@ from rocketlens.console.pages import (
     HereNow,
     Name,
     Sourced,
+    answer_or_error,
     api_router,
-    known_failure,
     page_router,
 )
 from rocketlens.console.search.columns import GROUP_COLUMNS, TOPIC_COLUMNS, ListView
 from rocketlens.console.search.question import Question
-from rocketlens.console.sources.sources import Sources
 from rocketlens.console.sources.visible import ConsoleSource, no_topic
 from rocketlens.console.status.lists import (
     ask_all,
@@ -52,113 +50,70 @@ from rocketlens.model.topic import TopicKind, TopicsAnswer, TopicSettings
 from rocketlens.query.topic_choice import is_pattern
 
 MAX_SUGGESTED_TOPICS: Final = 10_000
-"""Names of topics that the console suggests from, 100 bytes each."""
+"""Suggested topic names, 100 bytes each."""
 TOPIC_PAGE_ROWS: Final = 10
-"""Newest messages on the page of a topic; a search has the others."""
+"""Newest messages on the page of a topic."""
 _LATELY_MS: Final = 60_000
 _PERMISSIONS: Final = ((4, "read"), (2, "write"), (1, "inherit"))
 
 
 class TopicGroupValue(ConsoleValue):
-    """A consumer group of a topic; None is what could not be learnt."""
+    """A consumer group of a topic. None stands for unknown values."""
 
     name: str
-    members: int | None = Field(description="those that are connected")
-    expression: str | None = Field(description="what they subscribe to; null: nothing now")
-    lag: int | None = Field(description="messages of this topic that it has not consumed")
+    members: int | None = Field(description="connected members")
+    expression: str | None = Field(description="their subscription; null: none")
+    lag: int | None = Field(description="messages of this topic not consumed yet")
     last_consumed_ms: int | None
 
 
 class TopicSettingsValue(ConsoleValue):
-    """How a topic is configured on a broker, or in a store; None is what could not be learnt."""
+    """The configuration of a topic on a broker or in a store. None stands for unknown values."""
 
     broker: str | None
-    permissions: list[str] | None = Field(description="of read, write and inherit")
+    permissions: list[str] | None = Field(description="read, write, inherit")
     read_queues: int | None
     write_queues: int | None
     is_ordered: bool | None
     attributes: dict[str, str] | None
-    error: SentenceText | None = Field(description="why the broker did not say it")
+    error: SentenceText | None = Field(description="why the broker did not answer")
 
     @classmethod
     def of_broker(cls, settings: TopicSettings) -> "TopicSettingsValue":
-        """Return the value of one broker's settings."""
         perm = settings.perm
         permissions = None if perm is None else [word for bit, word in _PERMISSIONS if perm & bit]
         return cls.of(settings, broker=settings.broker_name, permissions=permissions)
 
 
 class TopicInSourceValue(ConsoleValue):
-    """The facts of one source about a topic."""
+    """A topic in one source."""
 
     source: str
     complete: bool
-    topic: TopicValue | None = Field(
-        default=None, description="null if the source could not be asked"
-    )
-    last_minute: int | None = Field(
-        default=None, description="about how many messages were stored then, if brokers say it"
-    )
+    topic: TopicValue | None = Field(default=None, description="null if the source failed")
+    last_minute: int | None = Field(default=None, description="messages stored, if known")
     settings: list[TopicSettingsValue] = Field(default=[])
-    groups: list[TopicGroupValue] | None = Field(
-        default=None, description="null if no group could be learnt"
-    )
+    groups: list[TopicGroupValue] | None = Field(default=None, description="null if unknown")
     coverage: list[CoverageValue]
 
 
 class TopicPageValue(ConsoleValue):
-    """A topic, in each source that has it or could not be asked."""
+    """A topic in each source that has it or could not be asked."""
 
     name: str
-    group: str | None = Field(description="whose retries or dead letters these are")
+    group: str | None = Field(description="the group whose retry or dead-letter topic it is")
     sources: list[TopicInSourceValue]
 
 
 class TopicNamesValue(ConsoleValue):
-    """Names of topics, for suggestions."""
+    """Topic names for suggestions."""
 
-    complete: bool = Field(description="whether every source could be asked, and all are here")
-    names: list[str] = Field(description="those of RocketMQ itself and of groups last")
-
-
-async def topic_in(sources: Sources, name: str, chosen: Sequence[str] = ()) -> TopicPageValue:
-    """Return a topic of some sources, all without names; a failure is coverage.
-
-    :raises BadInput: if there is no source of a name.
-    :raises TopicNotFound: if no source has the topic, and all could be asked.
-    """
-    if is_pattern(name) or "," in name:
-        raise no_topic(name)
-    answers = await asyncio.gather(*(_in_source(each, name) for each in sources.chosen(chosen)))
-    values = [each for each in answers if isinstance(each, TopicInSourceValue)]
-    errors = [each for each in answers if isinstance(each, TopicNotFound)]
-    if not values:
-        raise errors[0] if errors else no_topic(name)
-    groups = {each.name for value in values for each in value.groups or ()}
-    return TopicPageValue(name=name, group=group_of_topic(name, groups), sources=values)
-
-
-async def topic_names_of(sources: Sequence[ConsoleSource]) -> TopicNamesValue:
-    """Return the names of the topics of sources."""
-    answers = await asyncio.gather(
-        *(each.topic_names() for each in sources), return_exceptions=True
-    )
-    names: set[str] = set()
-    is_complete = True
-    for each in answers:
-        if isinstance(each, (RocketLensError, OSError)):
-            is_complete = False
-        elif isinstance(each, BaseException):
-            raise each
-        else:
-            names.update(each)
-    ordered = sorted(names, key=lambda name: (TopicKind.of(name) != TopicKind.NORMAL, name))
-    shown = ordered[:MAX_SUGGESTED_TOPICS]
-    return TopicNamesValue(complete=is_complete and len(shown) == len(ordered), names=shown)
+    complete: bool = Field(description="true if every source answered, and all names are here")
+    names: list[str] = Field(description="topics of RocketMQ itself and of groups are last")
 
 
 async def _in_source(source: ConsoleSource, name: str) -> TopicInSourceValue | TopicNotFound | None:
-    """Return what a source knows; None if it knows no topics, and the error if it lacks it."""
+    """Return a topic of one source; None if it knows no topics; the error if it lacks this one."""
     try:
         answers = await ask_all(
             [source], lambda each: each.topics([name]), TopicsAnswer, (BadInput, TopicNotFound)
@@ -169,7 +124,7 @@ async def _in_source(source: ConsoleSource, name: str) -> TopicInSourceValue | T
         return None
     topics = answers[0][1]
     if not topics.topics:
-        # Deleted since it was listed, or a broker that may have it did not answer.
+        # Deleted meanwhile, or a broker that can have it did not answer.
         if topics.complete:
             return no_topic(name)
         coverage = coverage_values([(source, topics)])
@@ -204,9 +159,7 @@ async def _settings(source: ConsoleSource, name: str) -> list[TopicSettingsValue
 def _groups_of(
     source: ConsoleSource, name: str, answer: GroupsAnswer
 ) -> list[TopicGroupValue] | None:
-    """Return the groups that subscribe to a topic, or have an offset in it; the one that is behind
-    most is the first.
-    """
+    """Return the groups of a topic, by descending lag; None if unknown."""
     if not (answer.groups or answer.complete):
         return None
 
@@ -263,18 +216,41 @@ async def _topics_page(
 @api.get("/topics/{name}")
 async def topic(here: Here, name: _TopicName, source: Sourced) -> TopicPageValue:
     """Return one topic: queues, consumer groups with their lag, and configuration."""
-    return await topic_in(here.sources, name, source)
+    if is_pattern(name) or "," in name:
+        raise no_topic(name)
+    chosen = here.sources.chosen(source)
+    answers = await asyncio.gather(*(_in_source(each, name) for each in chosen))
+    values = [each for each in answers if isinstance(each, TopicInSourceValue)]
+    errors = [each for each in answers if isinstance(each, TopicNotFound)]
+    if not values:
+        raise errors[0] if errors else no_topic(name)
+    groups = {each.name for value in values for each in value.groups or ()}
+    return TopicPageValue(name=name, group=group_of_topic(name, groups), sources=values)
 
 
 @api.get("/topic-names")
 async def topic_names(here: Here, source: Sourced) -> TopicNamesValue:
-    """Return the names of topics: quicker than /topics, and without what is in them."""
-    return await topic_names_of(here.sources.chosen(source))
+    """Return the names of topics only, which is faster than /topics."""
+    answers = await asyncio.gather(
+        *(each.topic_names() for each in here.sources.chosen(source)), return_exceptions=True
+    )
+    names: set[str] = set()
+    is_complete = True
+    for each in answers:
+        if isinstance(each, (RocketLensError, OSError)):
+            is_complete = False
+        elif isinstance(each, BaseException):
+            raise each
+        else:
+            names.update(each)
+    ordered = sorted(names, key=lambda name: (TopicKind.of(name) != TopicKind.NORMAL, name))
+    shown = ordered[:MAX_SUGGESTED_TOPICS]
+    return TopicNamesValue(complete=is_complete and len(shown) == len(ordered), names=shown)
 
 
 @pages.get("/topics/{name}")
 async def _topic_page(here: Here, name: _TopicName, source: Sourced) -> Response:
-    found = await topic_in(here.sources, name, source)
+    found = await topic(here, name, source)
     newest = await asyncio.gather(*(_newest(here, name, each.source) for each in found.sources))
     clusters = [each for each in here.sources if each.kind == "cluster"]
     return here.page(
@@ -287,12 +263,10 @@ async def _topic_page(here: Here, name: _TopicName, source: Sourced) -> Response
 
 
 async def _newest(here: HereNow, name: str, source: str) -> dict[str, Any]:
-    """Return the newest messages of a topic in a source, or why they are not known."""
+    """Return the newest messages of a topic in a source, or the error."""
     question = Question.read(topic=name, sources=[source], max_num=TOPIC_PAGE_ROWS)
-    try:
-        return {"answer": await here.console.searches.search(question), "error": None}
-    except Exception as error:  # noqa: BLE001 - one that is not known is raised again
-        return {"answer": None, "error": known_failure(error).answer.error}
+    answer, error = await answer_or_error(here.searches.search(question))
+    return {"answer": answer, "error": error}
 
 
 @api.get("/groups")

@@ -563,7 +563,7 @@ def without_fastapi(tmp_path):
     [
         (("--console", "0.0.0.0:0"), "loopback interface only"),
         (("--console", "nonsense"), "IP:PORT"),
-        (("--console", "0", "--console-users", "/nonexistent/users"), "the file of users"),
+        (("--console", "0", "--console-users", "/nonexistent/users"), "the users file"),
         (("--console-users", "/nonexistent/users"), "--console-users needs --console"),
         (("--console",), install_command("console")),
     ],

@@ -184,7 +184,7 @@ def failing(monkeypatch, error):
     [
         (
             SendFailed("no answer", [("b", CallTimeout("b:1", "no answer in 3 s"))]),
-            ("0 sent, 0 failed, 1 unknown, 0 left", "not known whether they are stored"),
+            ("0 sent, 0 failed, 1 unknown, 0 left", "unknown whether some are stored"),
         ),
         (
             BrokerError("b:1", 17, "topic is sealed <b>", retriable=False),

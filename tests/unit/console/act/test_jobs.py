@@ -88,7 +88,7 @@ async def plan_of(live, topic):
 async def start(jobs, live, topic, *, name=None):
     name = name or new_name()
     plan = await plan_of(live, topic)
-    await jobs.start(name, plan, reason="lost", user="me", rate=1)
+    await jobs.start(name, plan, reason="lost", rate=1)
     return name
 
 
@@ -199,7 +199,7 @@ def test_a_form_that_is_sent_twice_starts_one_job(rocketmq, topic, tmp_path):
         async with console(rocketmq, tmp_path, sleep=lambda _: asyncio.sleep(0)) as (jobs, live):
             name = new_name()
             plan = await plan_of(live, topic)
-            options = {"reason": "lost", "user": "me", "rate": 1}
+            options = {"reason": "lost", "rate": 1}
             await asyncio.gather(*(jobs.start(name, plan, **options) for _ in range(3)))
             await jobs.settled(name, None)
             await jobs.start(name, plan, **options)

@@ -207,7 +207,7 @@ FAILURES = [
     (without_the_cookie, 400, {"en": "another window", "zh": "另一个窗口"}),
     (with_a_forged_token, 502, {"en": "is not valid", "zh": "无效"}),
     (with_an_error, 502, {"en": "answered with an error", "zh": "返回了错误"}),
-    (with_a_refusal, 403, {"en": "did not let you in", "zh": "拒绝了登录"}),
+    (with_a_refusal, 403, {"en": "The provider refused the login", "zh": "拒绝了登录"}),
     (out_of_reach, 502, {"en": "cannot be reached", "zh": "无法连接"}),
     (out_of_reach_later, 502, {"en": "cannot be reached", "zh": "无法连接"}),
 ]

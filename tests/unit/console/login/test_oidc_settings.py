@@ -149,7 +149,7 @@ def test_groups_are_needed_only_where_a_rule_has_some(settings_of):
         (GOOD.replace('["order-*"]', '"geheim"'), "rule number 1: topics must be a list"),
         (
             GOOD.replace('groups = ["admins"]', "").replace('users = ["li@example.com"]', ""),
-            "rule number 2: for whom?",
+            "rule number 2: groups and users are missing",
         ),
     ],
 )

@@ -22,7 +22,7 @@ from rocketlens.console.login.viewer import (
     Grant,
     Role,
     Viewer,
-    check_keys,
+    checked_table,
     current_viewer,
     grant_of,
     patterns_in,
@@ -100,13 +100,13 @@ def test_a_name_that_is_not_there_takes_one_hash_as_well(monkeypatch):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "has none"),
-        ("[users]", "has none"),
+        ("", "has no user"),
+        ("[users]", "has no user"),
         ("users = 3", "must be tables"),
         ("[users]\nli = 3", "user number 1 must be a table"),
         ('[users.li]\ngrants = [{ role = "admin" }]', "password is missing"),
         ('[users.li]\npassword = "geheim"\ngrants = [{ role = "admin" }]', "not a password hash"),
-        (f'[users.li]\npassword = "{HASH}"', "may see nothing"),
+        (f'[users.li]\npassword = "{HASH}"', "has no rights"),
         (GOOD.replace("viewer", "geheim"), "role must be one of viewer, operator, admin"),
         (GOOD.replace('["prod*"]', '"prod"'), "sources must be a list"),
         (GOOD.replace('["prod*"]', "[]"), "sources must be a list"),
@@ -165,7 +165,7 @@ def test_masks_stand_in_the_same_file(file_of):
         ("masks = [3]\n" + GOOD, "mask number 1 must be a table"),
         (GOOD + '[[masks]]\ntopics = ["a"]', "it masks nothing"),
         (GOOD + '[[masks]]\npaths = "$.a"', "paths must be a list"),
-        (GOOD + '[[masks]]\npaths = ["geheim"]', "a path is"),
+        (GOOD + '[[masks]]\npaths = ["geheim"]', "invalid path"),
         (GOOD + '[[masks]]\npattern = "("', "mask number 1"),
         (GOOD + "[[masks]]\npattern = 3", "mask number 1"),
         (GOOD + '[[masks]]\nproperties = ["KEYS"]', "cannot be masked"),
@@ -381,9 +381,9 @@ def test_a_mistake_of_a_grant_is_named_and_not_quoted(table, said):
 
 def test_patterns_and_keys_are_checked_alike_elsewhere():
     assert patterns_in("f", "topics", ["a*", "b?"]) == ("a*", "b?")
-    check_keys("f", {"a": 1}, {"a", "b"})
+    checked_table("f", {"a": 1}, "", {"a", "b"})
     with pytest.raises(BadInput, match="f: 2 unknown keys: give a, b"):
-        check_keys("f", {"a": 1, "x": 1, "y": 1}, {"a", "b"})
+        checked_table("f", {"a": 1, "x": 1, "y": 1}, "", {"a", "b"})
 
 
 def test_outside_of_requests_nobody_asks_and_nothing_is_seen():

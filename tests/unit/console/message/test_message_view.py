@@ -14,7 +14,7 @@ import pytest
 
 import rocketlens
 from rocketlens import limits
-from rocketlens.console.message.compare import MAX_COMPARED_LINES, compared
+from rocketlens.console.message.message_pages import MAX_COMPARED_LINES, compared
 from rocketlens.console.message.message_view import (
     BODY_FORMS,
     MAX_PAGE_BODY_CHARACTERS,

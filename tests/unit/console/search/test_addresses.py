@@ -14,6 +14,7 @@ from rocketlens.client.send.message import Message
 from rocketlens.console.search import addresses
 from rocketlens.console.search.question import Question
 from rocketlens.console.sources.sources import cluster_options
+from rocketlens.console.values import MessageRow
 from rocketlens.main import build_parser
 from rocketlens.terminal.contexts import Context
 from tests.support.console_client import answer, cluster_at, store_at
@@ -205,9 +206,12 @@ def test_the_sql_of_a_message_finds_that_message_by_its_unique_key(tmp_path, run
 @pytest.mark.parametrize("kind", ["search", "message"])
 def test_the_sql_of_a_unique_key_is_looked_up_and_no_scan(kind):
     question = Question.read(q="it's-U", kind="unique-key", topic="Orders")
+    row = MessageRow.model_construct(
+        unique_key="it's-U", topic="Orders", queue_id=0, queue_offset=7
+    )
     lines = {
         "search": addresses.sql_command(question, [STORE]),
-        "message": addresses.sql_of_message("it's-U", "Orders", 0, 7, STORE),
+        "message": addresses.sql_of_message(row, STORE),
     }
     arguments = build_parser().parse_args(shlex.split(lines[kind])[1:])
     request = selected(arguments)

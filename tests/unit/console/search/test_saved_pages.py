@@ -98,7 +98,7 @@ def test_a_search_is_saved_by_its_star_listed_opened_and_deleted(source):
     assert "★ Saved as my orders" in opened.text
     assert "order-paid" in opened.text
     assert deleted.status_code == 303
-    assert "No search is saved yet" in after.text
+    assert "No searches are saved yet" in after.text
     # There is nobody to share it with.
     assert 'name="shared"' not in listed.text
 
@@ -158,7 +158,7 @@ def test_a_damaged_file_is_said_on_the_pages_and_searches_go_on(source):
     for page in (posted, start, listed, api):
         assert "is damaged" in page.text
     assert [each.status_code for each in (posted, start, listed, api)] == [502, 200, 502, 502]
-    assert "No search is saved yet" not in listed.text
+    assert "No searches are saved yet" not in listed.text
     assert "Complete" in found.text
     assert saved_searches_path().read_text() == "{"
 

@@ -309,4 +309,4 @@ async def test_sources_of_a_bounded_number_of_users_are_kept(tmp_path, monkeypat
         for number in range(5):
             with seen_by(Viewer(f"u{number}", (Grant(Role.VIEWER),))):
                 assert [each.name for each in sources] == ["s"]
-        assert sources._seen.cache_info().currsize == 2
+        assert sources._by_viewer.cache_info().currsize == 2

@@ -146,7 +146,7 @@ def test_results_are_sorted_within_their_page_and_the_page_says_so(orders):
     assert 'href="/search?topic=Orders&amp;sort=-size"' in streamed.text
     assert "of this page only" not in whole.text.partition("facets")[0]
     assert offsets_in(part.text) == [6, 7, 8, 9]
-    assert "Sorted are the 4 messages of this page only" in part.text
+    assert "Only the 4 messages of this page are sorted" in part.text
     # The next page is sorted, too, and is no continuation of this one.
     assert "data-more" not in part.text
     (older,) = re.findall(r'rel="next" href="([^"]+)"', part.text)

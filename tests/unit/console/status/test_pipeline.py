@@ -17,7 +17,6 @@ from rocketlens.console.status.pipeline import (
     PipelineSamples,
     SampledBroker,
     is_gap,
-    newest_of,
     pipeline_value,
     plot_of,
     points_of,
@@ -104,7 +103,7 @@ def test_what_a_broker_does_not_tell_is_none():
 def test_the_newest_point_is_the_last_of_all():
     rows = (sample(0, 1000, 1, 0, 5), sample(10, error="x"), sample(20, 90, 2, 1, 1))
     for number in range(1, 4):
-        assert newest_of(rows[:number]) == points(*rows[:number])[-1]
+        assert next(points_of(rows[:number], number - 1)) == points(*rows[:number])[-1]
 
 
 class Cluster(ConsoleSource):
