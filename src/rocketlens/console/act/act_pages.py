@@ -83,7 +83,7 @@ async def send(here: Here, request: SendMessageBody) -> ActValue:
 
 @api.post("/consume")
 async def consume(here: Here, request: ConsumeRequest) -> ActValue:
-    """Have a client consume a stored message again. No offset moves."""
+    """Let a client consume a stored message again. No offset moves."""
     name = await here.actions.consume(request.message, request.group, request.client_id, request)
     return await here.actions.act(name)
 

@@ -187,7 +187,7 @@ class Actions:
     async def consume(
         self, address: MessageAddress, group: str, client_id: str, order: Order
     ) -> str:
-        """Have a client consume a stored message once; return the name of the act.
+        """Let a client consume a stored message once; return the name of the act.
 
         :raises BadInput: if group or client are missing; other errors as `LookUps.original`.
         :raises ActRefused: if the user lacks the right.

@@ -9,7 +9,7 @@ admin     also see masked parts
 ========  =======================================================================
 
 `current_viewer()` is the user of the current request, also in its coroutines and tasks: `LOCAL` in
-a console without users. Outside of requests it is `NOBODY`, who sees nothing.
+a console without users. Outside of requests it sees nothing.
 
 In patterns, ``*`` stands for any characters and ``?`` for one. Only what a grant names is visible:
 ``order-*`` does not include retries and dead letters. These need patterns with their prefixes, and
