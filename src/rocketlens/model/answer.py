@@ -246,7 +246,7 @@ class Answer(ArrowMessages, ListAnswer[MessageExt], Struct, frozen=True):
     def record_batches(self) -> "Iterator[pa.RecordBatch]":
         """Yield the messages as record batches of bounded size.
 
-        :raises PackageMissing: without pyarrow.
+        :raises PackageMissing: if pyarrow is not installed.
         """
         return batches_of(self.messages)
 

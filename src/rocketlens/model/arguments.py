@@ -42,7 +42,7 @@ def epoch_ms(value: "int | datetime", name: str) -> int:
 
     A datetime without a time zone is local time.
 
-    :raises WrongType: for other types, such as the float of ``time.time()``.
+    :raises WrongType: if it has another type, such as the float of ``time.time()``.
     :raises BadInput: if a number is in the range of epoch seconds.
     """
     if isinstance(value, int) and not isinstance(value, bool):

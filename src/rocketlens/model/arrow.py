@@ -48,7 +48,7 @@ def package(name: str, extra: str, what: str) -> Any:
 def schema() -> "pa.Schema":
     """Return the Arrow schema of messages: `rocketlens.model.fields.COLUMNS`.
 
-    :raises PackageMissing: without pyarrow.
+    :raises PackageMissing: if pyarrow is not installed.
     """
     pa: Any = package("pyarrow", "arrow", "Arrow")
     text = pa.string()
@@ -98,7 +98,7 @@ def batches_of(
     Without bodies, the columns ``body``, ``body_error`` and `TEXT_COLUMNS` are null; without text,
     only `TEXT_COLUMNS` are.
 
-    :raises PackageMissing: without pyarrow, before the first batch.
+    :raises PackageMissing: if pyarrow is not installed, before the first batch.
     """
     package("pyarrow", "arrow", "record_batches")
     return _batches(messages, partial(_batch, with_body=with_body, with_text=with_text))
@@ -167,7 +167,7 @@ class ArrowMessages:
     def to_reader(self) -> "pa.RecordBatchReader":
         """Return a reader that creates record batches as they are read: memory stays bounded.
 
-        :raises PackageMissing: without pyarrow.
+        :raises PackageMissing: if pyarrow is not installed.
         """
         pa: Any = package("pyarrow", "arrow", "to_reader")
         return pa.RecordBatchReader.from_batches(schema(), self.record_batches())
@@ -175,7 +175,7 @@ class ArrowMessages:
     def to_arrow(self) -> "pa.Table":
         """Return all messages as an Arrow table.
 
-        :raises PackageMissing: without pyarrow.
+        :raises PackageMissing: if pyarrow is not installed.
         """
         package("pyarrow", "arrow", "to_arrow")
         return self.to_reader().read_all()
@@ -183,7 +183,7 @@ class ArrowMessages:
     def to_pandas(self) -> "pd.DataFrame":
         """Return all messages as a pandas DataFrame; properties are dicts.
 
-        :raises PackageMissing: without pyarrow or pandas.
+        :raises PackageMissing: if pyarrow or pandas is not installed.
         """
         package("pandas", "pandas", "to_pandas")
         package("pyarrow", "pandas", "to_pandas")
@@ -193,7 +193,7 @@ class ArrowMessages:
     def to_polars(self) -> "pl.DataFrame":
         """Return all messages as a Polars DataFrame; properties are lists of structs.
 
-        :raises PackageMissing: without pyarrow or polars.
+        :raises PackageMissing: if pyarrow or polars is not installed.
         """
         library = package("polars", "polars", "to_polars")
         package("pyarrow", "polars", "to_polars")

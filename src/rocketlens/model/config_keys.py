@@ -143,7 +143,7 @@ class Configuration:
     def __post_init__(self) -> None:
         """Check each value.
 
-        :raises BadInput: for the first key with an invalid value.
+        :raises BadInput: if a key has an invalid value.
         """
         for row in keys_of(type(self)):
             row.check(getattr(self, row.attribute))

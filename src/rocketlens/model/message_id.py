@@ -195,7 +195,7 @@ class UniqueKey(Struct, frozen=True):
 
         Any 32 or 56 hex digits are valid: clients in other languages fill the parts differently.
 
-        :raises BadInput: for other texts.
+        :raises BadInput: if the text is not of this form.
         """
         raw, address_length = _unhex(text, "a unique key")
         return cls(

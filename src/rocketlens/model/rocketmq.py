@@ -190,8 +190,8 @@ def topic_problem(topic: str) -> str | None:
 def check_topic(topic: str) -> None:
     """Check a topic name as RocketMQ does.
 
-    :raises MessageIllegal: with RocketMQ's text, if the name is empty, too long, or has illegal
-        characters.
+    :raises MessageIllegal: if the name is empty, too long, or has illegal characters; the text
+        is RocketMQ's.
     """
     problem = topic_problem(topic)
     if problem is not None:

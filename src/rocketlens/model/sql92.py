@@ -136,7 +136,7 @@ _CONVERSIONS: Final[dict[type, Callable[[str], Value]]] = {
 MAX_SQL92_DEPTH: Final = 50
 """Levels of nesting of a SQL92 expression. RocketMQ: limited by the thread's stack."""
 Evaluator = Callable[[Any], Value]
-"""Evaluates an expression for a subject: the properties of a message, or more of it."""
+"""Evaluates an expression for a subject: the properties of a message, or the whole message."""
 
 
 class InvalidSql92(BadInput):

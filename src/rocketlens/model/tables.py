@@ -34,7 +34,7 @@ class TableView:
     def to_pandas(self) -> "pd.DataFrame":
         """Return all rows as a pandas DataFrame.
 
-        :raises PackageMissing: without pandas.
+        :raises PackageMissing: if pandas is not installed.
         """
         pandas: Any = package("pandas", "pandas", "to_pandas")
         frame: pd.DataFrame = pandas.DataFrame(list(self._rows()), columns=list(self._titles))

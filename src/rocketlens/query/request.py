@@ -423,7 +423,7 @@ def moment_ms(value: int | datetime | str, name: str, *, is_end: bool = False) -
     `rocketlens.model.text.time_words` describes the texts. A day alone is its start, or with
     ``is_end`` its end.
 
-    :raises WrongType: for other types.
+    :raises WrongType: if it has another type.
     :raises BadInput: if a text cannot be parsed, or a number looks like seconds.
     """
     if isinstance(value, str):

@@ -157,7 +157,7 @@ def loads_file(content: bytes | str, *, integer_keys: bool = False) -> Any:
 def dumps(value: Any) -> str:
     """Return compact JSON, with numbers in Java's notation if that is the shortest one.
 
-    :raises ValueError: for NaN and infinities.
+    :raises ValueError: if a number is NaN or infinite.
     """
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
@@ -213,7 +213,7 @@ def check_depth(value: Any, max_depth: int) -> None:
     for _ in range(max_depth):
         if not layer:
             return
-        # Only containers get into the next layer; most values are none.
+        # Only containers get into the next layer; most values are scalars.
         layer = [
             inner
             for outer in layer

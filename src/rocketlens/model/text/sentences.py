@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Final, Self
 
 SENTENCES: Final[Mapping[str, str]] = {
-    # What happened: records.
+    # Events from records.
     "sent": "sent from {host}{by}{made}",
     "sent_by": " by producer group {group}",
     "key_made_on": "; its unique key was made on {address}",
@@ -44,7 +44,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "dead_letter_stored": "dead letter of group {group}: {at}{why}",
     "failed_at": "; it failed on {host}: {error}",
     "sent_first": "sent{by}{made}; its first record is not among these",
-    # What happened: traces.
+    # Events from traces.
     "sent_to": "producer group {group} at {address} sent it to {host} in {ms} ms",
     "sending_failed": "producer group {group} at {address} sent it to {host} in {ms} ms, which "
     "failed",
@@ -63,7 +63,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "too_late": "too late",
     "exception": "an exception",
     "null_returned": "null returned",
-    # What a state of a group rests on: copies and traces.
+    # Reasons for the state of a group: copies and traces.
     "dead_letter_is": "its dead letter is {at}",
     "reported": "its client {client} reported it",
     "reported_at_retry": "its client {client} reported it, at retry {number}",
@@ -73,7 +73,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "retry_not_yet": "{copy} is {at}, and was not consumed yet",
     "sent_again": "the copy that was sent again",
     "with_outcome": "{rests_on}; {outcome}",
-    # What a state of a group rests on: offsets and clients.
+    # Reasons for the state of a group: offsets and clients.
     "offsets_unknown": "its offsets are not known",
     "broadcasts": "it consumes by broadcasting: its clients keep their offsets themselves",
     "no_offset_in_topic": "it has no offset in topic {topic}",
@@ -106,7 +106,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "another version",
     "hand_outs": "whether POP handed it out",
     "newest_of_pop": "only the newest {count} records are read for that",
-    # Several messages of one key.
+    # Several messages with one key.
     "key_summary": "{query}: {count} messages; {worst}",
     "dead_letter_of": "{at} is a dead letter of {group}{since}{why}",
     "retrying_of": "{at} is in retry by {group}{since}{why}",
@@ -114,7 +114,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "still_waits": "{at} waits for {topic}",
     "none_failed": "none is a dead letter, in retry or waiting",
     "since": " since {time}",
-    # Who said it.
+    # Sources of facts.
     "by_record": "its record",
     "by_log": "commit log",
     "by_log_of": "commit log of {source}",
@@ -122,7 +122,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "by_brokers": "its brokers (208)",
     "by_connections": "its connections (203)",
     "by_both": "{offsets}, {clients}",
-    # Why it came more than once.
+    # Causes of repeated records and deliveries.
     "same_key": "{at} has the same unique key as {first}: {why}",
     "resent_by_job": "a resend by RocketLens, job {job}{why}",
     "producer_retry": "a producer's retry: sent {seconds} s after the first from {address}, the "
@@ -135,7 +135,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "(a rebalance, or a client that ended)",
     "not_acknowledged": "its acknowledgement failed, or the client began anew before it had "
     "committed",
-    # What could not be learnt, and why.
+    # Unknown facts, and why.
     "copies": "copies of the message",
     "no_unique_key": "it has no unique key, by which its copies could be looked up",
     "first_stored": "how it was first stored",
@@ -168,7 +168,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "broker_missing": "it was last seen {time} at {addresses} and is not registered now (if it is "
     "gone for good: --forget-broker {name})",
     "not_shown": "why is shown to users who may see every topic",
-    # What is wrong in a filter.
+    # Errors in filters.
     "language_sql92": "SQL92 expression",
     "language_filter": "filter",
     "wrong_at": "{language}, character {number}: {reason}",
@@ -204,7 +204,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "hint_path": "fields of a body are body.$.NAME, and properties prop.NAME",
     "hint_arithmetic": "there is no arithmetic",
     "hint_like": "use CONTAINS, STARTSWITH, ENDSWITH or =~",
-    # What is wrong in a pattern or a time.
+    # Errors in patterns and times.
     "pattern_empty": "the pattern is empty: it would match every text",
     "pattern_too_long": "the pattern has {count} characters, {limit} are allowed",
     "pattern_wrong": "pattern {pattern}: {why}",
@@ -214,7 +214,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "2026-11-20T10:31:02, 20261120103102, or epoch seconds or milliseconds",
     "not_of_calendar": "{option} {text} is not a time of the calendar",
     "since_after_until": "since is after until",
-    # What cannot be done.
+    # Refused actions.
     "dead_letters_sent": "earlier jobs have sent all {count} dead letters again, or may have: "
     "choose to send these, too, if it was in vain",
     "alarm_of_key": "an alarm is for a key or an id, and topics: leave out tag, times and filters",
@@ -223,7 +223,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "alarm_topics": "you may see some topics only: an alarm must name topics in full",
     "alarms_full": "{count} alarms wait already: delete one first",
     "alarm_unchecked": "no console asked at that time",
-    # What a filter could not decide on.
+    # Notes on a search, such as messages that a filter could not decide on.
     "one_message": "1 message",
     "messages": "{count} messages",
     "no_origin": "the {name} of these messages is not known: no condition on it holds",
@@ -254,7 +254,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "body, so these messages may match (a rule for the topic's bodies says what they are)",
     "filter_not_comparable": "{messages}, the first {position}: {why}: values cannot be compared, "
     "so these messages do not match",
-    # What an answer relies on.
+    # Assumptions of an answer.
     "both": "{first}; and {second}",
     "rising_log": "store times rise along the log, as those of its files' first messages do: what "
     "is {part} was not read (an exhaustive search reads it)",
@@ -274,7 +274,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "and_times_rise": ", and their store times rise",
     "queues_before": "consume queues lack nothing before {start}",
     "in_part_only": "something that was looked at in part only",
-    # Why a body is taken for what it is.
+    # Reasons for the detected format of a body.
     "body_too_large": "it is too large",
     "body_begins": "it begins with {mark}",
     "body_bytes": "its {count} bytes are {what}",
@@ -293,7 +293,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "body_not_text": "it is not text",
     "body_by_rule": "the rule for topics {topic} says so",
     "body_as_stored": "it is as it was stored",
-    # What a form or an address of the console cannot ask for.
+    # Errors in forms and addresses of the console.
     "not_our_form": "this is not a form that this console has made",
     "one_millisecond": "over {count} messages were stored at {time}: ask for older ones with until",
     "contents_masked": "contents cannot be searched where some of them are masked for you",
@@ -374,7 +374,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "list of ids the first {count} are searched",
     "invalid_topic": "{name} is not a valid topic name: it may have letters, digits, % | _ and -",
     "empty_topic": "the topic is empty: name one, or leave it out to search every topic",
-    # Why a console does not begin what it was asked.
+    # Refusals of a busy or stopping console.
     "no_page": "nothing is at {path}: the menu has all pages",
     "console_stops": "the console stops: try again when it has started",
     "searches_busy": "{count} searches run already: try again in a moment",

@@ -58,7 +58,7 @@ def parse_time(text: str, option: str, *, is_end: bool, now_ms: int) -> int:
     A day alone is its first millisecond, or its last with ``is_end``. ``now_ms`` is the current
     time.
 
-    :raises BadInput: for other texts; the message names ``option``.
+    :raises BadInput: if the text has another form; the message names ``option``.
     """
     word = text.strip()
     if len(word) > _MAX_TEXT_CHARACTERS:

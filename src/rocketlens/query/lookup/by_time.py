@@ -175,7 +175,7 @@ class Scan(ArrowMessages):
         Without bodies, the columns ``body``, ``body_error``, ``body_text`` and ``body_json`` are
         null; without text, only the last two are, which makes a million messages a second possible.
 
-        :raises PackageMissing: without pyarrow.
+        :raises PackageMissing: if pyarrow is not installed.
         """
         package("pyarrow", "arrow", "record_batches")
         if self.has_static:
