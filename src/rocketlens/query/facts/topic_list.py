@@ -343,18 +343,11 @@ class _StoreTopics:
         counted = self._counted[topic].setdefault(queue_id, _Counted())
         rows = rows.compress(rows["queue_offset"] >= counted.max_offset)
         if len(rows):
-            first, last = rows[0], rows[-1]
-            last_offset = int(last["queue_offset"])
+            counted.add_rows(rows)
+            last = rows[-1]
             if last["sys_flag"] & SYS_FLAG_INNER_BATCH:
                 last_record = self._reader.log.record_at(int(last["physical_offset"]))
-                last_offset += message_count(last_record) - 1
-            counted.add(
-                int(first["queue_offset"]),
-                last_offset,
-                int(rows["store_size"].sum(dtype="i8")),
-                int(first["store_timestamp_ms"]),
-                int(last["store_timestamp_ms"]),
-            )
+                counted.max_offset += message_count(last_record) - 1
 
     def _configuration(self) -> Mapping[str, Any]:
         table = read_table(self._reader.path, TOPICS_FILE, TOPICS_MEMBER)
