@@ -141,7 +141,7 @@ def by_where(text: str, properties: dict[str, str]) -> str:
     try:
         where = parse_where(text)
     except InvalidSql92 as error:
-        return ours(text, properties) if "nothing can follow here" in str(error) else "invalid"
+        return ours(text, properties) if "the end is expected" in str(error) else "invalid"
     try:
         return "true" if where.passes(properties) else "not true"
     except EvaluationFailed:

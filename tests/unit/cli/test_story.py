@@ -51,7 +51,7 @@ def test_a_retry_is_told_with_its_number_and_what_it_rests_on(run, rocketmq):
     done = run("story", "failed", "--namesrv", rocketmq.name_server)
     assert done.code == 0, done.err
     assert f"{GROUP}: in retry 1 of 16 since " in done.out
-    assert "given back by group billing: retry 1 is kept in" in done.out
+    assert "returned by group billing: retry 1 is kept in" in done.out
     assert re.search(r"due 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d", " ".join(done.out.split()))
     assert "[broker-a]" in done.out
     assert "What was not searched, or is not recorded" in done.out

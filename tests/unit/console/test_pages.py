@@ -462,7 +462,7 @@ def test_what_a_filter_could_not_look_at_is_in_the_coverage_of_the_page(tmp_path
     found = answer("/search?topic=Orders&grep=x", store_at(made.path))
     text = Structure(found.text).text
     assert "Incomplete" in text
-    assert "the filter could not look at the body" in text
+    assert "the filter could not read the body" in text
     assert "Not found, and everything was searched" not in text
 
 

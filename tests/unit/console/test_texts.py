@@ -343,7 +343,7 @@ def test_what_the_console_refuses_has_a_text_in_every_language(path):
         ("/search?q=" + "x" * 40_001, "q: at most 40000 characters", "q：最多 40000 个字符"),
         ("/search?q=x&source=y", "there is no source 'y'", "没有数据源 'y'"),
         ("/search?topic=T&columns=x", "unknown column 'x'", "未知的列 'x'"),
-        ("/search?topic=T&cursor=x", "this cursor was not made here", "此游标不是由本控制台生成的"),
+        ("/search?topic=T&cursor=x", "this cursor is not from this console", "此游标不是由本控制台生成的"),
         (
             "/compare?chosen=/m/s/T/-/0/0&chosen=/m/s/T/-/0/1&chosen=/m/s/T/-/0/2",
             "choose two to compare",
@@ -369,7 +369,7 @@ def test_what_a_filter_could_not_look_at_is_shown_in_the_language(write_store):
         text = ShownText(page.text).text
         assert "1 条消息，第一条是 T/0/0：" in text
         assert "过滤条件无法读取消息体" in text
-        assert "the filter could not look" not in text
+        assert "the filter could not read" not in text
 
 
 def test_what_an_answer_relies_on_is_shown_in_the_language(tmp_path, monkeypatch):

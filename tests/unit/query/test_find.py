@@ -134,7 +134,9 @@ def test_what_waits_in_a_copied_store_is_not_called_late(write_store, run, quest
     answer, notes = found(path, *question, max_num=3)
     assert [each.unique_key for each in answer if each.topic == SCHEDULE] == ["U1"]
     due, end = (time_text(NOON_MS + after_ms) for after_ms in (10_000, 9))
-    known = f"due {due} (delay level 3, 10s by default); the newest message there is of {end}"
+    known = (
+        f"due {due} (delay level 3, 10s by default); the newest message there was stored at {end}"
+    )
     assert notes == [f"{SCHEDULE}/0/0 waits for pay: {known}"]
     with rocketlens.open_store(path) as store:
         assert any(known in each.text for each in store.story("U1").events)

@@ -235,10 +235,10 @@ def test_the_command_and_the_console_take_every_form(store, run):
     for text in texts:
         done = run("find", "--store", store, "--fields", "position", "--no-header", "--", text)
         assert (done.code, done.out) == (0, "pay/1/0\n"), text
-        assert ("searched for what is in it: " in done.err) is (text not in {KEY, "pay/1/0"}), text
+        assert ("searched for its parts: " in done.err) is (text not in {KEY, "pay/1/0"}), text
     for command in ("story", "show"):
         done = run(command, "--store", store, "--", texts[1])
-        assert "searched for what is in it: " in done.err
+        assert "searched for its parts: " in done.err
     paths = [f"/api/search?{urlencode({'q': text})}" for text in texts]
     for text, got in zip(texts, answers(paths, store_at(store, "s")), strict=True):
         found = got.json()

@@ -22,8 +22,8 @@ SENTENCES: Final[Mapping[str, str]] = {
     "half": "half message in {at} for topic {topic}{checked}{open}",
     "half_checked": ", checks so far: {times}",
     "after_checks": " after {times} checks",
-    "half_open": "; its producer did not answer yet",
-    "half_next_check": "; its producer did not answer yet, the next check is about {time}",
+    "half_open": "; its producer has not answered yet",
+    "half_next_check": "; its producer has not answered yet, the next check is about {time}",
     "rolled_back": "transaction rolled back: {at} ends it, and no record commits it",
     "recalled_by": "recalled from {host}{by}, as recorded in {at}: it is not delivered",
     "resent_to_group": "sent again to group {group} by RocketLens, job {job}{why}: stored as {at}",
@@ -31,11 +31,11 @@ SENTENCES: Final[Mapping[str, str]] = {
     "resent_why": ", {why}",
     "given_up": "the broker gave up its transaction{checked}, and keeps it in {at}",
     "delayed": "kept in {at} for topic {topic}: {due}",
-    "given_back": "given back by group {group}: retry {number} is kept in {at}: {due}{why}",
+    "given_back": "returned by group {group}: retry {number} is kept in {at}: {due}{why}",
     "due_in": "due {time}, in {span}{level}",
     "due_ago": "due {time}, {span} ago{level}",
-    "due_there": "due {time}{level}; the newest message there is of {end}",
-    "due_unknown": "when it is due is not known{level}",
+    "due_there": "due {time}{level}; the newest message there was stored at {end}",
+    "due_unknown": "its due time is unknown{level}",
     "delivered_at": "delivered at {time}{level}",
     "recalled_at": "recalled at {time}, not delivered",
     "at_level": " (delay level {level})",
@@ -50,7 +50,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "failed",
     "transaction_ended": "producer group {group} at {address} ended the transaction: {state}",
     "transaction_ended_when_asked": "producer group {group} at {address} ended the transaction "
-    "when it was asked: {state}",
+    "after a check: {state}",
     "recalled": "producer group {group} at {address} recalled it",
     "recall_failed": "producer group {group} at {address} recalled it, which failed",
     "delivery": "group {group}: {outcome}{retry}",
@@ -68,33 +68,33 @@ SENTENCES: Final[Mapping[str, str]] = {
     "reported": "its client {client} reported it",
     "reported_at_retry": "its client {client} reported it, at retry {number}",
     "retry_waits": "{copy} is {at}: {due}",
-    "retry_unknown": "{copy} is {at}; whether the group had it is not known",
-    "retry_done": "{copy} is {at}; the group's offset there is {offset}, and it was not given back",
-    "retry_not_yet": "{copy} is {at}, and was not consumed yet",
+    "retry_unknown": "{copy} is {at}; it is unknown whether the group received it",
+    "retry_done": "{copy} is {at}; the group's offset there is {offset}, and it was not returned",
+    "retry_not_yet": "{copy} is {at}, and has not been consumed yet",
     "sent_again": "the copy that was sent again",
     "with_outcome": "{rests_on}; {outcome}",
     # Reasons for the state of a group: offsets and clients.
-    "offsets_unknown": "its offsets are not known",
+    "offsets_unknown": "its offsets are unknown",
     "broadcasts": "it consumes by broadcasting: its clients keep their offsets themselves",
     "no_offset_in_topic": "it has no offset in topic {topic}",
     "no_offset_nor_subscription": "it has no offset in topic {topic}, and its clients do not "
     "subscribe to it",
     "no_offset_in_queue": "it has no offset in this queue",
-    "goes_on": "it goes on at offset {offset}",
+    "goes_on": "its next offset is {offset}",
     "and_offline": "{offset}; no client is online",
     "and_not_subscribed": "{offset}; its clients do not subscribe to the topic now",
-    "passed_filtered": "it goes on at offset {offset}; its clients subscribe to {expression}",
-    "passed_unsubscribed": "it goes on at offset {offset}; its clients subscribe to nothing",
-    "passed_by_reset": "it goes on at offset {offset}, but its last pull began at {began}: a reset "
-    "moved it past",
-    "passed_offline": "it goes on at offset {offset}; no client is online: it consumed it before, "
-    "or a reset skipped it",
-    "passed_subscribed": "it goes on at offset {offset}, and its clients subscribe to it; a reset "
+    "passed_filtered": "its next offset is {offset}; its clients subscribe to {expression}",
+    "passed_unsubscribed": "its next offset is {offset}; its clients subscribe to nothing",
+    "passed_by_reset": "its next offset is {offset}, but its last pull began at {began}: a reset "
+    "moved it past the message",
+    "passed_offline": "its next offset is {offset}; no client is online: it consumed it before, or "
+    "a reset skipped it",
+    "passed_subscribed": "its next offset is {offset}, and its clients subscribe to it; a reset "
     "would look the same",
-    "passed_not_subscribed": "it goes on at offset {offset}, but its clients do not subscribe to "
-    "the topic now",
-    "passed_unrecorded": "it goes on at offset {offset}; whether it consumed it, or filtered or "
-    "skipped it, is not recorded",
+    "passed_not_subscribed": "its next offset is {offset}, but its clients do not subscribe to the "
+    "topic now",
+    "passed_unrecorded": "its next offset is {offset}; it is not recorded whether it consumed, "
+    "filtered or skipped it",
     "two_groups": "{topic} can be the retry topic of each of {groups}: RocketMQ's names are "
     "ambiguous",
     # Records of POP.
@@ -102,15 +102,14 @@ SENTENCES: Final[Mapping[str, str]] = {
     "{again}, unless acknowledged [{at}]",
     "pop_acknowledged": "group {group} acknowledged {messages}, which POP handed out at {time}, or "
     "changed when it is visible again [{at}]",
-    "pop_unknown": "what {at} says of messages that POP handed out is not known: it is cut, or of "
-    "another version",
+    "pop_unknown": "{at}, a record of POP, cannot be read: it is cut, or of another version",
     "hand_outs": "whether POP handed it out",
     "newest_of_pop": "only the newest {count} records are read for that",
     # Several messages with one key.
     "key_summary": "{query}: {count} messages; {worst}",
     "dead_letter_of": "{at} is a dead letter of {group}{since}{why}",
     "retrying_of": "{at} is in retry by {group}{since}{why}",
-    "not_yet_of": "{group} did not consume {at} yet",
+    "not_yet_of": "{group} has not consumed {at} yet",
     "still_waits": "{at} waits for {topic}",
     "none_failed": "none is a dead letter, in retry or waiting",
     "since": " since {time}",
@@ -167,7 +166,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "part_of_story": "a part of its story",
     "broker_missing": "it was last seen {time} at {addresses} and is not registered now (if it is "
     "gone for good: --forget-broker {name})",
-    "not_shown": "why is shown to users who may see every topic",
+    "not_shown": "the reason is shown to users who may see every topic",
     # Errors in filters.
     "language_sql92": "SQL92 expression",
     "language_filter": "filter",
@@ -180,7 +179,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "string_expected": "a string is expected",
     "text_or_number_expected": "a text or a number is expected",
     "word_expected": "{word} is expected",
-    "nothing_can_follow": "nothing can follow here",
+    "nothing_can_follow": "the end is expected",
     "null_not_compared": "NULL is not compared: use IS NULL",
     "cannot_be_compared": "these values cannot be compared",
     "in_of_properties": "IN is for properties only",
@@ -188,9 +187,9 @@ SENTENCES: Final[Mapping[str, str]] = {
     "order_of_numbers": "only numbers and properties are compared with {sign}",
     "between_reversed": "the first value of BETWEEN is the larger one",
     "nested_too_deep": "nested deeper than {limit} levels",
-    "number_too_large": "a number of more than 64 bits",
+    "number_too_large": "a number of at most 64 bits is expected",
     "real_out_of_range": "a real number must be above 0, and finite",
-    "unknown_character": "a character that no expression has",
+    "unknown_character": "an operator, a name or a value is expected",
     "many_on_both_sides": "one side must have a single value: key, [*] and .* have many",
     "not_a_state": "{text} is not a state: {states}; write prop.state for a property of that name",
     "minus_before_many": "a minus stands before a single value: key, [*] and .* have many",
@@ -216,11 +215,11 @@ SENTENCES: Final[Mapping[str, str]] = {
     "since_after_until": "since is after until",
     # Refused actions.
     "dead_letters_sent": "earlier jobs have sent all {count} dead letters again, or may have: "
-    "choose to send these, too, if it was in vain",
+    "choose to send these, too, if that failed",
     "alarm_of_key": "an alarm is for a key or an id, and topics: leave out tag, times and filters",
     "alarm_source": "an alarm is for one source: choose one",
     "alarm_passed": "{time} has passed: give a time to come, such as 'in 2h'",
-    "alarm_topics": "you may see some topics only: an alarm must name topics in full",
+    "alarm_topics": "you can see only some topics: an alarm must name topics in full",
     "alarms_full": "{count} alarms wait already: delete one first",
     "alarm_unchecked": "no console asked at that time",
     # Notes on a search, such as messages that a filter could not decide on.
@@ -238,20 +237,20 @@ SENTENCES: Final[Mapping[str, str]] = {
     "no_such_queue": "there is no queue {queue}{where}: its topic has queues {least} to {most}",
     "on_broker": " on {broker}",
     "in_archive_of": " in the archive of {source}",
-    "understood_as": "nothing has this text as key or id; searched for what is in it: {texts}",
-    "understood_first": "nothing has this text as key or id; searched for the first {searched} of "
-    "{count} texts that are in it: {texts}",
+    "understood_as": "no message has this text as key or id; searched for its parts: {texts}",
+    "understood_first": "no message has this text as key or id; searched for the first {searched} "
+    "of its {count} parts: {texts}",
     "waits_for": "{at} waits for {topic}: {due}",
     "half_waits": "{at} is kept for {topic}: half message of a transaction that was not committed; "
     "its story tells whether that was rolled back",
     "more_waiting": "{count} more wait",
-    "more_wait": "only the newest {count} messages that wait were looked at: a look-up by key or "
-    "id searches all (--only-delivered leaves them out)",
+    "more_wait": "only the newest {count} messages that wait were checked: a look-up by key or id "
+    "searches all (--only-delivered leaves them out)",
     "no_topic": "there is no topic {name}",
     "no_topic_but": "there is no topic {name}; did you mean {meant}?",
     "left_out": "{messages} of RocketMQ's own topics, in {topics}, left out",
-    "filter_unread": "{messages}, the first {position}: {why}: the filter could not look at the "
-    "body, so these messages may match (a rule for the topic's bodies says what they are)",
+    "filter_unread": "{messages}, the first {position}: {why}: the filter could not read the body, "
+    "so these messages may match (a rule for the topic's bodies can define their format)",
     "filter_not_comparable": "{messages}, the first {position}: {why}: values cannot be compared, "
     "so these messages do not match",
     # Assumptions of an answer.
@@ -265,8 +264,8 @@ SENTENCES: Final[Mapping[str, str]] = {
     "search reads whole queues)",
     "rising_key": "the store times of the messages with this key rise, as those of the ones it "
     "returned did (an exhaustive search reads whole queues)",
-    "index_sampled": "its index has all messages, as it has those of them that were sampled (an "
-    "exhaustive search reads whole queues)",
+    "index_sampled": "its index has all messages, like those that were sampled (an exhaustive "
+    "search reads whole queues)",
     "index_untried": "its index has all messages, which was not checked (an exhaustive search "
     "reads whole queues)",
     "whole_queues": "consume queues lack no message from physical offset {start} to {stop}{rising} "
@@ -281,7 +280,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "canal_packet": "a packet of messages",
     "hessian_value": "a value of Hessian 2",
     "thrift_struct": "a struct of Thrift",
-    "trace_records": "it is records of what clients did, as the trace topic has them",
+    "trace_records": "it has trace records, like the trace topic",
     "messagepack_values": "a map or array of MessagePack",
     "cbor_values": "a map or array of CBOR",
     "protobuf_fields": "fields of Protocol Buffers with likely numbers",
@@ -292,16 +291,16 @@ SENTENCES: Final[Mapping[str, str]] = {
     "xml_document": "well-formed XML",
     "body_not_text": "it is not text",
     "body_by_rule": "the rule for topics {topic} says so",
-    "body_as_stored": "it is as it was stored",
+    "body_as_stored": "it is unchanged",
     # Errors in forms and addresses of the console.
-    "not_our_form": "this is not a form that this console has made",
+    "not_our_form": "this form is not from this console",
     "one_millisecond": "over {count} messages were stored at {time}: ask for older ones with until",
     "contents_masked": "contents cannot be searched where some of them are masked for you",
     "nothing_asked": "nothing to find: give q, topic, since, until, tag, where or grep",
-    "not_our_cursor": "this cursor was not made here: search again without it",
+    "not_our_cursor": "this cursor is not from this console: search again without it",
     "no_time_zone": "there is no time zone {name}: Asia/Shanghai, for example",
     "no_saved_search": "there is no saved search {name}",
-    "saved_by_other": "{title} is of {user}, who may delete it",
+    "saved_by_other": "{title} belongs to {user}, who can delete it",
     "saved_title": "a name is needed, of at most {limit} characters",
     "saved_too_long": "this search has over {limit} characters",
     "saved_busy": "another program changes the saved searches now: try again in a moment",
@@ -336,8 +335,8 @@ SENTENCES: Final[Mapping[str, str]] = {
     "many_chosen": "{count} messages are chosen: at most {limit}; send all that a search finds, or "
     "make several jobs",
     "chosen_of_several": "the chosen messages are of {sources}: choose those of one source",
-    "chosen_gone": "some of the chosen dead letters are not there any more, or were sent again: "
-    "choose them anew",
+    "chosen_gone": "some of the chosen dead letters no longer exist, or were sent again: choose "
+    "again",
     "job_unfinished": "job {name} of this group is not finished: resume or stop it first",
     "masked_not_sent": "parts of {id} are masked for you, so it cannot be sent from {origin} to "
     "{cluster}",
@@ -347,18 +346,18 @@ SENTENCES: Final[Mapping[str, str]] = {
     "too",
     "nothing_to_send": "there is nothing to send",
     "search_of_several": "the search has several sources: choose one of them first",
-    "plan_changed": "there are more or other messages now than were shown: look again",
+    "plan_changed": "the messages have changed since they were shown: look again",
     "choose_client": "choose a client of a consumer group",
     "not_a_page": "{path} is not the address of a message's page",
     "masked_not_edited": "parts of this message are masked for you, so it cannot be edited",
     "not_found_as": "{at} was not found: {why}",
     "nothing_at": "there is no message at {at} of {broker}",
-    "story_of_key": "a story is that of a key or an id, in one source: give q, and source",
+    "story_of_key": "a story needs a key or an id, and one source: give q, and source",
     "choose_two": "{count} messages are chosen: choose two to compare them",
     "no_source": "there is no source {name}; there are {names}",
     "no_sources": "none that you may see",
     "no_topic_matches": "no topic matches {name}",
-    "pattern_brackets": "{topic}: of patterns, you can use those with * and ? only",
+    "pattern_brackets": "{topic}: only patterns with * and ? are allowed",
     "pattern_stars": "{topic} is too complicated: use fewer *",
     "may_not_forget": "only an operator of all of a cluster can forget a broker of {source}",
     "value_int_parsing": "{name}: a whole number is expected",
@@ -384,7 +383,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "look_ups_busy": "{count} requests are answered already: try again in a moment",
     "user_look_ups_busy": "{count} of your requests are answered already: try again in a moment",
     "held_busy": "too much is being sent already: try again in a moment",
-    "user_held_busy": "too much is being sent to you already: try again when some of it has come",
+    "user_held_busy": "too much is being sent to you already: try again when part of it is here",
     "search_too_long": "the search ended after {seconds} s: not everything was read; ask for a "
     "topic, a shorter time or a key",
 }

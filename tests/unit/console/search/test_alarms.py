@@ -268,7 +268,7 @@ def test_ones_own_alarm_has_no_result_when_ones_rights_have_changed(store):
     less = user("li", Grant(Role.VIEWER, ("s",), ("other",)))
     alarm = asked(look, store, users=users(less))
     assert (alarm["state"], alarm["path"]) == ("unknown", "")
-    assert alarm["why"] == "why is shown to users who may see every topic"
+    assert alarm["why"] == "the reason is shown to users who may see every topic"
 
 
 def test_so_many_wait_and_no_more(store, monkeypatch):

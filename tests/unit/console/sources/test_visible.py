@@ -427,7 +427,7 @@ def test_a_damaged_store_is_incomplete_without_the_names_of_its_files(stores, tm
     for each in (found, missing):
         assert each.json()["complete"] is False
         (failed,) = [c for c in each.json()["coverage"] if c["is_failure"]]
-        assert failed["error"] == "why is shown to users who may see every topic"
+        assert failed["error"] == "the reason is shown to users who may see every topic"
         assert "commitlog" not in each.text
 
 

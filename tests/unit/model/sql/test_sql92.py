@@ -57,7 +57,10 @@ def test_expressions_of_one_text_are_equal():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a = 'x", 'SQL92 expression, character 5: a character that no expression has, not "\'"'),
+        (
+            "a = 'x",
+            'SQL92 expression, character 5: an operator, a name or a value is expected, not "\'"',
+        ),
         ("a >", "SQL92 expression, character 4: a value is expected"),
         ("a NOT 5", "SQL92 expression, character 7: a comparison is expected, not '5'"),
         ("5", "SQL92 expression, character 2: a condition is expected"),

@@ -200,7 +200,7 @@ def test_a_sentence_is_its_english_text():
 
 
 def test_braces_in_a_value_are_no_values():
-    assert Sentence("goes_on", offset="{offset}{x}") == "it goes on at offset {offset}{x}"
+    assert Sentence("goes_on", offset="{offset}{x}") == "its next offset is {offset}{x}"
 
 
 @pytest.mark.parametrize(

@@ -272,7 +272,7 @@ def test_a_file_that_cannot_be_used_makes_it_incomplete(store, content):
 
 MESSAGE = message_of(record(0, queue_offset=7, properties=b"TAGS\x01A\x02amount\x0112\x02"))
 ALL = Subscribed("TAG", "*", ("*",))
-SUBSCRIBED = "it goes on at offset {}, and its clients subscribe to it; a reset would look the same"
+SUBSCRIBED = "its next offset is {}, and its clients subscribe to it; a reset would look the same"
 
 
 def facts(**given):
@@ -284,23 +284,23 @@ def facts(**given):
     ("given", "state", "rests_on"),
     [
         ({}, "consumed", SUBSCRIBED.format(8)),
-        ({"consumer_offset": 7}, "not_yet", "it goes on at offset 7"),
+        ({"consumer_offset": 7}, "not_yet", "its next offset is 7"),
         (
             {"consumer_offset": 7, "is_online": False},
             "not_yet",
-            "it goes on at offset 7; no client is online",
+            "its next offset is 7; no client is online",
         ),
         (
             {"consumer_offset": 7, "subscribes": False},
             "not_yet",
-            "it goes on at offset 7; its clients do not subscribe to the topic now",
+            "its next offset is 7; its clients do not subscribe to the topic now",
         ),
         ({"consumer_offset": None}, "not_yet", "it has no offset in this queue"),
         (
             {"is_online": False, "subscribes": None},
             "passed_offline",
             (
-                "it goes on at offset 8; no client is online: it consumed it before, or a reset "
+                "its next offset is 8; no client is online: it consumed it before, or a reset "
                 "skipped it"
             ),
         ),
@@ -308,29 +308,29 @@ def facts(**given):
             {"is_online": None, "subscribes": None},
             "passed",
             (
-                "it goes on at offset 8; whether it consumed it, or filtered or skipped it, is not "
-                "recorded"
+                "its next offset is 8; it is not recorded whether it consumed, filtered or skipped "
+                "it"
             ),
         ),
         (
             {"subscribes": False, "subscribed": None},
             "passed",
-            "it goes on at offset 8, but its clients do not subscribe to the topic now",
+            "its next offset is 8, but its clients do not subscribe to the topic now",
         ),
         (
             {"subscribed": Subscribed("TAG", "B || C", ("B", "C"))},
             "filtered",
-            "it goes on at offset 8; its clients subscribe to B || C",
+            "its next offset is 8; its clients subscribe to B || C",
         ),
         (
             {"subscribed": Subscribed("TAG", "", ("B",))},
             "filtered",
-            "it goes on at offset 8; its clients subscribe to nothing",
+            "its next offset is 8; its clients subscribe to nothing",
         ),
         (
             {"subscribed": Subscribed("SQL92", "amount > 20")},
             "filtered",
-            "it goes on at offset 8; its clients subscribe to amount > 20",
+            "its next offset is 8; its clients subscribe to amount > 20",
         ),
         (
             {"subscribed": Subscribed("SQL92", "amount > 10")},
@@ -341,12 +341,15 @@ def facts(**given):
         (
             {"consumer_offset": 5_000, "pull_offset": 7},
             "passed_by_reset",
-            "it goes on at offset 5000, but its last pull began at 7: a reset moved it past",
+            (
+                "its next offset is 5000, but its last pull began at 7: a reset moved it past the "
+                "message"
+            ),
         ),
         ({"consumer_offset": 5_000, "pull_offset": 8}, "consumed", SUBSCRIBED.format(5000)),
         ({"consumer_offset": 5_000, "pull_offset": -1}, "consumed", SUBSCRIBED.format(5000)),
         ({"consumer_offset": 1_000, "pull_offset": 7}, "consumed", SUBSCRIBED.format(1000)),
-        ({"has_offsets": None}, "unknown", "its offsets are not known"),
+        ({"has_offsets": None}, "unknown", "its offsets are unknown"),
         (
             {"has_offsets": False, "consumer_offset": None},
             "not_yet",

@@ -174,12 +174,12 @@ def test_a_timer_that_a_broker_stored_anew_came_once(write_store):
 @pytest.mark.parametrize(
     ("marks", "ending"),
     [
-        ([], "; its producer did not answer yet"),
-        ([mark(b"0,1,")], "; its producer did not answer yet"),
+        ([], "; its producer has not answered yet"),
+        ([mark(b"0,1,")], "; its producer has not answered yet"),
         ([mark(b"0,1,2,")], f"transaction rolled back: {MARKS}/0/0 ends it, and no record commits"),
         ([mark(b"2")], "transaction rolled back: "),
         # None of these is there.
-        ([mark(b"99,-1,x,,12345678901234567890,")], "; its producer did not answer yet"),
+        ([mark(b"99,-1,x,,12345678901234567890,")], "; its producer has not answered yet"),
     ],
 )
 def test_how_a_transaction_ended_is_read_from_its_marks(write_store, marks, ending):
@@ -209,7 +209,7 @@ def test_a_committed_transaction_is_not_rolled_back(write_store):
 def test_marks_that_cannot_be_read_leave_the_end_unknown(write_store, monkeypatch):
     monkeypatch.setattr(story_search, "MAX_MARKS", 1)
     story = story_of(write_store(half(0), mark(b"7"), {**mark(b"8"), "queue_offset": 1}))
-    assert "did not answer" not in story.events[-1].text
+    assert "has not answered" not in story.events[-1].text
     assert "how its transaction ended" in [each.what for each in story.unlearnt]
     assert not story.complete
 
@@ -248,7 +248,7 @@ ACK = b'"c":"books","pt":7,"q":1,"so":5,"t":"pay"}'
     ("tag", "body", "expected"),
     [
         ("ck", CHECKPOINT % NOON_MS, "POP handed pay/1/5, pay/1/7 out to group books at "),
-        ("ck", CHECKPOINT[:40], f"what {REVIVE}/0/0 says of messages that POP handed out is not "),
+        ("ck", CHECKPOINT[:40], f"{REVIVE}/0/0, a record of POP, cannot be read"),
         ("ck", b'{"so":"x"}', f"what {REVIVE}/0/0 says of"),
         (
             "ack",

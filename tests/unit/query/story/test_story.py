@@ -56,7 +56,7 @@ def state_of(*copies, traces=(), **facts):
             "passed_offline",
             0,
             (
-                "it goes on at offset 8; no client is online: it consumed it before, or a reset "
+                "its next offset is 8; no client is online: it consumed it before, or a reset "
                 "skipped it"
             ),
         ),
@@ -79,14 +79,14 @@ def state_of(*copies, traces=(), **facts):
             {},
             "retrying",
             1,
-            "retry 1 is %RETRY%g/0/1, and was not consumed yet",
+            "retry 1 is %RETRY%g/0/1, and has not been consumed yet",
         ),
         (
             (waiting(1, 10), retried(1, 20)),
             {"retry_offsets": {("%RETRY%g", None, 0): 2}},
             "consumed",
             1,
-            "retry 1 is %RETRY%g/0/1; the group's offset there is 2, and it was not given back",
+            "retry 1 is %RETRY%g/0/1; the group's offset there is 2, and it was not returned",
         ),
         (
             (waiting(1, 10), retried(1, 20), waiting(2, 30)),
@@ -114,7 +114,7 @@ def state_of(*copies, traces=(), **facts):
             {},
             "retrying",
             0,
-            "the copy that was sent again is %RETRY%g/0/0, and was not consumed yet",
+            "the copy that was sent again is %RETRY%g/0/0, and has not been consumed yet",
         ),
     ],
 )
@@ -143,7 +143,7 @@ def test_a_failure_that_a_client_reported_is_named():
     group = state_of(traces=consumed(50, success=False, code=2), consumer_offset=7)
     assert group.state == "not_yet"
     assert group.rests_on == (
-        "it goes on at offset 7; no client is online; client 10.0.0.8 failed to consume it in 5 "
+        "its next offset is 7; no client is online; client 10.0.0.8 failed to consume it in 5 "
         "ms: an exception"
     )
 
@@ -365,7 +365,7 @@ def event_of(record):
             "given_back",
             "g",
             (
-                "given back by group g: retry 2 is kept in SCHEDULE_TOPIC_XXXX/0/2: due "
+                "returned by group g: retry 2 is kept in SCHEDULE_TOPIC_XXXX/0/2: due "
                 f"{text_of(30_000)}, in 30 s (delay level 4, 30s by default)"
             ),
         ),
@@ -452,7 +452,7 @@ def test_what_producers_said_is_told():
     assert texts == [
         "sent from 10.0.0.9:5555; its unique key was made on 127.0.0.1",
         "producer group p at 10.0.0.9 sent it to 10.0.0.5:10911 in 3 ms",
-        "producer group p at 10.0.0.9 ended the transaction when it was asked: COMMIT_MESSAGE",
+        "producer group p at 10.0.0.9 ended the transaction after a check: COMMIT_MESSAGE",
         "producer group p at 10.0.0.9 recalled it, which failed",
     ]
     others = [
