@@ -343,7 +343,11 @@ def test_what_the_console_refuses_has_a_text_in_every_language(path):
         ("/search?q=" + "x" * 40_001, "q: at most 40000 characters", "q：最多 40000 个字符"),
         ("/search?q=x&source=y", "there is no source 'y'", "没有数据源 'y'"),
         ("/search?topic=T&columns=x", "unknown column 'x'", "未知的列 'x'"),
-        ("/search?topic=T&cursor=x", "this cursor is not from this console", "此游标不是由本控制台生成的"),
+        (
+            "/search?topic=T&cursor=x",
+            "cursor is not from this console",
+            "此游标不是由本控制台生成的",
+        ),
         (
             "/compare?chosen=/m/s/T/-/0/0&chosen=/m/s/T/-/0/1&chosen=/m/s/T/-/0/2",
             "choose two to compare",

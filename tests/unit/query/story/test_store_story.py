@@ -249,7 +249,7 @@ ACK = b'"c":"books","pt":7,"q":1,"so":5,"t":"pay"}'
     [
         ("ck", CHECKPOINT % NOON_MS, "POP handed pay/1/5, pay/1/7 out to group books at "),
         ("ck", CHECKPOINT[:40], f"{REVIVE}/0/0, a record of POP, cannot be read"),
-        ("ck", b'{"so":"x"}', f"what {REVIVE}/0/0 says of"),
+        ("ck", b'{"so":"x"}', f"{REVIVE}/0/0, a record of POP"),
         (
             "ack",
             b'{"ao":5,' + ACK,
@@ -260,9 +260,9 @@ ACK = b'"c":"books","pt":7,"q":1,"so":5,"t":"pay"}'
             b'{"aol":[5,6],' + ACK,
             "group books acknowledged ",
         ),
-        ("bAck", b"[]", f"what {REVIVE}/0/0 says of"),
+        ("bAck", b"[]", f"{REVIVE}/0/0, a record of POP"),
         *(
-            (tag, body, f"what {REVIVE}/0/0 says of")
+            (tag, body, f"{REVIVE}/0/0, a record of POP")
             for tag, body in (
                 ("ck", CHECKPOINT.replace(b'"q":1', b'"q":-1') % NOON_MS),
                 ("ck", CHECKPOINT.replace(b'"so":5', b'"so":-9') % NOON_MS),

@@ -100,7 +100,7 @@ def state_of(*copies, traces=(), **facts):
             {"retry_offsets": None},
             "retrying",
             1,
-            "retry 1 is %RETRY%g/0/1; whether the group had it is not known",
+            "retry 1 is %RETRY%g/0/1; it is unknown whether the group received it",
         ),
         (
             (retried(16, 10), dead(17, 20)),
