@@ -33,7 +33,7 @@ DEBUG_VARIABLE: Final = "ROCKETLENS_DEBUG"
 _COMMANDS: Final = {
     "find": ("cli.find", "find messages by id, key, queue position or time"),
     "show": ("cli.show", "show one message in full"),
-    "story": ("cli.story", "tell what became of one message, and what groups did"),
+    "story": ("cli.story", "show what became of one message, and what groups did"),
     "tail": ("cli.tail", "show the newest messages of a topic, and those that arrive"),
     "watch": ("cli.jobs.watch", "wait for a message with a key, and run a command then"),
     "export": ("cli.export", "write messages to a Parquet, Arrow, CSV or JSON file"),

@@ -63,7 +63,7 @@ def test_a_last_record_torn_at_any_byte_costs_no_other(torn, tmp_path, how, cach
         assert found.pop(last.physical_offset, last.body) == last.body
         assert found == keep
         is_unfinished = failures == [
-            f"the record at physical offset {last.physical_offset} may still be being written"
+            f"the record at physical offset {last.physical_offset} may be incomplete"
         ]
         is_proved = bool(failures) and all("messages at its end are lost" in f for f in failures)
         assert is_unfinished or is_proved or not failures

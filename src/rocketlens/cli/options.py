@@ -235,7 +235,7 @@ def store_if_any(arguments: Namespace) -> Path | None:
     """
     store, name = arguments.store, getattr(arguments, "context", None)
     if store and name:
-        raise BadInput("--store and --context both say where to search: give only one")
+        raise BadInput("--store and --context both name a source: give only one")
     if not store and name is None:
         store = os.environ.get(STORE_VARIABLE) or None
     if not store:

@@ -58,15 +58,15 @@ FIELDS: Final[Mapping[str, NamedField]] = {
         )
         for name, alias in (("store_time", "time"), ("born_time", "born"))
     },
-    "state": NamedField("where the message is: its life", "string", is_filter=True),
+    "state": NamedField("the state of the message", "string", is_filter=True),
     "real_topic": NamedField(
-        "the topic that its producer meant, also of what waits, retries and dead letters",
+        "the topic that the producer sent to, also for waiting messages, retries and dead letters",
         "string",
         is_filter=True,
     ),
-    "body_text": NamedField("the body, where it is UTF-8; else null", "string"),
+    "body_text": NamedField("the body if it is UTF-8, else null", "string"),
     "body_json": NamedField(
-        f"the body, where it is JSON of at most {limits.MAX_SHOWN_JSON_BYTES >> 20} MiB; else null",
+        f"the body if it is JSON of at most {limits.MAX_SHOWN_JSON_BYTES >> 20} MiB, else null",
         "string",
     ),
     "position": NamedField("where it is: TOPIC/QUEUE/OFFSET"),

@@ -72,15 +72,15 @@ class MessageExt(HasBody, Struct, frozen=True, gc=False):  # noqa: PLW1641
     topic: Annotated[str, "the topic it is stored under"]
     tags: Annotated[str | None, "its tag, or None"]
     keys: Annotated[tuple[str, ...], "its keys in the order sent, repeats included"]
-    unique_key: Annotated[str | None, "the id its producer's client gave it, or None"]
+    unique_key: Annotated[str | None, "the id that its producer's client assigned, or None"]
     msg_id: Annotated[str, "what clients show as its id: the unique key, else the offset_msg_id"]
     offset_msg_id: Annotated[
-        str, "the id its broker gave it: store host and physical offset; empty without that"
+        str, "the id that its broker assigned: store host and physical offset; empty if unknown"
     ]
     queue_id: Annotated[I32, "number of its queue in the topic"]
     queue_offset: Annotated[I64, "its position in the queue, counted in messages"]
     physical_offset: Annotated[
-        I64, "its position in the commit log of its broker, in bytes; -1 if that is not known"
+        I64, "its position in the commit log of its broker, in bytes; -1 if unknown"
     ]
     store_size: Annotated[I32, "bytes of the record as stored, header included"]
     sys_flag: Annotated[I32, "bits: compression, transaction type, hosts that are IPv6"]
@@ -90,12 +90,12 @@ class MessageExt(HasBody, Struct, frozen=True, gc=False):  # noqa: PLW1641
     born_host: Annotated[Host, "address and port that it was sent from"]
     store_timestamp_ms: Annotated[I64, "when it was stored, by the broker's clock, epoch ms"]
     store_host: Annotated[Host, "address and port of the broker that stored it"]
-    reconsume_times: Annotated[I32, "how often a consumer group had it sent to it again"]
+    reconsume_times: Annotated[I32, "how often it was delivered again to a consumer group"]
     prepared_transaction_offset: Annotated[
         I64, "physical offset of the half message, on a record that commits or rolls it back"
     ]
     properties: Annotated[Mapping[str, str], "all properties, those of RocketMQ included"]
-    body: Annotated[bytes, "the body, decompressed; as stored where body_error is not None"]
+    body: Annotated[bytes, "the body, decompressed; as stored if body_error is not None"]
     body_error: Annotated[
         str | None, "why the body could not be decompressed, in one line, or None"
     ] = None

@@ -52,7 +52,7 @@ class TableView:
         )
         body = "".join(f"<tr>{line}</tr>" for line in lines)
         head = "".join(f"<th>{title}</th>" for title in self._titles)
-        more = f"<p>the first {_SHOWN_ROWS} rows of more</p>" if len(rows) > _SHOWN_ROWS else ""
+        more = f"<p>the first {_SHOWN_ROWS} rows only</p>" if len(rows) > _SHOWN_ROWS else ""
         remarks = "".join(f"<li>{escape(printable(each))}</li>" for each in self._remarks())
         return (
             f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"

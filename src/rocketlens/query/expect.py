@@ -85,7 +85,7 @@ class ExpectRequest(Struct, frozen=True):
         by_ms = moment_ms(by, "by", is_end=True)
         if by_ms <= (made_ms or _now_ms()):
             raise BadInput(
-                f"by is {time_text(by_ms)}, which has passed: give a time to come, such as "
+                f"by is {time_text(by_ms)}, which has passed: give a future time, such as "
                 "'in 2h'; `rocketlens find` has what was stored before"
             )
         group = None if consumed_by is None else check_text(consumed_by, "consumed_by")
@@ -173,7 +173,7 @@ def _consumed(request: ExpectRequest, source: StorySource) -> Steps[MessageExt]:
 
 
 def _ended(request: ExpectRequest, missing: Exception) -> RocketLensError:
-    text = f"{missing} (at {time_text(request.message.end)}, when the time had passed)"
+    text = f"{missing} (at {time_text(request.message.end)}, the deadline)"
     if isinstance(missing, MessageNotFound | TopicNotFound):
         return MessageNotFound(text)
     if isinstance(missing, AnswerIncomplete):

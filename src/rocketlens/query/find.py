@@ -166,7 +166,7 @@ async def find_in_all(
         dating = _oldest_ms(source, is_alone=len(sources) == 1)
         _, dated = await gather(_ask(source, findings, work), dating)
         if not findings.is_complete and not any(each.is_failure for each in findings.coverage):
-            error = "it did not show that anything was searched"
+            error = "it did not report what was searched"
             findings.cover((failure("", source.kind, error),))
         if watch is not None:
             watch.covered(source, findings.coverage)

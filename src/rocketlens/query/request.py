@@ -173,7 +173,7 @@ class FindRequest(Struct, frozen=True):
         position = QueuePosition(check_text(topic, "topic"), queue_id, queue_offset)
         check_queue_position(position)
         if queue_id >= 10**_QUEUE_ID_DIGITS or queue_offset >= 10**_QUEUE_OFFSET_DIGITS:
-            raise MessageNotFound(f"there is no {position}: no queue has such numbers")
+            raise MessageNotFound(f"there is no {position}: a number is too large")
         return cls(str(position), kind="queue-offset")
 
     def _narrow(self) -> Self:
@@ -479,7 +479,7 @@ def check_queue_position(position: QueuePosition) -> None:
     if not is_topic_name(topic):
         raise BadInput(Sentence("invalid_topic", name=repr(topic[:80])))
     if queue_id < 0 or queue_offset < 0:
-        raise BadInput(f"queue {queue_id}, offset {queue_offset}: both begin at 0")
+        raise BadInput(f"queue {queue_id}, offset {queue_offset}: expected 0 or more")
 
 
 def _position_in(text: str) -> QueuePosition | None:

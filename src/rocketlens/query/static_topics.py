@@ -87,7 +87,7 @@ class StaticTopics:
         if queue_id not in static.goes_on:
             return stored, ()
         next_broker = static.goes_on[queue_id]
-        error = f"{position} may be on {next_broker}, where the queue goes on"
+        error = f"{position} may be on {next_broker}, where the queue continues"
         return stored, (failure(next_broker, SourceKind.TOPICS, error),)
 
     def group_offset(

@@ -496,7 +496,7 @@ def _tail_coverage(tail: Tail, log_name: str) -> Iterator[Coverage]:
     kind, state = SourceKind.TAIL, SourceState.SEARCHED
     closed = [(start, stop) for start, stop in tail.ranges if stop is not None]
     if closed:
-        name = f"{log_name}: {len(closed)} stretches without index entries"
+        name = f"{log_name}: {len(closed)} ranges without index entries"
         bounds = min(closed)[0], max(stop for _, stop in closed)
         yield Coverage(name, kind, state, None, None, *bounds)
     for start, stop in tail.ranges:
@@ -510,7 +510,7 @@ def _tail_coverage(tail: Tail, log_name: str) -> Iterator[Coverage]:
 def torn_coverage(torn_at: int | None) -> Iterator[Coverage]:
     """Return the coverage of a torn record at the end of the log: only that record is lost."""
     if torn_at is not None:
-        error = f"torn tail: the bytes from physical offset {torn_at} are no whole record"
+        error = f"torn tail: the bytes from physical offset {torn_at} are not a whole record"
         yield Coverage(COMMIT_LOG, SourceKind.COMMIT_LOG, SourceState.DAMAGED, None, error)
 
 
@@ -518,4 +518,4 @@ def unfinished(physical_offset: int | None) -> list[str]:
     """Describe the last record if it may be incomplete."""
     if physical_offset is None:
         return []
-    return [f"the record at physical offset {physical_offset} may still be being written"]
+    return [f"the record at physical offset {physical_offset} may be incomplete"]

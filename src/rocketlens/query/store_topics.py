@@ -182,7 +182,7 @@ class Topics:
         """
         count, tail_start = len(self.known()), self._tail_start()
         unread_bytes = tail_start - self._read_from()
-        how = "config, queues and places in the log" if unread_bytes > 0 else "the log"
+        how = "config, queues and samples of the log" if unread_bytes > 0 else "the log"
         name = f"{counted(count, 'topic')}: {how}"
         min_offset = self._source.log.min_offset
         bounds = (min_offset, tail_start - max(unread_bytes, 0))
@@ -196,7 +196,7 @@ class Topics:
         if unread_bytes > 0:
             error = (
                 f"the log from physical offset {self._read_from()} to {tail_start} "
-                f"({unread_bytes / _GIB:.1f} GiB) was not read for topics that were deleted: "
+                f"({unread_bytes / _GIB:.1f} GiB) was not read for deleted topics: "
                 "search one of them by its name (--topic), or read it all"
                 " (open_store(..., max_topic_scan_bytes=None))"
             )

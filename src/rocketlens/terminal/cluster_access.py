@@ -74,7 +74,7 @@ def choose_context(
     environment = _of_environment(takes_store=takes_store)
     if arguments.context is not None:
         if options.store is not None:
-            raise BadInput("--store and --context both say where to search: give only one")
+            raise BadInput("--store and --context both name a source: give only one")
         named = options.over(named_context(arguments.context)).over(environment)
     else:
         named = options.over(environment)

@@ -330,7 +330,9 @@ def _read_context(path: Path, config: Mapping[str, Any], name: str) -> Context:
         raise BadInput(f"{where}: give only one of {', '.join(_SECRETS)}")
     for key in ("store", "archive"):
         if key in values and len(values) > 1:
-            raise BadInput(f"{where}: {key} must stand alone, the other keys are for clusters")
+            raise BadInput(
+                f"{where}: {key} cannot be combined with other keys, which are for clusters"
+            )
     directory = path.expanduser().absolute().parent
     paths = {
         key: str(directory / Path(values[key]).expanduser())

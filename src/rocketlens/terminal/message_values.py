@@ -276,7 +276,7 @@ def _parts(text: str) -> Iterable[tuple[str, str]]:
         raise BadInput(f"--format: {error}; write {{{{ and }}}} for braces") from error
     for literal, name, form, conversion in parsed:
         if form or conversion or name == "":
-            raise BadInput("--format: in braces stands the name of a value, and nothing else")
+            raise BadInput("--format: only the name of a value is allowed in braces")
         if name is not None:
             check_value_name(name, "--format")
         yield literal, name or ""

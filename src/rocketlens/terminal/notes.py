@@ -56,7 +56,7 @@ def note_lines(
     hints = [*_source_lines("", others)]
     hints += [f"assumed, not read in full: {printable(each)}" for each in answer.relies_on]
     if answer.relies_on:
-        hints.append("rocketlens find --exhaustive reads in full what it searches")
+        hints.append("rocketlens find --exhaustive reads all that it searches")
     is_brief = count > 0 and answer.complete and not verbose
     more = f" (-v: {counted(len(hints), 'note')})" if hints and is_brief else ""
     yield f"{result}, {verdict}: searched {_summary(searched)}{up_to}{more}"
@@ -74,7 +74,7 @@ def note_lines(
     yield from _source_lines(coloured("damaged", YELLOW, sys.stderr) + f"{unneeded}: ", damaged)
     yield from _source_lines(coloured("failed", RED, sys.stderr) + ": ", failures)
     if not answer.complete:
-        yield "what failed was not searched: messages there are missing above (exit code 3)"
+        yield "failed sources were not searched: their messages are missing above (exit code 3)"
 
 
 def _oldest_lines(searched: Iterable[Coverage]) -> Iterator[str]:

@@ -250,7 +250,7 @@ def test_what_cannot_be_known_at_the_deadline_is_neither(run, tmp_path, passed, 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--by", "2h"), "which has passed: give a time to come, such as 'in 2h'"),
+        (("--by", "2h"), "which has passed: give a future time, such as 'in 2h'"),
         (("--by", "soon"), "--by 'soon' is not a time"),
         (("--by", "in 1h", "-t", ""), "topic"),
         (("--by", "in 1h", "--archive", "a"), "--archive stands alone here"),

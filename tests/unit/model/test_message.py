@@ -123,7 +123,7 @@ def test_a_notebook_shows_a_table_that_obeys_no_message(answer):
     assert "<script>" not in shown
     assert "&lt;script&gt;" in shown
     assert shown.count("<tr>") == 21
-    assert "the first 20 rows of more" in shown
+    assert "the first 20 rows only" in shown
     failed = Coverage("0", SourceKind.COMMIT_LOG, SourceState.FAILED, error="a <hole>")
     assert "a &lt;hole&gt;" in replace(answer, coverage=(failed,))._repr_html_()
 

@@ -260,7 +260,7 @@ def test_a_log_too_long_to_be_read_for_deleted_topics_makes_not_found_incomplete
         assert (answer.messages, answer.complete) == ((), False)
         (failed,) = answer.failures
         assert failed.kind is SourceKind.TOPICS
-        assert "was not read for topics that were deleted" in failed.error
+        assert "was not read for deleted topics" in failed.error
         assert "--topic" in failed.error
         with pytest.raises(AnswerIncomplete):
             store.view_message("lost-key")

@@ -52,7 +52,7 @@ MEDIA_TYPES: Final[dict[ExportForm, str]] = {
     "jsonl": "application/x-ndjson",
 }
 _BODIES: Final = BodyView()
-_MISSING: Final = "what failed was not searched: messages there are missing above"
+_MISSING: Final = "failed sources were not searched: their messages are missing above"
 _CLIENT_LEFT: Final = 499
 """A status that no client receives."""
 

@@ -71,7 +71,7 @@ def refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a number")
 
 
-_TWICE: Final = "a name comes twice in an object"
+_TWICE: Final = "a name is repeated in an object"
 
 
 def _reject_repeats(members: list[tuple[Any, Any]]) -> dict[Any, Any]:

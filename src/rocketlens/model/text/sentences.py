@@ -218,7 +218,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "choose to send these, too, if that failed",
     "alarm_of_key": "an alarm is for a key or an id, and topics: leave out tag, times and filters",
     "alarm_source": "an alarm is for one source: choose one",
-    "alarm_passed": "{time} has passed: give a time to come, such as 'in 2h'",
+    "alarm_passed": "{time} has passed: give a future time, such as 'in 2h'",
     "alarm_topics": "you can see only some topics: an alarm must name topics in full",
     "alarms_full": "{count} alarms wait already: delete one first",
     "alarm_unchecked": "no console asked at that time",

@@ -241,7 +241,7 @@ class StoreGroupFiles:
             source = str(table.path.relative_to(self._reader.path))
             self._cover(source, SourceState.SEARCHED, None)
         elif table.is_damaged or not (is_optional or table.entries):
-            error = f"{table.problem}: what it would say of groups is missing"
+            error = f"{table.problem}: its information about groups is missing"
             self._cover(name, SourceState.FAILED, error)
         return table.entries
 

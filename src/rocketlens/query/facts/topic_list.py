@@ -352,9 +352,9 @@ class _StoreTopics:
     def _configuration(self) -> Mapping[str, Any]:
         table = read_table(self._reader.path, TOPICS_FILE, TOPICS_MEMBER)
         if table.problem:
-            lacks = "topics without messages are not known"
+            lacks = "topics without messages are unknown"
             if table.path is not None:
-                lacks = f"{table.path.name} is used, which lacks its last change"
+                lacks = f"{table.path.name} is used instead, without the last change"
             error = f"{table.problem}: {lacks}"
             damaged = SourceState.DAMAGED
             self._coverage.append(Coverage(TOPICS_FILE, SourceKind.TOPICS, damaged, None, error))

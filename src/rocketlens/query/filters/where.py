@@ -591,7 +591,7 @@ def _in_text_order(read: Evaluator, read_other: Evaluator, kind: str) -> Evaluat
         if value is None or other is None:
             return None
         if type(value) is not str or type(other) is not str:
-            raise EvaluationFailed(f"{_shown(value)} and {_shown(other)} have no order")
+            raise EvaluationFailed(f"{_shown(value)} and {_shown(other)} cannot be ordered")
         return is_so(value, other)
 
     return evaluate

@@ -63,7 +63,7 @@ def record_of_offset_id(reader: StoreReader, offset_msg_id: OffsetMessageId) -> 
             msg_id = offset_msg_id.encode()
             answer = Answer(msg_id, (), elsewhere)
             raise AnswerIncomplete(f"{msg_id}: {elsewhere[0].error}", answer)
-        detail = f"the log begins at physical offset {log.min_offset}, what was before is deleted"
+        detail = f"the log begins at physical offset {log.min_offset}, earlier messages are deleted"
         raise MessageNotFound(f"{offset_msg_id.encode()}: {detail}")
     try:
         record = log.record_at(offset)

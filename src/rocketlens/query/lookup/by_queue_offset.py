@@ -142,7 +142,7 @@ class _Search:
             if not current:
                 detail = (
                     f"physical offset {records[-1].physical_offset} has one of topic "
-                    f"{position.topic} before it was deleted and made again"
+                    f"{position.topic} before it was deleted and created again"
                 )
                 queue = self._queue_coverage(error, detail)
         self._report_scan(queue, scan, current[-1:], before)
@@ -269,14 +269,14 @@ def _record_of(
     message: Record | None = record
     if position.topic.startswith(LMQ_PREFIX):
         if not is_dispatched_to(record, position.topic):
-            return None, f"its entry {queue_offset} leads to a message that was not sent there"
+            return None, f"its entry {queue_offset} leads to a message that was not sent to it"
     else:
         message = message_at(record, queue_offset)
         if message is None or (record.topic, record.queue_id) != position[:2]:
             there = QueuePosition(record.topic, record.queue_id, record.queue_offset)
             return None, f"its entry {queue_offset} leads to a message of {there}"
     if not reader.is_record_start(record):
-        return None, f"its entry {queue_offset} leads to no record's start"
+        return None, f"its entry {queue_offset} does not lead to the start of a record"
     return message, None
 
 

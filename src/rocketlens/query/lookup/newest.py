@@ -176,7 +176,9 @@ def _newest_first(
         there = (record.topic, record.queue_id, messages[-1].queue_offset)
         # Entries of light queues lead to records of other topics; the filter checks those.
         if name.topic not in message_filter.light and there != (*name, queue_offset):
-            raise RecordError(Reason.POSITION, "its queue entry is another's", -minus_offset)
+            raise RecordError(
+                Reason.POSITION, "its queue entry belongs to another record", -minus_offset
+            )
         if begin is None or record.store_timestamp_ms >= begin:
             yield from reversed(messages)
             push(name, queue_offset - len(messages))

@@ -142,7 +142,7 @@ def test_a_file_that_lacks_messages_ends_with_a_line_that_says_so(orders, form):
     else:
         _, message, (last,) = csv.reader(io.StringIO(found.text))
         assert "all ORDER-7" in message
-        assert last.startswith("# INCOMPLETE: what failed was not searched")
+        assert last.startswith("# INCOMPLETE: failed sources were not searched")
         assert "127.0.0.1:1" in last
 
 

@@ -64,7 +64,7 @@ def test_what_is_before_the_log_is_deleted_and_the_answer_says_so(tmp_path):
     with rocketlens.open_store(made.path) as store:
         answer = store.find(offset_id(0), kind="offset-id")
     assert (len(answer), answer.complete) == (0, True)
-    assert "what was before is deleted" in answer.coverage[0].note
+    assert "earlier messages are deleted" in answer.coverage[0].note
 
 
 def test_a_damaged_record_is_incomplete_for_its_own_broker_alone(tmp_path):
@@ -144,7 +144,7 @@ FORMER, CURRENT = range(8, 20), range(10)
 
 @pytest.fixture
 def made_again(tmp_path):
-    """A store without queues whose topic was deleted and made again; gives the log's records."""
+    """A store without queues whose topic was deleted and created again; gives the log's records."""
     lives = [*(("former", n) for n in FORMER), *(("current", n) for n in CURRENT)]
     log = [
         record(n, topic="T", queue_offset=queue_offset, body=life.encode())
@@ -177,7 +177,7 @@ def test_a_place_that_only_the_deleted_topic_had_is_empty_and_the_answer_says_wh
     with rocketlens.open_store(path) as store:
         answer = store.find("T/0/15", kind="queue-offset")
     assert (len(answer), answer.complete) == (0, True)
-    assert any("deleted and made again" in (each.note or "") for each in answer.coverage)
+    assert any("deleted and created again" in (each.note or "") for each in answer.coverage)
 
 
 def test_neighbours_of_the_deleted_topic_do_not_bound_where_a_message_can_be(made_again):
