@@ -281,7 +281,7 @@ def test_a_long_list_is_searched_in_part_and_said_so(store):
     with rocketlens.open_store(store) as opened:
         answer = opened.find(",".join(ids))
     assert not answer.complete
-    assert f"the first {MAX_TEXTS} of {MAX_TEXTS + 1} texts" in answer.coverage[0].error
+    assert f"the first {MAX_TEXTS} of its {MAX_TEXTS + 1} parts" in answer.coverage[0].error
 
 
 @pytest.mark.parametrize("text", ["x" * (1 << 20), "\n".join(f"{n:032X}" for n in range(10_000))])
