@@ -59,7 +59,7 @@ def test_a_copy_that_waits_says_when_it_is_due_and_in_how_long():
         due_text(delayed, (), NOON_MS + 75_000) == f"due {time_of(10_000)}, 1 min 5 s ago {level}"
     )
     unknown = copy(SCHEDULE, 0, 3, {"DELAY": "x"})
-    assert due_text(unknown, (), 0) == "when it is due is not known (delay level x)"
+    assert due_text(unknown, (), 0) == "its due time is unknown (delay level x)"
     assert due_text(copy(), (), 0) is None
 
 

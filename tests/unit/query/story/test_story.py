@@ -72,7 +72,7 @@ def state_of(*copies, traces=(), **facts):
             {},
             "retrying",
             1,
-            "retry 1 is rmq_sys_wheel_timer/0/3: when it is due is not known",
+            "retry 1 is rmq_sys_wheel_timer/0/3: its due time is unknown",
         ),
         (
             (waiting(1, 10), retried(1, 20)),
@@ -349,14 +349,14 @@ def event_of(record):
             copy("rmq_sys_wheel_timer", 0, 3, {"REAL_TOPIC": "T", "TIMER_OUT_MS": "soon"}),
             "delayed",
             None,
-            "kept in rmq_sys_wheel_timer/0/3 for topic T: when it is due is not known",
+            "kept in rmq_sys_wheel_timer/0/3 for topic T: its due time is unknown",
         ),
         (
             copy("SCHEDULE_TOPIC_XXXX", 0, 3, {"DELAY": "x"}),
             "delayed",
             None,
             (
-                "kept in SCHEDULE_TOPIC_XXXX/0/3 for topic ?: when it is due is not known "
+                "kept in SCHEDULE_TOPIC_XXXX/0/3 for topic ?: its due time is unknown "
                 "(delay level x)"
             ),
         ),
