@@ -144,7 +144,7 @@ def compare(
     slices = list(_slices(files, low_offset, high_offset))
     nothing = np.empty((2, 0), np.int64)
     pairs = np.concatenate([nothing, *((each.offsets, each.hashes) for each in slices)], axis=1)
-    is_expected, is_surplus, times, missing = _matched(expected, pairs)
+    is_expected, is_surplus, times, missing = _match(expected, pairs)
     compared.duplicates = int(np.count_nonzero(is_surplus))
     start = 0
     for each in slices:
@@ -173,7 +173,7 @@ def compare(
     return compared
 
 
-def _matched(expected: Expected, pairs: Numbers) -> tuple[Any, Any, Any, Any]:
+def _match(expected: Expected, pairs: Numbers) -> tuple[Any, Any, Any, Any]:
     """Pair entries with the expected ones of the same offset and hash, in order.
 
     ``pairs``: the offsets and the hashes of the entries. Return for each entry whether it is

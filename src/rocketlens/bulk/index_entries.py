@@ -55,7 +55,7 @@ class Gap(Exception):
     """The stretches of a batch are not contiguous."""
 
 
-def collected(table: Any, begin: int) -> tuple[IndexEntries, int]:
+def collect(table: Any, begin: int) -> tuple[IndexEntries, int]:
     """Return the entries of all stretches of a batch, and the end of the last stretch.
 
     ``table``: a ``pyarrow.Table`` of the columns above, stretches in log order. Stretches that end

@@ -305,10 +305,10 @@ class BatchScan:
                 yield from self._messages(reader, damage, share)
                 if self.losses.lines is not None:
                     # All of the range was written: it ends at the end of a record.
-                    damage += _unreadable(reader.walked, zeros_end_log=False)
+                    damage += _damage_of(reader.walked, zeros_end_log=False)
                     self.losses.lines.extend(map(str, sorted(damage)))
                 elif self.is_damage:
-                    damage += _unreadable(reader.walked, zeros_end_log=share.zeros_end_log)
+                    damage += _damage_of(reader.walked, zeros_end_log=share.zeros_end_log)
                     yield from _damage_batches(damage)
 
     def _messages(self, reader: RangeReader, damage: list[Damage], share: Share) -> Iterator[Any]:
@@ -437,7 +437,7 @@ def _unread_batches(rows: Rows) -> Iterator[Damage]:
             yield Damage(start, start + record.total_size, _BATCH)
 
 
-def _unreadable(walked: Walked, *, zeros_end_log: bool) -> list[Damage]:
+def _damage_of(walked: Walked, *, zeros_end_log: bool) -> list[Damage]:
     """Return the damage of a whole range, including its end."""
     damage = list(walked.damage)
     base, rest = walked.log_range.base_offset, walked.log_range.stop - walked.next_position

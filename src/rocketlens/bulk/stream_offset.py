@@ -87,11 +87,11 @@ class StreamOffset(NamedTuple):
         crc = _crc_at(log, last.physical_offset)
         newest = Anchor(physical_offset, last.physical_offset, crc or 0, last.store_timestamp_ms)
         return self._replace(
-            physical_offset=physical_offset, anchors=tuple(_thinned([newest, *self.anchors]))
+            physical_offset=physical_offset, anchors=tuple(_thin_out([newest, *self.anchors]))
         )
 
 
-def _thinned(anchors: list[Anchor]) -> Iterator[Anchor]:
+def _thin_out(anchors: list[Anchor]) -> Iterator[Anchor]:
     """Yield anchors whose distances from the newest double."""
     newest = anchors[0]
     reach = 0

@@ -177,7 +177,7 @@ class IndexFollower(Struct):
     def _put(self, batch: "DataFrame", _: int) -> None:
         """Write one micro-batch, sync, and advance the safe offset."""
         begin = self.writer.resume_point.physical_offset
-        entries, end = index_entries.collected(batch.toArrow(), begin)
+        entries, end = index_entries.collect(batch.toArrow(), begin)
         with self._lock:
             if not self._is_ending:
                 self.writer.put(entries, end)

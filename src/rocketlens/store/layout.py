@@ -153,7 +153,7 @@ class StoreLayout:
             return cls(*paths_of(path))
         if path.name == QUEUE_LOG or path.parent.parent.name == COMPACTED:
             return cls(path, (path,))
-        log = cls(path).noted_log()
+        log = cls(path).recorded_log()
         if log is not None:
             return cls(path, (log,))
         near = (path, path.parent, path.parent / "conf")
@@ -165,7 +165,7 @@ class StoreLayout:
                         return cls(path, layout.elsewhere, layout.tiered)
         return cls(path)
 
-    def noted_log(self) -> Path | None:
+    def recorded_log(self) -> Path | None:
         try:
             content = fs.read_bytes(self.log_path, limits.MAX_STATE_BYTES)
         except OSError:

@@ -149,17 +149,13 @@ def _has_log(store: Path) -> bool:
 
 
 def _directories(root: Path, pattern: str) -> Iterator[Path]:
-    try:
+    with suppress(OSError):
         yield from filter(_is_directory, islice(root.glob(pattern), limits.MAX_LOOKED_AT_ENTRIES))
-    except OSError:
-        return
 
 
 def _entries(directory: Path) -> Iterator[Path]:
-    try:
+    with suppress(OSError):
         yield from islice(directory.iterdir(), limits.MAX_LOOKED_AT_ENTRIES)
-    except OSError:
-        return
 
 
 def _content(path: Path) -> bytes:
@@ -169,14 +165,12 @@ def _content(path: Path) -> bytes:
 
 
 def _exists(path: Path) -> bool:
-    try:
+    with suppress(OSError):
         return path.exists()
-    except OSError:
-        return True
+    return True
 
 
 def _is_directory(path: Path) -> bool:
-    try:
+    with suppress(OSError):
         return path.is_dir()
-    except OSError:
-        return False
+    return False

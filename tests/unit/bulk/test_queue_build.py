@@ -148,7 +148,7 @@ def written(tmp_path):
 
 def test_the_entries_of_a_stretch_are_those_of_every_key_and_its_end_is_said(written, tmp_path):
     [whole] = ranges_of(tmp_path)
-    entries, reached = index_entries.collected(table_of([whole]), 0)
+    entries, reached = index_entries.collect(table_of([whole]), 0)
     expected = [
         (java.index_hash(key), one.physical_offset, one.store_timestamp_ms)
         for one in written
@@ -163,11 +163,11 @@ def test_stretches_that_meet_are_one_and_one_that_lacks_is_a_gap(written, tmp_pa
     [whole] = ranges_of(tmp_path)
     edge = written[20].physical_offset
     halves = [whole._replace(stop=edge), whole._replace(start=edge, known=False)]
-    entries, reached = index_entries.collected(table_of(halves), 0)
+    entries, reached = index_entries.collect(table_of(halves), 0)
     assert (len(entries.hashes), reached) == (3 * len(written), whole.stop)
     with pytest.raises(index_entries.Gap, match=f"physical offsets 0 to {edge}"):
-        index_entries.collected(table_of(halves[1:]), 0)
-    entries, _ = index_entries.collected(table_of(halves[1:]), edge)
+        index_entries.collect(table_of(halves[1:]), 0)
+    entries, _ = index_entries.collect(table_of(halves[1:]), edge)
     assert entries.offsets.tolist()[0] == edge
 
 

@@ -59,10 +59,9 @@ def needed() -> str:
 
 
 def is_database(directory: Path) -> bool:
-    try:
+    with suppress(OSError):
         return (directory / CURRENT).is_file()
-    except OSError:
-        return False
+    return False
 
 
 def is_readable() -> bool:

@@ -20,6 +20,7 @@ again at the next start, so a log can have a message twice. Source:
 
 import hashlib
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -126,10 +127,8 @@ def _candidates(layout: StoreLayout) -> Iterator[Path]:
     if layout.tiered is not None:
         yield layout.tiered
     near = (base.glob(each) for base in (layout.root, layout.root.parent) for each in _NEAR)
-    try:
+    with suppress(OSError):
         yield from islice(chain.from_iterable(near), limits.MAX_LOOKED_AT_ENTRIES)
-    except OSError:
-        return
 
 
 def _has_one(root: Path, paths: Mapping[str, Any]) -> bool:

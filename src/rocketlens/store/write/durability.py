@@ -192,7 +192,7 @@ class Durability:
         self._first_end_offset = end_offset
         self._on_saved = on_saved
         self._synced: SyncedFile | None = None
-        self._noted_offset = -1
+        self._file_synced_offset = -1
         self.state_offset = state_offset
         """The physical offset up to which ``state.json`` is true, or -1."""
         self._saved: tuple[StoreState, Checkpoint] | None = None
@@ -249,9 +249,9 @@ class Durability:
                     self._synced = SyncedFile(self._layout, self._disk)
                 self._appender.sync_log()
                 self._synced.write(synced)
-                if self._appender.zeros_end_offset > self._noted_offset:
+                if self._appender.zeros_end_offset > self._file_synced_offset:
                     self._synced.sync()
-                    self._noted_offset = synced.offset
+                    self._file_synced_offset = synced.offset
             except OSError as error:
                 if fs.may_pass(error):
                     self._warn_once(_LOG_WAITS, error)

@@ -17,6 +17,7 @@ These files are known to be complete; RocketMQ deletes the others when it starts
 from array import array
 from bisect import bisect_left
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from heapq import merge
 from itertools import islice
 from pathlib import Path
@@ -58,45 +59,32 @@ class SyncedFiles:
     """Decides which index files of a store are known to be complete, by a state read once."""
 
     def __init__(self, layout: StoreLayout) -> None:
-        self._is_settled = not layout.abort.exists() or _is_in_use(layout.root)
+        self._are_all_complete = not layout.abort.exists() or _is_in_use(layout.root)
         self._synced_to_ms = 0
-        self._noted: dict[str, IndexHeader] = {}
-        if not self._is_settled:
-            self._synced_to_ms = _index_msg_timestamp_ms(layout.checkpoint)
-            self._noted = _noted_files(layout)
+        self._headers: dict[str, IndexHeader] = {}
+        if not self._are_all_complete:
+            with suppress(OSError, CheckpointError):
+                content = fs.read_bytes(layout.checkpoint, checkpoint.CHECKPOINT_BYTES) or b""
+                self._synced_to_ms = checkpoint.decode(content).index_msg_timestamp_ms
+            with suppress(OSError):
+                state = read_index_state(layout)
+                if state is not None and not state.is_beside:
+                    self._headers = dict(state.files)
 
     def has(self, path: Path, header: IndexHeader, geometry: Geometry | None) -> bool:
-        if self._is_settled or self._noted.get(path.name) == header:
+        if self._are_all_complete or self._headers.get(path.name) == header:
             return True
         is_full = geometry is not None and header.next_entry >= geometry.entry_count
         return is_full and 0 < header.end_timestamp_ms <= self._synced_to_ms
-
-
-def _noted_files(layout: StoreLayout) -> dict[str, IndexHeader]:
-    """Return the headers of ``index/`` in ``index.json``; empty if it cannot be read."""
-    try:
-        state = read_index_state(layout)
-    except OSError:
-        return {}
-    return {} if state is None or state.is_beside else dict(state.files)
 
 
 def _is_in_use(store: Path) -> bool:
     # Imported late: few look-ups need it, and it imports much.
     from rocketlens.store.lock import is_locked
 
-    try:
+    with suppress(OSError):
         return is_locked(store)
-    except OSError:
-        return False
-
-
-def _index_msg_timestamp_ms(path: Path) -> int:
-    try:
-        content = fs.read_bytes(path, checkpoint.CHECKPOINT_BYTES)
-        return checkpoint.decode(content or b"").index_msg_timestamp_ms
-    except (OSError, CheckpointError):
-        return 0
+    return False
 
 
 class IndexFileState(Struct, frozen=True):

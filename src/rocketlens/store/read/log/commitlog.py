@@ -579,8 +579,7 @@ class Replica:
 
 
 def _dledger_logs(directory: Path) -> list[Path]:
-    try:
+    with suppress(OSError):
         paths = islice(directory.glob("dledger-*"), limits.MAX_LOOKED_AT_ENTRIES)
         return [root for root in paths if any(fs.entries(root / _DATA))]
-    except OSError:
-        return []
+    return []

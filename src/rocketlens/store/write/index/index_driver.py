@@ -97,7 +97,7 @@ class IndexDriver:
             try:
                 self._builder = self._make()
             except OSError as error:
-                self._failed(error)
+                self._handle_error(error)
 
     def adopt(self) -> None:
         """Become the builder if that of another process has ended, to build the rest."""
@@ -161,7 +161,7 @@ class IndexDriver:
                 builder.made_progress = made_progress
                 self._is_warned = False
             except (OSError, RocketLensError, MemoryError) as error:
-                self._failed(error)
+                self._handle_error(error)
                 return False
             return is_done
 
@@ -170,10 +170,10 @@ class IndexDriver:
             try:
                 self._builder = self._make()
             except (OSError, RocketLensError) as error:
-                self._failed(error)
+                self._handle_error(error)
         return self._builder is not None
 
-    def _failed(self, error: Exception) -> None:
+    def _handle_error(self, error: Exception) -> None:
         """Log a failure that may pass once; stop after a failed sync."""
         if isinstance(error, fs.SyncFailed):
             _log.error("index files are not built any more: %s", error)
