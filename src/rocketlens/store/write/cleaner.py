@@ -266,8 +266,10 @@ class Cleaner(Struct):
         del self._uncleaned[-_QUEUES_AT_ONCE:]
         try:
             for queue in some:
-                if not queue.is_removed:
-                    self._clean_queue(queue, min_offset)
+                files = [] if queue.is_removed else queue.files()
+                for path in expired_queue_files(files, queue.file_bytes, min_offset):
+                    self.disk.remove_file(path)
+                    queue.first_offset += queue.file_bytes // ENTRY_BYTES
         except OSError:
             self._cleaning_below = -1  # all of them again
             raise
@@ -277,8 +279,3 @@ class Cleaner(Struct):
         if self.index.forget_below(min_offset):
             self._cleaned_below = min_offset
         return False
-
-    def _clean_queue(self, queue: QueueWriter, min_offset: int) -> None:
-        for path in expired_queue_files(queue.files(), queue.file_bytes, min_offset):
-            self.disk.remove_file(path)
-            queue.first_offset += queue.file_bytes // ENTRY_BYTES

@@ -345,16 +345,15 @@ class CopyStore(MessageStore):
     `CopyAppender`.
     """
 
+    _appender_class = CopyAppender
+
     def _open(self) -> None:
         super()._open()
-        copy = self._copy
+        assert isinstance(self._appender, CopyAppender)  # noqa: S101 - of the class above
+        copy = self._copy = self._appender
         copy.on_topic_restart = self._restart_topic
         self.receive, self.append_received = copy.receive, copy.append_received
         self.continue_at, self.drop_received = copy.continue_at, copy.drop_received
-
-    def _new_appender(self) -> Appender:
-        self._copy: CopyAppender = self._appender_of(CopyAppender)
-        return self._copy
 
     @property
     def position(self) -> int:

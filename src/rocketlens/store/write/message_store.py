@@ -28,7 +28,7 @@ import time
 from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Final, Self, TypeVar
+from typing import Final, Self
 
 from msgspec import Struct
 
@@ -49,8 +49,6 @@ from rocketlens.store.write.opening import Opening
 from rocketlens.store.write.store_views import LogView, QueueView
 
 _log: Final = logging.getLogger(__name__)
-
-_A = TypeVar("_A", bound=Appender)
 
 _CLOSE_SECONDS: Final = 2.0
 """Seconds for which closing continues to build the index: supervisors kill a broker after 5 s."""
@@ -85,6 +83,8 @@ class MessageStore:
     :class:`rocketlens.store.write.cleaner.Cleaner`. ``queues`` is a
     :class:`rocketlens.store.write.store_views.QueueView`. ``recovered`` is the result of recovery.
     """
+
+    _appender_class: type[Appender] = Appender
 
     def __init__(
         self,
@@ -160,11 +160,8 @@ class MessageStore:
         self._begin()
 
     def _new_appender(self) -> Appender:
-        return self._appender_of(Appender)
-
-    def _appender_of(self, kind: type[_A]) -> _A:
         config, host = self.config, self._options.store_host
-        return kind(
+        return self._appender_class(
             self.layout,
             self._disk,
             clock=self._clock,

@@ -154,9 +154,14 @@ class LogEvidence:
 
         Unreadable files prove nothing.
         """
-        least = self._log.min_offset
-        proofs = (*self._synced_or_queue_proofs(), *self._index_proofs())
-        return (proof for proof in proofs if least <= proof.physical_offset)
+        index_proofs = (
+            Proof(header.end_offset, f"index/{name}")
+            for name, header in self._index_headers()
+            if self._can_be_of_log(header)
+        )
+        for proof in (*self._synced_or_queue_proofs(), *index_proofs):
+            if proof.physical_offset >= self._log.min_offset:
+                yield proof
 
     def _synced_or_queue_proofs(self) -> Iterator[Proof]:
         """Yield the proof of `synced`, or without the file those of the queues.
@@ -179,11 +184,6 @@ class LogEvidence:
                 entry = queue.last_entry()
             if entry is not None:
                 yield Proof(entry.physical_offset, "/".join(queue.directory.parts[-3:]), name)
-
-    def _index_proofs(self) -> Iterator[Proof]:
-        for name, header in self._index_headers():
-            if self._can_be_of_log(header):
-                yield Proof(header.end_offset, f"index/{name}")
 
     def _index_headers(self) -> Iterator[tuple[str, IndexHeader]]:
         names: list[str] = []

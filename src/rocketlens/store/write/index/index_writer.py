@@ -280,13 +280,10 @@ class IndexWriter:
             return
         if not self._is_changed and self.safe_offset == self.resume_point.physical_offset:
             with suppress(OSError):
-                self._write_state(self._slots_crc())
+                names = self._names
+                crc = slots_crc(self._directory / names[-1], self._geometry) if names else None
+                self._write_state(crc)
         self.close_abruptly()
-
-    def _slots_crc(self) -> int | None:
-        if not self._names:
-            return None
-        return slots_crc(self._directory / self._names[-1], self._geometry)
 
     def close_abruptly(self) -> None:
         """Unmap everything and release the lock, as if this process were killed."""
