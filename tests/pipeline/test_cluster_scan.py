@@ -158,10 +158,10 @@ async def test_of_several_brokers_positions_must_name_them(cluster, /):
     [
         (
             {"startingOffsets": '{"T":{"0":26}}'},
-            "ends at offset 25, and startingO",
+            "ends at offset 25, but startingO",
             ({"0": 25}, {}),
         ),
-        ({"endingOffsets": '{"T":{"0":26}}'}, "ends at offset 25, and endingOffsets", ({}, {})),
+        ({"endingOffsets": '{"T":{"0":26}}'}, "ends at offset 25, but endingOffsets", ({}, {})),
     ],
 )
 @within(with_cluster)

@@ -139,7 +139,7 @@ async def test_positions_count_for_the_first_start_alone(fake, stream, batch, /)
             BadInput,
             "the cluster has no such queue: broker-x, topic T",
         ),
-        ({"T": {"0": 11}}, StoreError, "ends at offset 10, and startingOffsets says 11: messages"),
+        ({"T": {"0": 11}}, StoreError, "ends at offset 10, but startingOffsets is 11: messages"),
     ],
 )
 def test_a_position_that_is_not_there_fails_the_start_of_a_stream(offsets, error, said):
@@ -153,7 +153,7 @@ def test_a_position_that_is_not_there_fails_the_start_of_a_stream(offsets, error
 def test_without_failing_a_queue_without_its_position_is_read_from_its_begin(caplog):
     async def scenario(fake, stream, batch):
         assert await batch() == list(range(40))
-        assert "ends at offset 10, and startingOffsets says 11: messages were lost" in caplog.text
+        assert "ends at offset 10, but startingOffsets is 11: messages were lost" in caplog.text
 
     options = {"startingOffsets": '{"T":{"0":11}}', "failOnDataLoss": "false"}
     with_stream(scenario, **options)

@@ -229,7 +229,7 @@ def test_it_begins_at_positions_of_queues_and_has_all_that_comes_later(
     [
         ({"Orders": {"3": 0}}, "the store has no such queue: topic Orders, queue 3"),
         ({"Ordrs": {"0": 0}}, "no topic 'Ordrs'; did you mean Orders"),
-        ({"Orders": {"0": 21}}, "queue 0 ends at offset 20, and startingOffsets says 21"),
+        ({"Orders": {"0": 21}}, "queue 0 ends at offset 20, but startingOffsets is 21"),
     ],
 )
 def test_a_position_that_is_not_there_fails_the_start_of_a_stream(tmp_path, positions, said):
@@ -244,7 +244,7 @@ def test_a_position_behind_the_end_is_logged_where_a_loss_is(tmp_path, caplog):
     options = {"startingOffsets": '{"Orders":{"0":21}}', "failOnDataLoss": "false"}
     stream = DrivenStream(tmp_path / "store", tmp_path / "checkpoint", **options)
     assert numbers_of(stream.run()) == [n for n in range(60) if n % 3]
-    assert "queue 0 ends at offset 20, and startingOffsets says 21" in caplog.text
+    assert "queue 0 ends at offset 20, but startingOffsets is 21" in caplog.text
     send_to_queues(tmp_path / "store", 60, 66)
     assert numbers_of(stream.run()) == list(range(60, 66))
 
