@@ -155,7 +155,7 @@ def _store_option(options: Mapping[str, str]) -> str:
     if not named:
         raise BadInput('the option store is missing: .option("store", DIRECTORY)')
     if "brokerConf" in named and len(named) > 1:
-        raise BadInput("give either a store or a brokerConf, not both")
+        raise BadInput("both store and brokerConf are given: give only one")
     return next(iter(named.values()))
 
 
