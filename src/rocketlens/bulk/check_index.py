@@ -41,7 +41,6 @@ class IndexFileFacts(NamedTuple):
     lowest_offset: int
     highest_offset: int
     deleted: int
-    """Entries of records that the log has deleted."""
     is_sorted: bool
     """Whether the offsets never decrease, as in a broker's files."""
 
@@ -217,7 +216,6 @@ class _EntrySlice(NamedTuple):
 def _slices(
     files: Sequence[IndexFileFacts], low_offset: int, high_offset: int
 ) -> Iterator[_EntrySlice]:
-    """Yield the entries of files for ``low_offset .. high_offset - 1``."""
     for number, facts in enumerate(files):
         if facts.highest_offset < low_offset or facts.lowest_offset >= high_offset:
             continue

@@ -160,7 +160,6 @@ class QueueChecked(NamedTuple):
 
 
 def check_queue(task: QueueCheckTask) -> QueueChecked:
-    """Count the entries of a queue, and find those without a record."""
     findings = StoreFindings()
     layout = StoreLayout.of(Path(task.store))
     log = CommitLog.of(layout)

@@ -89,7 +89,6 @@ class QueuePart(NamedTuple):
 
     @property
     def run(self) -> Run:
-        """The rows in the form that `former_topics` needs."""
         return Run(*(getattr(self, name) for name in Run._fields))
 
 
@@ -177,7 +176,6 @@ class QueueRows:
         )
 
     def grouped(self) -> "Grouped":
-        """Return all rows by queue, in log order within each."""
         if not self._groups:
             nothing = np.empty(0, np.int64)
             return Grouped([], np.empty(0, f"V{ENTRY_BYTES}"), nothing, nothing.astype(np.int32))

@@ -48,7 +48,6 @@ class IndexTask(NamedTuple):
 
 
 def plan_files(parts: Sequence[IndexPart], geometry: Geometry) -> list[IndexPlan]:
-    """Split the entries of all parts, in log order, into files of ``geometry``."""
     room = geometry.entry_count - 1
     cuts: list[list[IndexSlice]] = []
     left = 0

@@ -185,7 +185,6 @@ def tasks_of(
     parallelism: int,
     disk: Disk,
 ) -> list[QueueBuildTask]:
-    """Create the directories; return tasks of about equal work."""
     for directory in sorted({unit.directory for unit in units}):
         disk.make_directory(Path(directory))
     total = sum(unit.entry_count + 1 for unit in units)

@@ -136,7 +136,6 @@ class RangeReader:
         self._end(position)
 
     def _begin(self) -> int:
-        """Return the first position to read; ``stop`` if the range has no record."""
         log_range = self.walked.log_range
         if log_range.known:
             return log_range.start
@@ -292,7 +291,6 @@ def _stitch_segment(
 
 
 def _end_segment(stitched: Stitched[Result], last: Walked, *, is_last: bool) -> None:
-    """Report the bytes after the last record of a segment."""
     base, size = last.log_range.base_offset, last.log_range.size
     if last.next_position or not stitched.end_offset:
         stitched.end_offset = base + last.next_position

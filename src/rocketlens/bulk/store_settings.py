@@ -26,7 +26,6 @@ _MAX_QUEUE_FILES_READ: Final = 100
 
 
 def index_paths(store: Path) -> list[Path]:
-    """Return the index files, oldest first."""
     return [store / "index" / name for name in index_names(store / "index")]
 
 
@@ -85,7 +84,6 @@ def _entries_have_tags(mapped: fs.MappedFile, log: CommitLog, geometry: Geometry
 
 
 def batch_topics(store: Path) -> set[str]:
-    """Return the topics with batch queues, which have another format."""
     return {entry.name for entry in fs.entries(StoreLayout(store).batch_queues)}
 
 

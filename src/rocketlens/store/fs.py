@@ -130,7 +130,6 @@ class MappedFile:
 
 
 def max_open_files() -> int:
-    """Return the limit of open files of this process, at most 65,536."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return min(soft, MAX_OPEN_FILES) if soft >= 0 else MAX_OPEN_FILES
 
@@ -442,7 +441,6 @@ class MappedFiles:
         self._files.pop(file, None)
 
     def close(self) -> None:
-        """Unmap all files that no caller holds."""
         for kept in self._files.values():
             kept.mapped.close()
         self._files.clear()

@@ -242,7 +242,6 @@ class RocksQueue(ConsumeQueue):
             yield first, memoryview(run)
 
     def _bounds(self) -> tuple[bytes, bytes]:
-        """Return the least and the largest possible key of an entry."""
         first, last = (QueueKey(*self._name, n) for n in (0, limits.MAX_QUEUE_OFFSET))
         return first.encode(), last.encode()
 
@@ -324,7 +323,6 @@ class QueuesInBoth(FileQueues):
         self._others.invalidate()
 
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
-        """Return one queue; None if its name is not valid."""
         queue = super().queue(topic, queue_id)
         return queue if queue is None or queue.files else self._others.queue(topic, queue_id)
 

@@ -58,7 +58,6 @@ class Changes(NamedTuple):
     changes: Sequence[Change] = ()
     content: bytes = b""
     problem: str = ""
-    """Damage of the file."""
     starts: Mapping[TableMark, int] = MappingProxyType({})
     """For each file of the table: the index of the first of ``changes`` that it lacks."""
 

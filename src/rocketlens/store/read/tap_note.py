@@ -43,7 +43,6 @@ class TapNote(Struct, frozen=True, rename="camel"):
     replaced: tuple[str, ...] = ()
     """Directories with copies of earlier logs of the broker, oldest first."""
     problem: str = ""
-    """The reason why nothing is copied now; empty while the tap copies."""
 
     @property
     def behind_bytes(self) -> int:

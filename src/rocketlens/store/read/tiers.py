@@ -112,7 +112,6 @@ def read_tiers(layout: StoreLayout) -> Tiers:
 
 
 def _sizes(files: Any) -> dict[int, int]:
-    """Return the sizes of files that are not empty, by start offset."""
     values = files.values() if isinstance(files, dict) else ()
     numbers = ((each.get("baseOffset"), each.get("size")) for each in values if type(each) is dict)
     return {

@@ -496,7 +496,6 @@ class Appender:
         return self.due_time(level, timestamp_ms) if level > 0 else tags_code
 
     def due_time(self, level: int, store_timestamp_ms: int) -> int:
-        """Return the delivery time of a message; its level must be at least 1."""
         return store_timestamp_ms + self._delays_ms[min(level, len(self._delays_ms) - 1)]
 
     def _reserve_record(self, size: int, queue: QueueWriter, entry_count: int) -> int:
@@ -581,7 +580,6 @@ class Appender:
             queue.close()
 
     def close(self) -> None:
-        """Unmap everything without syncing."""
         for queue in (*self.queues.values(), *self._removed):
             queue.close()
         for segment in self._unsynced:

@@ -120,7 +120,6 @@ def remove(plan: CleanPlan, disk: Disk, directory: Path) -> None:
 
 
 def describe_forced(plan: CleanPlan, now_ms: int, used_ratio: float, topics: list[str]) -> str:
-    """Return a log line about segments deleted because the disk is full, not because of age."""
     ages = [max(now_ms - segment.modified_ms, 0) // 60_000 for segment in plan.segments]
     files = ", ".join(
         f"{segment.path.name} (last written {minutes} min ago)"

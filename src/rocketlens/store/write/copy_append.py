@@ -71,7 +71,6 @@ class _QueuePart(NamedTuple):
     rows: Rows
 
     def first_restart(self) -> int | None:
-        """Return the physical offset of the first row that restarts the queue, or None."""
         fields = self.rows.as_array
         begins: list[int] = fields["physical_offset"][fields["queue_offset"] == 0].tolist()
         for physical_offset in begins:
@@ -362,7 +361,6 @@ class CopyStore(MessageStore):
 
     @property
     def received_offset(self) -> int:
-        """The physical offset after the last received byte."""
         return self._copy.received_offset
 
     def log_bytes(self, physical_offset: int) -> bytes:

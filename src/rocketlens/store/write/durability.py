@@ -294,7 +294,6 @@ class Durability:
                     self._fail(error)
 
     def _save(self, snapshot: Snapshot) -> None:
-        """Write ``state.json`` and the checkpoint if they changed."""
         last = snapshot.last
         state = StoreState(self._end(last).offset, None)
         if last is not None:

@@ -42,7 +42,6 @@ class Opened(NamedTuple):
     recovered: Recovered
     deleted: DeletedTopics
     state_offset: int
-    """The physical offset up to which ``state.json`` is already true, or -1."""
 
 
 class Opening(Struct):
@@ -253,7 +252,6 @@ def _database_of(layout: StoreLayout) -> Path | None:
 
 
 def _save(deleted: DeletedTopics) -> None:
-    """Write the marks of deleted topics, or later if the disk is full."""
     deleted.is_changed = False
     try:
         deleted.write_recovered()

@@ -313,7 +313,6 @@ class Recovery:
         return (record.physical_offset if is_its_own else -1), queue_offset
 
     def _was_deleted(self, row: Row) -> bool:
-        """Return whether another broker deleted the record's topic, and add its mark then."""
         mark = self._queues.deleted.get(row.topic)
         is_known = mark is not None and row.physical_offset <= mark.physical_offset
         if not is_known and (

@@ -96,7 +96,6 @@ class EntryRuns:
         return self._runs
 
     def add(self, hashes: "npt.NDArray[np.int32]", offsets: "npt.NDArray[np.int64]") -> None:
-        """Add entries with ascending offsets."""
         windows = (offsets[[0, -1]] >> WINDOW_BITS).tolist() if len(offsets) else (0, -1)
         start = 0
         for window in range(windows[0], windows[1] + 1):

@@ -227,7 +227,6 @@ class IndexFile:
         return bounds
 
     def _check_order(self, number: int, entry: IndexEntry) -> None:
-        """Check that an entry's offset is between those of its neighbours."""
         if number > self.last_entry:
             return
         limit = self.header.end_offset
@@ -281,12 +280,10 @@ class IndexFile:
             raise IndexFileError(message)
 
     def has_grown(self) -> bool:
-        """Return whether a broker added entries since the file was opened."""
         (next_entry,) = SLOT.unpack_from(self.view, _NEXT_ENTRY_POSITION)
         return bool(next_entry > self.header.next_entry)
 
     def known_start_before(self, physical_offset: int) -> int | None:
-        """Return the largest offset of an entry that is at most ``physical_offset``. O(log n)."""
         number = self.number_before(physical_offset)
         return self.entry(number).physical_offset if number else None
 

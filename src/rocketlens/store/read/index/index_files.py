@@ -260,7 +260,6 @@ class IndexFiles:
                 self.states[index] = IndexFileState(state.path, None, _about(state.path, error))
 
     def has_grown(self) -> bool:
-        """Return whether a broker has added entries or files since these were opened."""
         names = {state.path.name for state in self.states}
         return any(entry.name not in names for entry in self._list_files()) or any(
             file.has_grown() for file in self.sound[-1:]

@@ -90,7 +90,6 @@ class Tail:
 
     @property
     def is_spilled(self) -> bool:
-        """Whether look-ups must read log, because the index is too large."""
         return bool(self._read_again)
 
     @property

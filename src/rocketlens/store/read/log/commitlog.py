@@ -234,7 +234,6 @@ class CommitLog:
 
     @property
     def segment_bytes(self) -> int:
-        """The broker's segment size: the least distance between two segments."""
         distances = [
             after.base_offset - before.base_offset for before, after in pairwise(self.segments)
         ]
@@ -474,7 +473,6 @@ def _base_offset(name: str) -> int:
 
 
 def _segment_size(entry: "DirEntry[str]") -> int:
-    """Return the size of a file with a segment's name; 0 for any other file."""
     if _SEGMENT_NAME.fullmatch(entry.name) is None:
         return 0
     return fs.size_of(entry) if _base_offset(entry.name) <= limits.MAX_PHYSICAL_OFFSET else 0
@@ -563,7 +561,6 @@ class Replica:
                 self._index = index
 
     def _record_of(self, index: int) -> int:
-        """Return the physical offset of an entry's record; -1 if the index does not have it."""
         position = index * dledger.INDEX_ITEM.size
         bases = [int(e.name) for e in fs.entries(self._root / _INDEX) if e.name.isdigit()]
         base = max((base for base in bases if base <= position), default=None)

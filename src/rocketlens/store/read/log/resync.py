@@ -135,7 +135,6 @@ class _Resync:
         return False
 
     def _search(self, segment: Segment, start: int) -> int | None:
-        """Return the first credible record at or after offset ``start``."""
         for offset in self._candidates(segment, start):
             try:
                 record = self._log.record_at(offset)

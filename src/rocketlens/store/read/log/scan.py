@@ -297,7 +297,6 @@ class RecordStarts:
         self._damage: list[Damage] = []
 
     def begins_at(self, physical_offset: int) -> bool:
-        """Return whether a record really begins at an offset."""
         position = self._walk_to(physical_offset, physical_offset)
         return position == physical_offset and not self.is_known_damage(physical_offset)
 
@@ -322,7 +321,6 @@ class RecordStarts:
         return any(damage.start == physical_offset for damage in self._damage)
 
     def is_known_damage(self, physical_offset: int) -> bool:
-        """Return whether an offset is in a damaged range that a walk has found."""
         index = bisect_right(self._damage, physical_offset, key=lambda damage: damage.start) - 1
         if index < 0 or physical_offset >= self._damage[index].stop:
             return False
@@ -335,7 +333,6 @@ class RecordStarts:
         return False
 
     def _is_after_end(self, physical_offset: int) -> bool:
-        """Return whether the log ends at or before an unwritten offset."""
         last = self._starts[-1] if self._starts else self._log.min_offset
         if physical_offset < last:
             return False

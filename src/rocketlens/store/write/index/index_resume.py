@@ -158,7 +158,6 @@ class _Resume:
             )
 
     def _is_good(self, path: Path, header: IndexHeader, *, is_last: bool) -> bool:
-        """Return whether a file still has all synced entries."""
         actual = self._header_of(path)
         if actual is None or not self._points_to_log(header):
             return False

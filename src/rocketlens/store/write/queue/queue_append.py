@@ -43,7 +43,6 @@ class TagsCodes:
         self._known: dict[bytes, int] = {}
 
     def of(self, properties: bytes) -> int:
-        """Return Java's hash of the TAGS property; 0 without one."""
         start = properties.rfind(_TAGS_NAME)
         if start < 0:
             return 0
@@ -94,7 +93,6 @@ class OpenQueues:
                 queue.release_file()
 
     def forget(self, queue: "QueueWriter") -> None:
-        """Remove a queue, which the caller closes."""
         self._last_seen.pop(queue, None)
 
 
@@ -330,7 +328,6 @@ class QueueWriter:
         )
 
     def _mark_found(self, queue_offset: int) -> None:
-        """Make the next sync include an entry that another process wrote."""
         base, _ = self._locate(queue_offset)
         if base == self._base:
             self.is_dirty = True
@@ -452,7 +449,6 @@ class QueueWriter:
         return f"{self.directory}/{base:020}"
 
     def files(self) -> list[tuple[int, Path]]:
-        """Return the first byte offset in the queue and the path of each file."""
         return [(base, Path(name)) for base, name in self.starts()]
 
     def starts(self) -> list[tuple[int, str]]:

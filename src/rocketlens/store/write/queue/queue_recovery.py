@@ -51,7 +51,6 @@ class QueueEnding(NamedTuple):
     """The known facts about the end of the last run."""
 
     is_ours: bool
-    """Whether no RocketMQ broker has run since ``state.json`` was written."""
     was_closed: bool
 
 
