@@ -148,7 +148,7 @@ def _policy_text(policy: GroupRetryPolicy) -> str:
 
 
 async def delete_group(call: Call) -> None:
-    """Delete a group on one broker, or on all masters of a cluster with its retry topics."""
+    """Delete a group on one broker, or on all masters of a cluster with its own topics."""
     given, admin, shown = call.given, call.tool.admin, call.form.shown
     group, clean_offset = given.required("g"), given.flag("r")
     if "b" in given:

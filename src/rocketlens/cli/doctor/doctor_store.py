@@ -129,7 +129,7 @@ def _tap(examined: StoreExamination) -> Iterator[Check]:
 
 
 def _damage(examined: StoreExamination) -> Iterator[Check]:
-    """List missing and damaged ranges of the log; of a long log, only missing ones."""
+    """List missing and damaged ranges of the log."""
     result = "messages there are lost, and answers that may lack them are incomplete"
     if examined.contents is None:
         for start, stop in examined.missing_log():

@@ -2,8 +2,8 @@
 
 ::
 
-2026-11-21T21:13:56.674+00:00 INFO  broker: listens on 127.0.0.1:10911 {"time":
-"2026-11-21T21:13:56.674+00:00", "level": "info", "area": "broker", "message": "..."}
+    2026-11-21T21:13:56.674+00:00 INFO  broker: listens on 127.0.0.1:10911
+    {"time": "2026-11-21T21:13:56.674+00:00", "level": "info", "area": "broker", "message": "..."}
 
 A thread writes the lines, so that a paused terminal or a slow reader never blocks the server. Lines
 that do not fit into its queue are counted. Lines that differ only in their values are bounded,
