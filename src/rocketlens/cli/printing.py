@@ -166,18 +166,6 @@ def _folds(widths: Sequence[int], columns: int) -> Iterator[tuple[int, int]]:
     yield begin, len(widths)
 
 
-def piped_row(message: MessageExt, bodies: BodyView = AS_IT_IS) -> Iterable[str]:
-    """Return the values of a message in the order of `PIPED_COLUMNS`, safe to print."""
-    yield iso_text(message.store_timestamp_ms)
-    yield printable(message.topic)
-    yield printable(message.tags or "")
-    yield printable(" ".join(message.keys))
-    yield printable(message.msg_id)
-    yield printable(message.position)
-    yield str(len(message.body))
-    yield bodies.preview(message)
-
-
 def one_line(message: MessageExt, bodies: BodyView = AS_IT_IS) -> str:
     """Return a message as one line for a terminal."""
     time, position, tags, keys, size = _row(message, zone_text(message.store_timestamp_ms))
@@ -525,7 +513,7 @@ class MessageOutput:
                 if name in self._more
                 else shown(message, name, self._bodies)
             )
-            for name in self._csv_names()
+            for name in self._names or PIPED_COLUMNS
         ]
         if self._is_terminal:
             cells = [printable(cell, keep="\n\t") for cell in cells]
@@ -535,22 +523,14 @@ class MessageOutput:
         """Print the header of CSV once, if there is one."""
         if self._needs_header and self._output == "csv":
             self._needs_header = False
-            sys.stdout.write(csv_row(self._csv_names()))
-
-    def _csv_names(self) -> Sequence[str]:
-        return self._names or PIPED_COLUMNS
+            sys.stdout.write(csv_row(self._names or PIPED_COLUMNS))
 
     def _print_tabbed(self, message: MessageExt) -> None:
+        names = self._names or PIPED_COLUMNS
         if self._needs_header:
             self._needs_header = False
-            print("\t".join(self._names or PIPED_COLUMNS))
-        if self._names:
-            print("\t".join(printable(str(self._short(message, name))) for name in self._names))
-        elif self._bodies.form:
-            *row, _ = piped_row(message)
-            print("\t".join([*row, printable(str(shown(message, "body", self._bodies)))]))
-        else:
-            print("\t".join(piped_row(message, self._bodies)))
+            print("\t".join(names))
+        print("\t".join(printable(str(self._short(message, name))) for name in names))
 
     def _short(self, message: MessageExt, name: str) -> object:
         """Return a cell of a table; a body is cut unless --body chose its form."""
