@@ -4,7 +4,7 @@ RocketMQ 5.5's tool does not have these commands. The output is that of 4.9's to
 """
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from rocketlens.errors import BadInput
 from rocketlens.mqadmin.printing.form import NULL, columns, flag_text
@@ -22,7 +22,7 @@ from rocketlens.wire.commands.auth import (
     DeleteAccessConfigRequest,
     UpdateGlobalWhiteAddrsRequest,
 )
-from rocketlens.wire.declare import NoFields, read_body
+from rocketlens.wire.declare import Command, NoFields, Q, read_body
 
 _WIDTHS: Final = (16, 22, 22, 20, 22, 22)
 _HEAD: Final = (
@@ -55,6 +55,15 @@ async def addresses_of(call: Call, *, masters_only: bool = False) -> list[str]:
     return addresses
 
 
+async def change(
+    call: Call, text: str, command: Command[Q, Any], header: Q, body: bytes = b""
+) -> None:
+    """Send a request to the broker of -b, or all brokers of -c; print a line for each."""
+    for address in await addresses_of(call):
+        await call.tool.cluster.ask(address, command, header, body)
+        call.print(f"{text} {address} success.\n")
+
+
 async def update(call: Call) -> None:
     given = call.given
     header = CreateAccessConfigRequest(
@@ -67,17 +76,15 @@ async def update(call: Call) -> None:
         topic_perms=given.text("t"),
         group_perms=given.text("g"),
     )
-    for address in await addresses_of(call):
-        await call.tool.cluster.ask(address, UPDATE_AND_CREATE_ACL_CONFIG, header)
-        call.print(f"create or update plain access config to {address} success.\n")
+    await change(
+        call, "create or update plain access config to", UPDATE_AND_CREATE_ACL_CONFIG, header
+    )
     call.print(call.form.shown(_account_text(header)))
 
 
 async def delete(call: Call) -> None:
     header = DeleteAccessConfigRequest(access_key=call.given.required("a"))
-    for address in await addresses_of(call):
-        await call.tool.cluster.ask(address, DELETE_ACL_CONFIG, header)
-        call.print(f"delete plain access config account from {address} success.\n")
+    await change(call, "delete plain access config account from", DELETE_ACL_CONFIG, header)
     call.print(f"account's accesskey is:{call.form.shown(header.access_key)}")
 
 
@@ -85,9 +92,8 @@ async def update_white(call: Call) -> None:
     header = UpdateGlobalWhiteAddrsRequest(
         global_white_addrs=call.given.required("g"), acl_file_full_path=call.given.text("p")
     )
-    for address in await addresses_of(call):
-        await call.tool.cluster.ask(address, UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, header)
-        call.print(f"update global white remote addresses to {address} success.\n")
+    text = "update global white remote addresses to"
+    await change(call, text, UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, header)
 
 
 async def versions(call: Call) -> None:

@@ -5,12 +5,12 @@ a cluster. Users are read from one broker, or from the first master of a cluster
 policies from each master.
 """
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from operator import attrgetter
 from typing import Any, Final, TypeVar
 
 from rocketlens.errors import BadInput
-from rocketlens.mqadmin.account_commands import addresses_of, list_text, table_row
+from rocketlens.mqadmin.account_commands import addresses_of, change, list_text, table_row
 from rocketlens.mqadmin.printing.form import NULL
 from rocketlens.mqadmin.tool import Call
 from rocketlens.wire.bodies.auth import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
@@ -46,7 +46,8 @@ async def create_user(call: Call) -> None:
         password=call.given.required("p"),
         user_type=call.given.text("t"),
     )
-    await _change(call, "create user to", lambda address: _put_user(call, address, info))
+    header = UserRequest(username=info.username)
+    await change(call, "create user to", AUTH_CREATE_USER, header, write_body(info))
 
 
 async def update_user(call: Call) -> None:
@@ -59,15 +60,13 @@ async def update_user(call: Call) -> None:
     changes = (info.password, info.user_type, info.user_status)
     if sum(each is not None for each in changes) != 1:
         raise BadInput("updateUser: one of -p, -t and -s is expected")
-    await _change(
-        call, "update user to", lambda address: _put_user(call, address, info, is_new=False)
-    )
+    header = UserRequest(username=info.username)
+    await change(call, "update user to", AUTH_UPDATE_USER, header, write_body(info))
 
 
 async def delete_user(call: Call) -> None:
     header = UserRequest(username=call.given.required("u"))
-    ask = call.tool.cluster.ask
-    await _change(call, "delete user to", lambda address: ask(address, AUTH_DELETE_USER, header))
+    await change(call, "delete user to", AUTH_DELETE_USER, header)
 
 
 async def get_user(call: Call) -> None:
@@ -99,27 +98,28 @@ async def copy_users(call: Call) -> None:
         users = list(await _users(call, source, None))
     for user in users:
         is_new = await _user(call, target, user.username) is None
-        await _put_user(call, target, user, is_new=is_new)
+        command = AUTH_CREATE_USER if is_new else AUTH_UPDATE_USER
+        header = UserRequest(username=user.username)
+        await call.tool.cluster.ask(target, command, header, write_body(user))
         name = call.form.shown(user.username or "")
         call.print(f"copy user of {name} from {source} to {target} success.\n")
 
 
 async def create_acl(call: Call) -> None:
     info = _acl_info(call)
-    await _change(call, "create acl to", lambda address: _put_acl(call, address, info))
+    header = AclRequest(subject=info.subject)
+    await change(call, "create acl to", AUTH_CREATE_ACL, header, write_body(info))
 
 
 async def update_acl(call: Call) -> None:
     info = _acl_info(call)
-    await _change(
-        call, "update acl to", lambda address: _put_acl(call, address, info, is_new=False)
-    )
+    header = AclRequest(subject=info.subject)
+    await change(call, "update acl to", AUTH_UPDATE_ACL, header, write_body(info))
 
 
 async def delete_acl(call: Call) -> None:
     header = DeleteAclRequest(subject=call.given.required("s"), resource=call.given.text("r"))
-    ask = call.tool.cluster.ask
-    await _change(call, "delete acl to", lambda address: ask(address, AUTH_DELETE_ACL, header))
+    await change(call, "delete acl to", AUTH_DELETE_ACL, header)
 
 
 async def get_acl(call: Call) -> None:
@@ -147,27 +147,11 @@ async def copy_acls(call: Call) -> None:
         acls = list(await _acls(call, source))
     for acl in acls:
         is_new = await _acl(call, target, acl.subject) is None
-        await _put_acl(call, target, acl, is_new=is_new)
+        command = AUTH_CREATE_ACL if is_new else AUTH_UPDATE_ACL
+        header = AclRequest(subject=acl.subject)
+        await call.tool.cluster.ask(target, command, header, write_body(acl))
         subject = call.form.shown(acl.subject or "")
         call.print(f"copy acl of {subject} from {source} to {target} success.\n")
-
-
-async def _change(call: Call, text: str, change: Callable[[str], Awaitable[object]]) -> None:
-    for address in await addresses_of(call):
-        await change(address)
-        call.print(f"{text} {address} success.\n")
-
-
-async def _put_user(call: Call, address: str, user: UserInfo, *, is_new: bool = True) -> None:
-    command = AUTH_CREATE_USER if is_new else AUTH_UPDATE_USER
-    header = UserRequest(username=user.username)
-    await call.tool.cluster.ask(address, command, header, write_body(user))
-
-
-async def _put_acl(call: Call, address: str, acl: AclInfo, *, is_new: bool = True) -> None:
-    command = AUTH_CREATE_ACL if is_new else AUTH_UPDATE_ACL
-    header = AclRequest(subject=acl.subject)
-    await call.tool.cluster.ask(address, command, header, write_body(acl))
 
 
 async def _read(
