@@ -129,7 +129,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> ExitCode:
-    typed = _take_words(arguments)
+    typed = _apply_words(arguments)
     text, topic = _text(arguments), _topics(arguments)
     if text is None and arguments.kind != "auto":
         raise BadInput(f"--kind {arguments.kind} describes TEXT, but there is no TEXT")
@@ -188,7 +188,7 @@ def run(arguments: Namespace) -> ExitCode:
         is_paged=not is_object and not arguments.no_pager,
         verbose=arguments.verbose,
     )
-    _say_range(begin, end)
+    _print_range(begin, end)
     if text is not None and not answer.messages:
         hints = list(_hints(text, source, arguments.kind))
         more = _other_cases(text, source, request) if answer.complete else ()
@@ -216,7 +216,7 @@ def _code(progress: SearchProgress, answer: Answer, count: int | None = None) ->
     return ExitCode.INTERRUPTED
 
 
-def _take_words(arguments: Namespace) -> str | None:
+def _apply_words(arguments: Namespace) -> str | None:
     """Move the words of TEXT, such as ``topic:T``, to their options; return the original text.
 
     :raises BadInput: if a word and its option are both given, or several texts.
@@ -253,13 +253,13 @@ def _text(arguments: Namespace) -> str | None:
     return given[0] if given else None
 
 
-def _say_range(begin: int | None, end: int | None) -> None:
+def _print_range(begin: int | None, end: int | None) -> None:
     """Print the searched time range, because a time can be read in several ways."""
     if begin is not None or end is not None:
         say(f"only messages {range_text(begin, end)}")
 
 
-def print_how_understood(answer: Answer) -> None:
+def print_interpretation(answer: Answer) -> None:
     """Print how the text of a search was read, if it was not searched as given."""
     from rocketlens.query.pasted import PASTED
 
@@ -321,7 +321,7 @@ def _stream(
         print_notes(answer, counted.count, verbose=arguments.verbose)
         if arguments.since or arguments.until:
             end = request.end if arguments.until else None
-            _say_range(request.begin if arguments.since else None, end)
+            _print_range(request.begin if arguments.since else None, end)
         return _code(progress, answer, counted.count)
 
 

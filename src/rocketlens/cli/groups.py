@@ -159,14 +159,14 @@ def _row(group: FoundGroup) -> tuple[object, ...]:
         None if group.members is None else len(group.members),
         group.message_model,
         group.lag,
-        _behind(group),
+        _lag_time(group),
         group.to_retry,
         group.dead_letters,
         _time(group.last_consumed_ms),
     )
 
 
-def _behind(group: FoundGroup) -> str | None:
+def _lag_time(group: FoundGroup) -> str | None:
     behind_ms = group.behind_ms(time.time_ns() // 1_000_000)
     return span_text(behind_ms) if behind_ms else (None if behind_ms is None else "")
 

@@ -217,21 +217,7 @@ def _add_store(parser: ArgumentParser) -> None:
 def store_directory(arguments: Namespace) -> Path:
     """Return the store that an option, the environment or the default context names.
 
-    :raises BadInput: if none of them does.
-    """
-    store = store_if_any(arguments)
-    if store is None:
-        raise BadInput(
-            "no store is named: give --store DIR, the directory that holds commitlog/, or "
-            f"--context NAME, or set {STORE_VARIABLE}"
-        )
-    return store
-
-
-def store_if_any(arguments: Namespace) -> Path | None:
-    """Return the same as `store_directory`, or None if nothing names a store.
-
-    :raises BadInput: if a named context does not exist, is invalid, or names a cluster.
+    :raises BadInput: if none of them does, or the context does not exist or names another source.
     """
     store, name = arguments.store, getattr(arguments, "context", None)
     if store and name:
@@ -244,7 +230,12 @@ def store_if_any(arguments: Namespace) -> Path | None:
         if store is None and context.names_source:
             kind = "a cluster" if context.archive is None else "an archive"
             raise BadInput(f"this command needs a store, but the context names {kind}")
-    return store_path(store) if store else None
+    if not store:
+        raise BadInput(
+            "no store is named: give --store DIR, the directory that holds commitlog/, or "
+            f"--context NAME, or set {STORE_VARIABLE}"
+        )
+    return store_path(store)
 
 
 def store_path(text: str) -> Path:

@@ -185,7 +185,7 @@ def terminal_lines(
     """Yield the lines of a table for a terminal of `columns` columns.
 
     Rows that do not fit put the id and the start of the body on a second line. `searched` is
-    highlighted in keys, positions and ids, and never cut. Column widths fit all messages of a
+    highlight in keys, positions and ids, and never cut. Column widths fit all messages of a
     sequence, else the first `_FITTED_ROWS`.
     """
     coming: Iterator[MessageExt] = iter(())
@@ -231,16 +231,16 @@ def terminal_lines(
         if one_line:
             line = f"{_line(row, widths)}  {padded(text, id_width)}"
             room = max(columns - cells(line) - _GAP, 1)
-            yield f"{highlighted(line, searched)}  {cut(body, room)}"
+            yield f"{highlight(line, searched)}  {cut(body, room)}"
         else:
-            yield highlighted(_line(row, widths), searched)
+            yield highlight(_line(row, widths), searched)
             room = columns - max(id_width, cells(text)) - 2 * _GAP
             start = f"  {cut(body, room)}" if room >= _MIN_BODY_COLUMNS // 2 else ""
-            line = highlighted(f"  {padded(text, id_width)}", searched, DIM)
+            line = highlight(f"  {padded(text, id_width)}", searched, DIM)
             yield line + (coloured(start, DIM, sys.stdout) if start else "")
 
 
-def highlighted(text: str, searched: str | None, code: str = "") -> str:
+def highlight(text: str, searched: str | None, code: str = "") -> str:
     """Return text in which whole words equal to `searched` stand out."""
     if not has_colour(sys.stdout):
         return text
@@ -390,7 +390,7 @@ class MessageOutput:
         more: Mapping[str, Callable[[MessageExt], str | None]] | None = None,
         is_terminal: bool | None = None,
     ) -> None:
-        """Use the values of the options; `searched` is highlighted.
+        """Use the values of the options; `searched` is highlight.
 
         `more` are additional values by name: columns before the body, and members in JSON.
         `is_terminal` None: ask stdout.
@@ -493,7 +493,7 @@ class MessageOutput:
         else:
             columns = shutil.get_terminal_size((100, 24)).columns
             line = cut(one_line(message, self._bodies), columns)
-            print(highlighted(line, self._searched))
+            print(highlight(line, self._searched))
 
     def _print_template(self, template: Template, message: MessageExt) -> None:
         text = template.text(message, self._bodies)

@@ -210,7 +210,9 @@ def run(arguments: Namespace) -> ExitCode:
     group = arguments.to_group
     if group == "":
         access = cluster_access(choose_context(arguments, takes_store=False))
-        group = ask_cluster(access, lambda admin: _failed_group(arguments, ResendOrigin(admin)))
+        group = ask_cluster(
+            access, lambda admin: _find_failed_group(arguments, ResendOrigin(admin))
+        )
         note(f"group {group} failed with it: only this group gets it again")
     target = Target(topic=arguments.to_topic, group=group)
     return run_job(arguments, selection if is_selected else None, target, plan)
@@ -380,7 +382,7 @@ def _totals(journal: "ResendJournal") -> str:
     return ", ".join(f"{count} {name}" for name, count in journal.counts().items())
 
 
-async def _failed_group(arguments: Namespace, origin: ResendOrigin) -> str:
+async def _find_failed_group(arguments: Namespace, origin: ResendOrigin) -> str:
     """Return the group that failed with the messages: their retries or dead letters exist.
 
     :raises BadInput: if no group failed, or several.
@@ -389,7 +391,7 @@ async def _failed_group(arguments: Namespace, origin: ResendOrigin) -> str:
     from rocketlens.query.facts.group_state import FAILED_STATES
     from rocketlens.query.request import name_of
 
-    messages = await _chosen(arguments, origin)
+    messages = await _find_messages(arguments, origin)
     if len(messages) > _MAX_GROUP_SEARCHES or arguments.archive:
         raise BadInput(
             "--to-group G: the group that failed is found for a few messages of a cluster"
@@ -414,7 +416,7 @@ async def _plan(
 ) -> "list[PlannedMessage]":
     from rocketlens.client.resend.resend_job import planned
 
-    chosen = await _chosen(arguments, origin)
+    chosen = await _find_messages(arguments, origin)
     newest = sorted(chosen, key=lambda each: each.store_timestamp_ms)[-arguments.max :]
     if len(chosen) > arguments.max:
         note(f"{len(chosen)} messages match: only the newest {arguments.max} are taken")
@@ -423,7 +425,7 @@ async def _plan(
     return [planned(each, target, full_topic) for each in chosen if each.offset_msg_id in taken]
 
 
-async def _chosen(arguments: Namespace, origin: ResendOrigin) -> list[MessageExt]:
+async def _find_messages(arguments: Namespace, origin: ResendOrigin) -> list[MessageExt]:
     """:raises MessageNotFound: if an id is not found.
     :raises AnswerIncomplete: if something could not be searched.
     """
@@ -476,7 +478,7 @@ async def _show(
 
     first = list(islice(messages, _SHOWN_ROWS))
     rows = [
-        (number, states[number], *_where(message), *await _preview(message, origin))
+        (number, states[number], *_id_and_positions(message), *await _preview(message, origin))
         for number, message in enumerate(first, 1)
     ]
     has_failures = any(each.topic.startswith(DEAD_LETTER_PREFIX) for each in first)
@@ -506,7 +508,7 @@ async def _preview(planned: "PlannedMessage", origin: ResendOrigin) -> tuple[obj
     return Moment(message.store_timestamp_ms), " ".join(message.keys), preview, failure
 
 
-def _where(planned: "PlannedMessage") -> tuple[str, str, str]:
+def _id_and_positions(planned: "PlannedMessage") -> tuple[str, str, str]:
     """Return the id of a message, its position, and its target topic."""
     origin = f"{planned.topic}/{planned.queue_id}/{planned.queue_offset}"
     return planned.unique_key or planned.offset_msg_id, origin, planned.target
@@ -526,7 +528,7 @@ def _print_row(
     if arguments.output == "json":
         print(json_line({"n": number, "state": state, **asdict(planned), "detail": detail}))
         return
-    cells = (state, *_where(planned), detail)
+    cells = (state, *_id_and_positions(planned), detail)
     if arguments.output == "csv":
         sys.stdout.write(csv_row([str(number), *map(safe_cell, cells)]))
     else:

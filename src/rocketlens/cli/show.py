@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from rocketlens.cli.find import exit_code, print_answer, print_how_understood
+from rocketlens.cli.find import exit_code, print_answer, print_interpretation
 from rocketlens.cli.options import (
     add_all_topics,
     add_body_rules,
@@ -16,7 +16,7 @@ from rocketlens.cli.options import (
     add_text_output,
     option,
 )
-from rocketlens.cli.printing import MessageOutput, add_colour, cells, fit, highlighted
+from rocketlens.cli.printing import MessageOutput, add_colour, cells, fit, highlight
 from rocketlens.cli.source import ChosenSource, choose_source
 from rocketlens.cli.story import columns_of_output, group_lines, unlearnt_lines
 from rocketlens.errors import BadInput
@@ -120,7 +120,7 @@ def run(arguments: Namespace) -> ExitCode:
     if not answer.messages or not answer.complete:
         print_notes(answer)
     else:
-        print_how_understood(answer)
+        print_interpretation(answer)
     return exit_code(answer) if is_complete else ExitCode.INCOMPLETE
 
 
@@ -214,7 +214,7 @@ def field_lines(
 
 def _field(label: str, text: str, searched: str | None = None) -> str:
     lines = wrap_lines(printable(text), _LABEL_WIDTH)
-    shown = f"\n{'':{_LABEL_WIDTH}} ".join(highlighted(line, searched) for line in lines)
+    shown = f"\n{'':{_LABEL_WIDTH}} ".join(highlight(line, searched) for line in lines)
     return f"{coloured(f'{label:<{_LABEL_WIDTH}}', BOLD, sys.stdout)} {shown}"
 
 

@@ -116,7 +116,7 @@ class ChosenSource(NamedTuple):
             )
         with self._open_store(
             max_topic_scan_bytes=0 if is_quick else None,
-            before_long_scan=_say_long_scan,
+            before_long_scan=_note_long_scan,
             on_progress=report if request.text is None else None,
         ) as store:
             return store.find_for(request)
@@ -192,7 +192,7 @@ class ChosenSource(NamedTuple):
             )
         if self.cluster is not None:
             return ask_cluster(self.cluster, lambda admin: admin.story(text, topic, **options))
-        with self._open_store(max_topic_scan_bytes=None, before_long_scan=_say_long_scan) as store:
+        with self._open_store(max_topic_scan_bytes=None, before_long_scan=_note_long_scan) as store:
             return store.story(text, topic, **options)
 
     @property
@@ -343,7 +343,7 @@ def forget_broker(access: ClusterAccess | None, broker_name: str) -> None:
         )
 
 
-def _say_long_scan(log_bytes: int) -> None:
+def _note_long_scan(log_bytes: int) -> None:
     gib = log_bytes / (1 << 30)
     note(
         f"no existing topic has it: reading {gib:.0f} GiB of log for deleted topics, about "

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import asdict
 
-from rocketlens.cli.find import exit_code, print_how_understood
+from rocketlens.cli.find import exit_code, print_interpretation
 from rocketlens.cli.options import add_message, add_text_output, option
 from rocketlens.cli.printing import cells
 from rocketlens.cli.source import choose_source
@@ -88,7 +88,7 @@ def run(arguments: Namespace) -> ExitCode:
     else:
         columns = columns_of_output()
         if story.summary:
-            print("\n".join([*_wrapped(story.summary, columns), ""]))
+            print("\n".join([*_wrap(story.summary, columns), ""]))
         for number, each in enumerate((story, *story.more)):
             for line in ("", *story_lines(each, columns)) if number else story_lines(each, columns):
                 print(line)
@@ -98,7 +98,7 @@ def run(arguments: Namespace) -> ExitCode:
     if not messages or not answer.complete:
         print_notes(answer)
     else:
-        print_how_understood(answer)
+        print_interpretation(answer)
     if answer.complete and not story.complete:
         note("the story is INCOMPLETE: what failed is named above (exit code 3)")
     if story.others:
@@ -133,18 +133,18 @@ def story_lines(story: "Story", columns: int) -> Iterator[str]:
         ("keys", keys),
     ):
         if text:
-            lines = _wrapped(text, columns - _INDENT - _LABEL_COLUMNS)
-            yield from _labelled(label, _LABEL_COLUMNS, lines)
+            lines = _wrap(text, columns - _INDENT - _LABEL_COLUMNS)
+            yield from _label_lines(label, _LABEL_COLUMNS, lines)
     yield ""
     zone = zone_text(message.store_timestamp_ms)
     yield coloured(f"What happened ({zone})", BOLD, sys.stdout)
     for event in story.events:
         when = "?" if event.time_ms is None else time_text(event.time_ms)
-        lines = _sourced(event.text, event.source, columns - _INDENT - _TIME_COLUMNS)
-        yield from _labelled(when, _TIME_COLUMNS, lines)
+        lines = _wrap_with_source(event.text, event.source, columns - _INDENT - _TIME_COLUMNS)
+        yield from _label_lines(when, _TIME_COLUMNS, lines)
     yield ""
     yield from group_lines(story, columns)
-    yield from _listed("Why it came twice", story.repeats, columns)
+    yield from _list_lines("Why it came twice", story.repeats, columns)
     yield from unlearnt_lines(story, columns)
 
 
@@ -160,12 +160,12 @@ def group_lines(story: "Story", columns: int) -> Iterator[str]:
 def unlearnt_lines(story: "Story", columns: int) -> Iterator[str]:
     """Yield what is unknown as text lines, safe to print."""
     failed = [f"{each.what}: {each.why}" for each in story.unlearnt if each.is_failure]
-    yield from _listed("What could not be learnt (FAILED)", failed, columns)
+    yield from _list_lines("What could not be learnt (FAILED)", failed, columns)
     others = [f"{each.what}: {each.why}" for each in story.unlearnt if not each.is_failure]
-    yield from _listed("What was not searched, or is not recorded", others, columns)
+    yield from _list_lines("What was not searched, or is not recorded", others, columns)
 
 
-def _labelled(label: str, width: int, lines: Sequence[str]) -> Iterator[str]:
+def _label_lines(label: str, width: int, lines: Sequence[str]) -> Iterator[str]:
     """Yield lines after a label that takes `width` columns."""
     for number, line in enumerate(lines):
         head = f"{'' if number else label:<{width}}"
@@ -187,29 +187,29 @@ def _group_lines(group: "GroupStory", columns: int) -> Iterator[str]:
     if since and not is_one_line:
         yield " " * 2 * _INDENT + since.removeprefix(", ").strip()
     room = columns - 2 * _INDENT
-    for line in _sourced(group.rests_on, group.source, room):
+    for line in _wrap_with_source(group.rests_on, group.source, room):
         yield " " * 2 * _INDENT + line
     for repeat in group.repeats:
-        for line in _wrapped(f"twice: {repeat}", room):
+        for line in _wrap(f"twice: {repeat}", room):
             yield " " * 2 * _INDENT + line
 
 
-def _listed(title: str, texts: list[str] | tuple[str, ...], columns: int) -> Iterator[str]:
+def _list_lines(title: str, texts: list[str] | tuple[str, ...], columns: int) -> Iterator[str]:
     if not texts:
         return
     yield ""
     yield coloured(title, BOLD, sys.stdout)
     for text in texts:
-        for number, line in enumerate(_wrapped(text, columns - _INDENT - 2)):
+        for number, line in enumerate(_wrap(text, columns - _INDENT - 2)):
             yield f"{'':{_INDENT}}{'- ' if number == 0 else '  '}{line}"
 
 
-def _sourced(text: str, source: str, room: int) -> list[str]:
+def _wrap_with_source(text: str, source: str, room: int) -> list[str]:
     """Return wrapped text, with its source in brackets at the end."""
-    return _wrapped(f"{text} [{source}]" if source else text, room)
+    return _wrap(f"{text} [{source}]" if source else text, room)
 
 
-def _wrapped(text: str, room: int) -> list[str]:
+def _wrap(text: str, room: int) -> list[str]:
     """Wrap text; ids and positions are never broken."""
     return textwrap.wrap(printable(text), room, break_long_words=False, break_on_hyphens=False) or [
         ""

@@ -89,7 +89,7 @@ def run(arguments: Namespace) -> ExitCode:
         )
     hidden = Counter(topic.kind for topic in listing.topics if topic not in shown)
     if arguments.lite is not None:
-        _say_parent(listing, arguments.lite)
+        _note_parent(listing, arguments.lite)
     elif hidden:
         kinds = ", ".join(
             f"{count} {kind.replace('_', ' ')}" for kind in TopicKind if (count := hidden[kind])
@@ -122,7 +122,7 @@ def _find(arguments: Namespace) -> "tuple[TopicsAnswer, WaitingMessages | None]"
     return choose_source(arguments).ask(in_store, in_cluster, in_archive)
 
 
-def _say_parent(listing: TopicsAnswer, parent: str) -> None:
+def _note_parent(listing: TopicsAnswer, parent: str) -> None:
     """Print the settings that the lite topics of a parent share."""
     for lite in (topic.lite for topic in listing.topics if topic.name == parent):
         if lite is None:

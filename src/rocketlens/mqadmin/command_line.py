@@ -150,22 +150,22 @@ class _CommandLine:
         is_over = False
         for word in arguments:
             if self.waiting is not None and not self._is_option(word):
-                self._keep(self.waiting, _unquoted(word))
+                self._keep(self.waiting, _unquote(word))
             elif word == "--" and not is_over:
-                self._no_value()
+                self._check_value_given()
                 is_over = True
             elif is_over or word == "-" or not word.startswith("-"):
                 raise BadInput(f"{word[:60]!r} does not belong to an option")
             elif word.startswith("--"):
-                self._no_value()
+                self._check_value_given()
                 self._long(word, word[2:])
             else:
-                self._no_value()
+                self._check_value_given()
                 self._short_or_long(word, word[1:])
-        self._no_value()
+        self._check_value_given()
         return self.values
 
-    def _no_value(self) -> None:
+    def _check_value_given(self) -> None:
         if self.waiting is not None:
             raise BadInput(f"Missing argument for option: {self.waiting.name}")
 
@@ -202,9 +202,9 @@ class _CommandLine:
         elif self._matching(name):
             self._long(word, text)
         else:
-            self._concatenated(word, text)
+            self._parse_letters(word, text)
 
-    def _concatenated(self, word: str, text: str) -> None:
+    def _parse_letters(self, word: str, text: str) -> None:
         for number, letter in enumerate(text):
             if letter not in self.by_letter:
                 raise BadInput(f"Unrecognized option: {word[:60]}")
@@ -223,7 +223,7 @@ class _CommandLine:
         else:
             raise BadInput(f"Unrecognized option: {word[:60]}")
         if value is not None:
-            self._keep(option, _unquoted(value))
+            self._keep(option, _unquote(value))
 
     def _keep(self, option: Option, value: str) -> None:
         self.values.setdefault(option.name, value)
@@ -238,7 +238,7 @@ def _is_number(word: str) -> bool:
     return True
 
 
-def _unquoted(value: str) -> str:
+def _unquote(value: str) -> str:
     """Remove the quotation marks around a value that contains no others."""
     inner = value[1:-1]
     if len(value) > 1 and value[0] == value[-1] == '"' and '"' not in inner:
@@ -258,10 +258,12 @@ def usage(command: str, options: Sequence[Option], *, is_5: bool) -> str:
         if option in group:
             # RocketMQ prints a space for each further option of the group.
             is_first = option is group[0]
-            parts.append(" | ".join(map(_named, group)) if is_first else "")
+            parts.append(" | ".join(map(_option_text, group)) if is_first else "")
         else:
-            parts.append(_named(option) if "required" in option.flags else f"[{_named(option)}]")
-    lines = _wrapped(f"usage: mqadmin {command} {' '.join(parts)}", _INDENT)
+            parts.append(
+                _option_text(option) if "required" in option.flags else f"[{_option_text(option)}]"
+            )
+    lines = _wrap(f"usage: mqadmin {command} {' '.join(parts)}", _INDENT)
     names = [
         f" {f'-{option.short},' if option.short else '   '}--{option.long}"
         f"{' <arg>' if option.takes_value else ''}"
@@ -272,16 +274,16 @@ def usage(command: str, options: Sequence[Option], *, is_5: bool) -> str:
         description = option.description
         if not is_5 and option.description_4 is not None:
             description = option.description_4
-        lines += _wrapped(f"{name.ljust(column)}{description}", column)
+        lines += _wrap(f"{name.ljust(column)}{description}", column)
     return "\n".join([*lines, ""])
 
 
-def _named(option: Option) -> str:
+def _option_text(option: Option) -> str:
     dashed = f"-{option.short}" if option.short else f"--{option.long}"
     return f"{dashed}{' <arg>' if option.takes_value else ''}"
 
 
-def _wrapped(text: str, indent: int) -> list[str]:
+def _wrap(text: str, indent: int) -> list[str]:
     lines = []
     cut = _cut(text)
     while cut is not None:

@@ -150,7 +150,7 @@ async def by_unique_key(call: Call) -> None:
     if not messages and offset_id_of(msg_id) is not None:
         messages = [await tool.admin.view_message(topic, msg_id)]
     for number, message in enumerate(messages):
-        _say_as_stored(message)
+        _note_body_error(message)
         path = write_body(bodies_directory(), message.msg_id, message.body, number)
         call.print(message_block(call.form, message, str(path), with_offset_id=False))
         await _print_tracks(call, message, with_line_ends=False)
@@ -235,7 +235,7 @@ async def _print_range(
 async def _print_with_offset_id(call: Call, message: MessageExt) -> None:
     charset = call.given.text("f")
     body = None if charset is None else body_pieces(message.body, charset)
-    _say_as_stored(message)
+    _note_body_error(message)
     path = write_body(bodies_directory(), message.msg_id, message.body)
     call.print(message_block(call.form, message, str(path)))
     if body is not None:
@@ -256,7 +256,7 @@ async def _print_tracks(call: Call, message: MessageExt, *, with_line_ends: bool
     call.print(track_block(call.form, in_order, with_line_ends=with_line_ends))
 
 
-def _say_as_stored(message: MessageExt) -> None:
+def _note_body_error(message: MessageExt) -> None:
     if message.body_error is not None:
         say(body_note(message))
 
@@ -577,7 +577,7 @@ def print_pulled(
     with_body: bool = True,
 ) -> None:
     for message in pulled.messages():
-        _say_as_stored(message)
+        _note_body_error(message)
         call.print(f"MSGID: {call.form.shown(message.msg_id)} ")
         for piece in message_pieces(call.form, queue.broker_name, message):
             call.print(piece)

@@ -106,13 +106,13 @@ def run_show(arguments: Namespace) -> ExitCode:
                 note(f"{name} {getattr(header, name)}")
         note(", ".join(f"{count} {name}" for name, count in read.counts().items()))
     if read.counts()["sent"]:
-        _look(arguments, path, read)
+        _look_up_outcome(arguments, path, read)
         read = read_job(path)
     _print(arguments, read)
     return ExitCode.OK
 
 
-def _look(arguments: Namespace, path: Path, read: "JobContents") -> None:
+def _look_up_outcome(arguments: Namespace, path: Path, read: "JobContents") -> None:
     """Look up the consumption of a job's messages, and record it in the job's file."""
     from rocketlens.client.resend.follow import came_in_words
     from rocketlens.client.resend.resend_journal import ResendJournal

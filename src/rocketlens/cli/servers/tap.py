@@ -115,11 +115,11 @@ def _options(arguments: Namespace) -> "TapOptions":
 
 
 def _ready(tap: "Tap") -> None:
-    followed = [*map(_described, tap.followers)] or tap.problems()
+    followed = [*map(_describe, tap.followers)] or tap.problems()
     print_ready(f"tap of {'; '.join(followed)}")
 
 
-def _described(follower: "Follower") -> str:
+def _describe(follower: "Follower") -> str:
     copy = follower.copy
     directory = printable(str(copy.layout.root))
     if copy.store is None:

@@ -129,10 +129,10 @@ def run(arguments: Namespace) -> ExitCode:
 def _run_query(query: str, arguments: Namespace, duckdb: Any) -> ExitCode:
     """Run one query, and print or write its result."""
     if arguments.to is None:
-        answer, count = _answered(query, arguments, duckdb, None)
+        answer, count = _execute(query, arguments, duckdb, None)
     else:
         with OutputFile(arguments.to, overwrite=arguments.overwrite) as file:
-            answer, count = _answered(query, arguments, duckdb, file.partial)
+            answer, count = _execute(query, arguments, duckdb, file.partial)
             is_whole = answer is None or answer.complete
             target = file.finish(is_whole=is_whole)
         note(f"wrote {counted(count, 'row')} to {target}")
@@ -144,7 +144,7 @@ def _run_query(query: str, arguments: Namespace, duckdb: Any) -> ExitCode:
     return exit_code(answer, count)
 
 
-def _answered(
+def _execute(
     query: str, arguments: Namespace, duckdb: Any, path: Path | None
 ) -> tuple[Answer | None, int]:
     """Print the result of a query, or write it to `path` as Parquet.
@@ -186,7 +186,7 @@ def _answered(
                     opened.enter_context(messages.registered(connection, _READ))
                     connection.execute(_VIEW.format(kind="VIEW", table=TABLE, read=_READ))
                 connection.execute(f"SET {_NO_FILES} = false").fetchall()
-                result = _with_first_batch(connection.sql(query).to_arrow_reader(16_384))
+                result = _read_first_batch(connection.sql(query).to_arrow_reader(16_384))
                 if messages is not None:
                     messages.check_topics()
                 count = _print(result, arguments) if path is None else _write(result, path)
@@ -201,7 +201,7 @@ def _answered(
             raise failure or BadInput(_reason(str(error))) from error
 
 
-def _with_first_batch(result: "pa.RecordBatchReader") -> "pa.RecordBatchReader":
+def _read_first_batch(result: "pa.RecordBatchReader") -> "pa.RecordBatchReader":
     """Read the first batch, so that an aggregate has read all of its input."""
     first = list(islice(result, 1))
     return pa.RecordBatchReader.from_batches(result.schema, chain(first, result))
@@ -246,7 +246,7 @@ class _Messages:
         is_streamed = self._plan.is_streamed and self._source.is_local
         with ExitStack() as opened:
             progress = None if is_streamed else opened.enter_context(SearchProgress())
-            self._answer = self._limited()
+            self._answer = self._resolve_limit()
             if self._answer is not None:
                 self._is_scan = False
             elif self._is_scan:
@@ -266,7 +266,7 @@ class _Messages:
                 progress.close()
             yield
 
-    def _limited(self) -> Answer | None:
+    def _resolve_limit(self) -> Answer | None:
         """Return the messages that a LIMIT needs, or None after narrowing the request.
 
         A store finds the oldest or newest messages by log position, not by time, which differ if a

@@ -104,7 +104,7 @@ def plan_of(serialized: str, to_microseconds: ToMicroseconds, are_scalar: AreSca
     plan = SqlPlan(with_body=_reads_body(nodes, names), is_streamed=True)
     is_exact = True
     for condition in _conjuncts(node["where_clause"]):
-        narrowed = _narrowed(plan, _Condition(condition, names, aliases, to_microseconds))
+        narrowed = _narrow(plan, _Condition(condition, names, aliases, to_microseconds))
         is_exact = is_exact and narrowed is not None
         plan = narrowed or plan
     if is_exact and are_scalar(_functions(node)):
@@ -248,21 +248,21 @@ def literal(node: Any, kind: str) -> str | None:
     )
 
 
-def _narrowed(plan: SqlPlan, condition: _Condition) -> SqlPlan | None:
+def _narrow(plan: SqlPlan, condition: _Condition) -> SqlPlan | None:
     """Return a plan narrowed by a condition; None if the plan cannot express it."""
     node, kind = condition.node, condition.kind
     compared = condition.compared()
     if compared is not None:
-        return _compared(plan, condition, *compared)
+        return _narrow_by_comparison(plan, condition, *compared)
     if kind == "COMPARE_IN":
         column = condition.column(node["children"][0])
-        return _with_texts(plan, column, [_text(each) for each in node["children"][1:]])
+        return _narrow_by_texts(plan, column, [_text(each) for each in node["children"][1:]])
     if kind == "FUNCTION" and node["function_name"] in _CONTAINS:
         first, *others = [each["expression"] for each in node["arguments"]]
         if condition.column(first) == "keys" and len(others) == 1:
-            return _with_key(plan, _text(others[0]))
+            return _narrow_by_key(plan, _text(others[0]))
     if kind == "SUBQUERY" and node.get("comparison_type") == _EQUAL and _is_any_key(condition):
-        return _with_key(plan, _text(node["child"]))
+        return _narrow_by_key(plan, _text(node["child"]))
     return None
 
 
@@ -279,11 +279,11 @@ def _is_any_key(condition: _Condition) -> bool:
     )
 
 
-def _compared(
+def _narrow_by_comparison(
     plan: SqlPlan, condition: _Condition, column: str, kind: str, other: Any
 ) -> SqlPlan | None:
     if column not in _TIMES:
-        return _with_texts(plan, column, [_text(other)] if kind == _EQUAL else [])
+        return _narrow_by_texts(plan, column, [_text(other)] if kind == _EQUAL else [])
     moment = condition.microseconds(other, column)
     if moment is None:
         return None
@@ -292,8 +292,8 @@ def _compared(
     low = {"COMPARE_GREATERTHAN": floor + 1, "COMPARE_GREATERTHANOREQUALTO": ceiling}
     high = {"COMPARE_LESSTHAN": max(ceiling - 1, 0), "COMPARE_LESSTHANOREQUALTO": floor}
     if kind == _EQUAL:
-        return _within(plan, ceiling, floor)
-    return _within(plan, low.get(kind), high.get(kind))
+        return _narrow_by_time(plan, ceiling, floor)
+    return _narrow_by_time(plan, low.get(kind), high.get(kind))
 
 
 def _text(node: Any) -> str | None:
@@ -302,7 +302,7 @@ def _text(node: Any) -> str | None:
     return literal(node, "STRING") if is_constant else None
 
 
-def _with_texts(plan: SqlPlan, column: str | None, texts: list[str | None]) -> SqlPlan | None:
+def _narrow_by_texts(plan: SqlPlan, column: str | None, texts: list[str | None]) -> SqlPlan | None:
     """Return a plan for messages of some topics or tags; None for other columns."""
     names = frozenset(each for each in texts if each)
     if column not in ("topic", "tags") or not names or len(names) < len({*texts}):
@@ -317,11 +317,11 @@ def _with_texts(plan: SqlPlan, column: str | None, texts: list[str | None]) -> S
     return plan._replace(topics=names & (plan.topics or names))
 
 
-def _within(plan: SqlPlan, low: int | None, high: int | None) -> SqlPlan:
+def _narrow_by_time(plan: SqlPlan, low: int | None, high: int | None) -> SqlPlan:
     begin = max((each for each in (plan.begin, low) if each is not None), default=None)
     end = min((each for each in (plan.end, high) if each is not None), default=None)
     return plan._replace(begin=begin, end=end)
 
 
-def _with_key(plan: SqlPlan, key: str | None) -> SqlPlan | None:
+def _narrow_by_key(plan: SqlPlan, key: str | None) -> SqlPlan | None:
     return None if key is None or plan.key is not None else plan._replace(key=key)

@@ -22,15 +22,11 @@ _SIGNED: Final = [str(byte - 256 if byte > 127 else byte) for byte in range(256)
 """Bytes as Java prints them."""
 
 
-def as_it_is(text: str) -> str:
-    return text
-
-
 class Form(Struct, frozen=True):
     """The release whose layout is printed; `shown` makes text of messages safe for terminals."""
 
     is_5: bool = True
-    shown: Callable[[str], str] = as_it_is
+    shown: Callable[[str], str] = str
 
     def sys_flag(self, message: MessageExt) -> int:
         """Return the flags as a client sees them: RocketMQ 5 clears one when it decompresses."""
