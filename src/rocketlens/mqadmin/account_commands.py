@@ -41,7 +41,7 @@ async def addresses_of(call: Call, *, masters_only: bool = False) -> list[str]:
     :raises BadInput: if the name servers know none.
     """
     address, cluster = call.given.text("b"), call.given.text("c")
-    brokers = (await call.tool.cluster.all_brokers(cluster)).values()
+    brokers = (await call.cluster.all_brokers(cluster)).values()
     if address is not None:
         return [address]
     addresses = [
@@ -60,7 +60,7 @@ async def change(
 ) -> None:
     """Send a request to the broker of -b, or all brokers of -c; print a line for each."""
     for address in await addresses_of(call):
-        await call.tool.cluster.ask(address, command, header, body)
+        await call.cluster.ask(address, command, header, body)
         call.print(f"{text} {address} success.\n")
 
 
@@ -102,7 +102,7 @@ async def versions(call: Call) -> None:
         call.print(table_row(call, _HEAD, _WIDTHS))
     for address in await addresses_of(call, masters_only=True):
         command = GET_BROKER_CLUSTER_ACL_INFO
-        answer = await call.tool.cluster.ask(address, command, NoFields())
+        answer = await call.cluster.ask(address, command, NoFields())
         header = command.response.decode(answer.ext_fields)
         versions = (header.all_acl_file_version or "{}").encode()
         names = (header.cluster_name, header.broker_name, header.broker_addr)
@@ -116,7 +116,7 @@ async def versions(call: Call) -> None:
 async def show(call: Call) -> None:
     """Print all accounts, including their secrets."""
     for address in await addresses_of(call, masters_only=True):
-        table = await call.tool.cluster.ask_for(
+        table = await call.cluster.ask_for(
             PlainAccessTable, address, GET_BROKER_CLUSTER_ACL_CONFIG, NoFields()
         )
         white = ", ".join(table.global_white_addrs)

@@ -89,7 +89,7 @@ async def list_users(call: Call) -> None:
 
 async def copy_users(call: Call) -> None:
     source, target = call.given.required("f"), call.given.required("t")
-    await call.tool.cluster.all_brokers()
+    await call.cluster.all_brokers()
     names = call.given.text("u")
     if names:
         candidates = [await _user(call, source, name) for name in names.split(",") if name]
@@ -100,7 +100,7 @@ async def copy_users(call: Call) -> None:
         is_new = await _user(call, target, user.username) is None
         command = AUTH_CREATE_USER if is_new else AUTH_UPDATE_USER
         header = UserRequest(username=user.username)
-        await call.tool.cluster.ask(target, command, header, write_body(user))
+        await call.cluster.ask(target, command, header, write_body(user))
         name = call.form.shown(user.username or "")
         call.print(f"copy user of {name} from {source} to {target} success.\n")
 
@@ -138,7 +138,7 @@ async def list_acls(call: Call) -> None:
 
 async def copy_acls(call: Call) -> None:
     source, target = call.given.required("f"), call.given.required("t")
-    await call.tool.cluster.all_brokers()
+    await call.cluster.all_brokers()
     subjects = call.given.text("s")
     if subjects:
         candidates = [await _acl(call, source, each) for each in subjects.split(",") if each]
@@ -149,7 +149,7 @@ async def copy_acls(call: Call) -> None:
         is_new = await _acl(call, target, acl.subject) is None
         command = AUTH_CREATE_ACL if is_new else AUTH_UPDATE_ACL
         header = AclRequest(subject=acl.subject)
-        await call.tool.cluster.ask(target, command, header, write_body(acl))
+        await call.cluster.ask(target, command, header, write_body(acl))
         subject = call.form.shown(acl.subject or "")
         call.print(f"copy acl of {subject} from {source} to {target} success.\n")
 
@@ -157,7 +157,7 @@ async def copy_acls(call: Call) -> None:
 async def _read(
     call: Call, address: str, command: Command[Q, Any], header: Q, body_type: type[B]
 ) -> B | None:
-    answer = await call.tool.cluster.ask(address, command, header)
+    answer = await call.cluster.ask(address, command, header)
     return read_body(body_type, answer.body) if answer.body else None
 
 

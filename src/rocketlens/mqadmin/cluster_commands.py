@@ -62,7 +62,7 @@ async def _print_again(call: Call, print_once: Callable[[Call], Awaitable[None]]
 
 
 async def _print_rows(call: Call) -> None:
-    clusters = (table := await call.tool.cluster_info()).cluster_addr_table
+    clusters = (table := await call.cluster_info()).cluster_addr_table
     cluster_name = call.given.text("c")
     is_more = "m" in call.given
     head = _HEAD_5 if call.form.is_5 else _HEAD_4
@@ -74,7 +74,7 @@ async def _print_rows(call: Call) -> None:
             for number, address in sorted(broker.broker_addrs.items() if broker else ()):
                 stats: Mapping[str, str] = {}
                 with failed.noted():
-                    stats = await runtime_table(call.tool.cluster, address)
+                    stats = await runtime_table(call.cluster, address)
                 if is_more:
                     call.print(more_row(call.form, cluster, name, stats))
                 else:
@@ -152,9 +152,9 @@ def more_row(form: Form, cluster: str, name: str, stats: Mapping[str, str]) -> s
 async def broker_status(call: Call) -> None:
     """:raises AnswerIncomplete: if a broker of the cluster does not answer."""
     address, cluster = call.given.text("b"), call.given.text("c")
-    brokers = await call.tool.cluster.all_brokers(cluster)
+    brokers = await call.cluster.all_brokers(cluster)
     if address is not None:
-        stats = await runtime_table(call.tool.cluster, address)
+        stats = await runtime_table(call.cluster, address)
         call.print(status_lines(call.form, stats, ""))
         return
     if not brokers:
@@ -163,7 +163,7 @@ async def broker_status(call: Call) -> None:
     for broker in brokers.values():
         for each in broker.in_order:
             with failed.noted():
-                stats = await runtime_table(call.tool.cluster, each)
+                stats = await runtime_table(call.cluster, each)
                 call.print(status_lines(call.form, stats, f"{each:<24} "))
     failed.check()
 
@@ -184,7 +184,7 @@ async def broker_config(call: Call) -> None:
         return
     if cluster is None:
         raise BadInput("give exactly one of -b, -c")
-    brokers = await call.tool.cluster.all_brokers(cluster)
+    brokers = await call.cluster.all_brokers(cluster)
     if not brokers:
         raise BadInput(f"cluster {cluster} does not exist")
     failed = Failed()
@@ -200,7 +200,7 @@ async def broker_config(call: Call) -> None:
 
 
 async def _config_lines(call: Call, address: str) -> str:
-    values = await call.tool.admin.get_broker_config(address)
+    values = await call.admin.get_broker_config(address)
     shown = call.form.shown
     rows = [
         f"{padded(shown(name), 50)}=  {shown(values[name])}\n"
@@ -216,11 +216,9 @@ async def ha_status(call: Call) -> None:
 
 async def _print_ha(call: Call) -> None:
     addresses = [call.given.text("b")] if "b" in call.given else (await masters_of(call)).values()
-    await call.tool.cluster.all_brokers()
+    await call.cluster.all_brokers()
     for address in filter(None, addresses):
-        answer = await call.tool.cluster.ask_for(
-            HaStatus, address, GET_BROKER_HA_STATUS, NoFields()
-        )
+        answer = await call.cluster.ask_for(HaStatus, address, GET_BROKER_HA_STATUS, NoFields())
         call.print(ha_text(call.form, address, answer))
 
 
@@ -259,7 +257,7 @@ async def update_config(call: Call) -> None:
     :raises AnswerIncomplete: if a broker of the cluster refuses; the others are changed and
         printed.
     """
-    given, cluster = call.given, call.tool.cluster
+    given, cluster = call.given, call.cluster
     setting = {given.required("k"): given.required("v")}
     content = java_properties.dumps_unescaped(setting).encode()
     if "b" in given:
@@ -294,10 +292,10 @@ async def _change_write_permission(
     """:raises AnswerIncomplete: if a name server fails; the others are changed and printed."""
     name, failed = call.given.required("b"), Failed()
     shown = call.form.shown(name)
-    for address in call.tool.cluster.name_servers:
+    for address in call.cluster.name_servers:
         text = f"{verb} write perm of broker[{shown}] in name server[{address}]"
         try:
-            answer = await call.tool.cluster.ask(
+            answer = await call.cluster.ask(
                 address, command, WritePermissionRequest(broker_name=name)
             )
         except RocketLensError as error:

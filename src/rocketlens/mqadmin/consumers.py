@@ -46,9 +46,7 @@ _NOT_ONLINE: Final = (
 
 async def consumer_connection(call: Call) -> None:
     group, shown = call.given.required("g"), call.form.shown
-    connections = await call.tool.admin.examine_consumer_connection_info(
-        group, call.given.text("b")
-    )
+    connections = await call.admin.examine_consumer_connection_info(group, call.given.text("b"))
     call.print(f"{'#ClientId':<36} {'#ClientAddr':<22} {'#Language':<10} #Version\n")
     for each in connections.connections:
         call.print(_connection_row(call, each, (36, 22, 10)))
@@ -73,15 +71,15 @@ def _connection_row(call: Call, each: ClientConnection, widths: tuple[int, int, 
 
 async def producer_connection(call: Call) -> None:
     group, topic = call.given.required("g"), call.given.required("t")
-    connections = await call.tool.admin.examine_producer_connection_info(group, topic)
+    connections = await call.admin.examine_producer_connection_info(group, topic)
     for number, each in enumerate(connections.connections, 1):
         call.print(f"{number:04d}  {_connection_row(call, each, (32, 22, 8))}")
 
 
 async def all_producers(call: Call) -> None:
     address, shown = call.given.required("b"), call.form.shown
-    await call.tool.cluster.all_brokers()
-    table = await broker_calls.producers(call.tool.cluster, address)
+    await call.cluster.all_brokers()
+    table = await broker_calls.producers(call.cluster, address)
     for group in java_order(dict.fromkeys(table.groups, ""), 16):
         producers = table.groups[group]
         if not producers:
@@ -99,7 +97,7 @@ async def consumer_status(call: Call) -> None:
 
     :raises AnswerIncomplete: if a client does not answer; the others are printed.
     """
-    given, admin = call.given, call.tool.admin
+    given, admin = call.given, call.admin
     group, jstack = given.required("g"), "s" in given
     connections = await admin.examine_consumer_connection_info(group, given.text("b"))
     client_id = given.text("i")
@@ -166,7 +164,7 @@ async def consumer_progress(call: Call) -> None:
 
 
 async def _one_group(call: Call, group: str) -> None:
-    admin = call.tool.admin
+    admin = call.admin
     stats = await admin.examine_consume_stats(group, call.given.text("t"))
     if not stats.offset_table:
         await _refuse_empty(call, group)
@@ -197,12 +195,12 @@ async def _refuse_empty(call: Call, group: str) -> None:
 
     :raises BrokerError: 206, or 213 for a broadcasting group.
     """
-    name_server = call.tool.cluster.name_servers[0]
+    name_server = call.cluster.name_servers[0]
     text = _NOT_ONLINE.format("online" if call.form.is_5 else "consume any message")
     code = ResponseCode.CONSUMER_NOT_ONLINE
     if call.form.is_5:
         try:
-            connections = await call.tool.admin.examine_consumer_connection_info(group)
+            connections = await call.admin.examine_consumer_connection_info(group)
         except RocketLensError as error:
             raise BrokerError(name_server, code, text, retriable=False) from error
         if connections.message_model is not MessageModel.BROADCASTING:
@@ -216,7 +214,7 @@ async def _refuse_empty(call: Call, group: str) -> None:
 
 async def _clients_of_queues(call: Call, group: str, failed: Failed) -> dict[MessageQueue, str]:
     """Return the client that reads each queue, by the address in its client id."""
-    admin = call.tool.admin
+    admin = call.admin
     clients: dict[MessageQueue, str] = {}
     with failed.noted():
         connections = await admin.examine_consumer_connection_info(group)
@@ -261,7 +259,7 @@ async def _all_groups(call: Call) -> None:
         f"{'#TPS':<7}  #Diff Total\n"
     )
     failed = Failed()
-    for topic in java_order(dict.fromkeys(await call.tool.topic_names(), ""), 16):
+    for topic in java_order(dict.fromkeys(await call.topic_names(), ""), 16):
         if topic.startswith(RETRY_PREFIX):
             group = topic.removeprefix(RETRY_PREFIX)
             call.print(_group_row(call, group, *await _state_of(call, group, failed)))
@@ -278,11 +276,11 @@ async def _state_of(
     stats: ConsumeStats | None = None
     connections: ConsumerConnection | None = None
     try:
-        stats = await call.tool.admin.examine_consume_stats(group)
+        stats = await call.admin.examine_consume_stats(group)
     except RocketLensError as error:
         failed.append(f"{group}: {error}")
     try:
-        connections = await call.tool.admin.examine_consumer_connection_info(group)
+        connections = await call.admin.examine_consumer_connection_info(group)
     except RocketLensError as error:
         if not isinstance(error, BrokerError) or error.code != ResponseCode.CONSUMER_NOT_ONLINE:
             failed.append(f"{group}: {error}")
@@ -317,8 +315,8 @@ def _group_row(
 async def broker_consume_stats(call: Call) -> None:
     given, shown = call.given, call.form.shown
     address, least = given.required("b"), given.number("l", 0, -limits.MAX_LONG, limits.MAX_LONG)
-    await call.tool.cluster.all_brokers()
-    answer = await call.tool.cluster.ask_for(
+    await call.cluster.all_brokers()
+    answer = await call.cluster.ask_for(
         ConsumeStatsList,
         address,
         GET_BROKER_CONSUME_STATS,

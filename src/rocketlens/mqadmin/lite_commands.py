@@ -70,7 +70,7 @@ async def broker_info(call: Call) -> None:
     failed = Failed()
     for address in (await masters_of(call)).values():
         try:
-            info = await call.tool.cluster.ask_for(
+            info = await call.cluster.ask_for(
                 BrokerLiteInfo, address, GET_BROKER_LITE_INFO, NoFields()
             )
         except RocketLensError as error:
@@ -102,7 +102,7 @@ async def _ask_brokers(
     failed = Failed()
     for name, broker in route.brokers.items():
         try:
-            info = await call.tool.cluster.ask_for(body, broker.in_order[0], command, header)
+            info = await call.cluster.ask_for(body, broker.in_order[0], command, header)
         except RocketLensError as error:
             call.print(f"[{call.form.shown(name)}] error.\n")
             failed.append(f"{name}: {error}")
@@ -113,7 +113,7 @@ async def _ask_brokers(
 
 async def parent_topic_info(call: Call) -> None:
     parent = call.given.required("p")
-    route = await call.tool.cluster.route(parent)
+    route = await call.cluster.route(parent)
     call.print(f"Parent Topic Info: [{call.form.shown(parent)}]\n")
     names = ("#Broker Name", "#TTL", "#Lite Count", "#LMQ NUM", "#GROUPS")
     _print_row(call, _PARENT_WIDTHS, *names, end=" \n")
@@ -127,7 +127,7 @@ async def parent_topic_info(call: Call) -> None:
 
 async def topic_info(call: Call) -> None:
     parent, lite = call.given.required("p"), call.given.required("l")
-    route = await call.tool.cluster.route(parent)
+    route = await call.cluster.route(parent)
     shown = call.form.shown
     call.print(f"Lite Topic Info: [{shown(parent)}] [{shown(lite)}] ")
     call.print(f"[{shown(lite_topic(parent, lite))}]\n")
@@ -148,7 +148,7 @@ async def topic_info(call: Call) -> None:
 async def client_info(call: Call) -> None:
     given, shown = call.given, call.form.shown
     parent, group, client_id = given.required("p"), given.required("g"), given.required("c")
-    route = await call.tool.cluster.route(parent)
+    route = await call.cluster.route(parent)
     call.print(f"Lite Client Info: [{shown(parent)}] [{shown(group)}] [{shown(client_id)}]\n")
     names = ("#Broker", "#LiteTopicCount", "#LastAccessTime", "#LastConsumeTime")
     _print_row(call, _CLIENT_WIDTHS, *names, end=" \n")
@@ -165,7 +165,7 @@ async def group_info(call: Call) -> None:
     """Print the lag of a group in the lite topics of a parent, or in one of them."""
     given, shown = call.given, call.form.shown
     parent, group, lite = given.required("p"), given.required("g"), given.text("l") or None
-    route = await call.tool.cluster.route(parent)
+    route = await call.cluster.route(parent)
     call.print(f"Lite Group Info: [{shown(group)}] [{shown(parent)}]\n")
     if lite is not None:
         names = ("#Broker Name", "#BrokerOffset", "#ConsumeOffset", "#LagCount", "#LastUpdate")
@@ -228,7 +228,7 @@ async def trigger_dispatch(call: Call) -> None:
     """
     given, shown = call.given, call.form.shown
     parent, group = given.required("p"), given.required("g")
-    route = await call.tool.cluster.route(parent)
+    route = await call.cluster.route(parent)
     call.print(f"Group And Topic Info: [{shown(group)}] [{shown(parent)}]\n\n")
     header = TriggerLiteDispatchRequest(group=group, client_id=given.text("c"))
     failed = Failed()
@@ -236,7 +236,7 @@ async def trigger_dispatch(call: Call) -> None:
         if given.text("b") in {None, name}:
             result = "dispatched"
             try:
-                await call.tool.cluster.ask(broker.in_order[0], TRIGGER_LITE_DISPATCH, header)
+                await call.cluster.ask(broker.in_order[0], TRIGGER_LITE_DISPATCH, header)
             except RocketLensError as error:
                 result = "error"
                 failed.append(f"{name}: {error}")

@@ -84,7 +84,7 @@ async def by_id(call: Call) -> None:
 
 
 async def _message_of_id(call: Call, topic: str | None, msg_id: str) -> MessageExt:
-    admin = call.tool.admin
+    admin = call.admin
     if topic is None:
         return await admin.view_message(msg_id)
     return await admin.source.view_in_topic(topic, msg_id, _cluster_name(call, topic))
@@ -111,7 +111,7 @@ async def by_key(call: Call) -> None:
         last_key=given.text("l"),
     )
     cluster_name = _cluster_name(call, request.topic)
-    rows, failed, may_be_cut = await call.tool.rows_of_key(request, cluster_name)
+    rows, failed, may_be_cut = await call.rows_of_key(request, cluster_name)
     if rows:
         call.print(key_table(call.form, rows, request.topic, request.key, index_type))
     if may_be_cut and not rows:
@@ -142,13 +142,12 @@ async def by_unique_key(call: Call) -> None:
         raise BadInput("give both -s and -e, or neither to search all times")
     begin = given.number("s", 0, 0)
     end = given.number("e", limits.MAX_TIMESTAMP_MS, 0)
-    tool = call.tool
     max_num = SHOWN_OF_UNIQUE_KEY if "a" in given else 1
     message_filter = MessageFilter(topic=topic, unique_key=msg_id, begin=begin or None, end=end)
-    answer = await tool.messages_of_unique_key(message_filter, cluster_name, max_num)
+    answer = await call.messages_of_unique_key(message_filter, cluster_name, max_num)
     messages = list(answer.messages)
     if not messages and offset_id_of(msg_id) is not None:
-        messages = [await tool.admin.view_message(topic, msg_id)]
+        messages = [await call.admin.view_message(topic, msg_id)]
     for number, message in enumerate(messages):
         _note_body_error(message)
         path = write_body(bodies_directory(), message.msg_id, message.body, number)
@@ -167,8 +166,8 @@ async def by_offset(call: Call) -> None:
     queue_id = given.number("i", 0, 0, 2**31 - 1)
     queue = MessageQueue(topic, given.required("b"), queue_id)
     offset = given.number("o", 0, 0)
-    route = await call.tool.cluster.route(given.text("r") or topic)
-    pulled = await call.tool.pull(route, queue, offset, 1)
+    route = await call.cluster.route(given.text("r") or topic)
+    pulled = await call.pull(route, queue, offset, 1)
     message = next(pulled.messages(), None)
     if message is None:
         raise MessageNotFound(f"{queue} has no message at offset {offset}")
@@ -182,7 +181,7 @@ async def print_messages(call: Call) -> None:
     """
     given = call.given
     topic = given.required("t")
-    route, gone = await call.tool.route_and_failures(given.text("l") or topic)
+    route, gone = await call.route_and_failures(given.text("l") or topic)
     queues = [queue._replace(topic=topic) for queue in route.read_queues]
     failed = Failed([gone] if gone else [])
     for queue in set_order(queues):
@@ -214,7 +213,7 @@ async def _print_range(
     group = given.text("g") if is_consumed else None
     while offset < stop:
         most = min(stop - offset, limits.MAX_INT) if is_consumed else _PULLED_AT_ONCE
-        pulled = await call.tool.pull(route, queue, offset, most, tags, group=group)
+        pulled = await call.pull(route, queue, offset, most, tags, group=group)
         is_stuck = pulled.next_offset <= offset
         offset = pulled.next_offset
         if pulled.status == "NO_MATCHED_MSG":
@@ -247,7 +246,7 @@ async def _print_with_offset_id(call: Call, message: MessageExt) -> None:
 
 async def _print_tracks(call: Call, message: MessageExt, *, with_line_ends: bool) -> None:
     try:
-        tracks = await call.tool.admin.message_track_detail(message)
+        tracks = await call.admin.message_track_detail(message)
     except RocketLensError as error:
         note(f"its consumer groups are unknown: {error}")
         return
@@ -296,7 +295,7 @@ async def trace_by_id(call: Call) -> None:
     given = call.given
     msg_id, topic = given.required("i"), given.text("t") or TRACE_TOPIC
     now_ms = time.time_ns() // 1_000_000
-    answer = await call.tool.admin.query_message(
+    answer = await call.admin.query_message(
         topic,
         msg_id,
         given.number("c", limits.DEFAULT_QUERY_MESSAGES, 1, limits.MAX_INT),
@@ -361,7 +360,7 @@ async def resend(call: Call, msg_id: str, stored: MessageExt) -> None:
     """
     message_again(stored)
     call.print(f"prepare resend msg. originalMsgId={call.form.shown(msg_id)}")
-    result = await call.tool.admin.resend(stored)
+    result = await call.admin.resend(stored)
     call.print(call.form.shown(result.text(with_recall_handle=call.form.is_5)))
 
 
@@ -450,7 +449,7 @@ async def hand_over(call: Call, topic: str | None, msg_id: str, *, is_by_key: bo
 
     :raises BadInput: if the client is not a push consumer; RocketMQ's text is also printed.
     """
-    admin, group = call.tool.admin, call.given.required("g")
+    admin, group = call.admin, call.given.required("g")
     client_id = call.given.required("d")
     shown = f"{call.form.shown(client_id)} client"
     refusal: RocketLensError | None = None
@@ -498,7 +497,7 @@ async def consume_message(call: Call) -> None:
     if "o" in given and "i" not in given:
         raise BadInput("Please set queueId before offset!")
     begin_ms, end_ms = _time_range(call)
-    route = await call.tool.cluster.route(topic)
+    route = await call.cluster.route(topic)
     if "i" in given:
         queue_id = given.number("i", 0, 0, limits.MAX_INT)
         queue = MessageQueue(topic, given.required("b"), queue_id)
@@ -552,7 +551,7 @@ async def _queue_bounds(
     call: Call, queue: MessageQueue, begin_ms: int | None, end_ms: int | None
 ) -> tuple[int, int]:
     """Return the offsets of two times in a queue; None means its begin and end."""
-    admin = call.tool.admin
+    admin = call.admin
     first, last = await admin.min_offset(queue), await admin.max_offset(queue)
     if begin_ms is not None:
         first = await admin.search_offset(queue, begin_ms)

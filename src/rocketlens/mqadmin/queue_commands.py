@@ -26,16 +26,16 @@ _LINE: Final = "=" * 38
 
 async def print_by_queue(call: Call) -> None:
     """Read a queue; print its messages with -p, and the count of each tag with -f."""
-    given, tool = call.given, call.tool
+    given = call.given
     topic, broker_name = given.required("t"), given.required("a")
     queue = MessageQueue(topic, broker_name, given.number("i", 0, 0, limits.MAX_INT))
-    route, gone = await tool.route_and_failures(topic)
+    route, gone = await call.route_and_failures(topic)
     if broker_name not in route.brokers:
         raise TopicNotFound(f"topic {topic}: not on broker {broker_name}{gone and f' ({gone})'}")
     offset, stop = await bounds_of_times(call, queue)
     tags: Counter[str] = Counter()
     while offset < stop:
-        pulled = await tool.pull(route, queue, offset, _PULLED_AT_ONCE, given.text("s") or "*")
+        pulled = await call.pull(route, queue, offset, _PULLED_AT_ONCE, given.text("s") or "*")
         if pulled.status != "FOUND":
             break
         if pulled.next_offset <= offset:
@@ -52,16 +52,16 @@ async def print_by_queue(call: Call) -> None:
 
 async def entries(call: Call) -> None:
     """Print entries of a queue; without -b of the topic's first broker."""
-    given, tool, shown = call.given, call.tool, call.form.shown
+    given, shown = call.given, call.form.shown
     topic, index = given.required("t"), given.number("i", 0, 0)
     address = given.text("b")
     if address is None:
-        brokers = list((await tool.cluster.route(topic)).brokers.values())
+        brokers = list((await call.cluster.route(topic)).brokers.values())
         address = brokers[0].master if brokers else None
         if address is None:
             raise TopicNotFound(f"topic {topic}: its first broker has no master: give -b")
     else:
-        await tool.cluster.all_brokers()
+        await call.cluster.all_brokers()
     header = QueryConsumeQueueRequest(
         topic=topic,
         queue_id=given.number("q", 0, 0, limits.MAX_INT),
@@ -69,7 +69,7 @@ async def entries(call: Call) -> None:
         count=given.number("c", 10, 0, limits.MAX_INT),
         consumer_group=given.text("g"),
     )
-    answer = await tool.cluster.ask_for(ConsumeQueueAnswer, address, QUERY_CONSUME_QUEUE, header)
+    answer = await call.cluster.ask_for(ConsumeQueueAnswer, address, QUERY_CONSUME_QUEUE, header)
     if answer.subscription is not None:
         text = subscription_json(answer.subscription)
         call.print(f"Subscription data: \n{shown(text)}\n{_LINE}\n")

@@ -135,14 +135,14 @@ def _connection_options(arguments: Namespace, given: Given) -> Namespace:
 
 def _call(command: SubCommand, given: Given, layout: str, access: ClusterAccess) -> None:
     from rocketlens.mqadmin.printing.form import Form
-    from rocketlens.mqadmin.tool import Call, Tool
+    from rocketlens.mqadmin.tool import Call
 
     function = getattr(import_module(command.module), command.function)
     form = Form(is_5=layout == "5.5", shown=printable if sys.stdout.isatty() else str)
     full_names = given.in_namespace(access.namespace) if command.namespaced else given
     # The names are full already; with a namespace, the tool would print them without it.
     access = access._replace(namespace="")
-    ask_cluster(access, lambda admin: function(Call(full_names, form, Tool(admin), access)))
+    ask_cluster(access, lambda admin: function(Call(full_names, form, admin, access)))
 
 
 def command_named(name: str) -> SubCommand:

@@ -45,7 +45,7 @@ async def update_group(call: Call) -> None:
     """:raises AnswerIncomplete: if a broker of the cluster fails; the others are changed and
     printed.
     """
-    given, admin = call.given, call.tool.admin
+    given, admin = call.given, call.admin
     config = _config(call)
     failed = Failed()
     for address in await _addresses(call):
@@ -149,7 +149,7 @@ def _policy_text(policy: GroupRetryPolicy) -> str:
 
 async def delete_group(call: Call) -> None:
     """Delete a group on one broker, or on all masters of a cluster with its own topics."""
-    given, admin, shown = call.given, call.tool.admin, call.form.shown
+    given, admin, shown = call.given, call.admin, call.form.shown
     group, clean_offset = given.required("g"), given.flag("r")
     if "b" in given:
         address = given.required("b")
@@ -170,7 +170,7 @@ async def delete_group(call: Call) -> None:
 
 async def reset_offset(call: Call) -> None:
     """Reset a group to a time: its online clients, or without any its offsets."""
-    given, form, admin = call.given, call.form, call.tool.admin
+    given, form, admin = call.given, call.form, call.admin
     group, topic, text = given.required("g"), given.required("t"), given.required("s")
     time_ms = _time_ms(text, is_5=form.is_5)
     is_force = given.flag("f", default=True)
@@ -227,7 +227,7 @@ def _print_table(call: Call, made: Iterable[RollbackStats], last_name: str) -> N
 
 async def skip_accumulated(call: Call) -> None:
     """Reset a group to the end: its online clients, or without any its offsets."""
-    given, admin = call.given, call.tool.admin
+    given, admin = call.given, call.admin
     group, topic, is_force = given.required("g"), given.required("t"), given.flag("f", default=True)
     try:
         offsets = await admin.reset_offset_by_time(group, topic, TO_THE_END, is_force=is_force)
@@ -245,9 +245,9 @@ async def clone_offset(call: Call) -> None:
 
     :raises BadInput: if the topic's route lacks a broker of these offsets; RocketMQ's tool fails.
     """
-    given, cluster, shown = call.given, call.tool.cluster, call.form.shown
+    given, cluster, shown = call.given, call.cluster, call.form.shown
     source, target, topic = given.required("s"), given.required("d"), given.required("t")
-    stats = await call.tool.admin.examine_consume_stats(source)
+    stats = await call.admin.examine_consume_stats(source)
     brokers = (await cluster.route(topic)).brokers if stats.offset_table else {}
     for queue, offset in stats.offset_table.items():
         if queue.broker_name not in brokers:
@@ -269,8 +269,8 @@ async def clone_offset(call: Call) -> None:
 
 async def consumer_config(call: Call) -> None:
     group, shown = call.given.required("g"), call.form.shown
-    for broker in (await call.tool.cluster.all_brokers()).values():
-        config = await call.tool.cluster.ask_for(
+    for broker in (await call.cluster.all_brokers()).values():
+        config = await call.cluster.ask_for(
             SubscriptionGroupConfig,
             broker.in_order[0],
             GET_SUBSCRIPTIONGROUP_CONFIG,
@@ -295,10 +295,10 @@ async def set_mode(call: Call) -> None:
     body = {"consumerGroup": group, "mode": mode, "popShareQueueNum": count, "topic": topic}
     content = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
     failed = Failed()
-    await call.tool.cluster.all_brokers()
+    await call.cluster.all_brokers()
     for address in await _addresses(call):
         with nullcontext() if "b" in given else failed.noted():
-            await call.tool.cluster.ask(address, SET_MESSAGE_REQUEST_MODE, NoFields(), content)
+            await call.cluster.ask(address, SET_MESSAGE_REQUEST_MODE, NoFields(), content)
             call.print(f"set consume mode to {address} success.\n")
     call.print(
         f"topic[{shown(topic)}] group[{shown(group)}] consume mode[{mode}] "
@@ -309,7 +309,7 @@ async def set_mode(call: Call) -> None:
 
 async def _reset_queue(call: Call, queue_id: int, time_ms: int, texts: tuple[str, str]) -> None:
     """Reset one queue of one broker: the stored offset, and the group's clients."""
-    given, cluster = call.given, call.tool.cluster
+    given, cluster = call.given, call.cluster
     group, topic, address = given.required("g"), given.required("t"), given.required("b")
     await cluster.all_brokers()
     call.print(
@@ -332,9 +332,9 @@ async def _reset_queue(call: Call, queue_id: int, time_ms: int, texts: tuple[str
 
 async def _offset_of_time(call: Call, address: str, queue_id: int, time_ms: int) -> int:
     topic = call.given.required("t")
-    route = await call.tool.cluster.route(topic)
+    route = await call.cluster.route(topic)
     for broker in route.brokers.values():
         if address in broker.addresses.values():
             queue = MessageQueue(topic, broker.name, queue_id)
-            return await call.tool.admin.search_offset(queue, time_ms)
+            return await call.admin.search_offset(queue, time_ms)
     raise BadInput(f"broker {address} does not have topic {topic}")

@@ -3,13 +3,13 @@
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from rocketlens import limits
-from rocketlens.client.connect.cluster import broker_error, failures
+from rocketlens.client.connect.cluster import ClusterCalls, broker_error, failures
 from rocketlens.client.connect.queue_puller import QueuePuller, records_in, tools_puller
 from rocketlens.client.connect.route import Broker, MessageQueue, Route
 from rocketlens.client.mq_admin import MQAdmin
@@ -62,12 +62,25 @@ class PulledMessages(Struct, frozen=True):
                 yield replace(message, properties={**message.properties, **self.bounds})
 
 
-class Tool:
-    """Sends the requests of RocketMQ's tool to a cluster."""
+class Call(Struct, frozen=True):
+    """One invocation of a command: its options, layout and cluster, with the tool's requests."""
 
-    def __init__(self, admin: MQAdmin) -> None:
-        self.admin: Final = admin
-        self.cluster: Final = admin.source.cluster
+    given: Given
+    form: Form
+    admin: MQAdmin
+    connection: ClusterAccess
+
+    @property
+    def cluster(self) -> ClusterCalls:
+        return self.admin.source.cluster
+
+    def print(self, text: str) -> None:
+        sys.stdout.write(text)
+
+    def print_shown(self, pieces: Iterable[str]) -> None:
+        """Print text of a message, made safe for a terminal piece by piece."""
+        for piece in pieces:
+            self.print(self.form.shown(piece))
 
     async def route_data(self, topic: str) -> TopicRouteData:
         """Return a route as the name server sends it; also registers its brokers.
@@ -191,23 +204,6 @@ class Tool:
         return PulledMessages(pulled.status.value, records, pulled.next_offset, accepted, bounds)
 
 
-class Call(Struct, frozen=True):
-    """One invocation of a command: its options, layout, cluster and connection."""
-
-    given: Given
-    form: Form
-    tool: Tool
-    connection: ClusterAccess
-
-    def print(self, text: str) -> None:
-        sys.stdout.write(text)
-
-    def print_shown(self, pieces: Iterable[str]) -> None:
-        """Print text of a message, made safe for a terminal piece by piece."""
-        for piece in pieces:
-            self.print(self.form.shown(piece))
-
-
 def incomplete(text: str) -> AnswerIncomplete:
     return AnswerIncomplete(f"not all was searched: {text}", Answer("", (), ()))
 
@@ -235,7 +231,7 @@ async def masters_of(call: Call) -> dict[str, str]:
     :raises BadInput: if the name servers know none.
     """
     address, cluster = call.given.text("b"), call.given.text("c")
-    brokers = await call.tool.cluster.all_brokers(cluster)
+    brokers = await call.cluster.all_brokers(cluster)
     masters = {
         name: each.master
         for name, each in brokers.items()

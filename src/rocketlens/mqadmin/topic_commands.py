@@ -46,12 +46,12 @@ _NO_GROUP: Final[tuple[str, ...]] = ("",)
 
 
 async def topic_list(call: Call) -> None:
-    topics = await call.tool.topic_names()
+    topics = await call.topic_names()
     shown = call.form.shown
     if "c" not in call.given:
         call.print("".join(f"{shown(topic)}\n" for topic in topics))
         return
-    clusters = (await call.tool.cluster_info()).cluster_addr_table
+    clusters = (await call.cluster_info()).cluster_addr_table
     call.print(f"{'#Cluster Name':<20}  {'#Topic':<48}  {'#Consumer Group':<48}\n")
     failed = Failed()
     for topic in topics:
@@ -59,10 +59,10 @@ async def topic_list(call: Call) -> None:
             continue
         cluster, groups = "", _NO_GROUP
         with failed.noted(topic):
-            route = await call.tool.route_data(topic)
+            route = await call.route_data(topic)
             name = route.broker_datas[0].broker_name if route.broker_datas else ""
             cluster = next((each for each, names in clusters.items() if name in names), "")
-            groups = await groups_of_topic(call.tool.cluster, topic) or _NO_GROUP
+            groups = await groups_of_topic(call.cluster, topic) or _NO_GROUP
         for group in groups:
             cells = (cluster[:20], topic[:64], group[:64])
             call.print(columns(map(shown, cells), (20, 64, 64)) + "\n")
@@ -70,28 +70,28 @@ async def topic_list(call: Call) -> None:
 
 
 async def topic_clusters(call: Call) -> None:
-    route = await call.tool.route_data(call.given.required("t"))
+    route = await call.route_data(call.given.required("t"))
     name = route.broker_datas[0].broker_name if route.broker_datas else ""
-    clusters = (await call.tool.cluster_info()).cluster_addr_table
+    clusters = (await call.cluster_info()).cluster_addr_table
     for cluster, names in clusters.items():
         if name in names:
             call.print(f"{call.form.shown(cluster)}\n")
 
 
 async def topic_route(call: Call) -> None:
-    route = await call.tool.route_data(call.given.required("t"))
+    route = await call.route_data(call.given.required("t"))
     call.print((route_table if "l" in call.given else route_json)(call.form, route))
 
 
 async def topic_status(call: Call) -> None:
     """:raises AnswerIncomplete: if a broker fails; the rows of the others are printed."""
     topic = call.given.required("t")
-    route = await call.tool.cluster.route(call.given.text("c") or topic)
+    route = await call.cluster.route(call.given.text("c") or topic)
 
     async def ask(_: Broker, address: str) -> Mapping[MessageQueue, TopicOffset]:
-        return await broker_calls.topic_stats(call.tool.cluster, address, topic)
+        return await broker_calls.topic_stats(call.cluster, address, topic)
 
-    tables, failed = await call.tool.ask_all(list(route.brokers.values()), ask)
+    tables, failed = await call.ask_all(list(route.brokers.values()), ask)
     offsets: dict[MessageQueue, TopicOffset] = {}
     for table in tables:
         offsets.update(table)
@@ -121,7 +121,7 @@ async def update_topic(call: Call) -> None:
     masters = await masters_of(call)
     address = given.text("b")
     for master in masters.values():
-        await call.tool.cluster.ask(master, UPDATE_AND_CREATE_TOPIC, header)
+        await call.cluster.ask(master, UPDATE_AND_CREATE_TOPIC, header)
         if address is None:
             call.print(f"create topic to {master} success.\n")
     if header.order:
@@ -133,7 +133,7 @@ async def update_topic(call: Call) -> None:
 
 async def _set_order_conf(call: Call, topic: str, names: list[str], count: int) -> None:
     """Register the queues of an ordered topic with the name servers, and print them."""
-    cluster = call.tool.cluster
+    cluster = call.cluster
     value = ";".join(f"{name}:{count}" for name in names)
     kept = value
     if "b" in call.given:
@@ -188,7 +188,7 @@ async def update_permission(call: Call) -> None:
     """
     given = call.given
     topic, perm = given.required("t"), given.number("p", 0, 0, 7)
-    queues = (await call.tool.route_data(topic)).queue_datas
+    queues = (await call.route_data(topic)).queue_datas
     if not queues:
         raise BadInput(f"the route of topic {topic} has no queues")
     header = CreateTopicRequest(
@@ -210,7 +210,7 @@ async def update_permission(call: Call) -> None:
             if before == perm:
                 call.print("new perm equals to the old one!\n")
                 return
-        await call.tool.cluster.ask(address, UPDATE_AND_CREATE_TOPIC, header)
+        await call.cluster.ask(address, UPDATE_AND_CREATE_TOPIC, header)
         call.print(f"update topic perm from {before} to {perm} in {address} success.\n")
         if "b" in given:
             call.print(f"{config_text(call, header)}.\n")
@@ -225,7 +225,7 @@ async def delete_everywhere(call: Call, topic: str, *, is_silent: bool = False) 
 
     :raises RocketLensError: if one of them fails.
     """
-    cluster = call.tool.cluster
+    cluster = call.cluster
     cluster_name = call.given.required("c")
     for master in (await masters_of(call)).values():
         await cluster.ask(master, DELETE_TOPIC_IN_BROKER, TopicRequest(topic=topic))
@@ -257,7 +257,7 @@ async def stats_all(call: Call) -> None:
 
     :raises AnswerIncomplete: if a request fails; RocketMQ prints 0.
     """
-    topics = await call.tool.topic_names()
+    topics = await call.topic_names()
     call.print(
         f"{'#Topic':<64}  {'#Consumer Group':<64} {'#Accumulation':>12} {'#InTPS':>11} "
         f"{'#OutTPS':>11} {'#InMsg24Hour':>14} {'#OutMsg24Hour':>14}\n"
@@ -273,16 +273,16 @@ async def stats_all(call: Call) -> None:
 
 
 async def _print_topic(call: Call, name: str, failed: Failed) -> None:
-    route = await call.tool.cluster.route(name)
+    route = await call.cluster.route(name)
     masters = [each.master for each in route.brokers.values() if each.master is not None]
     only_active = "a" in call.given
     in_counts = await _count(call, masters, failed, (_TOPIC_PUTS, name))
-    groups = await groups_of_topic(call.tool.cluster, name)
+    groups = await groups_of_topic(call.cluster, name)
     for group in java_order(dict.fromkeys(groups, ""), 16):
         out_counts = await _count(call, masters, failed, (_GROUP_GETS, f"{name}@{group}"))
         lag = 0
         with failed.noted(f"{name}, group {group}"):
-            stats = await call.tool.admin.examine_consume_stats(group, name)
+            stats = await call.admin.examine_consume_stats(group, name)
             offsets = stats.offset_table.values()
             lag = max(sum(each.broker_offset - each.consumer_offset for each in offsets), 0)
         if not only_active or in_counts.in_24_hours > 0 or out_counts.in_24_hours > 0:
@@ -309,7 +309,7 @@ async def _count(call: Call, masters: list[str], failed: Failed, stats: tuple[st
     for address in masters:
         with failed.noted(stats[1].partition("@")[0]):
             try:
-                broker_counts = await call.tool.cluster.ask_for(
+                broker_counts = await call.cluster.ask_for(
                     BrokerStatsData, address, VIEW_BROKER_STATS_DATA, header
                 )
             except BrokerError as error:

@@ -80,13 +80,13 @@ class FakeCluster:
         self.asked.append((address, command, header))
         return SimpleNamespace(body=b"")
 
+    async def ask_name_servers_for(self, *_):
+        return BROKERS
+
     async def all_brokers(self, _=None):
         return {"broker-a": Broker("broker-a", {0: "10.0.0.1:10911"})}
 
 
 def call(version, **values):
-    async def cluster_info():
-        return BROKERS
-
-    tool = SimpleNamespace(cluster=FakeCluster(), cluster_info=cluster_info)
-    return Call(Given(values), Form(is_5=version == "5.5"), tool, NOWHERE)
+    admin = SimpleNamespace(source=SimpleNamespace(cluster=FakeCluster()))
+    return Call(Given(values), Form(is_5=version == "5.5"), admin, NOWHERE)

@@ -41,8 +41,8 @@ def caller(signer, capsys):
 
     async def run(command, **options):
         capsys.readouterr()
-        tool = SimpleNamespace(cluster=SigningCluster(signer))
-        await command(Call(Given(options), Form(is_5=True), tool, NOWHERE))
+        admin = SimpleNamespace(source=SimpleNamespace(cluster=SigningCluster(signer)))
+        await command(Call(Given(options), Form(is_5=True), admin, NOWHERE))
         return capsys.readouterr().out.replace(signer.world.service.address, "ADDR")
 
     return run
