@@ -83,40 +83,24 @@ class _Rates:
     """Rates at which groups consume, between two prints of --watch."""
 
     def __init__(self) -> None:
-        self._at_s: float | None = None
-        self._offsets: dict[str, dict[tuple[str, str | None, int], int]] = {}
-        self._by_group: dict[str, float | None] = {}
+        self._samples: Final[dict[str, tuple[float, dict[tuple[object, ...], int]]]] = {}
+        self.by_group: Final[dict[str, float]] = {}
+        """Messages per second; without groups that have one sample, or whose offsets were reset."""
 
     def add(self, groups: Sequence[FoundGroup]) -> None:
         now_s = time.monotonic()
-        offsets = {
-            each.name: {
-                (q.topic, q.broker_name, q.queue_id): q.consumer_offset
-                for q in each.queues or ()
-                if q.consumer_offset >= 0
+        self.by_group.clear()
+        for group in groups:
+            offsets: dict[tuple[object, ...], int] = {
+                (each.topic, each.broker_name, each.queue_id): each.consumer_offset
+                for each in group.queues or ()
+                if each.consumer_offset >= 0
             }
-            for each in groups
-        }
-        elapsed_s = 0.0 if self._at_s is None else now_s - self._at_s
-        self._by_group = {
-            name: _rate(self._offsets[name], queues, elapsed_s)
-            for name, queues in offsets.items()
-            if name in self._offsets and elapsed_s > 0
-        }
-        self._at_s, self._offsets = now_s, offsets
-
-    def of(self, group: FoundGroup) -> float | None:
-        """Return messages per second; None without two samples, or if offsets were reset."""
-        return self._by_group.get(group.name)
-
-
-def _rate(
-    before: dict[tuple[str, str | None, int], int],
-    after: dict[tuple[str, str | None, int], int],
-    elapsed_s: float,
-) -> float | None:
-    steps = [offset - before[queue] for queue, offset in after.items() if queue in before]
-    return None if min(steps, default=0) < 0 else sum(steps) / elapsed_s
+            at_s, before = self._samples.get(group.name, (now_s, {}))
+            steps = [offset - before[queue] for queue, offset in offsets.items() if queue in before]
+            if now_s > at_s and min(steps, default=0) >= 0:
+                self.by_group[group.name] = sum(steps) / (now_s - at_s)
+            self._samples[group.name] = now_s, offsets
 
 
 def _run_once(arguments: Namespace, rates: _Rates | None = None) -> ExitCode:
@@ -148,7 +132,7 @@ def _table(
 ) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:
     if rates is None:
         return _TITLES, [_row(each) for each in groups]
-    shown = [(each, rates.of(each)) for each in groups]
+    shown = [(each, rates.by_group.get(each.name)) for each in groups]
     rows = [(*_row(each), None if rate is None else f"{rate:,.1f}") for each, rate in shown]
     return (*_TITLES, "consumed/s"), rows
 
@@ -219,7 +203,8 @@ def group_fields(group: FoundGroup) -> dict[str, Any]:
 
 def _print_json(answer: GroupsAnswer, rates: _Rates | None) -> None:
     groups = [
-        group_fields(each) | ({} if rates is None else {"consumed_per_second": rates.of(each)})
+        group_fields(each)
+        | ({} if rates is None else {"consumed_per_second": rates.by_group.get(each.name)})
         for each in answer.groups
     ]
     print_listing("groups", groups, answer.coverage, complete=answer.complete)

@@ -184,7 +184,7 @@ def test_offsets_that_were_reset_have_no_rate():
             patch.setattr(groups, "time", SimpleNamespace(monotonic=lambda: at[0]))
             rates.add([group])
         at[0] += 4.0
-        return rates.of(group)
+        return rates.by_group.get(GROUP)
 
     with pytest.MonkeyPatch.context() as patch:
         assert [sample(each, patch) for each in (50, 90, 20, 22)] == [None, 10.0, None, 0.5]
