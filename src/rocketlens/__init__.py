@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rocketlens.archive.archive import open_archive as open_archive
     from rocketlens.archive.scan import ArchiveScan as ArchiveScan
     from rocketlens.bulk.messages import read_batches as read_batches
-    from rocketlens.client.admin.consume_directly import ConsumedDirectly as ConsumedDirectly
+    from rocketlens.client.admin.group_calls import ConsumedDirectly as ConsumedDirectly
     from rocketlens.client.admin.track import MessageTrack as MessageTrack
     from rocketlens.client.admin.track import TrackType as TrackType
     from rocketlens.client.all_sources import find as find
@@ -89,7 +89,7 @@ _NAMES: Final = {
     "archive.archive": "Archive open_archive",
     "archive.scan": "ArchiveScan",
     "bulk.messages": "read_batches",
-    "client.admin.consume_directly": "ConsumedDirectly",
+    "client.admin.group_calls": "ConsumedDirectly",
     "client.admin.track": "MessageTrack TrackType",
     "client.all_sources": "find find_async story story_async",
     "client.blocking.sync_admin": "SyncMQAdmin",

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from rocketlens.client.connect.queue_puller import tools_puller
 from rocketlens.client.connect.route import MessageQueue
 from rocketlens.client.mq_admin import MQAdmin
-from rocketlens.client.search.records import take_page
+from rocketlens.client.search.records import add_page
 from rocketlens.client.send.message import Message
 from rocketlens.client.send.producer import Producer
 from rocketlens.client.send.send_result import SendStatus
@@ -167,7 +167,7 @@ async def found_by_queue_offset(admin, sent):
     address = route.brokers[sent.queue.broker_name].master
     puller = tools_puller(admin._cluster)
     pulled = await puller.pull(address, sent.queue, sent.queue_offset, count=1)
-    await take_page(pulled.body, MessageFilter(topic=TOPIC), findings, damage)
+    await add_page(pulled.body, MessageFilter(topic=TOPIC), findings, damage)
     assert not damage
     return findings.messages.in_order()
 

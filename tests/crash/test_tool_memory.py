@@ -303,7 +303,7 @@ def test_a_queue_of_empty_places_without_end_makes_the_answer_incomplete(tool):
         where = ("--topic", "T", "--since", "2000-01-01", "--namesrv", name_server)
         done = tool("find", *where, most_mib=200)
     assert done.code == 3
-    assert "nothing at 1001 offsets in a row" in done.err
+    assert "nothing at 1001 consecutive offsets" in done.err
 
 
 @pytest.mark.slow

@@ -333,4 +333,4 @@ async def test_a_proxy_ends_transactions_when_its_broker_checks_them(peer, proxy
             await told(admin, body, lambda each, end=end: f"transaction {end}" in words_of(each))
     assert set(checked) == {b"dropped", b"kept"}
     (warning,) = [each for each in caplog.messages if "is a RocketMQ proxy" in each]
-    assert "passes on no end of a transaction" in warning
+    assert "forwards the end of a transaction only after" in warning

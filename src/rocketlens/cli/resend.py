@@ -357,7 +357,7 @@ async def _run(
 
 async def follow_job(journal: "ResendJournal", admin: "MQAdmin", limit_s: float) -> None:
     """Print the consumption of a job's messages, once it is known or after `limit_s` seconds."""
-    from rocketlens.client.resend.follow import CopyFollower, came_in_words, follow
+    from rocketlens.client.resend.follow import CopyFollower, describe_states, follow
 
     follower = CopyFollower(admin, journal.contents)
     now = datetime.now(UTC).isoformat(timespec="seconds")
@@ -369,7 +369,7 @@ async def follow_job(journal: "ResendJournal", admin: "MQAdmin", limit_s: float)
                 is_noted = True
     except RocketLensError as error:
         follower.problem = str(error)
-    words = came_in_words(journal.contents)
+    words = describe_states(journal.contents)
     if words:
         note(words)
     for group in sorted(follower.offline):
@@ -414,7 +414,7 @@ async def _find_failed_group(arguments: Namespace, origin: ResendOrigin) -> str:
 async def _plan(
     arguments: Namespace, origin: ResendOrigin, target: "Target"
 ) -> "list[PlannedMessage]":
-    from rocketlens.client.resend.resend_job import planned
+    from rocketlens.client.resend.resend_job import plan_message
 
     chosen = await _find_messages(arguments, origin)
     newest = sorted(chosen, key=lambda each: each.store_timestamp_ms)[-arguments.max :]
@@ -422,7 +422,9 @@ async def _plan(
         note(f"{len(chosen)} messages match: only the newest {arguments.max} are taken")
     full_topic = origin.admin.source.full_topic
     taken = {each.offset_msg_id for each in newest}
-    return [planned(each, target, full_topic) for each in chosen if each.offset_msg_id in taken]
+    return [
+        plan_message(each, target, full_topic) for each in chosen if each.offset_msg_id in taken
+    ]
 
 
 async def _find_messages(arguments: Namespace, origin: ResendOrigin) -> list[MessageExt]:

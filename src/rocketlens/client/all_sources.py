@@ -1,13 +1,12 @@
-"""``rocketlens.find``: one question to several sources, one answer.
+"""``rocketlens.find`` and ``story``: one question to several sources, with one answer.
 
 ::
 
     answer = rocketlens.find("ORDER-1", sources=["/backup/store", "127.0.0.1:9876"])
 
-A source is the directory of a store or an archive, the address of a name server (several with
-semicolons between), or an open `Store`, `Archive`, `MQAdmin` or `SyncMQAdmin`, which stays open.
-Coverage names the source before each part of it. A source that cannot be opened or asked makes the
-answer incomplete.
+A source is the directory of a store or an archive, a name server's address (several are separated
+by semicolons), or an open `Store`, `Archive`, `MQAdmin` or `SyncMQAdmin`, which stays open.
+Coverage entries start with the source. A source that fails makes the answer incomplete.
 """
 
 import asyncio
@@ -59,7 +58,7 @@ AnySource = (
     | Source
 )
 _ADDRESSES: Final = re.compile(r"(http://)?[^/\\;,]+:\d+([;,][^/\\;,]+:\d+)*[;,]?")
-"""A comma-free list of name servers; any other str is a path."""
+"""A list of name servers with ports; any other str is a path."""
 
 
 @takes(FindOptions, FindRequest.parse)
@@ -72,19 +71,17 @@ def find(
 ) -> Answer:
     """Find messages in several sources at once; for programs without an event loop.
 
-    ``sources`` are directories of stores and archives, addresses of name servers, and what is open:
-    `Store`, `Archive` and `SyncMQAdmin`. The other arguments are as `Store.find` has them, the
-    keywords those of `rocketlens.query.options.FindOptions`. Messages are in the order of their
-    store times, each once, whichever sources have it. With ``max_num`` each source is asked
-    for its newest, and the newest of these are returned. ``exhaustive`` is as `MQAdmin.find` has
-    it; a store directory is read whole in any case.
+    ``sources`` are directories of stores and archives, addresses of name servers, and open `Store`,
+    `Archive` and `SyncMQAdmin` objects. The other arguments are as for `Store.find`, the keywords
+    those of `rocketlens.query.options.FindOptions`. Messages are in the order of their store times,
+    without duplicates. With ``max_num`` each source returns its newest, and the newest of these are
+    returned. ``exhaustive`` is as for `MQAdmin.find`; a store directory is always read whole.
 
-    :raises BadInput: if the text cannot be what ``kind`` says, a number is negative, or there are
-        no sources.
-    :raises WrongType: if an argument is of a type that cannot be used.
-    :raises TopicNotFound: if nothing is found and no source has such a topic; of several, if none
-        has a topic of one name.
-    :raises WrongUse: if a source is closed, or belongs to an event loop as `MQAdmin` does.
+    :raises BadInput: if the text does not match ``kind``, a number is negative, or there are no
+        sources.
+    :raises WrongType: if an argument has a wrong type.
+    :raises TopicNotFound: if nothing is found and no source has one of the topics.
+    :raises WrongUse: if a source is closed, or is bound to an event loop, such as `MQAdmin`.
     """
     work = find_async(text, topic, sources=sources, **options)
     with LoopThread() as thread:
@@ -101,7 +98,7 @@ async def find_async(
 ) -> Answer:
     """Find messages in several sources at once, in an event loop; otherwise as `find`.
 
-    An `MQAdmin` of this event loop is a source, too. Store directories are read in threads.
+    An `MQAdmin` of this event loop can be a source, too. Store directories are read in threads.
     """
     request = FindRequest.parse(text, topic, **options)
     given = check_sources(sources)
@@ -112,8 +109,8 @@ async def find_async(
 def check_sources(sources: Iterable[AnySource]) -> list[AnySource]:
     """Return the sources of a caller as a list.
 
-    :raises WrongType: if they are not several.
-    :raises BadInput: if there are none.
+    :raises WrongType: if it is a single source.
+    :raises BadInput: if it is empty.
     """
     if isinstance(sources, str | bytes | PathLike) or not isinstance(sources, Iterable):
         raise wrong_type(sources, "sources", "a list of paths, addresses, stores and clusters")
@@ -124,7 +121,7 @@ def check_sources(sources: Iterable[AnySource]) -> list[AnySource]:
 
 
 async def open_source(given: AnySource, opened: AsyncExitStack) -> Source:
-    """Return a source; one that must be closed again is added to `opened`."""
+    """Return a source; if it must be closed, its close is added to `opened`."""
     if isinstance(given, Store | Archive):
         return ThreadedSource(given.source)
     if isinstance(given, StoreSource | ArchiveSource):
@@ -135,11 +132,11 @@ async def open_source(given: AnySource, opened: AsyncExitStack) -> Source:
         return (await opened.enter_async_context(MQAdmin(given))).source
     if isinstance(given, str | PathLike):
         try:
-            directory = await in_thread(lambda: _opened(fspath(given)))
+            directory = await in_thread(lambda: _open(fspath(given)))
         except (RocketLensError, OSError) as error:
             return UnopenedSource(fspath(given), error)
         source = ThreadedSource(directory.source)
-        # A search whose caller was cancelled may still read.
+        # A cancelled search may still read in its thread.
         opened.push_async_callback(lambda: asyncio.shield(source.run(directory.close)))
         return source
     if isinstance(given, Source):
@@ -147,12 +144,12 @@ async def open_source(given: AnySource, opened: AsyncExitStack) -> Source:
     raise wrong_type(given, "a source", "a path, an address, a Store or an MQAdmin")
 
 
-def _opened(path: str) -> Archive | Store:
+def _open(path: str) -> Archive | Store:
     return Archive(path) if ArchiveLocation.of(path).is_archive() else Store(Path(path))
 
 
 class UnopenedSource:
-    """A store directory, or an archive, that cannot be opened."""
+    """A store or archive that failed to open."""
 
     kind: Final = SourceKind.COMMIT_LOG
     is_one_log: Final = True
@@ -166,7 +163,7 @@ class UnopenedSource:
         raise self._error
 
     async def check_topics(self, _names: Sequence[str], _findings: Findings) -> None:
-        """Report no missing topics: a store that is not open has none to name."""
+        """Report no missing topics: the topics of the store are unknown."""
 
 
 @takes(StoryOptions, StoryRequest.parse)
@@ -179,13 +176,13 @@ def story(
 ) -> Story:
     """Return the story of one message, from several sources; for programs without an event loop.
 
-    ``sources`` are as `rocketlens.find` has them, the other arguments as `MQAdmin.story`. A source
-    that fails makes the story incomplete.
+    ``sources`` are as for `rocketlens.find`, the other arguments as for `MQAdmin.story`. A failed
+    source makes the story incomplete.
 
-    :raises BadInput: if the text cannot be what ``kind`` says, or there are no sources.
-    :raises WrongType: if an argument is of a type that cannot be used.
-    :raises TopicNotFound: if nothing is found and no source has such a topic.
-    :raises WrongUse: if a source is closed, or belongs to an event loop as `MQAdmin` does.
+    :raises BadInput: if the text does not match ``kind``, or there are no sources.
+    :raises WrongType: if an argument has a wrong type.
+    :raises TopicNotFound: if nothing is found and no source has the topic.
+    :raises WrongUse: if a source is closed, or is bound to an event loop, such as `MQAdmin`.
     """
     work = story_async(text, topic, sources=sources, **options)
     with LoopThread() as thread:
@@ -209,7 +206,7 @@ async def story_async(
 
 
 def story_source(source: Source) -> StorySource:
-    """Return a source with what it knows of groups."""
+    """Return the story source for an open source."""
     if isinstance(source, ThreadedSource):
         return _InThread(source, story_source(source.inner))
     if isinstance(source, ClusterSource):
@@ -222,7 +219,7 @@ def story_source(source: Source) -> StorySource:
 
 
 class _InThread(StorySource):
-    """A source that is asked in another thread."""
+    """A story source that runs in the thread of its `ThreadedSource`."""
 
     def __init__(self, source: ThreadedSource, inner: StorySource) -> None:
         super().__init__(source)

@@ -1,7 +1,7 @@
-"""Queries to a running cluster, which ``rocketlens.MQAdmin``, producers and consumers have.
+"""The base of ``rocketlens.MQAdmin``, producers and consumers: queries to a running cluster.
 
-All brokers of the route are asked at once, each one's master first, and its slaves if it fails. A
-broker that fails makes an answer incomplete and is named in its coverage.
+All brokers of the route are asked concurrently, each one's master first, and its slaves if it
+fails. A failed broker makes an answer incomplete and is named in its coverage.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from rocketlens.client.connect.route import MessageQueue
 from rocketlens.client.connect.topology import Topology
 from rocketlens.client.search.cluster_source import ClusterSource
 from rocketlens.client.search.key_search import IndexSamples
-from rocketlens.errors import BadInput, TopicNotFound
+from rocketlens.errors import BadInput, RocketLensError, TopicNotFound
 from rocketlens.model.answer import Answer
 from rocketlens.model.arguments import check_text
 from rocketlens.model.message import MessageExt
@@ -42,18 +42,17 @@ if TYPE_CHECKING:
 
 
 class ClusterClient:
-    """The base of admins and producers. An async context manager; belongs to one event loop.
+    """The base of all clients. An async context manager, bound to one event loop.
 
-    ``name_servers`` is ``"host:9876;host2:9876"``, or several addresses; without it the
-    environment's ``NAMESRV_ADDR`` is used. Topics are those of ``namespace``, if one is given.
-    ``timeout_s`` is for each answer waited for, connecting included. ``handlers`` answer what
-    brokers ask of clients, by request code.
+    ``name_servers`` is ``"host:9876;host2:9876"``, or several addresses; by default the
+    environment's ``NAMESRV_ADDR``. Topics are those of ``namespace``, if one is given.
+    ``timeout_s`` is for each answer, connecting included. ``handlers`` answer requests of brokers,
+    by request code. Methods raise `RemotingError` if no name server or broker answers.
 
-    ``seen_brokers`` is a file in which the brokers that answers come from are remembered for 30
-    days: one that is not registered any more then makes answers incomplete, for it may have had
-    messages. Without a file (the default: a library writes none unasked) only what is registered
-    now is asked, and a broker that is gone is not missed. The command line has one in the user's
-    state directory.
+    ``seen_brokers`` is a file that remembers the brokers of answers for 30 days. A remembered
+    broker that is no longer registered makes answers incomplete, because it may have had messages.
+    Without a file (the default) only registered brokers are asked, and a missing one is not
+    noticed. The command line has a file in the user's state directory.
     """
 
     @takes_settings(AdminSettings)
@@ -84,15 +83,14 @@ class ClusterClient:
     async def view_message(self, first: str, second: str | None = None, /) -> MessageExt:
         """Return one message: by its offset message id, or by either id of a topic.
 
-        With a topic the id is first used as an offset message id, then as a unique key; of several
-        records with one unique key, the oldest is returned. The address in an id is never dialled
-        unless the name servers know it as a broker's.
+        With a topic the id is used as an offset message id first, then as a unique key. If several
+        records have the unique key, the oldest is returned. The client connects to the address in
+        an id only if the name servers list it as a broker's.
 
-        :raises MessageNotFound: if there is none.
-        :raises AnswerIncomplete: if none was found, and a broker failed.
+        :raises MessageNotFound: if the message does not exist.
+        :raises AnswerIncomplete: if it was not found, and a broker failed.
         :raises BadInput: if there is no topic, and the id is not an offset message id.
         :raises TopicNotFound: if no broker has the topic.
-        :raises RemotingError: if no name server responds.
         """
         if second is None:
             return await self.source.view_by_offset_id(check_text(first, "msg_id"))
@@ -108,15 +106,14 @@ class ClusterClient:
     ) -> Answer:
         """Find messages by id, key, queue offset, time or content, as `Store.find` does.
 
-        The keywords are those of `rocketlens.query.options.FindOptions`.
-        Without a topic every topic that the name servers know is searched, of the namespace if
-        there is one, but RocketMQ's own only with ``all_topics``. Messages are in the order of
-        their store times, with their topics' full names.
+        The keywords are those of `rocketlens.query.options.FindOptions`. Without a topic, every
+        topic that the name servers list is searched, within the namespace if there is one;
+        RocketMQ's own topics only with ``all_topics``. Messages are in the order of their store
+        times, with full topic names.
 
-        A search by topic and time relies on the store times of a queue rising, which it checks by
-        samples: ``relies_on`` of the coverage says so. With ``exhaustive`` it reads whole queues.
-
-        :raises RemotingError: if no name server answers.
+        A search by topic and time relies on rising store times in a queue, which it checks by
+        samples, and reports as ``relies_on`` in the coverage. With ``exhaustive`` it reads whole
+        queues.
         """
         request = FindRequest.parse(text, topic, **options)
         return await find(request, self.source)
@@ -125,16 +122,15 @@ class ClusterClient:
     async def story(
         self, text: str, topic: str | Iterable[str] | None = None, **options: Unpack[StoryOptions]
     ) -> "Story":
-        """Return the story of one message: sent, stored, each copy, what each group did with it.
+        """Return the story of one message: sent, stored, each copy, and its result in each group.
 
-        ``text`` is an id, a key or ``TOPIC/QUEUE/OFFSET``, and found as `find` does; ``message`` of
-        the story is None if there is no such message. The keywords are those of
+        ``text`` is an id, a key or ``TOPIC/QUEUE/OFFSET``, and is found as by `find`. ``message``
+        of the story is None if nothing is found. The keywords are those of
         `rocketlens.query.options.StoryOptions`. All topics are searched for copies: O(topics)
         requests.
 
-        :raises BadInput: if the text cannot be what ``kind`` says.
-        :raises TopicNotFound: if nothing is found, and there is no such topic.
-        :raises RemotingError: if no name server answers.
+        :raises BadInput: if the text does not match ``kind``.
+        :raises TopicNotFound: if nothing is found, and the topic does not exist.
         """
         from rocketlens.client.cluster_story import ClusterStorySource
         from rocketlens.query.story.story_search import find_story
@@ -153,14 +149,14 @@ class ClusterClient:
     ) -> MessageExt:
         """Wait until a message with a key is stored, or a group has consumed it; return it.
 
-        It may have been stored before. The cluster is asked every two seconds, less often if it
-        answers slowly, and may be away in between. ``by`` is the latest time: epoch milliseconds, a
-        datetime, or words such as ``09:00`` (of today) and ``in 2h``. ``on_event`` gets a line when
-        the reason changes why it is not there yet.
+        The message may be older than the call. The cluster is queried every two seconds, less often
+        if it is slow, and may be unreachable meanwhile. ``by`` is the deadline: epoch milliseconds,
+        a datetime, or words such as ``09:00`` (today) and ``in 2h``. ``on_event`` gets a line when
+        the reason for waiting changes.
 
-        :raises MessageNotFound: at that time, if there is none.
-        :raises AnswerIncomplete: at that time, if that cannot be known: a broker did not answer.
-        :raises BadInput: if ``by`` is not a time to come, or the text cannot be a key.
+        :raises MessageNotFound: if the deadline passes without the message.
+        :raises AnswerIncomplete: if the deadline passes, and a broker did not answer.
+        :raises BadInput: if ``by`` is not in the future, or the text is not a valid key.
         """
         from rocketlens.client.cluster_story import ClusterStorySource
         from rocketlens.query.expect import ExpectRequest, expect_steps
@@ -182,12 +178,11 @@ class ClusterClient:
         """Return the messages of a topic with a key or unique key: the newest ``max_num``.
 
         ``begin`` and ``end`` are store times in epoch milliseconds, datetimes or words such as
-        ``2h``, both included, and are met to the millisecond. ``max_num`` may be any number, None
+        ``2h``. Both are inclusive, and exact to the millisecond. ``max_num`` is any number, or None
         for all. Messages are in the order of their store times.
 
-        :raises BadInput: when the key is empty or too long, or a number is negative.
-        :raises TopicNotFound: when no broker has the topic.
-        :raises RemotingError: when no name server answers.
+        :raises BadInput: if the key is empty or too long, or a number is negative.
+        :raises TopicNotFound: if no broker has the topic.
         """
         key_filter = MessageFilter(key=check_text(key, "key"), unique_key=key)
         return await self._by_key(topic, key_filter, max_num, time_range(begin, end))
@@ -200,10 +195,9 @@ class ClusterClient:
         begin: int | datetime | str = 0,
         end: int | datetime | str = limits.MAX_TIMESTAMP_MS,
     ) -> Answer:
-        """Return the messages of a topic with a unique key, whatever their age.
+        """Return the messages of a topic with a unique key, of any age.
 
-        Resent messages keep their unique key, so there can be several. Otherwise as
-        `query_message`.
+        Resent messages keep their unique key, so several can have it. Otherwise as `query_message`.
         """
         key_filter = MessageFilter(unique_key=check_text(unique_key, "unique_key"))
         return await self._by_key(topic, key_filter, max_num, time_range(begin, end))
@@ -213,11 +207,10 @@ class ClusterClient:
     ) -> MessageExt:
         """Return the message at one offset of one queue.
 
-        :raises MessageNotFound: if there is none, or no such topic.
-        :raises AnswerIncomplete: if there is none, and a broker failed.
+        :raises MessageNotFound: if the message or topic does not exist.
+        :raises AnswerIncomplete: if it was not found, and a broker failed.
         :raises BadInput: if `topic` is not a valid topic name, a number is negative, or several
             brokers have a message there.
-        :raises RemotingError: if no name server answers.
         """
         answer = await find(FindRequest.at(topic, queue_id, queue_offset), self.source)
         return one_message(answer, "the cluster")
@@ -225,25 +218,23 @@ class ClusterClient:
     def forget_broker(self, broker_name: str) -> bool:
         """Remove a broker that is gone for good, so that answers can be complete without it.
 
-        Returns False if it is not remembered, or could not be removed.
+        Return False if it is not remembered, or could not be removed.
         """
         return self.source.topology.forget(broker_name)
 
     async def message_queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """Return the queues that can be read, in the order of broker name and queue id.
+        """Return the readable queues, in the order of broker name and queue id.
 
-        :raises TopicNotFound: when no broker has the topic.
-        :raises RemotingError: when no name server answers.
+        :raises TopicNotFound: if no broker has the topic.
         """
         route = await self._cluster.route(self._full_topic(topic))
         return tuple(queue._replace(topic=topic) for queue in route.read_queues)
 
     async def search_offset(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """Return about the offset of the first message in a queue stored at a time or later.
+        """Return the approximate offset of the first message in a queue stored at a time or later.
 
         :raises BrokerError: if the broker refuses.
         :raises TopicNotFound: if no broker has the topic, or the queue's broker does not.
-        :raises RemotingError: if neither the broker nor a slave of it responds.
         """
         return await self._ask_queue(
             queue,
@@ -261,8 +252,7 @@ class ClusterClient:
         return await self._ask_queue(queue, partial(broker_calls.max_offset, self._cluster))
 
     async def earliest_message_store_time(self, queue: MessageQueue) -> int:
-        """Return the store time of a queue's oldest message, in epoch milliseconds; -1 if it is
-        empty.
+        """Return the store time of a queue's oldest message in epoch ms, or -1 if it is empty.
 
         Errors as `search_offset`.
         """
@@ -277,10 +267,10 @@ class ClusterClient:
         perm: int = PERM_READ_WRITE,
         order: bool = False,
     ) -> None:
-        """Create a topic, or change it, on all masters of the name servers, or of one cluster.
+        """Create or change a topic, on all registered masters, or those of one cluster.
 
         :raises MessageIllegal: if it is not a valid topic name.
-        :raises BadInput: if there is no such cluster, or the number of queues is out of range.
+        :raises BadInput: if the cluster does not exist, or the number of queues is out of range.
         :raises BrokerError: if a broker refuses; the error's notes have the results of the others.
         :raises RemotingError: if a broker does not respond (likewise), or no name server does.
         """
@@ -304,7 +294,7 @@ class ClusterClient:
             self._cluster.forget_route(full_topic)
 
     async def start(self) -> None:
-        """Do nothing: connections are opened by the first call."""
+        """Has no effect: the first call opens the connections."""
 
     async def close(self) -> None:
         """Close all connections."""
@@ -316,8 +306,6 @@ class ClusterClient:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
-
-    # Implementation.
 
     def _full_topic(self, topic: str) -> str:
         return self.source.full_topic(topic)
@@ -360,12 +348,12 @@ class ClusterClient:
         broker = route.brokers.get(queue.broker_name)
         if broker is None or not broker.addresses:
             raise TopicNotFound(f"topic {queue.topic}: not on broker {queue.broker_name}")
-        errors: list[Exception] = []
+        errors: list[RocketLensError] = []
 
         async def ask_at(address: str) -> int:
             try:
                 return await ask(address, full_queue)
-            except Exception as error:
+            except RocketLensError as error:
                 errors.append(error)
                 raise
 

@@ -1,12 +1,4 @@
-"""What the brokers of a cluster say of the groups of one message.
-
-| asked for | what |
-|---|---|
-| groups of the topic (300), at each broker of it | groups that subscribe to it or have offsets |
-| connections (203) | clients online, and what they subscribe to |
-| consume stats (208) | where a group goes on |
-| subscription groups (201) | after how many retries a message is a dead letter |
-"""
+"""The story of one message as a cluster's brokers report it: copies, groups and their progress."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
@@ -44,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class ClusterStorySource(StorySource):
-    """A cluster, asked for the story of a message."""
+    """Answers the questions of a message's story from a cluster."""
 
     source: ClusterSource
 
@@ -54,16 +46,12 @@ class ClusterStorySource(StorySource):
         self._brokers: dict[str, Broker] = {}
         self._holder: Broker | None = None
         self._groups: dict[str, tuple[set[str], tuple[Coverage, ...]]] = {}
-        """By topic, as they were listed for this story."""
+        """Groups by topic, listed once for each story."""
 
     async def facts(self, message: MessageExt, groups: set[str], asked: str | None) -> SourceFacts:
-        """Return what brokers say: see `rocketlens.query.story.story_search.StorySource`.
-
-        :raises RemotingError: if no name server answers.
-        """
         await self._find_holder(message)
-        listed, coverage = await self._groups_of(message.topic)
-        names = {each for each in listed if not is_system_group(each)} | groups
+        topic_groups, coverage = await self._groups_of(message.topic)
+        names = {each for each in topic_groups if not is_system_group(each)} | groups
         no_group = None
         if asked is not None:
             full_name, coverage, no_group = self.source.full_topic(asked), (), ""
@@ -97,11 +85,10 @@ class ClusterStorySource(StorySource):
         )
 
     async def copy_topics(self, messages: Sequence[MessageExt]) -> CopyTopics:
-        """Return the topics in which brokers and consumers of a message put its copies.
+        """Return the topics that can hold copies of a message, made by brokers and consumers.
 
-        A broker is asked for a key topic by topic, so to search all takes a request for each.
-
-        :raises RemotingError: if no name server answers.
+        Brokers look up a key in one topic at a time, so searching every topic would take a request
+        each.
         """
         source = self.source
         listed, failed = await source.topology.topics()
@@ -129,7 +116,7 @@ class ClusterStorySource(StorySource):
         )
 
     async def said_by(self, message: MessageExt) -> str:
-        """Return the name of the broker that stored it, or its address if none has it now."""
+        """Return the name of the storing broker, or its address if no registered broker has it."""
         await self._find_holder(message)
         return self._names_by_host(message).get(str(message.store_host), str(message.store_host))
 
@@ -138,7 +125,6 @@ class ClusterStorySource(StorySource):
         self._holder = await broker_with(self._cluster, self._brokers, message)
 
     async def _groups_of(self, topic: str) -> tuple[set[str], tuple[Coverage, ...]]:
-        """Return the groups that any broker of a topic names, and brokers that failed to."""
         if topic not in self._groups:
             self._groups[topic] = await self._list_groups(topic)
         return self._groups[topic]
@@ -156,14 +142,14 @@ class ClusterStorySource(StorySource):
         return names, tuple(each.coverage for each in answers if each.coverage.is_failure)
 
     async def _retry_max_times(self, groups: set[str]) -> dict[str, int]:
-        """Return how often groups may retry, of those that had it again; empty if not known."""
+        """Return the retry limits that the holder configures for groups; empty if unknown."""
         addresses = [] if self._holder is None else self._holder.in_order
         if not groups or not addresses:
             return {}
         try:
             configs = await broker_calls.group_configs(self._cluster, addresses[0])
         except RocketLensError:
-            # Only "of 16" is missing then.
+            # The story then omits only the retry limit.
             return {}
         return {name: configs[name].retry_max_times for name in groups if name in configs}
 

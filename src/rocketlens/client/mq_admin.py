@@ -1,4 +1,4 @@
-"""``rocketlens.MQAdmin``: everything that a cluster can be asked, and operators' acts on it."""
+"""``rocketlens.MQAdmin``: queries and administrative operations on a cluster."""
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
@@ -8,19 +8,19 @@ from rocketlens import limits
 from rocketlens.client.admin.cluster_groups import find_groups, find_producers
 from rocketlens.client.admin.cluster_status import find_brokers, find_status
 from rocketlens.client.admin.cluster_topics import find_topics
-from rocketlens.client.admin.consume_directly import (
+from rocketlens.client.admin.group_calls import (
     ConsumedDirectly,
+    RollbackStats,
+    connections_of,
     consume_directly,
     consume_directly_by_all,
-)
-from rocketlens.client.admin.group_calls import (
-    connections_of,
     consume_stats,
+    mention_proxies,
     producers_of,
-    proxies_named,
+    reset_running,
+    reset_table,
     running_info,
 )
-from rocketlens.client.admin.offset_reset import RollbackStats, reset_running, reset_table
 from rocketlens.client.admin.track import MessageTrack, message_tracks
 from rocketlens.client.cluster_client import ClusterClient
 from rocketlens.client.connect import broker_calls
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 
 class MQAdmin(ClusterClient):
-    """Queries a running RocketMQ cluster, RocketLens or any other, and acts on it.
+    """Queries and administers a running RocketMQ cluster, RocketLens or any other.
 
     ::
 
@@ -62,8 +62,8 @@ class MQAdmin(ClusterClient):
             for message in answer:
                 print(message.msg_id, message.body)
 
-    Names of groups and topics are those of the namespace, if there is one. Messages and results
-    have full names.
+    If the client has a namespace, names of groups and topics are within it. Messages and results
+    have full names. Methods raise `RemotingError` if no name server or broker answers.
     """
 
     _resender: "Producer | None" = None
@@ -82,18 +82,18 @@ class MQAdmin(ClusterClient):
     ) -> ClusterMessages:
         """Return an async iterator over the messages of a topic or several, or of all.
 
-        Arguments as `Store.scan`; ``exhaustive`` reads whole queues, instead of relying on the
-        order of store times. Any number of messages is read in
-        bounded memory, where `find` keeps an answer in it, and the first ones come at once.
-        ``record_batches()`` of the result yields them as Arrow record batches, and ``to_arrow()``
-        returns a table; ``complete`` and ``coverage`` say what could be read. Messages are in the
-        order of their store times, as far as those rise in each queue.
+        Arguments are as for `Store.scan`; ``exhaustive`` reads whole queues, instead of relying on
+        the order of store times. Memory is bounded for any number of messages, and the first ones
+        are available at once; `find` keeps a whole answer in memory. ``record_batches()`` of the
+        result yields Arrow record batches, and ``to_arrow()`` returns a table; ``complete`` and
+        ``coverage`` report what was read. Messages are in the order of their store times, if those
+        rise in each queue.
 
-        The iteration raises TopicNotFound if the cluster has no topic of a name or none matches a
+        The iteration raises TopicNotFound if the cluster does not have a topic or nothing matches a
         pattern, and RemotingError if no name server answers.
 
         :raises BadInput: if a condition is not well-formed, or a time is negative.
-        :raises WrongType: if an argument is of a type that cannot be used.
+        :raises WrongType: if an argument has a wrong type.
         """
         request = FindRequest.parse_scan(
             topic,
@@ -107,18 +107,18 @@ class MQAdmin(ClusterClient):
         return self.scan_for(request)
 
     def scan_for(self, request: FindRequest) -> ClusterMessages:
-        """Return an async iterator over the messages of a request that has no text; as `scan`."""
+        """Return an async iterator over the messages of a request without a text; as `scan`."""
         return ClusterMessages(self.source, request)
 
     async def resend(self, message: MessageExt) -> SendResult:
         """Send a stored message again: to its own topic, with its properties and unique key.
 
-        Every group of the topic gets it again, and two records have its unique key then.
+        Every group of the topic gets it again, and two records then have its unique key.
 
         :raises BadInput: if it was sent in a transaction, or its body cannot be decompressed.
         :raises TopicNotFound: if no broker has its topic any more.
-        :raises BrokerError: if a broker refuses it, and another would, too.
-        :raises SendFailed: if all attempts failed; whether it is stored again is not known then.
+        :raises BrokerError: if a broker refuses it for a reason that others share.
+        :raises SendFailed: if all attempts failed. The message may still have been stored again.
         """
         from rocketlens.client.send.producer import Producer
 
@@ -130,7 +130,7 @@ class MQAdmin(ClusterClient):
         return await self._resender.send(again)
 
     async def close(self) -> None:
-        """End all connections."""
+        """Close all connections."""
         if self._resender is not None:
             await self._resender.close()
         await super().close()
@@ -138,12 +138,11 @@ class MQAdmin(ClusterClient):
     async def topics(self, topic: str | Iterable[str] | None = None) -> TopicsAnswer:
         """Return the topics of the cluster, or some of them, each with its queues.
 
-        ``topic`` is as `find` has it. A broker that cannot be asked makes the answer incomplete,
-        and ``queues`` of its topics None. O(topics * brokers + queues) requests.
+        ``topic`` is as for `find`. A failed broker makes the answer incomplete, and ``queues`` of
+        its topics None. O(topics * brokers + queues) requests.
 
-        :raises WrongType: if `topic` is of a type that cannot be used.
-        :raises TopicNotFound: if the cluster has no topic of a name, or none matches a pattern.
-        :raises RemotingError: if no name server answers.
+        :raises WrongType: if `topic` has a wrong type.
+        :raises TopicNotFound: if the cluster does not have a topic, or nothing matches a pattern.
         """
         names = parse_topics(topic)
         return await find_topics(self._cluster, self.source.topology, names, self.source.namespace)
@@ -151,11 +150,9 @@ class MQAdmin(ClusterClient):
     async def groups(self, group: str | None = None) -> GroupsAnswer:
         """Return all consumer groups of the cluster, or one: members, lag, retries, dead letters.
 
-        A broker that cannot be asked makes the answer incomplete and is in its coverage; what it
-        could have said of a group is None there. Groups that every broker has from the start are
-        returned only if they are asked for. O(groups * brokers) requests.
-
-        :raises RemotingError: if no name server answers.
+        A failed broker makes the answer incomplete and is in its coverage; facts that it did not
+        return are None. Groups that every broker creates itself are returned only if requested by
+        name. O(groups * brokers) requests.
         """
         full_group = None if group is None else self._full_topic(check_text(group, "group"))
         return await find_groups(self._cluster, self.source.topology, full_group)
@@ -163,9 +160,7 @@ class MQAdmin(ClusterClient):
     async def producers(self) -> ProducersAnswer:
         """Return the producers that are connected to the cluster, by group. O(brokers) requests.
 
-        A master that cannot be asked, or does not know the request, makes the answer incomplete.
-
-        :raises RemotingError: if no name server answers.
+        A master that fails, or does not support the request, makes the answer incomplete.
         """
         return await find_producers(self._cluster, self.source.topology)
 
@@ -174,21 +169,17 @@ class MQAdmin(ClusterClient):
     ) -> BrokersAnswer:
         """Return the brokers of the cluster: versions, rates, disks, and their lag.
 
-        Each master and slave is asked once, all of them side by side. One that does not answer is
-        in the answer with its error, and makes it incomplete. ``on_answer`` is called with each
-        when it has answered or failed. O(brokers) requests.
-
-        :raises RemotingError: if no name server answers.
+        Masters and slaves are asked concurrently, once each. A failed broker is in the answer with
+        its error, and makes it incomplete. ``on_answer`` is called when a broker has answered or
+        failed. O(brokers) requests.
         """
         return await find_brokers(self._cluster, self.source.topology, on_answer=on_answer)
 
     async def status(self) -> ClusterStatus:
         """Return the state of the cluster: brokers with versions, rates and disks, and groups.
 
-        A broker that does not answer is in it with its error, and makes it incomplete.
-        O(brokers * groups) requests.
-
-        :raises RemotingError: if no name server answers.
+        A failed broker is in it with its error, and makes it incomplete. O(brokers * groups)
+        requests.
         """
         return await find_status(self._cluster, self.source.topology)
 
@@ -202,16 +193,16 @@ class MQAdmin(ClusterClient):
         on_event: Callable[[str], None] | None = None,
         **options: Unpack[TailOptions],
     ) -> TopicTail:
-        """Return an async iterator over the newest messages of a topic, oldest of them first.
+        """Return an async iterator over the newest messages of a topic, the oldest of them first.
 
-        With ``follow`` it goes on with the messages that arrive, and ends only when it is closed:
-        use it as an async context manager. It needs no group, and leaves nothing at the brokers.
+        With ``follow`` it continues with new messages, and ends only when it is closed: use it as
+        an async context manager. It joins no group, and stores nothing at the brokers.
 
         ``newest`` None is all messages, in the order of each queue. The other keywords are those of
-        `rocketlens.query.options.TailOptions`: all conditions given must hold. ``on_event`` is
-        called with a line for each broker that fails or is back, and for messages that were deleted
-        before they were read; without it they are logged. ``complete`` and ``coverage`` of the
-        result say what could be read.
+        `rocketlens.query.options.TailOptions`: all given conditions must match. ``on_event`` is
+        called with a line when a broker fails or recovers, and for messages that were deleted
+        before they were read; without it these lines are logged. ``complete`` and ``coverage`` of
+        the result report what was read.
 
         The iteration raises TopicNotFound if no broker has the topic, and RemotingError if no name
         server answers.
@@ -228,24 +219,21 @@ class MQAdmin(ClusterClient):
             on_event=on_event,
         )
 
-    # Groups: what is known.
-
     async def examine_consumer_connection_info(
         self, group: str, broker_addr: str | None = None
     ) -> ConsumerConnection:
-        """Return the clients of a group that are online, and what they subscribe to.
+        """Return the clients of a group that are online, and their subscriptions.
 
-        ``broker_addr``: as this broker has them, or a proxy by its remoting port, else as the first
-        broker that has any. Brokers do not know the clients that are connected to a proxy.
+        ``broker_addr`` is the broker to ask, or the remoting port of a proxy; by default brokers
+        are asked until one has clients. Brokers do not know the clients of a proxy.
 
         :raises BrokerError: 206 if none is online.
         :raises TopicNotFound: if no broker knows the group: none of its clients was ever online.
-        :raises RemotingError: if no broker answers.
         """
         if broker_addr is not None:
             self._cluster.allow_named(broker_addr)
             return await connections_of(self._cluster, self._group(group), broker_addr)
-        async with proxies_named(self._cluster):
+        async with mention_proxies(self._cluster):
             return await connections_of(self._cluster, self._group(group))
 
     async def examine_producer_connection_info(self, group: str, topic: str) -> ProducerConnection:
@@ -253,14 +241,13 @@ class MQAdmin(ClusterClient):
 
         :raises BrokerError: 1 if there are none.
         :raises TopicNotFound: if no broker has the topic.
-        :raises RemotingError: if no broker answers.
         """
         return await producers_of(self._cluster, self._group(group), self._topic(topic))
 
     async def get_consumer_running_info(
         self, group: str, client_id: str, *, jstack: bool = False
     ) -> ConsumerRunningInfo:
-        """Return what a client of a group is doing, as it says itself; with its threads' stacks.
+        """Return the state that a client of a group reports, with ``jstack`` including stacks.
 
         :raises BrokerError: 1 if the client is not online, 207 if it does not answer.
         :raises TopicNotFound: if no broker knows the group.
@@ -277,15 +264,14 @@ class MQAdmin(ClusterClient):
 
         :raises BrokerError: if a broker refuses.
         :raises TopicNotFound: if no broker knows the group.
-        :raises RemotingError: if one of its brokers does not answer.
         """
         full_topic = None if topic is None else self._topic(topic)
         return await consume_stats(self._cluster, self._group(group), full_topic)
 
     async def message_track_detail(self, message: MessageExt) -> tuple[MessageTrack, ...]:
-        """Return what each consumer group of a message's topic did with it, as far as it is known.
+        """Return the known result of a message in each consumer group of its topic.
 
-        A group of which something could not be learnt has the error in its track.
+        If a request about a group fails, its track has the error.
 
         :raises TopicNotFound: if no broker has the topic.
         :raises RocketLensError: if the groups cannot be listed.
@@ -293,30 +279,29 @@ class MQAdmin(ClusterClient):
         return await message_tracks(self._cluster, message)
 
     async def get_broker_config(self, broker_addr: str) -> dict[str, str]:
-        """Return the configuration of a broker, in its order.
+        """Return the configuration of a broker, in the broker's order.
 
         :raises BrokerError: if it refuses.
         :raises RemotingError: if it does not answer, or is not registered.
         """
-        # Brokers that are registered may be dialled.
+        # Allows connections to registered brokers.
         await self._cluster.all_brokers()
         return await broker_calls.configuration(self._cluster, broker_addr)
-
-    # Groups: what is done.
 
     async def consume_message_directly(
         self, group: str, client_id: str | None, topic: str, msg_id: str
     ) -> ConsumedDirectly:
-        """Let a client of a group consume a stored message again; return what it made of it.
+        """Let a client of a group consume a stored message again, and return its result.
 
-        Without ``client_id`` the first client that is online gets it; the result has its id.
-        ``msg_id`` is either id. Offsets stay as they are, and nothing is retried.
+        Without ``client_id`` the first client that is online gets the message; the result has its
+        id. ``msg_id`` is either id. Offsets do not change, and nothing is retried.
 
-        :raises MessageNotFound: if there is no such message.
-        :raises AnswerIncomplete: if there is none where one could look.
-        :raises BadInput: if ``client_id`` is None and the group consumes by pulling.
-        :raises BrokerError: 206 if no client is online, 1 if this one is not, or the message is
-            gone from its broker; 207 if the client does not answer: it may have consumed it.
+        :raises MessageNotFound: if the message does not exist.
+        :raises AnswerIncomplete: if it was not found, and a broker could not be searched.
+        :raises BadInput: if ``client_id`` is None and the group's clients pull.
+        :raises BrokerError: 206 if no client is online, 1 if this one is not, or the message is no
+            longer on its broker; 207 if the client does not answer: it may have consumed the
+            message.
         :raises RemotingError: if the broker does not answer, or the client's answer cannot be read.
         """
         full_group = self._group(group)
@@ -326,10 +311,10 @@ class MQAdmin(ClusterClient):
     async def consume_message_directly_by_all(
         self, group: str, topic: str, msg_id: str
     ) -> dict[str, ConsumedDirectly | RocketLensError]:
-        """Let every client of a group that is online consume a stored message, at once.
+        """Let every online client of a group consume a stored message, concurrently.
 
-        Returns the result of each client, or the error with which it failed, by client id. Errors
-        as `consume_message_directly`, if nothing was handed over.
+        Return the result or error of each client, by client id. Raises the errors of
+        `consume_message_directly` if the message was not delivered.
         """
         full_group = self._group(group)
         message = await self._message(topic, msg_id)
@@ -338,15 +323,14 @@ class MQAdmin(ClusterClient):
     async def reset_offset_by_time(
         self, group: str, topic: str, time: int | datetime | str, *, is_force: bool = True
     ) -> dict[MessageQueue, int]:
-        """Move the running clients of a group to a time; return where they go on.
+        """Move the running clients of a group to a time; return their new offsets.
 
         ``time`` is a store time in epoch milliseconds, a datetime or words such as ``2h``, or -1
-        for the end. Without ``is_force`` they never go forward.
+        for the end. Without ``is_force`` offsets never increase.
 
         :raises BrokerError: 206 if a broker of the topic has no client of the group: then use
             `reset_offset_by_time_old`.
         :raises TopicNotFound: if no broker has the topic.
-        :raises RemotingError: if a broker does not answer.
         """
         return await reset_running(
             self._cluster,
@@ -359,9 +343,9 @@ class MQAdmin(ClusterClient):
     async def reset_offset_by_time_old(
         self, group: str, topic: str, time: int | datetime | str, *, is_force: bool = True
     ) -> tuple[RollbackStats, ...]:
-        """Write a group's offsets at a time to the brokers, for when it is not running.
+        """Write a group's offsets at a time to the brokers. The group must not be running.
 
-        Clients that are running do not see it, and overwrite it. Arguments as
+        Running clients do not read these offsets, and overwrite them. Arguments are as for
         `reset_offset_by_time`.
 
         :raises TopicNotFound: if no broker has the topic.
@@ -382,12 +366,12 @@ class MQAdmin(ClusterClient):
         cluster_name: str | None = None,
         broker_addr: str | None = None,
     ) -> tuple[str, ...]:
-        """Make a group, or change it as a whole, on all masters, those of a cluster, or one broker.
+        """Create or replace a group on all masters, those of a cluster, or one broker.
 
-        Returns the addresses of the brokers.
+        Return the addresses of the brokers.
 
-        :raises BadInput: if its name is not one for a group, or there is no such broker.
-        :raises BrokerError: if a broker refuses; the error's notes name the brokers that did it.
+        :raises BadInput: if its name is not a valid group name, or the broker does not exist.
+        :raises BrokerError: if a broker refuses; the error's notes name the brokers that succeeded.
         :raises RemotingError: if a broker does not answer (likewise), or no name server does.
         """
         problem = group_problem(self._group(config.group_name))
@@ -407,10 +391,10 @@ class MQAdmin(ClusterClient):
         cluster_name: str | None = None,
         broker_addr: str | None = None,
     ) -> tuple[str, ...]:
-        """Delete a group, and with ``clean_offset`` its progress.
+        """Delete a group, and with ``clean_offset`` its offsets.
 
-        Errors and result as `create_and_update_subscription_group`. Its retry topic and dead
-        letters stay.
+        Errors and result are those of `create_and_update_subscription_group`. Its retry topic and
+        dead-letter topic stay.
         """
         addresses = await self._masters(cluster_name, broker_addr)
         header = commands.DeleteSubscriptionGroupRequest(
@@ -418,8 +402,6 @@ class MQAdmin(ClusterClient):
         )
         await self._cluster.ask_all(addresses, commands.DELETE_SUBSCRIPTIONGROUP, header)
         return tuple(addresses)
-
-    # How it is done.
 
     def _group(self, group: str) -> str:
         return self._full_topic(check_text(group, "group"))

@@ -6,7 +6,7 @@ import time
 from typing import Final
 
 from rocketlens import limits
-from rocketlens.client.admin.consume_directly import ConsumedDirectly
+from rocketlens.client.admin.group_calls import ConsumedDirectly
 from rocketlens.client.connect.cluster import failures
 from rocketlens.client.connect.route import MessageQueue, Route, set_order
 from rocketlens.client.search.view import offset_id_of

@@ -22,7 +22,7 @@ from rocketlens.mqadmin.command_line import (
     usage,
 )
 from rocketlens.mqadmin.commands import COMMANDS, ONLY_REAL
-from rocketlens.net.secret_file import opened_regular
+from rocketlens.net.secret_file import open_regular
 from rocketlens.terminal.cluster_access import (
     ClusterAccess,
     ask_cluster,
@@ -189,7 +189,7 @@ def tools_file_context() -> Context:
         return Context()
     path = Path(home, "conf", "tools.yml")
     try:
-        with opened_regular(path, f"{path}") as file:
+        with open_regular(path, f"{path}") as file:
             check_owner(file, path)
             mode = os.fstat(file.fileno()).st_mode
             text = file.read(limits.MAX_CONTEXTS_BYTES).decode("utf-8", "replace")

@@ -11,7 +11,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from rocketlens import limits
-from rocketlens.client.admin.offset_reset import TO_THE_END, RollbackStats
+from rocketlens.client.admin.group_calls import TO_THE_END, RollbackStats
 from rocketlens.client.connect.route import MessageQueue, set_order
 from rocketlens.errors import BadInput, BrokerError, CommandBodyError
 from rocketlens.model.properties import java_order

@@ -1,4 +1,4 @@
-"""The protocol on real sockets, with asyncio: channels, a server, a pool of client connections.
+"""The remoting protocol on sockets, with asyncio: channels, a server, a pool of client connections.
 
-All state is of one event loop; only ``sync`` may be called from another thread.
+All state belongs to one event loop; only ``sync`` may be called from other threads.
 """

@@ -1,21 +1,15 @@
-"""One connection with its socket: both ends send requests, and both send responses.
+"""One connection. Both ends send requests and responses.
 
-Received commands are handled at once, in order, on the event loop. A handler that can respond
-returns its :class:`Response`. One that must wait returns an awaitable, or returns None and responds
-itself later. Responses that are ready together are sent in one write.
+Received commands are handled at once, in order, on the event loop. A handler returns its
+:class:`Response`, or an awaitable, or None to respond later itself. Responses that are ready
+together are sent in one write. If several requests wait, plain ones may be handled together
+(:attr:`ChannelGroup.runs`).
 
-A connection has its turn for half a millisecond, or 128 requests. What it sent beyond that
-waits as bytes, nothing more is read from it, and its next turn comes after all waiting connections
-(:meth:`ChannelGroup.wait_turn`). A connection whose last turn handled all it had sent starts its
-next turn at once when more comes; others only if there is time in that turn of the event loop.
-:mod:`rocketlens.net.channel_state` has its states as a table.
-
-Where several requests wait, plain ones among them may be handled together
-(:attr:`ChannelGroup.runs`), in their order, and as part of the turn.
-
-While a peer is slow to read, no more of its requests are read or handled. So a peer that sends
-requests without reading costs one write buffer. Its responses in progress are kept up to a bound,
-and beyond that the connection is closed.
+A connection's turn lasts half a millisecond, or 128 requests. More bytes are kept and reading
+pauses until its next turn, after all waiting connections (:meth:`ChannelGroup.wait_turn`);
+:mod:`rocketlens.net.channel_state` has the states. While a peer is slow to read, no more of its
+requests are read or handled, so it costs one write buffer. Responses in progress are kept up to a
+bound, beyond which the connection is closed.
 """
 
 import asyncio
@@ -26,13 +20,7 @@ from time import perf_counter
 from typing import Final, NamedTuple, cast
 
 from rocketlens import limits
-from rocketlens.errors import (
-    BadInput,
-    CallTimeout,
-    ConnectionLost,
-    ProtocolError,
-    RocketLensError,
-)
+from rocketlens.errors import BadInput, CallTimeout, ConnectionLost, ProtocolError, RocketLensError
 from rocketlens.model.message import Host
 from rocketlens.net import channel_state as states
 from rocketlens.net.channel_group import OUT_OF_RESOURCES, ChannelGroup, Waiting
@@ -50,8 +38,9 @@ from rocketlens.wire.connection import (
 )
 
 _JOINED_BYTES: Final = 16 * 1024
-"""Responses larger than this together are written one by one, which saves a copy, before more
-requests are handled: a consumer pulls eight queues at once, and consumes the first meanwhile."""
+"""Larger responses are written one by one, without a copy, before more requests are handled: a
+consumer that pulls eight queues at once consumes the first response meanwhile.
+"""
 
 REQUESTS_AT_ONCE: Final = 16
 """Requests that are parsed before the first of them is handled."""
@@ -81,8 +70,8 @@ def failure(
 ) -> Response:
     """Return the response to a request whose handler raised ``error``, or was cancelled.
 
-    The text of an error of this package explains it; any other error is a defect, and logged.
-    ``may_warn`` says whether to log now what may happen often.
+    An error of this package explains itself; any other is a defect, and logged. ``may_warn`` limits
+    the rate of frequent log lines.
     """
     if isinstance(error, asyncio.CancelledError):
         return STOPPING
@@ -102,7 +91,7 @@ def failure(
 
 
 def discard_result(done: asyncio.Future[Response | None]) -> None:
-    """Retrieve the result of a handler, so that the loop logs no failure: there is no caller."""
+    """Retrieve a handler's result, so that the event loop logs no error."""
     if not done.cancelled():
         done.exception()
 
@@ -125,16 +114,13 @@ class Channel(asyncio.Protocol):
         self.handlers: Final = handlers
         self.connection: Final = connection
         self.address = address
-        """The peer, as ``ip:port``; for a client the address that it dialled."""
+        """The peer, as ``ip:port``; for a client the address that it connected to."""
         self.state = states.CONNECTING
         self.is_open = False
-        """Whether its state is one of `OPEN`."""
         self.last_active_s = group.now_s
         self.events_received = 0
         self.swept: tuple[int, float, int] = (-1, 0.0, 0)
-        """For the sweep: events received, when a frame was first seen incomplete, and unsent
-        bytes.
-        """
+        """For the sweep: events received, when a frame was first incomplete, unsent bytes."""
         self.counted_bytes = 0
         """Its part of `ChannelGroup.buffered`."""
         self._loop = asyncio.get_running_loop()
@@ -143,9 +129,9 @@ class Channel(asyncio.Protocol):
         self._unsent_bytes = 0
         self._reason: str | None = None
         self._backlog: deque[Event] = deque()
-        """Events parsed but not handled: fewer than REQUESTS_AT_ONCE."""
-        self._done_later: deque[tuple[RemotingCommand, _Later]] = deque()
-        """Requests whose handler ended after a wait; their responses are to be sent."""
+        """Parsed events that are not handled yet: fewer than REQUESTS_AT_ONCE."""
+        self._ended: deque[tuple[RemotingCommand, _Later]] = deque()
+        """Requests whose handlers have ended, with responses to send."""
         self._worked_on_bytes = 0
         """Bytes of the bodies of requests whose handlers have not ended."""
         self._writable: asyncio.Event | None = None
@@ -157,10 +143,7 @@ class Channel(asyncio.Protocol):
         self.state = NEXT[self.state][step]
         self.is_open = self.state in OPEN
 
-    # Called by the event loop.
-
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Register the connection with its group."""
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=self.group.bounds.unsent_pause_bytes)
         if not self.address:
@@ -171,7 +154,6 @@ class Channel(asyncio.Protocol):
         self.group.opened(self)
 
     def data_received(self, chunk: bytes) -> None:
-        """Handle what was received, as much as one turn allows."""
         self.last_active_s = self.group.now_s
         if self.state in QUEUED or self._must_wait:
             self.connection.receive(chunk, 0)
@@ -189,7 +171,6 @@ class Channel(asyncio.Protocol):
         self._read_or_not()
 
     def resume_writing(self) -> None:
-        """Continue reading and handling."""
         if self._writable is not None:
             self._writable.set()
             self._writable = None
@@ -197,20 +178,19 @@ class Channel(asyncio.Protocol):
             self._go_on()
 
     def take_turn(self) -> None:
-        """Handle what waits, for one turn; called by the group."""
         self._move(states.CALL)
         if self.is_open:
             self._go_on()
 
     def _go_on(self) -> None:
-        if self._done_later:
+        if self._ended:
             self._answer_done()
         if self.state not in QUEUED and not self._must_wait:
             self._take(b"")
         self._read_or_not()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Fail all callers that wait for a response with ConnectionLost."""
+        """Raise ConnectionLost in all callers that wait for a response."""
         if self._reason is None:
             self._reason = "the connection was closed by the other end"
             if error is not None:
@@ -219,13 +199,13 @@ class Channel(asyncio.Protocol):
                 self._serve_one_way()
         self._move(states.END)
         waiting = self.connection.close()
-        # Those of the backlog were never counted.
+        # Requests in the backlog were never counted.
         uncounted = sum(type(event) is RequestReceived for event in self._backlog)
         self.group.in_flight -= self.connection.unanswered - uncounted
         self._backlog.clear()
-        for _, done in self._done_later:
+        for _, done in self._ended:
             discard_result(done)
-        self._done_later.clear()
+        self._ended.clear()
         self._unsent.clear()
         self._unsent_bytes = 0
         if self._writable is not None:
@@ -238,7 +218,7 @@ class Channel(asyncio.Protocol):
     def _serve_one_way(self) -> None:
         """Handle waiting requests that need no response, such as a consumer's last commit.
 
-        Only for one turn: what a peer sent beyond that before it closed the connection is dropped.
+        Only for one turn: later requests of the closed connection are dropped.
         """
         ends_at = perf_counter() + self.group.bounds.turn_s
         for _ in range(self.group.bounds.turn_requests):
@@ -252,21 +232,19 @@ class Channel(asyncio.Protocol):
                 if event.command.flag & ONE_WAY_FLAG:
                     self._serve(event.command)
 
-    # Called by handlers and clients.
-
     @property
     def is_behind(self) -> bool:
-        """Return whether many sent bytes wait for the peer to read them."""
+        """True if many sent bytes wait for the peer to read them."""
         return self._writable is not None
 
     @property
     def is_held_up(self) -> bool:
-        """Return whether received requests wait to be handled; False if the peer sends slowly."""
+        """True if received requests wait to be handled; False if the peer sends slowly."""
         return self.state in QUEUED or self._must_wait or self.connection.has_more
 
     @property
     def _must_wait(self) -> bool:
-        """Return whether no more of its requests may be handled now."""
+        """True if no more of its requests may be handled now."""
         return (
             self._writable is not None
             or self.state is STOPPED
@@ -275,19 +253,17 @@ class Channel(asyncio.Protocol):
 
     @property
     def local_address(self) -> str:
-        """The address of this end, as ``ip:port``."""
         name = None if self._transport is None else self._transport.get_extra_info("sockname")
         return str(Host(name[0], name[1])) if name else "unknown"
 
     @property
     def unsent_bytes(self) -> int:
-        """Number of bytes that the peer has yet to read."""
         if self._transport is None:
             return self._unsent_bytes
         return self._unsent_bytes + self._transport.get_write_buffer_size()
 
     def respond(self, request: RemotingCommand, response: Response) -> None:
-        """Respond to a request, once. Ignored if it was one-way, or the channel is closed."""
+        """Respond to a request, once. No effect if it was one-way, or the channel is closed."""
         if not self.is_open:
             return
         code, ext_fields, body, remark = response
@@ -295,7 +271,7 @@ class Channel(asyncio.Protocol):
             sent = self.connection.respond(request, code, ext_fields, body, remark=remark)
         except BadInput as error:
             logger.warning("request %d of %s: %s", request.code, self.address, error)
-            problem = "the answer cannot be sent: over the limit, or no Unicode"
+            problem = "the answer cannot be sent: over the limit, or not valid Unicode"
             sent = self.connection.respond(request, ResponseCode.SYSTEM_ERROR, remark=problem)
         self.group.in_flight -= 1
         if sent:
@@ -304,14 +280,14 @@ class Channel(asyncio.Protocol):
     def set_aside(self, request: RemotingCommand) -> None:
         """Stop counting a request that waits for another connection, or for a message.
 
-        So it uses up neither the bound of its own connection nor that of all. Its handler returns
-        None, and bounds how many such requests there are; `respond_late` answers them.
+        It no longer counts against the bounds of its connection and of all connections. Its handler
+        returns None and bounds the number of these requests; `respond_late` answers them.
         """
         if not request.flag & ONE_WAY_FLAG:
             self._done(request)
 
     def respond_late(self, request: RemotingCommand, answer: Response | _Later | None) -> None:
-        """Answer a request that was set aside, once; later if the answer is not there yet."""
+        """Answer a request that was set aside, once; ``answer`` may be a future."""
         if asyncio.isfuture(answer):
             answer.add_done_callback(lambda a: self.respond_late(request, self._result(request, a)))
         elif answer is not None and self.is_open and not request.flag & ONE_WAY_FLAG:
@@ -320,12 +296,12 @@ class Channel(asyncio.Protocol):
             self.respond(request, answer)
 
     def hold(self, count: int) -> None:
-        """Count requests that were handled together and wait: `answer_held` answers them."""
+        """Count requests that are handled together and wait for `answer_held`."""
         self.connection.unanswered += count
         self.group.in_flight += count
 
     def answer_held(self, count: int, replies: bytes) -> None:
-        """Answer requests that were held, with the bytes of all their responses."""
+        """Answer held requests with the bytes of all their responses."""
         if self.is_open:
             self.connection.unanswered -= count
             self.group.in_flight -= count
@@ -356,7 +332,7 @@ class Channel(asyncio.Protocol):
         return waiting.future
 
     def tell(self, code: int, ext_fields: dict[str, str] = NO_FIELDS, body: bytes = b"") -> None:
-        """Send a request without a response (one-way).
+        """Send a one-way request.
 
         :raises BadInput: if it cannot be written.
         :raises ConnectionLost: if the channel is closed.
@@ -389,11 +365,9 @@ class Channel(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    # Implementation.
-
     def _take(self, chunk: bytes) -> None:
         """Handle requests in order, until the turn is over or the peer is behind in reading."""
-        # These steps neither open nor close it.
+        # These steps neither open nor close the channel, so `is_open` stays.
         backlog = self._backlog
         reply = self.group.answer(self, chunk) if chunk and not backlog else None
         if reply is not None:
@@ -453,7 +427,7 @@ class Channel(asyncio.Protocol):
                 self.events_received += len(events)
                 backlog.extend(events)
                 continue
-            # What follows is of another code, not plain, or not yet whole.
+            # The next request has another code, is not plain, or is incomplete.
             at_once = 1
             budget -= count
             if self._must_wait:
@@ -465,7 +439,7 @@ class Channel(asyncio.Protocol):
         return CUT if self._backlog or self.connection.has_more else EMPTY
 
     def _may_be_run(self, chunk: bytes = b"") -> bool:
-        """Return whether requests wait, more than one if ``chunk`` is new, and may be handled."""
+        """Return True if requests wait (more than one if ``chunk`` is new) and may be handled."""
         connection, group = self.connection, self.group
         return (
             connection.holds_run(chunk)
@@ -474,7 +448,6 @@ class Channel(asyncio.Protocol):
         )
 
     def _take_run(self, budget: int) -> int:
-        """Handle plain requests together; return how many there were."""
         runs = self.group.runs
         if runs is None or not self._may_be_run():
             return 0
@@ -489,7 +462,6 @@ class Channel(asyncio.Protocol):
         return count
 
     def _wait_turn(self) -> None:
-        """Wait for the next turn, and then handle what is left."""
         if self.state not in QUEUED:
             self._move(states.WAIT)
             self.group.wait_turn(self)
@@ -550,7 +522,7 @@ class Channel(asyncio.Protocol):
             task.add_done_callback(lambda done: self._answer_later(command, done))
 
     def _answer_later(self, command: RemotingCommand, done: _Later) -> None:
-        """Send the response of a handler that has ended, in a turn of this connection."""
+        """Send the response of an ended handler in a turn of this connection."""
         self.group.tasks.discard(done)
         self.group.awaited.discard(done)
         if not self.is_open:
@@ -560,17 +532,17 @@ class Channel(asyncio.Protocol):
         self._worked_on_bytes -= len(command.body)
         if had_to_wait and not self._must_wait:
             self._wait_turn()
-        if not self._done_later and self.group.has_time():
+        if not self._ended and self.group.has_time():
             self._answer_one(command, done)
         else:
-            self._done_later.append((command, done))
+            self._ended.append((command, done))
             self._wait_turn()
 
     def _answer_done(self) -> None:
         ends_at = perf_counter() + self.group.bounds.turn_s
-        while self._done_later:
-            self._answer_one(*self._done_later.popleft())
-            if self._done_later and perf_counter() >= ends_at:
+        while self._ended:
+            self._answer_one(*self._ended.popleft())
+            if self._ended and perf_counter() >= ends_at:
                 self._wait_turn()
                 return
 
@@ -630,4 +602,4 @@ class Channel(asyncio.Protocol):
 
 
 Handler = Callable[[RemotingCommand, Channel], Answer]
-"""Handles requests of one code; any error that it raises becomes a response, too (`failure`)."""
+"""Handles requests of one code; its errors become responses (`failure`)."""

@@ -1,12 +1,12 @@
-"""State that the channels of one server or client share: bounds, a coarse clock, the sweep.
+"""Shared state of one server's or client's channels: bounds, a coarse clock, the sweep.
 
-The sweep reads the clock once a second; requests never do, and connections have no timers: the
-sweep looks at all of them, in O(connections). Tests move a clock and sweep.
+The sweep reads the clock once a second; requests never do, and connections have no timers. It
+visits all connections, in O(connections). Tests move a clock and sweep.
 
-Connections that sent more than fits one turn wait here for the next, first come, first served. New
-ones wait in a queue of their own that has half of the time, so a large number of one kind does not
-starve the other. A round of such turns takes a few milliseconds. Between two rounds the event loop
-runs everything else: connections with few requests, timers, and responses that became ready.
+Connections with more requests than fit into one turn wait here for the next, first come, first
+served. New connections have a queue of their own with half of the time, so that a large number of
+one kind does not starve the other. A round of turns takes a few milliseconds. Between two rounds
+the event loop runs everything else: connections with few requests, timers, and ready responses.
 """
 
 import asyncio
@@ -16,6 +16,7 @@ import re
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -33,48 +34,48 @@ if TYPE_CHECKING:
 IDLE_S: Final = 120.0
 """Seconds without a byte either way after which a server closes a connection. RocketMQ: 120."""
 MIN_FRAME_BYTES_PER_S: Final = 1024
-"""A frame that comes slower than this over FRAME_DEADLINE_S ends its connection."""
+"""A frame that is slower than this over FRAME_DEADLINE_S ends its connection."""
 MAX_BUFFERED_BYTES: Final = 1024 * 1024 * 1024
-"""Bytes of all connections, unsent and of frames not complete; then the largest are closed."""
+"""Bytes of all connections, unsent or of incomplete frames; then the largest are closed."""
 MAX_UNPAUSED_BYTES: Final = 256 * 1024
-"""Bytes waiting for one peer from which on no more of its requests are read."""
+"""Unsent bytes of one peer from which on no more of its requests are read."""
 MAX_WORKED_ON_BYTES: Final = 8 * 1024 * 1024
-"""Bodies of one connection's requests that are worked on at once; with more, no more are read.
+"""Bodies of one connection's requests in progress; beyond that no more requests are read.
 
-One may be larger, up to a frame. RocketMQ: 10,000 requests of any size.
+One body may be larger, up to a frame. RocketMQ: 10,000 requests of any size.
 """
 MAX_UNSENT_BYTES: Final = 64 * 1024 * 1024
-"""Bytes that wait for one peer to read them; with more, the connection is closed.
+"""Bytes that wait for one peer to read them; beyond that the connection is closed.
 
-A server reads no more requests of a peer that is far behind, so only answers that were under way
-already come to this. RocketMQ: no limit.
+A server reads no more requests of a peer that is far behind, so only responses in progress count
+here. RocketMQ: no limit.
 """
 MAX_ROUND_S: Final = 0.002
-"""Seconds of work for connections that wait for their next turn, before those with little to say
-have theirs. With 50 that always have more, others wait so long and not 50 turns.
+"""Seconds of work for waiting connections before those with few requests have their turn. With 50
+busy connections, others wait for this time instead of 50 turns.
 """
 MAX_TURN_REQUESTS: Final = 128
 """Requests of one connection that are handled before others have their turn."""
 MAX_REQUESTS_IN_FLIGHT: Final = 100_000
-"""Requests of all connections that a server works on at once; more are answered with "busy"."""
+"""Requests of all connections in progress; more are answered with "busy"."""
 MIN_ADDRESS_CONNECTIONS: Final = 16
-"""Connections that one address may have, though it has most of all that are allowed."""
+"""Connections that one address may have even if the total bound is small."""
 _log: Final = logging.getLogger("rocketlens.net")
 
 SWEEP_INTERVAL_S: Final = 1.0
 OUT_OF_RESOURCES: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
-"""Numbers of errors after which the same call can succeed later."""
+"""Error numbers after which the same call can succeed later."""
 _CODEC_AT: Final = 4
 _HEAD_BYTES: Final = len(b'{"code":10,')
-"""What tells the code of a request, behind its lengths, as RocketMQ's own clients write it."""
+"""The bytes after the lengths that have a request's code, as RocketMQ's clients write it."""
 _USUAL_HEAD: Final = re.compile(rb'\{"code":\d')
 _CODE: Final = re.compile(rb'"code"[ \t\r\n]*:[ \t\r\n]*"?(\d{1,5})')
 CLOSE_PATIENCE_S: Final = 1.0
-"""Seconds that peers have to read the last bytes sent to them, when all channels are closed."""
+"""Seconds that peers have to read the last bytes when all channels are closed."""
 
 
 class Waiting:
-    """A caller that waits for a response, and its deadline."""
+    """A caller that waits for a response, with its deadline."""
 
     __slots__ = ("future", "timer")
 
@@ -83,7 +84,6 @@ class Waiting:
         self.timer: asyncio.TimerHandle | None = None
 
     def fail(self, error: RocketLensError) -> None:
-        """End the wait with an error."""
         if self.timer is not None:
             self.timer.cancel()
         if not self.future.done():
@@ -106,32 +106,31 @@ class ConnectionLimits(Struct, frozen=True, kw_only=True):
     slowest_frame_bytes_per_s: int = MIN_FRAME_BYTES_PER_S
     frame_deadline_s: float = limits.FRAME_DEADLINE_S
     idle_s: float | None = IDLE_S
-    """None: connections may be silent for ever, as those of a client."""
+    """None: connections may be silent forever, as those of a client."""
     turn_s: float = limits.MAX_TURN_S
     turn_requests: int = MAX_TURN_REQUESTS
     round_s: float = MAX_ROUND_S
 
     @property
     def max_of_address(self) -> int:
-        """Maximum connections of one address."""
         if self.connections_of_address is not None:
             return self.connections_of_address
         return max(self.connections * 3 // 4, min(self.connections, MIN_ADDRESS_CONNECTIONS))
 
 
 class Runs(Protocol):
-    """Handles plain requests of a connection together, from its bytes to those of the replies.
+    """Handles plain requests of a connection together, from their bytes to those of the replies.
 
-    Whatever it does is what the handlers would do one by one. Its requests are answered at once,
-    or held, and answered later: `Channel.hold`, `Channel.answer_held`.
+    The result is the same as that of the handlers, one by one. Requests are answered at once, or
+    held and answered later: `Channel.hold`, `Channel.answer_held`.
     """
 
     def take(
         self, channel: "Channel", received: memoryview, max_count: int
     ) -> tuple[int, int, bytes]:
-        """Handle requests from the beginning of ``received`` on, up to one that is not plain.
+        """Handle requests from the start of ``received``, up to one that is not plain.
 
-        Returns how many, the position behind the last of them, and the replies.
+        Return their number, the end of the last one, and the replies.
         """
 
     def answer(self, channel: "Channel", received: bytes) -> bytes | None:
@@ -139,10 +138,10 @@ class Runs(Protocol):
 
 
 class RunsByCode:
-    """Passes requests on by their code, which is told from their first bytes, in either header."""
+    """Dispatches requests by their code, read from the first bytes of either header."""
 
     def __init__(self, runs: Mapping[tuple[int, ...], Runs], others: Runs) -> None:
-        """``others`` handle together what is not seen to be of a code of ``runs``."""
+        """Create a dispatcher; ``others`` handle requests of other codes."""
         self._others: Final = others
         codes = [(code, each) for codes, each in runs.items() for code in codes]
         self._by_text: Final = {(b'{"code":%d,' % code)[:_HEAD_BYTES]: each for code, each in codes}
@@ -151,12 +150,11 @@ class RunsByCode:
     def take(
         self, channel: "Channel", received: memoryview, max_count: int
     ) -> tuple[int, int, bytes]:
-        """Do `Runs.take`, up to a request of another kind than the first."""
+        """Run `Runs.take`, up to a request of another kind than the first."""
         runs = self._of(received) or self._others
         return runs.take(channel, received, max_count)
 
     def answer(self, channel: "Channel", received: bytes) -> bytes | None:
-        """Do `Runs.answer`."""
         runs = self._of(received)
         return None if runs is None else runs.answer(channel, received)
 
@@ -167,7 +165,7 @@ class RunsByCode:
             return runs
         if received[_CODEC_AT] == frame.BINARY_CODEC:
             return self._by_number.get(head[:2])
-        # Other clients write the code elsewhere, or with blanks.
+        # Other clients write the code at another position, or with blanks.
         end = frame.PREFIX_BYTES + int.from_bytes(received[_CODEC_AT + 1 : frame.PREFIX_BYTES])
         code = _CODE.search(received, frame.PREFIX_BYTES, end)
         return code and self._by_text.get((b'{"code":%b,' % code[1])[:_HEAD_BYTES])
@@ -192,16 +190,14 @@ class ChannelGroup:
         self.runs: Runs | None = None
         """Handles plain requests together; None if each is handled alone. Any thread may set it."""
         self.in_flight = 0
-        """Requests received on any channel that are not finished."""
+        """Unfinished requests of all channels."""
         self.clock: Final = clock
         self.now_s = clock()
         """Time of the last sweep."""
         self.refused = self.closed_idle = self.closed_large = 0
-        """Total connections refused, closed to make room for others, and closed because all of
-        them together had too many bytes waiting.
-        """
+        """Total connections refused, closed to make room, and closed to free buffers."""
         self.buffered = 0
-        """Bytes of all channels that are unsent, or received and not handled, when last counted."""
+        """Unsent and unhandled bytes of all channels when last counted."""
         self._waiting: Final[tuple[deque[Channel], deque[Channel]]] = deque(), deque()
         """Channels that wait for a turn: new ones, others."""
         self._round_is_due = False
@@ -212,9 +208,9 @@ class ChannelGroup:
         self._changed: asyncio.Event = asyncio.Event()
 
     def answer(self, channel: "Channel", received: bytes) -> bytes | None:
-        """Return the reply to the only request in ``received`` if it is plain, and may be handled.
+        """Return the reply to the only request in ``received`` if it is plain and may be handled.
 
-        Nothing else of the connection must wait.
+        No other request of the connection may wait.
         """
         if (
             self.runs is None
@@ -225,7 +221,7 @@ class ChannelGroup:
         return self.runs.answer(channel, received)
 
     def wait_turn(self, channel: "Channel") -> None:
-        """Queue ``channel`` for a turn, behind those that wait already."""
+        """Queue ``channel`` for a turn."""
         self._waiting[channel.state is not NEW_WAITS].append(channel)
         if not self._round_is_due:
             self._round_is_due = True
@@ -246,7 +242,7 @@ class ChannelGroup:
                 asyncio.get_running_loop().call_soon(self._take_turns)
 
     def has_time(self) -> bool:
-        """Return whether responses that became ready may be sent in this turn of the event loop."""
+        """Return True if ready responses may be sent in this turn of the event loop."""
         if self._ends_at is None:
             self._ends_at = perf_counter() + self.bounds.round_s
             asyncio.get_running_loop().call_soon(self._new_turn)
@@ -257,14 +253,14 @@ class ChannelGroup:
         self._ends_at = None
 
     def may_warn(self, subject: str) -> bool:
-        """Return whether to log now what may happen often: once a minute for each ``subject``."""
+        """Return True once a minute for each ``subject``, to limit log lines."""
         if self.now_s < self._quiet_until_s.get(subject, self.now_s):
             return False
         self._quiet_until_s[subject] = self.now_s + limits.MIN_WARNING_INTERVAL_S
         return True
 
     def count_bytes(self, channel: "Channel") -> None:
-        """Update the bytes of a channel; close the largest channels if all have too many."""
+        """Update the bytes of a channel; close the largest channels if the total is too large."""
         size = channel.connection.held_bytes + channel.unsent_bytes
         self.buffered += size - channel.counted_bytes
         channel.counted_bytes = size
@@ -280,11 +276,9 @@ class ChannelGroup:
             self.buffered += channel.counted_bytes
 
     def opened(self, channel: "Channel") -> None:
-        """Register a channel."""
         self.channels.add(channel)
 
     def closed(self, channel: "Channel") -> None:
-        """Unregister a channel."""
         self.channels.discard(channel)
         self.buffered -= channel.counted_bytes
         channel.counted_bytes = 0
@@ -293,7 +287,7 @@ class ChannelGroup:
             self._on_close(channel)
 
     def start(self, also: Callable[[], None] | None = None) -> None:
-        """Sweep every second from now on, and call ``also`` after each sweep."""
+        """Start to sweep every second, and to call ``also`` after each sweep."""
 
         def tick() -> None:
             self._timer = loop.call_later(SWEEP_INTERVAL_S, tick)
@@ -345,7 +339,7 @@ class ChannelGroup:
         """Close the connections with the largest buffers, until ``excess`` bytes are free."""
         for channel in sorted(self.channels, key=lambda each: each.counted_bytes, reverse=True):
             size, channel.counted_bytes = channel.counted_bytes, 0
-            channel.abort("too much is waiting on all connections together")
+            channel.abort("too many bytes wait on all connections together")
             self.closed_large += 1
             self.buffered -= size
             excess -= size
@@ -365,18 +359,17 @@ class ChannelGroup:
         await self._cancel_tasks()
         for channel in list(self.channels):
             channel.close()
-        await self._all_closed(CLOSE_PATIENCE_S)
+        await self._wait_until_closed()
         await self.abort()
 
     async def abort(self) -> None:
-        """Close all remaining channels at once."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         await self._cancel_tasks()
         for channel in list(self.channels):
-            channel.abort("it did not take what was sent to it")
-        await self._all_closed(CLOSE_PATIENCE_S)
+            channel.abort("it did not read the last bytes in time")
+        await self._wait_until_closed()
 
     async def _cancel_tasks(self) -> None:
         for task in set(self.tasks):
@@ -384,13 +377,9 @@ class ChannelGroup:
         if self.tasks:
             await asyncio.wait(set(self.tasks), timeout=CLOSE_PATIENCE_S)
 
-    async def _all_closed(self, patience_s: float) -> None:
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + patience_s
-        while self.channels and loop.time() < deadline:
-            self._changed.clear()
-            try:
-                async with asyncio.timeout_at(deadline):
+    async def _wait_until_closed(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_PATIENCE_S):
+                while self.channels:
+                    self._changed.clear()
                     await self._changed.wait()
-            except TimeoutError:
-                return

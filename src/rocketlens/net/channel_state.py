@@ -1,34 +1,8 @@
-"""The states of one connection, and what changes them: a table, and the only one there is.
+"""The states of a connection, and the steps that change them.
 
-===============  ==================================================================================
-state            the connection
-===============  ==================================================================================
-CONNECTING       has no socket yet
-NEW              is open, and has had no turn: what comes starts its first, if there is time
-LIGHT            handled all it had sent in its last turn: what comes starts a turn at once
-HEAVY            had something left after its last turn: what comes starts a turn if there is time
-TURN             has its turn: requests are handled, and responses are joined until it ends
-NEW_WAITS        waits for its first turn, among other new ones; what comes is kept as bytes
-WAITS            waits for its next turn; what comes is kept as bytes
-STOPPED          is being closed by this end: requests are not handled any more, but answered
-STOPPED_WAITS    the same, and answers wait for a turn
-CLOSED           is forgotten
-===============  ==================================================================================
-
-===============  ==================================================================================
-step             what happened
-===============  ==================================================================================
-OPENED           it has a socket
-BEGIN            there are requests, and it is their turn
-EMPTY            there is nothing to handle, or nothing left
-CUT              something is left after a turn: the time was over, or the peer does not read
-WAIT             it is queued for its next turn
-CALL             the group calls it for that turn
-STOP             this end stops reading
-END              it is closed, and nothing of it is to be handled
-===============  ==================================================================================
-
-A step that is not in the row of a state is a defect, and raises KeyError.
+A connection whose last turn handled everything starts the next turn at once when bytes arrive
+(LIGHT). Others do so only if this turn of the event loop has time left (NEW, HEAVY). A step that is
+not in a state's row is a defect, and raises KeyError.
 """
 
 from enum import IntEnum
@@ -36,31 +10,31 @@ from typing import Final
 
 
 class State(IntEnum):
-    """The state of a connection; see the table above."""
+    """The state of a connection."""
 
-    CONNECTING = 0
-    NEW = 1
-    LIGHT = 2
-    HEAVY = 3
-    TURN = 4
-    NEW_WAITS = 5
-    WAITS = 6
-    STOPPED = 7
-    STOPPED_WAITS = 8
+    CONNECTING = 0  # no socket yet
+    NEW = 1  # open, before its first turn
+    LIGHT = 2  # handled everything in its last turn
+    HEAVY = 3  # had requests left after its last turn
+    TURN = 4  # requests are handled, and responses are joined until the turn ends
+    NEW_WAITS = 5  # waits for its first turn, among other new ones; new bytes are kept
+    WAITS = 6  # waits for its next turn; new bytes are kept
+    STOPPED = 7  # being closed by this end: no requests are handled, handled ones are answered
+    STOPPED_WAITS = 8  # the same, and answers wait for a turn
     CLOSED = 9
 
 
 class Step(IntEnum):
-    """An event that changes the state of a connection; see the table above."""
+    """An event that changes the state of a connection."""
 
-    OPENED = 0
-    BEGIN = 1
-    EMPTY = 2
-    CUT = 3
-    WAIT = 4
-    CALL = 5
-    STOP = 6
-    END = 7
+    OPENED = 0  # it has a socket
+    BEGIN = 1  # its turn starts, with requests
+    EMPTY = 2  # no requests are left
+    CUT = 3  # requests are left: the time was over, or the peer does not read
+    WAIT = 4  # it is queued for its next turn
+    CALL = 5  # the group starts that turn
+    STOP = 6  # this end stops reading
+    END = 7  # it is closed, and its remaining requests are dropped
 
 
 CONNECTING, NEW, LIGHT, HEAVY, TURN, NEW_WAITS, *_others = State

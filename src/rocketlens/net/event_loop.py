@@ -1,7 +1,7 @@
-"""The event loop of a server: uvloop if it is installed, otherwise asyncio's own.
+"""The event loop of a server: uvloop if it is installed, otherwise asyncio's.
 
-A server that systemd runs with ``Type=notify`` sends its state to the socket that ``NOTIFY_SOCKET``
-names, as a datagram; without it nothing is sent. Source: ``sd_notify(3)``.
+Under systemd with ``Type=notify``, a server sends its state as a datagram to the socket in
+``NOTIFY_SOCKET``. Source: ``sd_notify(3)``.
 """
 
 import asyncio
@@ -21,9 +21,7 @@ from typing import Any, Final, TypeVar
 from rocketlens import limits
 
 MAX_HUNG_STOP_S: Final = 25.0
-"""Seconds from a signal to the end of a server whose disk does not answer: Kubernetes kills after
-30, and logs nothing.
-"""
+"""Seconds from a signal to the end of a server with a hanging disk. Kubernetes kills after 30."""
 T = TypeVar("T")
 
 _log: Final = logging.getLogger("rocketlens.server")
@@ -41,13 +39,13 @@ _ALLOCATION: Final = {
     _M_TRIM_THRESHOLD: 4 * 1024 * 1024,
     _M_ARENA_MAX: 2,
 }
-"""How the C library of Linux allocates in a server.
+"""Memory allocation of the Linux C library in a server.
 
-Blocks of a MiB and more, as the bodies of large requests, get pages of their own that are returned
-when they are freed. By default the first such block that is freed makes the library take the next
-ones of up to 32 MiB from its heap, which grows by what lies between them: a broker under hostile
-requests took twice the memory. The buffers of ordinary requests are smaller. A heap for each thread
-would keep what the thread once needed.
+Blocks of a MiB and more, such as bodies of large requests, get their own pages, which are returned
+when freed. By default, after the first freed block, the library takes blocks of up to 32 MiB from
+its heap, which grows by the blocks between them: under hostile requests a broker took twice the
+memory. Buffers of ordinary requests are smaller. A heap for each thread would keep the thread's
+largest use.
 """
 
 CANCEL_PATIENCE_S: Final = 0.5
@@ -58,7 +56,6 @@ STOPPING: Final = "STOPPING=1"
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """Return a new event loop."""
     try:
         uvloop: Any = importlib.import_module("uvloop")
     except ImportError:
@@ -68,11 +65,9 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 
 
 _ASKED: Final = threading.Event()
-"""Set when a signal has requested that a server of this process stops."""
+"""Set when a signal has requested a server of this process to stop."""
 _IS_SERVER: Final = threading.Event()
-"""Set while :func:`run` runs the server of this process."""
 _HAS_ENDED: Final = threading.Event()
-"""Set when :func:`run` has ended."""
 _HUNG_EXIT_CODE: Final = 2
 END_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -81,14 +76,11 @@ class StopRequest:
     """Requests a server to stop: the first request sets ``ended``, the second ``hurried``."""
 
     def __init__(self, ended: asyncio.Event | None = None) -> None:
-        """Use ``ended`` as the event of the first request, if it is not None."""
         self.ended: Final = ended or asyncio.Event()
         self.hurried: Final = asyncio.Event()
 
     def ask(self, why: str = "requested") -> None:
-        """Request the server to stop. A second request asks it not to wait for clients; later ones
-        have no effect.
-        """
+        """Request the server to stop; a second request tells it not to wait for clients."""
         _ASKED.set()
         if self.hurried.is_set():
             return
@@ -106,19 +98,19 @@ class StopRequest:
 def _end_process_after(wait_s: float) -> None:
     """End the process of a server if it still runs after ``wait_s`` seconds.
 
-    A thread waits for that, because the event loop itself may hang in a call to the disk.
+    A thread waits for that, because the event loop may hang in a call to the disk.
     """
 
     def wait() -> None:
         if _HAS_ENDED.wait(wait_s):
             return
         _log.error(
-            "the stop did not end in %g s, a disk or a name server may not answer: the process "
-            "ends as if it was killed, and the store is recovered at the next start",
+            "the stop took longer than %g s, a disk or a name server may not answer: the process "
+            "ends as after a kill, and the store is recovered at the next start",
             wait_s,
         )
         faulthandler.dump_traceback()
-        # The log file may be on the disk that hangs.
+        # The log file may be on the hanging disk.
         last_lines = threading.Thread(target=logging.shutdown, daemon=True)
         last_lines.start()
         last_lines.join(limits.MAX_UNREGISTER_S)
@@ -132,7 +124,7 @@ def end_on_signals(end_event: asyncio.Event | None = None) -> StopRequest:
     """Handle SIGTERM, SIGINT and SIGHUP in the running event loop; return the events they set.
 
     A SIGHUP that the process was started to ignore, as by ``nohup``, stays ignored. Outside the
-    main thread signals cannot be handled: then only the caller sets ``ended``.
+    main thread signals cannot be handled, so only the caller sets ``ended``.
     """
     ending = StopRequest(end_event)
     loop = asyncio.get_running_loop()
@@ -165,9 +157,9 @@ async def within(
 
 
 def return_large_memory() -> bool:
-    """Set that large blocks of memory are returned to the system when they are freed.
+    """Return large blocks of memory to the system when they are freed.
 
-    Return whether the C library can do that; only that of most Linux systems can.
+    Return True if the C library supports that; only that of most Linux systems does.
     """
     import ctypes
 
@@ -179,11 +171,11 @@ def return_large_memory() -> bool:
 
 
 def keep_objects() -> None:
-    """Exempt the objects that exist now from garbage collection; no effect outside of :func:`run`.
+    """Exempt existing objects from garbage collection; no effect outside of :func:`run`.
 
-    Called when a server's tables and kernels are loaded. A full collection looks at every
-    object while no other thread runs: with 50,000 topics and the modules of the kernels it took up
-    to 0.1 s, several times a minute under load.
+    Call it after a server has loaded its tables and kernels. A full collection visits every object
+    while no other thread runs: with 50,000 topics and the modules of the kernels it took up to 0.1
+    s, several times a minute under load.
     """
     if _IS_SERVER.is_set():
         gc.freeze()
@@ -192,9 +184,9 @@ def keep_objects() -> None:
 def run(main: Coroutine[Any, Any, T]) -> T:
     """Run ``main`` to its end in a new event loop, as ``asyncio.run`` does; for a whole process.
 
-    Sets the switch interval of threads to :data:`SWITCH_INTERVAL_S`, and how memory is returned to
-    the system. Once a signal has stopped the server, further signals are ignored: everything is
-    closed, and they would change the exit code.
+    Sets the switch interval of threads to :data:`SWITCH_INTERVAL_S`, and the allocation of memory.
+    Once a signal has stopped the server, further signals are ignored: they would change the exit
+    code while everything is closed.
     """
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     return_large_memory()
@@ -222,17 +214,17 @@ def run(main: Coroutine[Any, Any, T]) -> T:
 
 
 def notify(state: str) -> bool:
-    """Send a state; return whether it was sent. A service manager that is gone is not an error."""
+    """Send a state; return True if it was sent. A missing service manager is not an error."""
     path = os.environ.get(SOCKET_VARIABLE, "")
     if not path.startswith(("/", "@")):
         return False
-    # An abstract socket begins with a zero byte.
+    # An abstract socket starts with a zero byte.
     address = "\0" + path[1:] if path.startswith("@") else path
     with (
         suppress(OSError),
         socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender,
     ):
-        # A full socket must not hold up the server.
+        # A full socket must not block the server.
         sender.settimeout(0)
         sender.sendto(state.encode(), address)
         return True

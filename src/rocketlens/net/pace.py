@@ -1,8 +1,7 @@
-"""Long work in pieces or threads, so that the event loop stays responsive.
+"""Runs long work in pieces or threads, so that the event loop stays responsive.
 
-Work that reads tables of the event loop is done there, in pieces of a few milliseconds
-(:class:`Pace`). Work that only encodes or decodes bytes is done in a thread (:func:`in_thread`), if
-there is much of it.
+Work that reads tables of the event loop runs there, in pieces of a few milliseconds
+(:class:`Pace`). Large encoding and decoding work runs in a thread (:func:`in_thread`).
 """
 
 import asyncio
@@ -21,7 +20,7 @@ T = TypeVar("T")
 X = TypeVar("X")
 
 LARGE_BODY_BYTES: Final = 16 * 1024
-"""From this size on, a JSON body is parsed in a thread: 5 ms of the slowest plain JSON."""
+"""Larger JSON bodies are parsed in a thread: 5 ms of the slowest plain JSON."""
 
 
 class Pace:
@@ -30,7 +29,6 @@ class Pace:
     __slots__ = ("_since",)
 
     def __init__(self) -> None:
-        """Start a piece of work."""
         self._since = perf_counter()
 
     async def turn(self) -> None:
@@ -45,24 +43,23 @@ class Owner(Protocol):
 
     @property
     def is_open(self) -> bool:
-        """Whether the connection still waits for the result."""
+        """True if the connection still waits for the result."""
 
     @property
-    def address(self) -> str:
-        """The address of the other end."""
+    def address(self) -> str: ...
 
 
 class WorkThreads:
     """A few daemon threads: a process exits without waiting for them.
 
-    They take one piece of work of each owner in turn, and do no two of one owner at once. So a
-    connection that sends many large bodies delays those of others by one, and leaves threads free.
+    They take one piece of work of each owner in turn, and never run two of one owner at once. So a
+    connection that sends many large bodies delays others by one body, and leaves threads free.
     """
 
     def __init__(self, count: int, role: str) -> None:
         """Create no thread yet; each starts when it is first needed.
 
-        :param role: What their names begin with, after ``rocketlens-``.
+        :param role: The prefix of their names, after ``rocketlens-``.
         """
         self._count: Final = count
         self._role: Final = role
@@ -74,7 +71,7 @@ class WorkThreads:
         self._working_for: Final[set[object]] = set()
 
     def submit(self, work: Callable[[], T], owner: object = None) -> Future[T]:
-        """Run a function in a thread; works without an owner do not wait for each other."""
+        """Run a function in a thread; pieces without an owner do not wait for each other."""
         future: Future[T] = Future()
         with self._changed:
             self._waiting.setdefault(owner, deque()).append((future, work))
@@ -87,11 +84,10 @@ class WorkThreads:
         return future
 
     async def call(self, work: Callable[[], T]) -> T:
-        """Run a function in a thread, and return what it returns."""
         return await asyncio.wrap_future(self.submit(work))
 
     def close(self) -> None:
-        """Let each thread end once it is idle; nothing may be submitted any more."""
+        """Let each thread end once it is idle. Submit nothing afterwards."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
@@ -121,7 +117,7 @@ class WorkThreads:
             del next_one, owner, future, work
 
     def _next(self) -> tuple[object, Future[Any], Callable[[], Any]] | None:
-        """Take the work whose turn it is, if there is any that may be begun."""
+        """Take the next piece of work that may start; None if there is none."""
         for owner, waiting in self._waiting.items():
             if owner not in self._working_for:
                 future, work = waiting.popleft()
@@ -138,11 +134,11 @@ _Waiting = deque[tuple[Future[Any], Callable[[], Any]]]
 
 _PARSE_THREADS: Final = WorkThreads(2, "bodies")
 ANSWER_THREAD: Final = WorkThreads(1, "answers")
-"""Encodes large answers, so that these do not wait for the parsing of large bodies."""
+"""Encodes large answers, so that they do not wait for the parsing of large bodies."""
 
 
 async def at_once(ask: Callable[[X], Awaitable[T]], items: Iterable[X], most: int) -> list[T]:
-    """Return what ``ask`` returns of each item; ``most`` are asked at once, the others wait."""
+    """Return the results of ``ask`` for each item; ``most`` calls run concurrently."""
     turns = asyncio.Semaphore(most)
 
     async def ask_in_turn(item: X) -> T:
@@ -153,7 +149,7 @@ async def at_once(ask: Callable[[X], Awaitable[T]], items: Iterable[X], most: in
 
 
 async def wait_at_most(seconds: float, event: asyncio.Event) -> None:
-    """Wait until an event is set, or for so long."""
+    """Wait until an event is set, for ``seconds`` at most."""
     # Not wait_for, which loses a cancellation that comes together with the event.
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
@@ -163,11 +159,11 @@ async def wait_at_most(seconds: float, event: asyncio.Event) -> None:
 async def in_thread(
     work: Callable[[], T], threads: WorkThreads = _PARSE_THREADS, *, owner: Owner | None = None
 ) -> T:
-    """Run a function in a thread; it must not use what belongs to the event loop.
+    """Run a function in a thread; it must not use data of the event loop.
 
-    Bodies from clients are parsed in the default threads. Work for a closed connection is not
-    begun; otherwise a client that sends large bodies and disconnects, again and again, would queue
-    work without bound.
+    The default threads parse bodies from clients. Work for a closed connection is not started;
+    otherwise a client that repeatedly sends large bodies and disconnects would queue unbounded
+    work.
 
     :raises ConnectionLost: if the connection of ``owner`` is closed.
     """

@@ -1,16 +1,12 @@
-"""Calls by address: one connection each, opened when it is needed, with pipelined requests.
+"""Client connections by address: one each, opened on demand, with pipelined requests.
 
-======================  =======================================================================
-case                    result of a call
-======================  =======================================================================
-connection refused      ConnectFailed; until the address is dialled again (0.05 s later, doubled
-                        up to 1 s while it fails) further calls fail at once
-connection closed       ConnectionLost for every current request; the next call dials again
-no response in time     CallTimeout; the connection stays, a late response is dropped
-======================  =======================================================================
+If a connection is refused, calls fail with ConnectFailed until the next attempt, 0.05 s later,
+doubled up to 1 s with each failure. If it closes, every pending request fails with ConnectionLost,
+and the next call reconnects. After CallTimeout the connection stays, and a late response is
+dropped. All three errors name the address and are retriable.
 
-All three name the address and are retriable. Only addresses for which ``allows`` returns True are
-dialled, so an address in a message id, or in the response of an unknown server, is never dialled.
+The pool connects only to addresses for which ``allows`` returns True, never to one from a message
+id, or from the response of an unknown server.
 """
 
 import asyncio
@@ -38,9 +34,9 @@ from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.connection import Connection
 
 RECONNECT_DELAYS_S: Final = (0.05, 1.0)
-"""Seconds until an address that refused is dialled again: the first, doubled up to the last."""
+"""Seconds before a refusing address is tried again: the first, doubled up to the last."""
 CALL_TIMEOUT_S: Final = 3.0
-"""Seconds to wait for an answer, unless told otherwise. RocketMQ: 3, its admin tools 5."""
+"""Default seconds to wait for an answer. RocketMQ: 3, its admin tools 5."""
 _ADDRESS: Final = re.compile(
     r"(\[(?P<v6>[^][\s]*:[^][\s]*)\]|(?P<host>[^][:\s]+)):(?P<port>[0-9]{1,5})"
 )
@@ -66,7 +62,7 @@ NAME_SERVER_EXPECTED: Final = (
     "; a name server is expected there: check the address, and that it runs (`rocketlens serve` "
     "starts one with a broker)"
 )
-"""What `ClientPool.expected` may return."""
+"""A possible result of `ClientPool.expected`."""
 
 
 class _Peer:
@@ -84,8 +80,8 @@ class ClientPool:
     """Client connections to any number of servers; created and used in one event loop.
 
     ``handlers`` handle requests of servers (codes 39, 40, 307, 309 and the like) on any connection.
-    ``tls`` is used for every connection.
-    ``expected`` returns what is expected at an address and what to check, for errors.
+    ``tls`` is used for every connection. ``expected`` returns a hint for errors: the server
+    expected at an address, and what to check.
     """
 
     def __init__(
@@ -118,12 +114,11 @@ class ClientPool:
         *,
         timeout_s: float | None = None,
     ) -> RemotingCommand:
-        """Send a request; return its response, whatever its code. ``timeout_s`` starts when it is
-        sent.
+        """Send a request; return its response with any code. ``timeout_s`` starts with the send.
 
-        :raises AddressNotAllowed: if the address may not be dialled.
+        :raises AddressNotAllowed: if the address is not allowed.
         :raises BadInput: if the address is invalid, or the request cannot be written.
-        :raises RemotingError: if there is no response; see the table above.
+        :raises RemotingError: if there is no response; see the module docstring.
         """
         channel = await self.channel(address)
         if channel.is_behind:
@@ -134,7 +129,7 @@ class ClientPool:
     async def tell(
         self, address: str, code: int, ext_fields: dict[str, str] = NO_FIELDS, body: bytes = b""
     ) -> None:
-        """Send a one-way request; whether it arrives is not known.
+        """Send a one-way request; its arrival is not confirmed.
 
         :raises RemotingError: if there is no connection. Otherwise as `call`.
         """
@@ -146,7 +141,7 @@ class ClientPool:
     async def channel(self, address: str) -> Channel:
         """Return the connection to ``address``; open it if there is none.
 
-        :raises AddressNotAllowed: if the address may not be dialled.
+        :raises AddressNotAllowed: if the address is not allowed.
         :raises BadInput: if the address is invalid.
         :raises WrongUse: if the pool is closed, or used in another event loop than before.
         :raises ConnectFailed: if it cannot be opened.
@@ -165,14 +160,14 @@ class ClientPool:
         if peer.dialling is None:
             loop = asyncio.get_running_loop()
             if peer.failures and peer.next_dial_s > loop.time():
-                # The same text each time: coverage has it once for all topics of a broker.
+                # The text stays the same, so that coverage has it once for a broker's topics.
                 raise ConnectFailed(address, peer.last_failure)
             peer.dialling = loop.create_task(self._dial(address, host, peer))
-        # Shielded: other callers may wait for the same connection when one is cancelled.
+        # Shielded: other callers wait for the same connection.
         return await asyncio.shield(peer.dialling)
 
     def ready_channel(self, address: str) -> Channel | None:
-        """Return the connection to ``address`` if a request can be sent on it at once, else None.
+        """Return the connection to ``address`` if it can send at once, else None.
 
         :raises WrongUse: if the pool is used in another event loop than before.
         """
@@ -184,7 +179,6 @@ class ClientPool:
         return channel
 
     async def close(self) -> None:
-        """Send unsent bytes and close all connections; current calls fail."""
         self._is_closed = True
         dialling = [peer.dialling for peer in self._peers.values() if peer.dialling is not None]
         for task in dialling:
@@ -200,7 +194,7 @@ class ClientPool:
             self._loop = loop
         elif self._loop is not loop:
             raise WrongUse(
-                f"{address}: this client was used in another event loop: make one inside each "
+                f"{address}: this client was used in another event loop: create one inside each "
                 "asyncio.run, or use SyncProducer or SyncMQAdmin"
             )
 
@@ -222,27 +216,27 @@ class ClientPool:
                 channel = await self._connect(host, new_channel)
         except TimeoutError:
             reason = f"no connection in {self.connect_timeout_s:g} s"
-            raise self._failed(address, peer, reason + self.expected(address)) from None
+            raise self._record_failure(address, peer, reason + self.expected(address)) from None
         except ssl.SSLCertVerificationError as error:
             reason = f"its certificate is not trusted: {error.verify_message or error}"
-            raise self._failed(address, peer, reason) from None
+            raise self._record_failure(address, peer, reason) from None
         except ssl.SSLError as error:
-            raise self._failed(address, peer, f"no TLS: {error.reason or error}") from None
+            raise self._record_failure(address, peer, f"no TLS: {error.reason or error}") from None
         except OSError as error:
-            reason = self._why(error) + self.expected(address)
-            raise self._failed(address, peer, reason) from None
+            reason = self._reason_of(error) + self.expected(address)
+            raise self._record_failure(address, peer, reason) from None
         finally:
             peer.dialling = None
         peer.failures = 0
         peer.channel = channel
         if not channel.is_open:
-            raise ConnectionLost(address, "the connection ended as soon as it was made")
+            raise ConnectionLost(address, "the connection was closed at once")
         return channel
 
     async def _connect(self, host: Host, new_channel: Callable[[], Channel]) -> Channel:
         """Connect to the first address of a host that accepts. Raises the error of the last.
 
-        An address that does not answer leaves the others their share of the time.
+        Each address has an equal share of the time.
         """
         addresses = await _addresses(host.address)
         share_s = self.connect_timeout_s / len(addresses)
@@ -268,15 +262,15 @@ class ClientPool:
             return None
         return host.address if self.tls.check_hostname else ""
 
-    def _why(self, error: OSError) -> str:
+    def _reason_of(self, error: OSError) -> str:
         reason = error.strerror or str(error)
         if self.tls is not None and (not reason or isinstance(error, ConnectionError)):
             if isinstance(error, ConnectionRefusedError):
                 return f"no connection: {reason}"
-            return "no TLS: the other end closed the connection; does it take TLS on this port?"
+            return "no TLS: the other end closed the connection; does it accept TLS on this port?"
         return f"no connection: {reason or type(error).__name__}"
 
-    def _failed(self, address: str, peer: _Peer, reason: str) -> ConnectFailed:
+    def _record_failure(self, address: str, peer: _Peer, reason: str) -> ConnectFailed:
         first_s, last_s = RECONNECT_DELAYS_S
         delay_s = min(first_s * 2**peer.failures, last_s)
         peer.failures = min(peer.failures + 1, 30)
@@ -286,10 +280,10 @@ class ClientPool:
 
 
 async def _addresses(host: str) -> list[str]:
-    """Return the IP addresses of a host, those to try first in front.
+    """Return the IP addresses of a host, in the order to try.
 
-    Names are looked up in daemon threads, not in those of the event loop, which wait for the
-    resolver before a process can end; and no name that it does not answer delays others.
+    Names are resolved in daemon threads. Those of the event loop would delay the end of the
+    process, and one slow name would delay others.
 
     :raises OSError: if the name is invalid or unknown.
     """
@@ -305,7 +299,7 @@ async def _addresses(host: str) -> list[str]:
             answers = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
         except UnicodeError:
             raise OSError("a host name has labels of 1 to 63 characters") from None
-        # IPv6 addresses of a link are complete with their interface only.
+        # IPv6 link addresses need their interface.
         return [
             f"{address[0]}%{address[3]}" if len(address) == 4 and address[3] else str(address[0])
             for *_, address in answers

@@ -1,7 +1,7 @@
-"""Files with one secret each: of access control, or of a login at a provider.
+"""Reads files with one secret each: of access control, or of a login at a provider.
 
-Neither the content nor the name of such a file stands in an error: the name may be the secret
-itself, written in the wrong spot.
+Errors show neither the content nor the name of the file: the name may be the secret itself, written
+in the wrong place.
 """
 
 import os
@@ -13,20 +13,20 @@ from typing import BinaryIO, Final
 from rocketlens.errors import BadInput
 
 MAX_SECRET_BYTES: Final = 4096
-"""Largest file with a secret key, in bytes."""
+"""The largest size of a file with a secret key, in bytes."""
 
 
 def read_secret_file(
     path: Path, where: str, *, on_opened: Callable[[int, Path], None] = lambda _mode, _path: None
 ) -> str:
-    """Return the secret that a file holds, without line ends behind it.
+    """Return the secret in a file, without trailing line ends.
 
     :param where: The name of the file in errors.
-    :param on_opened: Called with the file's mode, as of `os.stat`, and its path.
-    :raises BadInput: when the file is empty, too long or cannot be read.
+    :param on_opened: Called with the file's mode from `os.stat`, and its path.
+    :raises BadInput: if the file is empty, too long or cannot be read.
     """
     try:
-        with opened_regular(path, where) as file:
+        with open_regular(path, where) as file:
             on_opened(os.fstat(file.fileno()).st_mode, path)
             content = file.read(MAX_SECRET_BYTES + 1)
     except OSError as error:
@@ -43,11 +43,11 @@ def read_secret_file(
     return secret
 
 
-def opened_regular(path: Path, where: str) -> BinaryIO:
-    """Open a regular file (or the null device), so that reading it never blocks.
+def open_regular(path: Path, where: str) -> BinaryIO:
+    """Open a regular file (or the null device), which never blocks on reading.
 
-    :raises BadInput: when it is something else; ``where`` names it in the message.
-    :raises OSError: when it cannot be opened.
+    :raises BadInput: if it is another kind of file; ``where`` names it in the message.
+    :raises OSError: if it cannot be opened.
     """
     if "\0" in str(path):
         raise BadInput(f"{where} has a zero character in its path")

@@ -1,16 +1,15 @@
 """A server for remoting connections: accepts, bounds, and passes requests to handlers.
 
-Connections are accepted here, not by the event loop's own server, for two reasons. When file
+Connections are accepted here, not by the event loop's server, for two reasons. When file
 descriptors run out, asyncio's server stops accepting for a second at a time, and uvloop's may stop
-for good; this one has a descriptor in reserve, with which it accepts such connections and closes
-them. That should not happen: connections are bounded, for each address and in total, and if there
-are too many, idle ones are closed first. And the transport of
-a connection depends on whether it uses TLS: the first byte is read without consuming it.
+for good; this one accepts and closes the connection with a reserved descriptor. Bounds for each
+address and in total should prevent that. And a connection may use TLS or not: the first byte is
+read without consuming it.
 
-When there are too many, those of the address with the largest number are closed first. Of these,
-first those that never sent a request, then those that wait for no response, and each time the one
-that was silent for longest. A connection that was active in the last two seconds is not closed; if
-all were, the new one is refused.
+At the bound, a connection of the address with the most connections is closed: first one that never
+sent a request, then one that waits for no response, each time the one that was silent longest. A
+connection that was active in the last two seconds is not closed; if all were, the new one is
+refused.
 """
 
 import asyncio
@@ -48,8 +47,8 @@ def reason_of(error: OSError) -> str:
 class RemotingServer:
     """Handles requests on any number of ports; created and used in one event loop.
 
-    ``handlers`` has a function for each request code; other codes get response code 3. ``on_close``
-    is called for every connection that is closed, also while the server stops.
+    ``handlers`` maps request codes to functions; other codes get response code 3. ``on_close`` is
+    called for every closed connection, also while the server stops.
     """
 
     def __init__(
@@ -64,21 +63,18 @@ class RemotingServer:
         self.handlers: Final = handlers
         self.tls: Final = tls or ServerTls()
         if self.tls.mode is TlsMode.ENFORCING and self.tls.context is None:
-            raise BadInput("TLS is to be enforced, but there is no certificate")
+            raise BadInput("TLS is enforced, but there is no certificate")
         self.group: Final = ChannelGroup(bounds, clock=clock, on_close=self._closed)
         self._on_close: Final = on_close
         self._accepted: Final[Counter[str]] = Counter()
-        """Open connections by address."""
         self._being_evicted: Final[set[Channel]] = set()
-        """Connections that are being closed to make room for others; not in `_accepted`."""
+        """Connections that are being closed to make room; not in `_accepted`."""
         self._idle: Final[dict[str | None, list[Channel]]] = {}
-        """Connections that may be closed for others, of one address or of all; computed once a
-        sweep.
-        """
+        """Connections that may be closed, of one address or of all; cached for a sweep."""
         self._listeners: list[socket.socket] = []
         self._paused_listeners: list[socket.socket] = []
         self._arriving: dict[asyncio.Task[None], tuple[float, str]] = {}
-        """When each one was accepted, and from which address."""
+        """The time and address of each connection without a channel."""
         self._reserve: int | None = None
 
     @property
@@ -95,7 +91,7 @@ class RemotingServer:
         try:
             listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
         except OSError as error:
-            # Its own text repeats the address.
+            # The error's text would repeat the address.
             raise OSError(error.errno, reason_of(error), str(Host(host, port))) from None
         listener.settimeout(0)
         if self._reserve is None:
@@ -106,9 +102,7 @@ class RemotingServer:
         return Host(*listener.getsockname()[:2])
 
     def sweep_arrivals(self) -> None:
-        """Close connections that never sent a byte, and accept again after a shortage of
-        descriptors.
-        """
+        """Close connections that never sent a byte, and resume accepting after a pause."""
         self._idle.clear()
         oldest_s = self.group.now_s - limits.FRAME_DEADLINE_S
         for task, (since_s, _) in self._arriving.items():
@@ -125,7 +119,7 @@ class RemotingServer:
         self._give_up_reserve()
 
     async def abort(self) -> None:
-        """Close all connections at once, without waiting; also during `stop`, or after it."""
+        """Close all connections at once, without waiting; also during or after `stop`."""
         await self._stop_accepting()
         await self.group.abort()
         self._give_up_reserve()
@@ -168,31 +162,31 @@ class RemotingServer:
             self._accepted[host] += 1
             task = asyncio.get_running_loop().create_task(self._begin(accepted, host))
             self._arriving[task] = self.group.clock(), host
-            task.add_done_callback(self._arrived)
+            task.add_done_callback(self._end_arrival)
 
-    def _arrived(self, task: asyncio.Task[None]) -> None:
+    def _end_arrival(self, task: asyncio.Task[None]) -> None:
         _, host = self._arriving.pop(task)
         if task.cancelled():
-            self._ended(host)
+            self._release(host)
         elif task.exception() is not None:
-            self._ended(host)
-            logger.error("a connection could not begin", exc_info=task.exception())
+            self._release(host)
+            logger.error("a connection could not start", exc_info=task.exception())
 
     def _closed(self, channel: Channel) -> None:
         if channel in self._being_evicted:
             self._being_evicted.remove(channel)
         else:
-            self._ended(host_of(channel))
+            self._release(host_of(channel))
         if self._on_close is not None:
             self._on_close(channel)
 
-    def _ended(self, host: str) -> None:
+    def _release(self, host: str) -> None:
         self._accepted[host] -= 1
         if not self._accepted[host]:
             del self._accepted[host]
 
     def _has_room(self, host: str) -> bool:
-        """Return whether a connection from ``host`` may be accepted; closes an idle one for it."""
+        """Return True if a connection from ``host`` may be accepted; may close an idle one."""
         bounds = self.group.bounds
         if self._accepted[host] >= bounds.max_of_address and not self._close_idle(host):
             self._refuse(f"{self._accepted[host]} connections of {host}")
@@ -203,7 +197,7 @@ class RemotingServer:
         return True
 
     def _close_idle(self, host: str | None) -> bool:
-        """Close the idlest connection, of one address or of any; return whether there was one."""
+        """Close the idlest connection, of one address or of any; return False if none is idle."""
         idle = self._idle.get(host)
         if idle is None:
             channels = self.group.channels
@@ -214,7 +208,7 @@ class RemotingServer:
             is_idle = self.group.now_s - channel.last_active_s >= limits.MIN_IDLE_S
             if channel.is_open and is_idle and channel not in self._being_evicted:
                 self._being_evicted.add(channel)
-                self._ended(host_of(channel))
+                self._release(host_of(channel))
                 self.group.closed_idle += 1
                 channel.abort("it was idle, and there are too many connections")
                 return True
@@ -222,16 +216,15 @@ class RemotingServer:
 
     def _refuse(self, many: str) -> None:
         self.group.refused += 1
-        self._warn(f"{many} and none of them idle: no more are taken")
+        self._warn(f"{many} and none of them idle: no more are accepted")
 
     def _warn(self, problem: str) -> None:
-        """Log at most once a minute what may happen thousands of times a second."""
+        """Log at most once a minute, since this may happen thousands of times a second."""
         if self.group.may_warn("connections"):
             logger.warning("%s (%d refused so far)", problem, self.group.refused)
 
     def _reject_when_out_of_fds(self, listener: socket.socket, error: OSError) -> None:
-        """Close the connection that there is no descriptor for, or pause accepting until the next
-        sweep.
+        """Close a connection without a free descriptor, or pause accepting until the next sweep.
 
         Otherwise the listener would stay readable, and the event loop would spin.
         """
@@ -261,9 +254,9 @@ class RemotingServer:
                 ssl_handshake_timeout=None if context is None else limits.FRAME_DEADLINE_S,
             )
         except (OSError, ssl.SSLError, EOFError) as error:
-            logger.debug("a connection did not come about: %s", error)
+            logger.debug("a connection failed to start: %s", error)
             accepted.close()
-            self._ended(host)
+            self._release(host)
         except asyncio.CancelledError:
             accepted.close()
             raise
@@ -290,7 +283,7 @@ def _spare_descriptor() -> int | None:
 
 
 async def _peek(accepted: socket.socket) -> bytes:
-    """Wait for the first byte and return it without consuming it; empty if the peer closed."""
+    """Return the first byte without consuming it; empty if the peer closed."""
     loop = asyncio.get_running_loop()
     while True:
         readable = asyncio.Event()
@@ -304,12 +297,11 @@ async def _peek(accepted: socket.socket) -> bytes:
 
 
 def host_of(channel: Channel) -> str:
-    """Return the address of a channel's peer, without the port."""
     return channel.address.rpartition(":")[0].strip("[]")
 
 
 def idle_channels(channels: Iterable[Channel], now_s: float) -> list[Channel]:
-    """Return the connections that may be closed for others, the first to close last. O(n log n)."""
+    """Return the connections that may be closed, the first to close last. O(n log n)."""
     counts: Counter[str] = Counter()
     idle: defaultdict[str, list[Channel]] = defaultdict(list)
     for channel in channels:
@@ -320,54 +312,38 @@ def idle_channels(channels: Iterable[Channel], now_s: float) -> list[Channel]:
     ranked: list[tuple[int, int, Channel]] = []
     for host, some in idle.items():
         some.sort(key=_worth)
-        # Number of connections of its address when its turn comes.
+        # The first value is the number of connections its address has at that point.
         ranked += [(counts[host] - n, n, channel) for n, channel in enumerate(some)]
     ranked.sort(key=lambda row: (row[0], -row[1]))
     return [channel for _, _, channel in ranked]
 
 
 def _worth(channel: Channel) -> tuple[bool, bool, float]:
-    return (
-        channel.events_received > 0,
-        channel.connection.unanswered > 0,
-        channel.last_active_s,
-    )
+    return (channel.events_received > 0, channel.connection.unanswered > 0, channel.last_active_s)
 
 
 def network_metrics(
     network: ChannelGroup, labels: Sequence[str], node: Sequence[str]
 ) -> "list[Metric]":
-    """Return the values of a server's connections; ``node`` has its labels' values."""
+    """Return the metrics of a server's connections; ``node`` has the values of its labels."""
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
+    gauges = {
+        "connections": ("Open connections.", len(network.channels)),
+        "connections_max": ("Connections allowed.", network.bounds.connections),
+        "connections_buffered_bytes": ("Bytes that wait on all connections.", network.buffered),
+        "requests_in_flight": ("Requests not answered yet.", network.in_flight),
+    }
+    idle, large = "Idle connections closed for others.", "Connections closed with too many bytes."
+    counters = {
+        "connections_refused": ("Connections refused.", network.refused),
+        "connections_closed_idle": (idle, network.closed_idle),
+        "connections_closed_large": (large, network.closed_large),
+    }
     metrics: list[Metric] = []
-    for name, meaning, number in (
-        ("rocketlens_connections", "Open connections.", len(network.channels)),
-        ("rocketlens_connections_max", "Connections allowed.", network.bounds.connections),
-        (
-            "rocketlens_connections_buffered_bytes",
-            "Bytes that wait on all connections.",
-            network.buffered,
-        ),
-        ("rocketlens_requests_in_flight", "Requests not answered yet.", network.in_flight),
-    ):
-        gauge = GaugeMetricFamily(name, meaning, labels=labels)
-        gauge.add_metric(node, float(number))
-        metrics.append(gauge)
-    for name, meaning, number in (
-        ("rocketlens_connections_refused", "Connections refused.", network.refused),
-        (
-            "rocketlens_connections_closed_idle",
-            "Idle connections closed to make room for others.",
-            network.closed_idle,
-        ),
-        (
-            "rocketlens_connections_closed_large",
-            "Connections closed because too many bytes waited.",
-            network.closed_large,
-        ),
-    ):
-        counter = CounterMetricFamily(name, meaning, labels=labels)
-        counter.add_metric(node, float(number))
-        metrics.append(counter)
+    for family, rows in ((GaugeMetricFamily, gauges), (CounterMetricFamily, counters)):
+        for name, (meaning, number) in rows.items():
+            metric = family(f"rocketlens_{name}", meaning, labels=labels)
+            metric.add_metric(node, float(number))
+            metrics.append(metric)
     return metrics

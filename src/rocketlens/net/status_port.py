@@ -1,17 +1,12 @@
 """A port for monitoring: ``/metrics`` for Prometheus, ``/livez`` and ``/readyz`` for supervisors.
 
-==========  =====================================  ================================================
-path        200                                    503
-==========  =====================================  ================================================
-/livez      all servers of this process react      one did not within some seconds: restart it
-/readyz     all of them can do their work          one cannot now; the body has the reason
-/metrics    the values, in Prometheus' format      one does not react
-==========  =====================================  ================================================
+``/livez`` answers 503 if a server of this process does not react within some seconds: restart it.
+``/readyz`` answers 503, with the reason, if one is not ready.
 
-It answers HTTP in a thread with an event loop of its own, so that a server that hangs is noticed,
-and a scraper that is slow, hostile, or many costs clients nothing: connections, request bytes and
-times are bounded, each connection has one answer, and values are collected once a second at most.
-Values are collected in the event loop of their server, because its tables belong to it.
+It answers HTTP in its own thread and event loop, so that a hanging server is detected, and slow,
+hostile or many scrapers cost clients nothing: connections, request bytes and times are bounded,
+each connection gets one answer, and values are collected at most once a second. They are collected
+in their server's event loop, which owns its tables.
 """
 
 import asyncio
@@ -19,6 +14,7 @@ import logging
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from time import monotonic
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar
 
 from rocketlens import __version__
@@ -31,7 +27,7 @@ if TYPE_CHECKING:
     from prometheus_client import Metric
 
 MAX_STATUS_REQUEST_BYTES: Final = 8_192
-"""Of a request to that port."""
+"""The largest size of a request to that port."""
 MAX_STATUS_CONNECTIONS: Final = 32
 """Open connections to the port for metrics and health; more are closed. RocketMQ: no limit."""
 T = TypeVar("T")
@@ -42,11 +38,11 @@ _CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _REQUEST_S: Final = 5.0
 """Seconds for a request to arrive."""
 _RESPONSE_S: Final = 10.0
-"""Seconds for a response to be taken."""
+"""Seconds for a response to be read."""
 _REACTION_S: Final = 5.0
 """Seconds for a server to react."""
 _FRESH_S: Final = 1.0
-"""Seconds for which collected values are answered again."""
+"""Seconds for which collected values are returned again."""
 _REASONS: Final = {
     200: "OK",
     400: "Bad Request",
@@ -64,7 +60,7 @@ class StatusSource(NamedTuple):
     """The event loop in which the functions are called; None for that of the port."""
     collect: "Callable[[], Coroutine[Any, Any, Iterable[Metric]]]"
     problems: Callable[[], Sequence[str]]
-    """Returns why it cannot do its work now; empty if it can."""
+    """Returns why the server is not ready; empty if it is."""
 
 
 class Reply(NamedTuple):
@@ -102,21 +98,18 @@ class StatusPort:
         self._sources.append(source)
 
     def close(self) -> None:
-        """Close the port and its connections."""
         with suppress(WrongUse):
             self._thread.run(self._close())
         self._thread.close()
 
     def __enter__(self) -> Self:
-        """Return the port."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close it."""
         self.close()
 
     async def _listen(self, address: str, port: int) -> asyncio.Server:
-        # Created here, for it belongs to this loop.
+        # Created here, because it belongs to this loop.
         self._collecting = asyncio.Lock()
         return await asyncio.start_server(
             self._accept, address, port, limit=MAX_STATUS_REQUEST_BYTES
@@ -130,7 +123,7 @@ class StatusPort:
             await asyncio.wait(self._answering)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer one request and close the connection; one too many is closed at once."""
+        """Answer one request and close the connection; beyond the bound, close it at once."""
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 - asyncio calls it in one
         self._answering.add(task)
@@ -141,7 +134,7 @@ class StatusPort:
             _log.debug("no answer on the port for metrics: %r", error)
         finally:
             self._answering.discard(task)
-            # What was not taken is not waited for.
+            # Do not wait for unread bytes.
             writer.transport.abort()
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -163,7 +156,7 @@ class StatusPort:
         writer.write_eof()
         async with asyncio.timeout(_RESPONSE_S):
             await writer.drain()
-            # Until the peer closes: an abort would discard what it has not read yet.
+            # Until the peer closes: an abort would discard unread bytes.
             await reader.read(1)
 
     async def _reply(self, method: bytes, path: str) -> Reply:
@@ -215,9 +208,9 @@ class StatusPort:
 
 
 async def _in_loop_of(source: StatusSource, work: Coroutine[Any, Any, T]) -> T:
-    """Return what ``work`` returns in the event loop of a source.
+    """Run ``work`` in the event loop of a source.
 
-    :raises TimeoutError: if that does not end within some seconds, or the loop is closed.
+    :raises TimeoutError: if it does not end within some seconds, or the loop is closed.
     """
     if source.loop is None:
         async with asyncio.timeout(_REACTION_S):
@@ -238,14 +231,10 @@ def _verdict(problems: Sequence[str]) -> Reply:
 
 
 def exposition(collected: "Iterable[Iterable[Metric]]", *, of_process: bool = True) -> bytes:
-    """Return values as text; those of one name that several servers have are put together.
-
-    ``of_process`` adds those of this process.
-    """
-    from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+    """Return metrics as text, merged by name; ``of_process`` adds those of this process."""
+    from prometheus_client import ProcessCollector, generate_latest
     from prometheus_client.core import InfoMetricFamily
 
-    registry = CollectorRegistry()
     merged: dict[str, Metric] = {}
     for metric in (each for metrics in collected for each in metrics):
         first = merged.setdefault(metric.name, metric)
@@ -255,17 +244,6 @@ def exposition(collected: "Iterable[Iterable[Metric]]", *, of_process: bool = Tr
         version = {"version": __version__}
         merged["build"] = InfoMetricFamily("rocketlens_build", "The version.", value=version)
         with suppress(OSError):
-            ProcessCollector(registry=registry)
-    registry.register(_Collected(list(merged.values())))
-    return generate_latest(registry)
-
-
-class _Collected:
-    """Values as prometheus_client wants them."""
-
-    def __init__(self, metrics: "Sequence[Metric]") -> None:
-        self._metrics: Final = metrics
-
-    def collect(self) -> "Sequence[Metric]":
-        """Return the values."""
-        return self._metrics
+            merged |= {each.name: each for each in ProcessCollector(registry=None).collect()}
+    source: Any = SimpleNamespace(collect=merged.values)
+    return generate_latest(source)

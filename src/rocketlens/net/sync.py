@@ -1,4 +1,4 @@
-"""A thread with an event loop, for callers without one: the base of synchronous façades."""
+"""A thread with an event loop, for callers without one; the base of blocking clients."""
 
 import asyncio
 import threading
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """Runs coroutines in a daemon thread of its own; any number of threads may use it.
+    """Runs coroutines in its own daemon thread; any number of threads may use it.
 
     A call costs about 0.1 ms more. A process that forks must create a new one in the child.
     """
@@ -28,8 +28,8 @@ class LoopThread:
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run ``work`` in the thread; return its result or raise its error.
 
-        :raises BadInput: if this is closed, or called from its own thread, which would wait for
-            itself.
+        :raises BadInput: if it is called from its own thread, which would wait for itself.
+        :raises WrongUse: if this is closed.
         """
         if threading.current_thread() is self._thread:
             work.close()
@@ -38,10 +38,10 @@ class LoopThread:
         try:
             return future.result()
         except RocketLensError as error:
-            # Its frames are of the other thread: without them a traceback is one screen.
+            # Without the frames of the other thread a traceback fits on one screen.
             raise error.with_traceback(None) from None
         except BaseException:
-            # Interrupted, for example by Ctrl-C: no caller waits for it any more.
+            # Interrupted, for example by Ctrl-C: the caller no longer waits.
             future.cancel()
             raise
 
@@ -57,7 +57,7 @@ class LoopThread:
             return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def close(self) -> None:
-        """Cancel what still runs, and end the thread. Later calls do nothing."""
+        """Cancel running work, and end the thread. A second call has no effect."""
         with self._lock:
             if self._is_closed:
                 return
@@ -67,11 +67,9 @@ class LoopThread:
             self._thread.join()
 
     def __enter__(self) -> Self:
-        """Return this object."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close."""
         self.close()
 
     def _main(self) -> None:

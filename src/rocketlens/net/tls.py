@@ -1,24 +1,21 @@
-"""TLS as RocketMQ does it: on the same port as plain connections, told apart by the first byte.
+"""TLS as in RocketMQ: on the same port as plain connections, distinguished by the first byte.
 
-``tls.server.mode`` says which a server takes; without it a server that has a certificate takes
-nothing else:
+``tls.server.mode`` is the mode of a server; by default, a server with a certificate is enforcing:
 
 ==========  ==================================================================================
-mode        what a server takes
+mode        accepted connections
 ==========  ==================================================================================
 disabled    plain connections only
 permissive  both; without a certificate, plain ones only. RocketMQ's default
 enforcing   TLS only
 ==========  ==================================================================================
 
-RocketMQ's permissive servers make up a certificate when they have none, which its clients accept
-in their likewise default "test mode"; here a certificate must be given. What RocketMQ takes from
-system properties and a file stands in a server's configuration, under the same names:
-:class:`TlsConfig`.
+RocketMQ's permissive servers generate a certificate if they have none, which its clients accept in
+their default "test mode"; here a certificate must be given. RocketMQ reads system properties and a
+file; here a server's configuration has the same keys: :class:`TlsConfig`. Source: ``TlsHelper``,
+``TlsSystemConfig``, ``NettyRemotingServer.HandshakeHandler``.
 
-Source: ``TlsHelper``, ``TlsSystemConfig``, ``NettyRemotingServer.HandshakeHandler``.
-
-Checks of configuration that a broker and a name server share are here, too.
+Configuration checks that brokers and name servers share are here, too.
 """
 
 import logging
@@ -54,7 +51,6 @@ class ServerTls(NamedTuple):
     context: ssl.SSLContext | None = None
 
     def properties(self) -> dict[str, str]:
-        """Return the settings that are not secret, as configuration entries."""
         return {"tls.server.mode": self.mode.value}
 
 
@@ -76,76 +72,80 @@ def _words_in_any_case(*values: str) -> KeyForm:
 
 @dataclass(frozen=True, slots=True)
 class TlsConfig(Configuration):
-    """The keys of TLS for a server, with RocketMQ's names."""
+    """The TLS configuration of a server, with RocketMQ's names."""
 
     config_file: str = key(
-        "", "A properties file with more of these keys, which count more.", name=CONFIG_FILE_KEY
+        "",
+        "A properties file with more of these keys, which take precedence.",
+        name=CONFIG_FILE_KEY,
     )
     server_mode: str = key(
         "",
-        "Which connections a server takes: plain ones, both, or TLS only. "
-        "Enforcing where there is a certificate, unless set; without one permissive is disabled.",
+        "Accepted connections: plain ones, both, or TLS only. By default enforcing with a "
+        "certificate; permissive without one is disabled.",
         allowed=_words_in_any_case(*TlsMode),
         name="tls.server.mode",
     )
     server_certificate: str = key(
-        "", "The server's certificate and those that signed it, PEM.", name="tls.server.certPath"
+        "", "The server's certificate chain, PEM.", name="tls.server.certPath"
     )
     server_key: str = key("", "Its key, PEM.", name="tls.server.keyPath")
     server_password: str = key("", "The key's password.", name="tls.server.keyPassword")
     client_auth: str = key(
         "none",
-        "Whether clients must show a certificate.",
+        "Client certificates: not requested, optional, or required.",
         allowed=_words_in_any_case("none", "optional", "require"),
         name="tls.server.need.client.auth",
     )
     checks_clients: bool = key(
         False,
-        "Must be true for that: certificates that are not checked mean nothing.",
+        "Must be true with client certificates: unchecked ones mean nothing.",
         name="tls.server.authClient",
     )
     server_authority: str = key(
-        "", "Who signed the clients' certificates, PEM.", name="tls.server.trustCertPath"
+        "", "The authority of the clients' certificates, PEM.", name="tls.server.trustCertPath"
     )
     calls_with_tls: bool = key(
         False,
-        "Whether a server uses TLS where it is a client, for example of name servers; "
-        "enforcing servers do in any case.",
+        "Use TLS for the server's own connections, for example to name servers; enforcing "
+        "servers always do.",
         name="tls.enable",
     )
-    client_certificate: str = key("", "Its certificate then, PEM.", name="tls.client.certPath")
+    client_certificate: str = key(
+        "", "The certificate for these connections, PEM.", name="tls.client.certPath"
+    )
     client_key: str = key("", "Its key, PEM.", name="tls.client.keyPath")
     client_password: str = key("", "The key's password.", name="tls.client.keyPassword")
     checks_servers: bool = key(
-        False, "Whether it checks the certificates of others.", name="tls.client.authServer"
+        False, "Check the certificates of other servers.", name="tls.client.authServer"
     )
     client_authority: str = key(
         "",
-        "Who signed them, PEM; the system's authorities unless set.",
+        "Their authority, PEM; by default the system's authorities.",
         name="tls.client.trustCertPath",
     )
     check_hostname: str = key(
         "",
-        "Whether they must be for the host that was dialled: true where the system's authorities "
-        "are trusted, else false, unless set.",
+        "Check that they match the host: by default true with the system's authorities, else "
+        "false.",
         allowed=_words_in_any_case("true", "false"),
         since=OURS,
         name="tls.client.checkHostname",
     )
     test_mode: bool = key(
         False,
-        "Must not be true: a certificate is never made up here. RocketMQ: true.",
+        "Must not be true: certificates are never generated. RocketMQ: true.",
         name="tls.test.mode.enable",
     )
 
     def check_together(self) -> None:
         """Check that RocketMQ's test mode is off, and that each certificate has its key.
 
-        :raises BadInput: with the keys.
+        :raises BadInput: if not; the message has the keys.
         """
         if self.test_mode:
             raise BadInput(
-                "tls.test.mode.enable: no certificate is made up here; give "
+                "tls.test.mode.enable: certificates are not generated; give "
                 "tls.server.certPath and tls.server.keyPath"
             )
         for side in ("server", "client"):
@@ -161,11 +161,11 @@ def tls_of_properties(values: Mapping[str, str]) -> tuple[TlsSettings, dict[str,
 
     :raises BadInput: if a value is not allowed, keys contradict each other, or a file cannot be
         used.
-    :raises OSError: if the file that ``tls.config.file`` names cannot be read.
+    :raises OSError: if the file in ``tls.config.file`` cannot be read.
     """
     values = {**values, **_file_entries(values.get(CONFIG_FILE_KEY, "").strip())}
     names = {row.name for row in keys_of(TlsConfig)}
-    # An empty value is as good as none.
+    # An empty value counts as unset.
     values = {name: text for name, text in values.items() if name not in names or text.strip()}
     config, others = TlsConfig.from_properties(values)
     server = _server(config)
@@ -183,7 +183,7 @@ def tls_of_properties(values: Mapping[str, str]) -> tuple[TlsSettings, dict[str,
 
 
 def _file_entries(file: str) -> dict[str, str]:
-    """Return the keys of TLS in the file with that name; empty without a name."""
+    """Return the TLS keys in a file; empty without a file."""
     if not file:
         return {}
     if "\0" in file:
@@ -203,7 +203,7 @@ def _server(config: TlsConfig) -> ServerTls:
         return ServerTls(mode)
     if certificate is None or key_file is None:
         if mode is TlsMode.ENFORCING:
-            raise BadInput("TLS is to be enforced, but there is no tls.server.certPath")
+            raise BadInput("TLS is enforced, but there is no tls.server.certPath")
         return ServerTls(mode)
     client_auth, authority = config.client_auth.lower(), _path(config.server_authority)
     if client_auth != "none" and not (config.checks_clients and authority):
@@ -235,7 +235,7 @@ def server_context(
 ) -> ssl.SSLContext:
     """Return a server's context from PEM files; with ``client_ca`` clients must have certificates.
 
-    With ``is_client_known`` False they may have none; a certificate that they have is checked.
+    If ``is_client_known`` is False, certificates are optional; a given one is checked.
 
     :raises BadInput: if a file cannot be used.
     """
@@ -259,17 +259,16 @@ def client_context(
 ) -> ssl.SSLContext:
     """Return a client's context. Without ``ca`` the system's authorities are trusted.
 
-    Then a certificate must be for the host or address that was dialled, because these authorities
-    sign certificates for any owner. With ``ca`` it need not be, unless ``check_hostname`` is True:
-    brokers are known by addresses, and every certificate of that authority is trusted.
-    ``verify=False`` accepts any certificate, as RocketMQ's test mode does: the connection is
-    encrypted, but the server is not authenticated.
+    Then a certificate must match the host or address, because these authorities sign certificates
+    for any owner. With ``ca`` it need not, unless ``check_hostname`` is True: brokers are known by
+    addresses, and every certificate of that authority is trusted. ``verify=False`` accepts any
+    certificate, as RocketMQ's test mode does: the connection is encrypted, but the server is not
+    authenticated.
 
-    :raises BadInput: if a file cannot be used, or names are to be checked without checking
-        certificates.
+    :raises BadInput: if a file cannot be used, or ``check_hostname`` is True without ``verify``.
     """
     if check_hostname and not verify:
-        raise BadInput("names of hosts cannot be checked where any certificate is taken")
+        raise BadInput("host names cannot be checked if any certificate is accepted")
     context = ssl.create_default_context()
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.check_hostname = verify and (ca is None if check_hostname is None else check_hostname)
@@ -286,7 +285,7 @@ def _load(
     context: ssl.SSLContext, certificate: Path, key: Path | None, password: str | None
 ) -> None:
     try:
-        # Without a password OpenSSL would ask for one on the terminal.
+        # Without a password OpenSSL would prompt for one on the terminal.
         context.load_cert_chain(certificate, key, password or "")
     except (OSError, ssl.SSLError) as error:
         raise BadInput(f"certificate {certificate} with key {key}: {_reason(error)}") from None
@@ -300,7 +299,7 @@ def _trust(context: ssl.SSLContext, authority: Path) -> None:
 
 
 def _reason(error: OSError) -> str:
-    """Return why a file cannot be used, without a number if the system says so in words."""
+    """Return why a file cannot be used, in the system's words if it has some."""
     reason = None if isinstance(error, ssl.SSLError) else error.strerror
     return reason or str(error)
 
@@ -308,9 +307,9 @@ def _reason(error: OSError) -> str:
 def warn_of_unknown(
     unknown: Mapping[str, str], tables: Sequence[type[Configuration]], where: str
 ) -> tuple[str, ...]:
-    """Warn of unknown keys, and return them; every server knows the keys of TLS.
+    """Warn of unknown keys, and return them; every server has the TLS keys.
 
-    :raises BadInput: if one must not be ignored.
+    :raises BadInput: if a key must not be ignored.
     """
     names = [row.name for table in (*tables, TlsConfig) for row in keys_of(table)]
     passed_over = check_unknown_keys(unknown, names, where)

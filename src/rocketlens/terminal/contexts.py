@@ -41,7 +41,7 @@ from rocketlens import limits
 from rocketlens.errors import BadInput
 from rocketlens.model.text.counted import counted
 from rocketlens.model.text.nearest import suggestion
-from rocketlens.net.secret_file import opened_regular, read_secret_file
+from rocketlens.net.secret_file import open_regular, read_secret_file
 from rocketlens.terminal.command_parser import CommandParser
 from rocketlens.terminal.output import note
 
@@ -267,7 +267,7 @@ def _load(path: Path) -> dict[str, Any] | None:
     :raises BadInput: if it is not a valid file of contexts.
     """
     try:
-        with opened_regular(path, f"{path}") as file:
+        with open_regular(path, f"{path}") as file:
             check_owner(file, path)
             content = file.read(limits.MAX_CONTEXTS_BYTES + 1)
             mode = os.fstat(file.fileno()).st_mode

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from rocketlens.client.admin.consume_directly import ConsumedDirectly
+from rocketlens.client.admin.group_calls import ConsumedDirectly
 from rocketlens.client.connect.route import MessageQueue, set_order
 from rocketlens.client.send.message import Message
 from rocketlens.errors import BadInput

@@ -6,12 +6,10 @@ Which connections end for others when there are too many.
 import asyncio
 import errno
 import logging
-import re
 
 import pytest
 
 from rocketlens.errors import BadInput, CallTimeout, ConnectionLost, FieldError, StoreFull
-from rocketlens.net import channel_state
 from rocketlens.net.channel import Response
 from rocketlens.net.channel_group import ConnectionLimits
 from rocketlens.net.channel_state import LIGHT, NEXT, OPEN, QUEUED, State, Step
@@ -493,17 +491,9 @@ async def test_calls_under_way_fail_when_the_connection_ends_and_later_ones_at_o
         bench.channel.tell(40)
 
 
-def test_the_documented_states_and_steps_are_those_of_the_table():
-    states, steps = re.findall(
-        r"\n=+ +=+\n(?:state|step) .*?\n=+ +=+\n(.*?)\n=+", channel_state.__doc__, re.DOTALL
-    )
-    assert re.findall(r"^[A-Z_]+", states, re.MULTILINE) == [state.name for state in State]
-    assert re.findall(r"^[A-Z_]+", steps, re.MULTILINE) == [step.name for step in Step]
+def test_every_state_can_be_reached_and_left():
     assert list(NEXT) == list(State)
     assert {step for steps in NEXT.values() for step in steps} == set(Step)
-
-
-def test_every_state_can_be_reached_and_left():
     reached = {State.CONNECTING}
     while more := {state for each in reached for state in NEXT[each].values()} - reached:
         reached |= more

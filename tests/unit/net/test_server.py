@@ -112,7 +112,7 @@ async def test_refusals_are_counted_and_logged_once_a_minute(caplog):
         for minutes in (1, 2):
             for _ in range(20):
                 assert await (await connect(address)).read() is None
-            assert caplog.text.count("no more are taken") == minutes
+            assert caplog.text.count("no more are accepted") == minutes
             clock.now_s += 60
             server.group.now_s = clock.now_s
             next(iter(server.group.channels)).last_active_s = clock.now_s

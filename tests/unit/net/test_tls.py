@@ -16,7 +16,7 @@ import pytest
 from rocketlens.broker.config import parse_settings
 from rocketlens.cli.servers.servers import run_namesrv as namesrv_run
 from rocketlens.errors import BadInput, ConnectFailed
-from rocketlens.net.secret_file import MAX_SECRET_BYTES, opened_regular, read_secret_file
+from rocketlens.net.secret_file import MAX_SECRET_BYTES, open_regular, read_secret_file
 from rocketlens.net.tls import (
     ServerTls,
     TlsMode,
@@ -89,7 +89,7 @@ def test_an_enforcing_server_calls_others_with_tls_too(pair):
         ({"tls.server.certPath": "/none", "tls.server.keyPath": "/none"}, "certificate /none"),
         ({"tls.server.certPath": "/\0", "tls.server.keyPath": "/k"}, "zero character"),
         ({"tls.server.need.client.auth": "always"}, "none, optional or require"),
-        ({"tls.test.mode.enable": "true"}, "no certificate is made up"),
+        ({"tls.test.mode.enable": "true"}, "certificates are not generated"),
         ({"tls.enable": "yes"}, "neither true nor false"),
         ({"tls.enable": "true", "tls.client.certPath": "/c"}, "belong together"),
     ],
@@ -146,7 +146,7 @@ def test_a_certificate_for_another_host_is_refused_where_names_are_checked(loop,
 def test_tls_to_a_server_without_it_says_what_may_be_wrong(loop):
     async def main():
         async with serving() as (_, address), calling(tls=client_context()) as pool:
-            with pytest.raises(ConnectFailed, match=r"no TLS: .*does it take TLS on this port"):
+            with pytest.raises(ConnectFailed, match=r"no TLS: .*does it accept TLS on this port"):
                 await pool.call(address, ECHO)
 
     run(main, loop)
@@ -307,6 +307,6 @@ def test_only_a_regular_file_is_opened_and_none_blocks(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", tmp_path, f"{tmp_path}/a\0b"):
         with pytest.raises(BadInput, match=r"^it "):
-            opened_regular(type(tmp_path)(path), "it")
-    with opened_regular(type(tmp_path)(os.devnull), "it") as file:
+            open_regular(type(tmp_path)(path), "it")
+    with open_regular(type(tmp_path)(os.devnull), "it") as file:
         assert file.read() == b""

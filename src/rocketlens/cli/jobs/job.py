@@ -35,7 +35,7 @@ def list_options(parser: ArgumentParser) -> None:
 
 
 def run_list(arguments: Namespace) -> ExitCode:
-    from rocketlens.client.resend.follow import came_in_words
+    from rocketlens.client.resend.follow import describe_states
     from rocketlens.client.resend.resend_journal import JOB_SUFFIX, read_job
 
     rows: list[dict[str, Any]] = []
@@ -50,7 +50,7 @@ def run_list(arguments: Namespace) -> ExitCode:
             {
                 "job": path.stem,
                 **read.counts(),
-                "came": came_in_words(read).partition(": ")[2],
+                "came": describe_states(read).partition(": ")[2],
                 "user": header.user,
                 "reason": header.reason,
                 "selection": header.selection,
@@ -114,7 +114,7 @@ def run_show(arguments: Namespace) -> ExitCode:
 
 def _look_up_outcome(arguments: Namespace, path: Path, read: "JobContents") -> None:
     """Look up the consumption of a job's messages, and record it in the job's file."""
-    from rocketlens.client.resend.follow import came_in_words
+    from rocketlens.client.resend.follow import describe_states
     from rocketlens.client.resend.resend_journal import ResendJournal
 
     header = read.header
@@ -130,14 +130,14 @@ def _look_up_outcome(arguments: Namespace, path: Path, read: "JobContents") -> N
         access = cluster_access(choose_context(arguments, takes_store=False, last=own))
         ask_cluster(access, look)
     except StoreLocked:
-        note(f"another process runs it: {came_in_words(read) or 'nothing was sent yet'}")
+        note(f"another process runs it: {describe_states(read) or 'nothing was sent yet'}")
     except (RocketLensError, OSError) as error:
-        words = came_in_words(read)
+        words = describe_states(read)
         note(f"its outcome was not looked up: {error}" + (f"; last: {words}" if words else ""))
 
 
 def _print(arguments: Namespace, read: "JobContents") -> None:
-    from rocketlens.client.resend.follow import told
+    from rocketlens.client.resend.follow import describe_state
 
     titles = ("n", "state", "came_of_it", "id", "from", "to", "detail")
     rows = []
@@ -147,7 +147,7 @@ def _print(arguments: Namespace, read: "JobContents") -> None:
             (
                 number,
                 "left" if outcome is None else outcome.state,
-                told(read, number),
+                describe_state(read, number),
                 each.unique_key or each.offset_msg_id,
                 f"{each.topic}/{each.queue_id}/{each.queue_offset}",
                 each.target,

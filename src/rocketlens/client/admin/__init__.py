@@ -1,1 +1,1 @@
-"""What operators ask of a cluster: topics, groups, clients, offsets."""
+"""Administrative requests to a cluster: topics, groups, clients, offsets."""

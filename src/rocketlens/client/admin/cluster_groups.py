@@ -1,16 +1,9 @@
-"""The groups of a cluster: consumers with members, lag, retries and dead letters; producers.
+"""Lists a cluster's consumer groups with members, lag, retries and dead letters; its producers.
 
-Each broker is asked for the groups that it has, and for each of them. A broker that does not
-answer makes the answer incomplete, and what it could have said of a group is missing there. Groups
-that every broker has from the start are left out unless one is asked for.
-
-| asked for | what |
-|---|---|
-| subscription groups (201), retry and dead letter topics | the names of groups |
-| connections (203) | members, subscriptions; 206: none is online at this broker |
-| consume stats (208) | offsets of the group and of its queues |
-| topic stats (202) of dead letter and retry topics | dead letters; retry queues without an offset |
-| producers (328) | masters only, so a slave cannot answer; older than 4.9.3: incomplete |
+Each broker is asked for its groups, then about each group. A broker that does not answer makes the
+answer incomplete, and its part of a group's facts is missing. Groups that every broker creates
+itself are listed only if one is requested by name. Slaves do not list producers, and neither do
+brokers older than 4.9.3, which makes that answer incomplete.
 """
 
 import asyncio
@@ -47,7 +40,9 @@ from rocketlens.wire.codes import ResponseCode
 
 T = TypeVar("T")
 
-_NOTHING_OF_IT: Final = frozenset(
+NO_MEMBERS: Final = ConsumerConnection()
+NO_OFFSETS: Final = ConsumeStats()
+_NO_SUCH_GROUP: Final = frozenset(
     {
         ResponseCode.CONSUMER_NOT_ONLINE,
         ResponseCode.TOPIC_NOT_EXIST,
@@ -57,7 +52,7 @@ _NOTHING_OF_IT: Final = frozenset(
 
 
 class _Facts(Struct):
-    """The facts of brokers about one group so far; None: a broker did not answer."""
+    """Accumulates facts about one group; None marks facts that a broker failed to return."""
 
     name: str
     members: dict[str, GroupClient] | None = field(default_factory=dict)
@@ -68,7 +63,6 @@ class _Facts(Struct):
     last_dead_letter_ms: int = 0
 
     def group(self) -> FoundGroup:
-        """Return it as a value."""
         queues = self.queues
         if queues is not None:
             queues.sort(key=lambda each: (each.topic, each.broker_name or "", each.queue_id))
@@ -84,10 +78,7 @@ class _Facts(Struct):
 
 
 async def find_groups(cluster: ClusterCalls, topology: Topology, group: str | None) -> GroupsAnswer:
-    """Return all groups of a cluster, or one: none if no broker has it.
-
-    :raises RemotingError: if no name server answers.
-    """
+    """Return all groups of a cluster, or only `group`; empty if no broker has it."""
     return await _Groups(cluster, topology, group).find()
 
 
@@ -108,8 +99,7 @@ class _Groups:
         if self._has_proxy:
             self._coverage.add(hint("proxies", OF_PROXIES))
         brokers = list(topology.value.values())
-        on = await asyncio.gather(*(self._names_on(broker) for broker in brokers))
-        names = set().union(*on)
+        names = set().union(*await asyncio.gather(*map(self._names_on, brokers)))
         copies = copy_topics_of(set(topics.value), names)
         for note in copies.notes():
             self._coverage.add(hint("topics", note))
@@ -122,10 +112,10 @@ class _Groups:
             self._coverage.add(no_such_group(self._group, names))
             names = set()
         self._by_name.update((name, _Facts(name)) for name in sorted(names))
-        asked = itertools.product(brokers, self._by_name.values())
-        await at_once(lambda each: self._ask_about(*each), asked, MAX_MESSAGE_ANSWERS)
+        pairs = itertools.product(brokers, self._by_name.values())
+        await at_once(lambda pair: self._add_broker(*pair), pairs, MAX_MESSAGE_ANSWERS)
         await at_once(
-            lambda facts: self._look_at_topics(facts, copies.by_group.get(facts.name, set())),
+            lambda facts: self._add_topics(facts, copies.by_group.get(facts.name, set())),
             self._by_name.values(),
             MAX_MESSAGE_ANSWERS,
         )
@@ -141,19 +131,18 @@ class _Groups:
         self._coverage.add(answer.coverage)
         return set(answer.value or ())
 
-    async def _ask_about(self, broker: Broker, facts: _Facts) -> None:
-        async def connections(address: str) -> ConsumerConnection:
-            call = broker_calls.connections(self._cluster, address, facts.name)
-            return await _or_else(call, ConsumerConnection())
+    async def _add_broker(self, broker: Broker, facts: _Facts) -> None:
+        cluster, group = self._cluster, facts.name
+        members = await cluster.ask_broker(
+            broker, lambda at: _or_else(broker_calls.connections(cluster, at, group), NO_MEMBERS)
+        )
+        self._add_members(facts, members)
+        offsets = await cluster.ask_broker(
+            broker, lambda at: _or_else(broker_calls.consume_stats(cluster, at, group), NO_OFFSETS)
+        )
+        self._add_offsets(facts, offsets)
 
-        async def stats(address: str) -> ConsumeStats:
-            call = broker_calls.consume_stats(self._cluster, address, facts.name)
-            return await _or_else(call, ConsumeStats())
-
-        self._take_members(facts, await self._cluster.ask_broker(broker, connections))
-        self._take_offsets(facts, await self._cluster.ask_broker(broker, stats))
-
-    def _take_members(self, facts: _Facts, answer: BrokerAnswer[ConsumerConnection]) -> None:
+    def _add_members(self, facts: _Facts, answer: BrokerAnswer[ConsumerConnection]) -> None:
         self._coverage.add(answer.coverage)
         if answer.value is None:
             facts.members = None
@@ -170,7 +159,7 @@ class _Groups:
         for topic, subscription in connected.subscription_table.items():
             facts.subscriptions[topic] = subscription.sub_string or ""
 
-    def _take_offsets(self, facts: _Facts, answer: BrokerAnswer[ConsumeStats]) -> None:
+    def _add_offsets(self, facts: _Facts, answer: BrokerAnswer[ConsumeStats]) -> None:
         self._coverage.add(answer.coverage)
         if answer.value is None:
             facts.queues = None
@@ -188,7 +177,7 @@ class _Groups:
                 for queue, offset in answer.value.offset_table.items()
             ]
 
-    async def _look_at_topics(self, facts: _Facts, topics: set[str]) -> None:
+    async def _add_topics(self, facts: _Facts, topics: set[str]) -> None:
         """Count dead letters, and add retry queues in which the group has no offset yet."""
         for topic in sorted(topics):
             is_retry = TopicKind.of(topic) is TopicKind.RETRY
@@ -204,17 +193,16 @@ class _Groups:
                         facts.last_dead_letter_ms = last_ms
 
     async def _stats_of(self, topic: str) -> list[Mapping[MessageQueue, TopicOffset] | None]:
-        """Return the offsets of a topic's queues, by broker; None for one that did not answer."""
-
-        async def stats(_: Broker, address: str) -> Mapping[MessageQueue, TopicOffset]:
-            return await broker_calls.topic_stats(self._cluster, address, topic, missing_ok=True)
-
+        """Return each broker's queue offsets of a topic; None for a broker that did not answer."""
         try:
             route = (await self._topology.route(topic)).value
         except TopicNotFound:
-            # Deleted since the topics were listed.
+            # The topic was deleted meanwhile.
             return []
-        answers = await self._cluster.ask_brokers(route.brokers.values(), stats)
+        stats = partial(broker_calls.topic_stats, self._cluster, topic=topic, missing_ok=True)
+        answers = await self._cluster.ask_brokers(
+            route.brokers.values(), lambda _, address: stats(address)
+        )
         self._coverage.add(*(answer.coverage for answer in answers))
         return [answer.value for answer in answers]
 
@@ -231,21 +219,17 @@ def _add_queues(facts: _Facts, table: Mapping[MessageQueue, TopicOffset] | None)
     ]
 
 
-async def _or_else(call: Awaitable[T], nothing: T) -> T:
-    """Return an answer, or ``nothing`` if the broker says that it has nothing of the group."""
+async def _or_else(call: Awaitable[T], default: T) -> T:
+    """Return the answer, or ``default`` if the broker does not have the group."""
     try:
         return await call
     except BrokerError as error:
-        if error.code in _NOTHING_OF_IT:
-            return nothing
+        if error.code in _NO_SUCH_GROUP:
+            return default
         raise
 
 
 async def find_producers(cluster: ClusterCalls, topology: Topology) -> ProducersAnswer:
-    """Return the producers of a cluster by group; each client once in a group.
-
-    :raises RemotingError: if no name server answers.
-    """
     coverage = CoverageByReason()
     brokers = await topology.brokers()
     coverage.add(*brokers.coverage)

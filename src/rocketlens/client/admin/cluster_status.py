@@ -1,14 +1,7 @@
-"""The state of a cluster: its brokers, masters and slaves, and what its groups do.
+"""Reports the state of a cluster: its masters and slaves, and its groups.
 
-Each broker is asked at each of its addresses. One that does not answer is in the result with its
-error, and makes it incomplete.
-
-| asked for | what |
-|---|---|
-| cluster information (106), of name servers | brokers, masters and slaves |
-| runtime information (28) | version, rates, disk, offsets, start |
-| producers (328), of masters | how many are connected; brokers of 4.9 before 4.9.3 do not answer |
-| groups (`rocketlens.client.admin.cluster_groups`) | members, lag |
+Each broker is asked at each of its addresses. A broker that does not answer is listed with its
+error, and makes the result incomplete.
 """
 
 import math
@@ -30,19 +23,13 @@ from rocketlens.model.topic import TopicKind
 from rocketlens.net.pace import at_once
 
 MAX_BROKERS_ASKED: Final = 256
-"""Brokers that a client asks for their state at once; the others wait their turn. RocketMQ's tools
-ask one after another.
-"""
+"""Concurrent runtime requests to brokers. RocketMQ's tools ask one broker after another."""
 _MAX_NUMBER: Final = 1e18
 _GET_RATES: Final = ("getTransferredTps", "getTransferedTps")
-"""RocketMQ 5's name and 4.9's, which has a letter less."""
+"""The name in RocketMQ 5, and the misspelled one in 4.9."""
 
 
 async def find_status(cluster: ClusterCalls, topology: Topology) -> ClusterStatus:
-    """Return the state of a cluster.
-
-    :raises RemotingError: if no name server answers.
-    """
     coverage = CoverageByReason()
     listed = await topology.topics()
     brokers = await find_brokers(cluster, topology, counts_producers=True)
@@ -69,10 +56,8 @@ async def find_brokers(
 ) -> BrokersAnswer:
     """Return the brokers of a cluster, each asked once for its runtime information.
 
-    ``counts_producers`` asks masters for their producers, too. ``on_answer`` is called with each
-    broker when it has answered or failed.
-
-    :raises RemotingError: if no name server answers.
+    ``counts_producers`` also counts the producers of each master. ``on_answer`` is called when a
+    broker has answered or failed.
     """
     coverage = CoverageByReason()
     brokers = await topology.brokers()
@@ -97,7 +82,7 @@ async def find_brokers(
 
 
 def runtime_number(text: str | None) -> float | None:
-    """Return a number of the runtime information; None if it is absent or not one."""
+    """Parse a number of the runtime information; return None if it is absent or invalid."""
     try:
         number = float(text or "")
     except ValueError:
@@ -137,14 +122,12 @@ async def _ask(
 
 
 def _since_midnight(table: Mapping[str, str], what: str) -> int | None:
-    """Return messages in or out since midnight; None if a broker does not count them."""
     now = _whole(table.get(f"msg{what}TotalTodayNow"))
     morning = _whole(table.get(f"msg{what}TotalTodayMorning"))
     return None if now is None or morning is None else max(now - morning, 0)
 
 
 async def _producers(cluster: ClusterCalls, address: str) -> int | None:
-    """Return how many producers are connected to a broker; None if it cannot say."""
     try:
         producers = await broker_calls.producers(cluster, address)
     except BrokerError:
@@ -153,7 +136,7 @@ async def _producers(cluster: ClusterCalls, address: str) -> int | None:
 
 
 def _first_rate(text: str | None) -> float | None:
-    """Return the first of the rates of 10 seconds, a minute and 10 minutes."""
+    """Return the first of three rates: of 10 seconds, one minute and 10 minutes."""
     rates = (text or "").split()
     return _at_least_0(runtime_number(rates[0])) if rates else None
 
@@ -163,6 +146,6 @@ def _at_least_0(number: float | None) -> float | None:
 
 
 def _whole(text: str | None) -> int | None:
-    """Return a whole number from 0 on; brokers say -1 for what there is not."""
+    """Parse a number from 0; return None for -1, with which brokers mark a missing value."""
     is_number = text is not None and text.isascii() and text.isdigit() and len(text) < 20
     return int(text) if text is not None and is_number else None

@@ -1,25 +1,9 @@
-"""All topics of a cluster: their queues, with messages and times.
+"""Lists a cluster's topics, with their queues, message counts and times; settings of one topic.
 
-The name servers are asked for the topics, and each broker of a topic for its queues. A broker that
-does not answer makes the answer incomplete, and the queues of its topics are not known.
-
-| asked for | what |
-|---|---|
-| topics (206), route (105), of name servers | names, and the brokers of each |
-| topic stats (202) | the offsets of each queue, and the time of its newest message |
-| earliest store time (32) | the time of its oldest message |
-| consume queue (321) | messages of queues that a topic had before it was given fewer |
-| lite topics (200074, 200075), since 5.5 | the parents of lite topics, and how many these have |
-| pull (11) of a parent | the names of its lite topics, which no broker lists |
-
-`find_topic_settings` says how one topic is configured on each of its brokers, and `stored_since`
-how many messages came to it lately:
-
-| asked for | what |
-|---|---|
-| route (105), of a name server | the brokers, with permission and numbers of queues |
-| topic configuration (351), since 5.0 | the same, whether it is ordered, and attributes |
-| offset by time (29) | the first message of each queue since then |
+Name servers list the topics; each broker of a topic reports its queues. A broker that does not
+answer makes the answer incomplete, and leaves the queues of its topics unknown. No broker lists
+lite topics (since 5.5): their names are read from messages of the parent topic. Brokers return
+topic configurations since 5.0.
 """
 
 import asyncio
@@ -65,9 +49,9 @@ from rocketlens.wire.lite import (
 )
 
 MAX_LITE_MESSAGES: Final = 10_000
-"""Newest messages of a parent topic that are read for the names of its lite topics."""
+"""Newest messages of a parent topic that are read to find the names of its lite topics."""
 MAX_COUNT_REQUESTS: Final = 1_024
-"""Requests for the messages of a topic by time: one for each queue and time."""
+"""Requests to count a topic's messages by time: one for each queue and time."""
 
 
 async def find_topics(
@@ -75,15 +59,13 @@ async def find_topics(
 ) -> TopicsAnswer:
     """Return all topics of a cluster's namespace, or those that names and patterns match.
 
-    :raises TopicNotFound: if no topic has a name, or matches a pattern, and all name servers
-        answered.
-    :raises RemotingError: if no name server answers.
+    :raises TopicNotFound: if a name or pattern matches no topic, and all name servers answered.
     """
     return await _Topics(cluster, topology, namespace).find(patterns)
 
 
 def topics_of_brokers(brokers: Collection[Broker]) -> set[str]:
-    """Return the topics that brokers create by themselves, under their and their cluster's name."""
+    """Return the topics that brokers create under their own and their cluster's name."""
     clusters = {each.cluster_name for each in brokers}
     return {*(each.name for each in brokers), *clusters, *map(reply_topic, clusters)}
 
@@ -95,7 +77,7 @@ class _Topics:
         self._namespace: Final = namespace
         self._coverage: Final = CoverageByReason()
         self._unread: Final[set[str]] = set()
-        """Parents of lite topics with more messages than were read for names."""
+        """Parents of lite topics with more than MAX_LITE_MESSAGES messages."""
 
     async def find(self, patterns: Collection[str]) -> TopicsAnswer:
         brokers = await self._topology.brokers()
@@ -121,8 +103,9 @@ class _Topics:
         found = [each for each in topics if each is not None]
         chosen = {*(full_names[name] for name in names), *self._unread}
         parents = await self._parents(brokers.value.values(), chosen)
+        has_failed = any(each.is_failure for each in self._coverage.all())
         for name in lite - {each.name for each in found}:
-            if not (is_pattern(name) or any(each.is_failure for each in self._coverage.all())):
+            if not (is_pattern(name) or has_failed):
                 raise unknown_topic(name, (), "this cluster")
         queues = Counter(
             lite_parent(full_names[each.name]) for each in found for _ in each.queues or ()
@@ -137,9 +120,9 @@ class _Topics:
         )
 
     async def _lite_topics(self, pattern: str) -> list[str]:
-        """Return the lite topics that a name or pattern with its namespace matches, sorted.
+        """Return the lite topics that match a full name or pattern, sorted.
 
-        No broker lists them: messages of their parent name them.
+        No broker lists them, so their names are read from messages of the parent topic.
         """
         parent = lite_parent(pattern)
         if parent is None or not is_pattern(pattern):
@@ -165,7 +148,7 @@ class _Topics:
     async def _parents(
         self, brokers: Iterable[Broker], chosen: Collection[str]
     ) -> dict[str, LiteTopics]:
-        """Return what those of some topics that are parents have of lite topics, by name."""
+        """Return the lite topics of each chosen topic that is a parent, by name."""
 
         async def ask(_: Broker, address: str) -> dict[str, ParentTopicInfo]:
             ask_for = self._cluster.ask_for
@@ -174,7 +157,7 @@ class _Topics:
             except BrokerError as error:
                 if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
                     raise
-                # It is older than 5.5.
+                # The broker is older than 5.5.
                 return {}
             infos = {}
             for name in known.topic_meta.keys() & chosen:
@@ -217,7 +200,7 @@ class _Topics:
     async def _find(
         self, name: str, full_name: str, of_brokers: Collection[str]
     ) -> FoundTopic | None:
-        """Return a topic; None if it was deleted since the topics were listed."""
+        """Return a topic; None if it was deleted after the topics were listed."""
         try:
             route = await self._topology.route(full_name)
         except TopicNotFound:
@@ -267,13 +250,13 @@ class _Topics:
 
 
 async def find_topic_settings(cluster: ClusterCalls, topic: str) -> tuple[TopicSettings, ...]:
-    """Return the settings of a topic by broker name; ``topic`` has its namespace.
+    """Return the settings of a topic by broker name; ``topic`` includes its namespace.
 
-    What a broker does not say is from the name servers, with the reason in ``error``; brokers of
-    RocketMQ 4 do not know the request, which is not an error. O(brokers) requests.
+    If a broker does not answer, its settings come from the name servers, and ``error`` has the
+    reason. Brokers of RocketMQ 4 do not know the request; ``error`` is empty for them. O(brokers)
+    requests.
 
     :raises TopicNotFound: if no name server knows the topic.
-    :raises RemotingError: if no name server answers.
     """
     route = await _route(cluster, topic)
     brokers = _brokers(cluster, route)
@@ -304,10 +287,10 @@ async def find_topic_settings(cluster: ClusterCalls, topic: str) -> tuple[TopicS
 async def stored_since(
     cluster: ClusterCalls, topic: str, queues: tuple[TopicQueue, ...], times_ms: Sequence[int]
 ) -> list[int] | None:
-    """Return about how many messages of some queues were stored at each time or later.
+    """Return the approximate number of messages stored in `queues` since each time.
 
-    None if a broker does not say it, or that takes more than `MAX_COUNT_REQUESTS`. The times are
-    compared with the brokers' clocks. O(queues * times) requests.
+    Return None if a broker does not answer, or if more than `MAX_COUNT_REQUESTS` would be needed.
+    The times are compared with the brokers' clocks. O(queues * times) requests.
     """
     if len(queues) * len(times_ms) > MAX_COUNT_REQUESTS:
         return None
@@ -316,7 +299,7 @@ async def stored_since(
 
         async def count(queue: TopicQueue, since_ms: int) -> int:
             if queue.newest_ms is None or queue.newest_ms < since_ms:
-                # RocketMQ 4 answers with the last message where none is so new.
+                # RocketMQ 4 returns the last message if none is that new.
                 return 0
             address = _master(brokers.get(queue.broker_name or ""))
             at = MessageQueue(topic, queue.broker_name or "", queue.queue_id)
@@ -343,7 +326,7 @@ async def _route(cluster: ClusterCalls, topic: str) -> TopicRouteData:
 
 
 def _brokers(cluster: ClusterCalls, route: TopicRouteData) -> dict[str, Broker]:
-    """Return the brokers of a route, which may be dialled from now on."""
+    """Return the brokers of a route, and allow connections to them."""
     brokers = brokers_of(route.broker_datas)
     cluster.allow(brokers)
     return brokers
@@ -352,7 +335,7 @@ def _brokers(cluster: ClusterCalls, route: TopicRouteData) -> dict[str, Broker]:
 def _master(broker: Broker | None) -> str:
     """Return the address of a broker's master.
 
-    :raises TopicNotFound: if there is none: its slaves may lack what is new.
+    :raises TopicNotFound: if no master is registered. Slaves may lack the newest messages.
     """
     if broker is None or broker.master is None:
         raise TopicNotFound("its master is not registered")

@@ -1,22 +1,21 @@
-"""Whether consumer groups consumed a message: RocketMQ's ``messageTrackDetail``, with its reasons.
+"""Infers the groups that consumed a message: RocketMQ's ``messageTrackDetail``, with reasons.
 
-A broker keeps one number for each group and queue: the offset from which the group goes on. What
-became of one message is inferred from it. `MessageTrack` keeps what was learnt beside the inferred
-type, so that cases with one type can be told apart: an offset past the message also follows from a
-reset, or from members that skipped it.
+A broker keeps one number for each group and queue: the next offset to consume. The state of one
+message is inferred from it, so `MessageTrack` also keeps the facts behind the inferred type: an
+offset past the message can also result from a reset, or from a filter.
 
-| learnt | track type |
+| known facts | track type |
 |---|---|
 | clients online, pull consumers | PULL |
-| clients online, offset past the message, a tag subscribed | CONSUMED |
-| clients online, offset past the message, another tag subscribed | CONSUMED_BUT_FILTERED |
+| clients online, offset past the message, its tag subscribed | CONSUMED |
+| clients online, offset past the message, only other tags subscribed | CONSUMED_BUT_FILTERED |
 | clients online, offset not past the message, or none in its queue | NOT_CONSUME_YET |
 | clients online, no offset at all, broadcasting | CONSUME_BROADCASTING |
 | no client online | NOT_ONLINE |
 | anything else, also errors | UNKNOWN |
 
-`MessageTrack.state` tells them apart by the rules of `rocketlens.query.facts.group_state`, and
-names what it rests on.
+`MessageTrack.state` distinguishes more cases, by the rules of
+`rocketlens.query.facts.group_state`, and comes with its reason.
 """
 
 from collections.abc import Mapping
@@ -57,11 +56,11 @@ NO_STATS: Final = (
     "Not found the consumer group consume stats, because return offset table is empty, maybe the "
     "consumer not consume any message"
 )
-"""What the tool of RocketMQ 4.9 says of a group without offsets."""
+"""RocketMQ 4.9's message for a group without offsets."""
 
 
 class TrackType(Enum):
-    """The state that RocketMQ's tool infers for a group; the table above says from what."""
+    """The state that RocketMQ's tool infers for a group; see the table above."""
 
     CONSUMED = "CONSUMED"
     CONSUMED_BUT_FILTERED = "CONSUMED_BUT_FILTERED"
@@ -78,43 +77,41 @@ class MessageTrack(Struct, frozen=True):
     consumer_group: str
     track_type: TrackType
     exception_desc: str | None = None
-    """Why a type is NOT_ONLINE or UNKNOWN, as RocketMQ words it."""
+    """Why a type is NOT_ONLINE or UNKNOWN, in RocketMQ's words."""
     connections: bodies.ConsumerConnection | None = None
-    """The group's clients; None if none is online, or it could not be learnt."""
+    """The group's clients; None if none is online or they are unknown."""
     consumer_offset: int | None = None
-    """Where the group goes on in the message's queue; None if it has no offset there, or it
-    could not be learnt."""
+    """The group's next offset in the message's queue; None if it has none or it is unknown."""
     has_offsets: bool | None = None
-    """Whether the group has offsets in any queue; None if it could not be learnt."""
+    """True if the group has an offset in any queue; None if unknown."""
     error: RocketLensError | None = None
-    """Which question failed."""
     has_topic_offsets: bool | None = None
-    """Whether it has offsets in any queue of the topic; None if it could not be learnt."""
+    """True if the group has an offset in any queue of the topic; None if unknown."""
     retry_offsets: Mapping[tuple[str, str | None, int], int] = field(default_factory=dict)
-    """Where it goes on in its retry topics, by topic, broker name and queue id."""
+    """The group's next offsets in its retry topics, by topic, broker name and queue id."""
     state: GroupState = GroupState.UNKNOWN
-    """What the group did, with cases told apart that have one `track_type`."""
+    """What the group did with the message, in more detail than `track_type`."""
     rests_on: str = ""
-    """What the state rests on, in one line."""
+    """The reason for the state, in one line."""
     may_be_at_proxy: bool = False
-    """Whether the group may have clients at a proxy. Brokers do not know them."""
+    """True if the group may have clients at a proxy, which brokers do not know."""
 
     @property
     def is_online(self) -> bool | None:
-        """Whether the group has a client; None if it could not be learnt."""
+        """True if the group has a client; None if unknown."""
         if self.connections is not None:
             return True
         is_offline = self.track_type is TrackType.NOT_ONLINE and not self.may_be_at_proxy
         return False if is_offline else None
 
     def subscription(self, topic: str) -> bodies.SubscriptionData | None:
-        """Return what the group's clients subscribe to of a topic, None for nothing."""
+        """Return the clients' subscription to a topic; None if they have none."""
         if self.connections is None:
             return None
         return self.connections.subscription_table.get(topic)
 
     def facts(self, topic: str) -> GroupFacts:
-        """Return what is known of the group with regard to a message of a topic."""
+        """Return the known facts about the group and a message of a topic."""
         connected = self.connections
         subscription = self.subscription(topic)
         return GroupFacts(
@@ -131,7 +128,7 @@ class MessageTrack(Struct, frozen=True):
         )
 
     def as_4_9(self) -> "MessageTrack":
-        """Return what the tool of RocketMQ 4.9 infers: broadcasting means nothing to it."""
+        """Return the track that the tool of RocketMQ 4.9 infers, which ignores broadcasting."""
         is_inferred = self.track_type in {TrackType.NOT_CONSUME_YET, TrackType.CONSUME_BROADCASTING}
         if is_inferred and self.has_offsets is False:
             remark = f"CODE:{int(ResponseCode.CONSUMER_NOT_ONLINE)} DESC:{NO_STATS}"
@@ -148,13 +145,13 @@ _OF_CODE: Final[dict[int | None, TrackType]] = {
 _NO_OFFSETS: Final = frozenset(
     {ResponseCode.CONSUMER_NOT_ONLINE, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST}
 )
-"""Codes by which a broker says that it has no offsets of a group."""
+"""Codes with which a broker reports that it has no offsets of a group."""
 
 
 async def message_tracks(cluster: ClusterCalls, message: MessageExt) -> tuple[MessageTrack, ...]:
     """Return a track for each consumer group of a message's topic, in the broker's order.
 
-    A group of which something cannot be learnt has the error in its track.
+    If a request about a group fails, its track has the error.
 
     :raises TopicNotFound: if no broker has the topic.
     :raises RocketLensError: if the groups cannot be listed.
@@ -167,7 +164,7 @@ async def message_tracks(cluster: ClusterCalls, message: MessageExt) -> tuple[Me
 async def track_of_group(
     cluster: ClusterCalls, message: MessageExt, holder: "Broker | None", group: str
 ) -> MessageTrack:
-    """Return the track of one group, whether or not it has to do with the message's topic.
+    """Return the track of one group, which need not subscribe to the message's topic.
 
     ``holder`` is the broker that has the message: see `broker_with`.
     """
@@ -179,7 +176,6 @@ async def track_of_group(
 
 
 def subscribed_of(subscription: bodies.SubscriptionData) -> Subscribed:
-    """Return a subscription of the wire as a value."""
     return Subscribed(
         subscription.expression_type or TAG_TYPE, subscription.sub_string or "", subscription.tags
     )
@@ -213,7 +209,7 @@ async def _track(
 async def _of_offline(
     cluster: ClusterCalls, message: MessageExt, holder: "Broker | None", track: MessageTrack
 ) -> MessageTrack:
-    """Add the progress of a group without clients; RocketMQ's tool does not ask."""
+    """Add the progress of a group without clients, which RocketMQ's tool does not request."""
     if track.track_type is not TrackType.NOT_ONLINE:
         return track
     try:
@@ -227,7 +223,7 @@ async def _of_offline(
 
 
 def _failed(track: MessageTrack, error: RocketLensError) -> MessageTrack:
-    """Return a track without offsets; a pull consumer's type does not need them."""
+    """Return a track without offsets. The type of a pull consumer does not need them."""
     if track.track_type is TrackType.PULL:
         return replace(track, error=error)
     if not isinstance(error, BrokerError):
@@ -240,11 +236,7 @@ def _failed(track: MessageTrack, error: RocketLensError) -> MessageTrack:
 async def _with_offsets(
     cluster: ClusterCalls, message: MessageExt, holder: "Broker | None", track: MessageTrack
 ) -> MessageTrack:
-    """Add the group's progress in the message's queue.
-
-    That is the queue of the broker that has the message: the same queue of another broker says
-    nothing of it.
-    """
+    """Add the group's progress in the message's queue of the broker that has the message."""
     stats = await consume_stats(cluster, track.consumer_group)
     consumer_offset: int | None = None
     of_topic: dict[tuple[str, int], tuple[int, int]] = {}
@@ -290,5 +282,4 @@ def _inferred(
 
 
 def remark_of(error: BrokerError) -> str:
-    """Return what a broker said, as RocketMQ prints it."""
     return f"CODE:{error.code} DESC:{error.remark or ''}"

@@ -1,1 +1,1 @@
-"""The same clients for programs without an event loop."""
+"""Blocking clients, for programs without an event loop."""

@@ -1,7 +1,6 @@
-"""What blocking clients have in common: a thread with an event loop, and methods that wait for it.
+"""The base of blocking clients: a thread with an event loop, and methods that wait for it.
 
-Each method of a blocking client is made of that of the async client, with its arguments and
-docstring::
+Each method is derived from the async client's, with its arguments and docstring::
 
     class SyncMQAdmin(SyncClusterClient[MQAdmin]):
         topics = waits(MQAdmin.topics)
@@ -31,7 +30,7 @@ _PHRASES: Final = {
 
 
 def blocking_doc(text: str) -> str:
-    """Return the docstring of a blocking method, from that of the async one."""
+    """Return the docstring of a blocking method, from the async method's."""
     for phrase, instead in _PHRASES.items():
         text = text.replace(phrase, instead)
     return text
@@ -40,7 +39,7 @@ def blocking_doc(text: str) -> str:
 def waits(
     method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[Any, P], T]:
-    """Return the blocking method for an async one: it waits for that, in the client's thread."""
+    """Return the blocking method for an async one; it waits for the client's thread."""
 
     @functools.wraps(method)
     def wait(self: Any, /, *arguments: P.args, **options: P.kwargs) -> T:
@@ -52,7 +51,7 @@ def waits(
 
 
 def calls(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T]:
-    """Return the blocking method for one that takes no time: it runs in the client's thread."""
+    """Return the blocking method for one that does not block; it runs in the client's thread."""
 
     @functools.wraps(method)
     def call(self: Any, /, *arguments: P.args, **options: P.kwargs) -> T:
@@ -66,9 +65,7 @@ def calls(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any,
 def iterates(
     method: Callable[Concatenate[Any, P], T], blocking: Callable[[LoopThread, T], B]
 ) -> Callable[Concatenate[Any, P], B]:
-    """Return the blocking method for one whose result is iterated over: it returns a ``blocking``
-    iterator of the client's thread and that result.
-    """
+    """Return the blocking method for one that returns an async iterator; ``blocking`` wraps it."""
     call = calls(method)
 
     @functools.wraps(call)
@@ -81,13 +78,13 @@ def iterates(
 
 
 def _method_of(blocking: Any, method: Callable[..., T]) -> Callable[..., T]:
-    """Return the method of the async client, whose class may have another than ``method``."""
+    """Return the method of the async client, whose class may override ``method``."""
     own: Callable[..., T] = getattr(blocking._client, method.__name__)  # noqa: SLF001 - its client
     return own
 
 
 class SyncClusterClient(Generic[C]):
-    """An async client in a thread with an event loop of its own; any threads may use it."""
+    """An async client in its own thread with an event loop; any thread may use it."""
 
     _client: C
 
@@ -95,7 +92,7 @@ class SyncClusterClient(Generic[C]):
         self._thread: Final = LoopThread()
         self._is_closed = False
         try:
-            self._client = self._thread.run(_made(make, starts=starts))
+            self._client = self._thread.run(_create_client(make, starts=starts))
         except BaseException:
             self._thread.close()
             raise
@@ -132,10 +129,10 @@ class SyncClusterClient(Generic[C]):
         return self._thread.run(self._client.view_message(first, second))
 
     def start(self) -> None:
-        """Do nothing: it was started when it was made. Consumers have a `start` of their own."""
+        """Has no effect: the constructor starts the client. Consumers override it."""
 
     def _call(self, work: Callable[[C], T]) -> T:
-        """Do what takes no time in the client's own thread."""
+        """Run work that does not block in the client's thread."""
 
         async def call() -> T:
             return work(self._client)
@@ -143,7 +140,7 @@ class SyncClusterClient(Generic[C]):
         return self._thread.run(call())
 
     def close(self) -> None:
-        """Close all connections and end the thread. Later calls do nothing."""
+        """Close all connections and end the thread. A second call has no effect."""
         self._close(self._client.close)
 
     def _close(self, end: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -162,7 +159,7 @@ class SyncClusterClient(Generic[C]):
         self.close()
 
 
-async def _made(make: Callable[[], C], *, starts: bool) -> C:
+async def _create_client(make: Callable[[], C], *, starts: bool) -> C:
     client = make()
     if starts:
         await client.start()
@@ -170,5 +167,5 @@ async def _made(make: Callable[[], C], *, starts: bool) -> C:
 
 
 async def next_of(messages: AsyncIterator[MessageExt]) -> MessageExt | None:
-    """Return the next message; None at the end, as a coroutine cannot raise StopIteration."""
+    """Return the next message; None at the end, since a coroutine cannot raise StopIteration."""
     return await anext(messages, None)

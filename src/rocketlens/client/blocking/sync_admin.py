@@ -1,4 +1,4 @@
-"""``MQAdmin`` for programs without an event loop, and what it iterates over."""
+"""Blocking ``MQAdmin``, and its iterators."""
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Final, Generic, Self, TypeVar
@@ -20,9 +20,9 @@ from rocketlens.net.sync import LoopThread
 
 M = TypeVar("M", bound=TopicTail | ClusterMessages)
 _AT_ONCE: Final = 256
-"""Messages that pass from the thread of the client to that of the caller in one step, at most."""
+"""Messages passed from the client's thread to the caller's in one step."""
 _BYTES_AT_ONCE: Final = 4 * 1024 * 1024
-"""Bytes of bodies after which they pass."""
+"""Bytes of bodies after which a step ends early."""
 
 
 class _Iterated(Generic[M]):
@@ -34,20 +34,17 @@ class _Iterated(Generic[M]):
 
     @property
     def coverage(self) -> tuple[Coverage, ...]:
-        """The coverage: what was read, and left out."""
         return self._messages.coverage
 
     @property
     def complete(self) -> bool:
-        """Whether everything that was asked for could be read, once the iteration has ended."""
         return self._messages.complete
 
 
 class SyncTopicTail(_Iterated[TopicTail]):
-    """`rocketlens.client.search.topic_tail.TopicTail` with blocking calls; a context manager."""
+    """Blocking `rocketlens.client.search.topic_tail.TopicTail`; a context manager."""
 
     def close(self) -> None:
-        """Stop reading."""
         self._thread.run(self._messages.aclose())
 
     def __enter__(self) -> Self:
@@ -60,7 +57,6 @@ class SyncTopicTail(_Iterated[TopicTail]):
         return self
 
     def __next__(self) -> MessageExt:
-        """Return the next message; waits for it if the tail follows."""
         message = self._thread.run(next_of(self._messages))
         if message is None:
             raise StopIteration
@@ -68,24 +64,21 @@ class SyncTopicTail(_Iterated[TopicTail]):
 
 
 class SyncClusterMessages(_Iterated[ClusterMessages], ArrowMessages):
-    """`ClusterMessages` of `client.search.topic_scan` with blocking calls; also a table of Arrow.
+    """Blocking `ClusterMessages` of `client.search.topic_scan`, and a source of Arrow batches.
 
-    Polars, DuckDB and pyarrow take it as it is, pandas by `to_pandas`. It is read once.
+    Polars, DuckDB and pyarrow accept it directly, pandas with `to_pandas`. It can be read once.
     """
 
     @property
     def failures(self) -> tuple[Coverage, ...]:
-        """The coverage that failed."""
         return self._messages.failures
 
     @property
     def on_read(self) -> Callable[[int, int | None, int], bool] | None:
-        """As `ClusterMessages` has it; called in the client's thread."""
         return self._messages.on_read
 
     @on_read.setter
     def on_read(self, on_read: Callable[[int, int | None, int], bool] | None) -> None:
-        """Set what is called."""
         self._messages.on_read = on_read
 
     def __iter__(self) -> Iterator[MessageExt]:
@@ -95,12 +88,11 @@ class SyncClusterMessages(_Iterated[ClusterMessages], ArrowMessages):
             yield from chunk
 
     def record_batches(self) -> "Iterator[pa.RecordBatch]":
-        """Yield the messages as record batches of bounded size, as they come."""
+        """Yield the messages as record batches of bounded size while they are read."""
         return batches_of(self)
 
 
 async def _some(messages: AsyncIterator[MessageExt]) -> list[MessageExt]:
-    """Return the next messages; none at the end."""
     chunk: list[MessageExt] = []
     size = 0
     async for message in messages:
@@ -112,7 +104,7 @@ async def _some(messages: AsyncIterator[MessageExt]) -> list[MessageExt]:
 
 
 class SyncMQAdmin(SyncClusterClient[MQAdmin]):
-    """`rocketlens.MQAdmin` with blocking calls; the same arguments, results and errors."""
+    """Blocking `rocketlens.MQAdmin`, with the same arguments, results and errors."""
 
     @takes_settings(AdminSettings)
     def __init__(self, settings: AdminSettings) -> None:

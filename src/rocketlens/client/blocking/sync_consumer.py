@@ -1,4 +1,4 @@
-"""Consumers for programs without an event loop."""
+"""Blocking consumers."""
 
 from collections.abc import Callable, Iterator
 from typing import Self, TypeVar
@@ -16,7 +16,7 @@ M = TypeVar("M", bound=ConsumerClient)
 
 
 class SyncConsumer(SyncClusterClient[M]):
-    """A consumer that begins with `start`, or with its ``with`` block."""
+    """A consumer that starts with `start`, or with its ``with`` block."""
 
     def __init__(self, make: Callable[[], M]) -> None:
         super().__init__(make, starts=False)
@@ -24,13 +24,13 @@ class SyncConsumer(SyncClusterClient[M]):
 
     @property
     def assignment(self) -> tuple[MessageQueue, ...]:
-        """The queues that are this consumer's now, in the order of broker name and queue id."""
+        """The queues that this consumer has now, in the order of broker name and queue id."""
         return self._call(lambda client: client.assignment)
 
     unsubscribe = calls(ConsumerClient.unsubscribe)
 
     def start(self) -> None:
-        """Join the group, and begin to consume. No effect the second time."""
+        """Join the group, and start to consume. A second call has no effect."""
         if not self._is_running:
             self._thread.run(self._client.start())
             self._is_running = True
@@ -45,10 +45,10 @@ class SyncConsumer(SyncClusterClient[M]):
 
 
 class SyncPushConsumer(SyncConsumer[PushConsumer]):
-    """`rocketlens.PushConsumer`, for programs without an event loop; the same arguments.
+    """Blocking `rocketlens.PushConsumer`, with the same arguments.
 
     The listener is a plain function, which runs in threads, or an async one, which runs in the
-    event loop of this consumer's own thread. `start` begins; or use it in a ``with`` block::
+    event loop of this consumer's thread. Call `start`, or use a ``with`` block::
 
         consumer = rocketlens.SyncPushConsumer("127.0.0.1:9876", group="billing")
         consumer.subscribe("Orders")
@@ -69,14 +69,14 @@ class SyncPushConsumer(SyncConsumer[PushConsumer]):
     later = calls(PushConsumer.later)
 
     def __iter__(self) -> Iterator[MessageExt]:
-        """Iterate over messages, each of which must be acked; see `PushConsumer.__aiter__`."""
+        """Iterate over messages. Each must be acknowledged; see `PushConsumer.__aiter__`."""
         messages = self._call(aiter)
         while (message := self._thread.run(next_of(messages))) is not None:
             yield message
 
 
 class SyncLitePullConsumer(SyncConsumer[LitePullConsumer]):
-    """`rocketlens.LitePullConsumer` with blocking calls; the same arguments."""
+    """Blocking `rocketlens.LitePullConsumer`, with the same arguments."""
 
     @takes_settings(LitePullSettings)
     def __init__(self, settings: LitePullSettings) -> None:

@@ -1,4 +1,4 @@
-"""The questions that one broker is asked, at one address: each stands here once.
+"""Requests to one broker at one address, each defined once.
 
 Errors are those of `ClusterCalls.ask_for`: `BrokerError` if the broker refuses, `RemotingError` if
 it does not answer, or its answer cannot be read.
@@ -40,14 +40,13 @@ def _fields(queue: MessageQueue) -> dict[str, Any]:
 
 
 async def min_offset(cluster: ClusterCalls, address: str, queue: MessageQueue) -> int:
-    """Return the offset of the oldest message of a queue."""
     header = commands.QueueRequest(**_fields(queue))
     answer = await cluster.ask(address, commands.GET_MIN_OFFSET, header)
     return fields_of(address, commands.GET_MIN_OFFSET, answer).queue_offset
 
 
 async def max_offset(cluster: ClusterCalls, address: str, queue: MessageQueue) -> int:
-    """Return the offset of the next message of a queue."""
+    """Return the offset of a queue's next message."""
     header = commands.GetMaxOffsetRequest(**_fields(queue))
     answer = await cluster.ask(address, commands.GET_MAX_OFFSET, header)
     return fields_of(address, commands.GET_MAX_OFFSET, answer).queue_offset
@@ -56,9 +55,9 @@ async def max_offset(cluster: ClusterCalls, address: str, queue: MessageQueue) -
 async def offset_at_time(
     cluster: ClusterCalls, address: str, queue: MessageQueue, timestamp_ms: int
 ) -> int:
-    """Return about the offset of the first message stored at a time, in epoch ms, or later.
+    """Return the approximate offset of the first message stored at a time, in epoch ms, or later.
 
-    A broker may return any of several of one millisecond.
+    If several messages share a millisecond, a broker can return any of them.
     """
     header = commands.SearchOffsetRequest(timestamp_ms=timestamp_ms, **_fields(queue))
     answer = await cluster.ask(address, commands.SEARCH_OFFSET_BY_TIMESTAMP, header)
@@ -66,7 +65,7 @@ async def offset_at_time(
 
 
 async def oldest_ms(cluster: ClusterCalls, address: str, queue: MessageQueue) -> int:
-    """Return the store time of a queue's oldest message, in epoch milliseconds; -1 without one."""
+    """Return the store time of a queue's oldest message in epoch ms; -1 if the queue is empty."""
     header = commands.QueueRequest(**_fields(queue))
     answer = await cluster.ask(address, commands.GET_EARLIEST_MSG_STORETIME, header)
     return fields_of(address, commands.GET_EARLIEST_MSG_STORETIME, answer).timestamp_ms
@@ -75,7 +74,6 @@ async def oldest_ms(cluster: ClusterCalls, address: str, queue: MessageQueue) ->
 async def commit_offset(
     cluster: ClusterCalls, address: str, group: str, queue: MessageQueue, queue_offset: int
 ) -> None:
-    """Store the offset of a group in a queue."""
     header = commands.UpdateConsumerOffsetRequest(
         consumer_group=group, commit_offset=queue_offset, **_fields(queue)
     )
@@ -85,12 +83,12 @@ async def commit_offset(
 async def consume_queue(
     cluster: ClusterCalls, address: str, queue: MessageQueue, first: int, count: int
 ) -> ConsumeQueueAnswer | None:
-    """Return entries of a consume queue from an offset on, with the queue's ends.
+    """Return the ends of a consume queue, and its entries from an offset on.
 
-    None if the broker refuses; it has no entries and no ends if there is none at the first offset.
+    Return None if the broker refuses. Without an entry at the first offset the answer has no
+    entries and no ends.
 
     :raises BadAnswer: if the answer cannot be read.
-    :raises RemotingError: if there is no response.
     """
     header = commands.QueryConsumeQueueRequest(
         topic=queue.topic, queue_id=queue.queue_id, index=first, count=count, consumer_group=None
@@ -107,9 +105,9 @@ async def consume_queue(
 async def topic_stats(
     cluster: ClusterCalls, address: str, topic: str, *, missing_ok: bool = False
 ) -> Mapping[MessageQueue, TopicOffset]:
-    """Return the offsets of all queues that a broker has of a topic.
+    """Return the offsets of a topic's queues on a broker.
 
-    With ``missing_ok`` there are none if the broker does not have the topic.
+    With ``missing_ok`` the result is empty if the broker does not have the topic.
     """
     header = TopicRequest(topic=topic)
     try:
@@ -122,7 +120,6 @@ async def topic_stats(
 
 
 async def groups_of_topic(cluster: ClusterCalls, address: str, topic: str) -> tuple[str, ...]:
-    """Return the groups that a broker has offsets of in a topic."""
     header = TopicRequest(topic=topic)
     command = commands.QUERY_TOPIC_CONSUME_BY_WHO
     return (await cluster.ask_for(GroupList, address, command, header)).groups
@@ -131,14 +128,12 @@ async def groups_of_topic(cluster: ClusterCalls, address: str, topic: str) -> tu
 async def group_configs(
     cluster: ClusterCalls, address: str
 ) -> Mapping[str, SubscriptionGroupConfig]:
-    """Return the configurations of all groups that a broker has, by name."""
     command = commands.GET_ALL_SUBSCRIPTIONGROUP_CONFIG
     read = await cluster.ask_for(SubscriptionGroupTable, address, command, NoFields())
     return read.subscription_group_table
 
 
 async def connections(cluster: ClusterCalls, address: str, group: str) -> ConsumerConnection:
-    """Return the clients of a group that are connected to a broker, and what they subscribe to."""
     header = commands.ConsumerGroupRequest(consumer_group=group)
     command = commands.GET_CONSUMER_CONNECTION_LIST
     return await cluster.ask_for(ConsumerConnection, address, command, header)
@@ -151,19 +146,16 @@ async def consume_stats(
     topic: str | None = None,
     timeout_s: float | None = None,
 ) -> ConsumeStats:
-    """Return the offsets of a group in a broker's queues, or in those of one topic."""
     header = commands.GetConsumeStatsRequest(consumer_group=group, topic=topic)
     command = commands.GET_CONSUME_STATS
     return await cluster.ask_for(ConsumeStats, address, command, header, timeout_s=timeout_s)
 
 
 async def configuration(cluster: ClusterCalls, address: str) -> dict[str, str]:
-    """Return the configuration of a broker, in its order."""
     answer = await cluster.ask(address, commands.GET_BROKER_CONFIG, NoFields())
     return loads(answer.body.decode("utf-8", "replace"))
 
 
 async def producers(cluster: ClusterCalls, address: str) -> ProducerTable:
-    """Return the producers that are connected to a broker, by group."""
     command = commands.GET_ALL_PRODUCER_INFO
     return await cluster.ask_for(ProducerTable, address, command, NoFields())

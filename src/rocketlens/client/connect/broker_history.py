@@ -1,43 +1,43 @@
 """Remembers the brokers of a cluster, because name servers forget them.
 
-A broker that was stopped, or that sent no heartbeat for two minutes, is in no route any more, and
-is not queried. A client that remembers it can report that its messages are missing.
+A broker that stopped, or sent no heartbeat for two minutes, is no longer in any route and is not
+queried. A client that remembers it reports that its messages are missing.
 
-The file has a line of JSON for each time a broker was seen; the last one counts. Lines are
-appended in one write each, so several processes may do it at once, and a line that cannot be read
-costs that line. A file that has grown is compacted and replaced as a whole.
+The file has a line of JSON for each time a broker was seen; the last line counts. Each line is
+appended in one write, so several processes can append concurrently; a damaged line is skipped. A
+file that has grown is compacted and replaced as a whole.
 
 ================  ===============================================================================
 member            content
 ================  ===============================================================================
-``nameServers``   the addresses of the name servers that had it, sorted
+``nameServers``   the addresses of the name servers that listed it, sorted
 ``cluster``       the name of its cluster
 ``broker``        its name
 ``addresses``     of its master and slaves
-``seenMs``        when, in epoch milliseconds
-``forgotten``     true: the user said that it is gone for good
+``seenMs``        the time, in epoch milliseconds
+``forgotten``     true: the user removed it
 ================  ===============================================================================
 """
 
-import json
 import logging
 import os
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Final, Self
 
-from msgspec import Struct
+import msgspec
+from msgspec import Struct, field
 
 from rocketlens.client.connect.route import Broker
 
 SEEN_BROKER_DAYS: Final = 30
-"""Days for which a broker that is not registered any more makes answers incomplete."""
+"""Days for which a broker that is no longer registered makes answers incomplete."""
 MIN_SEEN_BROKERS: Final = 1_000
-"""Brokers of all clusters together that are remembered, at least."""
+"""Brokers of all clusters that compaction keeps."""
 MAX_SEEN_BROKERS_BYTES: Final = 1024 * 1024
-"""The file of the brokers that were seen, at most; it is written anew at half of it."""
+"""The largest size of the file that is read; it is compacted at half of it."""
 logger: Final = logging.getLogger("rocketlens.client")
 
 _NOTE_AGAIN_MS: Final = 60_000
@@ -45,62 +45,42 @@ _NOTE_AGAIN_MS: Final = 60_000
 _MS_OF_DAY: Final = 86_400_000
 
 
-class SeenBroker(Struct, frozen=True):
-    """One broker, as it was when it was last seen."""
+class SeenBroker(Struct, frozen=True, omit_defaults=True):
+    """One broker, as last seen: a line of the file."""
 
-    name_servers: tuple[str, ...]
-    cluster_name: str
-    name: str
+    name_servers: tuple[str, ...] = field(name="nameServers")
+    cluster_name: str = field(name="cluster")
+    name: str = field(name="broker")
     addresses: tuple[str, ...]
-    seen_ms: int
-    is_forgotten: bool = False
+    seen_ms: int = field(name="seenMs")
+    is_forgotten: bool = field(name="forgotten", default=False)
 
-    def encode(self) -> str:
-        """Return the line of a broker."""
-        fields: dict[str, Any] = {
-            "nameServers": self.name_servers,
-            "cluster": self.cluster_name,
-            "broker": self.name,
-            "addresses": self.addresses,
-            "seenMs": self.seen_ms,
-        }
-        if self.is_forgotten:
-            fields["forgotten"] = True
-        return json.dumps(fields, separators=(",", ":")) + "\n"
+    def encode(self) -> bytes:
+        return msgspec.json.encode(self) + b"\n"
 
     @classmethod
-    def decode(cls, line: str) -> Self | None:
-        """Parse a line; return None if it is damaged."""
+    def decode(cls, line: bytes) -> Self | None:
         try:
-            fields: Any = json.loads(line)
-            return cls(
-                tuple(map(str, fields["nameServers"])),
-                str(fields["cluster"]),
-                str(fields["broker"]),
-                tuple(map(str, fields["addresses"])),
-                int(fields["seenMs"]),
-                fields.get("forgotten") is True,
-            )
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            return msgspec.json.decode(line, type=cls)
+        except (ValueError, RecursionError):
             return None
 
 
 def state_directory() -> Path:
-    """Return the user's directory for what commands remember; it need not exist."""
+    """Return the user's directory for the state of commands. It may not exist."""
     directory = os.environ.get("XDG_STATE_HOME", "")
     base = Path(directory) if directory.startswith("/") else Path.home() / ".local" / "state"
     return base / "rocketlens"
 
 
 def seen_brokers_path() -> Path:
-    """Return the path of the user's file of seen brokers."""
     return state_directory() / "seen-brokers.jsonl"
 
 
 class SeenBrokers:
-    """The brokers that name servers had, in a file.
+    """The brokers that name servers listed, in a file.
 
-    An unusable file raises no error: less is remembered, and that is logged once. ``clock_ms``
+    An unusable file raises no error: it is logged once, and nothing is remembered. ``clock_ms``
     returns epoch milliseconds.
     """
 
@@ -113,18 +93,17 @@ class SeenBrokers:
         self.path: Final = path
         self._name_servers: Final = tuple(sorted(set(name_servers)))
         self._clock_ms: Final = clock_ms
-        self._has_complained = False
-        self._names_at: dict[str, set[str]] = {}
+        self._has_warned = False
+        self._names_by_address: dict[str, set[str]] = {}
 
-    def were_at(self, address: str) -> Collection[str]:
-        """Return the names of the brokers that had an address, as of the last look at the file."""
-        return self._names_at.get(address, ())
+    def names_at(self, address: str) -> Collection[str]:
+        """Return the names of brokers that had an address when the file was last read."""
+        return self._names_by_address.get(address, ())
 
     def missing(self, registered: Mapping[str, Broker]) -> list[SeenBroker]:
-        """Record the brokers registered now; return those that were registered before and are not
-        now.
+        """Record the registered brokers; return those that were registered before and are not now.
 
-        Without those last seen more than 30 days ago, and those that were forgotten.
+        Brokers that were last seen more than 30 days ago, or forgotten, are left out.
         """
         now_ms = self._clock_ms()
         history = self._history()
@@ -132,7 +111,7 @@ class SeenBrokers:
             SeenBroker(self._name_servers, each.cluster_name, each.name, each.in_order, now_ms)
             for each in registered.values()
         ]
-        self._append(each.encode() for each in seen if _says_more(each, history.get(each.name)))
+        self._append(each.encode() for each in seen if _is_news(each, history.get(each.name)))
         oldest_ms = now_ms - SEEN_BROKER_DAYS * _MS_OF_DAY
         return [
             broker
@@ -143,7 +122,7 @@ class SeenBrokers:
         ]
 
     def names(self, *, forgotten: bool = False) -> frozenset[str]:
-        """Return the brokers that are remembered, or those that the user said are gone for good."""
+        """Return the brokers that are remembered, or those that the user removed."""
         history = self._history()
         return frozenset(name for name, each in history.items() if each.is_forgotten is forgotten)
 
@@ -163,7 +142,7 @@ class SeenBrokers:
         return self._append([gone.encode()])
 
     def _history(self) -> dict[str, SeenBroker]:
-        """Return the last line of each broker that one of these name servers had, by its name."""
+        """Return the last line of each broker of these name servers, by broker name."""
         ours = set(self._name_servers)
         history: dict[str, SeenBroker] = {}
         for broker in self._lines():
@@ -171,7 +150,7 @@ class SeenBrokers:
             if not ours.intersection(broker.name_servers):
                 continue
             for address in broker.addresses:
-                self._names_at.setdefault(address, set()).add(broker.name)
+                self._names_by_address.setdefault(address, set()).add(broker.name)
             if before is None or broker.seen_ms >= before.seen_ms:
                 history[broker.name] = broker
         return history
@@ -179,19 +158,19 @@ class SeenBrokers:
     def _lines(self) -> list[SeenBroker]:
         try:
             with self.path.open("rb") as file:
-                # The end of a file that is too long is read: its first line may be cut.
+                # Read the end of an oversized file; its first line may be cut.
                 file.seek(max(file.seek(0, os.SEEK_END) - MAX_SEEN_BROKERS_BYTES, 0))
                 content = file.read(MAX_SEEN_BROKERS_BYTES)
         except FileNotFoundError:
             return []
         except OSError as error:
-            self._complain(error)
+            self._warn_once(error)
             return []
-        lines = content.decode("utf-8", "replace").splitlines()
-        return [broker for line in lines if (broker := SeenBroker.decode(line)) is not None]
+        lines = map(SeenBroker.decode, content.splitlines())
+        return [broker for broker in lines if broker is not None]
 
-    def _append(self, lines: Iterable[str]) -> bool:
-        content = "".join(lines).encode()
+    def _append(self, lines: Iterable[bytes]) -> bool:
+        content = b"".join(lines)
         if not content:
             return True
         try:
@@ -199,7 +178,7 @@ class SeenBrokers:
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
             descriptor = os.open(self.path, flags, 0o600)
             try:
-                # Starts a new line also behind a line that was cut.
+                # The first newline ends a line that was cut.
                 os.write(descriptor, b"\n" + content)
                 is_long = os.fstat(descriptor).st_size > MAX_SEEN_BROKERS_BYTES // 2
             finally:
@@ -207,14 +186,12 @@ class SeenBrokers:
             if is_long:
                 self._compact()
         except OSError as error:
-            self._complain(error)
+            self._warn_once(error)
             return False
         return True
 
     def _compact(self) -> None:
-        """Write a new file with the last line of each broker and its addresses, the newest 1,000
-        of them.
-        """
+        """Write a new file with the last line of each broker and its addresses, 1,000 at most."""
         last = {
             (each.name_servers, each.cluster_name, each.name, each.addresses): each
             for each in self._lines()
@@ -223,21 +200,21 @@ class SeenBrokers:
         new = self.path.with_name(f"{self.path.name}.{os.getpid()}")
         try:
             new.touch(mode=0o600)
-            new.write_text("".join(each.encode() for each in kept), encoding="utf-8")
+            new.write_bytes(b"".join(each.encode() for each in kept))
             new.replace(self.path)
         except OSError:
             with suppress(OSError):
                 new.unlink()
             raise
 
-    def _complain(self, error: OSError) -> None:
-        if not self._has_complained:
-            self._has_complained = True
+    def _warn_once(self, error: OSError) -> None:
+        if not self._has_warned:
+            self._has_warned = True
             reason = error.strerror or error
             logger.warning("brokers that were seen are not remembered: %s: %s", self.path, reason)
 
 
-def _says_more(now: SeenBroker, before: SeenBroker | None) -> bool:
+def _is_news(now: SeenBroker, before: SeenBroker | None) -> bool:
     return (
         before is None
         or before.is_forgotten

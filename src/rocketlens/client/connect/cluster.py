@@ -1,15 +1,7 @@
-"""State that all clients of a cluster share: name servers, routes and connections.
+"""The shared state of a cluster's clients: name servers, routes and connections.
 
-Only the name servers that the user names, and the brokers that those name, are dialled.
-
-====================  =======================================================================
-cached route          result
-====================  =======================================================================
-fresh (under 30 s)    returned
-older                 a producer gets it at once while it is refreshed in the background; a query
-                      waits for the fresh one, and uses the old one if there is none
-none                  the name servers are asked in turn, first the one that responded last
-====================  =======================================================================
+It connects only to the name servers that the user names, and to the brokers that those list. Name
+servers are asked in turn, first the one that last responded.
 """
 
 import asyncio
@@ -59,15 +51,15 @@ from rocketlens.wire.declare import A, Command, NoFields, Q, read_body
 MIN_NAMESRV_TIMEOUT_S: Final = 1.0
 """Seconds that each of many name servers has to answer before the next is asked."""
 MAX_MESSAGE_ANSWERS: Final = 8
-"""Answers with messages that a client waits for at once: each can have 16 MiB. RocketMQ: any."""
+"""Concurrent requests for messages; each answer can have 16 MiB. RocketMQ: any."""
 DISPATCH_WAIT_S: Final = 2.0
-"""Seconds that a look-up waits for a broker to index what it had stored when it was asked."""
+"""Seconds that a query waits for a broker to index the messages stored before it."""
 SCHEME: Final = "http://"
-"""A prefix of RocketMQ's clients without a meaning."""
+"""A meaningless prefix that RocketMQ's clients accept."""
 
 
 def name_server_addresses(given: str | Iterable[str] | None) -> tuple[str, ...]:
-    """Parse ``"a:9876;b:9876"``, or several addresses; None for those of the environment.
+    """Parse ``"a:9876;b:9876"``, or several addresses; by default those of the environment.
 
     :raises BadInput: if there is none, or one is not an address.
     """
@@ -108,9 +100,7 @@ RETRIABLE_CODES: Final = frozenset(
         ResponseCode.GO_AWAY,
     }
 )
-"""Response codes after which RocketMQ's producers try another broker (since 5.x also 2 and
-1500).
-"""
+"""Codes after which RocketMQ's producers try another broker (2 and 1500 since 5.x)."""
 
 _BROKER_EXPECTED: Final = (
     "; a broker is expected there: check that it runs, and that this machine reaches the address "
@@ -118,9 +108,9 @@ _BROKER_EXPECTED: Final = (
 )
 
 _OF_A_PROXY: Final = (
-    "this is a RocketMQ proxy, which passes on sends, pulls and offsets, and no look-ups by key or "
-    "id, lists of topics, brokers or groups: search a topic by time, position or content through "
-    "it, or give the address of a name server"
+    "this is a RocketMQ proxy, which forwards sends, pulls and offsets, but no look-ups by key or "
+    "id, and no lists of topics, brokers or groups: search a topic by time, position or content "
+    "through it, or give the address of a name server"
 )
 
 
@@ -132,12 +122,11 @@ class Credentials(NamedTuple):
     security_token: str | None = None
 
     def __repr__(self) -> str:
-        """Return a text without the secret."""
         return f"Credentials(access_key={self.access_key!r})"
 
 
 class BrokerAnswer(NamedTuple, Generic[T]):
-    """The result of asking one broker; ``value`` is None if neither master nor slaves responded."""
+    """The answer of one broker; ``value`` is None if neither master nor slaves responded."""
 
     broker: Broker
     value: T | None
@@ -179,15 +168,15 @@ class ClusterCalls:
         self._fetching: dict[str, asyncio.Task[Route]] = {}
         self._turns: Final = asyncio.Semaphore(MAX_MESSAGE_ANSWERS)
         self.brokers_refusing_tools: Final[set[str]] = set()
-        """Addresses of brokers at which the group of tools may not consume."""
+        """Addresses of brokers at which the group of tools must not consume."""
         self.topic_configs: Final = Recent[tuple[str, str], TopicConfig | BrokerError](clock)
         """By topic and address: see `rocketlens.client.connect.compacted_topics`."""
         self.have_former_messages: Final = Recent[tuple[str, str, int], bool](clock)
-        """Whether queues that topics do not have any more have messages, by address, topic and the
-        number of the first of them: see `rocketlens.client.search.queue_offsets`.
+        """True if former queues of a topic have messages, by address, topic and the first former
+        queue id: see `rocketlens.client.search.queue_offsets`.
         """
         self.broker_configs: Final = Recent[str, Mapping[str, str]](clock)
-        """By address; empty if a broker does not tell."""
+        """By address; empty if a broker does not return it."""
 
     # Calls.
 
@@ -200,8 +189,7 @@ class ClusterCalls:
         *,
         timeout_s: float | None = None,
     ) -> RemotingCommand:
-        """Send a request; return the response, whatever its code. ``timeout_s`` includes
-        connecting.
+        """Send a request; return the response with any code. ``timeout_s`` includes connecting.
 
         :raises RemotingError: if there is no response.
         """
@@ -234,9 +222,9 @@ class ClusterCalls:
 
     @asynccontextmanager
     async def turn(self, address: str) -> AsyncIterator[None]:
-        """Wait for a turn to request messages: a response can have 16 MiB, so turns are bounded.
+        """Wait for a turn to request messages, which bounds the number of 16 MiB responses.
 
-        A request to a connected broker never waits for one that is being connected.
+        A request to a connected broker does not wait for connections to others.
 
         :raises RemotingError: if there is no connection.
         """
@@ -259,11 +247,11 @@ class ClusterCalls:
     ) -> B:
         """Send a request; return the response's JSON body, all within the timeout.
 
-        Long parsing is done in a thread, and stops at the timeout. ``check`` may refuse what was
-        read with a ProtocolError.
+        Long parsing runs in a thread, and stops at the timeout. ``check`` can reject the body with
+        a ProtocolError.
 
         :raises BrokerError: if the response has another code than success.
-        :raises BadAnswer: if it cannot be parsed, or ``check`` refuses it.
+        :raises BadAnswer: if it cannot be parsed, or ``check`` rejects it.
         :raises RemotingError: if there is no response.
         """
         wait_s = self.timeout_s if timeout_s is None else timeout_s
@@ -295,7 +283,7 @@ class ClusterCalls:
         return NAME_SERVER_EXPECTED if address in self.name_servers else _BROKER_EXPECTED
 
     async def channel(self, address: str) -> Channel:
-        """Return the connection to an address; it is opened if there is none.
+        """Return the connection to an address, opened if necessary.
 
         :raises RemotingError: if it cannot be opened.
         """
@@ -314,11 +302,10 @@ class ClusterCalls:
     async def ask_broker(
         self, broker: Broker, ask: Callable[[str], Awaitable[T]]
     ) -> BrokerAnswer[T]:
-        """Ask a broker's master, and if that fails its slaves in turn; failures are in the result.
+        """Ask a broker's master, or if it fails its slaves in turn; failures are in the result.
 
-        The response of a slave counts, but may be incomplete: the master may have acknowledged
-        messages that it had not copied yet. So its coverage is that of a failure, and names the
-        slave.
+        A slave's answer is used, but may lack messages that the master acknowledged before the
+        slave copied them. So its coverage is a failure that names the slave.
         """
         errors: list[str] = []
         if broker.master is None and broker.addresses:
@@ -351,14 +338,13 @@ class ClusterCalls:
     async def ask_brokers(
         self, brokers: Iterable[Broker], ask: Callable[[Broker, str], Awaitable[T]]
     ) -> list[BrokerAnswer[T]]:
-        """Ask all brokers at once, each as `ask_broker` does."""
         answers = [self.ask_broker(broker, partial(ask, broker)) for broker in brokers]
         return await asyncio.gather(*answers)
 
     async def ask_all(
         self, addresses: Sequence[str], command: Command[Q, A], header: Q, body: bytes = b""
     ) -> None:
-        """Ask all brokers at once; raise the first error, with notes of the outcome at the rest."""
+        """Ask all brokers at once; raise the first error, with notes on the others' outcomes."""
         calls = [self.ask(each, command, header, body) for each in addresses]
         outcomes = await asyncio.gather(*calls, return_exceptions=True)
         errors = [each for each in outcomes if isinstance(each, BaseException)]
@@ -380,18 +366,16 @@ class ClusterCalls:
         :raises BrokerError: if one responded with an error, and none with success.
         :raises RemotingError: if none responded.
         """
-
-        async def ask(address: str, timeout_s: float) -> B:
-            return await self.ask_for(
+        return await self.first_of_name_servers(
+            lambda address, timeout_s: self.ask_for(
                 kind, address, command, header, timeout_s=timeout_s, check=check
             )
-
-        return await self.first_of_name_servers(ask)
+        )
 
     async def first_of_name_servers(self, ask: Callable[[str, float], Awaitable[T]]) -> T:
         """Ask the name servers in turn until one responds with success; they share one timeout.
 
-        A name server that responds with an error may just have started: the next one is asked, too.
+        A name server that responds with an error may have just started, so the next one is asked.
 
         :raises BrokerError: if one responded with an error, and none with success.
         :raises RemotingError: if none responded.
@@ -416,17 +400,15 @@ class ClusterCalls:
         raise failed or AssertionError("there is a name server")
 
     def _is_limit_of_proxy(self, error: BrokerError) -> bool:
-        """Return whether a proxy refused what it does not pass on to a broker.
+        """Return True if a proxy refused a request that it does not forward to brokers.
 
-        What is name server and broker at one address is a proxy: it names itself in routes.
+        A broker at a name server's address is a proxy: a proxy returns itself in routes.
         """
         is_unknown = error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
         return is_unknown and error.address in self.name_servers
 
     async def refusal_of_name_server(self, error: BrokerError) -> BrokerError:
-        """Return the error of what was asked as a name server and is a broker, or a proxy, which
-        has routes.
-        """
+        """Return the error, explained if the address is that of a broker or a proxy."""
         if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
             return error
         header = commands.GetRouteInfoRequest(topic=DEFAULT_TOPIC)
@@ -442,7 +424,10 @@ class ClusterCalls:
     # Routes.
 
     async def route(self, topic: str, *, wait: bool = True) -> Route:
-        """Return the route of a topic; see the table above, ``wait`` is for queries.
+        """Return the route of a topic, from the cache if it is under 30 s old.
+
+        An older one is refreshed: a query (``wait``) waits, and uses the old route if the refresh
+        fails; a producer gets the old route at once.
 
         :raises TopicNotFound: if no name server knows it.
         :raises RemotingError: if no name server responds and no route is cached.
@@ -472,7 +457,6 @@ class ClusterCalls:
         return await asyncio.shield(self._fetch(topic))
 
     def forget_route(self, topic: str) -> None:
-        """Remove a route from the cache."""
         self._routes.pop(topic, None)
 
     async def all_brokers(self, cluster_name: str | None = None) -> dict[str, Broker]:
@@ -491,11 +475,9 @@ class ClusterCalls:
         return brokers
 
     def known_masters(self) -> set[str]:
-        """Return the masters of all cached routes."""
         return {each.master for each in self._known_brokers() if each.master is not None}
 
     def known_addresses(self) -> set[str]:
-        """Return the masters and slaves of all routes in use."""
         return {each for broker in self._known_brokers() for each in broker.addresses.values()}
 
     def _known_brokers(self) -> Iterator[Broker]:
@@ -503,7 +485,7 @@ class ClusterCalls:
             yield from route.brokers.values()
 
     async def close(self) -> None:
-        """Close all connections; current calls fail."""
+        """Close all connections; pending calls fail."""
         fetching = list(self._fetching.values())
         for task in fetching:
             task.cancel()
@@ -516,7 +498,7 @@ class ClusterCalls:
         if task is None:
             task = asyncio.get_running_loop().create_task(self._fetch_route(topic))
             self._fetching[topic] = task
-            task.add_done_callback(lambda done: self._fetched(topic, done))
+            task.add_done_callback(lambda done: self._end_fetch(topic, done))
         return task
 
     async def _fetch_route(self, topic: str) -> Route:
@@ -540,28 +522,28 @@ class ClusterCalls:
         self._routes[topic] = self._clock(), route
         return route
 
-    def _fetched(self, topic: str, done: asyncio.Task[Route]) -> None:
+    def _end_fetch(self, topic: str, done: asyncio.Task[Route]) -> None:
         self._fetching.pop(topic, None)
         with suppress(asyncio.CancelledError):
             error = done.exception()
             if error is not None:
-                # Callers that wait get the error, too; a refresh in the background has none.
+                # Waiting callers get the error, too; a background refresh has none.
                 logger.debug("no route of topic %s: %s", topic, error)
 
     def allow(self, brokers: Mapping[str, Broker]) -> None:
-        """Allow connections to brokers that a name server named."""
+        """Allow connections to brokers that a name server listed."""
         for broker in brokers.values():
             self._allowed.update(broker.addresses.values())
 
     def allow_named(self, address: str) -> None:
-        """Allow connections to an address that the user named: no name server knows proxies."""
+        """Allow connections to an address that the user named; name servers know no proxies."""
         self._allowed.add(address)
 
     def _signed(self, ext_fields: dict[str, str], body: bytes) -> dict[str, str]:
         if self._credentials is None:
             return ext_fields
-        # Brokers of 4.9 leave this out when they verify, those of 5 do not. It says what
-        # ``indexType`` does, or asks for fewer messages: without it all answer the same.
+        # Brokers of 4.9 exclude this field when they verify a signature, brokers of 5 do not.
+        # Answers are the same without it: it repeats ``indexType``, or lowers a maximum.
         ext_fields.pop(UNSIGNED_FLAG, None)
         return signed_fields(ext_fields, body, *self._credentials)
 
@@ -570,7 +552,7 @@ class ClusterCalls:
 async def within(seconds: float, address: str, problem: str) -> AsyncIterator[None]:
     """Bound the time of a block.
 
-    :raises CallTimeout: with the address and the problem, if it takes longer.
+    :raises CallTimeout: if it takes longer; with the address and the problem.
     """
     try:
         async with asyncio.timeout(seconds):
@@ -588,8 +570,8 @@ def _brokers_in(listed: ClusterInfo) -> dict[str, Broker]:
 async def runtime_table(cluster: ClusterCalls, address: str) -> Mapping[str, str]:
     """Return the runtime information of a broker.
 
-    RocketMQ refuses this request in the first second after its start, when it has no sample of its
-    rates (an empty ``LinkedList``). Such a broker is asked again, for `DISPATCH_WAIT_S`.
+    RocketMQ refuses this request in the first second after its start, while it has no sample of its
+    rates (an empty ``LinkedList``). The request is then repeated for `DISPATCH_WAIT_S`.
 
     :raises BrokerError: if it refuses.
     :raises RemotingError: if it does not answer.
@@ -607,12 +589,11 @@ async def runtime_table(cluster: ClusterCalls, address: str) -> Mapping[str, str
 
 
 def failed_broker(source: str, error: str) -> Coverage:
-    """Return the coverage of a broker that could not be asked, or not for everything."""
+    """Return the coverage of a broker that failed, or answered in part."""
     return Coverage(source, SourceKind.BROKER, SourceState.FAILED, None, error)
 
 
 def broker_error(address: str, answer: RemotingCommand) -> BrokerError:
-    """Return the error of a response with another code than success."""
     retriable = answer.code in RETRIABLE_CODES
     return BrokerError(address, answer.code, answer.remark, retriable=retriable)
 
@@ -629,12 +610,11 @@ def fields_of(address: str, command: Command[Q, A], answer: RemotingCommand) -> 
 
 
 def request_name(command: Command[Q, A]) -> str:
-    """Return the name of a request for error texts: its code and RocketMQ's name."""
+    """Return the code and RocketMQ's name of a request, for error texts."""
     return f"request {int(command.code)} ({command.code.name})"
 
 
 def failures(coverage: Sequence[Coverage]) -> str:
-    """Return all failures in one line."""
     return "; ".join(
         f"{each.source}: {each.error}" for each in coverage if each.state is SourceState.FAILED
     )

@@ -1,9 +1,9 @@
-"""What brokers of RocketMQ 5 pull from other logs than the commit log, and attributes of topics.
+"""Topic attributes, and the physical offsets of messages that brokers read from other logs.
 
-Messages of a topic with ``cleanup.policy=COMPACTION``, and those in tiered storage, are pulled from
-a log of their own, with the physical offsets of that log: an offset message id made of one leads to
-another message, or to none. Consume queues lead to the commit log, as those of any topic, so
-offsets are taken from there; of what is not in the commit log any more there is none.
+Brokers of RocketMQ 5 store a topic with ``cleanup.policy=COMPACTION``, and tiered storage, in
+separate logs. Pulled messages have the physical offsets of those logs, which are wrong in an offset
+message id. Consume queues always refer to the commit log, so the offsets are taken from there. A
+message that is no longer in the commit log has none.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -32,12 +32,10 @@ _PHYSICAL_OFFSET_AT: Final = HEADS[0].offsets["physical_offset"]
 
 
 async def topic_config(cluster: ClusterCalls, topic: str, address: str) -> TopicConfig:
-    """Return the configuration that a broker has of a topic, at most 30 s old.
+    """Return a broker's configuration of a topic, at most 30 s old.
 
-    It is empty if the broker has none, or is of RocketMQ 4, which does not know the request.
-
-    :raises BrokerError: if the broker refuses to answer.
-    :raises RemotingError: if there is no response.
+    It is empty if the broker does not have the topic, or runs RocketMQ 4, which does not support
+    the request.
     """
 
     async def ask() -> TopicConfig | BrokerError:
@@ -56,7 +54,7 @@ async def topic_config(cluster: ClusterCalls, topic: str, address: str) -> Topic
 async def static_topic(
     cluster: ClusterCalls, route: Route
 ) -> tuple[StaticTopic, tuple[Coverage, ...]]:
-    """Return the mappings that brokers have of a static topic, and which failed to answer."""
+    """Return the brokers' mappings of a static topic, and the brokers that failed."""
     answers = await cluster.ask_brokers(
         route.brokers.values(), lambda _, address: topic_config(cluster, route.topic, address)
     )
@@ -67,15 +65,11 @@ async def static_topic(
 
 
 async def topic_attributes(cluster: ClusterCalls, topic: str, address: str) -> Mapping[str, str]:
-    """Return the attributes that a broker has for a topic; errors as `topic_config`."""
     return (await topic_config(cluster, topic, address)).attributes or {}
 
 
 async def is_compacted(cluster: ClusterCalls, topic: str, address: str) -> bool:
-    """Return whether a broker compacts a topic; False if it does not tell.
-
-    :raises RemotingError: if there is no response.
-    """
+    """Return True if a broker compacts a topic; False if it does not return the attributes."""
     try:
         attributes = await topic_attributes(cluster, topic, address)
     except BrokerError:
@@ -84,10 +78,7 @@ async def is_compacted(cluster: ClusterCalls, topic: str, address: str) -> bool:
 
 
 async def broker_config(cluster: ClusterCalls, address: str) -> Mapping[str, str]:
-    """Return the configuration of a broker, at most 30 s old; empty if it does not tell.
-
-    :raises RemotingError: if there is no response.
-    """
+    """Return the configuration of a broker, at most 30 s old; empty if it refuses."""
 
     async def ask() -> Mapping[str, str]:
         try:
@@ -108,17 +99,16 @@ async def _has_other_logs(cluster: ClusterCalls, topic: str, address: str) -> bo
 async def with_log_offsets(
     cluster: ClusterCalls, address: str, queue: MessageQueue, body: bytes
 ) -> tuple[bytes, int]:
-    """Return pulled records with the physical offsets of the commit log, if the broker compacts the
-    topic or has tiered storage; and how many there are of a compacted topic, 0 of any other.
+    """Return pulled records with offsets of the commit log, and the number of compacted ones.
 
-    That is NOT_IN_LOG for a record that the queue does not lead to, or if the broker does not tell.
-
-    :raises RemotingError: if there is no response.
+    Records change only if the broker compacts the topic or has tiered storage. The offset is
+    NOT_IN_LOG if the queue does not lead to the record, or the broker does not return the entry.
+    The number is 0 if the topic is not compacted.
     """
     if not await _has_other_logs(cluster, queue.topic, address):
         return body, 0
     content = bytearray(body)
-    pulled = dict(_pulled(content))
+    pulled = dict(_record_starts(content))
     entries = await queue_entries(cluster, address, queue, pulled)
     for queue_offset, start in pulled.items():
         entry = entries.get(queue_offset)
@@ -130,22 +120,18 @@ async def with_log_offsets(
     return bytes(content), 0 if is_whole else len(pulled)
 
 
-def _pulled(content: bytearray) -> Iterator[tuple[int, int]]:
-    """Yield the queue offset of each record, and where the record starts."""
+def _record_starts(content: bytearray) -> Iterator[tuple[int, int]]:
+    """Yield the queue offset of each record, and the position at which it starts."""
     start = 0
     while len(content) - start >= HEADS[0].size:
         yield _QUEUE_OFFSET.unpack_from(content, start)[0], start
-        # What is not a record is reported by who decodes it.
+        # The decoder reports bytes that are not a record.
         start += max(TOTAL_SIZE.unpack_from(content, start)[0], HEADS[0].size)
 
 
 async def queue_entries(
     cluster: ClusterCalls, address: str, queue: MessageQueue, queue_offsets: Iterable[int]
 ) -> dict[int, ConsumeQueueData]:
-    """Return the entries that a consume queue has at some offsets.
-
-    :raises RemotingError: if there is no response.
-    """
     entries: dict[int, ConsumeQueueData] = {}
     rest = sorted(queue_offsets)
     while rest:

@@ -1,7 +1,7 @@
-"""Settings of clients: each is declared once, as a field of a frozen Struct, and checked there.
+"""Client settings: each is declared once, as a field of a frozen Struct, and checked there.
 
-A client takes its settings as keyword arguments. `takes_settings` gives its ``__init__`` those of
-the Struct, for type checkers, editors and ``help()``::
+A client takes its settings as keyword arguments. `takes_settings` gives its ``__init__`` the
+Struct's signature, for type checkers, editors and ``help()``::
 
     class Reader:
         @takes_settings(ReaderSettings)
@@ -36,40 +36,39 @@ class _Addresses(Struct, frozen=True):
 
 
 class ConnectionSettings(_Addresses, frozen=True, kw_only=True):
-    """How a client reaches a cluster."""
+    """Settings of the connection to a cluster."""
 
     namespace: str = ""
-    """The namespace of all topics and groups."""
     credentials: Credentials | None = None
     tls: ssl.SSLContext | None = None
     timeout_s: float = limits.ADMIN_TIMEOUT_S
-    """For each answer that is waited for, connecting included."""
+    """For each answer, connecting included."""
     connect_timeout_s: float = limits.CONNECT_TIMEOUT_S
     clock: Callable[[], float] = time.monotonic
-    """Returns seconds, and never goes back."""
+    """Returns monotonic seconds."""
 
 
 class AdminSettings(ConnectionSettings, frozen=True, kw_only=True):
-    """The settings of an admin beside these."""
+    """Additional settings of an admin."""
 
     handlers: Mapping[int, Handler] | None = None
-    """Answer what brokers ask of clients, by request code."""
+    """Handlers of brokers' requests, by request code."""
     seen_brokers: str | PathLike[str] | None = None
-    """A file in which the brokers that answers come from are remembered for 30 days."""
+    """A file that remembers the brokers of answers for 30 days."""
 
 
 def arguments_of(settings: Struct, kind: type[Struct] | None = None) -> dict[str, Any]:
-    """Return settings as keyword arguments, or only those that the Struct ``kind`` has."""
+    """Return settings as keyword arguments, or only the fields of the Struct ``kind``."""
     return {name: getattr(settings, name) for name in (kind or settings).__struct_fields__}
 
 
 def takes_settings(
     settings: Callable[P, S],
 ) -> Callable[[Callable[[C, S], None]], Callable[Concatenate[C, P], None]]:
-    """Return a decorator of an ``__init__``: it takes the arguments of ``settings``, and gets one.
+    """Return a decorator for an ``__init__`` that takes the Struct ``settings``.
 
-    An argument that does not exist, or is missing, raises TypeError under the name of the class
-    that was called.
+    The decorated ``__init__`` takes the Struct's arguments. An unknown or missing argument raises
+    TypeError with the name of the class that was called.
     """
     signature = inspect.signature(settings)
 

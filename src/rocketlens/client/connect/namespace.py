@@ -16,7 +16,7 @@ from rocketlens.model.rocketmq import (
 
 
 def with_namespace(namespace: str, name: str) -> str:
-    """Return the name on brokers; unchanged without a namespace, or if it is already there."""
+    """Return the name on brokers; unchanged without a namespace, or if it has the namespace."""
     mark, rest = _split(name)
     prefix = namespace + NAMESPACE_SEPARATOR
     if (
@@ -29,13 +29,12 @@ def with_namespace(namespace: str, name: str) -> str:
 
 
 def without_namespace(namespace: str, name: str) -> str:
-    """Return the name for users."""
     mark, rest = _split(name)
     return mark + rest.removeprefix(namespace + NAMESPACE_SEPARATOR) if namespace else name
 
 
 def is_in_namespace(namespace: str, name: str) -> bool:
-    """Return whether a name on brokers is of a namespace; True without a namespace."""
+    """Return True if a name on brokers is in a namespace, or if there is no namespace."""
     return not namespace or _split(name)[1].startswith(namespace + NAMESPACE_SEPARATOR)
 
 

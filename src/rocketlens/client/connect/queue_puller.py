@@ -1,40 +1,27 @@
-"""Pulls messages of queues: the one module that knows what an answer to a pull means.
+"""Pulls messages of queues; the only module that interprets answers to pulls.
 
 ==================  ==================  ==========================================================
-a broker answers    `PullStatus`        then
+answer code         `PullStatus`        effect
 ==================  ==================  ==========================================================
-0                   FOUND               there are records; reading continues behind them, and an
-                                        answer that names no offset behind them is a BadAnswer
-19                  NO_NEW_MSG          no message is at the offset (yet); reading continues at the
-                                        offset that the broker names, but never at an earlier one:
-                                        a broker without the queue names 0
-20                  NO_MATCHED_MSG      the messages that were compared do not match; likewise
-21                  OFFSET_ILLEGAL      the queue does not have the offset; reading continues at
-                                        the one that the broker names, which can be an earlier one
-24, 25 to a member  NOT_SUBSCRIBED      the broker needs a heartbeat to know the subscription
-anything else       none                BrokerError
-no answer           none                RemotingError
+0                   FOUND               reading continues after the records; without a larger next
+                                        offset the answer is a BadAnswer
+19                  NO_NEW_MSG          reading continues at the returned offset, but never at a
+                                        smaller one: a broker without the queue returns 0
+20                  NO_MATCHED_MSG      as 19
+21                  OFFSET_ILLEGAL      reading continues at the returned offset, larger or smaller
+24, 25 to a member  NOT_SUBSCRIBED      the broker needs a heartbeat with the subscription
+any other           none                BrokerError
 ==================  ==================  ==========================================================
 
-Some refusals are of one form of the request. Then the request is repeated in another form, which is
-the only one for that broker from then on:
+If a broker refuses one form of a request, another form is used for it from then on: the plain pull
+11 in place of a lite pull, all messages in place of an SQL92 expression, and the spare group, which
+some brokers create on demand, in place of the tools' group.
 
-======================================  ==========================================================
-refused                                 repeated as
-======================================  ==========================================================
-3 to a pull of a lite pull consumer     the request 11, for a broker older than 5.0
-1, 23 to an SQL92 expression of a tool  a request for all messages: the broker evaluates none
-26, or 16 that names the group, to a    a pull of that group, which brokers create, if allowed
-tool that has a spare group
-======================================  ==========================================================
-
-Records that a tool pulls have the physical offsets of the commit log, those of compacted topics,
-too (`rocketlens.client.connect.compacted_topics`). Queues of static topics are the brokers' own
-ones, and so are their offsets (`rocketlens.wire.bodies.static_topics`).
-
-Pulls of tools leave nothing at a broker: they are of the group TOOLS_CONSUMER, which every broker
-has and which has no members, so no subscription, no offset and no member is kept. Sources:
-``PullMessageProcessor``, ``PullAPIWrapper``.
+Records pulled by a tool have physical offsets of the commit log, also for compacted topics
+(`rocketlens.client.connect.compacted_topics`). Queues and offsets of static topics are those of the
+brokers (`rocketlens.wire.bodies.static_topics`). Pulls of tools store nothing at a broker: they use
+the group TOOLS_CONSUMER, which every broker has and which has no members, subscriptions or offsets.
+Sources: ``PullMessageProcessor``, ``PullAPIWrapper``.
 """
 
 import asyncio
@@ -60,9 +47,9 @@ from rocketlens.wire.commands import messages as commands
 from rocketlens.wire.declare import Command
 
 MAX_AROUND_MESSAGES: Final = 512
-"""Messages of a queue, on either side of what a search by time found, that are read, too."""
+"""Messages of a queue that are also read on either side of a search by time."""
 OWN_TOOLS_GROUP: Final = "ROCKETLENS_TOOLS"
-"""The group for a broker at which TOOLS_GROUP may not consume; brokers create it, if allowed."""
+"""The group for brokers at which TOOLS_GROUP must not consume; brokers may create it."""
 _NO_GROUP: Final = "subscription group no permission"
 """A broker's remark if a group's ``consumeEnable`` is false."""
 _NO_SQL92: Final = frozenset({ResponseCode.SYSTEM_ERROR, ResponseCode.SUBSCRIPTION_PARSE_FAILED})
@@ -73,15 +60,16 @@ _NOT_SUBSCRIBED: Final = frozenset(
 PULL_HOLD_S: Final = 15.0
 """Seconds for which a broker may hold the pull of a tail or push consumer. RocketMQ: 15."""
 PULL_PAUSES_S: Final = (0.02, 3.0)
-"""Seconds until a pull is tried again that failed, or brought nothing though it could have been
-held: the first, doubled up to the last. RocketMQ: 3 after a failure.
+"""Seconds before a pull is repeated after a failure or an early empty answer: the first pause,
+doubled up to the last. RocketMQ: 3 after a failure.
 """
 
+_PullCommand = Command[commands.PullMessageRequest, commands.PullMessageResponse]
 _logger: Final = logging.getLogger("rocketlens.client")
 
 
 class PullMode(Enum):
-    """For whom queues are pulled."""
+    """The kinds of readers of queues."""
 
     TOOL = "tool"
     PUSH = "push consumer"
@@ -89,7 +77,7 @@ class PullMode(Enum):
 
 
 class PullStatus(Enum):
-    """The kinds of answers to a pull; RocketMQ's names, and one more."""
+    """The kinds of answers to a pull: RocketMQ's names, and NOT_SUBSCRIBED."""
 
     FOUND = "FOUND"
     NO_NEW_MSG = "NO_NEW_MSG"
@@ -107,7 +95,7 @@ _STATUS_OF_CODE: Final[dict[int, PullStatus]] = {
 
 
 class Pulled(Struct, frozen=True):
-    """The answer to one pull: what it has, and the offset at which reading continues."""
+    """The answer to one pull."""
 
     status: PullStatus
     next_offset: int
@@ -115,25 +103,24 @@ class Pulled(Struct, frozen=True):
     min_offset: int = 0
     max_offset: int = 0
     suggested_broker_id: int = MASTER_ID
-    """The broker to pull from next: a slave if messages are no longer in the master's memory."""
+    """The broker to pull from next: a slave if the master would read from its disk."""
     gap: str | None = None
-    """Warning text if compaction removed messages between those pulled; None otherwise."""
+    """A warning if compaction removed messages between those pulled."""
 
     @property
     def has_more(self) -> bool:
-        """Whether the queue has messages at ``next_offset``, so that a pull need not be held."""
+        """True if the queue has messages at ``next_offset``, so a pull need not be held."""
         is_moved = self.status is PullStatus.OFFSET_ILLEGAL
         return is_moved or self.next_offset < self.max_offset
 
     def records(self, damage: list[str]) -> Iterator[Record]:
-        """Yield the records, each checked; see `records_in`."""
         return records_in(self.body, damage)
 
 
 class QueuePuller:
-    """Pulls queues for one reader. Of one event loop.
+    """Pulls queues for one reader. Bound to one event loop.
 
-    ``spare_group`` is used where ``group`` may not consume.
+    ``spare_group`` is used at brokers where ``group`` must not consume.
     """
 
     def __init__(
@@ -166,11 +153,10 @@ class QueuePuller:
         """Pull up to ``count`` messages of a queue from an offset on.
 
         Without a ``subscription`` all messages match. A broker without messages may hold the
-        request for ``hold_s`` seconds; ``timeout_s`` includes that. ``commit_offset`` is stored
-        for the group.
+        request for ``hold_s`` seconds; ``timeout_s`` includes them. ``commit_offset`` is stored for
+        the group.
 
-        :raises BrokerError: if the broker refuses.
-        :raises BadAnswer: if the answer cannot be right.
+        :raises BadAnswer: if the answer is inconsistent.
         :raises RemotingError: if there is no answer.
         """
         sys_flag = (commands.SUSPEND_FLAG if hold_s else 0) | (
@@ -178,7 +164,7 @@ class QueuePuller:
         )
         text: str | None = None
         if self._mode is not PullMode.PUSH:
-            # A broker knows what push consumers subscribe to from their heartbeats.
+            # Brokers know the subscriptions of push consumers from their heartbeats.
             text = ALL_TAGS if subscription is None else subscription.sub_string
             sys_flag |= commands.SUBSCRIPTION_FLAG
         header = commands.PullMessageRequest(
@@ -199,7 +185,7 @@ class QueuePuller:
         if timeout_s is None:
             timeout_s = self._cluster.timeout_s + hold_s
         command, answer = await self._answer(address, header, timeout_s)
-        pulled = self._pulled(address, command, answer, offset)
+        pulled = self._parse_answer(address, command, answer, offset)
         if pulled.body and self._mode is PullMode.TOOL:
             body, count_of_compacted = await with_log_offsets(
                 self._cluster, address, queue, pulled.body
@@ -211,12 +197,8 @@ class QueuePuller:
                 pulled = replace(pulled, gap=_gap_of(queue) if is_gap else None)
         return pulled
 
-    def _pulled(
-        self,
-        address: str,
-        command: Command[commands.PullMessageRequest, commands.PullMessageResponse],
-        answer: RemotingCommand,
-        offset: int,
+    def _parse_answer(
+        self, address: str, command: _PullCommand, answer: RemotingCommand, offset: int
     ) -> Pulled:
         if answer.code in _NOT_SUBSCRIBED and self._mode is not PullMode.TOOL:
             return Pulled(PullStatus.NOT_SUBSCRIBED, offset)
@@ -226,7 +208,7 @@ class QueuePuller:
         fields = fields_of(address, command, answer)
         next_offset = fields.next_begin_offset
         if status is PullStatus.FOUND and next_offset <= offset:
-            reason = f"goes on at {next_offset}, not behind its messages"
+            reason = f"continues at {next_offset}, which is not after its messages"
             raise BadAnswer(address, request_name(command), reason)
         if status is PullStatus.OFFSET_ILLEGAL and next_offset < 0:
             reason = f"moves from queue offset {offset} to {next_offset}"
@@ -244,10 +226,10 @@ class QueuePuller:
 
     async def _answer(
         self, address: str, header: commands.PullMessageRequest, timeout_s: float
-    ) -> tuple[Command[commands.PullMessageRequest, commands.PullMessageResponse], RemotingCommand]:
-        """Return the answer to the form of a request that the broker understands."""
+    ) -> tuple[_PullCommand, RemotingCommand]:
+        """Return the command, and the answer to the form that the broker understands."""
         while True:
-            command, form = self._form(address, header)
+            command, form = self._adapt_request(address, header)
             answer = await self._cluster.call(address, command, form, timeout_s=timeout_s)
             if (
                 command is commands.LITE_PULL_MESSAGE
@@ -266,17 +248,13 @@ class QueuePuller:
                 and _is_group_refused(answer)
             ):
                 form = replace(form, consumer_group=self._spare_group)
-                return command, await self._as_spare_group(address, form, answer, timeout_s)
+                return command, await self._call_as_spare_group(address, form, answer, timeout_s)
             else:
                 return command, answer
 
-    def _form(
+    def _adapt_request(
         self, address: str, header: commands.PullMessageRequest
-    ) -> tuple[
-        Command[commands.PullMessageRequest, commands.PullMessageResponse],
-        commands.PullMessageRequest,
-    ]:
-        """Return a request in the form for one broker."""
+    ) -> tuple[_PullCommand, commands.PullMessageRequest]:
         if self._mode is PullMode.LITE and address not in self._without_lite_pull:
             return commands.LITE_PULL_MESSAGE, replace(
                 header, sys_flag=header.sys_flag | commands.LITE_PULL_FLAG
@@ -287,7 +265,7 @@ class QueuePuller:
             header = replace(header, consumer_group=self._spare_group)
         return commands.PULL_MESSAGE, header
 
-    async def _as_spare_group(
+    async def _call_as_spare_group(
         self,
         address: str,
         header: commands.PullMessageRequest,
@@ -307,15 +285,15 @@ class QueuePuller:
 
 
 def tools_puller(cluster: ClusterCalls) -> QueuePuller:
-    """Return a puller for a search, which has a spare group; what brokers refused is kept."""
+    """Return a puller with a spare group for a search."""
     return QueuePuller(cluster, spare_group=OWN_TOOLS_GROUP)
 
 
 def _gap_of(queue: MessageQueue) -> str:
     return (
-        f"{queue.topic}/{queue.queue_id}: the broker compacts this topic, so messages that newer "
-        "ones with their keys replaced are not in its queue: their keys, ids and positions lead to "
-        "them"
+        f"{queue.topic}/{queue.queue_id}: the broker compacts this topic, so its queue lacks "
+        "messages that newer ones with the same key replaced: search for those by key, id or "
+        "position"
     )
 
 
@@ -326,14 +304,13 @@ def _is_group_refused(answer: RemotingCommand) -> bool:
 
 
 def records_in(body: bytes, damage: list[str]) -> Iterator[Record]:
-    """Yield the records of a response; see `views_in`."""
     return (view.record() for view in views_in(body, damage))
 
 
 def views_in(body: bytes, damage: list[str]) -> Iterator[RecordView]:
-    """Yield the records of a response, not taken apart; a bad checksum is added to ``damage``.
+    """Yield the undecoded records of a response; a wrong checksum is added to ``damage``.
 
-    Records behind bytes that are not a record cannot be found; that is damage, too.
+    Records after bytes that are not a record cannot be found; this is damage, too.
     """
     buffer = memoryview(body)
     position = 0
@@ -352,23 +329,21 @@ def views_in(body: bytes, damage: list[str]) -> Iterator[RecordView]:
 
 
 def add_damage(damage: list[str], text: str) -> None:
-    """Add a line, unless the maximum is reached."""
+    """Add a line, unless there are `limits.MAX_DAMAGE_REPORTS` already."""
     if len(damage) < limits.MAX_DAMAGE_REPORTS:
         damage.append(text)
 
 
 class Backoff:
-    """Pauses between pulls that double from the first to the last, until something succeeds."""
+    """Pauses between pulls that double from the first to the last, until `reset`."""
 
     def __init__(self) -> None:
         self._first_s, self._last_s = PULL_PAUSES_S
         self._next_s = self._first_s
 
     async def pause(self) -> None:
-        """Pause; the next time for longer."""
         pause_s, self._next_s = self._next_s, min(2 * self._next_s, self._last_s)
         await asyncio.sleep(pause_s)
 
     def reset(self) -> None:
-        """Start again with the shortest pause."""
         self._next_s = self._first_s

@@ -1,4 +1,4 @@
-"""Routes: brokers and queues of a topic, for clients, and answers that are kept as long as one."""
+"""The route of a topic: its brokers and queues; and a cache with the lifetime of routes."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final, Generic, Self, TypeVar
@@ -16,20 +16,20 @@ from rocketlens.wire.bodies.static_topics import StaticTopic
 from rocketlens.wire.bodies.tables import BrokerData, QueueData, TopicRouteData
 
 ROUTE_REFRESH_S: Final = 30.0
-"""Seconds for which a client believes a topic's route, unless a send fails. RocketMQ: 30."""
+"""Seconds for which a client uses a topic's route, unless a send fails. RocketMQ: 30."""
 MAX_ROUTE_BROKERS: Final = 10_000
-"""Brokers of one answer of a name server that a client believes: as many as ours keeps."""
+"""Brokers that a client accepts in one answer; the limit of RocketLens' name server."""
 MAX_BROKER_ADDRESSES: Final = 64
-"""Addresses of one broker, master and slaves, that a client believes. RocketMQ: any."""
+"""Addresses of one broker, master and slaves, that a client accepts. RocketMQ: any."""
 MAX_TOPOLOGY_ROUTES: Final = 10_000
-"""Routes of topics that a client which asks questions remembers."""
+"""Topic routes that a querying client caches."""
 MessageQueue = tables.MessageQueue
 T = TypeVar("T")
 K = TypeVar("K")
 
 
 class Broker(Struct, frozen=True):
-    """Master and slaves with one broker name. ``addresses`` maps broker ids to addresses."""
+    """A master and its slaves. ``addresses`` maps broker ids to addresses."""
 
     name: str
     addresses: Mapping[int, str]
@@ -42,7 +42,7 @@ class Broker(Struct, frozen=True):
 
     @property
     def origin(self) -> tuple[str | None, str]:
-        """The names of its cluster, None if that is not known, and of itself."""
+        """The names of its cluster, None if unknown, and of the broker."""
         return self.cluster_name or None, self.name
 
     @property
@@ -52,9 +52,9 @@ class Broker(Struct, frozen=True):
 
 
 def set_order(queues: Sequence[MessageQueue], *, is_copied: bool = False) -> list[MessageQueue]:
-    """Put queues in the order in which Java's ``HashSet`` or ``HashMap`` iterates over them.
+    """Sort queues in the iteration order of Java's ``HashSet`` or ``HashMap``.
 
-    ``is_copied``: after `putAll` from one such map into an empty one, which has a smaller table.
+    ``is_copied``: after `putAll` from such a map into an empty one, which has a smaller table.
     """
     size = 16
     while len(queues) * 4 > size * 3:
@@ -76,9 +76,9 @@ def _spread_hash(queue: MessageQueue) -> int:
 
 
 def is_address_of(address: str, host: Host) -> bool:
-    """Return whether a broker's address, as it is registered, is that of a host.
+    """Return True if a broker's registered address is that of a host.
 
-    Only addresses of digits are compared: names of hosts are not looked up.
+    Only numeric addresses are compared: host names are not resolved.
     """
     name, _, port = address.rpartition(":")
     try:
@@ -118,9 +118,8 @@ def brokers_of(broker_datas: Iterable[BrokerData]) -> dict[str, Broker]:
 class Route(Struct, frozen=True):
     """The route of one topic.
 
-    Queues are in the order of broker name and queue id, so that every client which maps a
-    sharding key to a queue finds the same one. Only queues whose broker has a master can be
-    written to.
+    Queues are in the order of broker name and queue id, so that every client maps a sharding key to
+    the same queue. Only queues of brokers with a master can be written to.
     """
 
     topic: str
@@ -128,12 +127,12 @@ class Route(Struct, frozen=True):
     read_queues: tuple[MessageQueue, ...]
     write_queues: tuple[MessageQueue, ...]
     unreadable_queues: tuple[MessageQueue, ...] = ()
-    """Queues that brokers refuse to have pulled: the topic has no permission to be read, or fewer
-    queues to read than to write. They can have messages.
+    """Queues that can have messages but cannot be pulled: the topic has no read permission, or
+    fewer read queues than write queues.
     """
     static: StaticTopic | None = None
-    """The logical queues of a static topic, if brokers were asked for them: queues of the route
-    are those of brokers.
+    """The logical queues of a static topic, if brokers were asked for them. The route's queues are
+    those of the brokers.
     """
 
     @classmethod
@@ -168,7 +167,7 @@ class Route(Struct, frozen=True):
         )
 
     def queues_of(self, broker_name: str) -> list[MessageQueue]:
-        """Return the queues of one broker that can be read."""
+        """Return the readable queues of one broker."""
         return [each for each in self.read_queues if each.broker_name == broker_name]
 
     def brokers_in(self, cluster_name: str | None) -> list[Broker]:
@@ -184,7 +183,7 @@ class Route(Struct, frozen=True):
         return brokers
 
     def as_default_of(self, topic: str, most_queues: int) -> Self:
-        """Return the route that ``topic`` will have once a broker creates it; this is TBW102's."""
+        """Return the route that ``topic`` will have once a broker creates it; self is TBW102's."""
         writable = [
             queue._replace(topic=topic)
             for queue in self.write_queues
@@ -213,9 +212,7 @@ def _check_count(topic: str, queue_datas: tuple[QueueData, ...]) -> None:
 
 
 def _ordered_queues(topic: str, order_topic_conf: str) -> list[MessageQueue]:
-    """Parse ``broker-a:4;broker-b:4``: the queues of an ordered topic, which override the
-    brokers'.
-    """
+    """Parse ``broker-a:4;broker-b:4``: an ordered topic's queues, which override the brokers'."""
     queues: list[MessageQueue] = []
     for part in filter(None, order_topic_conf.split(";")):
         if len(queues) > limits.MAX_ROUTE_QUEUES:
@@ -237,14 +234,14 @@ def _of_broker(topic: str, broker_name: str, count: int) -> list[MessageQueue]:
 
 
 class Recent(Generic[K, T]):
-    """Values that were asked for in the last 30 s, by key. ``clock`` returns monotonic seconds."""
+    """Caches values for 30 s, by key. ``clock`` returns monotonic seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock: Final = clock
         self._values: Final[dict[K, tuple[float, T]]] = {}
 
     async def get(self, key: K, ask: Callable[[], Awaitable[T]]) -> T:
-        """Return a value, asked for if there is none as new; errors are those of ``ask``."""
+        """Return a value; if none is cached, await ``ask``, whose errors are raised."""
         cached = self._values.get(key)
         if cached is None or self._clock() - cached[0] >= ROUTE_REFRESH_S:
             if len(self._values) > MAX_TOPOLOGY_ROUTES:

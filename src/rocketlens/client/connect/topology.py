@@ -1,25 +1,16 @@
-"""Decides which brokers must be asked for a complete answer, and reports those that cannot be.
+"""Finds the brokers that a complete answer needs, and reports those that cannot be asked.
 
-A producer uses the first name server that responds. A query asks all of them: a broker may be
-registered at only one, and a topic known only there. Their knowledge is merged.
+A producer uses the first name server that responds. A query asks all of them and merges their
+answers: a broker may be registered at only one, or a topic known to only one. So these make the
+coverage fail:
 
-====================================  ==========================================================
-case                                  in the coverage
-====================================  ==========================================================
-a name server does not answer         failed: a broker may be registered there alone
-none of them answers                  the error is raised; a route that was known before is used,
-                                      and named as failed: there may be other brokers by now
-a topic that none knows, and one      that one's error is raised: it might know the topic
-did not answer
-no broker is registered               failed
-a broker was seen before, and is      failed, with when and where it was seen
-not registered now
-a broker's master is not registered   failed: a slave may not have heard of a topic yet
-a slave answers for its master        failed, with both: it may lack what the master acknowledged
-                                      last (`~rocketlens.client.connect.cluster.ClusterCalls`)
-a slave is in a route as the master   as any slave: name servers of RocketMQ 5 with
-                                      ``supportActingMaster`` name it so, once its master is gone
-====================================  ==========================================================
+* a name server that does not answer, even if a cached route is used or others know the topic
+* no registered broker, or a broker that was seen before and is not registered now
+* a broker without a registered master: its slaves may not have all topics yet
+* a slave that answers for its master: it may lack the newest messages. With
+  ``supportActingMaster``, name servers of RocketMQ 5 list a slave as master in routes
+
+If no name server knows a topic and one failed, the failure is raised: that one might know it.
 """
 
 import asyncio
@@ -72,25 +63,25 @@ T = TypeVar("T")
 
 
 NAME_SERVERS: Final = "name servers"
-"""The source in coverage that stands for all of them."""
+"""The source in coverage that stands for all name servers."""
 _NO_BROKER: Final = failed_broker(NAME_SERVERS, "no broker is registered")
 
 
 class TopologyResult(NamedTuple, Generic[T]):
-    """The union of what all name servers know, and the doubts about it."""
+    """The merged answers of all name servers, with the coverage of failures."""
 
     value: T
     coverage: tuple[Coverage, ...]
 
 
 _Listed = tuple[float, TopologyResult[dict[str, Broker]]]
-"""All brokers, and since when that is so."""
+"""All brokers, and the time of the request."""
 
 _INDEX_SETTINGS: Final = ("messageIndexEnable", "indexFileWriteEnable", "indexFileReadEnable")
-"""A broker has no index files, or does not read them, if one of these is false.
+"""If one of these is false, a broker has no index files, or does not read them.
 
-RocketMQ 5.5 can have an index in RocksDB in their place: it has no message without a unique key,
-and returns nothing for times further apart than ``maxRocksDBIndexQueryDays``.
+RocketMQ 5.5 can have an index in RocksDB instead. It lacks messages without a unique key, and
+returns nothing for time ranges longer than ``maxRocksDBIndexQueryDays``.
 """
 
 
@@ -107,10 +98,10 @@ class Topology:
         self._brokers: _Listed | None = None
         self._listing: asyncio.Task[_Listed] | None = None
         self._listed_s = clock()
-        """When a name server returned a route or the topics last."""
+        """The time of the last route or list of topics from a name server."""
 
     async def route_of_name(self, topic: str) -> TopologyResult[Route]:
-        """Return what `route` does; the error of a topic that is not there suggests others."""
+        """Return `route`, or raise its TopicNotFound with suggestions."""
         try:
             return await self.route(topic)
         except TopicNotFound as error:
@@ -120,10 +111,9 @@ class Topology:
             raise TopicNotFound(f"{error}{suggestion(topic, topics)}") from None
 
     async def route(self, topic: str) -> TopologyResult[Route]:
-        """Return the route of a topic, at most 30 s old; the coverage is that of `brokers`, too.
+        """Return the route of a topic, at most 30 s old; the coverage includes that of `brokers`.
 
-        :raises TopicNotFound: if no name server knows it, and all were asked.
-        :raises RemotingError: if no name server responds and no route is cached.
+        :raises TopicNotFound: if all name servers were asked, and none knows it.
         """
         if topic.startswith(LMQ_PREFIX):
             return await self._light_route(topic)
@@ -140,9 +130,7 @@ class Topology:
         return TopologyResult(route, coverage)
 
     async def _light_route(self, topic: str) -> TopologyResult[Route]:
-        """Return the route of a light topic: no name server has one, and each broker can have its
-        one queue.
-        """
+        """Return the route of a light topic: each broker may have its one queue."""
         route, coverage = await self.route_by_brokers(topic)
         queues = tuple(MessageQueue(topic, name, 0) for name in route.brokers)
         return TopologyResult(replace(route, read_queues=queues), coverage)
@@ -155,16 +143,14 @@ class Topology:
     async def brokers(self) -> TopologyResult[dict[str, Broker]]:
         """Return every broker registered at any name server, by name, at most 30 s old.
 
-        That none is registered is not remembered: a cluster that starts has its first one soon.
-
-        :raises RemotingError: if no name server responds.
+        An empty result is not cached: a starting cluster soon has its first broker.
         """
         listed = self._brokers
         if listed is None or self._clock() - listed[0] >= ROUTE_REFRESH_S:
             if self._listing is None:
                 self._listing = asyncio.create_task(self._list_brokers())
-                self._listing.add_done_callback(self._listed)
-            # Shielded: others may wait for the same answer when one is cancelled.
+                self._listing.add_done_callback(self._end_listing)
+            # Shielded: other callers wait for the same answer.
             listed = await asyncio.shield(self._listing)
         return listed[1]
 
@@ -173,24 +159,23 @@ class Topology:
         self._brokers = listed if listed[1].value else None
         return listed
 
-    def _listed(self, task: "asyncio.Task[_Listed]") -> None:
+    def _end_listing(self, task: "asyncio.Task[_Listed]") -> None:
         self._listing = None
         if not task.cancelled():
-            # Callers that wait get the error.
+            # Waiting callers get the error.
             task.exception()
 
     async def recheck_missing_brokers(self) -> tuple[Coverage, ...]:
-        """After a search, list the brokers again if the list is older than the routes or topics
-        that were used; return the coverage of those that are missing.
+        """List the brokers again after a search, if the list is older than its routes or topics.
 
-        Name servers forget a broker that ended together with its topics: a route that lacks it
-        shows nothing, and neither do brokers that were listed before.
+        Name servers forget a stopped broker together with its topics, so neither a new route nor an
+        older list of brokers shows that it is missing. Return the coverage of the new list.
         """
         listed = self._brokers
         if self._seen_brokers is None or listed is None or listed[0] >= self._listed_s:
             return ()
         if self._listing is not None:
-            # It may have begun before that.
+            # A running request may be older than the routes.
             await asyncio.wait([self._listing])
         self._brokers = None
         try:
@@ -199,10 +184,6 @@ class Topology:
             return (failed_broker(NAME_SERVERS, str(error)),)
 
     async def topics(self) -> TopologyResult[list[str]]:
-        """Return the topics that any name server knows.
-
-        :raises RemotingError: if no name server responds.
-        """
         command = commands.GET_ALL_TOPIC_LIST_FROM_NAMESERVER
         try:
             answers, failed = await self._ask(TopicList, command, NoFields())
@@ -217,21 +198,15 @@ class Topology:
         return TopologyResult(sorted(listed), failed)
 
     async def has_batches(self, topic: str, address: str) -> bool:
-        """Return whether a broker can have batches of a topic that are one record each.
+        """Return True if a broker can store batches of a topic as one record each.
 
-        Its index has the ids of these, and no key of a message in them. At most 30 s old.
-
-        :raises BrokerError: if the broker refuses to answer.
-        :raises RemotingError: if there is no response.
+        Its index has the ids of these batches, but no keys of their messages. At most 30 s old.
         """
         attributes = await topic_attributes(self._cluster, topic, address)
         return attributes.get(QUEUE_TYPE) == BATCH_QUEUE
 
     async def to_logical(self, record: Record, broker: Broker, address: str) -> Record:
-        """Return a record that a broker has with its origin and the position its producer was told.
-
-        :raises RemotingError: if there is no response.
-        """
+        """Return a broker's record with its origin and the position returned to its producer."""
         record = replace(record, origin=broker.origin)
         try:
             config = await topic_config(self._cluster, record.topic, address)
@@ -242,21 +217,19 @@ class Topology:
         return to_logical(record, (await self.route(record.topic)).value.static, broker.name)
 
     async def has_index(self, address: str) -> bool:
-        """Return whether a broker answers by key from index files, at most 30 s old.
+        """Return True if a broker answers by key from index files, at most 30 s old.
 
-        It is taken to if it does not tell its configuration.
-
-        :raises RemotingError: if there is no response.
+        Also return True if the broker does not return its configuration.
         """
         config = await broker_config(self._cluster, address)
         return all(config.get(key) != "false" for key in _INDEX_SETTINGS)
 
-    def were_at(self, address: str) -> Collection[str]:
-        """Return the names of the brokers that are remembered to have had an address."""
-        return () if self._seen_brokers is None else self._seen_brokers.were_at(address)
+    def names_at(self, address: str) -> Collection[str]:
+        """Return the names of remembered brokers that had an address."""
+        return () if self._seen_brokers is None else self._seen_brokers.names_at(address)
 
     def forget(self, broker_name: str) -> bool:
-        """Remove a broker from the remembered ones; return False if it is not remembered."""
+        """Remove a remembered broker; return False if it is not remembered."""
         self._brokers = None
         return self._seen_brokers is not None and self._seen_brokers.forget(broker_name)
 
@@ -277,7 +250,7 @@ class Topology:
             if cached is None:
                 raise
             problem = f"topic {topic} may be on other brokers than it was: {error}"
-            # The next question asks for it again.
+            # Not cached: the next call asks again.
             return now_s, TopologyResult(cached, (failed_broker(NAME_SERVERS, problem),))
         self._listed_s = self._clock()
         if not routes:
@@ -296,10 +269,7 @@ class Topology:
         return self._routes[topic]
 
     async def _with_true_ids(self, route: Route, received: Iterable[TopicRouteData]) -> Route:
-        """Replace the ids of brokers by those of the registered ones, where they can differ.
-
-        :raises RemotingError: if no name server responds.
-        """
+        """Replace the ids of brokers that may have an acting master by the registered ones."""
         doubtful = _may_have_acting_master(received)
         if not doubtful:
             return route
@@ -308,7 +278,7 @@ class Topology:
         return replace(route, brokers={**route.brokers, **true})
 
     async def _with_logical_queues(self, route: Route) -> tuple[Route, tuple[Coverage, ...]]:
-        """Add the mappings that the brokers have of a static topic; return why some lack."""
+        """Add the brokers' mappings of a static topic; also return the missing brokers."""
         static, failures = await static_topic(self._cluster, route)
         away = (
             failed_broker(name, f"no name server knows it, and it has messages of {route.topic}")
@@ -345,7 +315,7 @@ class Topology:
         return TopologyResult(brokers, tuple(coverage))
 
     def _behind_proxy(self) -> dict[str, Broker]:
-        """Return the brokers that a proxy named in the routes in use: with its own address."""
+        """Return the brokers that a proxy listed in cached routes, with its own address."""
         proxies = set(self._cluster.name_servers)
         return {
             broker.name: broker
@@ -365,8 +335,8 @@ class Topology:
     ) -> tuple[list[B], tuple[Coverage, ...]]:
         """Ask all name servers at once; return the bodies received, and the failures.
 
-        ``check`` is that of `ClusterCalls.ask_for`. The code ``unknown`` is a response without a
-        body.
+        ``check`` is passed to `ClusterCalls.ask_for`. A response with the code ``unknown`` is no
+        failure.
 
         :raises RocketLensError: the first failure, if there is no body and one failed.
         """
@@ -395,23 +365,22 @@ class Topology:
 
 
 class CoverageByReason:
-    """The coverage of many questions to the same brokers: each source and failure once."""
+    """Collects the coverage of many requests to the same brokers without duplicates."""
 
     def __init__(self) -> None:
         self._by_reason: Final[dict[tuple[str | None, ...], Coverage]] = {}
 
     def add(self, *coverage: Coverage) -> None:
-        """Add what is not there, and of failures no more than a bound."""
+        """Add new entries; the number of failures is bounded."""
         for each in coverage:
             if len(self._by_reason) < limits.MAX_DAMAGE_REPORTS or not each.is_failure:
                 self._by_reason.setdefault((each.source, each.error, each.note), each)
 
     def replace(self, coverage: Coverage) -> None:
-        """Add a coverage in place of the one with its source, error and note."""
+        """Replace the entry with the same source, error and note."""
         self._by_reason[coverage.source, coverage.error, coverage.note] = coverage
 
     def all(self) -> tuple[Coverage, ...]:
-        """Return them in the order in which they were added."""
         return tuple(self._by_reason.values())
 
 
@@ -431,7 +400,7 @@ def _with_addresses(broker: BrokerData, more: BrokerData | None) -> BrokerData:
 
 
 def _may_have_acting_master(routes: Iterable[TopicRouteData]) -> set[str]:
-    """Return the brokers whose master in a route may be a slave: none of these can be written to.
+    """Return the brokers whose master in a route may be a slave: none of them can be written to.
 
     Source: ``RouteInfoManager.pickupTopicRouteData``.
     """
@@ -449,7 +418,7 @@ def _may_have_acting_master(routes: Iterable[TopicRouteData]) -> set[str]:
 
 
 def _union(routes: list[TopicRouteData]) -> TopicRouteData:
-    """Return the union of what several name servers know of one topic."""
+    """Merge several name servers' answers about one topic."""
     if len(routes) == 1:
         return routes[0]
     queues: dict[str, QueueData] = {}

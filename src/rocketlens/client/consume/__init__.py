@@ -1,1 +1,1 @@
-"""Consumers: a group's messages, pushed to a listener or polled."""
+"""Consumers, which deliver a group's messages to a listener or return them from `poll`."""

@@ -1,17 +1,9 @@
-"""Consumption in any order: so many calls of the listener at once, whatever queue they are of.
+"""Concurrent consumption: several listener calls at once, in any order.
 
-=====================================  ======================================================
-failure                                treatment
-=====================================  ======================================================
-in a group that shares its messages    given back to the broker (`SendBack`), which delivers
-                                       it again later; where that fails, consumed again here
-                                       after 5 s
-in broadcasting                        logged: there is no retry, as in RocketMQ
-a listener that hangs                  after 15 minutes as one that failed; a plain one keeps
-                                       its thread
-=====================================  ======================================================
-
-Source: ``ConsumeMessageConcurrentlyService``.
+Failed messages are sent back to the broker (`SendBack`), which delivers them again later. If that
+fails, they are consumed again here after 5 s. In broadcasting, failures are logged and not retried,
+as in RocketMQ. A listener that hangs fails after 15 minutes; a plain function also keeps its
+thread. Source: ``ConsumeMessageConcurrentlyService``.
 """
 
 import asyncio
@@ -42,14 +34,15 @@ logger: Final = logging.getLogger("rocketlens.client")
 
 _EXPIRED_DELAY_LEVEL: Final = 3
 _EXPIRED_AT_ONCE: Final = 16
-"""As RocketMQ: of each queue, so many messages are given back in one look."""
-
+"""Messages of one queue that are sent back in one check. RocketMQ: 16."""
 
 _Batch = tuple[ProcessQueue, Sequence[MessageExt]]
 
 
 class ConcurrentService(ListenerService):
-    """Calls a listener with whatever was pulled; see the table above."""
+    """Calls a listener with pulled messages, in any order."""
+
+    _success = ConsumeConcurrentlyStatus.CONSUME_SUCCESS
 
     def __init__(
         self, session: GroupSession, settings: PushSettings, calls: ListenerCalls, batch: int
@@ -63,44 +56,39 @@ class ConcurrentService(ListenerService):
         self._is_stopping = False
 
     def start(self) -> None:
-        """Begin."""
         for _ in range(self._settings.concurrency):
             self._tasks.run(self._work())
 
     def deliver(self, owned: OwnedQueue, messages: Sequence[MessageExt]) -> None:
-        """Consume messages, in batches."""
         size = self._batch
         for start in range(0, len(messages), size):
             self._waiting.put_nowait((owned.pq, messages[start : start + size]))
 
     async def stop(self, wait_s: float) -> None:
-        """Start no further messages, and wait so long for those that listeners have."""
         self._is_stopping = True
         try:
             async with asyncio.timeout(wait_s):
                 await self._idle.wait()
         except TimeoutError:
             logger.warning(
-                "group %s: %d listeners did not end in %g s; what they have is delivered again",
+                "group %s: %d listeners did not end in %g s; their messages are delivered again",
                 *(self._session.group, self._busy, wait_s),
             )
         await self._tasks.cancel()
 
-    async def give_back_expired(self, owned: OwnedQueue) -> None:
-        """Send back what plain listeners have had for too long: a thread cannot be ended."""
+    async def send_back_expired(self, owned: OwnedQueue) -> None:
+        """Send back messages that plain listeners hold too long; a thread cannot be ended."""
         pq = owned.pq
         timeout_s = self._settings.consume_timeout_s
         before_s = self._clock() - timeout_s
         for message in pq.expired(before_s)[:_EXPIRED_AT_ONCE]:
             logger.warning(
-                "%s: a listener has had %s for over %g s: it is given back",
+                "%s: a listener has had %s for over %g s; it is sent back",
                 *(pq.queue, message.msg_id, timeout_s),
             )
             late = ListenerHung(f"no end after {timeout_s:g} s")
-            if await self._give_back(message, pq.queue, _EXPIRED_DELAY_LEVEL, late):
+            if await self._try_send_back(message, pq.queue, _EXPIRED_DELAY_LEVEL, late):
                 self._done(pq, [message])
-
-    # How it is done.
 
     async def _work(self) -> None:
         while True:
@@ -112,6 +100,7 @@ class ConcurrentService(ListenerService):
             try:
                 await self._consume(batch)
             except Exception:
+                # A defect must not end this worker: fewer and fewer listeners would run.
                 logger.exception("group %s: messages stay unsettled", self._session.group)
             finally:
                 self._busy -= 1
@@ -125,13 +114,13 @@ class ConcurrentService(ListenerService):
         messages = pq.begin(waiting, self._clock())
         if not messages:
             return
-        context = ConsumeContext(self._session.shown_queue(pq.queue))
-        shown = tuple(map(self._session.shown, messages))
+        context = ConsumeContext(self._session.queue_for_user(pq.queue))
+        shown = tuple(map(self._session.message_for_user, messages))
         called = await self._call_traced(shown, context)
         if called.returned is Abandoned.ABANDONED:
             return
         pq.consumed_at_ms = now_ms()
-        count = self._succeeded(called, context, len(messages))
+        count = self._consumed_count(called, context, len(messages))
         self._session.rates(pq.queue.topic).consumed(count, len(messages) - count, called.took_s)
         if not pq.is_dropped:
             await self._settle(pq, messages, count, context, called)
@@ -152,7 +141,7 @@ class ConcurrentService(ListenerService):
             return
         level, raised = context.delay_level, called.raised
         given_back = await asyncio.gather(
-            *[self._give_back(each, pq.queue, level, raised) for each in failed]
+            *[self._try_send_back(each, pq.queue, level, raised) for each in failed]
         )
         kept = [each for each, done in zip(failed, given_back, strict=True) if not done]
         self._done(pq, [each for each in messages if each not in kept])
@@ -160,10 +149,10 @@ class ConcurrentService(ListenerService):
             again = [replace(each, reconsume_times=each.reconsume_times + 1) for each in kept]
             self._tasks.run(self._deliver_later(pq, again))
 
-    async def _give_back(
+    async def _try_send_back(
         self, message: MessageExt, queue: MessageQueue, delay_level: int, raised: Exception | None
     ) -> bool:
-        shown, failure = self._session.shown(message), self._failure(message, raised)
+        shown, failure = self._session.message_for_user(message), self._failure(message, raised)
         return await self._send_back.send_back(shown, queue, delay_level, failure)
 
     async def _deliver_later(self, pq: ProcessQueue, messages: list[MessageExt]) -> None:
@@ -177,19 +166,15 @@ class ConcurrentService(ListenerService):
             self._session.offsets.put(pq.queue, queue_offset, increase_only=True)
             pq.owned.changed.set()
 
-    def _succeeded(self, called: Called, context: ConsumeContext, count: int) -> int:
-        """Return how many of the messages, from the first on, were consumed."""
+    def _consumed_count(self, called: Called, context: ConsumeContext, count: int) -> int:
+        """Return the number of consumed messages; listeners acknowledge a prefix."""
         if called.raised is not None:
             return 0
         if self._is_success(called.returned):
             return count if context.ack_index is None else max(0, min(context.ack_index + 1, count))
         if called.returned is not ConsumeConcurrentlyStatus.RECONSUME_LATER:
             logger.warning(
-                "a listener returned %.100r, which is no status: its messages are consumed again "
-                "later",
+                "a listener returned %.100r, which is not a status; its messages are retried",
                 called.returned,
             )
         return 0
-
-    def _is_success(self, returned: object) -> bool:
-        return returned is None or returned is ConsumeConcurrentlyStatus.CONSUME_SUCCESS

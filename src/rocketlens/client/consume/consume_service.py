@@ -1,24 +1,25 @@
-"""Listeners, which handle a consumer's messages, and how they are called.
+"""Calls listeners, which process a consumer's messages.
 
-A listener is an async function, or a plain one, which runs in a thread so that it may block::
+A listener is an async function, or a plain one, which runs in a thread and may block::
 
     async def listener(messages, context): ...
     def listener(messages, context): ...
 
 ==============================  ================================================================
-a listener of ``listen``        then
+result of a ``listen`` listener effect
 ==============================  ================================================================
-returns None, CONSUME_SUCCESS   the messages are consumed (those up to ``context.ack_index``, if
-                                it was set; the rest is consumed again later)
-returns RECONSUME_LATER         they are consumed again later, after a delay that grows
-raises, or returns anything     the same, and it is logged
-else, or takes over 15 minutes
+None, CONSUME_SUCCESS           the messages are consumed: all, or those up to
+                                ``context.ack_index``; the others are delivered again
+RECONSUME_LATER                 they are delivered again after a growing delay
+an exception, any other value,  the same, and it is logged
+a run of over 15 minutes
 ==============================  ================================================================
 
-A listener of ``listen_orderly`` returns None or SUCCESS, or SUSPEND_CURRENT_QUEUE_A_MOMENT to have
-the same messages again after a pause; raising is the same as that.
+A listener of ``listen_orderly`` returns None or SUCCESS, or SUSPEND_CURRENT_QUEUE_A_MOMENT to get
+the same messages again after a pause. An exception has the same effect.
 
-In Java null means "later". A Python function that just ends returns None, so here it is success.
+In Java null means "later". In Python, a function without a return statement returns None, so None
+is success.
 """
 
 import asyncio
@@ -49,43 +50,44 @@ from rocketlens.net.pace import WorkThreads
 from rocketlens.wire.bodies.clients import ConsumeMessageDirectlyResult, ConsumeResult
 
 MAX_FAILURE_KINDS: Final = 100
-"""Kinds of failures of a listener that are counted, by type and line. RocketMQ: logs each whole."""
+"""Kinds of listener failures that are counted, by type and line. RocketMQ: logs each in full."""
 MAX_RECONSUMES: Final = 16
-"""Times that a message is delivered again before it goes to the dead letters. RocketMQ: 16."""
+"""Deliveries of a message after the first, before it becomes a dead letter. RocketMQ: 16."""
 logger: Final = logging.getLogger("rocketlens.client")
 
 
 class ConsumeConcurrentlyStatus(Enum):
-    """The result of a listener of messages whose order does not matter."""
+    """The result of a listener whose messages have no order."""
 
     CONSUME_SUCCESS = "CONSUME_SUCCESS"
     RECONSUME_LATER = "RECONSUME_LATER"
 
 
 class ConsumeOrderlyStatus(Enum):
-    """The result of a listener of messages that are consumed in order."""
+    """The result of a listener that consumes messages in order."""
 
     SUCCESS = "SUCCESS"
     SUSPEND_CURRENT_QUEUE_A_MOMENT = "SUSPEND_CURRENT_QUEUE_A_MOMENT"
 
 
 class Abandoned(Enum):
-    """The result of this package's own listeners for messages that will not be handled."""
+    """The result of the internal listener for messages that will not be processed."""
 
     ABANDONED = "ABANDONED"
 
 
 class ConsumeContext(Struct):
-    """The context of a call of a listener, of which it may set fields."""
+    """The context of a listener call. A listener may set its fields."""
 
     message_queue: MessageQueue
     delay_level: int = 0
-    """When failed messages come again: 0 as RocketMQ does it (later each time), 1 to 18 after that
-    delay, -1 never: they go to the dead letters."""
+    """The delay of failed messages: 0 as in RocketMQ (longer each time), 1 to 18 for a fixed
+    delay level, -1 to send them to the dead letters.
+    """
     ack_index: int | None = None
-    """The last message that succeeded, counted from 0, -1 for none; None for all."""
+    """The index of the last consumed message, from 0; -1 for none, None for all."""
     suspend_s: float | None = None
-    """For how long an ordered queue rests after SUSPEND_CURRENT_QUEUE_A_MOMENT."""
+    """The pause of an ordered queue after SUSPEND_CURRENT_QUEUE_A_MOMENT."""
 
 
 Outcome = ConsumeConcurrentlyStatus | ConsumeOrderlyStatus | Abandoned | None
@@ -93,7 +95,7 @@ Listener = Callable[[Sequence[MessageExt], ConsumeContext], Awaitable[Outcome] |
 
 
 class ListenerHung(Exception):
-    """An async listener took longer than the consume timeout, and was cancelled."""
+    """An async listener exceeded the consume timeout and was cancelled."""
 
 
 class ListenerCalls:
@@ -108,11 +110,11 @@ class ListenerCalls:
         self._threads: Final = None if self.is_async else WorkThreads(threads, "listener")
 
     async def call(self, messages: Sequence[MessageExt], context: ConsumeContext) -> object:
-        """Return what the listener returns, or raise what it raises.
+        """Return the listener's result, or raise its exception.
 
-        A plain listener is waited for however long it takes: a thread cannot be ended.
+        A plain listener has no timeout: its thread cannot be ended.
 
-        :raises ListenerHung: when an async one took too long.
+        :raises ListenerHung: if an async listener took too long.
         """
         if self._threads is None:
             return await self._timed(self._listener(messages, context))
@@ -120,7 +122,7 @@ class ListenerCalls:
         return await self._timed(result) if inspect.isawaitable(result) else result
 
     def close(self) -> None:
-        """Let idle threads end; those in a listener end with it."""
+        """Let idle threads end, and busy ones after their listener call."""
         if self._threads is not None:
             self._threads.close()
 
@@ -135,28 +137,28 @@ class ListenerCalls:
             raise
 
 
-_NOT_THE_USERS: Final = tuple(
+_CALLER_DIRECTORIES: Final = tuple(
     str(Path(module.__file__ or "").parent) for module in (rocketlens, asyncio, concurrent.futures)
 )
-"""Where the code is that calls listeners."""
 
 
 class ListenerFailures:
-    """Logs what listeners raise, without a traceback for each of thousands of attempts.
+    """Logs the exceptions of listeners without a traceback for each of thousands of attempts.
 
-    The first failure of a kind, which is a type and the line that raised it, is logged with its
-    traceback, from the listener's own code on. Those that follow are one line with their number.
+    The first failure of a kind (its type and the line that raised it) is logged with the traceback
+    from the listener on. Later ones take one line, with their count.
     """
 
     def __init__(self, group: str) -> None:
         self._group: Final = group
         self._counts: Final[Counter[tuple[str, str, int]]] = Counter()
-        """By kind: the type of the error, and the file and the line that raised it."""
+        """Counts by type of the exception, and the file and line that raised it."""
 
     def add(self, error: Exception, ids: str) -> None:
-        """Log a failure of a listener with some messages."""
         trace = error.__traceback__
-        while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_NOT_THE_USERS):
+        while trace is not None and trace.tb_frame.f_code.co_filename.startswith(
+            _CALLER_DIRECTORIES
+        ):
             trace = trace.tb_next
         frames = traceback.extract_tb(trace)
         file, line = (frames[-1].filename, frames[-1].lineno or 0) if frames else ("", 0)
@@ -177,38 +179,38 @@ class ListenerFailures:
 
 
 class ConsumeService:
-    """Gets what was pulled. This one does nothing: see `ConcurrentService`, `OrderlyService`."""
+    """Receives pulled messages. The base of `ConcurrentService` and `OrderlyService`."""
 
     is_orderly = False
-    """Whether a queue is locked, and given up only when a listener has ended with it."""
+    """True if queues are locked, and released only after the listener has returned."""
 
     def start(self) -> None:
-        """Begin."""
+        """Start workers."""
 
     def deliver(self, owned: OwnedQueue, messages: Sequence[MessageExt]) -> None:
-        """Consume messages that were put into a queue's ``pq``."""
+        """Consume messages that were added to the queue's ``pq``."""
 
     async def may_pull(self, owned: OwnedQueue) -> bool:
-        """Return whether a queue may be pulled now: an ordered one must be locked."""
+        """Return True if a queue may be pulled now: an ordered queue must be locked."""
         del owned
         return True
 
     async def acquire(self, queues: set[MessageQueue]) -> set[MessageQueue]:
-        """Return those of the queues that can be begun now: ordered ones are locked for it."""
+        """Return the queues that can be consumed now; ordered queues are locked first."""
         return queues
 
-    def began(self, owned: OwnedQueue) -> None:
-        """Record that a queue that was acquired is pulled now."""
+    def on_pull_start(self, owned: OwnedQueue) -> None:
+        """Record the start of pulling an acquired queue."""
 
     async def release(self, owned: OwnedQueue) -> None:
         """Release a queue that is no longer pulled."""
 
     async def stop(self, wait_s: float) -> None:
-        """Start no further messages, and wait so long for those that listeners have."""
+        """Start no further calls, and wait up to ``wait_s`` for those that run."""
 
 
 class Called(Struct, frozen=True):
-    """How a call of a listener went: what it returned, or raised."""
+    """The outcome of a listener call."""
 
     returned: object
     raised: Exception | None
@@ -219,7 +221,9 @@ _NEVER: Final = 2**31 - 1
 
 
 class ListenerService(ConsumeService):
-    """Delivers what was pulled to a listener, up to ``batch`` messages at once."""
+    """Delivers pulled messages to a listener, up to ``batch`` at once."""
+
+    _success: ConsumeConcurrentlyStatus | ConsumeOrderlyStatus
 
     def __init__(
         self, session: GroupSession, settings: PushSettings, calls: ListenerCalls, batch: int
@@ -239,11 +243,11 @@ class ListenerService(ConsumeService):
     async def consume_directly(
         self, message: MessageExt, queue: MessageQueue
     ) -> ConsumeMessageDirectlyResult:
-        """Consume one message now, settle nothing, and return the outcome as a broker wants it."""
-        context = ConsumeContext(self._session.shown_queue(queue))
-        called = await self._call((self._session.shown(message),), context)
+        """Consume one message now, without settling it; return the outcome for the broker."""
+        context = ConsumeContext(self._session.queue_for_user(queue))
+        called = await self._call((self._session.message_for_user(message),), context)
         if called.raised is not None:
-            result, remark = ConsumeResult.CR_THROW_EXCEPTION, described(called.raised)
+            result, remark = ConsumeResult.CR_THROW_EXCEPTION, describe_error(called.raised)
         elif self._is_success(called.returned):
             result, remark = ConsumeResult.CR_SUCCESS, None
         else:
@@ -258,7 +262,7 @@ class ListenerService(ConsumeService):
         )
 
     def _failure(self, message: MessageExt, raised: Exception | None) -> str:
-        """Return what the copy of a message says of why it was not consumed; empty for nothing."""
+        """Return the text for `CONSUME_FAILURE` of a message's copy; empty for none."""
         if raised is None or not self._settings.record_failures:
             return ""
         return str(
@@ -266,28 +270,27 @@ class ListenerService(ConsumeService):
         )
 
     def _is_success(self, returned: object) -> bool:
-        """Return whether what a listener returned says that it consumed its messages."""
-        raise NotImplementedError
+        return returned is None or returned is self._success
 
     async def _call_traced(self, messages: Sequence[MessageExt], context: ConsumeContext) -> Called:
-        """Call the listener, and trace that it was called and how that ended; else as `_call`."""
+        """Call the listener as `_call` does, with a message trace if tracing is on."""
         trace = self._session.trace
         if trace is None:
             return await self._call(messages, context)
-        begun = trace.consume_begun(messages)
+        begun = trace.start_consume(messages)
         called = await self._call(messages, context)
         is_late = called.took_s >= self._settings.consume_timeout_s
         if isinstance(called.raised, TimeoutError) or is_late:
-            trace.consume_ended(begun, TIME_OUT)
+            trace.end_consume(begun, TIME_OUT)
         elif called.raised is not None:
-            trace.consume_ended(begun, EXCEPTION)
+            trace.end_consume(begun, EXCEPTION)
         else:
             is_success = self._is_success(called.returned)
-            trace.consume_ended(begun, SUCCESS if is_success else FAILED)
+            trace.end_consume(begun, SUCCESS if is_success else FAILED)
         return called
 
     async def _call(self, messages: Sequence[MessageExt], context: ConsumeContext) -> Called:
-        """Call the listener; whatever it raises is logged and returned."""
+        """Call the listener; log and return any exception."""
         began_s = self._clock()
         returned: object = None
         raised: Exception | None = None
@@ -300,13 +303,13 @@ class ListenerService(ConsumeService):
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            # The listener cancelled itself, or awaited something that was.
+            # The listener cancelled itself, or awaited a task that was cancelled.
             raised = RuntimeError(f"the listener was cancelled: {error}")
         return Called(returned, raised, self._clock() - began_s)
 
 
-def described(error: Exception) -> str:
-    """Return an error and where it was raised, in one line, as RocketMQ's tools show it."""
+def describe_error(error: Exception) -> str:
+    """Return an exception and the function that raised it in one line, as RocketMQ's tools do."""
     text = f"{type(error).__name__}: {error}"
     frames = traceback.extract_tb(error.__traceback__)
     return f"{text}, {frames[-1].name}" if frames else text

@@ -1,4 +1,4 @@
-"""What push and lite pull consumers have in common: a group, subscriptions, queues, offsets."""
+"""The base of push and lite pull consumers: a group, subscriptions, queues, offsets."""
 
 import asyncio
 import logging
@@ -37,11 +37,11 @@ from rocketlens.wire.command import OUR_VERSION
 logger: Final = logging.getLogger("rocketlens.client")
 
 BROADCASTING_INSTANCE: Final = "DEFAULT"
-"""So that a broadcasting consumer finds its offsets again, as one in Java does."""
+"""A fixed instance name, so that a broadcasting consumer finds its offsets again, as in Java."""
 
 
 class ConsumerClient(ClusterClient):
-    """A member of a consumer group: what `PushConsumer` and `LitePullConsumer` are made of."""
+    """A member of a consumer group; the base of `PushConsumer` and `LitePullConsumer`."""
 
     _consume_type: bodies.ConsumeType
 
@@ -78,65 +78,62 @@ class ConsumerClient(ClusterClient):
         self._subscriptions: Final = self._session.subscriptions
         self._offsets: Final = self._session.offsets
         self._store: Final = self._session.store
-        self._member: Final = GroupMember(self._session, self._described)
+        self._member: Final = GroupMember(self._session, self._heartbeat_data)
         self._queues: QueueShare | None = None
-        """The queues of this consumer, from its start on."""
+        """The queues of this consumer; None before its start."""
         self._commit_turn: Final = asyncio.Lock()
         self._tasks: Final = TaskSet(self.group)
         self._is_closing = False
 
-    # What users call.
-
     @property
     def message_model(self) -> bodies.MessageModel:
-        """Whether members share the messages, or each gets all of them."""
-        is_broadcasting = self._common.broadcasting
-        return (
-            bodies.MessageModel.BROADCASTING if is_broadcasting else bodies.MessageModel.CLUSTERING
-        )
+        """CLUSTERING if members share the messages, BROADCASTING if each gets all of them."""
+        if self._common.broadcasting:
+            return bodies.MessageModel.BROADCASTING
+        return bodies.MessageModel.CLUSTERING
 
     @property
     def assignment(self) -> tuple[MessageQueue, ...]:
-        """The queues that are this consumer's now, in the order of broker name and queue id."""
-        return tuple(sorted(map(self._session.shown_queue, self._owned)))
+        """The queues that this consumer has now, in the order of broker name and queue id."""
+        return tuple(sorted(map(self._session.queue_for_user, self._owned)))
 
     def subscribe(self, topic: str, expression: str | MessageSelector = "*") -> None:
-        """Subscribe to a topic: all of it, or by tags or an SQL92 expression.
+        """Subscribe to a topic, to all messages or by tags or an SQL92 expression.
 
-        All members of a group must subscribe to the same. A later call for a topic replaces what
-        was subscribed to before.
+        All members of a group must have the same subscriptions. A later call replaces the topic's
+        subscription.
 
-        :raises BadInput: when topic or expression cannot be used.
+        :raises BadInput: if the topic or expression is not valid.
         """
         check_topic(check_text(topic, "topic"))
         self._subscribe(self._full_topic(topic), expression)
 
     def unsubscribe(self, topic: str) -> None:
-        """Subscribe to a topic no longer; its queues go to other members soon."""
+        """Remove the subscription to a topic; other members soon get its queues."""
         full_topic = self._full_topic(check_text(topic, "topic"))
         if self._subscriptions.pop(full_topic, None) is not None and self._queues is not None:
             for queue in self._owned:
                 if queue.topic == full_topic:
                     self._tasks.run(self._queues.end(queue))
-            self._member.beat_soon()
+            self._member.heartbeat_soon()
 
     async def commit(self) -> None:
-        """Store the consumed offset of each queue; this happens every 5 s and when closing anyway.
+        """Store the consumed offset of each queue. This also happens every 5 s and on close.
 
-        What cannot be stored is logged, and stored the next time.
+        A failure is logged, and the offset is stored next time.
         """
         async with self._commit_turn:
             await self._store.write(self._offsets.items())
 
-    # What brokers ask.
+    # Called for requests of brokers.
 
-    def members_changed(self) -> None:
-        """Share out the queues anew."""
+    def rebalance_soon(self) -> None:
+        """Rebalance the queues soon."""
         if self._queues is not None:
-            self._queues.look_soon()
+            self._queues.rebalance_soon()
 
     async def reset_offsets(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
-        """Continue from other offsets, those that an operator chose."""
+        """Continue at the offsets that an operator chose."""
         if self._queues is not None and not self._is_closing:
             await self._queues.reset(topic, offsets)
 
@@ -145,13 +142,13 @@ class ConsumerClient(ClusterClient):
         return self._offsets.of_topic(topic)
 
     async def running_info(self) -> bodies.ConsumerRunningInfo:
-        """Return how this consumer does, as RocketMQ's tools show it."""
+        """Return the state of this consumer for RocketMQ's tools."""
         queues = sorted(self._owned.items())
         return bodies.ConsumerRunningInfo(
             properties=self._properties(),
             subscriptions=tuple(self._subscriptions.values()),
             queue_table={
-                queue: owned.pq.described(self._offsets.get(queue) or 0) for queue, owned in queues
+                queue: owned.pq.snapshot(self._offsets.get(queue) or 0) for queue, owned in queues
             },
             status_table={
                 topic: self._session.rates(topic).status() for topic in sorted(self._subscriptions)
@@ -161,11 +158,9 @@ class ConsumerClient(ClusterClient):
     async def consume_directly(
         self, message: MessageExt, broker_name: str
     ) -> bodies.ConsumeMessageDirectlyResult | None:
-        """Let the listener consume one message; None if there is no listener."""
+        """Let the listener consume one message; return None if there is no listener."""
         del message, broker_name
         return None
-
-    # How it is done.
 
     @property
     def _owned(self) -> Mapping[MessageQueue, OwnedQueue]:
@@ -173,17 +168,16 @@ class ConsumerClient(ClusterClient):
 
     @property
     def _assigned(self) -> frozenset[MessageQueue] | None:
-        """The queues that a program chose; None if it subscribes."""
+        """The queues that the program assigned; None if it subscribes."""
         return None
 
     def _is_wanted(self, queue: MessageQueue) -> bool:
-        """Return whether a queue still is one that this consumer is to pull."""
         return not self._is_closing and queue.topic in self._subscriptions
 
     async def _first_offset(self, queue: MessageQueue) -> int:
-        """Return where to begin: what is stored, or what the table of `group_offsets` has.
+        """Return the stored offset, or the one in the table of `group_offsets`.
 
-        :raises RocketLensError: if that cannot be learnt: then the queue is tried again later.
+        :raises RocketLensError: if a broker or file cannot be read; the queue is tried again later.
         """
         stored = await self._store.read(queue)
         if stored is not None and stored >= 0:
@@ -201,7 +195,7 @@ class ConsumerClient(ClusterClient):
         version = time.time_ns() // 1_000_000
         before = self._subscriptions.get(full_topic)
         if before is not None:
-            # Brokers take a newer version only, also if the clock went back meanwhile.
+            # Brokers accept only a newer version, so the clock may not go back.
             version = max(version, before.sub_version + 1)
         self._subscriptions[full_topic] = subscription_of(full_topic, expression, version)
         if self._queues is not None:
@@ -209,14 +203,10 @@ class ConsumerClient(ClusterClient):
 
     async def _join_topics(self, topics: Iterable[str]) -> None:
         await self._find_routes(topics)
-        await self._member.beat()
-        self.members_changed()
+        await self._member.send_heartbeats()
+        self.rebalance_soon()
 
     async def _find_routes(self, topics: Iterable[str]) -> None:
-        """Look up the brokers.
-
-        :raises RemotingError: when no name server answers.
-        """
         for topic in topics:
             try:
                 await self._cluster.route(topic)
@@ -231,8 +221,8 @@ class ConsumerClient(ClusterClient):
         style: PullStyle,
         loops: Sequence[Coroutine[Any, Any, None]] = (),
     ) -> None:
-        """Join the group: ``service`` gets its messages. ``loops`` run until this is closed."""
-        puller = Puller(self._session, style, service, self._member.greet)
+        """Join the group. ``service`` gets its messages; ``loops`` run until close."""
+        puller = Puller(self._session, style, service, self._member.send_heartbeat)
         self._queues = queues = QueueShare(
             *(self._session, self._member, puller, service),
             first_offset=self._first_offset,
@@ -240,16 +230,16 @@ class ConsumerClient(ClusterClient):
             assigned=lambda: self._assigned,
         )
         await self._find_routes(self._named_topics())
-        await self._member.beat()
-        await queues.look()
-        for loop in (self._member.run(), queues.run(), self._commit_again(), *loops):
+        await self._member.send_heartbeats()
+        await queues.rebalance()
+        for loop in (self._member.run(), queues.run(), self._commit_periodically(), *loops):
             self._tasks.run(loop)
 
     def _named_topics(self) -> list[str]:
-        """Return the topics that users named: the retry topic comes with the first heartbeat."""
+        """Return the topics that the user named. The first heartbeat creates the retry topic."""
         return [each for each in self._subscriptions if not each.startswith(RETRY_PREFIX)]
 
-    async def _commit_again(self) -> None:
+    async def _commit_periodically(self) -> None:
         while True:
             await asyncio.sleep(timing.COMMIT_S)
             await self.commit()
@@ -274,7 +264,7 @@ class ConsumerClient(ClusterClient):
         if self._is_closing:
             raise WrongUse("this consumer is closed")
 
-    def _described(self) -> bodies.ConsumerData:
+    def _heartbeat_data(self) -> bodies.ConsumerData:
         return bodies.ConsumerData(
             group_name=self.group,
             consume_type=self._consume_type,
@@ -287,7 +277,7 @@ class ConsumerClient(ClusterClient):
         return queue._replace(topic=self._full_topic(queue.topic))
 
     def _properties(self) -> dict[str, str]:
-        """Return the settings that RocketMQ's tools show, under its names."""
+        """Return the settings for RocketMQ's tools, under RocketMQ's names."""
         return {
             "PROP_CLIENT_VERSION": version_name(OUR_VERSION),
             "PROP_CONSUMER_START_TIMESTAMP": str(self._started_ms),
@@ -303,8 +293,5 @@ class ConsumerClient(ClusterClient):
 
 
 def _client_id(settings: ConsumerSettings, number: str) -> str:
-    instance_name = settings.instance_name
-    if instance_name is None:
-        is_broadcasting = settings.broadcasting
-        instance_name = BROADCASTING_INSTANCE if is_broadcasting else f"{os.getpid()}#{number}"
-    return f"{own_address()}@{instance_name}"
+    default = BROADCASTING_INSTANCE if settings.broadcasting else f"{os.getpid()}#{number}"
+    return f"{own_address()}@{settings.instance_name or default}"

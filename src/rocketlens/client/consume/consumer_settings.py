@@ -1,10 +1,9 @@
-"""Settings of consumers, checked when they are made.
+"""Consumer settings, subscriptions, and strategies that share queues among members.
 
-An `AllocateStrategy` says which member of a group has which queues. Every member computes it by
-itself, with the same result: all sort queues and client ids as Java does, so members in Python and
-Java share a topic without a gap or an overlap, once they see the same members and queues. Sources:
-``AllocateMessageQueueAveragely``, ``AllocateMessageQueueAveragelyByCircle``,
-``MessageQueue.compareTo``, ``String.compareTo``.
+Each member of a group computes its queues itself with an `AllocateStrategy`. All sort queues and
+client ids as Java does, so members in Python and Java divide a topic without a gap or an overlap as
+soon as they see the same members and queues. Sources: ``AllocateMessageQueueAveragely``,
+``AllocateMessageQueueAveragelyByCircle``, ``MessageQueue.compareTo``, ``String.compareTo``.
 """
 
 import re
@@ -30,15 +29,15 @@ from rocketlens.model.text.java import string_hash
 from rocketlens.wire.bodies.clients import ConsumeFromWhere, SubscriptionData
 
 DEFAULT_CONSUME_CONCURRENCY: Final = 20
-"""Calls of a listener at once. RocketMQ: 20 threads."""
+"""Concurrent listener calls. RocketMQ: 20 threads."""
 MAX_CONSUME_CONCURRENCY: Final = 1_000
-"""The same, at most. RocketMQ: 1,000."""
+"""The largest number of concurrent listener calls. RocketMQ: 1,000."""
 MAX_CONSUME_BATCH: Final = 1_024
-"""Messages of one call of a listener, at most. RocketMQ: 1,024."""
+"""The largest number of messages in one listener call. RocketMQ: 1,024."""
 MAX_CACHED_BYTES: Final = 1024 * 1024 * 1024
-"""Bytes of all queues that a consumer holds; an empty one is pulled all the same. RocketMQ: any."""
+"""Bytes of all queues that a consumer holds; an empty queue is still pulled. RocketMQ: any."""
 MAX_CACHED_MESSAGES: Final = 10_000
-"""Messages of all queues together that a lite pull consumer holds. RocketMQ: 10,000."""
+"""Messages of all queues that a lite pull consumer holds. RocketMQ: 10,000."""
 _INSTANCE_NAME: Final = re.compile(r"[A-Za-z0-9_.#-]{1,200}")
 
 Begin = Literal["last", "first", "timestamp"]
@@ -49,7 +48,7 @@ BEGINS: Final = {
     "timestamp": ConsumeFromWhere.CONSUME_FROM_TIMESTAMP,
 }
 AllocateStrategy = Callable[[str, Sequence[MessageQueue], Sequence[str]], list[MessageQueue]]
-"""Of a client id, all queues of a topic and all client ids of the group, both in Java's order."""
+"""Takes a client id, a topic's queues and the group's client ids, both in Java's order."""
 
 
 class ConsumerSettings(ConnectionSettings, frozen=True, kw_only=True):
@@ -57,28 +56,28 @@ class ConsumerSettings(ConnectionSettings, frozen=True, kw_only=True):
 
     group: str
     broadcasting: bool = False
-    """Every member gets all messages, and keeps its own offsets."""
+    """Every member gets all messages and keeps its own offsets."""
     begin: Begin = "last"
-    """Where a new group begins: at the last offset, the first, or at a time."""
+    """The start of a new group: the last offset, the first one, or a time."""
     begin_timestamp_ms: int | None = None
-    """That time, a store time in epoch milliseconds; None for half an hour before the start."""
+    """That time, a store time in epoch milliseconds; None for 30 minutes before the start."""
     pull_batch: int = limits.MAX_PULL_MESSAGES
     max_cached_messages_of_queue: int = MAX_QUEUE_CACHED_MESSAGES
     max_cached_bytes_of_queue: int = MAX_QUEUE_CACHED_BYTES
     max_span_of_queue: int = MAX_QUEUE_SPAN
     max_cached_bytes: int = MAX_CACHED_BYTES
     allocate: AllocateStrategy | None = None
-    """How members share the queues; None for averagely."""
+    """The strategy that shares the queues; None for averagely."""
     instance_name: str | None = None
     offsets_directory: str | PathLike[str] | None = None
-    """Where a broadcasting consumer keeps its offsets; None for ``~/.rocketmq_offsets``."""
+    """Directory of a broadcasting consumer's offsets; None for ``~/.rocketmq_offsets``."""
     trace: bool | str = False
-    """Write message trace to RocketMQ's own topic, or to the one that it names."""
+    """Write message trace to RocketMQ's trace topic, or to the named topic."""
 
     def __post_init__(self) -> None:
         """Check the settings.
 
-        :raises BadInput: if one is not valid.
+        :raises BadInput: if a setting is not valid.
         """
         check_range("pull_batch", self.pull_batch, limits.MAX_PULL_BATCH)
         if self.begin not in BEGINS:
@@ -93,24 +92,23 @@ class ConsumerSettings(ConnectionSettings, frozen=True, kw_only=True):
 
     @property
     def strategy(self) -> AllocateStrategy | None:
-        """How queues are shared; None if every member has all queues."""
+        """The allocation strategy; None if every member has all queues."""
         return None if self.broadcasting else self.allocate or allocate_averagely
 
 
 class PushSettings(ConsumerSettings, frozen=True, kw_only=True):
-    """The settings of a push consumer beside these."""
+    """Additional settings of a push consumer."""
 
     concurrency: int = DEFAULT_CONSUME_CONCURRENCY
-    """How many calls of the listener run at once."""
     batch: int = 1
-    """Up to how many messages of one queue a call gets."""
+    """The largest number of messages of one queue in a call."""
     max_reconsume_times: int | None = None
-    """After so many failures a message is a dead letter; None for 16, and for never in order."""
+    """Failures before a message becomes a dead letter; None for 16, in order for never."""
     record_failures: bool = True
-    """Say in a property of a retry and a dead letter why the listener failed."""
+    """Record the listener's failure in a property of retries and dead letters."""
     consume_timeout_s: float = timing.CONSUME_TIMEOUT_S
     close_timeout_s: float = timing.CONSUMER_CLOSE_S
-    """How long ``close`` waits for listeners."""
+    """Seconds that ``close`` waits for listeners."""
 
     def __post_init__(self) -> None:
         ConsumerSettings.__post_init__(self)
@@ -119,10 +117,10 @@ class PushSettings(ConsumerSettings, frozen=True, kw_only=True):
 
 
 class LitePullSettings(ConsumerSettings, frozen=True, kw_only=True):
-    """The settings of a lite pull consumer beside these."""
+    """Additional settings of a lite pull consumer."""
 
     auto_commit: bool = True
-    """Store what was polled every 5 s; otherwise ``commit`` alone does."""
+    """Commit polled messages every 5 s; otherwise only ``commit`` does."""
     max_cached_messages: int = MAX_CACHED_MESSAGES
 
 
@@ -136,12 +134,11 @@ def check_range(name: str, value: int, maximum: int) -> None:
 
 
 def java_text_order(text: str) -> bytes:
-    """Return a key that sorts texts as Java does: by UTF-16 units, not by characters."""
+    """Return a sort key for Java's order, which compares UTF-16 units, not characters."""
     return text.encode("utf-16-be", "surrogatepass")
 
 
 def in_java_order(queues: Iterable[MessageQueue]) -> list[MessageQueue]:
-    """Return queues as Java sorts them: by topic, broker name and number."""
     return sorted(
         queues,
         key=lambda each: (
@@ -155,18 +152,13 @@ def in_java_order(queues: Iterable[MessageQueue]) -> list[MessageQueue]:
 def allocate_averagely(
     client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
 ) -> list[MessageQueue]:
-    """Return a run of queues for each member; the first members have one more. The default."""
+    """Return a run of consecutive queues; the first members get one more. The default strategy."""
     if client_id not in client_ids:
         return []
     index = client_ids.index(client_id)
     share, remainder = divmod(len(queues), len(client_ids))
-    if len(queues) <= len(client_ids):
-        share, has_more = 1, index < remainder
-    else:
-        has_more = index < remainder
-        share += has_more
-    start = index * share if remainder and has_more else index * share + remainder
-    return list(queues[start : start + min(share, max(0, len(queues) - start))])
+    start = index * share + min(index, remainder)
+    return list(queues[start : start + share + (index < remainder)])
 
 
 def allocate_by_circle(
@@ -182,17 +174,17 @@ _OR: Final = "||"
 
 
 class MessageSelector(Struct, frozen=True):
-    """What a group subscribes to: tags, or an SQL92 expression that brokers evaluate.
+    """A subscription expression: tags, or an SQL92 expression that brokers evaluate.
 
     =====================  ==============================  ======================================
-    given                  on the wire (``subString``)     messages that the group gets
+    argument               on the wire (``subString``)     messages that the group gets
     =====================  ==============================  ======================================
     nothing, "", "*"       ``*``                           all
     ``"A || B"``           as given, with ``tagsSet``      with the tag A or B
-    ``by_sql("a > 3")``    as given, type ``SQL92``        for which brokers find it true
+    ``by_sql("a > 3")``    as given, type ``SQL92``        those for which the expression is true
     =====================  ==============================  ======================================
 
-    Brokers compare hash codes of tags only, so a client compares the tags once more. Source:
+    Brokers compare only hash codes of tags, so the client compares the tags again. Source:
     ``FilterAPI``, ``MessageSelector``, ``PullAPIWrapper``.
     """
 
@@ -208,7 +200,7 @@ class MessageSelector(Struct, frozen=True):
     def by_sql(cls, expression: str) -> Self:
         """Return a selector by properties, such as ``"amount > 10 AND region = 'EU'"``.
 
-        A broker of RocketMQ evaluates it only with ``enablePropertyFilter=true``.
+        RocketMQ's brokers evaluate it only with ``enablePropertyFilter=true``.
         """
         return cls(SQL92_TYPE, expression)
 
@@ -216,9 +208,9 @@ class MessageSelector(Struct, frozen=True):
 def subscription_of(
     topic: str, selector: str | MessageSelector | None, version: int
 ) -> SubscriptionData:
-    """Return the subscription to a topic; ``version`` is the time at which it was made, in ms.
+    """Return the subscription to a topic; ``version`` is its creation time in ms.
 
-    :raises BadInput: when the expression is empty where it may not be, or has nothing but ``||``.
+    :raises BadInput: if an SQL92 expression is empty, or a tag expression names no tag.
     """
     if selector is None or isinstance(selector, str):
         selector = MessageSelector(TAG_TYPE, selector or ALL_TAGS)
@@ -248,6 +240,6 @@ def subscription_of(
     )
 
 
-def takes_tag(subscription: SubscriptionData, tag: str | None) -> bool:
-    """Return whether a message of this tag, which the broker let pass, is for the group."""
+def matches_tag(subscription: SubscriptionData, tag: str | None) -> bool:
+    """Return True if the tag is subscribed; brokers compare only its hash code."""
     return not subscription.tags or tag in subscription.tags

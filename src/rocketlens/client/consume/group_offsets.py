@@ -1,21 +1,20 @@
-"""The offsets of a group: kept by brokers (14, 15), or for broadcasting in a file of this machine.
+"""A group's offsets: stored by brokers (14, 15), or in a local file in broadcasting mode.
 
-A broadcasting consumer's file is ``~/.rocketmq_offsets/<client id>/<group>/offsets.json`` as
-RocketMQ's is, so a consumer may go on where one in Java stopped; the file before it is kept as
-``offsets.json.bak``, and read when the newer one cannot be. A group that has no offset in a queue
-yet begins there:
+The file is ``~/.rocketmq_offsets/<client id>/<group>/offsets.json``, as in RocketMQ, so a consumer
+can continue where one in Java stopped. The previous file is kept as ``offsets.json.bak`` and read
+if the current one is damaged. A group without an offset in a queue starts there:
 
 ======================  =====================================  ==============================
 begin                   a topic's queue                        the group's retry topic
 ======================  =====================================  ==============================
-LAST_OFFSET (default)   its end: what is sent from now on      its beginning: nothing of the
-                                                               group's own failures is lost
-FIRST_OFFSET            its beginning                          its beginning
-TIMESTAMP               the first message stored then          its end
+LAST_OFFSET (default)   at the end: new messages only          at the beginning, to keep the
+                                                               group's own failures
+FIRST_OFFSET            at the beginning                       at the beginning
+TIMESTAMP               at the first message of that time      at the end
 ======================  =====================================  ==============================
 
-A broker whose queue still begins at its first message answers 0 to the question for an offset, so
-there LAST_OFFSET begins at 0, too: RocketMQ means to lose nothing of a new topic. Sources:
+A broker returns offset 0 for a group without an offset while the queue still has its first message.
+So LAST_OFFSET also starts at 0 in a new topic, and RocketMQ loses none of its messages. Sources:
 ``RebalancePushImpl.computePullFromWhereWithException``, ``LocalFileOffsetStore``,
 ``RemoteBrokerOffsetStore``, ``ControllableOffset``.
 """
@@ -47,19 +46,18 @@ _FILE: Final = "offsets.json"
 
 
 class OffsetTable(dict[MessageQueue, int]):
-    """The offsets up to which a consumer is done with each of its queues."""
+    """The offset of each queue up to which a consumer has consumed it."""
 
     def put(self, queue: MessageQueue, queue_offset: int, *, increase_only: bool) -> None:
-        """Record the consumed offset of a queue; with ``increase_only`` never less than before."""
+        """Record the consumed offset of a queue; with ``increase_only`` never decrease it."""
         self[queue] = max(queue_offset, self.get(queue, 0)) if increase_only else queue_offset
 
     def of_topic(self, topic: str) -> dict[MessageQueue, int]:
-        """Return the offsets of a topic's queues."""
         return {queue: offset for queue, offset in self.items() if queue.topic == topic}
 
 
 class RemoteOffsets:
-    """Offsets of a group, kept by the broker of each queue."""
+    """Offsets of a group, stored by the broker of each queue."""
 
     def __init__(self, cluster: ClusterCalls, group: str) -> None:
         self._cluster: Final = cluster
@@ -67,7 +65,7 @@ class RemoteOffsets:
         self._first_turns: Final[dict[tuple[str, str], asyncio.Lock]] = {}
 
     async def read(self, queue: MessageQueue) -> int | None:
-        """Ask the broker; None if the group is new to the queue."""
+        """Return the offset that the broker stores; None if the group is new to the queue."""
         header = QueryConsumerOffsetRequest(
             consumer_group=self._group,
             topic=queue.topic,
@@ -85,10 +83,10 @@ class RemoteOffsets:
         return fields_of(address, QUERY_CONSUMER_OFFSET, answer).queue_offset
 
     async def write(self, offsets: Iterable[tuple[MessageQueue, int]]) -> None:
-        """Send the offsets to the brokers: the first of each topic alone, then its others at once.
+        """Send the offsets to the brokers: one of each topic first, then its others concurrently.
 
-        RocketMQ's brokers forget one of two that are a group's first of a topic and arrive
-        together: each makes the table of them (``ConsumerOffsetManager.commitOffset``).
+        If a group's first two offsets of a topic arrive together, RocketMQ's broker can lose one:
+        each creates the topic's table (``ConsumerOffsetManager.commitOffset``).
         """
         shares: dict[tuple[str, str], list[tuple[MessageQueue, int]]] = {}
         for queue, offset in offsets:
@@ -111,10 +109,9 @@ class RemoteOffsets:
 
 
 async def broker_of(cluster: ClusterCalls, queue: MessageQueue) -> Broker:
-    """Return the broker of a queue, which has an address at least.
+    """Return the broker of a queue; it has at least one address.
 
-    :raises TopicNotFound: when the name servers know none of it now.
-    :raises RemotingError: when no name server answers.
+    :raises TopicNotFound: if the name servers know no address of it.
     """
     route = await cluster.route(queue.topic, wait=False)
     broker = route.brokers.get(queue.broker_name)
@@ -126,7 +123,7 @@ async def broker_of(cluster: ClusterCalls, queue: MessageQueue) -> Broker:
 class LocalOffsetFile:
     """Offsets of a broadcasting consumer, in RocketMQ's file.
 
-    ``directory`` is that of all clients, ``~/.rocketmq_offsets`` by default.
+    ``directory`` is the one of all clients, ``~/.rocketmq_offsets`` by default.
     """
 
     def __init__(
@@ -143,10 +140,10 @@ class LocalOffsetFile:
         self._stored: dict[MessageQueue, int] | None = None
 
     async def read(self, queue: MessageQueue) -> int | None:
-        """Return what the file has for a queue.
+        """Return the stored offset of a queue.
 
-        :raises CommandBodyError: when neither the file nor the one before it can be read.
-        :raises OSError: when that is the disk's fault.
+        :raises CommandBodyError: if the file and its backup are damaged.
+        :raises OSError: if they cannot be read.
         """
         return (await self._read()).get(queue)
 
@@ -156,7 +153,7 @@ class LocalOffsetFile:
         return self._stored
 
     async def write(self, offsets: Iterable[tuple[MessageQueue, int]]) -> None:
-        """Write the file, with the queues that it had and those given."""
+        """Merge offsets into the file. A failure is logged."""
         given = dict(offsets)
         if not given:
             return
@@ -171,7 +168,7 @@ class LocalOffsetFile:
             self._stored = merged
 
     def load(self) -> dict[MessageQueue, int]:
-        """Read the file, or the one before it; empty if there is neither."""
+        """Read the file, or its backup; empty if neither exists."""
         damage: CommandBodyError | None = None
         for path in (self.path, self._backup):
             try:
@@ -190,7 +187,6 @@ class LocalOffsetFile:
         return {}
 
     def save(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """Replace the file, and keep the one before it."""
         self._disk.make_directory(self.path.parent)
         try:
             before = self.path.read_bytes()

@@ -1,4 +1,4 @@
-"""Gives a group's messages to a program that asks for them: ``rocketlens.LitePullConsumer``.
+"""``rocketlens.LitePullConsumer``, which returns a group's messages from `poll`.
 
 Source: ``DefaultLitePullConsumer``.
 """
@@ -28,7 +28,7 @@ from rocketlens.wire.bodies.clients import ConsumeType
 
 
 class LitePullConsumer(ConsumerClient):
-    """Polls messages, as a member of a group or of chosen queues. Of one event loop.
+    """Polls messages as a member of a group, or from assigned queues. Bound to one event loop.
 
     ::
 
@@ -38,11 +38,12 @@ class LitePullConsumer(ConsumerClient):
                 for message in await consumer.poll():
                     print(message.msg_id, message.offset_msg_id, message.body)
 
-    With ``subscribe`` members of the group share the queues; with ``assign`` the program chooses
-    them alone. The messages of a `poll` count as consumed once `poll` is called
-    again, or `commit`: so each is consumed at least once. With ``auto_commit`` that is stored
-    every 5 s, when a queue goes to another member, and by `close`; without it by `commit` only.
-    A ``with`` block that ends with an exception leaves the messages of its last `poll` unconsumed.
+    With ``subscribe``, the members of the group share the queues; with ``assign``, the program
+    chooses them. The messages of a `poll` count as consumed at the next `poll` or `commit`, so each
+    is consumed at least once. With ``auto_commit`` offsets are stored every 5 s, when a queue moves
+    to another member, and by `close`; otherwise only by `commit`. If a ``with`` block ends with an
+    exception, the messages of its last `poll` stay unconsumed. Methods raise `RemotingError` if no
+    name server or broker answers.
     """
 
     _consume_type = ConsumeType.CONSUME_ACTIVELY
@@ -58,24 +59,22 @@ class LitePullConsumer(ConsumerClient):
 
     @property
     def auto_commit(self) -> bool:
-        """Whether what was polled is stored every 5 s."""
+        """True if the offsets of polled messages are stored every 5 s."""
         return self._settings.auto_commit
-
-    # What users call.
 
     def subscribe(self, topic: str, expression: str | MessageSelector = "*") -> None:
         """Subscribe to a topic; see `ConsumerClient.subscribe`.
 
-        :raises WrongUse: when queues were assigned.
+        :raises WrongUse: if queues were assigned.
         """
         if self._chosen_queues is not None:
             raise WrongUse("this consumer has assigned queues: subscribe or assign, not both")
         super().subscribe(topic, expression)
 
     def assign(self, queues: Iterable[MessageQueue]) -> None:
-        """Consume these queues, and no others; a later call replaces them.
+        """Consume only these queues; a later call replaces them.
 
-        :raises WrongUse: when a topic was subscribed to.
+        :raises WrongUse: if a topic was subscribed to.
         """
         if self._subscriptions:
             raise WrongUse("this consumer has subscribed: subscribe or assign, not both")
@@ -85,10 +84,9 @@ class LitePullConsumer(ConsumerClient):
             self._tasks.run(self._join_topics(topics))
 
     async def start(self) -> None:
-        """Join the group, and begin to pull what was subscribed to or assigned.
+        """Join the group, and start to pull the subscribed topics or assigned queues.
 
-        :raises WrongUse: when the consumer was started or closed before.
-        :raises RemotingError: when no name server answers.
+        :raises WrongUse: if the consumer was started or closed before.
         """
         self._check_startable()
         try:
@@ -107,11 +105,11 @@ class LitePullConsumer(ConsumerClient):
     async def poll(
         self, timeout_s: float = 5.0, max_messages: int = limits.MAX_PULL_MESSAGES
     ) -> list[MessageExt]:
-        """Return the next messages, an empty list if none comes within ``timeout_s``.
+        """Return the next messages; an empty list if none arrives within ``timeout_s``.
 
-        Those of one queue are in their order. What the call before returned is consumed now.
+        Messages of one queue are in order. Messages of the previous call now count as consumed.
 
-        :raises WrongUse: when the consumer is not started, or closed.
+        :raises WrongUse: if the consumer is not started, or closed.
         """
         self._check_open()
         if self._queues is None:
@@ -132,11 +130,11 @@ class LitePullConsumer(ConsumerClient):
                 return []
 
     async def seek(self, queue: MessageQueue, queue_offset: int) -> None:
-        """Poll a queue from an offset on; what is held of it is dropped.
+        """Poll a queue from an offset on; cached messages are dropped.
 
-        :raises BadInput: when the queue is not this consumer's, or does not have the offset.
-        :raises BrokerError: when its broker will not say which offsets there are.
-        :raises RemotingError: when the broker does not answer.
+        :raises BadInput: if this consumer does not have the queue, or the queue does not have the
+            offset.
+        :raises BrokerError: if the broker does not return the queue's offsets.
         """
         first, last = await asyncio.gather(self.min_offset(queue), self.max_offset(queue))
         if not first <= queue_offset <= last:
@@ -148,7 +146,7 @@ class LitePullConsumer(ConsumerClient):
         self._restart(queue, await self.min_offset(queue))
 
     async def seek_to_end(self, queue: MessageQueue) -> None:
-        """Poll what comes to a queue from now on; errors as `seek`."""
+        """Poll only new messages of a queue; errors as `seek`."""
         self._restart(queue, await self.max_offset(queue))
 
     async def seek_to_timestamp(self, queue: MessageQueue, timestamp_ms: int) -> None:
@@ -156,34 +154,34 @@ class LitePullConsumer(ConsumerClient):
         self._restart(queue, await self.search_offset(queue, timestamp_ms))
 
     async def offset_for_timestamp(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """Return the offset of about the first message stored at a time or later."""
+        """Return the approximate offset of the first message stored at a time or later."""
         return await self.search_offset(queue, timestamp_ms)
 
     async def commit(self) -> None:
-        """Count all that was polled as consumed, and store that.
+        """Count all polled messages as consumed, and store the offsets.
 
-        What cannot be stored is logged, and stored the next time.
+        A failure is logged, and the offset is stored next time.
         """
         self._note_consumed()
         await super().commit()
 
     async def committed(self, queue: MessageQueue) -> int | None:
-        """Return the offset that is stored for the group, None for nothing.
+        """Return the group's stored offset; None if it has none.
 
-        :raises RocketLensError: when that cannot be learnt.
+        :raises RocketLensError: if the offset cannot be read.
         """
         return await self._store.read(self._full_queue(queue))
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
-        """Neither pull nor return messages of these queues, until they are resumed.
+        """Stop pulling and returning messages of these queues until they are resumed.
 
-        :raises BadInput: when one is not this consumer's.
+        :raises BadInput: if this consumer does not have a queue.
         """
         for queue in queues:
             self._owned_queue(queue).is_paused = True
 
     def resume(self, queues: Iterable[MessageQueue]) -> None:
-        """Resume queues that were paused; errors as `pause`."""
+        """Resume paused queues; errors as `pause`."""
         for queue in queues:
             owned = self._owned_queue(queue)
             owned.is_paused = False
@@ -191,17 +189,15 @@ class LitePullConsumer(ConsumerClient):
         self._ready.set()
 
     async def close(self) -> None:
-        """Pull nothing more, commit what was polled (with ``auto_commit``), and leave the group.
+        """Stop pulling, commit polled messages (with ``auto_commit``), and leave the group.
 
-        No effect the second time.
+        A second call has no effect.
         """
         await self._close(commits=self.auto_commit)
 
     async def __aexit__(self, *raised: object) -> None:
         """Close; after an exception the messages of the last `poll` stay unconsumed."""
         await self._close(commits=self.auto_commit and raised[0] is None)
-
-    # How it is done.
 
     @property
     def _assigned(self) -> frozenset[MessageQueue] | None:
@@ -230,20 +226,18 @@ class LitePullConsumer(ConsumerClient):
             await self._member.leave()
         await self._end_connections()
 
-    async def _commit_again(self) -> None:
+    async def _commit_periodically(self) -> None:
         while True:
             await asyncio.sleep(timing.COMMIT_S)
             if self.auto_commit:
-                # Without noting: what was polled last may not be handled yet.
+                # The last polled messages are not counted: they may not be processed yet.
                 await super().commit()
 
     def _note_consumed(self) -> None:
-        """Count as consumed what was polled: what is not is still held."""
         for queue, owned in self._owned.items():
             self._offsets.put(queue, owned.pq.offset_to_commit, increase_only=False)
 
     def _take(self, max_messages: int) -> list[MessageExt]:
-        """Return messages that are held, of one queue after another."""
         taken: list[MessageExt] = []
         owned = list(self._owned.values())
         for number in range(len(owned)):
@@ -253,14 +247,14 @@ class LitePullConsumer(ConsumerClient):
             messages = each.pq.take(max_messages - len(taken))
             each.pq.commit_taken()
             each.changed.set()
-            taken += map(self._session.shown, messages)
+            taken += map(self._session.message_for_user, messages)
             if len(taken) >= max_messages:
-                # The next poll begins with the queue behind this one.
+                # The next poll starts with the next queue.
                 self._next_queue = (self._next_queue + number + 1) % len(owned)
                 break
         if taken and self._trace is not None:
-            # As RocketMQ does: what is made of them is not known here.
-            self._trace.consume_ended(self._trace.consume_begun(taken), SUCCESS)
+            # As in RocketMQ, although the program's result is unknown here.
+            self._trace.end_consume(self._trace.start_consume(taken), SUCCESS)
         return taken
 
     def _restart(self, queue: MessageQueue, queue_offset: int) -> None:
@@ -272,7 +266,7 @@ class LitePullConsumer(ConsumerClient):
     def _owned_queue(self, queue: MessageQueue) -> OwnedQueue:
         owned = self._owned.get(self._full_queue(queue))
         if owned is None:
-            raise BadInput(f"{queue} is not this consumer's now: see its assignment")
+            raise BadInput(f"this consumer does not have {queue} now: see its assignment")
         return owned
 
     def _properties(self) -> dict[str, str]:
@@ -285,12 +279,11 @@ class LitePullConsumer(ConsumerClient):
 
 
 class _PollService(ConsumeService):
-    """Lets a `poll` that waits continue when messages come."""
+    """Wakes a waiting `poll` when messages arrive."""
 
     def __init__(self, ready: asyncio.Event) -> None:
         self._ready: Final = ready
 
     def deliver(self, owned: OwnedQueue, messages: Sequence[MessageExt]) -> None:
-        """Let a `poll` that waits continue."""
         del owned, messages
         self._ready.set()

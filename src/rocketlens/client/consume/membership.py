@@ -1,11 +1,11 @@
-"""A consumer as a member of its group: heartbeats, the ids of all members, and its share of queues.
+"""A consumer's membership in its group: heartbeats, the list of members, and its share of queues.
 
-Brokers learn from a heartbeat what the group subscribes to, and create its retry topic; after two
-minutes without one a member is gone. A broker returns the ids of all members (38), and says when
-they change (40). Then, and every 20 s, each member looks at the queues of each topic and at the
-members, and computes its share by itself. So for a moment two members may have one queue, or none
-has it: messages may be consumed twice then, and none is skipped. A topic that cannot be looked at
-keeps its queues. Sources: ``MQClientInstance``, ``RebalanceImpl``.
+Brokers learn a group's subscriptions from heartbeats, and create its retry topic. A member that
+sends none for two minutes is removed. A broker returns the ids of all members (38), and notifies
+members of changes (40). Then, and every 20 s, each member computes its share from the queues and
+members. For a moment two members may have one queue, or none: messages may then be consumed twice,
+but are never skipped. If a topic's queues or members cannot be read, its queues are kept. Sources:
+``MQClientInstance``, ``RebalanceImpl``.
 """
 
 import asyncio
@@ -31,24 +31,24 @@ logger: Final = logging.getLogger("rocketlens.client")
 
 
 class GroupMember:
-    """One client in one group; ``described`` returns what a heartbeat says of it now."""
+    """One client in one group. ``heartbeat_data`` returns the current content of its heartbeat."""
 
-    def __init__(self, session: GroupSession, described: Callable[[], ConsumerData]) -> None:
+    def __init__(self, session: GroupSession, heartbeat_data: Callable[[], ConsumerData]) -> None:
         self._session: Final = session
         self._cluster: Final = session.cluster
-        self._described: Final = described
-        self._greeted: set[str] = set()
+        self._heartbeat_data: Final = heartbeat_data
+        self._known_addresses: set[str] = set()
         self._is_due: Final = asyncio.Event()
 
-    async def beat(self) -> None:
-        """Send a heartbeat to each broker of a topic in use, masters and slaves."""
-        await asyncio.gather(*map(self.greet, self._cluster.known_addresses()))
+    async def send_heartbeats(self) -> None:
+        """Send a heartbeat to all masters and slaves of the topics in use."""
+        await asyncio.gather(*map(self.send_heartbeat, self._cluster.known_addresses()))
 
-    async def greet(self, address: str) -> None:
-        """Send a heartbeat to one broker; a failure is logged: the next one is soon."""
-        self._greeted.add(address)
+    async def send_heartbeat(self, address: str) -> None:
+        """Send a heartbeat to one broker. A failure is logged; the next heartbeat follows soon."""
+        self._known_addresses.add(address)
         content = HeartbeatData(
-            client_id=self._session.client_id, consumer_datas=(self._described(),)
+            client_id=self._session.client_id, consumer_datas=(self._heartbeat_data(),)
         )
         try:
             await self._cluster.ask(address, commands.HEART_BEAT, NoFields(), write_body(content))
@@ -58,30 +58,29 @@ class GroupMember:
             )
 
     async def run(self) -> None:
-        """Send heartbeats every 30 s, or when told to, until cancelled."""
+        """Send heartbeats every 30 s, and after `heartbeat_soon`, until cancelled."""
         while True:
             await wait_at_most(limits.HEARTBEAT_S, self._is_due)
             self._is_due.clear()
-            await self.beat()
+            await self.send_heartbeats()
 
-    def beat_soon(self) -> None:
-        """Send a heartbeat now: what the group subscribes to has changed."""
+    def heartbeat_soon(self) -> None:
         self._is_due.set()
 
     async def members(self, addresses: Sequence[str]) -> list[str]:
-        """Return the client ids of the group as Java sorts them, from the first that answers.
+        """Return the client ids of the group in Java's order, from the first broker that answers.
 
-        A broker that does not list this client is greeted, and asked again: it may have just
-        started.
+        If a broker does not list this client, it gets a heartbeat and is asked again: it may have
+        just started.
 
-        :raises RocketLensError: when no broker answers.
+        :raises RocketLensError: if no broker answers.
         """
         failure: RocketLensError = TopicNotFound(f"group {self._session.group}: no broker to ask")
         for address in addresses:
             try:
                 ids = await self._ids(address)
                 if self._session.client_id not in ids:
-                    await self.greet(address)
+                    await self.send_heartbeat(address)
                     ids = await self._ids(address)
             except (RemotingError, BrokerError) as error:
                 failure = error
@@ -90,7 +89,7 @@ class GroupMember:
         raise failure
 
     async def leave(self) -> None:
-        """Unregister from all brokers that know of this member, in a second at most."""
+        """Unregister at all brokers that got a heartbeat, within `limits.MAX_UNREGISTER_S`."""
         header = commands.UnregisterClientRequest(
             client_id=self._session.client_id, consumer_group=self._session.group
         )
@@ -98,7 +97,7 @@ class GroupMember:
             self._cluster.call(
                 address, commands.UNREGISTER_CLIENT, header, timeout_s=limits.MAX_UNREGISTER_S
             )
-            for address in self._greeted
+            for address in self._known_addresses
         ]
         await asyncio.gather(*goodbyes, return_exceptions=True)
 
@@ -108,19 +107,19 @@ class GroupMember:
         try:
             answer = await self._cluster.ask_for(ConsumerIdList, address, command, header)
         except BrokerError as error:
-            # "no consumer for this group": it has not seen this one either.
+            # "no consumer for this group": the broker has not seen this client either.
             logger.debug("group %s: %s", self._session.group, error)
             return ()
         return answer.consumer_ids
 
 
 class QueueShare:
-    """The queues of topics that are this member's: every queue, in broadcasting.
+    """The queues of one member: its share of them, or in broadcasting every queue.
 
-    Pulling a queue starts at the group's committed offset; before it is given up its offset is
-    committed. ``first_offset`` returns where to begin in a queue, and ``is_wanted`` whether it
-    still is to be consumed. ``assigned`` returns the queues that a program chose, whatever topics
-    and members there are, or None.
+    Pulling starts at the group's committed offset, and a queue's offset is committed when it is
+    released. ``first_offset`` returns the start in a queue. ``is_wanted`` returns False if the
+    queue need not be consumed any more. ``assigned`` returns the queues that the program assigned,
+    or None.
     """
 
     def __init__(
@@ -147,7 +146,7 @@ class QueueShare:
         self._turn: Final = asyncio.Lock()
 
     async def end(self, queue: MessageQueue) -> None:
-        """Pull a queue no longer, and commit its consumed offset."""
+        """Stop pulling a queue, and commit its consumed offset."""
         owned = self.puller.drop(queue)
         if owned is None:
             return
@@ -159,7 +158,7 @@ class QueueShare:
             await asyncio.wait([task])
 
     async def reset(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
-        """Consume queues of a topic from other offsets, those that an operator chose."""
+        """Continue this topic's queues at the offsets that an operator chose."""
         changed = []
         for queue, offset in offsets.items():
             owned = self.puller.owned.get(queue)
@@ -173,7 +172,7 @@ class QueueShare:
         await self._session.store.write(changed)
 
     async def stop(self) -> None:
-        """Wait until queues that are given up are released."""
+        """Wait until queues that were ended are released."""
         await self._tasks.wait()
 
     async def _leave(self, owned: OwnedQueue, offset: int | None) -> None:
@@ -181,33 +180,32 @@ class QueueShare:
             await self._session.store.write([(owned.queue, offset)])
         await self._service.release(owned)
 
-    def look_soon(self) -> None:
-        """Look now, and not only when it is time again."""
+    def rebalance_soon(self) -> None:
         self._is_due.set()
 
     async def run(self) -> None:
-        """Look every 20 s, or when told to, until cancelled; sooner while something fails."""
+        """Rebalance every 20 s and on `rebalance_soon`, sooner after a failure, until cancelled."""
         pause_s = timing.RETRY_REBALANCE_S
         while True:
             self._is_due.clear()
-            if await self.look():
+            if await self.rebalance():
                 pause_s, wait_s = timing.RETRY_REBALANCE_S, timing.REBALANCE_S
             else:
                 wait_s = pause_s
                 pause_s = min(2 * pause_s, timing.REBALANCE_S)
             await wait_at_most(wait_s, self._is_due)
 
-    async def look(self) -> bool:
-        """Look once at all topics; return whether all of it succeeded."""
+    async def rebalance(self) -> bool:
+        """Rebalance all topics once; return True if all succeeded."""
         async with self._turn:
             topics = list(self._session.subscriptions)
             assigned = self._assigned()
             if assigned is not None:
                 topics = sorted({queue.topic for queue in assigned.union(self.puller.owned)})
-            outcomes = [await self._look_at(topic) for topic in topics]
+            outcomes = [await self._rebalance_topic(topic) for topic in topics]
         return all(outcomes)
 
-    async def _look_at(self, topic: str) -> bool:
+    async def _rebalance_topic(self, topic: str) -> bool:
         try:
             share = await self._share_of(topic)
         except TopicNotFound as error:
@@ -217,30 +215,30 @@ class QueueShare:
             logger.warning("group %s keeps its queues of %s: %s", self._session.group, topic, error)
             return False
         except Exception:
-            # A strategy of the program's own may raise anything.
+            # A user's strategy can raise anything.
             logger.exception("group %s keeps its queues of %s", self._session.group, topic)
             return False
         owned = [queue for queue in self.puller.owned if queue.topic == topic]
         for queue in owned:
             if queue not in share:
-                logger.info("group %s: %s is another's now", self._session.group, queue)
+                logger.info("group %s: %s moves to another member", self._session.group, queue)
                 await self.end(queue)
         new = [queue for queue in share if queue not in owned]
-        # One that was this consumer's a moment ago may have messages in a listener still.
+        # A queue that was released just now may still have messages in a listener.
         free = {queue for queue in new if queue not in self._leaving}
         ours = await self._service.acquire(free) if new else set()
-        begun = await asyncio.gather(*[self._begin(queue) for queue in new if queue in ours])
-        return all(begun) and len(ours) == len(new)
+        started = await asyncio.gather(*[self._start(queue) for queue in new if queue in ours])
+        return all(started) and len(ours) == len(new)
 
-    async def _begin(self, queue: MessageQueue) -> bool:
+    async def _start(self, queue: MessageQueue) -> bool:
         self._session.offsets.pop(queue, None)
         try:
             offset = await self._first_offset(queue)
         except (RocketLensError, OSError) as error:
-            logger.warning("group %s cannot begin %s yet: %s", self._session.group, queue, error)
+            logger.warning("group %s cannot start %s yet: %s", self._session.group, queue, error)
             return False
         if self._is_wanted(queue):
-            self._service.began(self.puller.add(queue, offset))
+            self._service.on_pull_start(self.puller.add(queue, offset))
         return True
 
     async def _share_of(self, topic: str) -> Sequence[MessageQueue]:
@@ -257,7 +255,7 @@ class QueueShare:
 
 
 def _addresses(route: Route) -> list[str]:
-    """Return brokers to ask for the members of a group: masters first."""
+    """Return the brokers to ask for a group's members: masters first."""
     brokers = route.brokers.values()
     addresses = [(each != broker.master, each) for broker in brokers for each in broker.in_order]
     return [address for _, address in sorted(addresses, key=itemgetter(0))]

@@ -1,9 +1,9 @@
-"""Consumption in order: one call of the listener at a time for each queue, which is locked.
+"""Consumption in order: each queue is locked, and has one listener call at a time.
 
-A broker locks a queue for one client of a group (41) for 60 s; the lock is renewed every 20 s, and
-not believed for longer than 30 s. Messages that fail stay where they are and the queue rests; after
-``max_reconsume_times`` (by default never) they are sent to the retry topic, or the dead letters.
-Broadcasting locks nothing. Source: ``ConsumeMessageOrderlyService``, ``RebalanceImpl``.
+A broker locks a queue for one client of a group (41) for 60 s. The client renews the lock every
+20 s, and relies on it for 30 s. Failed messages stay in their queue, which pauses. After
+``max_reconsume_times`` (never by default) they go to the retry topic or the dead letters.
+Broadcasting uses no locks. Source: ``ConsumeMessageOrderlyService``, ``RebalanceImpl``.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 
 class LockCalls:
-    """Locks of queues at their brokers, for one client of a group."""
+    """Locks queues at their brokers for one client of a group."""
 
     def __init__(self, session: GroupSession) -> None:
         self._session: Final = session
@@ -50,7 +50,7 @@ class LockCalls:
     async def lock(self, queues: Iterable[MessageQueue]) -> tuple[set[MessageQueue], set[str]]:
         """Lock queues, or renew their locks.
 
-        Return those that are this client's now, and the names of brokers that did not answer.
+        Return the locked queues, and the names of brokers that did not answer.
         """
 
         async def lock(address: str, body: bytes) -> tuple[MessageQueue, ...]:
@@ -65,7 +65,7 @@ class LockCalls:
         return locked, {name for name, answer in answers.items() if answer is None}
 
     async def unlock(self, queues: Iterable[MessageQueue]) -> None:
-        """Unlock queues; where that fails the locks end by themselves after 60 s."""
+        """Unlock queues. If that fails, the locks expire after 60 s."""
 
         async def unlock(address: str, body: bytes) -> None:
             await self._cluster.ask(address, UNLOCK_BATCH_MQ, NoFields(), body)
@@ -75,7 +75,7 @@ class LockCalls:
     async def _ask_each(
         self, queues: Iterable[MessageQueue], what: str, ask: Callable[[str, bytes], Awaitable[T]]
     ) -> dict[str, T | None]:
-        """Return the answer of the broker of each queue, None of one that failed, by name."""
+        """Return the answer of each queue's broker, by broker name; None if it failed."""
         by_broker: defaultdict[str, list[MessageQueue]] = defaultdict(list)
         for queue in queues:
             by_broker[queue.broker_name].append(queue)
@@ -99,9 +99,10 @@ class LockCalls:
 
 
 class OrderlyService(ListenerService):
-    """Calls a listener with the messages of each queue in their order."""
+    """Calls a listener with the messages of each queue in order."""
 
     is_orderly = True
+    _success = ConsumeOrderlyStatus.SUCCESS
 
     def __init__(
         self, session: GroupSession, settings: PushSettings, calls: ListenerCalls, batch: int
@@ -113,7 +114,6 @@ class OrderlyService(ListenerService):
         self._is_stopping = False
 
     def deliver(self, owned: OwnedQueue, messages: Sequence[MessageExt]) -> None:
-        """Consume the messages of a queue, those before them first."""
         del messages
         pq = owned.pq
         if self._is_stopping:
@@ -124,17 +124,14 @@ class OrderlyService(ListenerService):
         owned.work.set()
 
     async def may_pull(self, owned: OwnedQueue) -> bool:
-        """Return whether the queue is locked for this client."""
         return self._is_ours(owned.pq)
 
     async def acquire(self, queues: set[MessageQueue]) -> set[MessageQueue]:
-        """Lock queues, and return those for which that was possible."""
         if self._settings.broadcasting:
             return queues
         return queues & (await self._locks.lock(queues))[0]
 
-    def began(self, owned: OwnedQueue) -> None:
-        """Record that a queue was locked just now."""
+    def on_pull_start(self, owned: OwnedQueue) -> None:
         self._note_lock(owned.pq)
 
     def _note_lock(self, pq: ProcessQueue) -> None:
@@ -143,7 +140,7 @@ class OrderlyService(ListenerService):
         pq.locked_at_ms = now_ms()
 
     async def renew(self, owned: Collection[OwnedQueue]) -> None:
-        """Renew all locks; a queue that is another's now rests."""
+        """Renew all locks; a queue that another client locked pauses."""
         if self._settings.broadcasting or not owned:
             return
         pqs = {each.queue: each.pq for each in owned}
@@ -155,7 +152,7 @@ class OrderlyService(ListenerService):
                 pq.is_locked = False
 
     async def release(self, owned: OwnedQueue) -> None:
-        """Unlock a queue once the listener has come to its end with it."""
+        """Unlock a queue after its listener call has ended."""
         pq = owned.pq
         if pq in self._tasks:
             owned.work.set()
@@ -165,7 +162,6 @@ class OrderlyService(ListenerService):
             await self._locks.unlock([pq.queue])
 
     async def stop(self, wait_s: float) -> None:
-        """Start no further messages, and wait so long for those that the listener has."""
         self._is_stopping = True
         tasks = list(self._tasks.values())
         for pq in self._tasks:
@@ -183,11 +179,8 @@ class OrderlyService(ListenerService):
                 await asyncio.wait(late, timeout=limits.MAX_STOP_ANSWERS_S)
 
     async def unlock_all(self, queues: Iterable[MessageQueue]) -> None:
-        """Unlock queues as the consumer ends."""
         if not self._settings.broadcasting:
             await self._locks.unlock(queues)
-
-    # How it is done.
 
     def _is_ours(self, pq: ProcessQueue) -> bool:
         if self._settings.broadcasting:
@@ -200,10 +193,11 @@ class OrderlyService(ListenerService):
             owned.work.clear()
             rest_s = 0.0
             try:
-                # What was dropped and begun anew may still be in a listener.
+                # Messages from before an offset reset may still be in a listener.
                 async with owned.consuming, self._turns:
                     rest_s = await self._turn(pq)
             except Exception:
+                # After a defect the queue is tried again: it must not stop.
                 logger.exception("%s: messages stay unsettled", pq.queue)
                 rest_s = timing.ORDERLY_PAUSES_S[1]
             if rest_s:
@@ -215,7 +209,7 @@ class OrderlyService(ListenerService):
         return pq.is_dropped or self._is_stopping
 
     async def _rest(self, pq: ProcessQueue, rest_s: float) -> None:
-        """Rest; a queue that is dropped meanwhile, or a consumer that ends, does not."""
+        """Pause, unless the queue is dropped or the consumer stops meanwhile."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(rest_s):
                 while not self._is_over(pq):
@@ -223,7 +217,7 @@ class OrderlyService(ListenerService):
                     await pq.owned.work.wait()
 
     async def _turn(self, pq: ProcessQueue) -> float:
-        """Consume for a minute at most; return for how long the queue is to rest."""
+        """Consume for a minute at most; return the length of the following pause."""
         ends_s = self._clock() + timing.ORDERLY_TURN_S
         while not self._is_over(pq):
             if not self._is_ours(pq):
@@ -231,8 +225,8 @@ class OrderlyService(ListenerService):
             messages = pq.take(self._batch)
             if not messages:
                 return 0.0
-            context = ConsumeContext(self._session.shown_queue(pq.queue))
-            shown = tuple(map(self._session.shown, messages))
+            context = ConsumeContext(self._session.queue_for_user(pq.queue))
+            shown = tuple(map(self._session.message_for_user, messages))
             called = await self._call_traced(shown, context)
             pq.consumed_at_ms = now_ms()
             if pq.is_dropped:
@@ -245,18 +239,19 @@ class OrderlyService(ListenerService):
     async def _settle(
         self, pq: ProcessQueue, messages: list[MessageExt], called: Called, context: ConsumeContext
     ) -> float:
-        """Remove messages, or put them back; return for how long the queue is to rest."""
+        """Remove messages, or put them back; return the length of the following pause."""
         is_success = called.raised is None and self._is_success(called.returned)
-        if not is_success and not _is_status(called):
+        is_status = isinstance(called.returned, ConsumeOrderlyStatus)
+        if not is_success and called.raised is None and not is_status:
             logger.warning(
-                "a listener returned %.100r, which is no status: its messages are tried again",
+                "a listener returned %.100r, which is not a status; its messages are retried",
                 called.returned,
             )
         count = len(messages) if is_success else 0
         rates = self._session.rates(pq.queue.topic)
         rates.consumed(count, len(messages) - count, called.took_s)
         if not is_success:
-            again = await self._not_given_up(messages, called.raised)
+            again = await self._messages_to_retry(messages, called.raised)
             if pq.is_dropped:
                 return 0.0
             if again is not None:
@@ -269,12 +264,12 @@ class OrderlyService(ListenerService):
         pq.owned.changed.set()
         return 0.0
 
-    async def _not_given_up(
+    async def _messages_to_retry(
         self, messages: list[MessageExt], raised: Exception | None
     ) -> list[MessageExt] | None:
-        """Return the messages to try again, None if all went to the retry topic.
+        """Return the messages to try again; None if all went to the retry topic.
 
-        In RocketMQ, too, all are tried again if one is, for their order counts.
+        As in RocketMQ, all are tried again if one is, to keep their order.
         """
         most = self._send_back.max_reconsume_times
         tries_again = False
@@ -282,17 +277,10 @@ class OrderlyService(ListenerService):
         for message in messages:
             is_sent = False
             if message.reconsume_times >= most:
-                shown = self._session.shown(message)
+                shown = self._session.message_for_user(message)
                 failure = self._failure(message, raised)
                 is_sent = await self._send_back.send_to_retry(shown, failure)
             if not is_sent:
                 tries_again = True
             again.append(replace(message, reconsume_times=message.reconsume_times + (not is_sent)))
         return again if tries_again else None
-
-    def _is_success(self, returned: object) -> bool:
-        return returned is None or returned is ConsumeOrderlyStatus.SUCCESS
-
-
-def _is_status(called: Called) -> bool:
-    return called.raised is not None or isinstance(called.returned, ConsumeOrderlyStatus)

@@ -1,8 +1,8 @@
-"""The messages of one queue that a consumer holds, and how far it may commit.
+"""The messages of one queue that a consumer holds, and the offset that it can commit.
 
-A consumer commits the smallest offset that it holds: a message that takes long holds the offset
-back, and those behind it that are done are consumed again if the consumer dies. Once nothing is
-held it commits the offset behind the last one. Source: ``ProcessQueue``.
+A consumer commits the smallest offset that it holds. A slow message holds the offset back, so later
+messages that are done are consumed again if the consumer dies. If it holds no message, it commits
+the offset after the last one. Source: ``ProcessQueue``.
 """
 
 from collections import OrderedDict
@@ -21,35 +21,35 @@ if TYPE_CHECKING:
     from rocketlens.client.consume.pulling import OwnedQueue
 
 MAX_QUEUE_CACHED_MESSAGES: Final = 1_000
-"""Messages of one queue that a consumer holds before it pulls on. RocketMQ: 1,000."""
+"""Messages of one queue at which a consumer stops pulling. RocketMQ: 1,000."""
 MAX_QUEUE_CACHED_BYTES: Final = 100 * 1024 * 1024
-"""The same in bytes, of bodies and what each message takes. RocketMQ: 100 MiB of bodies."""
+"""The same in bytes: bodies and overhead. RocketMQ: 100 MiB of bodies."""
 MAX_QUEUE_SPAN: Final = 2_000
-"""From the first to the last offset of one queue that is held. RocketMQ: 2,000."""
+"""The largest span between the first and last held offset. RocketMQ: 2,000."""
 
 
 class Held(Struct):
-    """A message that a consumer holds; ``began_s`` is None until a listener has it."""
+    """A message that a consumer holds; ``began_s`` is None before its listener call."""
 
     message: MessageExt
     began_s: float | None = None
 
 
 class ProcessQueue:
-    """One queue while it is this consumer's; of one event loop.
+    """One queue that this consumer has; bound to one event loop.
 
-    Times in milliseconds are by the wall clock, and for people only.
+    Times in milliseconds are wall-clock times for display.
     """
 
     owned: "OwnedQueue"
-    """Its queue, which has another one of these once its offset is reset."""
+    """The owned queue, which gets a new ProcessQueue at an offset reset."""
 
     def __init__(self, queue: MessageQueue, next_offset: int, now_ms: int) -> None:
         self.queue = queue
         self.next_offset = next_offset
-        """What is pulled next, and committed while nothing is held."""
+        """The next offset to pull; also the offset to commit if no message is held."""
         self.is_dropped = False
-        """Whether another member has it now: the outcome of its messages does not count here."""
+        """True if another member has the queue: results of its messages no longer count."""
         self.is_locked = False
         self.locked_at_s = 0.0
         self.locked_at_ms = 0
@@ -59,16 +59,16 @@ class ProcessQueue:
         self.consumed_at_ms = now_ms
         self._held: OrderedDict[int, Held] = OrderedDict()
         self._taken: OrderedDict[int, Held] = OrderedDict()
-        """Of an ordered queue: those that its listener has."""
+        """Messages of an ordered queue that its listener has."""
         self._last_offset = next_offset - 1
 
     def __len__(self) -> int:
         return len(self._held) + len(self._taken)
 
     def put(self, messages: Iterable[MessageExt], next_offset: int) -> list[MessageExt]:
-        """Hold messages, and return those that are new: whose offsets are above all seen.
+        """Add messages, and return the new ones, whose offsets are above all seen.
 
-        ``next_offset`` is where to go on: what is before it and not among them is not for us.
+        Messages below ``next_offset`` that are not among them do not match the subscription.
         """
         fresh = []
         for message in sorted(messages, key=lambda each: each.queue_offset):
@@ -81,7 +81,7 @@ class ProcessQueue:
         return fresh
 
     def begin(self, messages: Iterable[MessageExt], now_s: float) -> list[MessageExt]:
-        """Record that a listener has these now; return those that are still held."""
+        """Record the start of a listener call; return the messages that are still held."""
         begun = []
         for message in messages:
             held = self._held.get(message.queue_offset)
@@ -98,13 +98,12 @@ class ProcessQueue:
         return self.offset_to_commit
 
     def holds(self, message: MessageExt) -> bool:
-        """Return whether a message is still held."""
         return message.queue_offset in self._held or message.queue_offset in self._taken
 
     def expired(self, before_s: float) -> list[MessageExt]:
-        """Return messages that a listener has had since before a time, from the oldest on.
+        """Return messages whose listener call began before a time, from the oldest on.
 
-        It ends at the first that is younger: one that hangs is at the front sooner or later.
+        The scan ends at the first younger call: a hanging one reaches the front sooner or later.
         """
         messages = []
         for held in self._held.values():
@@ -115,14 +114,13 @@ class ProcessQueue:
 
     @property
     def offset_to_commit(self) -> int:
-        """The offset up to which all is consumed."""
+        """The offset before which all messages are consumed."""
         for table in (self._taken, self._held):
             if table:
                 return next(iter(table))
         return self.next_offset
 
     def is_full(self, settings: "ConsumerSettings") -> bool:
-        """Return whether pulling has to wait until some messages are consumed."""
         return (
             len(self) >= settings.max_cached_messages_of_queue
             or self.held_bytes >= settings.max_cached_bytes_of_queue
@@ -131,18 +129,17 @@ class ProcessQueue:
 
     @property
     def span(self) -> int:
-        """The distance from the first to the last offset that is held."""
+        """The distance from the first to the last held offset."""
         return self._last_offset - self.offset_to_commit if len(self) else 0
 
     @property
     def has_waiting(self) -> bool:
-        """Whether there are messages that no listener has."""
+        """True if some messages have no listener yet."""
         return bool(self._held)
 
-    # Ordered queues: their messages are taken from the front, and put back there or removed.
+    # Messages of ordered queues are taken from the front, and put back there or removed.
 
     def take(self, count: int) -> list[MessageExt]:
-        """Take the first messages for a listener."""
         taken: list[MessageExt] = []
         while self._held and len(taken) < count:
             offset, held = self._held.popitem(last=False)
@@ -151,20 +148,20 @@ class ProcessQueue:
         return taken
 
     def commit_taken(self) -> int:
-        """Remove what was taken, and return the offset to commit."""
+        """Remove the taken messages, and return the offset to commit."""
         self.held_bytes -= sum(_size_of(each.message) for each in self._taken.values())
         self._taken.clear()
         return self.offset_to_commit
 
     def put_back(self, messages: Sequence[MessageExt]) -> None:
-        """Put what was taken to the front again, as it is in ``messages`` now."""
+        """Return taken messages to the front, with their new content."""
         self._taken.clear()
         for message in reversed(messages):
             self._held[message.queue_offset] = Held(message)
             self._held.move_to_end(message.queue_offset, last=False)
 
-    def described(self, commit_offset: int) -> ProcessQueueInfo:
-        """Return what RocketMQ's tools show of it."""
+    def snapshot(self, commit_offset: int) -> ProcessQueueInfo:
+        """Return this queue's state for RocketMQ's tools."""
         offsets = sorted({*self._held, *self._taken})
         taken = list(self._taken)
         return ProcessQueueInfo(
@@ -186,5 +183,4 @@ class ProcessQueue:
 
 
 def _size_of(message: MessageExt) -> int:
-    """Return what a message takes in memory, about."""
     return len(message.body) + limits.MESSAGE_OVERHEAD_BYTES

@@ -1,21 +1,12 @@
-"""Pulls the queues of a consumer, each in a task of its own, and never holds more than it may.
+"""Pulls each queue of a consumer in its own task, within the bounds of cached messages.
 
-============================  ================================================================
-what a pull brings            then
-============================  ================================================================
-FOUND                         the messages are held and consumed; the next pull follows at once
-NO_NEW_MSG, NO_MATCHED_MSG    the offsets that were passed over count as consumed
-OFFSET_ILLEGAL                consumption continues at the offset that the broker names
-NOT_SUBSCRIBED                the broker gets a heartbeat
-fails                         it is tried again, after a pause that grows to 3 s; the route is
-                              requested again, because the queue's broker may have moved
-============================  ================================================================
+Skipped offsets count as consumed. After an error a pull is retried, with a pause that grows to 3 s
+and a fresh route, because the queue's broker may have moved.
 
 A batch that a topic with ``queue.type=BatchCQ`` stores as one record is delivered as its messages.
-A message of the group's retry topic shows the topic that it was sent to, and no topic shows its
-namespace; bodies are decompressed. As in RocketMQ's clients, checksums are compared by the broker:
-a message whose body does not have its checksum is delivered. Sources:
-``DefaultMQPushConsumerImpl.pullMessage``, ``PullAPIWrapper.processPullResult``,
+Messages of the retry topic show their original topic, topics have no namespace, and bodies are
+decompressed. As in RocketMQ's clients, the client does not check a body's checksum; the broker
+does. Sources: ``DefaultMQPushConsumerImpl.pullMessage``, ``PullAPIWrapper.processPullResult``,
 ``DefaultMQPushConsumerImpl.resetRetryAndNamespace``.
 """
 
@@ -36,7 +27,7 @@ from rocketlens.client.connect.queue_puller import (
 )
 from rocketlens.client.connect.route import MessageQueue
 from rocketlens.client.consume import timing
-from rocketlens.client.consume.consumer_settings import takes_tag
+from rocketlens.client.consume.consumer_settings import matches_tag
 from rocketlens.client.consume.group_offsets import broker_of
 from rocketlens.client.consume.process_queue import ProcessQueue
 from rocketlens.client.consume.session import GroupSession, TaskSet
@@ -54,32 +45,31 @@ logger: Final = logging.getLogger("rocketlens.client")
 
 
 LARGE_ANSWER_BYTES: Final = 64 * 1024
-"""Answers from this size on are taken apart in a thread."""
+"""Answers of at least this size are decoded in a thread."""
 
 
 class OwnedQueue:
-    """A queue of this consumer: what it holds of it, and the task that pulls more."""
+    """A queue that this consumer has: its cached messages, and the task that pulls more."""
 
     def __init__(self, queue: MessageQueue, next_offset: int) -> None:
         self.pq = self._new(queue, next_offset)
         self.broker_id = MASTER_ID
-        """Which of its brokers to pull from next: brokers suggest it."""
+        """The broker to pull from next, as the last answer suggested."""
         self.is_paused = False
         self.changed: Final = asyncio.Event()
-        """Set when there may be room again, or it is not paused any more."""
+        """Set when there may be room again, or after a resume."""
         self.work: Final = asyncio.Event()
-        """Set when an ordered queue has messages, or is not to be consumed any more."""
+        """Set when an ordered queue has messages, or ends."""
         self.consuming: Final = asyncio.Lock()
-        """Held while the listener of an ordered queue runs."""
+        """Held during a listener call of an ordered queue."""
         self.task: asyncio.Task[None] | None = None
 
     @property
     def queue(self) -> MessageQueue:
-        """The queue."""
         return self.pq.queue
 
     def replace(self, next_offset: int) -> None:
-        """Drop what is held, and go on from another offset."""
+        """Drop the cached messages, and continue at another offset."""
         before = self.pq
         before.is_dropped = True
         self.pq = self._new(before.queue, next_offset)
@@ -96,21 +86,21 @@ class OwnedQueue:
 
 
 class PullStyle(NamedTuple):
-    """How one kind of consumer pulls."""
+    """The pull settings of one kind of consumer."""
 
     hold_s: float
     mode: PullMode = PullMode.PUSH
     commits: bool = True
-    """Whether pulls carry the group's progress."""
+    """True if pulls commit the group's offset."""
     stores_moves: bool = True
-    """Whether an offset that a broker names in place of one that it does not have is stored."""
+    """True if an offset that the broker returns for an illegal one is stored."""
     max_cached_messages: int | None = None
 
 
 class Puller:
-    """Pulls the queues in ``owned`` for a service; of one event loop.
+    """Pulls the queues in ``owned`` for a service; bound to one event loop.
 
-    ``greet`` sends a broker a heartbeat.
+    ``send_heartbeat`` sends a heartbeat to a broker.
     """
 
     def __init__(
@@ -118,31 +108,29 @@ class Puller:
         session: GroupSession,
         style: PullStyle,
         service: "ConsumeService",
-        greet: Callable[[str], Awaitable[None]],
+        send_heartbeat: Callable[[str], Awaitable[None]],
     ) -> None:
         self.owned: Final[dict[MessageQueue, OwnedQueue]] = {}
         self._session: Final = session
         self._style: Final = style
         self._service: Final = service
-        self._greet: Final = greet
+        self._send_heartbeat: Final = send_heartbeat
         self._queue_puller: Final = QueuePuller(session.cluster, session.group, style.mode)
         self._tasks: Final = TaskSet(session.group)
 
     def add(self, queue: MessageQueue, next_offset: int) -> OwnedQueue:
-        """Start to pull a queue."""
         owned = self.owned[queue] = OwnedQueue(queue, next_offset)
         self._start(owned)
         return owned
 
     def restart(self, owned: OwnedQueue, next_offset: int) -> None:
-        """Drop what is held of a queue, and pull it from another offset now."""
         owned.replace(next_offset)
         if owned.task is not None:
             owned.task.cancel()
         self._start(owned)
 
     def drop(self, queue: MessageQueue) -> OwnedQueue | None:
-        """Pull a queue no longer, and count nothing more of it."""
+        """Stop pulling a queue, and ignore the results of its messages."""
         owned = self.owned.pop(queue, None)
         if owned is not None:
             owned.pq.is_dropped = True
@@ -152,7 +140,7 @@ class Puller:
         return owned
 
     async def stop(self) -> None:
-        """Pull nothing any more; what is held stays."""
+        """Stop pulling; cached messages stay."""
         await self._tasks.cancel()
 
     def _start(self, owned: OwnedQueue) -> None:
@@ -161,7 +149,7 @@ class Puller:
     async def _pull(self, owned: OwnedQueue) -> None:
         backoff = Backoff()
         while True:
-            await self._until_room(owned)
+            await self._wait_for_room(owned)
             if not await self._service.may_pull(owned):
                 await backoff.pause()
                 continue
@@ -169,14 +157,14 @@ class Puller:
                 has_progress = await self._pull_once(owned)
             except RocketLensError as error:
                 logger.warning("group %s: %s: %s", self._session.group, owned.queue, error)
-                # A slave that fails is left at once; the name servers may list it for minutes.
+                # Leave a failed slave at once; name servers may list it for minutes.
                 owned.broker_id = MASTER_ID
                 await backoff.pause()
                 if isinstance(error, RemotingError | TopicNotFound):
                     await self._look_for_broker(owned.queue.topic)
                 continue
             except Exception:
-                # A defect, or no memory: without this task the queue would not be pulled again.
+                # A defect must not end this task: the queue would not be pulled any more.
                 logger.exception("group %s: %s", self._session.group, owned.queue)
                 await backoff.pause()
                 continue
@@ -191,7 +179,7 @@ class Puller:
         except RocketLensError as error:
             logger.debug("no new route of topic %s: %s", topic, error)
 
-    async def _until_room(self, owned: OwnedQueue) -> None:
+    async def _wait_for_room(self, owned: OwnedQueue) -> None:
         while True:
             owned.changed.clear()
             if not owned.is_paused and not self._is_full(owned.pq):
@@ -203,7 +191,7 @@ class Puller:
         if pq.is_full(settings):
             return True
         if not len(pq):
-            # Each queue may hold something, or one that is stuck would hold up all others.
+            # Each queue may hold some messages, or one stuck queue would block all others.
             return False
         held = [each.pq for each in self.owned.values()]
         return sum(each.held_bytes for each in held) >= settings.max_cached_bytes or (
@@ -211,9 +199,9 @@ class Puller:
         )
 
     async def _pull_once(self, owned: OwnedQueue) -> bool:
-        """Pull once; return whether there is reason to do it again at once.
+        """Pull once; return True if the next pull should follow at once.
 
-        :raises RocketLensError: when it failed.
+        :raises RocketLensError: if the pull fails.
         """
         pq, session, style = owned.pq, self._session, self._style
         began_s = session.settings.clock()
@@ -233,7 +221,7 @@ class Puller:
         took_s = session.settings.clock() - began_s
         pq.pulled_at_ms = now_ms()
         if pulled.status is PullStatus.NOT_SUBSCRIBED:
-            await self._greet(address)
+            await self._send_heartbeat(address)
             return False
         owned.broker_id = pulled.suggested_broker_id
         if pulled.status is PullStatus.FOUND:
@@ -241,18 +229,17 @@ class Puller:
             if pq.is_dropped:
                 return True
             if subscription is not None and subscription.expression_type == TAG_TYPE:
-                messages = [each for each in messages if takes_tag(subscription, each.tags)]
+                messages = [each for each in messages if matches_tag(subscription, each.tags)]
             self._hold(pq, messages, next_offset, took_s)
             return True
         if pulled.status is PullStatus.OFFSET_ILLEGAL:
             await self._move(pq, pulled)
             return False
         has_progress = self._skip_unmatched(pq, pulled.next_offset, took_s)
-        # A slave that has nothing more sends its consumers back to the master.
+        # A slave without more messages sends its consumers back to the master.
         return has_progress or broker_id != owned.broker_id == MASTER_ID
 
     async def _read(self, address: str, pulled: Pulled) -> tuple[list[MessageExt], int]:
-        """Return the messages of an answer, and the next offset to pull."""
         body = pulled.body
         if len(body) < LARGE_ANSWER_BYTES:
             messages, damage = messages_in(body)
@@ -262,7 +249,7 @@ class Puller:
             return messages, pulled.next_offset
         if not messages:
             raise BadAnswer(address, "a pull", damage)
-        # What cannot be read is pulled again, and stops this queue until it can be read.
+        # The damaged record is pulled again; the queue stops there until it can be read.
         return messages, messages[-1].queue_offset + 1
 
     def _hold(
@@ -272,21 +259,19 @@ class Puller:
         self._session.rates(pq.queue.topic).pulled(len(fresh), took_s)
         if fresh:
             self._service.deliver(pq.owned, fresh)
-        self._note_passed(pq)
+        self._count_skipped(pq)
 
     def _skip_unmatched(self, pq: ProcessQueue, next_offset: int, took_s: float) -> bool:
-        """Move past messages that do not match; False if the broker answered at once and did not
-        move on.
-        """
+        """Skip messages that do not match; return False after an early answer without progress."""
         if pq.is_dropped:
             return True
-        goes_on = next_offset > pq.next_offset
+        has_progress = next_offset > pq.next_offset
         pq.next_offset = max(pq.next_offset, next_offset)
-        self._note_passed(pq)
-        return goes_on or took_s >= min(1.0, self._style.hold_s / 2)
+        self._count_skipped(pq)
+        return has_progress or took_s >= min(1.0, self._style.hold_s / 2)
 
-    def _note_passed(self, pq: ProcessQueue) -> None:
-        """Count as consumed what was passed over, so that it is not passed over again."""
+    def _count_skipped(self, pq: ProcessQueue) -> None:
+        """Count skipped messages as consumed, so that they are skipped once."""
         is_counted = self._style.mode is PullMode.PUSH
         if is_counted and not len(pq) and not pq.is_dropped:
             self._session.offsets.put(pq.queue, pq.next_offset, increase_only=True)
@@ -305,7 +290,7 @@ class Puller:
             await self._session.store.write([(pq.queue, next_offset)])
 
     async def _address(self, owned: OwnedQueue) -> tuple[str, bool]:
-        """Return which broker to pull from, and whether it is the master."""
+        """Return the address to pull from, and whether it is a master's."""
         broker = await broker_of(self._session.cluster, owned.queue)
         suggested = broker.addresses.get(owned.broker_id)
         if suggested is not None:
@@ -314,7 +299,7 @@ class Puller:
 
 
 def messages_in(body: bytes) -> tuple[list[MessageExt], str | None]:
-    """Return the messages of an answer up to the first that is not a record, and the damage."""
+    """Return the messages before the first byte that is not a record, and the damage there."""
     messages: list[MessageExt] = []
     position = 0
     while position < len(body):
@@ -328,13 +313,12 @@ def messages_in(body: bytes) -> tuple[list[MessageExt], str | None]:
 
 
 def _messages_of(record: Record) -> Iterator[Record]:
-    """Yield the messages of a batch that is one record, as RocketMQ's clients do; of any other
-    record itself.
+    """Yield the messages of a batch record, as RocketMQ's clients do, or any other record itself.
 
-    They keep the flag that they had a record together, which one that is given back must not get.
+    Batch members keep a flag that their copies in the retry topic must not have.
     """
     members = records_in(record)
-    # A retry topic has the copy of a whole batch at one offset, so its messages cannot have any.
+    # A retry topic has a whole batch at one offset, so its messages have no offsets of their own.
     if not members or record.topic.startswith(RETRY_PREFIX):
         yield record
         return
@@ -343,5 +327,4 @@ def _messages_of(record: Record) -> Iterator[Record]:
 
 
 def now_ms() -> int:
-    """Return the time in epoch milliseconds."""
     return time.time_ns() // 1_000_000

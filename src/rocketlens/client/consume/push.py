@@ -1,4 +1,4 @@
-"""Has a group's messages consumed by a listener: ``rocketlens.PushConsumer``.
+"""``rocketlens.PushConsumer``, which calls a listener with a group's messages.
 
 Source: ``DefaultMQPushConsumer``.
 """
@@ -31,7 +31,7 @@ from rocketlens.wire.bodies.clients import ConsumeMessageDirectlyResult, Consume
 
 
 class PushConsumer(ConsumerClient):
-    """Consumes messages as a member of a group. An async context manager; of one event loop.
+    """Consumes messages as a member of a group. An async context manager, bound to one event loop.
 
     ::
 
@@ -46,14 +46,14 @@ class PushConsumer(ConsumerClient):
             await asyncio.Event().wait()
 
     Each message is consumed at least once: it counts as consumed when the listener returns, and is
-    delivered again if the listener raises, or this consumer dies before that is committed. Members
+    delivered again if the listener raises, or if this consumer dies before the commit. Members
     share the queues as RocketMQ's do, also with members in Java.
 
-    ``concurrency`` is how many calls of the listener run at once, each with up to ``batch``
-    messages of one queue. With ``broadcasting`` every member gets all messages, and offsets are
-    kept in ``offsets_directory`` (``~/.rocketmq_offsets``, RocketMQ's own files).
-    ``begin`` is where a new group begins: at the last offset, the first, or at a timestamp.
-    ``close`` waits ``close_timeout_s`` for listeners.
+    ``concurrency`` is the number of concurrent listener calls, each with up to ``batch`` messages
+    of one queue. With ``broadcasting`` every member gets all messages, and offsets are kept in
+    ``offsets_directory`` (``~/.rocketmq_offsets``, RocketMQ's own files). ``begin`` is the start of
+    a new group: the last offset, the first one, or a timestamp. ``close`` waits ``close_timeout_s``
+    for listeners. Methods raise `RemotingError` if no name server or broker answers.
     """
 
     _consume_type = ConsumeType.CONSUME_PASSIVELY
@@ -70,42 +70,37 @@ class PushConsumer(ConsumerClient):
 
     @property
     def concurrency(self) -> int:
-        """How many calls of the listener run at once."""
+        """The number of concurrent listener calls."""
         return self._settings.concurrency
 
     @property
     def batch(self) -> int:
-        """Up to how many messages a call gets."""
+        """The largest number of messages in one listener call."""
         return self._settings.batch
 
-    # What users call.
-
     def listen(self, listener: Listener) -> None:
-        """Consume messages in any order, several at once; see `listener`.
+        """Consume messages concurrently, in any order; see `listener`.
 
-        :raises WrongUse: when there is a listener already.
+        :raises WrongUse: if there is a listener already.
         """
         self._set_listener(listener, orderly=False)
 
     def listen_orderly(self, listener: Listener) -> None:
-        """Consume the messages of each queue one after another; see `listener`.
+        """Consume the messages of each queue in order; see `listener`.
 
-        :raises WrongUse: when there is a listener already.
+        :raises WrongUse: if there is a listener already.
         """
         self._set_listener(listener, orderly=True)
 
     async def start(self) -> None:
-        """Join the group, and begin to consume.
+        """Join the group, and start to consume. A missing topic is consumed once it exists.
 
-        A topic that does not exist is waited for.
-
-        :raises WrongUse: when there is no listener, or the consumer was started or closed before.
-        :raises BadInput: when nothing is subscribed to.
-        :raises RemotingError: when no name server answers.
+        :raises WrongUse: if the consumer was started or closed before.
+        :raises BadInput: if there is no subscription.
         """
         self._check_startable()
         if not self._subscriptions:
-            raise BadInput("nothing is subscribed to: call subscribe(topic) before start()")
+            raise BadInput("no subscription: call subscribe(topic) before start()")
         listener = self._listener
         if listener is None:
             self._unacked = UnackedMessages()
@@ -113,16 +108,16 @@ class PushConsumer(ConsumerClient):
         if not self._settings.broadcasting:
             self._subscribe(RETRY_PREFIX + self.group, "*")
         self._calls = ListenerCalls(listener, self.concurrency, self._settings.consume_timeout_s)
-        # A message that is acked is settled by itself.
+        # Each message has its own ack.
         batch = self._settings.batch if self._unacked is None else 1
         kind = OrderlyService if self._is_orderly else ConcurrentService
         self._service = kind(self._session, self._settings, self._calls, batch)
         self._service.start()
         loops: list[Coroutine[Any, Any, None]] = []
         if isinstance(self._service, OrderlyService):
-            loops.append(self._lock_again(self._service))
+            loops.append(self._renew_locks(self._service))
         elif not self._calls.is_async:
-            loops.append(self._give_back_expired(self._service))
+            loops.append(self._send_back_expired(self._service))
         try:
             style = PullStyle(hold_s=PULL_HOLD_S, commits=not self._settings.broadcasting)
             await self._start(self._service, style, loops)
@@ -133,9 +128,9 @@ class PushConsumer(ConsumerClient):
             raise
 
     async def close(self) -> None:
-        """Pull nothing more, wait for listeners, commit, and leave the group.
+        """Stop pulling, wait for listeners, commit, and leave the group.
 
-        No effect the second time.
+        A second call has no effect.
         """
         if self._is_closing:
             return
@@ -155,7 +150,7 @@ class PushConsumer(ConsumerClient):
         await self._end_connections()
 
     def __aiter__(self) -> AsyncIterator[MessageExt]:
-        """Iterate over messages, each of which must be acked.
+        """Iterate over messages. Each must be acknowledged.
 
         ::
 
@@ -163,68 +158,64 @@ class PushConsumer(ConsumerClient):
                 ...
                 consumer.ack(message)
 
-        It counts as consumed once `ack` is called, and is delivered again after `later`, after the
-        consume timeout, or when the consumer is closed before. At most ``concurrency`` messages are
-        handed out and not acked; then the iteration waits for an ack.
+        A message counts as consumed after `ack`. It is delivered again after `later`, after the
+        consume timeout, or if the consumer closes before its `ack`. While ``concurrency`` messages
+        wait for an `ack`, the iteration waits.
 
-        :raises WrongUse: when the consumer has a listener, or was not started.
+        :raises WrongUse: if the consumer has a listener, or was not started.
         """
         return self._iterated_messages().messages()
 
     def ack(self, message: MessageExt) -> None:
-        """Count a message as consumed that the iteration gave.
+        """Count a message of the iteration as consumed.
 
-        :raises WrongUse: when it is not waited for: acked before, or delivered again meanwhile.
+        :raises WrongUse: if it does not wait for an ack: it had one, or was delivered again.
         """
         self._iterated_messages().ack(message)
 
     def later(self, message: MessageExt, delay_level: int = 0) -> None:
-        """Request another delivery of a message, after a delay; errors as `ack`.
+        """Request another delivery of a message after a delay; errors as `ack`.
 
-        ``delay_level`` is 0 for a delay that grows, 1 to 18 for one of RocketMQ's, -1 to send it to
-        the dead letters.
+        ``delay_level`` is 0 for a growing delay, 1 to 18 for a delay level, -1 for the dead
+        letters.
         """
         self._iterated_messages().later(message, delay_level)
-
-    # What brokers ask.
 
     async def consume_directly(
         self, message: MessageExt, broker_name: str
     ) -> ConsumeMessageDirectlyResult | None:
-        """Let the listener consume one message, and settle nothing."""
+        """Let the listener consume one message, without settling it."""
         if self._service is None or self._is_closing:
             return None
         queue = MessageQueue(message.topic, broker_name, message.queue_id)
         return await self._service.consume_directly(message, queue)
 
-    # How it is done.
-
     def _set_listener(self, listener: Listener, *, orderly: bool) -> None:
         if self._listener is not None or self._queues is not None:
             raise WrongUse("this consumer has a listener already, or was started without one")
         if not callable(listener):
-            raise BadInput("a listener is a function of the messages and their context")
+            raise BadInput("a listener must be a function of the messages and their context")
         self._listener = listener
         self._is_orderly = orderly
 
     def _iterated_messages(self) -> "UnackedMessages":
         if self._unacked is None:
             raise WrongUse(
-                "this consumer has a listener, or was not started: messages are iterated over "
-                "within `async with consumer`, and without a listener"
+                "this consumer has a listener, or was not started: iterate over messages within "
+                "`async with consumer`, and without a listener"
             )
         return self._unacked
 
-    async def _lock_again(self, service: OrderlyService) -> None:
+    async def _renew_locks(self, service: OrderlyService) -> None:
         while True:
             await asyncio.sleep(timing.LOCK_S)
             await service.renew(list(self._owned.values()))
 
-    async def _give_back_expired(self, service: ConcurrentService) -> None:
+    async def _send_back_expired(self, service: ConcurrentService) -> None:
         while True:
             await asyncio.sleep(min(self._settings.consume_timeout_s / 2, limits.HEARTBEAT_S))
             for owned in list(self._owned.values()):
-                await service.give_back_expired(owned)
+                await service.send_back_expired(owned)
 
     def _properties(self) -> dict[str, str]:
         return super()._properties() | {
@@ -241,14 +232,14 @@ Settled = ConsumeConcurrentlyStatus | Abandoned
 
 
 def _identity(message: MessageExt) -> Hashable:
-    """Return what no other message has that is waited for: those of a batch share a record."""
+    """Return a unique key among pending messages; members of a batch share a record."""
     return message.offset_msg_id, message.queue_offset
 
 
 class UnackedMessages:
-    """The messages of ``async for message in consumer``, each of which waits for its ack.
+    """The messages of ``async for message in consumer`` that wait for their `ack`.
 
-    To the rest of the consumer `deliver` is a listener, which returns once they are acked.
+    The consumer uses `deliver` as its listener, which returns after the `ack`.
     """
 
     def __init__(self) -> None:
@@ -257,7 +248,7 @@ class UnackedMessages:
         self._is_closed = False
 
     async def deliver(self, messages: Sequence[MessageExt], context: ConsumeContext) -> Settled:
-        """Deliver the one message of a call; return once it is settled, or the consumer closed."""
+        """Deliver the message of a call; return once it is settled or the consumer closes."""
         if self._is_closed:
             return Abandoned.ABANDONED
         (message,) = messages
@@ -272,30 +263,24 @@ class UnackedMessages:
                 del self._pending[identity]
 
     async def messages(self) -> AsyncIterator[MessageExt]:
-        """Iterate over messages, until the consumer is closed."""
         while not self._is_closed:
             message = await self._ready.get()
-            # One that timed out before it was returned is delivered again.
+            # A message that timed out in the queue is delivered again.
             if message is not None and _identity(message) in self._pending:
                 yield message
         self._ready.put_nowait(None)
 
     def ack(self, message: MessageExt) -> None:
-        """Count a message as consumed.
-
-        :raises WrongUse: when it is not waited for.
-        """
         _, settled = self._unsettled(message)
         settled.set_result(ConsumeConcurrentlyStatus.CONSUME_SUCCESS)
 
     def later(self, message: MessageExt, delay_level: int) -> None:
-        """Request another delivery of a message; errors as `ack`."""
         context, settled = self._unsettled(message)
         context.delay_level = delay_level
         settled.set_result(ConsumeConcurrentlyStatus.RECONSUME_LATER)
 
     def close(self) -> None:
-        """End the iteration; what is not acked is delivered again, to another member."""
+        """End the iteration; messages without an `ack` are delivered to another member."""
         self._is_closed = True
         for _, settled in self._pending.values():
             if not settled.done():
@@ -305,5 +290,7 @@ class UnackedMessages:
     def _unsettled(self, message: MessageExt) -> tuple[ConsumeContext, asyncio.Future[Settled]]:
         pending = self._pending.get(_identity(message))
         if pending is None or pending[1].done():
-            raise WrongUse(f"{message.msg_id} does not wait for an ack: it had one, or came again")
+            raise WrongUse(
+                f"{message.msg_id} does not wait for an ack: it had one, or was delivered again"
+            )
         return pending

@@ -1,20 +1,12 @@
-"""Gives messages that a group could not consume back to a broker, to be delivered again later.
+"""Sends messages that a group could not consume back to a broker, which delivers them again later.
 
-=====================  ======================================================================
-way                    what the broker does
-=====================  ======================================================================
-36 to the message's    stores a copy in the group's retry topic, after a delay that grows, or
-own broker             after 16 times (``max_reconsume_times``) among the dead letters
-a plain send to the    the same, on any broker that has the retry topic: used where the first
-retry topic            way fails, by ordered consumers, for one message of a batch, and for one
-                       whose listener failed: this copy can say why (`CONSUME_FAILURE`)
-=====================  ======================================================================
-
-Of a plain send the client says whether it is one more retry or a dead letter: RocketMQ 4 compares
-numbers in another way than RocketMQ 5.
-
-Source: ``DefaultMQPushConsumerImpl.sendMessageBack``, ``ConsumeMessageOrderlyService``,
-``SendMessageProcessor.handleRetryAndDLQ``.
+Request 36 to the message's own broker stores a copy in the group's retry topic, with a growing
+delay, or after 16 times (``max_reconsume_times``) as a dead letter. A plain send to the retry topic
+does the same on any broker. It is used if request 36 fails, by ordered consumers, for members of a
+batch, and if a listener failed: only this copy can hold the reason (`CONSUME_FAILURE`). In a plain
+send, the client decides between a retry and a dead letter: RocketMQ 4 and 5 compare the numbers
+differently. Source: ``DefaultMQPushConsumerImpl.sendMessageBack``,
+``ConsumeMessageOrderlyService``, ``SendMessageProcessor.handleRetryAndDLQ``.
 """
 
 import logging
@@ -49,7 +41,7 @@ _NOT_SENT_AGAIN: Final = frozenset({props.TRANSACTION_PREPARED, props.DELAY, pro
 
 
 class SendBack:
-    """Sends messages of one group back; ``group`` has its namespace."""
+    """Sends messages of one group back; ``group`` includes its namespace."""
 
     def __init__(
         self, cluster: ClusterCalls, group: str, namespace: str, max_reconsume_times: int
@@ -62,18 +54,18 @@ class SendBack:
     async def send_back(
         self, message: MessageExt, queue: MessageQueue, delay_level: int, failure: str = ""
     ) -> bool:
-        """Return a message to its broker in either way; False if both failed, which is logged.
+        """Send a message back in one of the two ways; return False if both failed, which is logged.
 
-        ``failure`` says why it was not consumed, if its copy shall.
+        ``failure`` is the reason for its copy; empty for none.
         """
         if message.sys_flag & SYS_FLAG_NEED_UNWRAP:
-            # The first would have all messages of its batch delivered again, as one.
+            # Request 36 would deliver the whole batch again, as one message.
             return await self.send_to_retry(message, failure, delay_level)
         if failure:
             problem = await self._send_copy(message, failure, delay_level, queue.broker_name)
             if problem is None:
                 return True
-            logger.info("the retry of %s does not say why: %s", message.msg_id, problem)
+            logger.info("the retry of %s has no failure reason: %s", message.msg_id, problem)
         header = commands.ConsumerSendMessageBackRequest(
             physical_offset=message.physical_offset,
             consumer_group=self._group,
@@ -98,16 +90,16 @@ class SendBack:
     async def send_to_retry(
         self, message: MessageExt, failure: str = "", delay_level: int = 0
     ) -> bool:
-        """Send a copy to the retry topic; return False if no broker took it, which is logged."""
+        """Send a copy to the retry topic; return False if no broker stored it, which is logged."""
         problem = await self._send_copy(message, failure, delay_level)
         if problem is not None:
-            logger.warning("%s could not be given back: %s", message.msg_id, problem)
+            logger.warning("%s could not be sent back: %s", message.msg_id, problem)
         return problem is None
 
     async def _send_copy(
         self, message: MessageExt, failure: str, delay_level: int, first_broker: str = ""
     ) -> object:
-        """Send a copy to the retry topic; return why no broker took it, or None."""
+        """Send a copy to the retry topic; return the problem, or None if it was stored."""
         problem: RocketLensError | None = None
         body, sys_flag = _body_of(message)
         try:
@@ -157,7 +149,7 @@ class SendBack:
         try:
             properties = encoded_properties(named)
         except MessageIllegal:
-            # They were as long as a record can hold: what only tells where it came from goes.
+            # The properties had the largest size already: drop those that only inform.
             del named[props.ORIGIN_MESSAGE_ID]
             named.pop(props.CONSUME_FAILURE, None)
             properties = encoded_properties(named)
@@ -180,9 +172,9 @@ class SendBack:
 
 
 def _body_of(message: MessageExt) -> tuple[bytes, int]:
-    """Return the body to send again, and the flag that says how it is compressed."""
+    """Return the body to send again, and its compression flags."""
     if message.body_error is not None:
-        # It is as it was stored.
+        # The body is as stored, still compressed.
         return message.body, message.sys_flag & _COMPRESSION_BITS
     if len(message.body) < COMPRESS_OVER_BYTES:
         return message.body, 0

@@ -1,14 +1,4 @@
-"""What brokers ask of a consumer, for tools and for other members of its group.
-
-====  ===========================================================================================
-code  answer
-====  ===========================================================================================
-40    none: the members of the group have changed, so the queues are shared out anew
-220   none: consumption goes on from other offsets
-221   how far the consumer came in a topic
-307   how it does (ConsumerRunningInfo)
-309   what its listener made of one message, of which nothing is settled
-====  ===========================================================================================
+"""Handles requests that brokers send to a consumer, for RocketMQ's tools and after group changes.
 
 Source: ``ClientRemotingProcessor``, ``MQClientInstance``.
 """
@@ -39,18 +29,17 @@ if TYPE_CHECKING:
 
 
 MAX_DIRECT_CONSUMES: Final = 64
-"""Messages handed to a listener directly (309) at once; more are answered with "busy"."""
+"""Concurrent direct deliveries to a listener (309); more are answered with "busy"."""
 
 
 class Serving:
-    """Answers brokers for one consumer."""
+    """Answers brokers' requests for one consumer."""
 
     def __init__(self, consumer: "ConsumerClient") -> None:
         self._consumer: Final = consumer
         self._direct = 0
 
     def handlers(self) -> dict[int, Handler]:
-        """Return what a pool of connections needs."""
         return {
             RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: self._changed,
             RequestCode.RESET_CONSUMER_CLIENT_OFFSET: self._reset,
@@ -62,7 +51,7 @@ class Serving:
     def _changed(self, command: RemotingCommand, _: Channel) -> Response:
         header = commands.NOTIFY_CONSUMER_IDS_CHANGED.request.decode(command.ext_fields)
         if header.consumer_group == self._consumer.group:
-            self._consumer.members_changed()
+            self._consumer.rebalance_soon()
         return Response()
 
     async def _reset(self, command: RemotingCommand, _: Channel) -> Response:
@@ -117,7 +106,7 @@ class Serving:
 
 
 def _with_stacks(content: ConsumerRunningInfo) -> ConsumerRunningInfo:
-    """Add where each thread is, as ``jstack`` shows it."""
+    """Add the stack of each thread, in the form of ``jstack``."""
     names = {each.ident: each.name for each in threading.enumerate()}
     lines = []
     for ident, frame in sys._current_frames().items():  # noqa: SLF001 - there is no other way

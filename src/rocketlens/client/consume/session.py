@@ -1,7 +1,7 @@
-"""What the parts of a consumer share: its group, settings, offsets and tasks, and how fast it is.
+"""State that the parts of a consumer share: its group, settings, offsets, tasks and rates.
 
-Rates and times that RocketMQ's tools show (ConsumeStatus) are of the last minute, failures of the
-last hour. Source: ``ConsumerStatsManager``.
+Rates and times in RocketMQ's tools (ConsumeStatus) cover the last minute, failures the last hour.
+Source: ``ConsumerStatsManager``.
 """
 
 import asyncio
@@ -47,21 +47,21 @@ class _Slot(Struct):
 
 
 class ConsumeRates:
-    """Counts of one topic; ``clock`` returns seconds, and never goes back."""
+    """Counts of one topic; ``clock`` returns monotonic seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock: Final = clock
         self._slots: deque[_Slot] = deque()
 
     def pulled(self, messages: int, seconds: float) -> None:
-        """Count a pull that brought messages."""
+        """Count a pull that returned messages."""
         slot = self._slot()
         slot.pulls += 1
         slot.pulled += messages
         slot.pull_s += seconds
 
     def consumed(self, succeeded: int, failed: int, seconds: float) -> None:
-        """Count a call of a listener."""
+        """Count a listener call."""
         slot = self._slot()
         slot.batches += 1
         slot.consume_s += seconds
@@ -69,7 +69,6 @@ class ConsumeRates:
         slot.failed += failed
 
     def status(self) -> ConsumeStatus:
-        """Return what the tools show."""
         now_s = self._clock()
         recent = [each for each in self._slots if each.begins_s > now_s - _MINUTE_S]
         pulls = sum(each.pulls for each in recent)
@@ -95,7 +94,7 @@ class ConsumeRates:
 
 
 class GroupSession(Struct, frozen=True, kw_only=True):
-    """What the parts of one consumer share. Its group and topics have their namespace."""
+    """Shared state of one consumer. Its group and topics include their namespace."""
 
     cluster: ClusterCalls
     settings: ConsumerSettings
@@ -105,52 +104,45 @@ class GroupSession(Struct, frozen=True, kw_only=True):
     trace: TraceWriter | None
     offsets: OffsetTable = field(default_factory=OffsetTable)
     subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
-    """By topic."""
     _rates: dict[str, ConsumeRates] = field(default_factory=dict)
 
     def rates(self, topic: str) -> ConsumeRates:
-        """Return how fast a topic is consumed."""
         if topic not in self._rates:
             self._rates[topic] = ConsumeRates(self.settings.clock)
         return self._rates[topic]
 
-    def shown(self, message: MessageExt) -> MessageExt:
-        """Return a message as listeners get it: with the topic that it was sent to, as its user
-        knows it.
-        """
+    def message_for_user(self, message: MessageExt) -> MessageExt:
+        """Return a message for listeners: with its original topic, without the namespace."""
         topic = message.topic
         if topic == RETRY_PREFIX + self.group:
             topic = message.properties.get(props.RETRY_TOPIC, topic)
         topic = without_namespace(self.settings.namespace, topic)
         return message if topic == message.topic else replace(message, topic=topic)
 
-    def shown_queue(self, queue: MessageQueue) -> MessageQueue:
-        """Return a queue with the topic that the user knows."""
+    def queue_for_user(self, queue: MessageQueue) -> MessageQueue:
         return queue._replace(topic=without_namespace(self.settings.namespace, queue.topic))
 
 
 class TaskSet:
-    """Keeps a reference to each task, and logs the error with which one ends."""
+    """Keeps references to tasks, and logs their errors."""
 
     def __init__(self, group: str) -> None:
-        """Create an empty set; ``group`` is for the log."""
         self._group: Final = group
         self._tasks: Final[set[asyncio.Task[None]]] = set()
 
     def run(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
-        """Start a task."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._remove)
         return task
 
     async def wait(self) -> None:
-        """Wait until all tasks have ended, for `limits.MAX_STOP_ANSWERS_S` at most."""
+        """Wait until all tasks have ended, but at most `limits.MAX_STOP_ANSWERS_S`."""
         if self._tasks:
             await asyncio.wait(set(self._tasks), timeout=limits.MAX_STOP_ANSWERS_S)
 
     async def cancel(self) -> None:
-        """Cancel all tasks, and wait for their ends as `wait` does."""
+        """Cancel all tasks, and wait as `wait` does."""
         for task in self._tasks:
             task.cancel()
         await self.wait()

@@ -1,1 +1,1 @@
-"""Stored messages that are sent again, as jobs that can be resumed."""
+"""Jobs that send stored messages again, and can be resumed."""

@@ -1,4 +1,4 @@
-"""The dead letters of a group: those that are asked for, their causes, and which are sent again."""
+"""Selects the dead letters of a group, with their causes, and plans a job that sends them again."""
 
 import time
 from collections import deque
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from msgspec import Struct, field
 
-from rocketlens.client.resend.resend_job import MARKER, Target, planned
+from rocketlens.client.resend.resend_job import MARKER, Target, plan_message
 from rocketlens.client.resend.resend_journal import EarlierSend, PlannedMessage
 from rocketlens.errors import AnswerIncomplete, BadInput
 from rocketlens.model.answer import Answer, Coverage, first_failure
@@ -22,23 +22,23 @@ if TYPE_CHECKING:
 
 
 class LetterFilter(Struct, frozen=True, kw_only=True):
-    """Which dead letters of a group: those for which all holds that is given.
+    """A filter for a group's dead letters; all given conditions must match.
 
-    ``cause`` is a part of what `rocketlens.model.life.cause_of` returns, in any case of letters,
-    with or without its numbers. ``options`` are keywords of `MQAdmin.scan`.
+    ``cause`` is a part of the result of `rocketlens.model.life.cause_of`, case-insensitive, with or
+    without numbers. ``options`` are keywords of `MQAdmin.scan`.
     """
 
     key: str | None = None
     cause: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     text: str = ""
-    """It in words, as its user gave it."""
+    """The conditions in words, as the user gave them."""
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> "LetterFilter":
-        """Return the filter of what its user gave: texts by their names, empty ones for nothing.
+        """Return the filter for conditions by name: key, cause, and keywords of `MQAdmin.scan`.
 
-        The names are key, cause, and keywords of `MQAdmin.scan`.
+        Empty conditions are ignored.
         """
         asked = {name: value for name, value in given.items() if value}
         words = ", ".join(f"{name} {value}" for name, value in asked.items() if value != ["body"])
@@ -47,20 +47,19 @@ class LetterFilter(Struct, frozen=True, kw_only=True):
 
     @property
     def is_all(self) -> bool:
-        """Whether it takes every dead letter."""
         return not self.text
 
     def takes(self, letter: MessageExt) -> bool:
-        """Return whether key and cause are those asked for; the options are for a scan."""
+        """Return True if key and cause match; a scan applies the options."""
         if self.key is not None and self.key not in {*letter.keys, letter.unique_key}:
             return False
         wanted = without_numbers(self.cause or "").casefold()
         return wanted in cause_of(letter).casefold()
 
     async def letters(self, admin: "MQAdmin", topic: str) -> AsyncGenerator[MessageExt]:
-        """Read those of a topic in the order of their store times.
+        """Read the matching letters of a topic in the order of their store times.
 
-        :raises AnswerIncomplete: at the end, if not all could be read.
+        :raises AnswerIncomplete: at the end, if some could not be read.
         """
         scan = admin.scan(topic, **self.options)
         async with aclosing(aiter(scan)) as letters:
@@ -84,13 +83,13 @@ async def find_causes(
     sent: Collection[str],
     now_ms: int | None = None,
 ) -> LetterCauses:
-    """Return the causes of the dead letters of a topic.
+    """Return the causes of a topic's matching dead letters.
 
-    Of all those that are asked for; if that is all there are, of the newest `MAX_CAUSES_READ`.
-    ``sent`` has the identities of those that jobs have sent.
+    Without conditions, only the newest `MAX_CAUSES_READ` are read. ``sent`` has the identities of
+    letters that jobs have sent.
 
-    :raises AnswerIncomplete: if not all could be read.
-    :raises TopicNotFound: if there is no such topic.
+    :raises AnswerIncomplete: if some could not be read.
+    :raises TopicNotFound: if the topic does not exist.
     """
     causes = LetterCauses(time.time_ns() // 1_000_000 if now_ms is None else now_ms)
 
@@ -113,7 +112,7 @@ async def find_causes(
 
 
 async def newest_letters(admin: "MQAdmin", topic: str, asked: LetterFilter, most: int) -> Answer:
-    """Return the newest dead letters that are asked for; errors as `MQAdmin.find`."""
+    """Return the newest matching dead letters; errors as `MQAdmin.find`."""
     scan = admin.scan(topic, **asked.options)
     letters: deque[MessageExt] = deque(maxlen=most + 1)
     async with aclosing(aiter(scan)) as scanned:
@@ -124,7 +123,7 @@ async def newest_letters(admin: "MQAdmin", topic: str, asked: LetterFilter, most
 
 
 def newest_letters_in(store: "Store", topic: str, asked: LetterFilter, most: int) -> Answer:
-    """Return what `newest_letters` does, of a store; errors as `Store.find`."""
+    """Return `newest_letters` of a store; errors as `Store.find`."""
     scan = store.scan(topic, **asked.options)
     letters = deque(filter(asked.takes, scan), maxlen=most + 1)
     return _newest(letters, most, topic, scan.coverage)
@@ -133,7 +132,7 @@ def newest_letters_in(store: "Store", topic: str, asked: LetterFilter, most: int
 def _newest(
     letters: Sequence[MessageExt], most: int, topic: str, coverage: Iterable[Coverage]
 ) -> Answer:
-    """Return the last letters, of which there is one more than ``most`` if some are left out."""
+    """Return the last letters; there is one more than ``most`` if some are left out."""
     newest = sorted([*letters][-most:] if most else [], key=lambda each: each.store_timestamp_ms)
     return Answer(topic, tuple(newest), tuple(coverage), truncated=len(letters) > most)
 
@@ -142,15 +141,15 @@ class DeadLetters(NamedTuple):
     """A selection of the dead letters of a group, to be sent."""
 
     messages: list[PlannedMessage]
-    """Of several records of one message the newest, in the order of store times."""
+    """The newest record of each message, in the order of store times."""
     older: int
-    """Older records of these messages."""
+    """The number of older records of these messages."""
     again: list[EarlierSend]
-    """Jobs that sent messages of these, which are dead letters again."""
+    """Jobs that sent some of these messages, which are dead letters again."""
     skipped: list[EarlierSend]
     """Jobs that sent messages that are not among these."""
     is_cut: bool
-    """Whether there are older ones than were asked for."""
+    """True if there are more than the requested number."""
 
 
 class _Letter(NamedTuple):
@@ -160,7 +159,6 @@ class _Letter(NamedTuple):
 
 
 def dead_letter_selection(group: str, asked: LetterFilter = ALL_LETTERS) -> str:
-    """Return what a job of a group's dead letters is called."""
     return f"dead letters of group {group}" + (f", {asked.text}" if asked.text else "")
 
 
@@ -174,14 +172,14 @@ async def plan_dead_letters(
     only: Collection[str] = (),
     asked: LetterFilter = ALL_LETTERS,
 ) -> DeadLetters:
-    """Read all dead letters of a group that are asked for; the newest ``max_num`` are sent.
+    """Read a group's matching dead letters; the newest ``max_num`` will be sent.
 
-    What a job in ``earlier`` has sent is left out, unless the record names the job: then its copy
-    has become a dead letter. ``only`` has offset message ids of records that were chosen.
+    A message that a job in ``earlier`` has sent is skipped, unless the record names the job: then
+    its copy has become a dead letter. ``only`` has the offset message ids of chosen records.
 
     :raises TopicNotFound: if the group has none.
     :raises BadInput: if their topic cannot be read.
-    :raises AnswerIncomplete: if not all of them could be read.
+    :raises AnswerIncomplete: if some of them could not be read.
     """
     topic = dead_letter_topic(group)
     if not await admin.message_queues(topic):
@@ -191,12 +189,12 @@ async def plan_dead_letters(
     newest: dict[str, _Letter] = {}
     skipped: dict[str, EarlierSend] = {}
     is_cut = False
-    # In the order of store times: as brokers answer, a plan would be another one each time.
+    # The order of store times makes the plan repeatable; the order of answers would not.
     async with aclosing(asked.letters(admin, topic)) as letters:
         async for message in letters:
             if only and message.offset_msg_id not in only:
                 continue
-            plan = planned(message, target, admin.source.full_topic)
+            plan = plan_message(message, target, admin.source.full_topic)
             before = earlier.get(plan.identity)
             if before is not None and message.properties.get(MARKER) != before.marker:
                 skipped[plan.identity] = before

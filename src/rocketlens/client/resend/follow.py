@@ -1,17 +1,17 @@
-"""What became of the messages that a job sent: of each copy, in each group that gets it.
+"""Follows the messages that a job sent: the state of each copy, in each group that gets it.
 
 ===============  ===============================================================================
-state            proved by
+state            evidence
 ===============  ===============================================================================
 ``dead_letter``  the newest record of the copy for the group is a dead letter
-``retrying``     it is one that was given back: it waits, or the group did not come to it yet
-``consumed``     the group's offset is past it, and there is no newer one
-``not_yet``      nothing of these: the group did not come to it yet
+``retrying``     it is a retry that waits, or that the group has not reached
+``consumed``     the group's offset is past it, and there is no newer record
+``not_yet``      none of these: the group has not reached it
 ===============  ===============================================================================
 
-A record is one of the copy if it names the job (`MARKER`): retries and dead letters keep that. The
-group's offsets are read before records are searched, since a message is given back before the
-offset moves past it.
+A record is one of the copy if it names the job (`MARKER`), which retries and dead letters keep. The
+group's offsets are read before the records, since a consumer sends a message back before the offset
+moves past it.
 """
 
 import asyncio
@@ -48,43 +48,42 @@ _WORDS: Final = {
 _PAUSE_S: Final = 1.0
 _AT_ONCE: Final = 8
 Came = Mapping[str, Mapping[int, str]]
-"""By group, the state of each message by its number."""
+"""The state of each message by group and number."""
 _Offsets = dict[tuple[str, str, int], int]
-"""Where a group goes on, by topic, broker name and queue id."""
+"""A group's next offsets, by topic, broker name and queue id."""
 
 
 class CopyFollower:
-    """Asks a cluster what became of the messages of a job."""
+    """Reads the states of a job's messages from a cluster."""
 
     def __init__(self, admin: "MQAdmin", contents: JobContents) -> None:
         self._admin: Final = admin
         self._cluster: Final = admin.source.cluster
         self._contents: Final = contents
         self._groups: Final[dict[str, set[str]]] = {}
-        """Those that get the messages of a target."""
+        """The groups that get the messages of a target."""
         self._names: dict[str, str] = {}
-        """Of brokers, by store host."""
+        """Broker names by store host."""
         self._existing: set[str] = set()
         self.offline: set[str] = set()
-        """Groups without a member."""
         self.problem = ""
-        """What could not be asked last."""
+        """The last failed request."""
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing waits any more, or no group has a member to consume it."""
+        """True if no message waits, or only messages of groups without a member."""
         waiting = {group for group, states in self._contents.came.items() if _waits(states)}
         return waiting <= self.offline and not self.problem
 
-    async def look(self) -> dict[str, dict[int, str]]:
+    async def poll(self) -> dict[str, dict[int, str]]:
         """Return the states that changed, by group and number.
 
-        :raises RocketLensError: if the cluster cannot be asked at all.
+        :raises RocketLensError: if no name server answers.
         """
         sent = {n: each for n, each in self._contents.outcomes.items() if each.state == SENT}
         messages = self._contents.messages
         self.problem = ""
-        await self._learn({messages[number - 1].target for number in sent})
+        await self._load_groups({messages[number - 1].target for number in sent})
         offsets = {each: await self._offsets(each) for each in set().union(*self._groups.values())}
         changed: dict[str, dict[int, str]] = {}
 
@@ -103,7 +102,7 @@ class CopyFollower:
         await at_once(look_for, sent, _AT_ONCE)
         return changed
 
-    async def _learn(self, targets: Collection[str]) -> None:
+    async def _load_groups(self, targets: Collection[str]) -> None:
         source = self._admin.source
         brokers = (await source.topology.brokers()).value
         self._names = {
@@ -131,7 +130,7 @@ class CopyFollower:
         try:
             stats = await consume_stats(self._cluster, group)
         except (BrokerError, TopicNotFound):
-            # It has none.
+            # The group has no offsets.
             return {}
         except RocketLensError as error:
             self.problem = str(error)
@@ -194,15 +193,15 @@ async def follow(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
 ) -> AsyncGenerator[Came]:
-    """Ask until no message waits, no group has a member, or for so long.
+    """Poll until no message waits, no waiting group has a member, or for ``limit_s``.
 
-    ``record`` keeps the states that changed, which are yielded.
+    ``record`` stores the changed states, which are yielded.
 
-    :raises RocketLensError: if the cluster cannot be asked at all.
+    :raises RocketLensError: if no name server answers.
     """
     ends_s = clock() + limit_s
     while True:
-        changed = await follower.look()
+        changed = await follower.poll()
         if changed:
             record(changed)
         yield changed
@@ -215,20 +214,20 @@ def _waits(states: Mapping[int, str]) -> bool:
     return GroupState.NOT_YET in states.values()
 
 
-def counts_of(contents: JobContents) -> dict[str, dict[str, int]]:
-    """Return how many of the messages that were sent are in each state, by group."""
+def count_states(contents: JobContents) -> dict[str, dict[str, int]]:
+    """Return the number of sent messages in each state, by group."""
     return {
         group: {str(name): count for name in _WORDS if (count := Counter(states.values())[name])}
         for group, states in sorted(contents.came.items())
     }
 
 
-def came_in_words(contents: JobContents) -> str:
-    """Return what became of what was sent, in one line; empty if that was not followed.
+def describe_states(contents: JobContents) -> str:
+    """Return the states of sent messages in one line; empty if they were not followed.
 
     Such as ``66 sent: 12 consumed, 54 dead letters again``.
     """
-    counts = counts_of(contents)
+    counts = count_states(contents)
     sent = contents.counts()[SENT]
     if not counts or not sent:
         return ""
@@ -248,8 +247,8 @@ def came_in_words(contents: JobContents) -> str:
     )
 
 
-def told(contents: JobContents, number: int) -> str:
-    """Return what became of one message, by group."""
+def describe_state(contents: JobContents, number: int) -> str:
+    """Return the state of one message, by group."""
     states = {
         group: _WORDS[GroupState(states[number])][0]
         for group, states in sorted(contents.came.items())

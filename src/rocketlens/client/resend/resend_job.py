@@ -1,26 +1,17 @@
 """A job that sends stored messages again, one after another, and can be resumed after any end.
 
-Before each message is sent, and after it, a line of the job's file is synced
-(:mod:`rocketlens.client.resend.resend_journal`). A job that is resumed does not send what is
-recorded as sent. What it last recorded of the others decides:
-
-==========================  ======================================================================
-recorded                    then
-==========================  ======================================================================
-nothing                     the message is sent
-failed: surely not stored   it is sent
-sending, or unknown         it may be stored: the topic that it went to is searched for its unique
-                            key, and for the property `MARKER`, which names job and number. If it
-                            is there it is recorded as sent. If all brokers were searched and it
-                            is not, it is sent. If a broker could not be asked it is left, and
-                            reported, unless the caller allows that it is stored twice
-==========================  ======================================================================
+A line of the job's file is synced before and after each send
+(:mod:`rocketlens.client.resend.resend_journal`). A resumed job does not send messages that are
+recorded as sent. If the outcome of a message is open (sending, or unknown), its target topic is
+searched for its unique key and for the property `MARKER`, which names job and number. If it is
+found, it is recorded as sent; if all brokers were searched without a result, it is sent. If a
+broker failed, it is skipped and reported, unless the caller accepts a second copy.
 
 Each message is sent in one attempt: a second one after a timeout could store it twice. The file
-has no bodies: a message is read again just before it is sent, by its offset message id.
+has no bodies: a message is read again just before its send, by its offset message id.
 
-A job of dead letters has one record of each message of a consumer group, the newest. Without
-``again`` it leaves out what jobs have sent, unless their copy has become a dead letter.
+A job of dead letters has the newest record of each message of a consumer group. Without ``again``
+it skips messages that jobs have sent, unless their copy has become a dead letter.
 """
 
 import asyncio
@@ -56,18 +47,19 @@ if TYPE_CHECKING:
 audit_logger: Final = logging.getLogger("rocketlens.audit")
 
 MARKER: Final = props.RESENT
-"""The property of a copy: the job's name, a slash, and the message's number in it."""
+"""The property of a copy: the job's name, a slash, and the message's number in the job."""
 _SHOWN_WHY: Final = 200
-"""Characters of who sent a message again, and why, in a property of it."""
+"""Characters of the user and reason in a property of each copy."""
 _SEPARATORS: Final = props.NAME_VALUE_SEPARATOR + props.PROPERTY_SEPARATOR
 _SETTLED_S: Final = 10.0
-"""Seconds after which a request that got no answer is not stored any more, if it was not before:
-brokers refuse requests that have waited in their queue for longer than some seconds."""
+"""Seconds after which a request without an answer can no longer be stored: brokers refuse requests
+that waited in their queue for some seconds.
+"""
 _FAILURES_IN_A_ROW: Final = 10
-"""Messages that fail one after another until a run ends: the rest would, too."""
+"""Consecutive failures that end a run: the rest would fail, too."""
 _OF_DELIVERY: Final = frozenset(
     {
-        # How this record came to be, which the copy does not repeat.
+        # Properties of this record's delivery, which the copy does not have.
         *(props.WAIT, props.DELAY, props.REAL_TOPIC, props.REAL_QUEUE_ID, props.RECONSUME_TIME),
         *(props.MAX_RECONSUME_TIMES, props.MULTI_DISPATCH, props.MULTI_QUEUE_OFFSET, props.CRC32),
         *(props.CLUSTER, props.MSG_REGION, props.TRACE_ON, props.POP_CHECKPOINT),
@@ -81,8 +73,8 @@ _OF_DELIVERY: Final = frozenset(
 
 
 class Target(Struct, frozen=True, kw_only=True):
-    """Where messages go: to ``topic``, to one ``group`` alone, or (``original``) to the topic in
-    which a consumer group first got them; without any of these to their own topics.
+    """The destination of messages: ``topic``, one ``group`` only, or (``original``) the topic from
+    which a consumer group first got them; by default their own topics.
     """
 
     topic: str | None = None
@@ -93,7 +85,7 @@ class Target(Struct, frozen=True, kw_only=True):
         return self.words(2)
 
     def words(self, count: int) -> str:
-        """Return it in words, for so many messages."""
+        """Return it in words, for a number of messages."""
         if self.topic is not None:
             return f"topic {self.topic}"
         if self.group is not None:
@@ -103,7 +95,7 @@ class Target(Struct, frozen=True, kw_only=True):
         return "the topics that they were first consumed from" if self.original else "their topics"
 
     def topic_of(self, message: MessageExt, full_topic: Callable[[str], str]) -> str:
-        """Return the topic, with its namespace, for a message; empty if it does not name it.
+        """Return the full name of a message's topic; empty if the message does not name it.
 
         A message of a store directory goes into the namespace, too.
         """
@@ -123,17 +115,17 @@ class Progress(NamedTuple):
     outcome: Outcome
 
 
-def planned(
+def plan_message(
     message: MessageExt, target: Target, full_topic: Callable[[str], str]
 ) -> PlannedMessage:
     """Return the plan for one message.
 
-    :raises BadInput: if it has no id by which the job finds it again.
+    :raises BadInput: if it has no id with which the job can read it again.
     """
     if not message.offset_msg_id:
         raise BadInput(
             f"{message.position} cannot be sent again: its broker compacts the topic, and does not "
-            "tell where the message is in its log"
+            "return the message's position in its log"
         )
     return PlannedMessage(
         topic=message.topic,
@@ -146,10 +138,9 @@ def planned(
 
 
 def copy_of(message: MessageExt, target: str, marker: str, why: str = "") -> Message:
-    """Return what is sent for a stored message: body, flag, unique key, keys, tags and properties.
+    """Return a stored message's copy to send: body, flag, unique key, keys, tags, properties.
 
-    In the retry topic of a group it is a message that the group had from its original topic, with
-    no attempts yet.
+    In a group's retry topic, it is a message of its original topic with no attempts yet.
 
     :raises BadInput: if it cannot be sent again.
     """
@@ -172,18 +163,17 @@ def copy_of(message: MessageExt, target: str, marker: str, why: str = "") -> Mes
 
 
 def producer_options() -> dict[str, Any]:
-    """Return the options of the producer that a job needs: one attempt for each message.
+    """Return the options of a job's producer: one attempt for each message.
 
-    It must have no namespace: topics of a plan have theirs.
+    It must have no namespace: topics of a plan include theirs.
     """
     return {"group": RESEND_GROUP, "retries": 0}
 
 
 async def check_targets(admin: "MQAdmin", messages: list[PlannedMessage]) -> None:
-    """Check that the topics exist: a broker would create one for a name that is misspelled.
+    """Check that the topics exist: a broker would create a misspelled one.
 
-    :raises TopicNotFound: if one does not; a group has a retry topic once it had a consumer.
-    :raises RemotingError: if no name server answers.
+    :raises TopicNotFound: if one does not; a group has a retry topic after its first consumer.
     """
     for target in sorted({each.target for each in messages} - {""}):
         try:
@@ -197,13 +187,13 @@ async def check_targets(admin: "MQAdmin", messages: list[PlannedMessage]) -> Non
                 each.removeprefix(RETRY_PREFIX) for each in topics if each.startswith(RETRY_PREFIX)
             ]
             raise TopicNotFound(
-                f"no broker has a retry topic of group {group}: no consumer of it was ever here"
+                f"no broker has a retry topic of group {group}: it has never had a consumer"
                 f"{suggestion(group, groups)}"
             ) from error
 
 
 class ResendJob:
-    """Runs the job of a journal. Belongs to one event loop; run one at a time."""
+    """Runs the job of a journal. Bound to one event loop; run one at a time."""
 
     def __init__(
         self,
@@ -218,10 +208,10 @@ class ResendJob:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
-        """Use ``producer`` with the options of `producer_options`; ``rate`` is messages a second.
+        """Create a job; ``producer`` has `producer_options`, ``rate`` is messages a second.
 
-        ``resend_unknown``: send what may be stored already, even if that could not be looked up.
-        ``read`` reads a message from elsewhere than the cluster.
+        ``resend_unknown``: also send messages that may be stored, if the search for them failed.
+        ``read`` reads a message from another source than the cluster.
         """
         self._journal: Final = journal
         self._admin: Final = admin
@@ -237,12 +227,12 @@ class ResendJob:
         """Messages that are sent although they may be stored already."""
 
     async def run(self) -> AsyncGenerator[Progress]:
-        """Send what is left; yield the outcome of each message that was not yet recorded as sent.
+        """Send the remaining messages; yield the outcome of each that was not yet recorded as sent.
 
-        It ends early when messages fail one after another.
+        The run ends early after consecutive failures.
 
-        :raises OSError: if the journal cannot be written. The message that was being sent is then
-            looked for when the job is resumed.
+        :raises OSError: if the journal cannot be written. A resumed job then searches for the
+            message that was being sent.
         """
         journal = self._journal
         self._audit("begins")
@@ -263,7 +253,7 @@ class ResendJob:
         self._audit("ends")
 
     async def _may_send(self, number: int, before: Outcome) -> bool:
-        """Look for a message that may be stored; return whether to send it.
+        """Search for a message that may be stored; return True if it should be sent.
 
         Otherwise its outcome is recorded.
         """
@@ -288,13 +278,13 @@ class ResendJob:
         if self._resend_unknown:
             self._unproven.add(number)
             return True
-        journal.unknown(number, f"it may be stored already, and that cannot be looked up: {why}")
+        journal.unknown(number, f"it may be stored already, and the search for it failed: {why}")
         return False
 
     async def _send(self, number: int, message: PlannedMessage) -> None:
         """Send a message in one attempt, and record it.
 
-        :raises OSError: if that cannot be recorded.
+        :raises OSError: if it cannot be recorded.
         """
         journal = self._journal
         try:
@@ -323,10 +313,9 @@ class ResendJob:
             self._journal.failed(number, why)
 
     async def _copy(self, number: int, message: PlannedMessage) -> Message:
-        """Read a message, and return what is sent for it.
+        """Read a message, and return the copy to send.
 
-        :raises RocketLensError: if it cannot be read, is another one than was planned, or cannot
-            be sent.
+        :raises RocketLensError: if it cannot be read, differs from the plan, or cannot be sent.
         """
         if not message.target:
             raise TopicNotFound(f"it has no property {props.RETRY_TOPIC}: give a topic to send to")
@@ -336,7 +325,7 @@ class ResendJob:
             stored = await self._admin.view_message(message.offset_msg_id)
         same = "topic", "queue_id", "queue_offset", "unique_key"
         if any(getattr(stored, each) != getattr(message, each) for each in same):
-            raise TopicNotFound(f"{message.offset_msg_id} is another message now than was planned")
+            raise TopicNotFound(f"{message.offset_msg_id} is no longer the planned message")
         header = self._journal.header
         why = f"{header.user}: {header.reason}"[:_SHOWN_WHY]
         why = why.translate(dict.fromkeys(map(ord, _SEPARATORS)))
@@ -361,9 +350,9 @@ class ResendJob:
 
 
 def _is_surely_not_stored(error: RocketLensError) -> bool:
-    """Return whether an error of a send proves that no broker has stored the message."""
+    """Return True if a send error proves that no broker has stored the message."""
     if isinstance(error, SendFailed):
         causes = [each for _, each in error.attempts]
         return all(isinstance(each, ConnectFailed | BrokerError) for each in causes)
-    # Refused here, or by the broker; or no name server answered, so that no broker was asked.
+    # This client or the broker refused it, or no name server answered.
     return True

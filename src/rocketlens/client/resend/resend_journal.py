@@ -1,22 +1,22 @@
-"""The file of a job that sends stored messages again: what is to be sent, and its outcome.
+"""The file of a job that sends stored messages again: the plan, and the outcome of each message.
 
 Each line is the CRC-32 of the rest in eight hexadecimal digits, a space, and a JSON object::
 
     {"job": ..., "count": ..., "reason": ..., "user": ..., ...}     the header
     {"n": 1, "topic": ..., "offset_msg_id": ..., "target": ...}     each message, from 1 on
-    {"n": 1, "sending": TIME, "key": ...}                           synced before it is sent
+    {"n": 1, "sending": TIME, "key": ...}                           synced before its send
     {"n": 1, "sent": MSG_ID, "offset_msg_id": ...}                  synced after it is stored
-    {"n": 1, "failed": WHY} or {"n": 1, "unknown": WHY}             instead, if it surely is not
+    {"n": 1, "failed": WHY} or {"n": 1, "unknown": WHY}             instead, if it is surely not
                                                                     stored, or may be
     {"audit": ..., "time": ...}                                     each begin and end of a run,
-                                                                    and that a job was stopped
-    {"audit": ..., "time": ..., "group": G, "came": {"1": STATE}}   what became of copies in a
-                                                                    group, when it was looked up
+                                                                    and the stop of a job
+    {"audit": ..., "time": ..., "group": G, "came": {"1": STATE}}   states of copies in a group,
+                                                                    when they were read
 
-The header and the messages are written at once, so a file has all of them. The last line of a
-number counts. Only the very last line of a file can be torn, by a crash or a full disk: it is cut
-off before the next is written, and what it recorded is as if it had not been. Damage anywhere else
-is an error: a line that is lost may have been the one of a message that was sent.
+Header and messages are written at once, so every file has all of them. The last line of a number
+counts. Only the last line of a file can be torn, by a crash or a full disk: it is cut off before
+the next write, and its record is lost. Any other damage is an error: a lost line may have recorded
+a sent message.
 """
 
 import json
@@ -26,8 +26,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple, Self
 
+import msgspec
 from msgspec import Struct
-from msgspec.structs import asdict, fields
+from msgspec.structs import asdict
 
 from rocketlens import limits
 from rocketlens.errors import BadInput, StoreLocked
@@ -47,7 +48,7 @@ _LINE_BYTES: Final = 8 * limits.MAX_PROPERTIES_BYTES
 
 
 class PlannedMessage(Struct, frozen=True, kw_only=True):
-    """A stored message that is to be sent again; topics with their namespaces."""
+    """A stored message to send again; topics include their namespaces."""
 
     topic: str
     queue_id: int
@@ -55,7 +56,7 @@ class PlannedMessage(Struct, frozen=True, kw_only=True):
     offset_msg_id: str
     unique_key: str | None
     target: str
-    """The topic that it goes to; empty if the message does not name the one asked for."""
+    """The target topic; empty if the message does not name the requested one."""
 
     @property
     def identity(self) -> str:
@@ -64,56 +65,55 @@ class PlannedMessage(Struct, frozen=True, kw_only=True):
 
 
 class JobHeader(Struct, frozen=True, kw_only=True):
-    """The task of a job, for whom and why."""
+    """The task of a job, its user and reason."""
 
     job: str
     """A random name, which is part of a property of each message sent."""
     count: int
     selection: str
-    """Which messages were asked for, in one line."""
+    """The selected messages, in one line."""
     target: str
-    """Where they go, in one line."""
+    """Their target, in one line."""
     cluster: str
-    """Addresses of the name servers."""
     namespace: str
     reason: str
     user: str
     time: str
-    """When it was made, ISO 8601."""
+    """The time of its creation, ISO 8601."""
     origin: str = ""
-    """The store or archive that the messages are read from; empty: the cluster."""
+    """The store or archive that the messages are read from; empty for the cluster."""
 
     def marker(self, number: int) -> str:
-        """Return the value of the property by which the copy of a message names job and number."""
+        """Return the value of the property `MARKER` in the copy of a message."""
         return f"{self.job}/{number}"
 
     login: str = ""
-    """Who logged in to the console that made it; empty for a user of the machine."""
+    """The console login that created it; empty for a user of the machine."""
 
 
 class Outcome(Struct, frozen=True):
     """The outcome of a message: one of `SENDING`, `SENT`, `FAILED`, `UNKNOWN`.
 
-    ``SENDING`` is the last word only if a run ended before the answer came.
+    ``SENDING`` remains only if a run ended before the answer.
     """
 
     state: str
     value: str = ""
-    """The message id, or why it failed or is not known."""
+    """The message id, or the reason of FAILED or UNKNOWN."""
     offset_msg_id: str = ""
     key: str = ""
-    """The unique key that it was sent with."""
+    """The unique key of the copy."""
     time_ms: int = 0
-    """When sending it began, by our clock."""
+    """The start of its send, by the local clock."""
 
     @property
     def is_open(self) -> bool:
-        """Whether the message may be stored or not."""
+        """True if the message may be stored."""
         return self.state in {SENDING, UNKNOWN}
 
 
 class ResendJournal:
-    """The file of one job, locked as long as this is open: one process at a time runs a job."""
+    """The file of one job, locked while it is open: only one process runs a job."""
 
     def __init__(self, path: Path, disk: Disk, lock: StoreLock, contents: "JobContents") -> None:
         """Use `create` or `resume`."""
@@ -121,7 +121,7 @@ class ResendJournal:
         self.header: Final = contents.header
         self.messages: Final[Sequence[PlannedMessage]] = contents.messages
         self.contents: Final = contents
-        """The content of the file now; it changes as the job runs."""
+        """The current content of the file; it changes during a run."""
         self._disk: Final = disk
         self._lock: Final = lock
 
@@ -137,8 +137,8 @@ class ResendJournal:
 
         :raises BadInput: if the file exists, its name does not end in ``.job``, or there are more
             messages than a job may have.
-        :raises StoreLocked: if another process has it.
-        :raises OSError: if it cannot be written; then no job was made.
+        :raises StoreLocked: if another process has locked it.
+        :raises OSError: if it cannot be written; no job was created.
         """
         disk = disk or Disk()
         if len(messages) > limits.MAX_RESEND_MESSAGES:
@@ -163,7 +163,7 @@ class ResendJournal:
         """Return the job of an existing file, locked; a torn last line is cut off.
 
         :raises BadInput: if it is damaged, or not the file of a job.
-        :raises StoreLocked: if another process has it.
+        :raises StoreLocked: if another process has locked it.
         :raises OSError: if it cannot be read, or the torn line not cut off.
         """
         disk = disk or Disk()
@@ -181,17 +181,16 @@ class ResendJournal:
         return cls(path, disk, lock, read)
 
     def outcome(self, number: int) -> Outcome | None:
-        """Return the outcome of a message; None if sending it never began."""
+        """Return the outcome of a message; None before its first send."""
         return self.contents.outcomes.get(number)
 
     def counts(self) -> dict[str, int]:
-        """Return how many messages were sent, failed, are of unknown outcome, and are left."""
         return self.contents.counts()
 
     def sending(self, number: int, key: str, time_ms: int) -> None:
         """Record that a message is about to be sent.
 
-        :raises OSError: if that may not be on the disk: then do not send it.
+        :raises OSError: if the record may not be on the disk: then do not send it.
         """
         self._append({"n": number, SENDING: time_ms, "key": key})
 
@@ -200,33 +199,33 @@ class ResendJournal:
         self._append({"n": number, SENT: msg_id, "offset_msg_id": offset_msg_id})
 
     def failed(self, number: int, why: str) -> None:
-        """Record that a message surely is not stored; errors as `sending`."""
+        """Record that a message is surely not stored; errors as `sending`."""
         self._append({"n": number, FAILED: why[: limits.MAX_SHOWN_CHARACTERS]})
 
     def unknown(self, number: int, why: str) -> None:
-        """Record that a message may be stored or not; errors as `sending`."""
+        """Record that a message may be stored; errors as `sending`."""
         self._append({"n": number, UNKNOWN: why[: limits.MAX_SHOWN_CHARACTERS]})
 
     def audit(self, text: str, time: str) -> None:
-        """Record when a run begins or ends; errors as `sending`."""
+        """Record the start or end of a run; errors as `sending`."""
         self._append({"audit": text, "time": time})
 
     def came(self, states: Mapping[str, Mapping[int, str]], time: str) -> None:
-        """Record what became of copies, by group and number; errors as `sending`."""
+        """Record the states of copies, by group and number; errors as `sending`."""
         for group, of_group in states.items():
             numbers = sorted(of_group)
             for start in range(0, len(numbers), _NUMBERS_OF_LINE):
                 some = {str(n): of_group[n] for n in numbers[start : start + _NUMBERS_OF_LINE]}
-                # An audit, which earlier versions can read.
+                # Written as an audit, which earlier versions can read.
                 line = {"audit": "followed", "time": time, "group": group, "came": some}
                 self._append(line)
 
     def stop(self, why: str, time: str) -> None:
-        """Record that what is left shall not be sent; errors as `sending`."""
+        """Record that the remaining messages will not be sent; errors as `sending`."""
         self.audit(f"{_STOPPED} {why}", time)
 
     def close(self) -> None:
-        """Release the file. No effect the second time."""
+        """Release the file. A second call has no effect."""
         self._lock.release()
 
     def __enter__(self) -> Self:
@@ -241,25 +240,25 @@ class ResendJournal:
 
 
 class JobContents(NamedTuple):
-    """The content of a file; ``valid_bytes`` without a torn last line."""
+    """The content of a file; ``valid_bytes`` excludes a torn last line."""
 
     header: JobHeader
     messages: list[PlannedMessage]
     outcomes: dict[int, Outcome]
-    """What became of messages, by number from 1 on; of those that were begun."""
+    """Outcomes by message number from 1, of messages whose send has started."""
     audits: list[tuple[str, str]]
-    """Begin and end of each run: what, and its time as ISO 8601."""
+    """Start and end of each run, with its time as ISO 8601."""
     came: dict[str, dict[int, str]]
-    """What became of copies: by group, the last state that was found of each, by number."""
+    """The last known state of each copy, by group and number."""
     valid_bytes: int
 
     @property
     def is_stopped(self) -> bool:
-        """Whether what is left shall not be sent."""
+        """True if the remaining messages will not be sent."""
         return bool(self.audits) and self.audits[-1][0].startswith(_STOPPED)
 
     def counts(self) -> dict[str, int]:
-        """Return how many messages were sent, failed, are of unknown outcome, and are left."""
+        """Return the number of messages that were sent, failed, are unknown, and are left."""
         states = [each.state for each in list(self.outcomes.values())]
         unknown = states.count(SENDING) + states.count(UNKNOWN)
         return {
@@ -271,35 +270,33 @@ class JobContents(NamedTuple):
 
 
 class EarlierSend(NamedTuple):
-    """The last time that a job sent a message, or may have."""
+    """The last send of a message by a job, whether it was stored or not."""
 
     header: JobHeader
     number: int
     time_ms: int
-    """When sending it began, by our clock."""
 
     @property
     def marker(self) -> str:
-        """The property of the copy that was sent."""
         return self.header.marker(self.number)
 
 
 class EarlierJobs(NamedTuple):
-    """The results of the jobs of a directory for the messages of one topic."""
+    """The results of a directory's jobs for the messages of one topic."""
 
     sent: dict[str, EarlierSend]
     """By `PlannedMessage.identity`."""
     unfinished: list[Path]
-    """Files of jobs that have messages left, or of unknown outcome."""
+    """Files of jobs with messages that are left or of unknown outcome."""
 
 
 def earlier_jobs(directory: Path, topic: str, cluster: str) -> EarlierJobs:
-    """Read which messages of a topic, with its namespace, jobs of a directory have sent.
+    """Read the messages of a topic, with its namespace, that a directory's jobs have sent.
 
-    A job counts if it has a name server of the cluster, whatever selected its messages; those that
-    run now count, too.
+    A job counts if it shares a name server with the cluster, whatever its selection; running jobs
+    count, too.
 
-    :raises BadInput: if a file cannot be read: what it has sent is not known.
+    :raises BadInput: if a file cannot be read: its sent messages are unknown.
     """
     jobs = EarlierJobs({}, [])
     for path in sorted(directory.glob(f"*{JOB_SUFFIX}")):
@@ -323,7 +320,7 @@ def earlier_jobs(directory: Path, topic: str, cluster: str) -> EarlierJobs:
 
 
 def in_words(sends: Sequence[EarlierSend]) -> str:
-    """Return which jobs sent messages: the last three, with user, time and reason."""
+    """Return the jobs that sent messages: the last three, with user, time and reason."""
     last = {each.header.job: each for each in sorted(sends, key=lambda each: each.time_ms)}
     names = [
         f"{each.header.job} of {each.header.user}, "
@@ -345,16 +342,16 @@ def read_job(path: Path) -> JobContents:
         lines = _lines(path, file)
         try:
             valid_bytes, line = next(lines)
-            header = JobHeader(**_fields(JobHeader, line))
-            # In this order: zip takes no line too many.
+            header = msgspec.convert(line, JobHeader)
+            # With the range first, zip reads no line too many.
             for number, (end, line) in zip(range(1, header.count + 1), lines, strict=False):
                 valid_bytes = end
                 _check(line["n"] == number and number <= limits.MAX_RESEND_MESSAGES)
-                messages.append(PlannedMessage(**_fields(PlannedMessage, line)))
+                messages.append(msgspec.convert(line, PlannedMessage))
             _check(len(messages) == header.count)
         except BadInput:
             raise
-        except (KeyError, TypeError, ValueError, StopIteration):
+        except (KeyError, ValueError, StopIteration):
             raise BadInput(f"{path} is not the whole file of a job: nothing is sent") from None
         contents = JobContents(header, messages, {}, [], {}, valid_bytes)
         for end, fields_of_line in lines:
@@ -364,9 +361,9 @@ def read_job(path: Path) -> JobContents:
 
 
 def _take(path: Path, contents: JobContents, line: Mapping[str, Any]) -> None:
-    """Keep what a line records.
+    """Add a line's record to ``contents``.
 
-    :raises BadInput: if it cannot be.
+    :raises BadInput: if it is not valid.
     """
     state = next((each for each in _STATES if each in line), None)
     if state is None:
@@ -393,7 +390,7 @@ def _take(path: Path, contents: JobContents, line: Mapping[str, Any]) -> None:
 
 
 def _check(holds: object) -> None:
-    """Raise ValueError unless something holds that is true of all files of jobs."""
+    """Raise ValueError if a condition of all job files does not hold."""
     if not holds:
         raise ValueError
 
@@ -402,7 +399,7 @@ def _check_new(path: Path) -> None:
     if path.suffix != JOB_SUFFIX:
         raise BadInput(f"{path}: the name of a job's file ends in {JOB_SUFFIX}")
     if path.exists():
-        raise BadInput(f"{path} is there already: it is the file of another job")
+        raise BadInput(f"{path} exists already: it is the file of another job")
 
 
 def _locked(path: Path) -> StoreLock:
@@ -420,9 +417,9 @@ def _line(fields_of_line: Mapping[str, Any]) -> bytes:
 
 
 def _lines(path: Path, file: BinaryIO) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Read whole lines: where each ends, and its fields; a torn last one is left out.
+    """Read whole lines: the end of each, and its fields; a torn last one is left out.
 
-    :raises BadInput: for a line that is damaged and not the torn last one.
+    :raises BadInput: if another line is damaged.
     """
     end = number = 0
     while line := file.readline(_LINE_BYTES + 16):
@@ -435,24 +432,7 @@ def _lines(path: Path, file: BinaryIO) -> Iterator[tuple[int, dict[str, Any]]]:
             _check(isinstance(fields_of_line, dict))
         except (ValueError, RecursionError):
             raise BadInput(
-                f"{path}, line {number}, is damaged: what was sent is not known, so nothing is"
+                f"{path}, line {number}, is damaged: the sent messages are unknown, so none is sent"
             ) from None
         end += len(line)
         yield end, fields_of_line
-
-
-def _fields(kind: type[Struct], line: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a Struct from a line.
-
-    :raises ValueError: if one is missing or not of its type.
-    """
-    # Files of earlier versions lack what has a default.
-    names = [each.name for each in fields(kind) if each.name in line or each.required]
-    values = {name: line[name] for name in names}
-    for name, value in values.items():
-        is_number = name in {"count", "queue_id", "queue_offset"}
-        if not isinstance(value, int if is_number else str) and not (
-            name == "unique_key" and value is None
-        ):
-            raise ValueError(name)
-    return values

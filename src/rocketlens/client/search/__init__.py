@@ -1,1 +1,1 @@
-"""Finding messages in a cluster: by id, key, position, time and content."""
+"""Searches of a cluster: by id, key, position, time and content."""

@@ -1,9 +1,9 @@
 """The source over a running cluster.
 
-All brokers of a topic are asked at once, each one's master first, and its slaves if it fails. Each
-is in the coverage once; one that failed makes the answer incomplete. Without a topic every topic
-that the name servers know is searched, several at a time. With a namespace only its topics are
-searched, and messages have their topics' full names.
+All brokers of a topic are asked concurrently, each one's master first, and its slaves if it fails.
+Each is in the coverage once; a failed one makes the answer incomplete. Without a topic, every topic
+that the name servers list is searched, several at a time. With a namespace only its topics are
+searched, and messages have full topic names.
 """
 
 import asyncio
@@ -61,14 +61,14 @@ from rocketlens.wire.bodies.tables import TopicOffset
 from rocketlens.wire.codes import ResponseCode
 
 MAX_SAMPLED_TOPICS: Final = 64
-"""A search by key of more topics does not try the index."""
+"""A search by key of more topics does not sample the index."""
 TOPICS_AT_ONCE: Final = 16
 _ANY_BROKER: Final = "any broker that could have it"
 _MAX_OFFSET: Final = 2**63 - 1
 
 
 class _BrokerSearch:
-    """A search of the queues that one broker has: what was damaged, what it relies on."""
+    """The state of a search of one broker's queues."""
 
     def __init__(self, broker: Broker, address: str, findings: Findings) -> None:
         self.broker: Final = broker
@@ -79,7 +79,6 @@ class _BrokerSearch:
 
 
 _AskQueues = Callable[[Sequence[MessageQueue], _BrokerSearch], Awaitable[None]]
-"""Asks a broker for its queues of one topic, and adds what matches."""
 
 
 class ClusterSource:
@@ -102,11 +101,10 @@ class ClusterSource:
         return ";".join(self.cluster.name_servers)
 
     def full_topic(self, topic: str) -> str:
-        """Return the name of a topic on brokers."""
         return with_namespace(self.namespace, topic)
 
     async def oldest_ms(self) -> dict[str, int]:
-        """Return the store time of each broker's first message, by the broker's name."""
+        """Return the store time of each broker's first message, by broker name."""
         brokers = (await self.topology.brokers()).value.values()
         answers = await self.cluster.ask_brokers(
             brokers, lambda _, address: runtime_table(self.cluster, address)
@@ -118,10 +116,7 @@ class ClusterSource:
         return {source: int(text) for source, text in texts.items() if text.isdigit()}
 
     async def find(self, request: FindRequest, findings: Findings) -> None:
-        """Add matching messages: see `rocketlens.query.source.Source.find`.
-
-        :raises RemotingError: if no name server responds.
-        """
+        """Add matching messages: see `rocketlens.query.source.Source.find`."""
         await self._find(request, findings)
         findings.cover(await self.topology.recheck_missing_brokers())
 
@@ -133,7 +128,7 @@ class ClusterSource:
                 findings.cover(await self.coverage_of_missing_topic(error))
             return
         if request.text is None:
-            searched, left_out = await self._searched(request, topics, findings)
+            searched, left_out = await self._split_topics(request, topics, findings)
             await at_once(
                 lambda topic: self._find_in_time(request, topic, findings), searched, TOPICS_AT_ONCE
             )
@@ -144,16 +139,15 @@ class ClusterSource:
     async def topics_for(
         self, request: FindRequest, findings: Findings
     ) -> tuple[list[str], list[str]]:
-        """Return the full names of the topics that a request asks for, and of those left out.
+        """Return the full names of the topics that a request searches, and of those it leaves out.
 
-        A topic is not reported as missing if a broker or name server could not be asked.
+        A topic is not reported as missing if a broker or name server failed.
 
-        :raises TopicNotFound: if no broker has a topic of a name, or none matches a pattern.
-        :raises RemotingError: if no name server answers.
+        :raises TopicNotFound: if no broker has a named topic, or nothing matches a pattern.
         """
         topics, unknown = await self._choose_topics(request.topics, findings)
         for name in filter(_is_listed, request.topics):
-            # A proxy lists no topics: it is known by the routes that it returned.
+            # A proxy lists no topics, so ask for the route.
             await self._has_topic(self.full_topic(name))
         listed, failed = await self.topology.topics()
         brokers, surveyed = await self.topology.brokers()
@@ -162,27 +156,27 @@ class ClusterSource:
             unknown = self._unlisted(request.topics, listed) | unknown
         for error in unknown.values():
             raise error
-        return await self._searched(request, topics, findings)
+        return await self._split_topics(request, topics, findings)
 
     async def check_topics(self, names: Sequence[str], findings: Findings) -> None:
         """Add the topics that no broker has: see `rocketlens.query.source.Source`.
 
-        Topics are not reported as missing if a broker or name server could not be asked.
+        Topics are not reported as missing if a broker or name server failed.
         """
         listed = await self._topics(findings)
         if findings.is_complete:
             findings.unknown.update(self._unlisted(names, listed))
 
     def _unlisted(self, names: Sequence[str], listed: Sequence[str]) -> dict[str, TopicNotFound]:
-        """Return the errors of those topics that are not among all of the cluster, by name."""
-        shown = self._shown(listed)
+        """Return the errors for named topics that the cluster does not have."""
+        shown = self._user_names(listed)
         return {
             name: unknown_topic(name, shown, "the cluster")
             for name in names
             if _is_listed(name) and self.full_topic(name) not in listed
         }
 
-    def _shown(self, topics: Iterable[str]) -> list[str]:
+    def _user_names(self, topics: Iterable[str]) -> list[str]:
         return [without_namespace(self.namespace, each) for each in topics]
 
     async def find_by_key(
@@ -197,11 +191,10 @@ class ClusterSource:
     ) -> None:
         """Add the messages of a topic with a key, from all its brokers or those of one cluster.
 
-        `dispatch` is that of a question of which this is a part; `exhaustive` as a request has it;
-        `tries_index` is whether each broker's index is tried with samples.
+        `dispatch` is shared by the parts of one search; `exhaustive` is that of the request;
+        `tries_index` samples each broker's index.
 
         :raises TopicNotFound: if no broker has the topic, or none of that cluster.
-        :raises RemotingError: if no name server responds.
         """
         topic = message_filter.topic or ""
         is_kept = isinstance(findings, KeptFindings) and not exhaustive
@@ -238,7 +231,7 @@ class ClusterSource:
             searched = await search.run()
             if not search.reads_queues:
                 sampled = await self.samples.take(address, own) if tries_index else UNTRIED
-                damage += [_holes(sampled.missing)] if sampled.missing else []
+                damage += [_index_problem(sampled.missing)] if sampled.missing else []
                 relies_on = both(searched.relies_on, sampled.relies_on)
                 searched = replace(searched, relies_on=relies_on)
             return replace(searched, damage=(*searched.damage, *damage))
@@ -255,10 +248,10 @@ class ClusterSource:
         findings.cover((*coverage, *doubts))
 
     async def _route_of_kept(self, topic: str, kept: KeptFindings) -> TopologyResult[Route]:
-        """Return the brokers that can keep messages for topics in another one, without queues.
+        """Return the brokers that can keep messages of `kept.topics` in `topic`, without queues.
 
-        They are those of the topics: name servers need not be asked for the other one, which they
-        may not know. A broker that does not have it has no message for its key.
+        Name servers may not know that internal topic, but it is on the brokers of the kept topics.
+        A broker without it has no message for its key.
         """
         brokers: dict[str, Broker] = {}
         try:
@@ -275,7 +268,7 @@ class ClusterSource:
 
         :raises BadInput: if it is not an offset message id.
         :raises MessageNotFound: if no broker has it.
-        :raises AnswerIncomplete: if none has it, and one failed.
+        :raises AnswerIncomplete: if it was not found, and a broker failed.
         """
         findings = Findings(AnswerMessages(1))
         await self._view(OffsetMessageId.decode(msg_id), None, findings)
@@ -284,7 +277,7 @@ class ClusterSource:
     async def view_in_topic(
         self, topic: str, msg_id: str, cluster_name: str | None = None
     ) -> MessageExt:
-        """Return a topic's message with an offset message id or, the oldest, a unique key.
+        """Return a topic's message with an offset message id, or the oldest with a unique key.
 
         A unique key is searched on all brokers of the topic, or on those of one cluster. Errors as
         `view_by_offset_id`.
@@ -324,19 +317,16 @@ class ClusterSource:
         if request.is_key and not findings.count:
             await self._find_by_key(request, topics, findings)
         if named is not None and not is_known and not findings.count:
-            names = self._shown(await self._topics(findings))
+            names = self._user_names(await self._topics(findings))
             findings.cover((no_topic_of_position(named.topic, names),))
 
     async def _choose_topics(
         self, patterns: Sequence[str], findings: Findings
     ) -> tuple[list[str], dict[str, TopicNotFound]]:
-        """Return the full names of the topics that names and patterns match; None for all.
-
-        Also returns the error of each pattern that matches no topic.
-        """
+        """Return matching full names, none for all, and the errors of unmatched patterns."""
         if not any(map(is_pattern, patterns)):
             return [self.full_topic(name) for name in patterns], {}
-        names = self._shown(await self._topics(findings))
+        names = self._user_names(await self._topics(findings))
         topics, unknown = matching_topics(patterns, names)
         return [self.full_topic(name) for name in topics], unknown
 
@@ -358,7 +348,7 @@ class ClusterSource:
         bounds: dict[str, tuple[int, int]] = {}
 
         async def ask(queues: Sequence[MessageQueue], search: _BrokerSearch) -> None:
-            # One number is asked for, so a broker has one such queue at most.
+            # At most one queue of a broker has the requested id.
             queue, address = next(iter(queues), None), search.address
             own_filter = message_filter.at(search.broker.origin)
             if queue is None or only_broker not in {None, queue.broker_name}:
@@ -372,24 +362,22 @@ class ClusterSource:
                     self.cluster, topic, address
                 )
                 if compacted and not any(each.queue_offset == queue_offset for each in records):
-                    records = await self._replaced(queue, queue_offset, search)
+                    records = await self._compacted_record(queue, queue_offset, search)
                 for record in chain.from_iterable(map(own_filter.matching_in, records)):
-                    # An entry of a light queue leads to a record of another topic.
+                    # An entry of a light queue refers to a record of another topic.
                     has = (record.topic, record.queue_id, record.queue_offset)
                     is_there = has == there or is_dispatched_to(record, topic)
                     if is_there and own_filter.matches(record):
                         search.findings.take(record)
 
-        # A queue cannot have an offset that does not fit its field.
+        # An offset must fit the field of 64 bits.
         queue_ids = {queue_id} if stored is not None and queue_offset <= _MAX_OFFSET else set()
         await self._ask_queues(topic, queue_ids, ask, findings)
         if not findings.count and only_broker is None:
-            await self._say_outside(position, bounds, findings)
+            await self._cover_outside(position, bounds, findings)
 
     async def _as_stored(self, position: QueuePosition) -> tuple[QueuePosition | None, str | None]:
-        """Return a position as brokers have it, None if none can; of a static topic, also which
-        broker has it.
-        """
+        """Return a position as brokers store it, None if none can; and a static topic's broker."""
         static = None
         with suppress(TopicNotFound):
             static = (await self.topology.route(position.topic)).value.static
@@ -400,10 +388,10 @@ class ClusterSource:
             return None, ""
         return QueuePosition(position.topic, *there[1:]), there[0]
 
-    async def _say_outside(
+    async def _cover_outside(
         self, position: QueuePosition, bounds: dict[str, tuple[int, int]], findings: Findings
     ) -> None:
-        """Add to the coverage which brokers' queues do not reach so far."""
+        """Add the offset ranges of queues that do not reach the position."""
         named = position._replace(topic=without_namespace(self.namespace, position.topic))
         for name, span in sorted(bounds.items()):
             where = Sentence("on_broker", broker=name) if len(bounds) > 1 else ""
@@ -413,11 +401,11 @@ class ClusterSource:
                 route = (await self.topology.route(position.topic)).value
                 findings.cover(outside_of(named, None, [q.queue_id for q in route.read_queues]))
 
-    async def _replaced(
+    async def _compacted_record(
         self, queue: MessageQueue, queue_offset: int, search: _BrokerSearch
     ) -> list[Record]:
-        """Return the record of a position that is not pulled, from the commit log."""
-        problem = "it is not there any more"
+        """Return the commit log's record for a position that compaction removed."""
+        problem = "it was deleted"
         try:
             record = await record_of_position(self.cluster, search.address, queue, queue_offset)
         except (BrokerError, RecordError) as error:
@@ -426,7 +414,7 @@ class ClusterSource:
             return [record]
         search.damage.append(
             f"{queue.topic}/{queue.queue_id}/{queue_offset}: the broker compacts this topic, and a "
-            f"newer message with its key replaced what was there. In the commit log: {problem}"
+            f"newer message with the same key replaced this one. In the commit log: {problem}"
         )
         return []
 
@@ -453,7 +441,7 @@ class ClusterSource:
     async def _ask_queues(
         self, topic: str, queue_ids: Collection[int] | None, ask: _AskQueues, findings: Findings
     ) -> None:
-        """Read all queues of a topic, or those with some numbers, from all brokers at once."""
+        """Read all queues of a topic, or those with some ids, from all brokers at once."""
         try:
             route, doubts = await self.topology.route(topic)
         except TopicNotFound as error:
@@ -476,7 +464,7 @@ class ClusterSource:
             try:
                 await ask(own, search)
             except BrokerError as error:
-                # A broker has no light topics unless it is told to.
+                # Brokers have light topics only if configured to.
                 if not is_light or error.code != ResponseCode.TOPIC_NOT_EXIST:
                     raise
             if is_light:
@@ -499,12 +487,12 @@ class ClusterSource:
         self, request: FindRequest, topics: list[str], findings: Findings
     ) -> None:
         dispatch = Dispatch(self.cluster)
-        searched, left_out = await self._searched(request, topics, findings)
+        searched, left_out = await self._split_topics(request, topics, findings)
         tries_index = len(searched) <= MAX_SAMPLED_TOPICS
 
         async def ask(topic: str) -> None:
             if topic.startswith(LMQ_PREFIX):
-                # The index has its messages under their own topics.
+                # The index has these messages under their own topics.
                 await self._find_in_time(request, topic, findings, with_key=True)
                 return
             key_filter = request.filter_of(findings.tally, [topic], with_key=True)
@@ -517,16 +505,16 @@ class ClusterSource:
                     tries_index=tries_index,
                 )
             except TopicNotFound as error:
-                # Deleted since the name server listed it, or never there.
+                # The topic was deleted meanwhile, or does not exist.
                 findings.cover(await self.coverage_of_missing_topic(error) if topics else ())
 
         counting = count_left_out(self, request, left_out, findings.tally)
         await asyncio.gather(at_once(ask, searched, TOPICS_AT_ONCE), counting)
 
-    async def _searched(
+    async def _split_topics(
         self, request: FindRequest, chosen: list[str], findings: Findings
     ) -> tuple[list[str], list[str]]:
-        """Return the topics that are searched, all if none is chosen, and those left out."""
+        """Return the topics to search, all if none is chosen, and those left out."""
         topics = chosen or await self._topics(findings)
         if not request.leaves_out:
             return topics, []
@@ -546,7 +534,7 @@ class ClusterSource:
         return True
 
     async def _topics(self, findings: Findings) -> list[str]:
-        """Return all topics, with the coverage of a search of every topic."""
+        """Return all topics, and add the coverage of listing them."""
         listed, failed = await self.topology.topics()
         topics = [each for each in listed if is_in_namespace(self.namespace, each)]
         source = counted(len(topics), "topic")
@@ -566,11 +554,11 @@ class ClusterSource:
 
 
 def _is_listed(name: str) -> bool:
-    """Return whether name servers list a topic of this name if there is one; no light topics."""
+    """Return True if name servers would list the topic; they list no light topics."""
     return not is_pattern(name) and not name.startswith(LMQ_PREFIX)
 
 
-def _holes(missing: str) -> str:
+def _index_problem(missing: str) -> str:
     return (
         f"its index lacks messages that its queues have, such as {missing}: a broker that was "
         "killed can lose keys of messages stored before. An exhaustive search reads whole queues"
@@ -578,7 +566,7 @@ def _holes(missing: str) -> str:
 
 
 def _brokers_coverage(brokers: Collection[str], detail: str) -> Coverage:
-    """Return the coverage of brokers whose registration already is the answer."""
+    """Return the coverage of brokers whose registration is already the answer."""
     return hint(counted(len(brokers), "broker"), detail, SourceKind.BROKER)
 
 
@@ -587,18 +575,18 @@ async def count_left_out(
 ) -> None:
     """Count in ``tally`` the messages of RocketMQ's own topics that a search leaves out.
 
-    They are counted by a look-up, if a key is searched for, else by the offsets that brokers name
-    for each queue, and for its times. What cannot be counted leaves the answer as it is.
+    A search by key is counted by a look-up, other searches by the offsets of each queue and the
+    times. An unknown count does not change the answer.
     """
 
     async def count(topic: str) -> None:
         try:
             if request.text is None:
-                tally.put_internal(topic, await _held(source, request, topic))
+                tally.put_internal(topic, await _count_stored(source, request, topic))
             else:
                 await _count_with_key(source, request, topic, tally)
         except TopicNotFound:
-            # Deleted since the name server listed it.
+            # The topic was deleted meanwhile.
             return
         except RocketLensError:
             tally.put_internal(topic, None)
@@ -618,15 +606,15 @@ async def _count_with_key(
     tally.put_internal(topic, min(findings.count, most), is_least=is_least)
 
 
-async def _held(source: "ClusterSource", request: FindRequest, topic: str) -> int | None:
-    """Return about how many messages a topic has of the request's times; None if not known."""
+async def _count_stored(source: "ClusterSource", request: FindRequest, topic: str) -> int | None:
+    """Return the approximate number of messages of the request's times; None if unknown."""
     route = (await source.topology.route(topic)).value
 
     async def ask(_: Broker, address: str) -> int:
         count = 0
         table = await broker_calls.topic_stats(source.cluster, address, topic, missing_ok=True)
         for queue, offsets in table.items():
-            count += await _between(source, request, address, queue, offsets)
+            count += await _count_between(source, request, address, queue, offsets)
         return count
 
     answers = await source.cluster.ask_brokers(route.brokers.values(), ask)
@@ -634,7 +622,7 @@ async def _held(source: "ClusterSource", request: FindRequest, topic: str) -> in
     return None if None in counts else sum(each or 0 for each in counts)
 
 
-async def _between(
+async def _count_between(
     source: "ClusterSource",
     request: FindRequest,
     address: str,

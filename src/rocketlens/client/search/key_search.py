@@ -1,29 +1,19 @@
-"""Finds all messages of a key on one broker, although a broker returns at most 64 at once.
+"""Finds all messages with a key on one broker, although a broker returns at most 64 at once.
 
-How many it returns is in its configuration, see `query_limit`.
+1. Request without times: the index rounds times, and a broker's clock may have been set back, so a
+   request with times can miss a message. Usually this returns everything.
+2. If the broker returned its maximum (`query_limit`), request again within the times, then up to
+   the oldest message received, until fewer are returned. The index rounds times down to whole
+   seconds, so ``begin`` is a second earlier.
+3. If a second has more messages of the key than a broker returns at once, that second is read from
+   the topic's queues. Steps 2 and 3 end early if the first response, which has the newest messages
+   of all, fills the answer.
+4. A broker's index has no keys of messages in a batch that is one record, and a broker can be
+   configured without an index. Then the topic's queues are read, as in an exhaustive search.
 
-1. Ask without times: the index rounds times, and a broker's clock may have been set back, so a
-   request with times may miss a message. Usually that is all, and the requested times are compared
-   here, to the millisecond.
-2. If there may be more (the broker returned its maximum), ask again within the times, and then
-   again up to the oldest message received, until fewer come. The index rounds times down to whole
-   seconds since some moment, so ``begin`` is a second earlier.
-3. More messages of one key within a second than a broker returns at once cannot be told apart by
-   time: that second is read from the topic's queues.
-
-   What was returned at first are the newest of all, so steps 2 and 3 end as soon as those are all
-   that is wanted, and one more was seen.
-
-4. The index of a broker has no key of a message that is in a batch which is one record, and a
-   broker may be told to keep no index. Then the topic's queues are read instead, as an exhaustive
-   search reads them.
-
-Steps 2 and 3 rely on the key's store times rising, for a broker keeps only the times of an index
-file's first and last message. If they go back in what it returns, the answer is incomplete;
-otherwise ``relies_on`` says so.
-
-A response over 16 MiB closes the connection (RocketMQ does not bound its responses), or is an error
-(RocketLens bounds them): the request is repeated with a smaller maximum.
+Steps 2 and 3 rely on rising store times of the key. If they decrease in a response, the answer is
+incomplete; otherwise ``relies_on`` reports it. A response over 16 MiB closes the connection
+(RocketMQ) or is an error (RocketLens): the request is repeated with a smaller maximum.
 """
 
 import asyncio
@@ -45,7 +35,7 @@ from rocketlens.client.connect.compacted_topics import broker_config
 from rocketlens.client.connect.queue_puller import Pulled, add_damage, records_in, tools_puller
 from rocketlens.client.connect.route import MessageQueue, Recent
 from rocketlens.client.search.queue_read import RISING_TIMES, read_queue
-from rocketlens.client.search.records import Page, take_page
+from rocketlens.client.search.records import Page, add_page
 from rocketlens.errors import BadAnswer, BrokerError, ConnectionLost, RemotingError
 from rocketlens.formats.commitlog_record import Record
 from rocketlens.model import properties as props
@@ -58,15 +48,15 @@ from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.commands.messages import NOT_SEARCHED, QUERY_MESSAGE, QueryMessageRequest
 
 INDEX_SAMPLES: Final = 8
-"""Messages of a topic for which the index of each broker is tried by a search by key."""
+"""Messages of a topic with which a search by key samples a broker's index."""
 MAX_QUERY_MESSAGES: Final = 64
-"""Messages that a broker is asked for at once. RocketMQ gives no more (maxMsgsNumBatch)."""
+"""Messages requested at once. RocketMQ returns no more (maxMsgsNumBatch)."""
 MAX_READ_ANSWERS: Final = 4
-"""How many times what an answer can hold a client reads from one broker for it."""
+"""A client reads at most this many times the size of an answer from one broker."""
 
 
 class SampledIndex(NamedTuple):
-    """What an answer from an index relies on, and the position of a message that it lacks."""
+    """What an answer from an index relies on, and a position that the index lacks."""
 
     relies_on: Sentence | None
     missing: str | None = None
@@ -77,15 +67,14 @@ _SAMPLED: Final = Sentence("index_sampled")
 
 
 class IndexSamples:
-    """Samples of a topic's queues, to see whether a broker's index has their messages.
+    """Samples a topic's queues to check that a broker's index has their messages.
 
-    A broker of RocketMQ that was killed deletes the index file that it was writing, and indexes
-    only what it recovers from the end of the log. Without ``messageIndexSafe``, which is off by
-    default, the keys of older messages in that file are lost, and a question for one is
-    answered as if there were no such message. The messages stay in their queues: a few are
-    read, and the index is asked for each.
+    After a kill, a RocketMQ broker deletes the index file that it was writing, and indexes only
+    what it recovers from the end of the log. Without ``messageIndexSafe``, which is off by default,
+    the keys of older messages in that file are lost, and a query for one returns nothing. The
+    messages stay in their queues: a few of them are read, and the index is queried for each.
 
-    What came of a sample is kept for 30 s. ``clock`` returns monotonic seconds.
+    Results are cached for 30 s. ``clock`` returns monotonic seconds.
     """
 
     def __init__(self, cluster: ClusterCalls, clock: Callable[[], float]) -> None:
@@ -93,10 +82,10 @@ class IndexSamples:
         self._sampled: Final = Recent[tuple[str, str], SampledIndex](clock)
 
     async def take(self, address: str, queues: Sequence[MessageQueue]) -> SampledIndex:
-        """Ask a broker for some messages of the longest of a topic's queues.
+        """Query a broker for some messages of a topic's longest queue.
 
-        They are spread over the queue, its oldest and newest message among them. Messages without a
-        unique key are left out.
+        They are spread over the queue, from its oldest to its newest message. Messages without a
+        unique key are skipped.
         """
         if not queues:
             return UNTRIED
@@ -117,7 +106,7 @@ class IndexSamples:
                 *(self._is_indexed(address, queue, offset) for offset in offsets)
             )
         except (BrokerError, RemotingError):
-            # A user who may search by key is not always allowed to pull.
+            # A user may have the permission to search by key, but not to pull.
             return UNTRIED
         if False in indexed:
             missing = f"{queue.topic}/{queue.queue_id}/{offsets[indexed.index(False)]}"
@@ -125,10 +114,10 @@ class IndexSamples:
         return SampledIndex(_SAMPLED) if True in indexed else UNTRIED
 
     async def _is_indexed(self, address: str, queue: MessageQueue, offset: int) -> bool | None:
-        """Return whether the index has the message at an offset; None if that cannot be told.
+        """Return True if the index has the message at an offset; None if unknown.
 
-        What the index lacks may just be deleted, or may not have been there yet: the broker is
-        asked again when it has dispatched what it stored.
+        A missing message may just have been deleted, or may not be indexed yet: the query is
+        repeated after the broker has dispatched its stored messages.
         """
         for number in range(2):
             if number:
@@ -143,15 +132,7 @@ class IndexSamples:
         return False
 
     async def _has(self, address: str, record: Record, unique_key: str) -> bool | None:
-        header = QueryMessageRequest(
-            topic=record.topic,
-            key=unique_key,
-            max_num=MAX_QUERY_MESSAGES,
-            begin_timestamp_ms=0,
-            end_timestamp_ms=limits.MAX_TIMESTAMP_MS,
-            is_unique_key=True,
-            index_type=UNIQUE_KEY_INDEX,
-        )
+        header = _query_header(record.topic, unique_key, is_unique_key=True)
         async with self._cluster.turn(address):
             answer = await self._cluster.call(address, QUERY_MESSAGE, header)
         if answer.code not in {ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND}:
@@ -159,7 +140,7 @@ class IndexSamples:
         offsets = [(each.queue_id, each.queue_offset) for each in records_in(answer.body, [])]
         if (record.queue_id, record.queue_offset) in offsets:
             return True
-        # The index returns the newest only, where many have one unique key.
+        # If many messages have one unique key, the index returns only the newest.
         limit = await query_limit(self._cluster, address, is_unique_key=True)
         return None if len(offsets) >= limit else False
 
@@ -179,13 +160,12 @@ _DELAYS_S: Final = (0.002, 0.1)
 
 
 class Dispatch:
-    """Waits until brokers have dispatched what they had stored when a query was sent.
+    """Waits until brokers have dispatched the messages stored before a query.
 
-    RocketMQ acknowledges a message when it is in the commit log. Another thread writes the
-    queue and index entries afterwards: usually within a millisecond, later on a busy broker or
-    one that has just started. Until then no look-up by key, queue offset or time finds the
-    message, and the response does not say so. But a broker reports its progress
-    (`getBrokerRuntimeInfo`).
+    RocketMQ acknowledges a message when it is in the commit log. Another thread writes the queue
+    and index entries: usually within a millisecond, later on a busy or starting broker. Until then
+    no look-up by key, queue offset or time finds the message, and the response does not report it.
+    But a broker reports its progress (`getBrokerRuntimeInfo`).
     """
 
     def __init__(self, cluster: ClusterCalls) -> None:
@@ -196,9 +176,7 @@ class Dispatch:
     async def wait(self, address: str) -> str | None:
         """Wait until a broker has dispatched all that it had stored at the first call.
 
-        Return None, or in one line why a look-up after this may miss messages.
-
-        :raises RemotingError: if there is no response.
+        Return None, or one line on why a later look-up can miss messages.
         """
         async with self._turns.setdefault(address, asyncio.Lock()):
             if address not in self._problems:
@@ -216,16 +194,16 @@ class Dispatch:
                 delay_s = min(2 * delay_s, longest_s)
                 _, dispatched = await self._progress(address)
         except (BrokerError, BadAnswer, ValueError, KeyError) as error:
-            return f"does not say how far it has indexed its log: {error}"
+            return f"it does not report its indexing progress: {error}"
         if dispatched < stored:
             return (
-                f"{stored - dispatched} bytes that it had stored are in no queue or index yet: "
-                "ask again"
+                f"{stored - dispatched} bytes of its log are not in queues and index yet: "
+                "search again"
             )
         return None
 
     async def _progress(self, address: str) -> tuple[int, int]:
-        """Return the physical offsets up to which a broker has stored, and dispatched, messages."""
+        """Return the physical offsets up to which a broker has stored and dispatched messages."""
         runtime = await runtime_table(self._cluster, address)
         stored = int(runtime[_LOG_END])
         return stored, stored - int(runtime[_BEHIND])
@@ -241,16 +219,16 @@ _KEY_LIMITS: Final = ("maxMsgsNumBatch",)
 _UNIQUE_KEY_LIMITS: Final = ("maxMsgsNumBatch", "defaultQueryMaxNum")
 _IS_NUMBER: Final = re.compile(r"-?[0-9]{1,18}").fullmatch
 RISING_KEY_TIMES: Final = Sentence("rising_key")
-"""What a search relies on for a key if the broker did not return all messages at once."""
+"""What a search by key relies on if the broker did not return all messages at once."""
 
 
 class SearchedIndex(Struct, frozen=True):
-    """What one broker reported of its search: damage, and the progress of its index."""
+    """The result of one broker's search: damage, and the progress of its index."""
 
     damage: tuple[str, ...]
     indexed_to_ms: int
     records: int
-    """Records that the index led to at first, whether they match or not."""
+    """Records in the first response, whether they match or not."""
     relies_on: str | None = None
 
 
@@ -269,7 +247,7 @@ class KeySearch(Struct):
     """See `query_limit`."""
     exhaustive: bool = False
     reads_queues: bool = False
-    """Whether the index may lack keys."""
+    """True if the index may lack keys."""
     _damage: list[str] = field(default_factory=list)
     _page_messages: int = MAX_QUERY_MESSAGES
     _largest_page: int = 0
@@ -278,14 +256,9 @@ class KeySearch(Struct):
     _relies_on: str | None = None
     _set_back_ms: int = 0
     _newest: Page | None = None
-    """What was returned at first, if its store times rise."""
+    """The first response, if its store times rise."""
 
     async def run(self) -> SearchedIndex:
-        """Search.
-
-        :raises BrokerError: if the broker refuses.
-        :raises RemotingError: if there is no response.
-        """
         page = await self._page(0, limits.MAX_TIMESTAMP_MS)
         begin, end = self.message_filter.begin or 0, self.message_filter.end
         if self.reads_queues:
@@ -297,15 +270,17 @@ class KeySearch(Struct):
             await self._search_within(begin, end, page)
             later = await self._page(page.most_ms + 1, limits.MAX_TIMESTAMP_MS)
             is_before = later.oldest_offset < page.oldest_offset
-            # The index has the time of a file's first message for what is older than that.
+            # The index gives older messages the time of a file's first message.
             if later.records and (is_before or later.least_ms <= page.most_ms):
-                self._doubt("are not those of the index, or not in the order of the log")
+                self._add_doubt("are not those of the index, or not in the order of the log")
             if self._set_back_ms:
-                self._doubt(f"go back by {self._set_back_ms} ms, as of a clock that was set back")
+                self._add_doubt(
+                    f"go back by {self._set_back_ms} ms, maybe after a clock was set back"
+                )
         damage = tuple(dict.fromkeys(self._damage))
         return SearchedIndex(damage, self._indexed_to_ms, page.records, self._relies_on)
 
-    def _doubt(self, what: str) -> None:
+    def _add_doubt(self, what: str) -> None:
         doubt = (
             f"{self.address}: the store times of the messages with this key {what}. A search of "
             "its index by time can miss some: an exhaustive search reads whole queues"
@@ -313,29 +288,27 @@ class KeySearch(Struct):
         add_damage(self._damage, doubt)
 
     async def _search_within(self, begin: int, end: int, earlier: Page) -> None:
-        """Search by time; ``earlier`` is the page that the broker returned without times."""
+        """Search by time; ``earlier`` is the response to the request without times."""
         oldest_offset = None
         if begin <= 0 and end >= limits.MAX_TIMESTAMP_MS:
-            # That was this question.
+            # The request without times was the same query.
             end, oldest_offset = earlier.oldest_ms, earlier.oldest_offset
         while end >= begin and not self._is_past(end):
             if self._read_bytes > MAX_READ_ANSWERS * limits.MAX_ANSWER_BYTES:
-                problem = (
-                    f"{self.address} gives the same messages again and again: it is not read on"
-                )
+                problem = f"{self.address} returns the same messages repeatedly: reading ended"
                 add_damage(self._damage, problem)
                 return
             page = await self._page(max(0, begin - INDEX_STEP_MS), end)
             if not self._may_be_cut(page):
                 is_known = begin <= earlier.oldest_ms <= end
                 if is_known and not (page.records and page.oldest_offset <= earlier.oldest_offset):
-                    self._doubt("do not lead to one that it returned without times")
+                    self._add_doubt("do not lead to a message that it returned without times")
                 return
             earlier = page
             if oldest_offset is not None and page.oldest_offset >= oldest_offset:
-                # Nothing new came: all results are of this one step of the index.
+                # Nothing new: all results are of one second of the index.
                 if page.oldest_ms > end:
-                    # The index has other times than the messages, so times do not lead further.
+                    # The index has other times than the messages, so times are no help.
                     await self._read_queues(begin, end)
                     return
                 step_begin = page.oldest_ms - INDEX_STEP_MS + 1
@@ -347,45 +320,40 @@ class KeySearch(Struct):
                 oldest_offset = page.oldest_offset
 
     def _is_past(self, end: int | None = None) -> bool:
-        """Return whether nothing that was not seen yet, until ``end``, would be kept."""
+        """Return True if no unseen message stored until ``end`` would be kept."""
         messages = self.findings.messages
         return (end is not None and messages.is_past(end)) or (
             self._newest is not None and messages.is_past_rank(self._newest.oldest_rank)
         )
 
     async def _page(self, begin: int, end: int) -> Page:
-        """Ask once, and add matching messages; return what came."""
+        """Request once, and add matching messages."""
         while True:
             async with self.cluster.turn(self.address):
                 answer = await self._answer(begin, end)
                 if answer is not None:
-                    return await self._taken(answer)
+                    return await self._add_answer(answer)
             self._page_messages //= FEWER
             self._largest_page = 0
 
-    async def _taken(self, answer: RemotingCommand) -> Page:
+    async def _add_answer(self, answer: RemotingCommand) -> Page:
         if answer.code not in {ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND}:
             raise broker_error(self.address, answer)
         fields = fields_of(self.address, QUERY_MESSAGE, answer)
         self._indexed_to_ms = max(self._indexed_to_ms, fields.index_last_update_timestamp_ms)
         if NOT_SEARCHED in answer.ext_fields:
             add_damage(self._damage, answer.ext_fields[NOT_SEARCHED])
-        page = await take_page(answer.body, self.message_filter, self.findings, self._damage)
+        page = await add_page(answer.body, self.message_filter, self.findings, self._damage)
         self._read_bytes += page.held_bytes
         self._set_back_ms = max(self._set_back_ms, page.set_back_ms)
         return page
 
     async def _answer(self, begin: int, end: int) -> RemotingCommand | None:
         """Request a page; return None if a smaller maximum is needed."""
-        is_unique_key = self.message_filter.key is None
-        header = QueryMessageRequest(
-            topic=self.message_filter.topic or "",
-            key=self.message_filter.index_key,
-            max_num=self._page_messages,
-            begin_timestamp_ms=begin,
-            end_timestamp_ms=end,
-            is_unique_key=is_unique_key,
-            index_type=UNIQUE_KEY_INDEX if is_unique_key else KEYS_INDEX,
+        wanted = self.message_filter
+        header = _query_header(
+            *(wanted.topic or "", wanted.index_key, self._page_messages, begin, end),
+            is_unique_key=wanted.key is None,
         )
         can_be_fewer = self._page_messages > 1
         try:
@@ -397,14 +365,12 @@ class KeySearch(Struct):
         return None if can_be_fewer and _is_too_large(answer) else answer
 
     def _may_be_cut(self, page: Page) -> bool:
-        """Return whether there may be more: the page has as many as the broker may return, and as
-        the largest page so far.
-        """
+        """Return True if there may be more: the page has the maximum, and no other had more."""
         self._largest_page = max(self._largest_page, page.records)
         return min(self.limit, self._page_messages) <= page.records == self._largest_page
 
     async def _read_queues(self, begin: int, end: int) -> bool:
-        """Read queues; return whether what was found relies on `RISING_TIMES`."""
+        """Read queues; return True if the result relies on `RISING_TIMES`."""
         relies_on_order = False
         for queue in self.queues:
             if self._is_past():
@@ -424,12 +390,30 @@ class KeySearch(Struct):
         return relies_on_order
 
 
+def _query_header(
+    topic: str,
+    key: str,
+    max_num: int = MAX_QUERY_MESSAGES,
+    begin_ms: int = 0,
+    end_ms: int = limits.MAX_TIMESTAMP_MS,
+    *,
+    is_unique_key: bool,
+) -> QueryMessageRequest:
+    return QueryMessageRequest(
+        topic=topic,
+        key=key,
+        max_num=max_num,
+        begin_timestamp_ms=begin_ms,
+        end_timestamp_ms=end_ms,
+        is_unique_key=is_unique_key,
+        index_type=UNIQUE_KEY_INDEX if is_unique_key else KEYS_INDEX,
+    )
+
+
 async def query_limit(cluster: ClusterCalls, address: str, *, is_unique_key: bool) -> int:
-    """Return how many messages a broker returns for a key at most, by its configuration.
+    """Return the maximum number of messages that a broker returns for a key, as configured.
 
-    1 if it does not tell a number; below 1 if it returns none.
-
-    :raises RemotingError: if there is no response.
+    Return 1 if the configuration has no number. Below 1 the broker returns none.
     """
     config = await broker_config(cluster, address)
     settings = _UNIQUE_KEY_LIMITS if is_unique_key else _KEY_LIMITS
@@ -438,5 +422,5 @@ async def query_limit(cluster: ClusterCalls, address: str, *, is_unique_key: boo
 
 
 def _is_too_large(answer: RemotingCommand) -> bool:
-    """Return whether a broker of RocketLens refused a response larger than a frame."""
+    """Return True if a RocketLens broker refused a response larger than a frame."""
     return answer.code == ResponseCode.SYSTEM_ERROR and OVER_THE_LIMIT in (answer.remark or "")

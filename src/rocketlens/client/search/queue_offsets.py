@@ -1,4 +1,4 @@
-"""Where a broker's queues begin and end, and which of their messages cannot be read."""
+"""The ends of a broker's queues, and the messages in them that cannot be read."""
 
 import asyncio
 from collections.abc import Collection
@@ -17,35 +17,32 @@ from rocketlens.errors import BadAnswer, BrokerError
 from rocketlens.model.text.counted import counted
 
 FORMER_QUEUES_ASKED_FOR: Final = 16
-"""Queues behind those of a topic's route that a broker is asked for: it had them before the topic
-was given fewer. All at once, so a search waits for one answer.
+"""Queue ids after a topic's last that a broker is asked for: queues from before their number was
+reduced. All are asked at once, so a search waits for one answer.
 """
 
 
 class QueueEnds(NamedTuple):
-    """Where a queue began and ended when a broker listed it."""
+    """The ends of a queue when a broker listed it."""
 
     first: int
     """The offset of its oldest message."""
     stop: int
     """The offset of its next message."""
     newest_ms: int | None
-    """The store time of its newest message; None if the broker does not tell."""
+    """The store time of its newest message; None if the broker does not return it."""
 
 
 async def queue_ends(cluster: ClusterCalls, address: str, topic: str) -> dict[int, QueueEnds]:
-    """Return the ends of all queues that a broker has of a topic, by queue id: one request.
+    """Return the ends of a broker's queues of a topic, by queue id, with one request.
 
-    Nothing if the broker refuses, or lists what cannot be: then queues have to be asked for one by
-    one.
-
-    :raises RemotingError: if there is no response.
+    The result is empty if the broker refuses, or its answer is invalid: ask for each queue then.
     """
     try:
         table = await topic_stats(cluster, address, topic)
     except (BrokerError, BadAnswer):
         return {}
-    # The time is 0 or -1 where there is no message, or it is not in the log any more.
+    # The time is 0 or -1 if there is no message, or it is not in the log any more.
     return {
         queue.queue_id: QueueEnds(
             ends.min_offset, ends.max_offset, max(ends.last_update_timestamp_ms, 0) or None
@@ -62,11 +59,10 @@ async def unreadable_messages(
     route: Route,
     queue_ids: Collection[int] | None,
 ) -> list[str]:
-    """Return for each queue of a broker that has messages that they cannot be read, or only for
-    queues of some numbers.
+    """Return a line for each queue of a broker with unreadable messages, or for some queue ids.
 
-    Brokers refuse to have some queues of the route pulled. Those that a topic had before it was
-    given fewer, no route has; a broker tells of them if it knows the code 321.
+    Brokers refuse pulls from some queues of the route. Queues from before their number was reduced
+    are in no route; brokers that support request 321 report them.
     """
     refused = "the topic has no permission to be read, or fewer queues to read than to write"
     problems = []
@@ -79,10 +75,7 @@ async def unreadable_messages(
 
 
 async def unreadable_of_topic(cluster: ClusterCalls, route: Route) -> list[tuple[str, str]]:
-    """Return the names of brokers with lines on messages of a topic that cannot be read.
-
-    A broker that does not answer has none.
-    """
+    """Return broker names with lines about unreadable messages; none for brokers that fail."""
 
     async def ask(broker: Broker, address: str) -> list[str]:
         return await unreadable_messages(cluster, address, broker.name, route, None)
@@ -98,7 +91,7 @@ async def former_messages(
     route: Route,
     queue_ids: Collection[int] | None,
 ) -> list[str]:
-    """Return as `unreadable_messages`, of queues that a topic had before it was given fewer."""
+    """Return the lines of `unreadable_messages` for queues that the topic no longer has."""
     problems = []
     queues = [*route.read_queues, *route.unreadable_queues]
     first = max((each.queue_id + 1 for each in queues if each.broker_name == broker), default=0)
@@ -116,7 +109,7 @@ async def former_messages(
         return any(count > 0 for count in await counts())
 
     if queue_ids is None:
-        # A topic that is given fewer queues gets another route, and so is asked for again.
+        # The key changes with the number of queues in the route.
         key = (address, route.topic, first)
         if not await cluster.have_former_messages.get(key, has_messages):
             return []
@@ -132,9 +125,9 @@ def _unreadable(queue: MessageQueue, count: int, why: str) -> list[str]:
 
 
 async def _former_count(cluster: ClusterCalls, address: str, queue: MessageQueue) -> int:
-    """Return how many messages a queue has that a topic does not have any more; 0 if there is none.
+    """Return the number of messages in a queue that the topic no longer has, or 0.
 
-    Asking for its offsets would make RocketMQ create it.
+    A request for its offsets would make RocketMQ create it.
     """
     if queue.queue_id > limits.MAX_INT:
         return 0
@@ -142,6 +135,6 @@ async def _former_count(cluster: ClusterCalls, address: str, queue: MessageQueue
     if answer is None:
         return 0
     if answer.entries is None:
-        # It is there, and its first message is not.
+        # The queue exists, but its first message was deleted.
         return await max_offset(cluster, address, queue) - await min_offset(cluster, address, queue)
     return answer.max_offset - answer.min_offset

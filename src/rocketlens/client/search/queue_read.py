@@ -1,53 +1,24 @@
 """Reads the part of a queue that was stored between two times, newest messages first.
 
-So a caller that needs only the newest messages does not wait for the rest, and a queue is read only
-until the answer is full. Responses of a broker are bounded:
+Reading ends when the answer is full. It also ends, and the answer is incomplete, after more
+messages of other times than an answer can hold, and after many offsets without a message.
+Messages that are appended meanwhile are not read.
 
-======================================  =========================================================
-case                                    consequence
-======================================  =========================================================
-more than an answer can hold            the rest is dropped, and the answer says so
-messages of other times, or             the rest is not read, which makes the answer incomplete
-no message at many offsets in a row
-messages appended meanwhile             are not read
-======================================  =========================================================
+A broker finds a time by binary search, which needs rising store times. They do not rise if its
+clock was set back, which no broker reports. So more is read than the broker's result: the messages
+around it, until a whole pull is outside the times by more than the clock went back so far, and 512
+more. Beyond them samples are read, at distances that grow by one factor, and the messages between
+two samples whose times decrease. If a sample is on the wrong side, the answer is incomplete;
+otherwise it reports the order that it relies on. All queues of a broker have one clock, so they
+share the samples. An exhaustive search reads whole queues, and relies on no order.
 
-A broker finds a time in a queue by halves, which needs store times to rise. They do not if its
-clock was set back, and no broker can tell whether it was. So more is read than what it found:
+A topic's queues on one broker are read in the order of their newest messages: the first 16 as
+above. Another queue is skipped if its newest message is older than the times, or than all messages
+of a full answer, by more than the clock went back in those 16. Otherwise it is read from the end of
+the times back, a few messages at first, until its rest is older likewise.
 
-======================================  =========================================================
-of the queue                            then
-======================================  =========================================================
-what lies around the part that was      read until all of a pull is of other times, by more than
-found                                   the clock went back in what was read
-512 messages beyond that, or less       all of them are read
-more than that                          samples of it are read, at distances that grow by one
-                                        factor, and where their times go back those between. If
-                                        one is on the wrong side, the answer is incomplete; else
-                                        it names the order that it relies on
-======================================  =========================================================
-
-All queues of a broker have one clock, so they share the samples, each at distances of its own. An
-exhaustive search reads whole queues, and relies on no order.
-
-Of a topic's queues on one broker those with the newest messages come first, as the broker lists
-them, and the answer soon has what it takes:
-
-======================================  =========================================================
-queue                                   is read
-======================================  =========================================================
-no message was ever in it               not at all
-of the 16 with the newest messages      as above
-of the others: its newest message is    not at all; the answer names the order that it relies on
-older than the times, or than what the
-answer has of others, by more than the
-clock went back in those 16
-any other                               from the end of the times back, a few messages at first,
-                                        until all that is left is older likewise
-======================================  =========================================================
-
-`QueueReader.read_in_order` reads the same from the oldest message on, for a caller that takes each
-pull before the next one, and so needs no bound on all of them.
+`QueueReader.read_in_order` reads from the oldest message on, for a caller that takes each pull
+before the next one, and so needs no bound on their total.
 """
 
 import asyncio
@@ -69,31 +40,30 @@ from rocketlens.client.connect.queue_puller import (
 )
 from rocketlens.client.connect.route import MessageQueue
 from rocketlens.client.search.queue_offsets import QueueEnds, queue_ends
-from rocketlens.client.search.records import Page, joined, take_page
+from rocketlens.client.search.records import Page, add_page, merge_pages
 from rocketlens.model.text.sentences import Sentence
 from rocketlens.query.answer_builder import Findings
 from rocketlens.query.lookup.message_filter import MessageFilter
 
 MAX_EMPTY_STEP: Final = 16 * 1024
-"""Queue offsets that a client passes at once where a queue has nothing."""
+"""Queue offsets that a client skips at once in an empty part of a queue."""
 MAX_EMPTY_PULLS: Final = 1_000
-"""Pulls in a row without a message, after which a queue is not read on: 16 million offsets."""
+"""Consecutive pulls without a message after which reading ends: 16 million offsets."""
 MAX_ORDER_SAMPLES: Final = 64
-"""Messages on either side that a search by time looks at, of all queues of a topic on a broker.
+"""Messages on either side that a search by time samples, of all queues of a topic on a broker.
 
-They are at distances that grow by one factor: 1.18 in a queue of a million. So messages on the
-wrong side are unseen only where six times as many stand between them and those that were found.
+Their distances grow by one factor: 1.18 in a queue of a million. So misplaced messages are missed
+only if six times as many are between them and the result.
 """
 MIN_ORDER_SAMPLES: Final = 4
-"""And of each queue that it looks at so: of many, the 16 with the newest messages."""
+"""The minimum for each sampled queue; of many queues, the 16 newest are sampled."""
 RISING_TIMES: Final = Sentence("rising_queues")
-"""What a search by time relies on where it did not read the whole queue."""
+"""What a search by time relies on if it did not read the whole queue."""
 _AT_ONCE: Final = 4
-"""Queues of one broker that are read at once."""
 _FIRST_STEP: Final = 4
-"""Messages that are read at first of a queue of many, as few of its own are in an answer."""
+"""Messages that are read first of one of many queues: few of them are in the answer."""
 _GOLDEN: Final = 0.618034
-"""However many of its multiples are taken, what they have behind the point is spread evenly."""
+"""The fractions of its multiples are spread evenly, for any number of multiples."""
 
 
 async def read_queue(
@@ -111,14 +81,11 @@ async def read_queue(
 ) -> bool:
     """Add matching messages that were stored from ``begin`` to ``end``.
 
-    These are epoch milliseconds, by default the times of the filter; messages around them are read,
-    too. O(messages between), or less if the answer cannot hold all of them; with ``exhaustive``
-    O(messages of the queue). ``queue_count`` is how many of the topic's queues the broker has.
+    These are epoch milliseconds, by default the times of the filter; surrounding messages are read,
+    too. O(messages between), or less if the answer is full; with ``exhaustive`` O(messages of the
+    queue). ``queue_count`` is the number of the topic's queues on the broker.
 
-    Return whether what was found relies on `RISING_TIMES`.
-
-    :raises BrokerError: if the broker refuses.
-    :raises RemotingError: if there is no response.
+    Return True if the result relies on `RISING_TIMES`.
     """
     samples = max(MIN_ORDER_SAMPLES, MAX_ORDER_SAMPLES // max(queue_count, 1))
     reader = QueueReader(
@@ -141,8 +108,8 @@ async def read_queues(
 ) -> bool:
     """Add matching messages of the queues of one topic, those with the newest message first.
 
-    Returns and raises as `read_queue`. O(queues that can have messages of the answer), beside one
-    request for all, and one for each whose newest message is newer than the filter's times.
+    Returns and raises as `read_queue`. One request, one more for each queue with a message newer
+    than the filter's begin, and O(queues that can add to the answer).
     """
     if not queues:
         return False
@@ -166,7 +133,7 @@ async def read_queues(
         if reader.ends is None or reader.ends.stop > 0:
             await reader.read(begin, end)
 
-    # The first one alone: it can show that others need not be read to their end.
+    # The first one alone: it may fill the answer, so others need not be read to their end.
     await read(first[0])
     await _for_each(first[1:], read)
     set_back_ms = max(each.set_back_ms for each in first)
@@ -188,7 +155,7 @@ async def read_queues(
 async def _for_each(
     readers: Sequence["QueueReader"], read: Callable[["QueueReader"], Awaitable[None]]
 ) -> None:
-    """Read queues in turn, several at once; the first error ends all of it."""
+    """Read queues, several at once; the first error ends all."""
     rest = iter(readers)
 
     async def work() -> None:
@@ -216,43 +183,38 @@ class QueueReader(Struct):
     samples: int
     exhaustive: bool
     on_pull: Callable[[int, int], Awaitable[None]] | None = None
-    """Takes what a pull added when a queue is read in order: the offset behind it, and the store
-    time that all later messages have at least, as far as what was read shows.
+    """Receives each pull of a queue that is read in order: the next offset, and the lower bound of
+    all later store times, as far as known.
     """
     pull_count: Callable[[], int] | None = None
-    """Returns how many messages to pull at once, if not as many as a broker gives."""
+    """Returns the number of messages to pull at once; None for the maximum."""
     ends: QueueEnds | None = None
-    """Where the queue begins and ends, if its broker listed that."""
     relies_on_order: bool = False
     set_back_ms: int = 0
-    """By how much, at most, store times went back in what was read."""
+    """The largest decrease of store times so far."""
     read_bytes: int = 0
     empty_pulls: int = 0
     is_over: bool = False
-    """Whether reading has ended, for any reason."""
+    """True if reading has ended, for any reason."""
     begins_at: int = 0
-    """An offset before which the queue was found to have nothing."""
+    """An offset before which the queue has no messages."""
 
     async def read(self, begin: int, end: int) -> None:
-        """Read both ways from about where ``end`` is, and look at what is left on both sides."""
+        """Read both ways from about ``end``, and sample the rest on both sides."""
         first, low, top, stop = await self._edges(begin, end)
-        after = await self._read_up(top, stop, end, top)
-        newer = (after + distance for distance in self._distances(stop - after))
-        await self._sample(newer, lambda stored_ms: stored_ms <= end)
+        await self._sample_newer(await self._read_up(top, stop, end, top), stop, end)
         before = await self._read_down(top, low, first, begin)
-        first = max(first, self.begins_at)
-        older = (before - 1 - distance for distance in self._distances(before - first))
-        await self._sample(older, lambda stored_ms: stored_ms >= begin)
+        await self._sample_older(max(first, self.begins_at), before, begin)
 
     async def read_newest(self, begin: int, end: int) -> None:
         """Read only what the answer can need, relying on the order of store times.
 
-        That is for the queues of a broker on whose order others have been samples.
+        It is used for queues of a broker whose order other queues have shown.
         """
         first, top, stop = await self._top(begin, end)
         step = _FIRST_STEP
         if top < stop:
-            # RocketMQ 4 finds the nearest message, which can be the last one of the times.
+            # RocketMQ 4 returns the nearest message, which can be within the times.
             top = min(top + _FIRST_STEP, stop)
             step = 2 * _FIRST_STEP
             self.relies_on_order |= top < stop
@@ -268,17 +230,15 @@ class QueueReader(Struct):
                     break
 
     def cannot_contribute(self, newest_ms: int, begin: int) -> bool:
-        """Return whether messages stored at ``newest_ms`` or earlier cannot be in the answer,
-        allowing for the largest step back of the clock that was seen so far.
-        """
+        """Return True if the answer cannot have messages up to this time plus `set_back_ms`."""
         newest_ms += self.set_back_ms
         return newest_ms < begin or self.findings.is_past(newest_ms)
 
     async def read_in_order(self, begin: int, end: int, start: int | None = None) -> None:
-        """Read from about where ``begin`` is to ``end``, each pull after `on_pull` took the one
-        before; ``start``: what is before that offset was read from another broker.
+        """Read from about ``begin`` to ``end``, each pull after `on_pull` took the previous one.
 
-        What the clock went back for is out of order: it is added when it is found.
+        Messages before ``start`` were read from another broker. Messages that are out of order
+        because a clock was set back are added when they are found.
         """
         async with self.cluster.turn(self.address):
             first, low, top, stop = await self._edges(begin, end)
@@ -291,18 +251,16 @@ class QueueReader(Struct):
         after = await self._read_up(low, stop, end, max(low, top))
         if self.set_back_ms > set_back_ms and start is None:
             before = await self._read_down(before, before, first, begin)
-        newer = (after + distance for distance in self._distances(stop - after))
-        await self._sample(newer, lambda stored_ms: stored_ms <= end)
-        older = (before - 1 - distance for distance in self._distances(before - first))
-        await self._sample(older, lambda stored_ms: stored_ms >= begin)
+        await self._sample_newer(after, stop, end)
+        await self._sample_older(first, before, begin)
 
     async def _edges(self, begin: int, end: int) -> tuple[int, int, int, int]:
-        """Return where the queue and, within it, the times begin and end, asked for all at once."""
+        """Return the begins of the queue and the times, and the ends of the times and the queue."""
         if begin <= 0 or self.exhaustive:
             first, top, stop = await self._top(begin, end)
             return 0, 0, top, stop
-        # A broker may return any of several messages in one millisecond; none of the
-        # millisecond before matches.
+        # If several messages share a millisecond, a broker can return any of them, so the previous
+        # millisecond is requested.
         (first, top, stop), low = await asyncio.gather(
             self._top(begin, end), self._at_time(begin - 1)
         )
@@ -310,22 +268,22 @@ class QueueReader(Struct):
         return first, low, max(low, top), stop
 
     async def _top(self, begin: int, end: int) -> tuple[int, int, int]:
-        """Return where the queue begins, where the times end in it, and where the queue ends.
+        """Return the begin of the queue, the end of the times in it, and the end of the queue.
 
-        The begin is 0 without a ``begin``: a broker that compacts the topic, or keeps it elsewhere,
-        can have older messages than those of its queue.
+        Without a ``begin``, the queue's begin is 0: a broker that compacts the topic, or uses
+        tiered storage, can have older messages than its queue.
         """
         ends = self.ends
         is_from = begin > 0 and not self.exhaustive
         is_to = end < limits.MAX_TIMESTAMP_MS and not self.exhaustive
-        # The times end where the queue ends.
+        # No request if the queue ends within the times.
         is_to &= ends is None or ends.newest_ms is None or ends.newest_ms > end
         calls = [self._at_time(end + 1)] if is_to else []
         if ends is None:
             calls.append(max_offset(self.cluster, self.address, self.queue))
             if is_from:
                 calls.append(min_offset(self.cluster, self.address, self.queue))
-        # The usual case, that its broker listed the ends, is one request: no task for that.
+        # Usually the broker has listed the ends: a single request needs no task.
         offsets = [await calls[0]] if len(calls) == 1 else await asyncio.gather(*calls)
         top = offsets.pop(0) if is_to else limits.MAX_LONG
         first, stop = (0, offsets[0]) if ends is None else (ends.first, ends.stop)
@@ -334,10 +292,9 @@ class QueueReader(Struct):
         return min(first, stop) if is_from else 0, min(top, stop), stop
 
     async def _read_up(self, offset: int, stop: int, end: int, top: int) -> int:
-        """Read on to ``top``, and until all of a pull is newer than ``end``; return the offset
-        behind it.
+        """Read to ``top``, and until a whole pull is newer than ``end``; return the next offset.
 
-        That is ``stop`` if there is not much more.
+        Return ``stop`` if few messages are left.
         """
         most_ms = 0
         while offset < stop and not self.is_over:
@@ -357,10 +314,10 @@ class QueueReader(Struct):
         return stop
 
     async def _read_down(self, top: int, low: int, first: int, begin: int) -> int:
-        """Read from ``low`` to ``top``, from its end, and on until a pull is older than ``begin``.
+        """Read backwards from ``top`` to ``low``, and until a pull is older than ``begin``.
 
-        Return the offset down to which it was read: ``first`` if there is not much more, or if
-        what there is would be left out.
+        Return the lowest offset read: ``first`` if few messages are left, or the answer needs none
+        of them.
         """
         step = limits.MAX_PULL_MESSAGES
         least_ms = limits.MAX_TIMESTAMP_MS
@@ -384,7 +341,7 @@ class QueueReader(Struct):
         return first
 
     async def _read_between(self, bottom: int, top: int) -> Page:
-        """Read ``[bottom, top)``; return all of it as one page."""
+        """Read ``[bottom, top)``; return one merged page."""
         pages: list[Page] = []
         offset = bottom
         while offset < top and not self.is_over:
@@ -394,10 +351,10 @@ class QueueReader(Struct):
             if next_offset <= offset:
                 break
             offset = next_offset
-        return joined(pages)
+        return merge_pages(pages)
 
     def _distances(self, count: int) -> Iterable[int]:
-        """Return which of ``count`` messages are samples, the furthest among them."""
+        """Return the distances of the samples among ``count`` messages, with the furthest."""
         if count <= 0:
             return ()
         nearest = min(limits.MAX_PULL_MESSAGES, count)
@@ -409,10 +366,18 @@ class QueueReader(Struct):
         }
         return {min(each, count - 1) for each in grown} | {count - 1}
 
-    async def _sample(self, offsets: Iterable[int], is_misplaced: Callable[[int], bool]) -> None:
-        """Read single messages; one whose store time is misplaced makes the answer incomplete.
+    async def _sample_newer(self, after: int, stop: int, end: int) -> None:
+        newer = (after + distance for distance in self._distances(stop - after))
+        await self._sample(newer, lambda stored_ms: stored_ms <= end)
 
-        Where the times of two go back, the messages between which they do are read, too.
+    async def _sample_older(self, first: int, before: int, begin: int) -> None:
+        older = (before - 1 - distance for distance in self._distances(before - first))
+        await self._sample(older, lambda stored_ms: stored_ms >= begin)
+
+    async def _sample(self, offsets: Iterable[int], is_misplaced: Callable[[int], bool]) -> None:
+        """Read single messages; one with a misplaced store time makes the answer incomplete.
+
+        If the times of two samples decrease, messages between them are read by bisection.
         """
         chosen = [] if self.is_over else sorted(offsets)
         times: dict[int, int] = {}
@@ -439,13 +404,13 @@ class QueueReader(Struct):
         if misplaced:
             add_damage(
                 self.damage,
-                f"{self.queue}: store times are not in order, as of a clock that was set back: "
+                f"{self.queue}: store times are not in order, maybe after a clock was set back: "
                 f"queue offset {misplaced[0]} has {times[misplaced[0]]}. Messages of the time "
                 "range may be anywhere in the queue: an exhaustive search reads all of it",
             )
 
     async def _pull(self, offset: int, most: int) -> tuple[Page, int]:
-        """Add what an answer has; return it, and where to go on."""
+        """Add the matching messages of a pull; return the page and the next offset."""
         count = limits.MAX_PULL_MESSAGES if self.pull_count is None else self.pull_count()
         page, pulled = await self._ask(offset, min(count, most))
         if pulled.gap is not None and pulled.gap not in self.damage:
@@ -454,13 +419,13 @@ class QueueReader(Struct):
         self.read_bytes += page.held_bytes
         self.findings.add_read(page.stored_bytes, page.records)
         if self.empty_pulls > MAX_EMPTY_PULLS:
-            self._give_up(f"nothing at {self.empty_pulls} offsets in a row")
+            self._stop_early(f"nothing at {self.empty_pulls} consecutive offsets")
         elif (
             self.read_bytes > 2 * limits.MAX_ANSWER_BYTES
             and not self.exhaustive
             and self.on_pull is None
         ):
-            self._give_up("more than an answer can hold, of other times or again and again")
+            self._stop_early("more than an answer can hold, of other times or repeatedly")
         if pulled.status is PullStatus.OFFSET_ILLEGAL and pulled.next_offset > offset:
             self.begins_at = max(self.begins_at, pulled.next_offset)
         return page, pulled.next_offset
@@ -469,14 +434,14 @@ class QueueReader(Struct):
         async with self.cluster.turn(self.address):
             puller = tools_puller(self.cluster)
             pulled = await puller.pull(self.address, self.queue, offset, count=count)
-            page = await take_page(pulled.body, self.message_filter, self.findings, self.damage)
+            page = await add_page(pulled.body, self.message_filter, self.findings, self.damage)
             return page, pulled
 
-    def _give_up(self, what: str) -> None:
+    def _stop_early(self, what: str) -> None:
         self.is_over = True
         if self.findings.messages.truncated:
             return
-        add_damage(self.damage, f"{self.queue}: {self.address} gives {what}: it is not read on")
+        add_damage(self.damage, f"{self.queue}: {self.address} returns {what}: reading ended")
 
     async def _at_time(self, timestamp_ms: int) -> int:
         return await offset_at_time(self.cluster, self.address, self.queue, timestamp_ms)

@@ -1,21 +1,14 @@
-"""Reads topics in bulk: which offsets their queues have, and all messages of a stretch of one.
+"""Reads topics in bulk: the offset ranges of their queues, and all messages of a range.
 
-Nothing is left at brokers (`rocketlens.client.connect.queue_puller`). A stretch is the same each
-time that it is read, so a task that is repeated has the same messages.
-
-======================================  ==========================================================
-what happens                            then
-======================================  ==========================================================
-the master does not answer              its slaves are asked
-a slave has not copied the stretch yet  it does not count as an answer
-none of them answers                    RemotingError, with the broker's name and all reasons
-offsets of the stretch were deleted     the chunk lacks them, and is over behind them
-meanwhile, at either end of the queue
-======================================  ==========================================================
+Nothing is stored at brokers (`rocketlens.client.connect.queue_puller`). Every read of a range
+returns the same messages, so a Spark task can be repeated: the answer of a slave that has not
+copied the range yet is not used. Offsets that were deleted meanwhile, at either end of the queue,
+are missing from the chunk.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from itertools import pairwise
 from typing import Final, NamedTuple, TypeVar
 
@@ -28,12 +21,11 @@ from rocketlens.errors import BadAnswer, RemotingError
 from rocketlens.wire.commands.groups import GET_MAX_OFFSET
 
 MAX_CLUSTER_PARTITIONS: Final = 100_000
-"""Partitions of a read of a cluster, in a plan of 50 MiB: of longer queues each has more messages.
-"""
+"""Partitions of a read of a cluster, a plan of 50 MiB; with longer queues they are larger."""
 MAX_CHUNK_RECORDS: Final = 16_384
-"""Messages that a read of a cluster turns into columns at once: what Spark takes at once."""
+"""Messages of a cluster that become columns at once; Spark's batch size."""
 MAX_CHUNK_BYTES: Final = 16 * 1024 * 1024
-"""Stored bytes of those, and the last answer more, which has 16 MiB at most; two are held."""
+"""Their stored bytes, exceeded by up to one answer of 16 MiB; two chunks are in memory."""
 T = TypeVar("T")
 
 
@@ -50,18 +42,17 @@ class QueueStretch(NamedTuple):
 
 
 class PulledChunk(NamedTuple):
-    """The answers to the pulls from one offset to ``next_offset``, which are read with that."""
+    """The answers to the pulls from one offset to ``next_offset``."""
 
     bodies: list[bytes]
     next_offset: int
     warning: str | None = None
     """One line, if a slave answered for its master."""
     cluster: str | None = None
-    """The name of the broker's cluster, where it is known."""
 
 
 class StretchReader:
-    """Asks brokers for the offsets of queues and for their messages. Of one event loop."""
+    """Reads the offsets of queues and their messages. Bound to one event loop."""
 
     def __init__(self, cluster: ClusterCalls) -> None:
         self._cluster: Final = cluster
@@ -71,55 +62,44 @@ class StretchReader:
     async def stored(
         self, broker: Broker, queue: MessageQueue, begin_ms: int, end_ms: int
     ) -> tuple[QueueStretch, str | None]:
-        """Return the stretch that has all messages stored from ``begin_ms`` to ``end_ms``.
+        """Return the range with all messages stored from ``begin_ms`` to ``end_ms``.
 
-        It has messages of other times, too: the broker finds a time by halves, so what lies around
-        it is included, because clocks may have been set back a little. The second value is one
-        line if a slave answered for its master: it may lack the newest messages.
-
-        :raises RemotingError: if neither the master nor a slave answers.
+        It also has messages of other times: the broker's binary search is inexact if clocks were
+        set back a little, so the surrounding messages are included. The second value is a warning
+        if a slave answered for its master: it may lack the newest messages.
         """
-
-        async def ask(address: str) -> QueueStretch:
-            async with self._turns:
-                return await self._stored(address, queue, begin_ms, end_ms)
-
-        return await self._first_answer(broker, ask)
+        return await self._first_answer(
+            broker, lambda address: self._stored(address, queue, begin_ms, end_ms)
+        )
 
     async def _stored(
         self, address: str, queue: MessageQueue, begin_ms: int, end_ms: int
     ) -> QueueStretch:
-        start = max(await min_offset(self._cluster, address, queue), 0)
-        stop = await max_offset(self._cluster, address, queue)
-        if stop > limits.MAX_QUEUE_OFFSET:
-            reason = f"{queue} ends at {stop}, at most {limits.MAX_QUEUE_OFFSET} is accepted"
-            raise BadAnswer(address, request_name(GET_MAX_OFFSET), reason)
-
-        async def search(timestamp_ms: int) -> int:
-            return await offset_at_time(self._cluster, address, queue, timestamp_ms)
-
-        # A broker may return any of several messages of one millisecond.
-        first, last = start, stop
-        if begin_ms > 0 and first < last:
-            first = max(first, await search(begin_ms - 1) - MAX_AROUND_MESSAGES)
-        if end_ms < limits.MAX_TIMESTAMP_MS and first < last:
-            behind_end = await search(end_ms + 1) if end_ms >= 0 else start
-            last = min(last, behind_end + MAX_AROUND_MESSAGES)
-        return QueueStretch(queue, first, max(first, last))
+        search = partial(offset_at_time, self._cluster, address, queue)
+        async with self._turns:
+            start = max(await min_offset(self._cluster, address, queue), 0)
+            stop = await max_offset(self._cluster, address, queue)
+            if stop > limits.MAX_QUEUE_OFFSET:
+                reason = f"{queue} ends at {stop}, at most {limits.MAX_QUEUE_OFFSET} is accepted"
+                raise BadAnswer(address, request_name(GET_MAX_OFFSET), reason)
+            # If several messages share a millisecond, a broker can return any of them.
+            first, last = start, stop
+            if begin_ms > 0 and first < last:
+                first = max(first, await search(begin_ms - 1) - MAX_AROUND_MESSAGES)
+            if end_ms < limits.MAX_TIMESTAMP_MS and first < last:
+                end = await search(end_ms + 1) if end_ms >= 0 else start
+                last = min(last, end + MAX_AROUND_MESSAGES)
+            return QueueStretch(queue, first, max(first, last))
 
     async def read(self, broker: Broker, stretch: QueueStretch) -> PulledChunk:
-        """Return messages from the begin of a stretch on: all, or as many as a chunk may have.
+        """Return messages from the start of a range: all, or as many as fit into a chunk.
 
-        A chunk that reaches the end of the stretch may lack offsets there, or anywhere else; none
-        of them is stored, or can be read.
-
-        :raises RemotingError: if neither the master nor a slave answers.
+        A chunk that reaches the end of the range may lack offsets anywhere; these are not stored,
+        or cannot be read.
         """
-
-        async def ask(address: str) -> PulledChunk:
-            return await self._read(address, stretch, is_master=address == broker.master)
-
-        chunk, warning = await self._first_answer(broker, ask)
+        chunk, warning = await self._first_answer(
+            broker, lambda at: self._read(at, stretch, is_master=at == broker.master)
+        )
         return chunk._replace(warning=warning)
 
     async def _read(self, address: str, stretch: QueueStretch, *, is_master: bool) -> PulledChunk:
@@ -148,15 +128,15 @@ class StretchReader:
     ) -> tuple[T, str | None]:
         answer = await self._cluster.ask_broker(broker, ask)
         if answer.value is None:
-            raise RemotingError(broker.name, answer.coverage.error or "it cannot be asked")
+            raise RemotingError(broker.name, answer.coverage.error or "it did not answer")
         return answer.value, answer.coverage.error
 
 
 def cut(stretches: Iterable[QueueStretch], most: int, least_count: int = 1) -> list[QueueStretch]:
-    """Split stretches into parts of about equal size, of ``most`` messages at most.
+    """Split ranges into parts of about equal size, of at most ``most`` messages.
 
-    There are at least ``least_count`` parts if there are that many messages, and of queues that are
-    very long parts have more messages, so that a plan is bounded. Empty stretches have none.
+    There are at least ``least_count`` parts if there are that many messages. To bound the plan,
+    parts of very long queues are larger. Empty ranges have no parts.
     """
     whole = [each for each in stretches if each.start < each.stop]
     total = sum(each.stop - each.start for each in whole)

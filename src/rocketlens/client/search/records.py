@@ -1,7 +1,7 @@
-"""Stored records in a response's body, verified one by one before they are returned.
+"""Adds the records of a response to a search after verifying each one.
 
-A broker finds messages by hash and does not compare. A record is accepted only if it is whole, its
-checksum is right, it is of the topic, and it really has the key.
+A broker finds messages by hash and does not compare keys. A record is accepted only if it is whole,
+its checksum is correct, and its topic and key match.
 """
 
 from collections.abc import Sequence
@@ -16,36 +16,33 @@ from rocketlens.query.lookup.message_filter import MessageFilter
 
 
 class Page(NamedTuple):
-    """Counts of a response; the records themselves are not kept."""
+    """Counts of a response, without its records."""
 
     records: int = 0
     stored_bytes: int = 0
     oldest_offset: int = 0
-    """Physical offset and store time of the record that is first in the log."""
+    """Physical offset of the record that is first in the log; its store time follows."""
     oldest_ms: int = 0
     least_ms: int = 0
-    """The minimum store time."""
     most_ms: int = 0
-    """The maximum store time."""
     set_back_ms: int = 0
-    """The maximum by which a store time is below one that is before it in the log."""
+    """The largest decrease from one store time to a later one in the log."""
     oldest_rank: tuple[Any, ...] = ()
-    """The rank of the record that is first in the log, as `order_in_time` has it."""
+    """The rank of the first record in the log, from `order_in_time`."""
 
     @property
     def held_bytes(self) -> int:
-        """Minimum memory of its messages, in bytes."""
         return self.stored_bytes + self.records * limits.MESSAGE_OVERHEAD_BYTES
 
 
-async def take_page(
+async def add_page(
     body: bytes, message_filter: MessageFilter, findings: Findings, damage: list[str]
 ) -> Page:
     """Add matching records of a response, newest first.
 
-    So a body that newer ones would displace is never decompressed, and of a record that matches
-    nothing no more is decoded than decides it. Where bodies are looked at, that is done in a
-    thread: decoding one can take seconds. Takes the memory of the response once more while it runs.
+    Bodies that newer ones would displace are never decompressed, and records are decoded only as
+    far as needed to reject them. If the filter reads bodies, this runs in a thread: decoding can
+    take seconds. Needs the memory of the response once more.
     """
     views = sorted(
         views_in(body, damage),
@@ -68,12 +65,11 @@ async def take_page(
 
 
 def _matching(view: RecordView, message_filter: MessageFilter) -> Sequence[Record]:
-    """Return the messages of a record that match."""
     return message_filter.matching_in(view.record()) if message_filter.matches(view) else ()
 
 
 def _page_of(views: Sequence[RecordView]) -> Page:
-    """Return the counts of a response whose records these are, newest first."""
+    """Return the counts of records that are sorted newest first."""
     if not views:
         return Page()
     in_log = sorted(views, key=lambda view: view.physical_offset)
@@ -97,8 +93,8 @@ def _page_of(views: Sequence[RecordView]) -> Page:
     )
 
 
-def joined(pages: Sequence[Page]) -> Page:
-    """Return pages that follow one another, none of them empty, as one."""
+def merge_pages(pages: Sequence[Page]) -> Page:
+    """Merge consecutive, non-empty pages into one."""
     if len(pages) < 2:
         return pages[0] if pages else Page()
     latest_ms, set_back_ms = 0, 0

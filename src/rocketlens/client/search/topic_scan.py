@@ -1,24 +1,13 @@
-"""All messages of topics of a cluster, in the order of store times, or as Arrow record batches.
+"""Iterates over all messages of topics in the order of store times, or as Arrow record batches.
 
-All queues are read side by side, in bounded memory, with nothing left at the brokers. What cannot
-be read in full makes the scan incomplete, and the times of a range rely on what a search by time
-relies on.
+All queues are read concurrently, in bounded memory, with nothing stored at the brokers. A failed
+broker makes the scan incomplete. A time range relies on the same order as a search by time.
 
-Each queue is read from its oldest message of the time range on (`QueueReader.read_in_order`), side
-by side, and a record is passed on once no queue can bring an older one:
-
-======================================  =========================================================
-of a queue                              then
-======================================  =========================================================
-records of it wait                      no more than one pull of it is read ahead
-none waits, and it is not read to its   older records of others are passed on up to the store time
-end                                     that it was read to; newer ones wait
-its broker fails                        a slave goes on at the same offset; the answer is incomplete
-it was read to its end                  nothing waits for it
-======================================  =========================================================
-
-So memory holds two pulls of each queue, and those are smaller where there are many queues. A record
-that a clock which was set back made older than those before it comes when it is read.
+Each queue is read from its oldest message of the time range on (`QueueReader.read_in_order`), at
+most one pull ahead. A record is yielded once no queue can return an older one: its store time is
+not above the time that each queue without a waiting record has reached. So memory holds two pulls
+of each queue, which are smaller if there are many queues. If a clock was set back, an out-of-order
+record is yielded when it is read.
 """
 
 import asyncio
@@ -62,20 +51,18 @@ if TYPE_CHECKING:
     from rocketlens.client.search.cluster_source import ClusterSource
 
 MAX_MERGED_BYTES: Final = 64 * 1024 * 1024
-"""Bytes of all queues together that wait to be merged by store time: pulls get smaller. One message
-of each queue waits in any case.
-"""
+"""Bytes that wait to be merged; pulls get smaller. Each queue may always hold one message."""
 _FIRST_BYTES: Final = 4096
-"""What a record of a queue is taken to have before one was read."""
+"""Assumed size of a queue's records before the first one is read."""
 _LOOK_S: Final = 0.2
-"""Seconds after which a caller is asked whether it still waits, if nothing comes."""
+"""Seconds between calls of `on_read` while nothing arrives."""
 
 
 class ClusterMessages:
-    """Iterates over the messages of topics. Of one event loop, iterated once.
+    """Iterates over the messages of topics. Bound to one event loop; iterate once.
 
-    ``failures`` and ``coverage`` say what could be read, once the iteration has ended. Messages are
-    in the order of their store times, as far as those rise in each queue.
+    ``failures`` and ``coverage`` are complete after the iteration. Messages are in the order of
+    their store times, if those rise in each queue.
     """
 
     def __init__(self, source: "ClusterSource", request: FindRequest) -> None:
@@ -83,18 +70,18 @@ class ClusterMessages:
         self._request: Final = request
         self._findings: Final = Findings(AnswerMessages(0))
         self.on_read: Callable[[int, int | None, int], bool] | None = None
-        """Is called with the bytes and messages that were read, several times a second; once it
-        returns False the iteration ends, with what was read until then.
+        """Called several times a second with the bytes and messages read so far. If it returns
+        False, the iteration ends after the messages that were read.
         """
 
     @property
     def coverage(self) -> tuple[Coverage, ...]:
-        """What was read, and left out."""
+        """What was read, and what was left out."""
         return self._findings.coverage
 
     @property
     def complete(self) -> bool:
-        """Whether everything that was asked for could be read, once the iteration has ended."""
+        """True if everything requested was read; valid after the iteration."""
         return Answer("", (), self.coverage).complete
 
     @property
@@ -105,8 +92,7 @@ class ClusterMessages:
     async def __aiter__(self) -> AsyncGenerator[MessageExt, None]:
         """Yield the messages.
 
-        :raises TopicNotFound: if the cluster has no topic of a name, or none matches a pattern.
-        :raises RemotingError: if no name server answers.
+        :raises TopicNotFound: if the cluster does not have a topic, or nothing matches a pattern.
         """
         source, request, findings = self._source, self._request, self._findings
         topics, left_out = await source.topics_for(request, findings)
@@ -123,7 +109,7 @@ class ClusterMessages:
         findings.cover(await source.topology.recheck_missing_brokers())
 
     async def record_batches(self) -> AsyncIterator["pa.RecordBatch"]:
-        """Yield the messages as record batches of bounded size, as they come; errors as iteration.
+        """Yield record batches of bounded size while messages are read; errors as iteration.
 
         :raises PackageMissing: without pyarrow.
         """
@@ -149,32 +135,29 @@ class ClusterMessages:
 
 
 class Arrivals(Findings):
-    """Keeps the records of one queue that were added since they were taken last."""
+    """Keeps the records of one queue since the last `drain`."""
 
     def __init__(self, on_read: Callable[[int, int], None]) -> None:
-        """``on_read`` is called with the bytes and the messages of each pull."""
         super().__init__(AnswerMessages(None))
         self._records: list[Record] = []
         self._on_pulled: Final = on_read
 
     def take(self, record: Record) -> bool:
-        """Keep a record."""
         self._records.append(record)
         return True
 
     def add_read(self, stored_bytes: int, count: int) -> bool:
-        """Report what was read."""
         self._on_pulled(stored_bytes, count)
         return True
 
     def drain(self) -> list[Record]:
-        """Return the records, oldest first, and keep none."""
+        """Remove and return the records, oldest first."""
         records, self._records = self._records, []
         return sorted(records, key=order_in_time)
 
 
 class _Lane:
-    """One queue: what was read of it and waits."""
+    """One queue, with the records that wait to be merged."""
 
     def __init__(
         self,
@@ -199,11 +182,12 @@ class _Lane:
         self.damage: Final[list[str]] = []
         self.answer: BrokerAnswer[bool] | None = None
         self._passed: tuple[int, int] | None = None
-        """The lowest and the highest queue offset of the records that were passed on."""
+        """The lowest and highest queue offset of the records already yielded."""
 
-    def not_yet_yielded(self, records: list[Record]) -> list[Record]:
-        """Return those of some records that were not passed on before: a pull from within a batch
-        brings all of it again. Records of a light queue have the offsets of another.
+    def drop_yielded(self, records: list[Record]) -> list[Record]:
+        """Drop records that were yielded before: a pull within a batch returns the whole batch.
+
+        Records of a light queue have the offsets of another queue.
         """
         queue = (self.queue.topic, self.queue.queue_id)
         first, last = self._passed or (0, -1)
@@ -217,10 +201,8 @@ class _Lane:
             self._passed = min(offsets) if last < 0 else min(first, *offsets), max(last, *offsets)
         return list(chosen.values())
 
-    def all_coverage(self, failed: set[str]) -> list[Coverage]:
-        """Return the coverage of this queue. A broker that did not answer is reported for its
-        first queue only: ``failed`` has the names of those that were.
-        """
+    def coverage_of_lane(self, failed: set[str]) -> list[Coverage]:
+        """Return this queue's coverage; ``failed`` has the brokers already reported."""
         name = self.broker.name
         if self.answer is None or (self.answer.value is None and name in failed):
             return []
@@ -233,10 +215,10 @@ class _Lane:
 
 
 class TimeOrder:
-    """Reads topics once, into a stream of records. Of one event loop.
+    """Reads topics once, into a stream of records. Bound to one event loop.
 
-    ``findings`` gets the coverage. ``on_read`` is called while queues are read, as that of a scan
-    of a store; once it returns False, what waits is passed on, and nothing more is read.
+    ``findings`` gets the coverage. ``on_read`` is called as in `ClusterMessages`; if it returns
+    False, waiting records are yielded and reading ends.
     """
 
     def __init__(
@@ -252,28 +234,25 @@ class TimeOrder:
         self._findings: Final = findings
         self._on_read: Final = on_read
         self._dispatch: Final = Dispatch(source.cluster)
-        self._behind: Final[dict[str, asyncio.Task[str | None]]] = {}
+        self._dispatch_tasks: Final[dict[str, asyncio.Task[str | None]]] = {}
         self._changed: Final = asyncio.Event()
         self._lanes: Final[list[_Lane]] = []
-        self._without: Final[set[_Lane]] = set()
-        """The queues of which no record waits, and that are not over."""
+        self._empty_lanes: Final[set[_Lane]] = set()
+        """Unfinished queues that have no waiting record."""
         self._heap: Final[list[tuple[tuple[object, ...], int, _Lane]]] = []
         self._unreadable: Final[list[BrokerAnswer[list[str]]]] = []
         self._reading = 0
-        """The queues that are not read to their end."""
+        """The number of queues that are not read to their end."""
         self._failure: BaseException | None = None
         self._read_bytes = 0
         self._read_count = 0
         self.is_interrupted = False
-        """Whether the caller did not wait for all."""
+        """True if `on_read` returned False."""
 
     async def read(
         self, topics: Iterable[str]
     ) -> AsyncGenerator[list[tuple[Record, Origin]], None]:
-        """Yield the records that match and their origins, some at a time.
-
-        :raises RemotingError: if no name server answers.
-        """
+        """Yield lists of matching records with their origins."""
         routes = await self._routes(topics)
         self._add_lanes(routes)
         tasks: list[asyncio.Future[None]] = [
@@ -288,7 +267,7 @@ class TimeOrder:
         for task in tasks:
             task.add_done_callback(self._note_end)
         try:
-            while not self.is_interrupted and (self._heap or self._without):
+            while not self.is_interrupted and (self._heap or self._empty_lanes):
                 if ready := self._ready():
                     yield ready
                 else:
@@ -300,16 +279,16 @@ class TimeOrder:
             await self._end(tasks)
         for lane in self._lanes:
             lane.is_over = True
-        self._without.clear()
+        self._empty_lanes.clear()
         while ready := self._ready():
             yield ready
         self._cover()
 
     def _cover(self) -> None:
-        """Add what was read of each queue; a broker that failed is in it once."""
+        """Add each queue's coverage; a broker's failure only once."""
         failed: set[str] = set()
         for lane in self._lanes:
-            self._findings.cover(tuple(lane.all_coverage(failed)))
+            self._findings.cover(tuple(lane.coverage_of_lane(failed)))
         for answer in self._unreadable:
             name = answer.broker.name
             if answer.value is not None or name not in failed:
@@ -322,11 +301,11 @@ class TimeOrder:
         self._changed.set()
 
     async def _end(self, tasks: Sequence[asyncio.Future[None]]) -> None:
-        waiting: list[asyncio.Future[Any]] = [*tasks, *self._behind.values()]
+        waiting: list[asyncio.Future[Any]] = [*tasks, *self._dispatch_tasks.values()]
         for task in waiting:
             task.cancel()
         for task in waiting:
-            # Those that failed did so before: see `_note_end`.
+            # `_note_end` has recorded the first error.
             with suppress(asyncio.CancelledError, Exception):
                 await task
 
@@ -335,7 +314,7 @@ class TimeOrder:
             try:
                 topic_route, doubts = await self._source.topology.route(topic)
             except TopicNotFound as error:
-                # Deleted since the name server listed it, or never there.
+                # The topic was deleted meanwhile, or does not exist.
                 self._findings.cover(await self._source.coverage_of_missing_topic(error))
                 return None
             self._findings.cover(doubts)
@@ -355,15 +334,15 @@ class TimeOrder:
             for lane in lanes:
                 lane.queue_count = sum(lane.broker is each.broker for each in lanes)
             self._lanes.extend(lanes)
-        self._without.update(self._lanes)
+        self._empty_lanes.update(self._lanes)
         self._reading = len(self._lanes)
 
     # Merging.
 
     async def _wait(self) -> None:
-        """Wait until a queue brought something, or its caller wants no more.
+        """Wait until a queue has new records, or `on_read` is due.
 
-        :raises BaseException: the error with which a task failed.
+        :raises BaseException: the error of a failed task.
         """
         await wait_at_most(_LOOK_S, self._changed)
         self._changed.clear()
@@ -372,9 +351,9 @@ class TimeOrder:
             raise self._failure
 
     def _ready(self) -> list[tuple[Record, Origin]]:
-        """Return the records that no queue can bring an older one for, about a pull of them."""
+        """Return about one pull of records that no queue can precede with an older one."""
         ready: list[tuple[Record, Origin]] = []
-        reached_ms = min((each.reached_ms for each in self._without), default=None)
+        reached_ms = min((each.reached_ms for each in self._empty_lanes), default=None)
         while self._heap and len(ready) < limits.MAX_PULL_MESSAGES:
             _, number, lane = self._heap[0]
             record = lane.records[0]
@@ -387,7 +366,7 @@ class TimeOrder:
             heappop(self._heap)
             lane.has_room.set()
             if not lane.is_over:
-                self._without.add(lane)
+                self._empty_lanes.add(lane)
                 ends = (lane.reached_ms, reached_ms)
                 reached_ms = min(each for each in ends if each is not None)
         return ready
@@ -407,7 +386,7 @@ class TimeOrder:
         )
         lane.is_over = True
         self._reading -= 1
-        self._without.discard(lane)
+        self._empty_lanes.discard(lane)
         self._changed.set()
 
     async def _read_at(self, lane: _Lane, address: str) -> bool:
@@ -417,8 +396,8 @@ class TimeOrder:
             lane.damage.append(behind)
         arrivals = Arrivals(self._report)
 
-        async def hand_on(next_offset: int, reached_ms: int) -> None:
-            pulled = lane.not_yet_yielded(arrivals.drain())
+        async def forward(next_offset: int, reached_ms: int) -> None:
+            pulled = lane.drop_yielded(arrivals.drain())
             records = [to_logical(each, lane.static, lane.broker.name) for each in pulled]
             await lane.has_room.wait()
             if records:
@@ -426,7 +405,7 @@ class TimeOrder:
                 lane.has_room.clear()
                 lane.records.extend(records)
                 heappush(self._heap, (order_in_time(records[0]), id(lane), lane))
-                self._without.discard(lane)
+                self._empty_lanes.discard(lane)
             lane.next_offset, lane.reached_ms = next_offset, max(reached_ms, lane.reached_ms)
             self._changed.set()
 
@@ -439,32 +418,32 @@ class TimeOrder:
             lane.damage,
             max(MIN_ORDER_SAMPLES, MAX_ORDER_SAMPLES // lane.queue_count),
             self._request.exhaustive,
-            on_pull=hand_on,
+            on_pull=forward,
             pull_count=lambda: self._pull_count(lane),
         )
         request = self._request
         try:
             await reader.read_in_order(request.begin or 0, request.end, lane.next_offset)
         except BrokerError as error:
-            # A broker has no light topics unless it is told to.
+            # Brokers have light topics only if configured to.
             is_light = lane.queue.topic.startswith(LMQ_PREFIX)
             if not is_light or error.code != ResponseCode.TOPIC_NOT_EXIST:
                 raise
         lane.relies_on_order |= reader.relies_on_order
-        # What was found behind the end, or before the begin, for clocks that were set back.
-        await hand_on(lane.next_offset or 0, lane.reached_ms)
+        # Records outside the range, which are out of order because a clock was set back.
+        await forward(lane.next_offset or 0, lane.reached_ms)
         return True
 
     def _pull_count(self, lane: _Lane) -> int:
-        """Return how many messages to pull at once, so that all queues together fit into memory."""
+        """Return the size of a pull with which all queues together fit into memory."""
         count = MAX_MERGED_BYTES // (2 * self._reading * max(lane.record_bytes, 1))
         return min(max(count, 1), limits.MAX_PULL_MESSAGES)
 
     async def _wait_for_dispatch(self, address: str) -> str | None:
-        """Return what a broker has not dispatched; it is asked once for all of its queues."""
-        if address not in self._behind:
-            self._behind[address] = asyncio.ensure_future(self._dispatch.wait(address))
-        return await asyncio.shield(self._behind[address])
+        """Return what a broker has not dispatched yet; asked once for all of its queues."""
+        if address not in self._dispatch_tasks:
+            self._dispatch_tasks[address] = asyncio.ensure_future(self._dispatch.wait(address))
+        return await asyncio.shield(self._dispatch_tasks[address])
 
     async def _cover_unreadable(self, route: Route, broker: Broker) -> None:
         async def problems(address: str) -> list[str]:

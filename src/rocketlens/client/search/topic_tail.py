@@ -1,23 +1,14 @@
-"""Shows a topic as ``tail`` shows a file: its newest messages, then those that arrive.
+"""Follows a topic as ``tail`` follows a file: its newest messages, then new ones.
 
-It is a member of no group, and brokers keep nothing of it
-(`rocketlens.client.connect.queue_puller`).
-Each queue is read from the offset behind what was shown, whatever happens meanwhile:
+It joins no group and stores nothing at brokers (`rocketlens.client.connect.queue_puller`). Each
+queue is read from the offset after the last message shown. A broker that fails is reported, its
+slaves are asked, and it is asked again from the same offset until it answers. New queues and
+brokers are found in the route, which is refreshed every 30 s. Offsets that were deleted before
+they were read are reported. A queue that restarts (topic deleted and created again) is read from
+its new begin; a slave that lags behind its master is waited for instead. Pulling stops while the
+caller takes no messages.
 
-======================================  ==========================================================
-what happens                            then
-======================================  ==========================================================
-a broker fails                          it is named, a slave of it is asked if there is one, and it
-                                        is asked again until it answers: from the same offset
-it could not be asked at the start      messages from about the start on are read when it answers
-the topic gets queues or brokers        the next look at the route, at most 30 s later, finds them
-messages were deleted meanwhile         their offsets are named
-a queue begins anew (topic deleted and  it is read from its new begin; a slave that is behind its
-created again)                          master is waited for instead
-the caller does not take the messages   nothing is pulled any more
-======================================  ==========================================================
-
-Messages of one queue are in its order; those of several come as brokers give them.
+Messages of one queue are in order. Queues are merged in the order of the brokers' answers.
 """
 
 import asyncio
@@ -25,6 +16,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Final, Self
 
 from msgspec import Struct
@@ -67,27 +59,27 @@ if TYPE_CHECKING:
 logger: Final = logging.getLogger("rocketlens.client")
 
 _MAX_LOOK_BACK: Final = 100_000
-"""Messages of a queue that are compared, from the newest back, for those that are shown first."""
+"""Messages of a queue that are compared, from the newest back, for the first output."""
 _CLOCKS_DIFFER_MS: Final = 60_000
-"""How much a broker's clock may differ from ours without a message being missed."""
+"""Tolerated difference between a broker's clock and ours."""
 
 
 class _Queue(Struct):
-    """The position up to which one queue was read."""
+    """The read position of one queue."""
 
     queue: MessageQueue
     next_offset: int | None = None
-    """Where reading goes on; None as long as its broker could not be asked."""
+    """The next offset to read; None until its broker has answered."""
     has_more: bool = True
-    """Whether there may be messages behind that, so that a pull need not be held."""
+    """False if there are no messages at that offset, so the pull should be held."""
 
 
 class TopicTail:
-    """Iterates over messages; an async context manager. Of one event loop, iterated once.
+    """Iterates over messages; an async context manager. Bound to one event loop; iterate once.
 
-    ``newest`` None: all messages, from ``message_filter.begin`` or the oldest.
-    ``on_event`` is called with one line for whatever is not a message: a broker that fails or is
-    back, messages that were deleted. Without it these lines are logged.
+    ``newest`` None: all messages, from ``message_filter.begin`` or the oldest. ``on_event`` is
+    called with one line if a broker fails or recovers, or messages were deleted. Without it these
+    lines are logged.
     """
 
     def __init__(
@@ -112,15 +104,15 @@ class TopicTail:
         self._puller: Final = QueuePuller(cluster)
         self._subscription: Final = _subscription_of(message_filter)
         self._is_light: Final = self._topic.startswith(LMQ_PREFIX)
-        """Whether its records are other topics', with queue offsets there."""
+        """True if its records belong to other topics, with queue offsets there."""
         self._damage: Final[list[str]] = []
-        """What could not be read, one line each; a bounded number of lines."""
+        """Damaged data, one line each; a bounded number of lines."""
         self._brokers: dict[str, Broker] = {}
-        """As they were last registered: one that is gone may come back at the same address."""
+        """As last registered: a missing broker may return at the same address."""
         self._static: StaticTopic | None = None
         self._queues: Final[dict[MessageQueue, _Queue]] = {}
         self._failing: Final[dict[str, set[int]]] = {}
-        """The queues that could not be read when they were last tried, by broker."""
+        """The queues that could not be read at the last attempt, by broker."""
         self._findings: Final = Findings(AnswerMessages(newest), tally=message_filter.tally)
         self._turns: Final = asyncio.Semaphore(MAX_MESSAGE_ANSWERS)
         self._pages: Final[asyncio.Queue[list[MessageExt] | None]] = asyncio.Queue(
@@ -131,14 +123,14 @@ class TopicTail:
 
     @property
     def coverage(self) -> tuple[Coverage, ...]:
-        """The coverage; of a tail that follows, only of what was read before it began to wait."""
+        """The coverage; with ``follow`` only of messages from before the tail began to wait."""
         topic = self._topic
         damaged = (failed_broker(topic, each) for each in self._damage)
         return (*self._findings.coverage, *damaged)
 
     @property
     def complete(self) -> bool:
-        """Whether everything that was asked for could be read, once the iteration has ended."""
+        """True if everything requested was read; valid after the iteration."""
         return Answer("", (), self.coverage).complete
 
     async def aclose(self) -> None:
@@ -147,7 +139,7 @@ class TopicTail:
             self._run_task.cancel()
             await asyncio.wait([self._run_task])
             if not self._run_task.cancelled():
-                # An error is that of the iteration, if there is one.
+                # The iteration raises this error.
                 self._run_task.exception()
             while not self._pages.empty():
                 self._pages.get_nowait()
@@ -163,17 +155,16 @@ class TopicTail:
         return self
 
     async def __anext__(self) -> MessageExt:
-        """Return the next message; waits for it if the tail follows.
+        """Return the next message; with ``follow`` wait for it.
 
         :raises TopicNotFound: if no broker has the topic.
-        :raises RemotingError: if no name server answers.
         """
         if self._run_task is None:
             self._run_task = asyncio.get_running_loop().create_task(self._run())
         while not self._taken:
             page = await self._pages.get()
             if page is None:
-                # For the next call, and for another task that waits.
+                # For the next call, and for other waiting tasks.
                 self._pages.put_nowait(None)
                 if not self._run_task.cancelled():
                     await self._run_task
@@ -184,7 +175,7 @@ class TopicTail:
     # Reading.
 
     async def _run(self) -> None:
-        """Read everything; the last page is None, unless reading was cancelled."""
+        """Read everything, then put None, unless cancelled."""
         try:
             await self._read()
         except asyncio.CancelledError:
@@ -204,17 +195,17 @@ class TopicTail:
         self._add_queues(route)
         await asyncio.gather(*(self._read_stored(each) for each in self._queues.values()))
         for name, error in await unreadable_of_topic(self._cluster, route):
-            self._lack(name, error)
+            self._report_unread(name, error)
         newest = list(self._findings.messages.in_order())
         if newest:
             await self._pages.put(newest)
         if self._findings.messages.is_over_bytes:
-            self._on_event("the newest messages are more than fit into memory: older are left out")
+            self._on_event("the newest messages do not fit into memory; older ones are left out")
         if self._follows:
             await self._follow(began_ms - _CLOCKS_DIFFER_MS)
 
     async def _first_route(self) -> TopologyResult[Route]:
-        """Return the route; an empty one if the topic may be on a broker that is not there.
+        """Return the route; an empty one if the topic may be on a missing broker.
 
         :raises TopicNotFound: if no broker has the topic.
         """
@@ -233,13 +224,13 @@ class TopicTail:
         for queue in route.read_queues:
             self._queues.setdefault(queue, _Queue(queue))
 
-    def _lack(self, broker_name: str, error: str) -> None:
-        """Report messages that were not read, and add that to the coverage."""
+    def _report_unread(self, broker_name: str, error: str) -> None:
+        """Report messages that were not read, and add a failure to the coverage."""
         self._findings.cover((failed_broker(broker_name, error),))
         self._on_event(error)
 
     async def _read_stored(self, reading: _Queue) -> None:
-        """Read what a queue has already, as much of it as was asked for."""
+        """Read the requested part of a queue's stored messages."""
         broker = self._brokers[reading.queue.broker_name]
 
         async def read(address: str) -> None:
@@ -252,16 +243,16 @@ class TopicTail:
                 return
             while reading.next_offset is None or reading.next_offset < stop:
                 before = reading.next_offset
-                await self._read_on(address, broker, reading, None)
+                await self._read_next(address, broker, reading, None)
                 if reading.next_offset == before:
                     return
 
         answer = await self._cluster.ask_broker(broker, read)
         self._findings.cover((answer.coverage,))
-        self._note(reading, answer.coverage)
+        self._report_state(reading, answer.coverage)
 
     async def _read_newest(self, address: str, queue: MessageQueue, stop: int) -> None:
-        """Keep the newest messages that match, reading backwards until there are enough."""
+        """Keep the newest matching messages, reading backwards until there are enough."""
         newest = self._newest or 0
         if not newest:
             return
@@ -270,10 +261,10 @@ class TopicTail:
         top, step, count = stop, min(newest, limits.MAX_PULL_MESSAGES), 0
         while top > first and count < newest:
             if stop - top >= _MAX_LOOK_BACK:
-                self._lack(
+                self._report_unread(
                     queue.broker_name,
                     f"{queue.broker_name}, queue {queue.queue_id}: compared only the newest "
-                    f"{stop - top} messages: for older ones give a time to begin at",
+                    f"{stop - top} messages: for older ones give a begin time",
                 )
                 return
             bottom = max(first, top - step)
@@ -281,7 +272,7 @@ class TopicTail:
             top, step = bottom, min(2 * step, MAX_EMPTY_STEP)
 
     async def _keep_between(self, address: str, queue: MessageQueue, bottom: int, top: int) -> int:
-        """Keep what matches from ``bottom`` up to ``top``; return how many matched."""
+        """Keep matching messages in ``[bottom, top)``; return their number."""
         count, offset = 0, bottom
         while offset < top:
             max_num = min(top - offset, limits.MAX_PULL_MESSAGES)
@@ -303,7 +294,7 @@ class TopicTail:
     ) -> tuple[Pulled, list[Record]]:
         """Pull messages; return those that match, in the order of the queue.
 
-        :raises BadAnswer: if the broker moves the offset nowhere: the read would never end.
+        :raises BadAnswer: if the broker returns the same offset again: the read would never end.
         """
         subscription = await self._subscription_at(address)
         pulled = await self._puller.pull(
@@ -329,23 +320,23 @@ class TopicTail:
         return pulled, await in_thread(matching) if message_filter.reads_body else matching()
 
     async def _subscription_at(self, address: str) -> SubscriptionData:
-        """Return what a broker compares; nothing if it would compare batches as a whole."""
+        """Return the broker's filter: all messages if it would compare batches as a whole."""
         if self._subscription.sub_string != ALL_TAGS:
             try:
                 if not await self._topology.has_batches(self._topic, address):
                     return self._subscription
             except BrokerError:
-                # It does not report one.
+                # The broker does not report the topic's type.
                 pass
         return SubscriptionData(topic=self._topic, sub_string=ALL_TAGS, expression_type=TAG_TYPE)
 
-    async def _read_on(
+    async def _read_next(
         self, address: str, broker: Broker, reading: _Queue, begin: int | None
     ) -> bool:
-        """Read the next messages of a queue; return whether to go on at once.
+        """Read the next messages of a queue; return True to continue at once.
 
-        At the queue's end the broker holds the pull. A pull that is held is for one message, for
-        one of each queue can come at once.
+        At the queue's end the broker holds the pull. A held pull requests one message, since each
+        queue may return one at the same time.
         """
         if reading.next_offset is None:
             if self._newest is None:
@@ -356,17 +347,12 @@ class TopicTail:
                 )
         loop = asyncio.get_running_loop()
         before, began_s = reading.next_offset, loop.time()
+        count, hold_s = 1, queue_puller.PULL_HOLD_S
         if reading.has_more:
-            async with self._turns:
-                pulled, records = await self._pull(
-                    address, reading.queue, before, limits.MAX_PULL_MESSAGES
-                )
-                await self._hand_on(reading.queue, records)
-        else:
-            pulled, records = await self._pull(
-                address, reading.queue, before, 1, queue_puller.PULL_HOLD_S
-            )
-            await self._hand_on(reading.queue, records)
+            count, hold_s = limits.MAX_PULL_MESSAGES, 0.0
+        async with self._turns if reading.has_more else nullcontext():
+            pulled, records = await self._pull(address, reading.queue, before, count, hold_s)
+            await self._put_page(reading.queue, records)
         self._advance(reading, pulled, is_master=address == broker.master)
         was_held = loop.time() - began_s >= min(1.0, queue_puller.PULL_HOLD_S / 2)
         return reading.next_offset != before or was_held
@@ -376,15 +362,15 @@ class TopicTail:
         is_moved = pulled.status is PullStatus.OFFSET_ILLEGAL
         where = f"{reading.queue.broker_name}, queue {reading.queue.queue_id}"
         if is_moved and after > before:
-            self._on_event(f"{where}: messages {before} to {after - 1} were deleted, none was read")
+            self._on_event(f"{where}: messages {before} to {after - 1} were deleted before reading")
         elif is_moved and is_master:
-            self._on_event(f"{where}: it ends before offset {before} now: going on from {after}")
+            self._on_event(f"{where} now ends before offset {before}: continuing at {after}")
         elif is_moved:
             return
         reading.next_offset = after
         reading.has_more = pulled.has_more
 
-    async def _hand_on(self, queue: MessageQueue, records: list[Record]) -> None:
+    async def _put_page(self, queue: MessageQueue, records: list[Record]) -> None:
         told = (to_logical(each, self._static, queue.broker_name) for each in records)
         origin = self._brokers[queue.broker_name].origin
         if records:
@@ -393,7 +379,7 @@ class TopicTail:
     # Following.
 
     async def _follow(self, since_ms: int) -> None:
-        """Read what arrives, and look for new queues; never returns."""
+        """Read new messages, and look for new queues; never returns."""
         try:
             async with asyncio.TaskGroup() as group:
                 await self._follow_all(group, since_ms)
@@ -421,17 +407,17 @@ class TopicTail:
             broker = self._brokers[reading.queue.broker_name]
 
             async def read(address: str, broker: Broker = broker) -> bool:
-                return await self._read_on(address, broker, reading, since_ms)
+                return await self._read_next(address, broker, reading, since_ms)
 
             answer = await self._cluster.ask_broker(broker, read)
-            self._note(reading, answer.coverage)
+            self._report_state(reading, answer.coverage)
             if answer.value:
                 pauses.reset()
             else:
                 await pauses.pause()
 
-    def _note(self, reading: _Queue, coverage: Coverage) -> None:
-        """Report a broker that fails once, and once that all of its queues can be read again."""
+    def _report_state(self, reading: _Queue, coverage: Coverage) -> None:
+        """Report a broker's failure once, and once that all of its queues can be read again."""
         if not self._follows:
             return
         name = reading.queue.broker_name
@@ -443,28 +429,26 @@ class TopicTail:
         elif reading.queue.queue_id in failing:
             failing.remove(reading.queue.queue_id)
             if not failing:
-                self._on_event(f"{name} answers again: going on where it was left")
+                self._on_event(f"{name} answers again: continuing where it stopped")
 
 
 def _subscription_of(message_filter: MessageFilter) -> SubscriptionData:
-    """Return what a broker compares: it may let more messages pass than match."""
-    topic = message_filter.topic or ""
+    """Return the broker's filter, which may pass more messages than match."""
+    text, kind = ALL_TAGS, TAG_TYPE
     if message_filter.tags is not None:
-        tags = " || ".join(sorted(message_filter.tags))
-        return SubscriptionData(topic=topic, sub_string=tags, expression_type=TAG_TYPE)
-    if message_filter.expression is not None:
-        text = message_filter.expression.text
-        return SubscriptionData(topic=topic, sub_string=text, expression_type=SQL92_TYPE)
-    return SubscriptionData(topic=topic, sub_string=ALL_TAGS, expression_type=TAG_TYPE)
+        text = " || ".join(sorted(message_filter.tags))
+    elif message_filter.expression is not None:
+        text, kind = message_filter.expression.text, SQL92_TYPE
+    return SubscriptionData(topic=message_filter.topic or "", sub_string=text, expression_type=kind)
 
 
 async def _first_since(
     cluster: ClusterCalls, address: str, queue: MessageQueue, begin: int | None
 ) -> int:
-    """Return about the offset of the first message stored at ``begin`` or later.
+    """Return the approximate offset of the first message stored at ``begin`` or later.
 
-    None is the oldest message. A broker may return any of several of one millisecond, so the
-    millisecond before is asked for, and one message too many may be read.
+    None is the oldest message. If several messages share a millisecond, a broker can return any of
+    them, so the previous millisecond is requested, and one message too many may be read.
     """
     first = await min_offset(cluster, address, queue)
     if begin is None or begin <= 0:

@@ -1,8 +1,8 @@
-"""Finds the record of an offset message id without dialling the address in the id.
+"""Finds the record of an offset message id without connecting to the address in the id.
 
-The address in an id is only looked up among the brokers that the name servers know: those that
-have it, or had it, are asked first. If none of them has the record, all others are asked, as any
-broker may have moved. A record counts only if its store host is the id's address.
+The address is only compared with the brokers that the name servers list: those that have it, or had
+it, are asked first. If none of them has the record, all others are asked, since brokers can move. A
+record is accepted only if its store host is the id's address.
 """
 
 from collections.abc import Collection, Mapping
@@ -22,7 +22,7 @@ from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.commands.messages import VIEW_MESSAGE_BY_ID, ViewMessageRequest
 
 NOT_THERE: Final = "can not find message by the offset"
-"""Begin of a broker's remark if there is no record at an offset; the code is that of any error."""
+"""Start of a broker's remark if there is no record at an offset; the code is generic."""
 
 
 def offset_id_of(msg_id: str) -> OffsetMessageId | None:
@@ -36,14 +36,12 @@ def offset_id_of(msg_id: str) -> OffsetMessageId | None:
 async def records_of_id(
     cluster: ClusterCalls, topology: Topology, offset_id: OffsetMessageId, topic: str | None
 ) -> tuple[list[Record], tuple[Coverage, ...]]:
-    """Return the record of an id, and what was searched for it.
+    """Return the record of an id, and the coverage.
 
-    There are several if brokers gave the same id, one after the other at the same address.
-
-    :raises RemotingError: if no name server responds.
+    There are several if brokers used the same address one after the other, and gave the same id.
     """
     brokers, doubts = await topology.brokers()
-    before = topology.were_at(str(offset_id.store_host))
+    before = topology.names_at(str(offset_id.store_host))
     answers = await view_on(cluster, brokers, offset_id, topic, before, topology=topology)
     records = [record for each in answers for record in each.value or ()]
     if records:
@@ -62,8 +60,8 @@ async def view_on(
 ) -> list[BrokerAnswer[list[Record]]]:
     """Ask brokers for the record of an id; a value is a list with the record, or an empty list.
 
-    Those are asked first that have the id's address, or are named as having had it ``before``.
-    With a ``topology`` the record has its origin, and the position that its producer was told.
+    Brokers with the id's address, or named in ``before``, are asked first. With a ``topology`` the
+    record has its origin, and the position returned to its producer.
     """
     address = str(offset_id.store_host)
     likely: list[Broker] = []
@@ -94,10 +92,9 @@ async def view_on(
 async def broker_with(
     cluster: ClusterCalls, brokers: Mapping[str, Broker], message: MessageExt
 ) -> Broker | None:
-    """Return the broker that has a message; None if there is none.
+    """Return the broker whose log has a message.
 
-    That is the one whose log has it. If none has it any more, or can be asked, it is the one that
-    has the message's address now.
+    If no log has it, return the broker that has the message's address now, or None.
     """
     offset_id = offset_id_of(message.offset_msg_id)
     if offset_id is not None:
@@ -114,11 +111,9 @@ async def broker_with(
 async def record_of_position(
     cluster: ClusterCalls, address: str, queue: MessageQueue, queue_offset: int
 ) -> Record | None:
-    """Return the record that a consume queue leads to at an offset, None if there is none.
+    """Return the record to which a consume queue leads at an offset; None if there is none.
 
-    :raises BrokerError: if the broker refuses to look it up.
     :raises RecordError: if its checksum is wrong.
-    :raises RemotingError: if there is no response.
     """
     entry = (await queue_entries(cluster, address, queue, [queue_offset])).get(queue_offset)
     if entry is None:
@@ -143,7 +138,7 @@ async def _record_at(
     except RecordError as error:
         if error.reason == Reason.CRC:
             raise
-        # The broker uses any four bytes as a size: no record starts there.
+        # The broker takes any four bytes as a size, so no record starts there.
         return None
 
 
@@ -153,11 +148,11 @@ def _is_stored_by(record: Record, host: Host) -> bool:
 
 
 async def _is_forged(cluster: ClusterCalls, broker: Broker, address: str, record: Record) -> bool:
-    """Return whether the queue entry of a record leads to another record.
+    """Return True if the queue entry of a record leads to another record.
 
-    A message body can contain a perfect record, and a broker that is asked for that offset returns
-    it. If the queue cannot decide (the topic is deleted, or the record is in no queue), the record
-    is accepted.
+    A message body can contain a complete record, which a broker returns for its offset. If the
+    queue cannot decide (the topic is deleted, or the record is in no queue), the record is
+    accepted.
     """
     queue = MessageQueue(record.topic, broker.name, record.queue_id)
     try:

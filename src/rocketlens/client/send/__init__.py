@@ -1,1 +1,1 @@
-"""Producers: messages, requests that send them, transactions, traces."""
+"""Producers: messages, send requests, transactions, traces."""

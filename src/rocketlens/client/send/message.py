@@ -1,22 +1,22 @@
-"""A message to send, and its checks before anything is sent.
+"""A message to send, and the checks before a send.
 
 ======================  =======================================================================
-property                from
+property                source
 ======================  =======================================================================
 TAGS, KEYS              ``tags``, ``keys`` (joined with single spaces)
-WAIT                    ``wait_store``: whether the answer waits for the disk or the slave
+WAIT                    ``wait_store``: true if the answer waits for the disk or the slave
 DELAY                   ``delay_level`` 1 .. 18: 1s 5s 10s 30s 1m .. 10m 20m 30m 1h 2h
 TIMER_DELIVER_MS        ``deliver_at``
-__SHARDINGKEY           the sharding key it was sent by
-UNIQ_KEY                the producer, before the first attempt; kept by all later ones
+__SHARDINGKEY           the sharding key of the send
+UNIQ_KEY                the producer, before the first attempt; retries keep it
 INSTANCE_ID             the producer's namespace
 ======================  =======================================================================
 
 Source: ``Message``, ``Validators``, ``TopicValidator``.
 
 A stored message that is sent again (`message_again`) goes to its own topic with all its properties.
-It keeps its unique key, so that afterwards two records have it, and every group of the topic gets
-the message again. Source: ``QueryMsgByIdSubCommand``.
+It keeps its unique key, so two records then have it, and every group of the topic gets the message
+again. Source: ``QueryMsgByIdSubCommand``.
 """
 
 from collections.abc import Collection, Mapping
@@ -34,23 +34,23 @@ from rocketlens.query.options import refuses_others
 
 FLAG_RANGE: Final = range(-(2**31), 2**31)
 RESEND_GROUP: Final = "ReSendMsgById"
-"""The producer group that RocketMQ's tool sends with."""
+"""The producer group of RocketMQ's tool."""
 
 
 class Message:
     """A message to send. Sending sets its ``unique_key`` unless it has one.
 
-    ``keys`` is one key, several separated by spaces, or a collection of keys; a key in it can have
-    no space. ``body`` is bytes, or a text that is sent as UTF-8. ``flag`` is the user's own 32-bit
-    number. What is wrong is said when it is made, or when it is sent at the latest.
+    ``keys`` is one key, several separated by spaces, or a collection of keys without spaces.
+    ``body`` is bytes, or a text that is sent as UTF-8. ``flag`` is a 32-bit number for the
+    application. Invalid parts raise an error in the constructor, or at the latest in the send.
 
-    ``deliver_at``, in epoch milliseconds or as a datetime, is when consumers get it: at once if
-    that is over, or if the broker is older than RocketMQ 5.0. Brokers bound how far off it can be
-    (``timerMaxDelaySec``, three days by default).
+    ``deliver_at``, in epoch milliseconds or as a datetime, is the time of delivery: immediate if it
+    has passed, or if the broker is older than RocketMQ 5.0. Brokers bound it (``timerMaxDelaySec``,
+    three days by default).
 
-    :raises WrongType: when the topic is not a str, or the body neither str nor bytes.
-    :raises BadInput: when a part cannot be used.
-    :raises MessageIllegal: when RocketMQ would refuse the topic.
+    :raises WrongType: if the topic is not a str, or the body neither str nor bytes.
+    :raises BadInput: if a part is not valid.
+    :raises MessageIllegal: if RocketMQ would refuse the topic.
     """
 
     __slots__ = ("body", "flag", "properties", "topic")
@@ -100,7 +100,7 @@ class Message:
             self.put(props.UNIQUE_KEY, unique_key)
 
     def put(self, name: str, value: str) -> None:
-        """Set a property, RocketMQ's own or another.
+        """Set a property, either RocketMQ's or an application's.
 
         :raises BadInput: if name or value is empty, or has one of the separator characters.
         """
@@ -114,7 +114,7 @@ class Message:
 
     @property
     def tags(self) -> str | None:
-        """The tag."""
+        """The tag; None without one."""
         return self.properties.get(props.TAGS)
 
     @property
@@ -133,7 +133,6 @@ class Message:
         return int(self.properties.get(props.DELAY, "0"))
 
     def __repr__(self) -> str:
-        """Return all but the body."""
         return (
             f"Message(topic={self.topic!r}, flag={self.flag}, properties={self.properties}, "
             f"body={len(self.body)} bytes)"
@@ -141,23 +140,23 @@ class Message:
 
 
 def check_sendable(message: Message, topic: str, max_message_bytes: int) -> None:
-    """Check what a broker would refuse; ``topic`` is the message's, with its namespace.
+    """Check that a broker would accept a message; ``topic`` includes the namespace.
 
-    :raises MessageIllegal: if messages cannot be sent to the topic, or the body is empty or too
-        large.
+    :raises MessageIllegal: if the topic only accepts messages from brokers, or the body is empty or
+        too large.
     """
     check_topic(topic)
     if topic in NOT_ALLOWED_SEND_TOPICS:
-        raise MessageIllegal(f"topic {topic} is filled by brokers only")
+        raise MessageIllegal(f"only brokers write to topic {topic}")
     size = len(message.body)
     if size == 0:
-        raise MessageIllegal("the body is empty; RocketMQ stores none")
+        raise MessageIllegal("the body is empty; RocketMQ stores no empty bodies")
     if size > max_message_bytes:
         raise MessageIllegal(f"the body has {size} bytes, {max_message_bytes} allowed")
 
 
 def encoded_properties(properties: Mapping[str, str]) -> str:
-    """Return properties in the order in which Java's producers write them.
+    """Encode properties in the order of Java's producers.
 
     :raises MessageIllegal: if they are longer than a record can hold.
     """
@@ -171,9 +170,9 @@ def encoded_properties(properties: Mapping[str, str]) -> str:
 
 
 def check_message(message: object) -> None:
-    """Check that an object is a message to send.
+    """Check that an object is a `Message`.
 
-    :raises WrongType: for anything but a `Message`; a `MessageExt` was stored already.
+    :raises WrongType: if it is not; a `MessageExt` is already stored.
     """
     if isinstance(message, MessageExt):
         raise wrong_type(
@@ -203,8 +202,8 @@ def _delivery_ms(deliver_at: int | datetime, delay_level: int) -> int:
     if deliver_ms < 0:
         raise BadInput(f"deliver_at is {deliver_ms}, before 1970; give epoch milliseconds")
     if delay_level:
-        # A broker would drop the time.
-        raise BadInput("a message has a delay level or a time to be delivered at: give one of them")
+        # A broker would ignore the time.
+        raise BadInput("a message can have a delay level or a delivery time: give one of them")
     return deliver_ms
 
 
@@ -220,7 +219,7 @@ def _join_keys(keys: str | Collection[str]) -> str:
 
 
 def _is_text(value: object) -> bool:
-    """Return whether a value is a non-blank str; callers may not be type-checked."""
+    """Return True for a non-blank str; callers may not be type-checked."""
     return isinstance(value, str) and bool(value.strip())
 
 
@@ -232,10 +231,10 @@ def _check_unicode(what: str, text: str) -> None:
 
 
 def message_again(stored: MessageExt) -> Message:
-    """Return a stored message as it is sent again.
+    """Return a stored message as a new message.
 
-    :raises BadInput: if it was sent in a transaction, which would never be ended, or its body
-        cannot be decompressed.
+    :raises BadInput: if it was sent in a transaction, which would never end, or its body cannot be
+        decompressed.
     """
     if stored.body_error is not None:
         raise BadInput(f"{stored.msg_id} cannot be sent again as it was: {stored.body_error}")

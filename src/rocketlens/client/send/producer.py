@@ -1,15 +1,8 @@
-"""Sends messages: ``rocketlens.Producer``.
+"""``rocketlens.Producer``, which sends messages.
 
-=========================  ====================================================================
-case                       what ``send`` does, within its timeout
-=========================  ====================================================================
-no connection, no answer,  tries another broker (at most ``retries`` times more), with the same
-or a retriable code        unique key; SendFailed when all attempts failed
-any other code             BrokerError
-send to a queue or key     one attempt, because another queue would change the order
-timeout                    SendFailed; the message may be stored
-=========================  ====================================================================
-
+Without a connection or an answer, or after a retriable code, a send tries another broker, up to
+``retries`` times and with the same unique key. A send to a chosen queue or sharding key has one
+attempt, because another queue would change the order. After a timeout the message may be stored.
 Source: ``DefaultMQProducerImpl``.
 """
 
@@ -77,26 +70,26 @@ from rocketlens.wire.declare import NoFields, write_body
 from rocketlens.wire.recall_handle import RecallHandle
 
 SEND_TIMEOUT_S: Final = 3.0
-"""Seconds that a send may take, all its attempts together. RocketMQ: 3 (sendMsgTimeout)."""
+"""Seconds for a send with all its attempts. RocketMQ: 3 (sendMsgTimeout)."""
 LEFT_ALONE_S: Final = ((15.0, 30.0), (5.0, 10.0), (3.0, 6.0), (1.8, 5.0), (0.55, 2.0))
-"""Latency, and for how long a broker is then avoided, the longest first."""
+"""Latency, and the seconds for which a broker is then avoided, the longest first."""
 FAILED_S: Final = 10.0
 
 
 class QueueChooser:
-    """Chooses the next queue of a producer: round robin, avoiding brokers that just failed.
+    """Chooses a producer's next queue: round robin, avoiding brokers that just failed.
 
-    Without latency isolation, as is RocketMQ's default, only the brokers of the same send's failed
-    attempts are avoided (RocketMQ: only the last one, so that of three brokers it may never try the
-    one that is well). With it, a broker that was slow or failed is left alone for a while:
+    Without latency isolation, RocketMQ's default, only the brokers of the same send's failed
+    attempts are avoided. (RocketMQ avoids only the last one, so of three brokers it may never try
+    the healthy one.) With it, a broker that was slow or failed is avoided for some time:
 
     ===============  ====  ====  ====  ====  ====  ====  ======
-    took (s)         0.05  0.1   0.55  1.8   3     5     15
-    left alone (s)   0     0     2     5     6     10    30
+    latency (s)      0.05  0.1   0.55  1.8   3     5     15
+    avoided (s)      0     0     2     5     6     10    30
     ===============  ====  ====  ====  ====  ====  ====  ======
 
-    A failed attempt counts as 10 s. When all are to be left alone, the one that may be used soonest
-    is taken. Source: ``MQFaultStrategy``, ``TopicPublishInfo`` of 5.x.
+    A failed attempt counts as 10 s. If all are to be avoided, the one that is available soonest is
+    used. Source: ``MQFaultStrategy``, ``TopicPublishInfo`` of 5.x.
     """
 
     def __init__(
@@ -108,16 +101,15 @@ class QueueChooser:
         self._back_at_s: dict[str, float] = {}
 
     def choose(self, queues: Sequence[MessageQueue], tried: Sequence[str] = ()) -> MessageQueue:
-        """Return the next queue, on a broker that is not in ``tried`` if there is one.
+        """Return the next queue, on a broker that is not in ``tried`` if possible.
 
-        ``tried`` are the brokers of this send's failed attempts, the last one last; once all have
-        been tried, another than the last is taken. ``queues`` are those of one topic, and there is
-        at least one. O(queues) at worst.
+        ``tried`` are the brokers of this send's failed attempts, in order; if all have been tried,
+        the last one is avoided. ``queues`` are one or more queues of one topic. O(queues) at worst.
         """
         topic = queues[0].topic
         counter = self._counters.get(topic)
         if counter is None:
-            # Producers that start together must not all begin with the same queue.
+            # Producers that start together must not all start with the same queue.
             counter = self._counters[topic] = itertools.count(secrets.randbelow(1 << 16))
         start = next(counter) % len(queues)
         if not tried and not self._back_at_s:
@@ -129,11 +121,10 @@ class QueueChooser:
             away_s = max(0.0, self._back_at_s.get(name, now_s) - now_s)
             return name in tried[-1:], name in tried, away_s
 
-        # Of equal ones min() returns the first, which is the next in turn.
+        # Of equal queues min() returns the first, which is next in turn.
         return min([*queues[start:], *queues[:start]], key=reluctance)
 
-    def took(self, broker_name: str, seconds: float, *, failed: bool) -> None:
-        """Record the latency and outcome of an attempt."""
+    def record(self, broker_name: str, seconds: float, *, failed: bool) -> None:
         if not self._isolates_latency:
             return
         latency_s = FAILED_S if failed else seconds
@@ -151,8 +142,8 @@ DEFAULT_GROUP: Final = "rocketlens_producer"
 
 
 class SendContext(Struct):
-    """Context of an attempt for a send hook. After the attempt ``result`` or ``error`` is set, of
-    one that is one-way and succeeded neither.
+    """Context of an attempt for a send hook. After the attempt ``result`` or ``error`` is set;
+    neither if a one-way send succeeded.
     """
 
     producer_group: str
@@ -165,9 +156,7 @@ class SendContext(Struct):
 
 
 class SendHook:
-    """Called before and after each attempt to send; errors that it raises are logged and
-    ignored.
-    """
+    """Called before and after each send attempt; its errors are logged and ignored."""
 
     def before(self, context: SendContext) -> None:
         """Called before an attempt."""
@@ -182,60 +171,61 @@ _ALLOW_RECALLS: Final = (
 
 
 class SendingSettings(ConnectionSettings, frozen=True, kw_only=True):
-    """The settings of both kinds of producers, checked when they are made."""
+    """Settings of both kinds of producers, checked by the constructor."""
 
     group: str = DEFAULT_GROUP
     retries: int = 2
-    """How many other brokers are tried after the first."""
+    """The number of other brokers tried after the first."""
     send_timeout_s: float = SEND_TIMEOUT_S
     """For one send with all its attempts."""
     attempt_timeout_s: float | None = None
-    """For one attempt, so that a broker that hangs leaves time for another."""
+    """For one attempt, so that a hanging broker leaves time for another."""
     retries_when_not_safe: bool = False
     compression: Compression | None = Compression.ZLIB
     compression_level: int = 5
     compress_over_bytes: int = COMPRESS_OVER_BYTES
-    """Bodies of this size or more are compressed, those of batches never."""
+    """Bodies of this size or more are compressed; batches never are."""
     max_message_bytes: int = limits.MAX_MESSAGE_BYTES
     default_topic_queue_nums: int = DEFAULT_TOPIC_QUEUE_NUMS
     isolates_latency: bool = False
     """Avoid slow brokers for a while."""
     hooks: Iterable[SendHook] = ()
     trace: bool | str = False
-    """Write message trace to RocketMQ's own topic, or to the one that it names."""
+    """Write message trace to RocketMQ's trace topic, or to the named topic."""
 
     def __post_init__(self) -> None:
         """Check the settings.
 
-        :raises BadInput: if one is not valid.
+        :raises BadInput: if a setting is not valid.
         """
         problem = group_problem(check_text(self.group, "group"))
         if problem is not None:
             raise BadInput(problem)
         if self.retries < 0:
-            raise BadInput(f"retries is {self.retries}; give how often to try again, 0 for never")
+            raise BadInput(f"retries is {self.retries}: give 0 (no retry) or more")
 
 
 class ProducerSettings(SendingSettings, frozen=True, kw_only=True):
-    """The settings of a producer beside these."""
+    """Additional settings of a producer."""
 
     handlers: Mapping[int, Handler] | None = None
-    """Answer what brokers ask of clients, by request code."""
+    """Handlers of brokers' requests, by request code."""
 
 
 class Producer(ClusterClient):
-    """Sends messages to a RocketMQ cluster. An async context manager; belongs to one event loop.
+    """Sends messages to a RocketMQ cluster. An async context manager, bound to one event loop.
 
     ::
 
         async with rocketlens.Producer("127.0.0.1:9876", group="orders") as producer:
             result = await producer.send(Message("Orders", b"...", keys=["ORDER-1"]))
 
-    Any number of sends may run at once. ``send_timeout_s`` is for one send with all its
-    attempts, ``attempt_timeout_s`` for one of them, so that a hung broker leaves time for another.
-    Bodies of ``compress_over_bytes`` or more are compressed, those of batches never.
-    With ``isolates_latency`` slow brokers are avoided for a while. ``trace`` writes message trace
-    to RocketMQ's own topic, or to the one that it names; it never delays or fails a send.
+    Any number of sends may run concurrently. ``send_timeout_s`` is for one send with all its
+    attempts, ``attempt_timeout_s`` for one of them, so that a hanging broker leaves time for
+    another. Bodies of ``compress_over_bytes`` or more are compressed; batches never are. With
+    ``isolates_latency`` slow brokers are avoided for some time. ``trace`` writes message trace to
+    RocketMQ's trace topic, or to the named topic; it never delays or fails a send. Methods raise
+    `RemotingError` if no name server or broker answers.
     """
 
     @takes_settings(ProducerSettings)
@@ -266,9 +256,9 @@ class Producer(ClusterClient):
         )
         self._client_id: Final = f"{own_address()}@{os.getpid()}#{id(self)}"
         self._heartbeats: asyncio.Task[None] | None = None
-        self._greeted: set[str] = set()
-        self._introduced: dict[str, Channel] = {}
-        """Connections over which brokers had a heartbeat, so that they can pass replies on."""
+        self._known_addresses: set[str] = set()
+        self._registered: dict[str, Channel] = {}
+        """Connections on which the broker has a heartbeat, so it can push replies."""
         self._topics: set[str] = set()
         self._new_route: Final = asyncio.Event()
 
@@ -282,12 +272,13 @@ class Producer(ClusterClient):
     ) -> SendResult:
         """Send a message, and wait until a broker has stored it.
 
-        With ``sharding_key`` all messages of that key go to one queue; with ``queue`` to that.
+        With ``sharding_key`` all messages of that key go to one queue; with ``queue`` to that
+        queue.
 
-        :raises BadInput: when the message cannot be sent: no broker was asked.
-        :raises TopicNotFound: when no broker has the topic, or creates topics on demand.
-        :raises BrokerError: when a broker refuses it, and another would, too.
-        :raises SendFailed: when all attempts failed.
+        :raises BadInput: if the message is not valid; no broker was asked.
+        :raises TopicNotFound: if no broker has the topic, or creates topics on demand.
+        :raises BrokerError: if a broker refuses it for a reason that others share.
+        :raises SendFailed: if all attempts failed.
         """
         request = self._sending.request(message, sharding_key)
         return await self._send(request, queue, sharding_key, timeout_s)
@@ -299,7 +290,7 @@ class Producer(ClusterClient):
         queue: MessageQueue | None = None,
         timeout_s: float | None = None,
     ) -> SendResult:
-        """Send several messages of one topic at once; they are stored side by side, or none is.
+        """Send several messages of one topic at once; they are stored side by side, or not at all.
 
         :raises BadInput: if there are no messages, they differ in topic or WAIT, one is delayed, or
             together they are too large. Otherwise as `send`.
@@ -316,9 +307,8 @@ class Producer(ClusterClient):
     ) -> None:
         """Send a message without waiting for a response: if it is lost, no error is raised.
 
-        :raises BadInput: if the message cannot be sent.
+        :raises BadInput: if the message is not valid.
         :raises TopicNotFound: if no broker has the topic or creates topics on demand.
-        :raises RemotingError: if there is no connection.
         """
         request = self._sending.request(message, sharding_key)
         route = await self._write_route(request.topic)
@@ -339,17 +329,17 @@ class Producer(ClusterClient):
         queue: MessageQueue | None = None,
         sharding_key: str | None = None,
     ) -> ReplyMessage:
-        """Send a message, and return the reply to it of the consumer that handled it.
+        """Send a message, and return the reply of the consumer that processed it.
 
-        The consumer makes the reply with `reply_to`, and sends it; Java's clients can be on either
-        side. ``timeout_s`` is for both, the message and the reply; the rest is as of `send`.
+        The consumer creates the reply with `reply_to`, and sends it. Java's clients can be on
+        either side. ``timeout_s`` includes both the message and the reply. Otherwise as `send`.
 
-        :raises ReplyTimeout: when the message is stored, and no reply came in time.
-        :raises BadAnswer: when the body of the reply cannot be decompressed.
+        :raises ReplyTimeout: if the message is stored, but no reply arrived in time.
+        :raises BadAnswer: if the body of the reply cannot be decompressed.
         """
         check_message(message)
         deadline_s = self._now_s() + timeout_s
-        with self._requests.begun(message.topic, timeout_s) as pending:
+        with self._requests.open(message.topic, timeout_s) as pending:
             pending.mark(message, self._client_id)
             await self._register_for_replies(message.topic, timeout_s / 2)
             left_s = deadline_s - self._now_s()
@@ -359,21 +349,21 @@ class Producer(ClusterClient):
     async def recall(
         self, topic: str, recall_handle: str, *, timeout_s: float | None = None
     ) -> str:
-        """Take back a message before it is delivered; return its unique key.
+        """Recall a message before it is delivered; return its unique key.
 
-        ``recall_handle`` is what its `SendResult` has. No consumer gets the message then. Brokers
-        do not check that it is there: what was taken back already can be taken back again.
+        ``recall_handle`` comes from its `SendResult`. No consumer gets the message then. Brokers do
+        not check that it is still stored, so a second recall succeeds, too.
 
-        :raises BadInput: if it is not a handle, or the topic is a group's: no broker was asked.
+        :raises BadInput: if it is not a handle, or the topic is a group's; no broker was asked.
         :raises TopicNotFound: if no broker has the topic, or the message's broker has no master.
         :raises BrokerError: 16 if the broker allows no recalls (``recallMessageEnable``), 604 if
             the message is due, or of another topic, 3 if it is older than RocketMQ 5.5.
-        :raises RemotingError: if there is no response; the message may be taken back.
+        :raises RemotingError: if there is no response; the message may have been recalled.
         """
         full_topic = self._full_topic(check_text(topic, "topic"))
         check_topic(full_topic)
         if is_group_topic(full_topic):
-            raise MessageIllegal(f"topic {full_topic}: a consumer group's has nothing to take back")
+            raise MessageIllegal(f"topic {full_topic}: messages of a group cannot be recalled")
         handle = RecallHandle.decode(check_text(recall_handle, "recall_handle"))
         total_s = self.send_timeout_s if timeout_s is None else timeout_s
         deadline_s = self._now_s() + total_s
@@ -403,10 +393,9 @@ class Producer(ClusterClient):
         return fields_of(broker.master, RECALL_MESSAGE, answer).msg_id
 
     async def write_queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """Return the queues that a topic's messages go to, in the order of broker name and id.
+        """Return a topic's writable queues, in the order of broker name and id.
 
-        :raises TopicNotFound: when no broker has the topic, or creates topics on demand.
-        :raises RemotingError: when no name server answers.
+        :raises TopicNotFound: if no broker has the topic, or creates topics on demand.
         """
         route = await self._write_route(self._full_topic(topic))
         return tuple(queue._replace(topic=topic) for queue in route.write_queues)
@@ -414,10 +403,10 @@ class Producer(ClusterClient):
     async def start(self) -> None:
         """Start to send heartbeats to brokers, every 30 s."""
         if self._heartbeats is None:
-            self._heartbeats = asyncio.get_running_loop().create_task(self._beat())
+            self._heartbeats = asyncio.get_running_loop().create_task(self._send_heartbeats())
 
     async def close(self) -> None:
-        """Unregister from the brokers and close all connections; current sends fail."""
+        """Unregister from the brokers and close all connections; pending sends fail."""
         if self._heartbeats is not None:
             self._heartbeats.cancel()
             await asyncio.wait([self._heartbeats])
@@ -425,14 +414,12 @@ class Producer(ClusterClient):
         header = UnregisterClientRequest(client_id=self._client_id, producer_group=self.group)
         goodbyes = [
             self._cluster.call(address, UNREGISTER_CLIENT, header, timeout_s=1)
-            for address in self._greeted
+            for address in self._known_addresses
         ]
         await asyncio.gather(*goodbyes, return_exceptions=True)
         if self._trace is not None:
             await self._trace.close()
         await super().close()
-
-    # Implementation.
 
     async def _send(
         self,
@@ -500,7 +487,7 @@ class Producer(ClusterClient):
 
     @contextlib.contextmanager
     def _with_hooks(self, context: SendContext) -> Iterator[None]:
-        _tell([hook.before for hook in self.hooks], context)
+        _call_hooks([hook.before for hook in self.hooks], context)
         begin_ms = time.time_ns() // 1_000_000
         try:
             yield
@@ -512,7 +499,7 @@ class Producer(ClusterClient):
             context.error = RemotingError(context.broker_address, problem)
             raise
         finally:
-            _tell([hook.after for hook in self.hooks], context)
+            _call_hooks([hook.after for hook in self.hooks], context)
             if self._trace is not None and context.result is not None:
                 sent = context.message
                 messages = (sent,) if isinstance(sent, Message) else sent
@@ -525,18 +512,18 @@ class Producer(ClusterClient):
             yield
         finally:
             took_s = self._now_s() - begun_s
-            self._chooser.took(context.queue.broker_name, took_s, failed=context.result is None)
+            self._chooser.record(context.queue.broker_name, took_s, failed=context.result is None)
 
     async def _route_in(self, topic: str, timeout_s: float) -> Route:
-        """Return a route with queues to write to.
+        """Return a route with writable queues.
 
-        :raises CallTimeout: if there is none in time.
+        :raises CallTimeout: if it takes too long.
         """
         async with within(timeout_s, ";".join(self._cluster.name_servers), "no route"):
             return await self._write_route(topic)
 
     async def _write_route(self, topic: str) -> Route:
-        """Return a route with queues to write to; that of the default topic if the topic is new."""
+        """Return a route with writable queues; the default topic's if the topic is new."""
         try:
             route = await self._cluster.route(topic, wait=False)
         except TopicNotFound as error:
@@ -548,7 +535,7 @@ class Producer(ClusterClient):
         if not route.write_queues:
             route = await self._cluster.fresh_route(topic)
         if not route.write_queues:
-            raise TopicNotFound(f"topic {topic}: no broker of it can be written to now")
+            raise TopicNotFound(f"topic {topic}: none of its brokers can be written to now")
         if topic not in self._topics:
             self._topics.add(topic)
             self._new_route.set()
@@ -557,9 +544,9 @@ class Producer(ClusterClient):
     def _chosen_queue(
         self, route: Route, queue: MessageQueue | None, sharding_key: str | None
     ) -> MessageQueue | None:
-        """Return the queue that the caller chose.
+        """Return the queue that the caller chose; None if any will do.
 
-        :raises BadInput: if it is of another topic, or of a broker that does not exist.
+        :raises BadInput: if it is of another topic, or of an unknown broker.
         """
         if queue is not None:
             full = queue._replace(topic=self._full_topic(queue.topic))
@@ -585,9 +572,9 @@ class Producer(ClusterClient):
         return SendContext(self.group, request.sent, shown, address, mode)
 
     async def _register_for_replies(self, topic: str, timeout_s: float) -> None:
-        """Send a heartbeat to brokers that may get replies, unless they had one.
+        """Send a heartbeat to each broker that may push the reply and has none yet.
 
-        A broker that fails is left out: another may get the reply.
+        A broker that fails is skipped: another may get the reply.
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
@@ -595,30 +582,30 @@ class Producer(ClusterClient):
                 for cluster in {each.cluster_name for each in route.brokers.values()} - {""}:
                     with contextlib.suppress(TopicNotFound):
                         await self._cluster.route(reply_topic(cluster), wait=False)
-                await asyncio.gather(*map(self._introduce, self._cluster.known_masters()))
+                await asyncio.gather(*map(self._register_at, self._cluster.known_masters()))
 
-    async def _introduce(self, address: str) -> None:
+    async def _register_at(self, address: str) -> None:
         try:
             channel = await self._cluster.channel(address)
-            if self._introduced.get(address) is not channel:
-                await self._greet(address)
-                self._introduced[address] = channel
+            if self._registered.get(address) is not channel:
+                await self._send_heartbeat(address)
+                self._registered[address] = channel
         except RocketLensError as error:
-            logger.warning("replies cannot come through broker %s: %s", address, error)
+            logger.warning("broker %s cannot push replies: %s", address, error)
 
     def _short_topic(self, topic: str) -> str:
         return without_namespace(self.namespace, topic)
 
-    async def _greet(self, address: str) -> None:
-        self._greeted.add(address)
+    async def _send_heartbeat(self, address: str) -> None:
+        self._known_addresses.add(address)
         groups = (ProducerData(group_name=self.group),)
         body = write_body(HeartbeatData(client_id=self._client_id, producer_datas=groups))
         await self._cluster.ask(address, HEART_BEAT, NoFields(), body)
 
-    async def _beat(self) -> None:
+    async def _send_heartbeats(self) -> None:
         async def beat(address: str) -> None:
             try:
-                await self._greet(address)
+                await self._send_heartbeat(address)
             except RocketLensError as error:
                 logger.warning("group %s: no heartbeat reached %s: %s", self.group, address, error)
 
@@ -628,7 +615,7 @@ class Producer(ClusterClient):
             await wait_at_most(limits.HEARTBEAT_S, self._new_route)
 
 
-def _tell(listeners: Iterable[Callable[[SendContext], None]], context: SendContext) -> None:
+def _call_hooks(listeners: Iterable[Callable[[SendContext], None]], context: SendContext) -> None:
     for listener in listeners:
         try:
             listener(context)

@@ -1,17 +1,17 @@
-"""Requests as messages, whose replies come back through a broker: `Producer.request`, `reply_to`.
+"""Requests that wait for a reply through a broker: `Producer.request`, `reply_to`.
 
 ==============  =============  ==================================================================
-property        set on         what it is
+property        set on         meaning
 ==============  =============  ==================================================================
-CORRELATION_ID  both           which request a reply is for
-REPLY_TO_CLIENT both           client id of the producer that waits: brokers pass replies on to it
-TTL             both           milliseconds for which it waits
+CORRELATION_ID  both           identifies the request of a reply
+REPLY_TO_CLIENT both           client id of the waiting producer, to which brokers push replies
+TTL             both           milliseconds that it waits
 CLUSTER         the request    set by its broker; replies go to ``<cluster>_REPLY_TOPIC``
-MSG_TYPE        the reply      ``reply``: it is sent with another code (325)
+MSG_TYPE        the reply      ``reply``: it is sent with another request code (325)
 ==============  =============  ==================================================================
 
-The broker that gets a reply passes it on (326) only over a connection on which the producer has
-sent a heartbeat. Sources: ``RequestFutureHolder``, ``MessageUtil``, ``ClientRemotingProcessor``.
+A broker pushes a reply (326) only on a connection on which the producer sent a heartbeat. Sources:
+``RequestFutureHolder``, ``MessageUtil``, ``ClientRemotingProcessor``.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ logger: Final = logging.getLogger("rocketlens.client")
 
 
 class ReplyMessage(HasBody, Struct, frozen=True):
-    """The reply of a consumer to a request. ``born_host`` is its address, as the broker saw it."""
+    """A consumer's reply to a request. ``born_host`` is its address, as seen by the broker."""
 
     body: bytes
     properties: Mapping[str, str]
@@ -58,12 +58,12 @@ def reply_to(
     properties: Mapping[str, str] | None = None,
     flag: int = 0,
 ) -> Message:
-    """Return the reply to a message that a consumer got, for `Producer.send`.
+    """Return the reply to a consumed message, for `Producer.send`.
 
-    Any producer can send it. Its ``send`` fails if the one that waits is gone; the other arguments
-    are those of `Message`.
+    Any producer can send it. Its ``send`` fails if the waiting producer is gone. The other
+    arguments are those of `Message`.
 
-    :raises BadInput: if the message is not a request: no producer waits for a reply to it.
+    :raises BadInput: if the message is not a request.
     """
     if not isinstance(request, MessageExt):
         raise wrong_type(request, "request", "the rocketlens.MessageExt that a consumer got")
@@ -72,7 +72,7 @@ def reply_to(
         if not given.get(name):
             raise BadInput(
                 f"message {request.msg_id} of topic {request.topic} is not a request (it has no "
-                f"{name}): only what Producer.request has sent can be replied to"
+                f"{name}): reply to a message that Producer.request has sent"
             )
     topic = reply_topic(given[props.CLUSTER])
     reply = Message(topic, body, tags=tags, keys=keys, properties=properties, flag=flag)
@@ -84,7 +84,7 @@ def reply_to(
 
 
 class PendingRequest:
-    """One request, and the reply to it once it has come."""
+    """A request that waits for its reply."""
 
     def __init__(self, topic: str, timeout_s: float) -> None:
         self.topic: Final = topic
@@ -93,15 +93,15 @@ class PendingRequest:
         self.reply: Final[asyncio.Future[ReplyMessage]] = asyncio.get_running_loop().create_future()
 
     def mark(self, message: Message, client_id: str) -> None:
-        """Set what makes a message this request, of the producer with this client id."""
+        """Mark a message as this request, from the producer with this client id."""
         message.put(props.CORRELATION_ID, self.correlation_id)
         message.put(props.REPLY_TO_CLIENT, client_id)
         message.put(props.TTL, str(int(self.timeout_s * 1000)))
 
     async def wait(self, left_s: float) -> ReplyMessage:
-        """Return the reply once it has come.
+        """Wait for the reply.
 
-        :raises ReplyTimeout: if it does not come in ``left_s`` seconds.
+        :raises ReplyTimeout: if it does not arrive within ``left_s`` seconds.
         :raises BadAnswer: if its body cannot be decompressed.
         """
         try:
@@ -112,26 +112,26 @@ class PendingRequest:
 
 
 class PendingRequests:
-    """The requests of one producer that wait for their replies; of one event loop."""
+    """The pending requests of one producer; bound to one event loop."""
 
     def __init__(self) -> None:
         self._pending: Final[dict[str, PendingRequest]] = {}
 
     @contextmanager
-    def begun(self, topic: str, timeout_s: float) -> Iterator[PendingRequest]:
-        """Return a new request, to which replies are taken until the end of the block."""
-        begun = PendingRequest(topic, timeout_s)
-        self._pending[begun.correlation_id] = begun
+    def open(self, topic: str, timeout_s: float) -> Iterator[PendingRequest]:
+        """Return a new request, which accepts its reply until the end of the block."""
+        pending = PendingRequest(topic, timeout_s)
+        self._pending[pending.correlation_id] = pending
         try:
-            yield begun
+            yield pending
         finally:
-            del self._pending[begun.correlation_id]
-            if begun.reply.done() and not begun.reply.cancelled():
-                # It counts as looked at, also where the send failed.
-                begun.reply.exception()
+            del self._pending[pending.correlation_id]
+            if pending.reply.done() and not pending.reply.cancelled():
+                # Retrieved, so that asyncio logs no error if the send failed.
+                pending.reply.exception()
 
     async def receive(self, command: RemotingCommand, channel: Channel) -> Response:
-        """Take a reply that a broker passes on (326); one that came too late is dropped."""
+        """Accept a reply that a broker pushes (326); a late one is dropped."""
         header = PUSH_REPLY_MESSAGE_TO_CLIENT.request.decode(command.ext_fields)
         properties = props.parse(header.properties or "")
         correlation_id = properties.get(props.CORRELATION_ID, "")
@@ -140,20 +140,16 @@ class PendingRequests:
             shown = correlation_id[: limits.MAX_SHOWN_CHARACTERS]
             logger.warning("a reply from %s is too late for request %r", channel.address, shown)
             return Response()
-        error: BadAnswer | None = None
-        body = command.body
         try:
-            body = await parsed(lambda: decompress(command.body, header.sys_flag), body)
-        except BodyError as found:
+            body = await parsed(lambda: decompress(command.body, header.sys_flag), command.body)
+        except BodyError as error:
             request = f"request {correlation_id} to topic {pending.topic}"
-            error = BadAnswer(channel.address, request, str(found))
+            if not pending.reply.done():
+                pending.reply.set_exception(BadAnswer(channel.address, request, str(error)))
+            return Response()
+        reply = ReplyMessage(
+            body, properties, header.flag, header.born_timestamp_ms, header.born_host
+        )
         if not pending.reply.done():
-            if error is not None:
-                pending.reply.set_exception(error)
-            else:
-                pending.reply.set_result(
-                    ReplyMessage(
-                        body, properties, header.flag, header.born_timestamp_ms, header.born_host
-                    )
-                )
+            pending.reply.set_result(reply)
         return Response()

@@ -1,4 +1,4 @@
-"""Requests that send a message or a batch, and their responses."""
+"""Builds requests that send a message or a batch, and reads their responses."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -35,20 +35,19 @@ from rocketlens.wire.declare import Command
 if TYPE_CHECKING:
     from rocketlens.client.send.producer import SendingSettings
 
-
 COMPRESS_OVER_BYTES: Final = 4096
-"""Bodies of at least so many bytes are compressed. RocketMQ: compressMsgBodyOverHowmuch, 4096."""
+"""Bodies of at least this size are compressed. RocketMQ: compressMsgBodyOverHowmuch, 4096."""
 T = TypeVar("T")
 
 BATCH_BYTES: Final = 1 << 18
-"""Of bodies in a batch. Brokers take 4 MiB; smaller ones fill the time until an answer comes."""
+"""Bytes of bodies in a batch. Brokers accept 4 MiB; smaller batches overlap with answers."""
 BATCH_MESSAGES: Final = 512
 
 
 def cut_batches(rows: Iterable[T], message_of: Callable[[T], Message]) -> Iterator[list[T]]:
-    """Yield rows in their order, in batches; a message with a delay is alone, as brokers want it.
+    """Split rows of one topic into batches, in order; brokers require delayed messages alone.
 
-    ``message_of`` returns the message of a row. All are of one topic.
+    ``message_of`` returns the message of a row.
     """
     batch: list[T] = []
     size = 0
@@ -71,7 +70,7 @@ SendCommand = Command[commands.SendMessageRequest, commands.SendMessageResponse]
 
 
 class Compression(Enum):
-    """The compression of bodies. Brokers older than 5.0 only store them; clients must read them."""
+    """The compression of bodies. Brokers older than 5.0 only store them; clients decompress."""
 
     ZLIB = "zlib"
     LZ4 = "lz4"
@@ -82,7 +81,7 @@ SYS_FLAG_OF = {Compression.ZLIB: ZLIB, Compression.LZ4: LZ4, Compression.ZSTD: Z
 
 
 class SendRequest(Struct, frozen=True):
-    """One send, the same for each attempt except for the queue. ``topic`` has the namespace."""
+    """A send, the same for each attempt except the queue. ``topic`` includes the namespace."""
 
     command: SendCommand
     topic: str
@@ -92,7 +91,6 @@ class SendRequest(Struct, frozen=True):
     msg_id: str
 
     def header(self, queue: MessageQueue) -> commands.SendMessageRequest:
-        """Return the header for a queue."""
         return commands.SendMessageRequest(
             queue_id=queue.queue_id, broker_name=queue.broker_name, **self.fields
         )
@@ -102,7 +100,7 @@ class Sending(Struct, frozen=True):
     """Builds the requests of one producer."""
 
     group: str
-    """With its namespace."""
+    """Including its namespace."""
     full_topic: Callable[[str], str]
     settings: "SendingSettings"
 
@@ -115,7 +113,7 @@ class Sending(Struct, frozen=True):
         if sharding_key is not None:
             message.put(props.SHARDING_KEY, sharding_key)
         is_reply = _is_reply(message)
-        # The topic of replies is the cluster's, in no namespace.
+        # The reply topic belongs to the cluster and has no namespace.
         topic = message.topic if is_reply else self.full_topic(message.topic)
         check_sendable(message, topic, self.settings.max_message_bytes)
         self._complete(message)
@@ -125,7 +123,7 @@ class Sending(Struct, frozen=True):
         fields = self._fields(topic, sys_flag, message.flag)
         sent = dict(message.properties)
         if topic.startswith(RETRY_PREFIX):
-            # A consumer sends a message back: brokers need these in the header.
+            # A consumer's retry: brokers read these from the header.
             fields["reconsume_times"] = int(sent.pop(props.RECONSUME_TIME, "0"))
             most = sent.pop(props.MAX_RECONSUME_TIMES, None)
             if most is not None:
@@ -158,7 +156,7 @@ class Sending(Struct, frozen=True):
             if _is_reply(each):
                 raise MessageIllegal("a batch with a reply to a request: send each reply alone")
             if is_group_topic(each.topic):
-                raise MessageIllegal(f"a batch of topic {each.topic}: not to a consumer group's")
+                raise MessageIllegal(f"a batch of a group's topic {each.topic}: send each alone")
         for each in messages:
             self._complete(each)
         body = batch_body.encode(
@@ -170,7 +168,7 @@ class Sending(Struct, frozen=True):
         if len(body) > max_bytes:
             raise MessageIllegal(f"the batch has {len(body)} bytes, {max_bytes} allowed: split it")
         fields = self._fields(topic, 0, 0)
-        # Brokers append these to each member's own, so there must be no unique key among them.
+        # Brokers append these to each member's properties, so they must not have a unique key.
         fields["properties"] = encoded_properties({props.WAIT: first.properties[props.WAIT]})
         fields["batch"] = True
         keys = ",".join(each.properties[props.UNIQUE_KEY] for each in messages)

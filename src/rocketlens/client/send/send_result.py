@@ -11,7 +11,7 @@ from rocketlens.wire.codes import ResponseCode
 
 
 class SendStatus(Enum):
-    """The durability of a stored message. With all four codes it is stored."""
+    """The durability of a message. It is stored with each of these."""
 
     SEND_OK = "SEND_OK"
     FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"
@@ -19,7 +19,7 @@ class SendStatus(Enum):
     FLUSH_SLAVE_TIMEOUT = "FLUSH_SLAVE_TIMEOUT"
     """Not copied to a slave in time (SYNC_MASTER brokers)."""
     SLAVE_NOT_AVAILABLE = "SLAVE_NOT_AVAILABLE"
-    """There is no slave (SYNC_MASTER brokers)."""
+    """No slave is available (SYNC_MASTER brokers)."""
 
 
 STATUS_OF_CODE: Final = {
@@ -33,10 +33,10 @@ STATUS_OF_CODE: Final = {
 class SendResult(Struct, frozen=True):
     """The position at which a message was stored.
 
-    ``msg_id`` is its unique key and ``offset_msg_id`` the broker's id; of a batch both are those
-    of all members in order, with commas between, and ``queue_offset`` is the first one's. The
-    topic of ``message_queue`` is without namespace. ``recall_handle`` is given by brokers since
-    5.4 for messages with a timer.
+    ``msg_id`` is its unique key and ``offset_msg_id`` the broker's id. For a batch both list those
+    of all members in order, separated by commas, and ``queue_offset`` is the first one's. The topic
+    of ``message_queue`` has no namespace. Brokers since 5.4 return a ``recall_handle`` for messages
+    with a timer.
     """
 
     send_status: SendStatus
@@ -64,7 +64,7 @@ class SendResult(Struct, frozen=True):
         return self.text()
 
     def text(self, *, with_recall_handle: bool = True) -> str:
-        """Return RocketMQ's printed form: since 5.4 with the recall handle, before without."""
+        """Return RocketMQ's printed form: since 5.4 with the recall handle."""
         tail = f", recallHandle={self.recall_handle or 'null'}" if with_recall_handle else ""
         return (
             f"SendResult [sendStatus={self.send_status.name}, msgId={self.msg_id}, "

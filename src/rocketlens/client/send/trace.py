@@ -1,17 +1,17 @@
-"""Writes what a client did to the trace topic: message trace, as RocketMQ's clients write it.
+"""Writes message trace to the trace topic, as RocketMQ's clients do.
 
-Records are put into a bounded queue and sent in batches by a producer of their own, so a trace
-neither delays a send or a listener nor fails it. What does not fit, or cannot be sent, is dropped
-and counted: `TraceWriter.dropped`. Closing a client sends what still waits.
+Records wait in a bounded queue, and a separate producer sends them in batches, so a trace neither
+delays nor fails a send or a listener. Records that do not fit, or cannot be sent, are dropped and
+counted in `TraceWriter.dropped`. Closing a client sends the waiting records.
 
 | record | written |
 |---|---|
-| Pub | for each message that a broker answered, whatever it answered with success; not one-way |
-| SubBefore, SubAfter | before and after each call of a listener, for each of its messages |
-| EndTransaction | when a half message was ended, asked by a broker or not |
+| Pub | for each message that a broker stored, with any success code; not one-way |
+| SubBefore, SubAfter | before and after each listener call, for each of its messages |
+| EndTransaction | when a half message is ended, also after a broker's check |
 
-Messages whose property ``TRACE_ON`` is ``false``, as brokers with ``traceOn=false`` set it, have
-none. Sources: ``AsyncTraceDispatcher``, ``SendMessageTraceHookImpl``,
+Messages whose property ``TRACE_ON`` is ``false``, which brokers with ``traceOn=false`` set, have no
+records. Sources: ``AsyncTraceDispatcher``, ``SendMessageTraceHookImpl``,
 ``ConsumeMessageTraceHookImpl``, ``EndTransactionTraceHookImpl``.
 """
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from rocketlens.client.send.producer import Producer
 
 MAX_TRACE_QUEUE: Final = 2_048
-"""Trace records that wait to be sent; more are dropped and counted. RocketMQ: 2,048 contexts."""
+"""Waiting trace records; more are dropped and counted. RocketMQ: 2,048 contexts."""
 MAX_TRACE_BATCH: Final = 100
 """Trace records in one message. RocketMQ: 100 contexts."""
 MAX_TRACE_BYTES: Final = 118_000
@@ -54,9 +54,9 @@ logger: Final = logging.getLogger("rocketlens.client")
 
 TRACE_GROUP: Final = "_INNER_TRACE_PRODUCER"
 _LINGER_S: Final = 0.5
-"""How long records wait for more. RocketMQ: 500 ms."""
+"""Seconds that records wait for more. RocketMQ: 500 ms."""
 _SEND_TIMEOUT_S: Final = 5.0
-"""In which a message is sent, retries included. RocketMQ: 5,000 ms."""
+"""Seconds for sending a message, with retries. RocketMQ: 5,000 ms."""
 _NORMAL, _HALF, _COMMIT, _DELAY, _ = MESSAGE_TYPES
 
 ContextCode = Literal[0, 1, 2, 3, 4]
@@ -67,7 +67,7 @@ FAILED: Final[ContextCode] = 4
 
 
 def trace_topic_of(*, trace: bool | str) -> str | None:
-    """Return the topic that an option names: True is RocketMQ's own, False or "" is none.
+    """Return the topic of a ``trace`` option: True is RocketMQ's trace topic, False or "" none.
 
     :raises BadInput: if it is not a valid topic name.
     """
@@ -79,8 +79,8 @@ def trace_topic_of(*, trace: bool | str) -> str | None:
     return trace
 
 
-class ConsumptionBegun(Struct, frozen=True):
-    """A call of a listener that was traced when it began."""
+class TracedCall(Struct, frozen=True):
+    """A traced listener call that has started."""
 
     request_id: str
     begin_ms: int
@@ -88,7 +88,7 @@ class ConsumptionBegun(Struct, frozen=True):
 
 
 class TraceWriter:
-    """Sends trace records of one client. Belongs to one event loop. Its methods raise nothing.
+    """Sends trace records of one client. Bound to one event loop. Its methods raise no errors.
 
     ``make_producer`` is called with the first record; ``now_ms`` returns epoch milliseconds.
     """
@@ -104,7 +104,7 @@ class TraceWriter:
     ) -> None:
         self.topic: Final = topic
         self.dropped = 0
-        """Records that were not written: there were too many, or no broker took them."""
+        """Records that were not written: too many waited, or no broker stored them."""
         self._make_producer: Final = make_producer
         self._namespace: Final = namespace
         self._group: Final = without_namespace(namespace, group)
@@ -115,17 +115,15 @@ class TraceWriter:
         self._task: asyncio.Task[None] | None = None
         self._is_closing = False
 
-    # What clients did.
-
     def sent(
         self, messages: Sequence[Message], result: SendResult, broker_address: str, begin_ms: int
     ) -> None:
-        """Record that a broker answered a send; ``begin_ms`` is when it began."""
+        """Record a broker's answer to a send that began at ``begin_ms``."""
         with self._harmless():
             if not result.trace_on or any(each.topic.startswith(self.topic) for each in messages):
                 return
             cost_ms = _cost_ms(self._now_ms() - begin_ms, len(messages))
-            # A batch that is stored in a queue of its own kind has one offset id for all.
+            # A batch in a queue of type BatchCQ has one offset id for all.
             offset_ids = result.offset_msg_ids
             for number, (message, msg_id) in enumerate(zip(messages, result.msg_ids, strict=False)):
                 self._add_sent(
@@ -150,7 +148,7 @@ class TraceWriter:
         transaction_id: str,
         from_check: bool,
     ) -> None:
-        """Record that a half message was ended."""
+        """Record the end of a half message."""
         given = message.properties
         topic = given.get(props.REAL_TOPIC, message.topic)
         with self._harmless():
@@ -165,10 +163,10 @@ class TraceWriter:
                 from_transaction_check=from_check,
             )
 
-    def consume_begun(self, messages: Sequence[MessageExt]) -> ConsumptionBegun:
-        """Record that a listener is called with messages."""
+    def start_consume(self, messages: Sequence[MessageExt]) -> TracedCall:
+        """Record the start of a listener call."""
         traced = tuple(each for each in messages if each.properties.get(props.TRACE_ON) != "false")
-        begun = ConsumptionBegun(new_unique_key(), self._now_ms(), traced)
+        begun = TracedCall(new_unique_key(), self._now_ms(), traced)
         with self._harmless():
             for each in traced:
                 self._add(
@@ -185,8 +183,8 @@ class TraceWriter:
                 )
         return begun
 
-    def consume_ended(self, begun: ConsumptionBegun, code: ContextCode) -> None:
-        """Record the outcome of a call of a listener."""
+    def end_consume(self, begun: TracedCall, code: ContextCode) -> None:
+        """Record the outcome of a listener call."""
         end_ms = self._now_ms()
         cost_ms = _cost_ms(end_ms - begun.begin_ms, len(begun.messages))
         with self._harmless():
@@ -206,7 +204,7 @@ class TraceWriter:
                 )
 
     async def close(self) -> None:
-        """Send what waits, for as long as one message may take, and end."""
+        """Send the waiting records, within the timeout of one message, and end."""
         self._is_closing = True
         self._wake.set()
         self._full.set()
@@ -220,11 +218,9 @@ class TraceWriter:
         if self.dropped:
             logger.warning("group %s: %d trace records were dropped", self._group, self.dropped)
 
-    # How it is done.
-
     @contextlib.contextmanager
     def _harmless(self) -> Iterator[None]:
-        """Keep a defect of the trace from a send or a listener."""
+        """Log a defect of the trace instead of raising it in a send or a listener."""
         try:
             yield
         except Exception:
@@ -240,7 +236,6 @@ class TraceWriter:
         broker_address: str,
         **more: Any,
     ) -> None:
-        """Add what a producer did with a message."""
         record = TraceRecord(
             trace_type,
             msg_id,
@@ -255,7 +250,7 @@ class TraceWriter:
 
     def _add(self, record: TraceRecord) -> None:
         if self._is_closing or len(self._waiting) >= MAX_TRACE_QUEUE:
-            self._drop(1, "too many wait, or the client is closed")
+            self._drop(1, "too many are waiting, or the client is closed")
             return
         self._waiting.append(record)
         self._wake.set()
@@ -281,7 +276,7 @@ class TraceWriter:
                     await self._send(producer)
 
     async def _send(self, producer: "Producer") -> None:
-        """Send the first records that wait, as many as one message may have."""
+        """Send the first waiting records, as many as one message can hold."""
         body, keys, count = bytearray(), dict[str, None](), 0
         keys_bytes = 0
         while self._waiting and count < MAX_TRACE_BATCH:
@@ -293,7 +288,7 @@ class TraceWriter:
             if count and (is_full or keys_bytes > MAX_TRACE_KEYS_BYTES):
                 break
             if is_full or keys_bytes > MAX_TRACE_KEYS_BYTES:
-                # Its own id finds it all the same.
+                # Its message id still finds it.
                 more = [record.msg_id]
             body += encoded
             keys.update(dict.fromkeys(more))
@@ -305,17 +300,18 @@ class TraceWriter:
         except asyncio.CancelledError:
             self._drop(count, "the client is closed")
             raise
-        except Exception as error:
-            # Whatever it is, the records behind these are tried.
+        except RocketLensError as error:
             self._drop(count, str(error))
-            if not isinstance(error, RocketLensError):
-                logger.exception("group %s: a trace message cannot be sent", self._group)
+        except Exception as error:
+            # A defect must not end this task: later records are still sent.
+            logger.exception("group %s: a trace message cannot be sent", self._group)
+            self._drop(count, str(error))
 
 
 def trace_writer(
     group: str, make_producer: "Callable[[], Producer]", *, trace: bool | str, namespace: str
 ) -> TraceWriter | None:
-    """Return what writes the trace of a group's client, None if ``trace`` switches it off.
+    """Return the trace writer of a group's client; None if ``trace`` is off.
 
     :raises BadInput: if ``trace`` is not a valid topic name.
     """
@@ -326,7 +322,7 @@ def trace_writer(
 
 
 def _cost_ms(took_ms: int, count: int) -> int:
-    """Return the milliseconds of each message, as Java's int: a clock may have jumped."""
+    """Return the milliseconds of each message, as Java's int: the clock may have jumped."""
     return min(max(0, took_ms) // max(1, count), limits.MAX_INT)
 
 

@@ -1,18 +1,9 @@
-"""Sends messages in transactions: ``rocketlens.TransactionProducer``.
+"""``rocketlens.TransactionProducer``, which sends messages in transactions.
 
-====================================  ==========================================================
-what                                  then
-====================================  ==========================================================
-the half message is not stored        ``send_in_transaction`` raises what ``Producer.send`` does
-it is stored, but not durably         it is rolled back
-the local transaction returns         it is committed or rolled back, or stays open
-the local transaction raises          it stays open, and the caller gets the error
-the end is lost, or it stays open     the broker asks again (39): ``check`` decides
-it is sent through a proxy            its end is lost: RocketMQ's proxy knows it only once the
-                                      broker has asked; a warning says so, once
-====================================  ==========================================================
-
-Ends (37) are one-way, from brokers that ask, too. Source: ``DefaultMQProducerImpl``.
+A half message that is stored, but not durably, is rolled back. If the local transaction raises, or
+the end (37, one-way) is lost, the message stays open until the broker asks again (39) and ``check``
+decides. RocketMQ's proxy always loses the end: it does not know the message before the broker has
+asked. One warning is logged then. Source: ``DefaultMQProducerImpl``.
 """
 
 import asyncio
@@ -42,12 +33,12 @@ from rocketlens.wire.commands import messages as commands
 logger: Final = logging.getLogger("rocketlens.client")
 
 CHECKS_HELD: Final = 2000
-"""Checks that wait for ``check``; further ones are dropped: brokers ask again. RocketMQ: 2000."""
+"""Checks that wait for ``check``; more are dropped, and brokers repeat them. RocketMQ: 2000."""
 
 
 _OF_A_PROXY: Final = (
-    "%s is a RocketMQ proxy, which passes on no end of a transaction before its broker has asked: "
-    "messages are delivered late, and as `check` says"
+    "%s is a RocketMQ proxy, which forwards the end of a transaction only after its broker has "
+    "asked: messages are delivered late, as `check` decides"
 )
 
 
@@ -71,25 +62,25 @@ _ENDS: Final = {
 Execute = Callable[[Message], LocalTransactionState | Awaitable[LocalTransactionState]]
 """A local transaction; a plain function runs in a thread, an async one in the event loop."""
 Check = Callable[[MessageExt], LocalTransactionState | Awaitable[LocalTransactionState]]
-"""Returns what became of the local transaction of a message; called like `Execute`."""
+"""Returns the outcome of a message's local transaction; called like `Execute`."""
 
 
 class TransactionSendResult(Struct, frozen=True):
-    """Where the half message was stored, and the outcome of the local transaction."""
+    """The position of the half message, and the outcome of the local transaction."""
 
     send_result: SendResult
     local_transaction_state: LocalTransactionState
 
 
 class TransactionSettings(SendingSettings, frozen=True, kw_only=True):
-    """The settings of a producer of transactions beside these."""
+    """Additional settings of a transaction producer."""
 
     check: Check
-    """Decides what became of a transaction whose end a broker lacks."""
+    """Returns the outcome of a transaction whose end the broker does not have."""
     topics: Iterable[str] = ()
-    """Brokers of these get a heartbeat at the start: they can ask about earlier messages."""
+    """Their brokers get a heartbeat at the start, so they can check earlier messages."""
     check_threads: int = 4
-    """How many plain ``check`` functions run at once."""
+    """The number of concurrent plain ``check`` functions."""
 
     def __post_init__(self) -> None:
         SendingSettings.__post_init__(self)
@@ -103,20 +94,20 @@ class TransactionProducer(Producer):
     ::
 
         async def book(message): ...        # returns a LocalTransactionState
-        async def check(message): ...       # asked when a broker has not heard of the end
+        async def check(message): ...       # called if a broker does not know the outcome
 
         async with rocketlens.TransactionProducer(group="orders", check=check) as producer:
             await producer.send_in_transaction(Message("Orders", b"..."), book)
 
-    Any producer of the group may be asked about any message of the group, so ``check`` must decide
-    by what is stored, not by what this process remembers. ``topics``: brokers of these are told of
-    this producer at its start, so that they can ask it about messages of an earlier one. Other
-    arguments as of `Producer`; ``check_threads`` is how many plain ``check`` functions run at once.
+    A broker may ask any producer of the group about any of its messages, so ``check`` must decide
+    from stored data, not from this process's memory. Brokers of ``topics`` learn of this producer
+    at its start, so that they can ask about messages of an earlier one. ``check_threads`` is the
+    number of concurrent plain ``check`` functions. Other arguments are those of `Producer`.
     """
 
     @takes_settings(TransactionSettings)
     def __init__(self, settings: TransactionSettings) -> None:
-        handlers: Mapping[int, Handler] = {RequestCode.CHECK_TRANSACTION_STATE: self._asked}
+        handlers: Mapping[int, Handler] = {RequestCode.CHECK_TRANSACTION_STATE: self._hold_check}
         super().__init__(**arguments_of(settings, SendingSettings), handlers=handlers)
         self._check: Final = settings.check
         self._first_topics: Final = tuple(settings.topics)
@@ -138,10 +129,10 @@ class TransactionProducer(Producer):
             try:
                 await self.write_queues(topic)
             except RocketLensError as error:
-                logger.warning("brokers of topic %s are not told of this one: %s", topic, error)
+                logger.warning("brokers of topic %s do not know this producer: %s", topic, error)
 
     async def close(self) -> None:
-        """End the answers to checks, unregister, and close all connections."""
+        """Stop answering checks, unregister, and close all connections."""
         for worker in self._workers:
             worker.cancel()
         if self._workers:
@@ -154,12 +145,12 @@ class TransactionProducer(Producer):
     async def send_in_transaction(
         self, message: Message, execute: Execute, *, timeout_s: float | None = None
     ) -> TransactionSendResult:
-        """Send a half message, execute the local transaction, and end the message as it ended.
+        """Send a half message, execute the local transaction, and commit or roll back the message.
 
-        If the end does not reach the broker, ``check`` is asked later.
+        If the broker does not get the outcome, it calls ``check`` later.
 
         :raises BadInput: if the message is delayed.
-        :raises Exception: what ``execute`` raises; the message stays open then. Otherwise as
+        :raises Exception: if ``execute`` raises it; the message stays open. Otherwise as
             `Producer.send`.
         """
         check_message(message)
@@ -171,9 +162,9 @@ class TransactionProducer(Producer):
         state = LocalTransactionState.UNKNOWN
         try:
             if result.send_status is SendStatus.SEND_OK:
-                state = _state_of(await self._called(self._local_calls, execute, message))
+                state = _state_of(await self._call_user(self._local_calls, execute, message))
             else:
-                # It may be lost, so the local transaction must not happen.
+                # The half message may be lost, so the local transaction must not run.
                 state = LocalTransactionState.ROLLBACK
         finally:
             await self._end(message, result, state)
@@ -182,7 +173,7 @@ class TransactionProducer(Producer):
     async def _end(
         self, message: Message, result: SendResult, state: LocalTransactionState
     ) -> None:
-        """End a half message; a failure is logged: the broker asks later."""
+        """End a half message. A failure is logged; the broker asks later."""
         request = commands.EndTransactionRequest(
             producer_group=self.group,
             tran_state_table_offset=result.queue_offset,
@@ -199,16 +190,16 @@ class TransactionProducer(Producer):
             route = await self._write_route(self._full_topic(message.topic))
             broker = route.brokers.get(broker_name)
             if broker is None or broker.master is None:
-                logger.warning("transaction %s: no end, broker is away", result.msg_id)
+                logger.warning("transaction %s: not ended, its broker has no master", result.msg_id)
                 return
             if broker.master in self._cluster.name_servers and not self._has_warned:
                 self._has_warned = True
                 logger.warning(_OF_A_PROXY, broker.master)
-            await self._tell_end(message, request, state, broker.master)
+            await self._send_end(message, request, state, broker.master)
         except RocketLensError as error:
-            logger.warning("transaction %s: its end is not sent: %s", result.msg_id, error)
+            logger.warning("transaction %s: its end was not sent: %s", result.msg_id, error)
 
-    async def _tell_end(
+    async def _send_end(
         self,
         message: Message | MessageExt,
         request: commands.EndTransactionRequest,
@@ -226,8 +217,8 @@ class TransactionProducer(Producer):
                 from_check=request.from_transaction_check,
             )
 
-    def _asked(self, command: RemotingCommand, channel: Channel) -> None:
-        """Hold a check of a broker until ``check`` is called."""
+    def _hold_check(self, command: RemotingCommand, channel: Channel) -> None:
+        """Queue a broker's check for ``check``."""
         try:
             request = commands.CHECK_TRANSACTION_STATE.request.decode(command.ext_fields)
             message = message_of(decode(command.body, check_crc=False))
@@ -250,6 +241,7 @@ class TransactionProducer(Producer):
             try:
                 await self._answer_check(held)
             except Exception:
+                # A defect must not end this worker: later checks are still answered.
                 logger.exception("a check of %s was not answered", held.address)
             finally:
                 self._waiting.discard((held.address, held.request.commit_log_offset))
@@ -258,7 +250,7 @@ class TransactionProducer(Producer):
         state = LocalTransactionState.UNKNOWN
         key = held.message.properties.get(props.UNIQUE_KEY) or held.message.offset_msg_id
         try:
-            state = _state_of(await self._called(self._calls, self._check, held.message))
+            state = _state_of(await self._call_user(self._calls, self._check, held.message))
         except Exception:
             logger.exception("transaction %s: its check failed; it stays open", key)
         request = commands.EndTransactionRequest(
@@ -272,11 +264,11 @@ class TransactionProducer(Producer):
             topic=held.request.topic,
         )
         try:
-            await self._tell_end(held.message, request, state, held.address)
+            await self._send_end(held.message, request, state, held.address)
         except RocketLensError as error:
-            logger.warning("transaction %s: its end is not sent: %s", key, error)
+            logger.warning("transaction %s: its end was not sent: %s", key, error)
 
-    async def _called(
+    async def _call_user(
         self, threads: WorkThreads, function: Callable[[Any], object], argument: object
     ) -> object:
         if inspect.iscoroutinefunction(function):
@@ -292,7 +284,7 @@ class _HeldCheck(Struct, frozen=True):
 
 
 def _state_of(result: object) -> LocalTransactionState:
-    """Return a state; UNKNOWN for anything else, as RocketMQ does for null."""
+    """Return the state; UNKNOWN for any other object, as RocketMQ does for null."""
     if isinstance(result, LocalTransactionState):
         return result
     logger.warning("a transaction's function returned %.80r, no LocalTransactionState", result)

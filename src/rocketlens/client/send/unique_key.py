@@ -1,9 +1,9 @@
-"""Makes unique keys from an address, the process and a counter.
+"""Creates unique keys from an address, the process and a counter.
 
-The layout is in :mod:`rocketlens.model.message_id`. The address is chosen as RocketMQ's clients
-choose it: the first that is neither private nor local, IPv6 included; otherwise the last loopback
-or the first private IPv4 one. It makes the key unique and shows its origin; it is never connected
-to. Source: ``MessageClientIDSetter``, ``UtilAll.getIP``.
+:mod:`rocketlens.model.message_id` has the layout. The address is chosen as in RocketMQ's clients:
+the first that is neither private nor local, IPv6 included; otherwise the last loopback or the first
+private IPv4 address. It makes keys unique and shows their origin; nothing connects to it. Source:
+``MessageClientIDSetter``, ``UtilAll.getIP``.
 """
 
 import itertools
@@ -55,7 +55,7 @@ def choose_address(addresses: Iterable[str]) -> str | None:
 
 
 def _is_usable(address: IPv4Address) -> bool:
-    """Return whether an address is of class A, B or C, and of a host."""
+    """Return True if an address is a host's, of class A, B or C."""
     first, *_, last = address.packed
     return 1 <= first <= 223 and last not in {0, 255}
 
@@ -70,7 +70,7 @@ def _is_internal(address: IPv4Address) -> bool:
 
 
 def _is_internal_v6(address: IPv6Address) -> bool:
-    """Return whether Java calls an address local; unique-local ones (fd00::/8) are not."""
+    """Return True for addresses that Java calls local; unique-local ones (fd00::/8) are not."""
     return (
         address.is_unspecified
         or address.is_link_local
@@ -80,7 +80,7 @@ def _is_internal_v6(address: IPv6Address) -> bool:
 
 
 def local_addresses() -> list[str]:
-    """Return the addresses of this machine, in Java's order if that is known."""
+    """Return the addresses of this machine, in Java's order if it is known."""
     if sys.platform == "linux":
         with suppress(OSError):
             return in_java_order(_netlink_addresses())
@@ -91,11 +91,10 @@ def local_addresses() -> list[str]:
 
 
 def in_java_order(addresses: Iterable[tuple[int, str]]) -> list[str]:
-    """Return addresses, each with the number of its interface, in the order of
-    ``NetworkInterface``.
+    """Return addresses, each with its interface number, in the order of ``NetworkInterface``.
 
-    The kernel lists IPv4 before IPv6; the JDK puts each interface, and each address of one, in
-    front of those it has. So IPv6 addresses come before IPv4 ones of the same interface.
+    The kernel lists IPv4 before IPv6. The JDK inserts each interface, and each address of one, at
+    the front. So IPv6 addresses come before IPv4 ones of the same interface.
     """
     of_interface: dict[int, list[str]] = {}
     for number, address in addresses:
@@ -110,8 +109,8 @@ def in_java_order(addresses: Iterable[tuple[int, str]]) -> list[str]:
 def _netlink_addresses() -> Iterator[tuple[int, str]]:
     """Ask the kernel for addresses; nothing is sent over the network.
 
-    By hand: importing ifaddr starts a process (`ldconfig`, to find libc) and takes 40 ms, which
-    `rocketlens send` would pay on each start.
+    Importing ifaddr instead would start a process (`ldconfig`, to find libc) and take 40 ms at each
+    start of `rocketlens send`.
     """
     request = _ADDRESS_HEAD.pack(socket.AF_UNSPEC, 0, 0, 0, 0)
     size = _NETLINK_HEAD.size + len(request)
@@ -149,7 +148,7 @@ def _address_in(content: bytes) -> Iterator[tuple[int, str]]:
 
 @cache
 def own_address() -> str:
-    """Return this machine's address for ids; one made from the clock if there is none."""
+    """Return this machine's address for ids; one made from the clock if it has none."""
     chosen = choose_address(local_addresses())
     if chosen is None:
         return str(IPv4Address(time.time_ns() // 1_000_000 & 0xFFFFFFFF))
@@ -157,7 +156,7 @@ def own_address() -> str:
 
 
 class UniqueKeys:
-    """Makes the unique keys of one process; ``now_ms`` returns epoch milliseconds."""
+    """Creates the unique keys of one process; ``now_ms`` returns epoch milliseconds."""
 
     def __init__(
         self,
@@ -174,7 +173,7 @@ class UniqueKeys:
         self._next_month_ms = 0
 
     def make(self) -> str:
-        """Return the next key; two are equal only if 65,536 are made in one millisecond."""
+        """Return the next key; keys repeat only if 65,536 are made in one millisecond."""
         now_ms = self._now_ms()
         if now_ms >= self._next_month_ms:
             self._month_start_ms, self._next_month_ms = _month_of(now_ms)
@@ -203,5 +202,4 @@ def _keys() -> UniqueKeys:
 
 
 def new_unique_key() -> str:
-    """Return a new unique key of this process."""
     return _keys().make()

@@ -10,7 +10,7 @@ from pydantic import Field, StringConstraints, field_validator
 
 from rocketlens import limits
 from rocketlens.client.resend.dead_letters import LetterFilter
-from rocketlens.client.resend.follow import counts_of
+from rocketlens.client.resend.follow import count_states
 from rocketlens.client.resend.resend_journal import SENDING, UNKNOWN, Outcome, PlannedMessage
 from rocketlens.client.send.message import Message
 from rocketlens.client.send.unique_key import new_unique_key
@@ -344,7 +344,7 @@ class JobValue(ConsoleValue):
             total=len(contents.messages),
             counts=contents.counts(),
             error=job.error,
-            came=counts_of(contents),
+            came=count_states(contents),
             is_followed=job.is_followed,
             runs=[RunValue(what=what, time=time) for what, time in contents.audits],
             shown=len(numbers),

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, Literal
 
 from rocketlens import limits
-from rocketlens.client.admin.consume_directly import ConsumedDirectly, consume_directly
+from rocketlens.client.admin.group_calls import ConsumedDirectly, consume_directly
 from rocketlens.client.resend.resend_job import copy_of
 from rocketlens.client.send.message import RESEND_GROUP
 from rocketlens.client.send.send_result import SendResult

@@ -18,7 +18,7 @@ from pydantic import Field, StringConstraints
 
 from rocketlens import limits
 from rocketlens.client.resend.dead_letters import dead_letter_selection, plan_dead_letters
-from rocketlens.client.resend.resend_job import Target, check_targets, planned
+from rocketlens.client.resend.resend_job import Target, check_targets, plan_message
 from rocketlens.client.resend.resend_journal import EarlierSend, PlannedMessage, earlier_jobs
 from rocketlens.console.act.permission import ActRefused, check_cluster, check_may_act
 from rocketlens.console.message.look_up import LookUps, MessageAddress
@@ -201,7 +201,7 @@ class Plans:
                     # Newest first: the oldest record of each id replaces the others.
                     by_id.pop(message.msg_id, None)
                     full_topic = cluster.admin.source.full_topic
-                    by_id[message.msg_id] = planned(message, target, full_topic)
+                    by_id[message.msg_id] = plan_message(message, target, full_topic)
                 is_more = page.is_more
                 if len(by_id) >= most:
                     break
@@ -336,7 +336,7 @@ def _plan_of(
         selection=selection,
         target=targets[0] if len(set(targets)) == 1 else Target(),
         messages=[
-            planned(each, target, cluster.admin.source.full_topic)
+            plan_message(each, target, cluster.admin.source.full_topic)
             for each, target in zip(messages, targets, strict=True)
         ],
         notes=(("same_id", same_id),) if same_id else (),

@@ -48,7 +48,7 @@ from rocketlens.console.login.viewer import Viewer, checked_table, grant_of, is_
 from rocketlens.console.sources.masks import SEARCHED, FieldPath, MaskRule, Masks
 from rocketlens.errors import BadInput
 from rocketlens.net.pace import WorkThreads, in_thread
-from rocketlens.net.secret_file import opened_regular
+from rocketlens.net.secret_file import open_regular
 from rocketlens.query.filters.pattern import TextPattern
 from rocketlens.terminal.contexts import check_owner, toml_of, warn_of_readers
 
@@ -234,7 +234,7 @@ def read_users(path: Path) -> LocalUsers:
 
 def _load(path: Path) -> dict[str, Any]:
     try:
-        with opened_regular(path, f"{path}") as file:
+        with open_regular(path, f"{path}") as file:
             check_owner(file, path)
             warn_of_readers(os.fstat(file.fileno()).st_mode, path)
             content = file.read(limits.MAX_CONTEXTS_BYTES + 1)

@@ -143,7 +143,7 @@ def test_a_client_that_refuses_is_named():
 
 def test_a_client_that_never_answers_is_named_with_what_to_do(monkeypatch):
     monkeypatch.setattr("rocketlens.client.admin.group_calls.RELAYED_TIMEOUT_S", 0.1)
-    monkeypatch.setattr("rocketlens.client.admin.consume_directly.RELAYED_TIMEOUT_S", 0.1)
+    monkeypatch.setattr("rocketlens.client.admin.group_calls.RELAYED_TIMEOUT_S", 0.1)
     remark = "consumer <g> <m7> Timeout: no answer"
     refused = info_refused(Response(ResponseCode.CONSUME_MSG_TIMEOUT, remark=remark))
     assert refused.remark == remark

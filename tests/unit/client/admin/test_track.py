@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 from msgspec.structs import replace
 
-from rocketlens.client.admin.consume_directly import address_of, online_clients
+from rocketlens.client.admin.group_calls import address_of, online_clients
 from rocketlens.client.admin.track import TrackType, message_tracks
 from rocketlens.client.connect.cluster import BrokerAnswer
 from rocketlens.client.connect.route import Broker

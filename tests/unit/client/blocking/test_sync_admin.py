@@ -134,7 +134,7 @@ CLIENTS = {
     rocketlens.SyncLitePullConsumer: rocketlens.LitePullConsumer,
 }
 NOT_BLOCKING = {
-    *("members_changed", "reset_offsets", "offsets_of", "running_info", "consume_directly"),
+    *("rebalance_soon", "reset_offsets", "offsets_of", "running_info", "consume_directly"),
     *("message_model", "concurrency", "batch", "auto_commit"),
 }
 BY_HAND = {"view_message", "start", "close"}

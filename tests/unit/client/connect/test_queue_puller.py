@@ -17,7 +17,7 @@ from rocketlens.client.connect.queue_puller import (
     tools_puller,
 )
 from rocketlens.client.connect.route import MessageQueue
-from rocketlens.client.resend.resend_job import Target, planned
+from rocketlens.client.resend.resend_job import Target, plan_message
 from rocketlens.console.message.message_view import decoded_ids
 from rocketlens.errors import BadAnswer, BadInput, BrokerError
 from rocketlens.model.rocketmq import CLEANUP_POLICY, COMPACTION, SQL92_TYPE, TOOLS_GROUP
@@ -91,9 +91,9 @@ MEMBERS = (PullMode.PUSH, PullMode.LITE)
 ANSWERS = [
     (EVERYONE, FOUND, 8, (PullStatus.FOUND, 8)),
     (EVERYONE, FOUND, 40, (PullStatus.FOUND, 40)),
-    (EVERYONE, FOUND, 7, "goes on at 7, not behind its messages"),
-    (EVERYONE, FOUND, 0, "goes on at 0, not behind its messages"),
-    (EVERYONE, FOUND, -5, "goes on at -5, not behind its messages"),
+    (EVERYONE, FOUND, 7, "continues at 7, which is not after its messages"),
+    (EVERYONE, FOUND, 0, "continues at 0, which is not after its messages"),
+    (EVERYONE, FOUND, -5, "continues at -5, which is not after its messages"),
     (EVERYONE, NO_NEW, 7, (PullStatus.NO_NEW_MSG, 7)),
     (EVERYONE, NO_NEW, 0, (PullStatus.NO_NEW_MSG, 7)),
     (EVERYONE, NO_NEW, -1, (PullStatus.NO_NEW_MSG, 7)),
@@ -395,7 +395,7 @@ async def test_a_message_that_no_queue_leads_to_has_no_offset_message_id(cluster
     name, kind = name_of(message)
     assert (await admin.story(name, "T", kind=kind)).events
     with pytest.raises(BadInput, match="T/0/0 cannot be sent again"):
-        planned(message, Target(), str)
+        plan_message(message, Target(), str)
 
 
 async def test_the_attributes_of_a_topic_are_asked_for_once_and_so_is_a_refusal():

@@ -25,8 +25,8 @@ from rocketlens.client.consume.consumer_settings import (
     allocate_by_circle,
     in_java_order,
     java_text_order,
+    matches_tag,
     subscription_of,
-    takes_tag,
 )
 from rocketlens.errors import BadInput, WrongType
 from rocketlens.model.text.java import string_hash
@@ -124,8 +124,8 @@ def test_tags_are_taken_apart_as_java_does():
 def test_all_messages_are_a_star_without_tags(everything):
     found = subscription_of("T", everything, 1)
     assert (found.sub_string, found.tags, found.codes) == ("*", (), ())
-    assert takes_tag(found, None)
-    assert takes_tag(found, "A")
+    assert matches_tag(found, None)
+    assert matches_tag(found, "A")
 
 
 @pytest.mark.parametrize("nothing", ["||", " || ", " "])
@@ -138,16 +138,16 @@ def test_tags_are_compared_after_the_broker_compared_hash_codes():
     found = subscription_of("T", "Aa", 1)
     # "BB" has the same hash code in Java.
     assert string_hash("BB") == found.codes[0]
-    assert takes_tag(found, "Aa")
-    assert not takes_tag(found, "BB")
-    assert not takes_tag(found, None)
+    assert matches_tag(found, "Aa")
+    assert not matches_tag(found, "BB")
+    assert not matches_tag(found, None)
 
 
 def test_sql_goes_to_the_broker_as_it_is():
     found = subscription_of("T", MessageSelector.by_sql("a > 3 || b"), 1)
     assert (found.sub_string, found.expression_type) == ("a > 3 || b", "SQL92")
     assert found.tags == found.codes == ()
-    assert takes_tag(found, "anything")
+    assert matches_tag(found, "anything")
 
 
 def test_sql_that_is_empty_is_refused():

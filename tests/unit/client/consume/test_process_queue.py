@@ -140,12 +140,12 @@ def test_rocketmqs_tools_are_shown_what_it_holds():
     pq = holding(3, 4, 5, begin=3)
     pq.take(1)
     pq.is_locked, pq.locked_at_ms = True, 77
-    shown = pq.described(3)
+    shown = pq.snapshot(3)
     assert (shown.commit_offset, shown.cached_msg_count) == (3, 3)
     assert (shown.cached_msg_min_offset, shown.cached_msg_max_offset) == (3, 5)
     assert (shown.transaction_msg_min_offset, shown.transaction_msg_count) == (3, 1)
     assert (shown.locked, shown.last_lock_timestamp_ms, shown.dropped) == (True, 77, False)
-    assert holding().described(0).cached_msg_min_offset == 0
+    assert holding().snapshot(0).cached_msg_min_offset == 0
 
 
 QUEUES = {0, 1, 2, 3}
@@ -334,7 +334,7 @@ def shown(given, group, namespace=""):
     session = GroupSession(
         cluster=None, settings=settings, group=group, client_id="", store=None, trace=None
     )
-    return session.shown(given)
+    return session.message_for_user(given)
 
 
 def test_a_message_of_the_retry_topic_shows_the_topic_it_was_sent_to():

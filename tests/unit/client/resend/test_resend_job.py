@@ -18,7 +18,7 @@ from rocketlens.client.resend.resend_job import (
     Target,
     check_targets,
     copy_of,
-    planned,
+    plan_message,
     producer_options,
 )
 from rocketlens.client.resend.resend_journal import (
@@ -123,7 +123,7 @@ HEADER = JobHeader(
 
 
 def make(path, world, disk=None):
-    plan = [planned(each, Target(), str) for each in world.messages.values()]
+    plan = [plan_message(each, Target(), str) for each in world.messages.values()]
     return ResendJournal.create(path, HEADER, plan, disk or QuickDisk())
 
 
@@ -185,7 +185,7 @@ def test_messages_can_be_read_from_elsewhere(path, world):
     async def read(message):
         return elsewhere[message.offset_msg_id]
 
-    plan = [planned(each, Target(), str) for each in elsewhere.values()]
+    plan = [plan_message(each, Target(), str) for each in elsewhere.values()]
     with ResendJournal.create(path, HEADER, plan, QuickDisk()) as journal:
         assert run(journal, world, read=read) == [(n, SENT) for n in (1, 2, 3)]
     assert markers(world) == ALL
@@ -271,7 +271,7 @@ def test_a_message_that_is_not_there_or_another_one_is_not_sent(path, world):
 
 def test_a_run_ends_if_message_after_message_fails(path, world):
     world.messages = {f"id-{n}": stored(n) for n in range(30)}
-    plan = [planned(each, Target(), str) for each in world.messages.values()]
+    plan = [plan_message(each, Target(), str) for each in world.messages.values()]
     header = JobHeader(**{name: getattr(HEADER, name) for name in HEADER.__slots__} | {"count": 30})
     world.send_error = BrokerError("a", 16, "no permission", retriable=False)
     with ResendJournal.create(path, header, plan, QuickDisk()) as journal:
@@ -354,10 +354,10 @@ def test_targets(path, world):
         (Target(group="g"), "ns%%RETRY%g", "group g alone"),
         (Target(original=True), "ns%Orders", "first consumed from"),
     ):
-        assert planned(dead, target, lambda name: f"ns%{name}").target == topic
+        assert plan_message(dead, target, lambda name: f"ns%{name}").target == topic
         assert said in str(target)
     world.messages = {f"id-{n}": stored(n) for n in range(1, COUNT + 1)}
-    plan = [planned(each, Target(original=True), str) for each in world.messages.values()]
+    plan = [plan_message(each, Target(original=True), str) for each in world.messages.values()]
     with ResendJournal.create(path, HEADER, plan, QuickDisk()) as journal:
         assert run(journal, world) == [(n, FAILED) for n in (1, 2, 3)]
         assert "RETRY_TOPIC" in journal.outcome(1).value
@@ -376,11 +376,13 @@ def test_with_a_broker_each_step_can_be_the_last(path):
                 Producer(rocketmq.name_server, **producer_options()) as sender,
             ):
                 found = [await admin.view_message(each) for each in ids]
-                plan = [planned(each, Target(), admin.source.full_topic) for each in found]
+                plan = [plan_message(each, Target(), admin.source.full_topic) for each in found]
                 await check_targets(admin, plan)
                 for missing in ("Nowhere", "%RETRY%nobody"):
                     with pytest.raises(TopicNotFound, match=missing.removeprefix("%RETRY%")):
-                        await check_targets(admin, [planned(found[0], Target(topic=missing), str)])
+                        await check_targets(
+                            admin, [plan_message(found[0], Target(topic=missing), str)]
+                        )
                 ResendJournal.create(path, HEADER, plan).close()
                 finished = False
                 while not finished:

@@ -207,7 +207,7 @@ async def test_an_answer_of_a_broker_that_does_not_say_how_far_it_is_is_not_comp
     broker.tells_dispatch = False
     answer = await admin.query_message("T", "k")
     assert (bodies(answer), answer.complete) == ([b"older"], False)
-    assert "does not say how far" in answer.failures[0].error
+    assert "does not report its indexing progress" in answer.failures[0].error
 
 
 async def test_a_broker_in_its_first_second_is_asked_again_how_far_it_has_indexed(

@@ -19,7 +19,7 @@ from rocketlens.client.search.queue_read import (
     QueueReader,
     read_queue,
 )
-from rocketlens.client.search.records import take_page
+from rocketlens.client.search.records import add_page
 from rocketlens.errors import AnswerIncomplete, BadAnswer, BrokerError
 from rocketlens.formats.commitlog_record import RecordView
 from rocketlens.model.text.java import index_hash
@@ -148,7 +148,7 @@ def test_a_broker_that_gives_nothing_at_place_after_place_is_left_and_named(monk
     found, (damage,), broker = read(empty, how=how)
     assert found == []
     assert broker.address in damage
-    assert "nothing at 4 offsets in a row: it is not read on" in damage
+    assert "nothing at 4 consecutive offsets: reading ended" in damage
 
 
 @both_ways
@@ -507,6 +507,6 @@ def test_no_more_records_are_taken_apart_than_the_answer_needs(monkeypatch, mess
     plain = RecordView.record
     monkeypatch.setattr(RecordView, "record", lambda view: taken_apart.append(view) or plain(view))
     findings, damage = Findings(AnswerMessages(5)), []
-    page = asyncio.run(take_page(body, message_filter, findings, damage))
+    page = asyncio.run(add_page(body, message_filter, findings, damage))
     # The oldest one shows where the page begins.
     assert (len(taken_apart) - 1, page.records, damage) == (count, 30, [])

@@ -181,7 +181,7 @@ def test_a_queue_that_ends_before_the_stretch_ends_the_read(code, after):
 
 
 def test_a_broker_that_sends_readers_back_is_not_believed():
-    with pytest.raises(RemotingError, match="goes on at 5, not behind"):
+    with pytest.raises(RemotingError, match="continues at 5, which is not after"):
         read_of((ResponseCode.SUCCESS, 5))
 
 

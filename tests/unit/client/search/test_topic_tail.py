@@ -148,7 +148,7 @@ async def test_a_broker_that_comes_back_is_read_on_without_gap_or_repeat(cluster
         await start_again(first)
         assert sorted(await some(tailed, 8)) == sorted(numbers(4, 12))
         back = await asyncio.wait_for(events.get(), PATIENCE_S)
-        assert back == "broker-a answers again: going on where it was left"
+        assert back == "broker-a answers again: continuing where it stopped"
 
 
 @within(ask, masters=2)

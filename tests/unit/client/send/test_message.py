@@ -271,23 +271,23 @@ def test_with_isolation_slow_and_failed_brokers_are_left_alone_for_a_while():
     def chosen():
         return {chooser.choose(queues("a", "b", "c")).broker_name for _ in range(12)}
 
-    chooser.took("a", 0.01, failed=True)
-    chooser.took("b", 0.6, failed=False)
+    chooser.record("a", 0.01, failed=True)
+    chooser.record("b", 0.6, failed=False)
     assert chosen() == {"c"}
     now[0] = 2.1
     assert chosen() == {"b", "c"}
     now[0] = 10.1
     assert chosen() == {"a", "b", "c"}
     for name, seconds in (("a", 20), ("b", 4), ("c", 6)):
-        chooser.took(name, seconds, failed=False)
+        chooser.record(name, seconds, failed=False)
     assert chosen() == {"b"}, "the one that is back first"
-    chooser.took("c", 0.001, failed=False)
+    chooser.record("c", 0.001, failed=False)
     assert chosen() == {"c"}
 
 
 def test_without_isolation_nothing_is_held_against_a_broker():
     chooser = QueueChooser(clock=lambda: 0.0)
-    chooser.took("a", 99, failed=True)
+    chooser.record("a", 99, failed=True)
     assert {chooser.choose(queues("a", "b")).broker_name for _ in range(8)} == {"a", "b"}
 
 

@@ -221,7 +221,7 @@ def pushed(correlation_id, body=b"x", sys_flag=0):
 
 async def test_replies_that_come_twice_or_to_nothing_are_confirmed_and_dropped(caplog):
     pending = PendingRequests()
-    with pending.begun("T", 1) as request:
+    with pending.open("T", 1) as request:
         for body in (b"one", b"two"):
             answer = await pending.receive(pushed(request.correlation_id, body), Channel)
             assert answer.code == 0
@@ -233,7 +233,7 @@ async def test_replies_that_come_twice_or_to_nothing_are_confirmed_and_dropped(c
 @pytest.mark.parametrize("size", [10, 100_000])
 async def test_a_reply_that_cannot_be_decompressed_is_an_error_of_the_request(size):
     pending = PendingRequests()
-    with pending.begun("T", 1) as request:
+    with pending.open("T", 1) as request:
         await pending.receive(pushed(request.correlation_id, b"x" * size, 1), Channel)
         with pytest.raises(BadAnswer, match=f"request {request.correlation_id} to topic T"):
             await request.wait(PATIENCE_S)

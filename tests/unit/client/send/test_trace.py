@@ -127,7 +127,7 @@ def test_traces_are_not_traced_nor_what_brokers_do_not_want_traced():
     def what(writer):
         writer.sent([own], result(), "a:1", 0)
         writer.sent([Message("T", b"")], result(trace_on=False), "a:1", 0)
-        assert writer.consume_begun([message(TRACE_ON="false")]).messages == ()
+        assert writer.start_consume([message(TRACE_ON="false")]).messages == ()
 
     writing(broker, what)
     assert broker.messages == []
@@ -144,7 +144,7 @@ def test_a_clock_that_jumps_leaves_a_cost_that_java_can_read():
 @pytest.mark.parametrize("code", [SUCCESS, TIME_OUT, EXCEPTION, FAILED])
 def test_a_call_of_a_listener_has_a_begin_and_an_end(code):
     broker = Broker()
-    writing(broker, lambda w: w.consume_ended(w.consume_begun([message()]), code))
+    writing(broker, lambda w: w.end_consume(w.start_consume([message()]), code))
     before, after = broker.records
     assert (before.trace_type, before.retry_times, before.region_id) == (
         TraceType.SUB_BEFORE,
@@ -189,9 +189,9 @@ def test_many_records_are_few_messages_within_bounds():
 
     def what(writer):
         for _ in range(count):
-            writer.consume_begun([long_keys])
+            writer.start_consume([long_keys])
         huge = message(KEYS="x" * (MAX_TRACE_KEYS_BYTES + 1))
-        writer.consume_begun([huge])
+        writer.start_consume([huge])
 
     writer = writing(broker, what)
     assert (len(broker.records), writer.dropped) == (count + 1, 0)
@@ -206,7 +206,7 @@ def test_more_than_may_wait_are_dropped_and_counted():
 
     def what(writer):
         for _ in range(MAX_TRACE_QUEUE + 3):
-            writer.consume_begun([message()])
+            writer.start_consume([message()])
 
     writer = writing(broker, what)
     assert (writer.dropped, len(broker.records)) == (3, MAX_TRACE_QUEUE)
@@ -216,7 +216,7 @@ def test_more_than_may_wait_are_dropped_and_counted():
 def test_a_trace_that_cannot_be_sent_harms_nothing_and_is_counted(error, monkeypatch):
     monkeypatch.setattr(tracing, "_SEND_TIMEOUT_S", 0.05)
     broker = Broker(error)
-    writer = writing(broker, lambda w: w.consume_ended(w.consume_begun([message()]), SUCCESS))
+    writer = writing(broker, lambda w: w.end_consume(w.start_consume([message()]), SUCCESS))
     assert (writer.dropped, broker.is_closed) == (2, True)
 
 
@@ -234,7 +234,7 @@ def test_nothing_is_taken_after_the_close():
     async def scenario():
         writer = TraceWriter("t", lambda: broker, group="g", namespace="")
         await writer.close()
-        writer.consume_begun([message()])
+        writer.start_consume([message()])
         return writer.dropped
 
     assert asyncio.run(scenario()) == 1
