@@ -90,7 +90,7 @@ class MessageTrack(Struct, frozen=True):
     retry_offsets: Mapping[tuple[str, str | None, int], int] = field(default_factory=dict)
     """The group's next offsets in its retry topics, by topic, broker name and queue id."""
     state: GroupState = GroupState.UNKNOWN
-    """What the group did with the message, in more detail than `track_type`."""
+    """The group's result for the message, in more detail than `track_type`."""
     rests_on: str = ""
     """The reason for the state, in one line."""
     may_be_at_proxy: bool = False

@@ -1,1 +1,1 @@
-"""How clients reach a cluster: name servers, routes, connections, namespaces."""
+"""Connections to a cluster: name servers, routes, brokers, namespaces."""

@@ -170,13 +170,13 @@ class ClusterCalls:
         self.brokers_refusing_tools: Final[set[str]] = set()
         """Addresses of brokers at which the group of tools must not consume."""
         self.topic_configs: Final = Recent[tuple[str, str], TopicConfig | BrokerError](clock)
-        """By topic and address: see `rocketlens.client.connect.compacted_topics`."""
+        """Topic configurations by topic and address."""
         self.have_former_messages: Final = Recent[tuple[str, str, int], bool](clock)
         """True if former queues of a topic have messages, by address, topic and the first former
         queue id: see `rocketlens.client.search.queue_offsets`.
         """
         self.broker_configs: Final = Recent[str, Mapping[str, str]](clock)
-        """By address; empty if a broker does not return it."""
+        """Broker configurations by address; empty if a broker does not return it."""
 
     # Calls.
 

@@ -44,7 +44,7 @@ _STOPPED: Final = "stopped"
 _NUMBERS_OF_LINE: Final = 1_000
 _STATES: Final = (SENDING, SENT, FAILED, UNKNOWN)
 _LINE_BYTES: Final = 8 * limits.MAX_PROPERTIES_BYTES
-"""Of one line: a unique key is a property, and JSON may need six characters for one."""
+"""The largest line: a unique key is a property, and JSON may need six bytes for a character."""
 
 
 class PlannedMessage(Struct, frozen=True, kw_only=True):

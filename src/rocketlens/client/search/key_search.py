@@ -56,7 +56,7 @@ MAX_READ_ANSWERS: Final = 4
 
 
 class SampledIndex(NamedTuple):
-    """What an answer from an index relies on, and a position that the index lacks."""
+    """The assumption of an answer from an index, and a position that the index lacks."""
 
     relies_on: Sentence | None
     missing: str | None = None
@@ -219,7 +219,7 @@ _KEY_LIMITS: Final = ("maxMsgsNumBatch",)
 _UNIQUE_KEY_LIMITS: Final = ("maxMsgsNumBatch", "defaultQueryMaxNum")
 _IS_NUMBER: Final = re.compile(r"-?[0-9]{1,18}").fullmatch
 RISING_KEY_TIMES: Final = Sentence("rising_key")
-"""What a search by key relies on if the broker did not return all messages at once."""
+"""The assumption of a search by key, unless the broker returned all messages at once."""
 
 
 class SearchedIndex(Struct, frozen=True):

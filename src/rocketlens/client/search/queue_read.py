@@ -58,7 +58,7 @@ only if six times as many are between them and the result.
 MIN_ORDER_SAMPLES: Final = 4
 """The minimum for each sampled queue; of many queues, the 16 newest are sampled."""
 RISING_TIMES: Final = Sentence("rising_queues")
-"""What a search by time relies on if it did not read the whole queue."""
+"""The assumption of a search by time, unless it read the whole queue."""
 _AT_ONCE: Final = 4
 _FIRST_STEP: Final = 4
 """Messages that are read first of one of many queues: few of them are in the answer."""

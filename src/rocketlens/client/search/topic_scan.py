@@ -76,7 +76,7 @@ class ClusterMessages:
 
     @property
     def coverage(self) -> tuple[Coverage, ...]:
-        """What was read, and what was left out."""
+        """The coverage of everything that was read or left out."""
         return self._findings.coverage
 
     @property
@@ -86,7 +86,7 @@ class ClusterMessages:
 
     @property
     def failures(self) -> tuple[Coverage, ...]:
-        """What could not be read."""
+        """The coverage of everything that could not be read."""
         return Answer("", (), self.coverage).failures
 
     async def __aiter__(self) -> AsyncGenerator[MessageExt, None]:

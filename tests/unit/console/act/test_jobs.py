@@ -7,7 +7,7 @@ import pytest
 
 from rocketlens import limits
 from rocketlens.client.consume.push import PushConsumer
-from rocketlens.client.resend.resend_job import MARKER, Target, planned
+from rocketlens.client.resend.resend_job import MARKER, Target, plan_message
 from rocketlens.client.resend.resend_journal import (
     JobHeader,
     PlannedMessage,
@@ -81,7 +81,7 @@ async def plan_of(live, topic):
         cluster=live,
         selection="all",
         target=Target(),
-        messages=[planned(each, Target(), str) for each in originals],
+        messages=[plan_message(each, Target(), str) for each in originals],
     )
 
 
