@@ -225,7 +225,6 @@ class Topology:
         return all(config.get(key) != "false" for key in _INDEX_SETTINGS)
 
     def names_at(self, address: str) -> Collection[str]:
-        """Return the names of remembered brokers that had an address."""
         return () if self._seen_brokers is None else self._seen_brokers.names_at(address)
 
     def forget(self, broker_name: str) -> bool:
@@ -418,7 +417,6 @@ def _may_have_acting_master(routes: Iterable[TopicRouteData]) -> set[str]:
 
 
 def _union(routes: list[TopicRouteData]) -> TopicRouteData:
-    """Merge several name servers' answers about one topic."""
     if len(routes) == 1:
         return routes[0]
     queues: dict[str, QueueData] = {}

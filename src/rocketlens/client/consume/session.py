@@ -54,14 +54,12 @@ class ConsumeRates:
         self._slots: deque[_Slot] = deque()
 
     def pulled(self, messages: int, seconds: float) -> None:
-        """Count a pull that returned messages."""
         slot = self._slot()
         slot.pulls += 1
         slot.pulled += messages
         slot.pull_s += seconds
 
     def consumed(self, succeeded: int, failed: int, seconds: float) -> None:
-        """Count a listener call."""
         slot = self._slot()
         slot.batches += 1
         slot.consume_s += seconds

@@ -215,7 +215,6 @@ def _waits(states: Mapping[int, str]) -> bool:
 
 
 def count_states(contents: JobContents) -> dict[str, dict[str, int]]:
-    """Return the number of sent messages in each state, by group."""
     return {
         group: {str(name): count for name in _WORDS if (count := Counter(states.values())[name])}
         for group, states in sorted(contents.came.items())
@@ -248,7 +247,6 @@ def describe_states(contents: JobContents) -> str:
 
 
 def describe_state(contents: JobContents, number: int) -> str:
-    """Return the state of one message, by group."""
     states = {
         group: _WORDS[GroupState(states[number])][0]
         for group, states in sorted(contents.came.items())

@@ -97,7 +97,6 @@ class ClusterSource:
 
     @property
     def name(self) -> str:
-        """The addresses of the name servers."""
         return ";".join(self.cluster.name_servers)
 
     def full_topic(self, topic: str) -> str:
