@@ -265,7 +265,7 @@ def test_a_message_that_is_not_there_or_another_one_is_not_sent(path, world):
         del world.messages["id-1"]
         world.messages["id-2"] = stored(7)
         assert run(journal, world) == [(1, FAILED), (2, FAILED), (3, SENT)]
-        assert "another message now" in journal.outcome(2).value
+        assert "no longer the planned message" in journal.outcome(2).value
     assert markers(world) == ["job/3"]
 
 

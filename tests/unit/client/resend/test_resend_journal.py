@@ -87,7 +87,7 @@ def test_one_process_at_a_time_has_it(path):
             ResendJournal.resume(path)
         with pytest.raises(StoreLocked):
             ResendJournal.create(path, HEADER, MESSAGES)
-    with pytest.raises(BadInput, match="there already"):
+    with pytest.raises(BadInput, match="exists already"):
         ResendJournal.create(path, HEADER, MESSAGES)
     ResendJournal.resume(path).close()
 
