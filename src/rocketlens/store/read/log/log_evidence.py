@@ -134,12 +134,12 @@ class LogEvidence:
             last = next((proof for proof in proofs if self._may_have(proof)), None)
             end = self._records_end(last)
             lost = [proof for proof in proofs if proof.physical_offset >= end]
-            believed = next((proof for proof in lost if self._is_credible(proof, end)), None)
-            if believed is not None:
+            credible = next((proof for proof in lost if self._is_credible(proof, end)), None)
+            if credible is not None:
                 return LostEnd(
-                    believed.physical_offset,
-                    f"{believed.file} leads to a message at physical offset "
-                    f"{believed.physical_offset}, and the log does not have it: messages at its "
+                    credible.physical_offset,
+                    f"{credible.file} leads to a message at physical offset "
+                    f"{credible.physical_offset}, and the log does not have it: messages at its "
                     "end are lost",
                 )
         lost_end, shown_by = self._by_checkpoint(last)
