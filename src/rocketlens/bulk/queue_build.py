@@ -123,10 +123,7 @@ def _from(part: QueuePart, end: int) -> QueuePart:
 def plan_queues(
     parts: Sequence[QueuePart], directory: Path, file_entries: int
 ) -> tuple[list[QueueUnit], int, list[str]]:
-    """Return the units of work, the number of queues, and the topics with an invalid name.
-
-    ``parts`` must be in log order.
-    """
+    """Return the units of work, the number of queues, and topics with an invalid name."""
     queues: dict[tuple[str, int], list[QueuePart]] = {}
     unsafe: set[str] = set()
     for part in parts:

@@ -101,10 +101,7 @@ def _written_bytes(segment: Segment) -> int:
 
 
 class RangeReader:
-    """Walks one range: iterate over its rows, then use ``walked``.
-
-    ``content``: the bytes of the segment.
-    """
+    """Walks one range of a segment, the bytes ``content``: iterate, then use ``walked``."""
 
     def __init__(self, log_range: LogRange, content: memoryview) -> None:
         self.walked = Walked(log_range)

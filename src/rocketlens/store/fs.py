@@ -195,10 +195,7 @@ def data_extents(path: Path, start: int, stop: int) -> Iterator[tuple[int, int]]
 
 
 def last_written(path: Path, content: memoryview, start: int) -> int | None:
-    """Return the offset of the last nonzero byte from ``start`` on, or None. Holes are not read.
-
-    ``content`` is the mapped file.
-    """
+    """Return the offset of the last nonzero byte of a mapped file from ``start`` on, or None."""
     last = None
     for low, high in data_extents(path, start, len(content)):
         for position in range(low, high, _PIECE_BYTES):

@@ -40,10 +40,7 @@ class ConsumeQueue:
     """
 
     def __init__(self, directory: Path, mapped: MappedFiles | None = None) -> None:
-        """List the files of the queue.
-
-        ``mapped``: the mappings that all queues of a store share.
-        """
+        """List the files. ``mapped``: the mappings that all queues of a store share."""
         self.directory = directory
         self._directory_text = str(directory)
         self._mapped = MappedFiles() if mapped is None else mapped

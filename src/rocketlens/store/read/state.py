@@ -157,10 +157,7 @@ class Synced(NamedTuple):
 
 
 def read_synced(layout: StoreLayout) -> Synced | None:
-    """Read ``synced``; return None if it is missing, damaged, or of an earlier version.
-
-    A broker can write it meanwhile.
-    """
+    """Read ``synced``, also while a broker writes it; None if missing, damaged or too old."""
     return newest_slot(fs.read_bytes(layout.synced, SYNCED_BYTES) or b"")[1]
 
 

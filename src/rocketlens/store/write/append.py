@@ -377,10 +377,7 @@ class Appender:
         return RunRoom(self._content, at, self._limit, physical_offset, now_ms, body_bytes)
 
     def batch_room(self, queue: QueueWriter, byte_count: int, entry_count: int) -> RunRoom:
-        """Reserve and return room for the records of a batch, side by side.
-
-        Errors as :meth:`append`.
-        """
+        """Reserve and return room for a batch. Errors as :meth:`append`."""
         if self.refusal is not None:
             raise self.refusal
         entries_end = queue.byte_offset + entry_count * ENTRY_BYTES

@@ -45,10 +45,7 @@ class Opened(NamedTuple):
 
 
 class Opening(Struct):
-    """Opens one locked store for an appender that is not started yet.
-
-    ``make_durable``: that of the store.
-    """
+    """Opens one locked store for an appender that is not started yet."""
 
     layout: StoreLayout
     config: StoreConfig

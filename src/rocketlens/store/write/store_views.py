@@ -97,17 +97,11 @@ class QueueView:
         return self._queues.get((topic, queue_id))
 
     def of_topic(self, topic: str) -> list[QueueWriter]:
-        """Return the queues of a topic that have or had messages. O(queues of all topics).
-
-        Any thread can call this.
-        """
+        """Return the queues of a topic, in any thread. O(queues of all topics)."""
         return [queue for (name, _), queue in list(self._queues.items()) if name == topic]
 
     def lengths(self) -> Iterator[tuple[str, int]]:
-        """Yield the topic and the next queue offset of each queue.
-
-        Queues can change during the iteration.
-        """
+        """Yield the topic and the next queue offset of each queue. Queues can change meanwhile."""
         for (topic, _), queue in list(self._queues.items()):
             yield topic, queue.next_offset
 

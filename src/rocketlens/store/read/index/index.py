@@ -288,10 +288,7 @@ class IndexFile:
         return self.entry(number).physical_offset if number else None
 
     def number_before(self, physical_offset: int) -> int:
-        """Return the number of the last entry at or before an offset; 0 without one.
-
-        O(log entries).
-        """
+        """Return the number of the last entry at or before an offset, or 0. O(log entries)."""
         numbers = range(1, self.last_entry + 1)
         return bisect_right(numbers, physical_offset, key=lambda n: self.entry(n).physical_offset)
 

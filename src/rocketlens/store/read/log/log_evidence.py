@@ -117,10 +117,7 @@ class LogEvidence:
         return True
 
     def lost_end(self) -> LostEnd | None:
-        """Return the messages known to be lost after the end of the log, or None.
-
-        The first call costs O(queues + index files).
-        """
+        """Return messages known to be lost at the end, or None. O(queues + index files) once."""
         state = self._log.version, self._log.segments[-1].base_offset
         self._shown_by = None
         if state != self._seen:
@@ -150,10 +147,7 @@ class LogEvidence:
         return lost_end
 
     def _proofs(self) -> Iterator[Proof]:
-        """Yield the last record that each file leads to, unless the log has deleted it.
-
-        Unreadable files prove nothing.
-        """
+        """Yield the last record that each file leads to, if the log has not deleted it."""
         index_proofs = (
             Proof(header.end_offset, f"index/{name}")
             for name, header in self._index_headers()
@@ -207,10 +201,7 @@ class LogEvidence:
         return record.store_timestamp_ms == header.begin_timestamp_ms
 
     def _is_credible(self, proof: Proof, end: int) -> bool:
-        """Return whether a file is right that leads after the end of the log.
-
-        It can be damaged, or belong to another log.
-        """
+        """Return False if a file that leads after the end is damaged, or of another log."""
         try:
             if proof.queue is not None:
                 queue = self._queues.queue(*proof.queue)

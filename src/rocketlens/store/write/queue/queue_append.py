@@ -473,10 +473,7 @@ class QueueWriter:
         return None if entry.is_end else entry
 
     def cut(self, queue_offset: int) -> None:
-        """End the queue before ``queue_offset``, delete later files, and close the queue.
-
-        The next write opens it again.
-        """
+        """End the queue before ``queue_offset``, delete later files, and close the queue."""
         written = {file.path for file in self._open_files()}
         self._found |= written
         self.is_dirty |= bool(written)
