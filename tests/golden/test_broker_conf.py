@@ -205,5 +205,5 @@ def test_a_store_is_named_once(layout, capsys):
         read_batches(layout.store, brokerConf=layout.conf)
     with pytest.raises(BadInput, match="which store"):
         rocketlens.open_store(layout.store, broker_conf=layout.conf)
-    with pytest.raises(BadInput, match="which store"):
+    with pytest.raises(BadInput, match="option store is missing"):
         read_batches()
