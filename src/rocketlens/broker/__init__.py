@@ -1,4 +1,4 @@
-"""The broker: stores messages, and answers requests for them.
+"""The broker: stores messages and handles requests.
 
 Packages import downwards: ``life`` opens the store, listens, registers and stops; ``requests`` has
 a module for each family of requests; ``core`` creates the parts that they share, from ``sends``,

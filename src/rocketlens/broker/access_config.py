@@ -18,18 +18,18 @@ _PACKAGE: Final = "org.apache.rocketmq.auth."
 
 
 def _provider(meaning: str, *names: str) -> Any:
-    """Return a key that accepts RocketMQ's own classes: others cannot be loaded here."""
+    """Declare a key that accepts only RocketMQ's own classes: no other class can be loaded."""
     accepted = frozenset(_PACKAGE + name for name in names)
     form = KeyForm(" or ".join(sorted(accepted)), accepted.__contains__)
     return key("", meaning, allowed=form, since=SINCE_5)
 
 
-_STRATEGIES: Final = "Every request is checked, with either."
+_STRATEGIES: Final = "Either class checks every request."
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class AuthConfig(Configuration):
-    """The settings of access control; it is off unless one of them switches it on."""
+    """The settings of access control. It is off by default."""
 
     aclEnable: bool = key(
         False, "Accounts of conf/plain_acl.yml, as RocketMQ 4 has them. RocketMQ 5.5: no effect."
@@ -56,10 +56,10 @@ class AuthConfig(Configuration):
         "", "Request codes that need no user, with commas between them.", since=SINCE_5
     )
     authorizationWhitelist: str = key(
-        "", "Request codes that every user may ask, with commas between them.", since=SINCE_5
+        "", "Request codes that every user may send, with commas between them.", since=SINCE_5
     )
     migrateAuthFromV1Enabled: bool = key(
-        False, "Make users of the accounts of plain_acl.yml, at the start.", since=SINCE_5
+        False, "Create users from the accounts of plain_acl.yml at the start.", since=SINCE_5
     )
     authenticationProvider: str = _provider(
         "The class that checks signatures.", "authentication.provider.DefaultAuthenticationProvider"
@@ -87,19 +87,16 @@ class AuthConfig(Configuration):
     )
 
     def check_together(self) -> None:
-        """Check that the keys mean one kind of access control, and all of it.
-
-        :raises BadInput: with the keys; no secret is in its text.
-        """
+        """:raises BadInput: if keys contradict each other. The message has no secret."""
         if self.aclEnable and self.authenticationEnabled:
             raise BadInput(
                 "aclEnable and authenticationEnabled are two kinds of access control: set one; "
-                "migrateAuthFromV1Enabled=true makes users of the accounts"
+                "migrateAuthFromV1Enabled=true creates users from the accounts"
             )
         if self.authorizationEnabled and not self.authenticationEnabled:
             raise BadInput(
                 "authorizationEnabled=true: set authenticationEnabled=true, too; "
-                "otherwise every client could say it is any user"
+                "without it, a client could claim to be any user"
             )
         if self.migrateAuthFromV1Enabled and not self.authenticationEnabled:
             raise BadInput("migrateAuthFromV1Enabled=true: set authenticationEnabled=true, too")
@@ -110,14 +107,13 @@ class AuthConfig(Configuration):
 
     @property
     def is_on(self) -> bool:
-        """Return whether requests are checked."""
         return self.aclEnable or self.authenticationEnabled
 
     @property
     def home(self) -> Path:
         """The directory with ``conf/plain_acl.yml``.
 
-        :raises BadInput: when it is not known.
+        :raises BadInput: if neither ``rocketmqHome`` nor the environment sets it.
         """
         home = self.rocketmqHome or os.environ.get(HOME_VARIABLE, "")
         if not home:
@@ -128,9 +124,9 @@ class AuthConfig(Configuration):
         return Path(home)
 
     def first_users(self) -> list[tuple[str, str]]:
-        """Return name and password of each user that is there from the start.
+        """Return name and password of each user that the configuration creates.
 
-        :raises BadInput: when one cannot be read; nothing of it is in the text.
+        :raises BadInput: if a value is invalid. The message has no part of it.
         """
         pairs = (
             ("initAuthenticationUser", "username", "password"),
@@ -144,20 +140,19 @@ class AuthConfig(Configuration):
         return users
 
     def properties(self) -> dict[str, str]:
-        """Return the keys that everyone may know, as a configuration file has them."""
-        # Not super(): a class with slots is made twice.
+        """Return the keys without secrets, as a configuration file has them."""
+        # Not super(): the decorator replaces a class with slots, and super() would miss it.
         shown = Configuration.properties(self)
         return {name: value for name, value in shown.items() if name not in _SECRET_KEYS}
 
 
 def codes_in(whitelist: str) -> frozenset[int]:
-    """Return the request codes of a white list."""
     names = (each.strip() for each in whitelist.split(","))
     return frozenset(int(word) for word in names if word.isascii() and word.isdigit())
 
 
 def _check_code(name: str, word: str) -> None:
-    """Accept a code, or the name of a call of RocketMQ's proxy, which this broker is not."""
+    """Check a request code, or the name of a call of RocketMQ's proxy, which has no effect."""
     if word and not (word.isascii() and (word.isdigit() or "." in word) and len(word) < 200):
         raise BadInput(f"{name} {word[:40]!r}: give request codes with commas between them")
 

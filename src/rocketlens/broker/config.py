@@ -83,7 +83,7 @@ class BrokerConfig(Configuration):
         "", "The directory of the log: commitlog in the store unless it is set."
     )
     brokerPermission: int = key(
-        PERM_READ_WRITE, "What clients may do with its topics: 4 read, 2 write.", allowed=range(8)
+        PERM_READ_WRITE, "Permissions of clients for its topics: 4 read, 2 write.", allowed=range(8)
     )
     brokerRole: str = key(
         "ASYNC_MASTER",
@@ -99,13 +99,14 @@ class BrokerConfig(Configuration):
     )
     slaveTimeout: int = key(
         3_000,
-        "How long a send waits for a slave with SYNC_MASTER.",
+        "Maximum time that a send waits for a slave, with SYNC_MASTER.",
         unit="ms",
         allowed=_INTERVALS_MS,
     )
     haSlaveFallbehindMax: int = key(
         256 * 1024 * 1024,
-        "A slave that lacks so much of the log is not waited for. RocketMQ 5: haMaxGapNotInSync.",
+        "Sends do not wait for a slave that lacks this much of the log. RocketMQ 5: "
+        "haMaxGapNotInSync.",
         unit="bytes",
         allowed=range(1, 2**40 + 1),
     )
@@ -113,7 +114,7 @@ class BrokerConfig(Configuration):
         True, "Store replies to requests of producers in <cluster>_REPLY_TOPIC."
     )
     recallMessageEnable: bool = key(
-        False, "Let producers take back messages with a delivery time of their own.", since=SINCE_5
+        False, "Let producers recall messages that have their own delivery time.", since=SINCE_5
     )
     regionId: str = key(DEFAULT_REGION, "Property MSG_REGION of its messages.", allowed=_NAME)
     traceOn: bool = key(True, "Property TRACE_ON of its messages.")
@@ -121,36 +122,38 @@ class BrokerConfig(Configuration):
     msgTraceTopicName: str = key(TRACE_TOPIC, "Name of the topic of message traces.", allowed=_NAME)
     defaultTopicQueueNums: int = key(
         8,
-        "Queues of a topic that is created by a send, at most.",
+        "Maximum number of queues of a topic that a send creates.",
         allowed=range(1, limits.MAX_TOPIC_QUEUES + 1),
     )
-    autoCreateTopicEnable: bool = key(True, "Create topics when they are sent to.")
+    autoCreateTopicEnable: bool = key(True, "Create a topic at the first send to it.")
     autoCreateSubscriptionGroup: bool = key(
         True, "Create consumer groups when they are first used."
     )
     maxMsgsNumBatch: int = key(
-        64, "Messages in the answer to a query, at most.", allowed=_QUERY_MESSAGES
+        64, "Maximum number of messages in the response to a query.", allowed=_QUERY_MESSAGES
     )
     defaultQueryMaxNum: int = key(
-        32, "Messages in the answer to a query by unique key, at most.", allowed=_QUERY_MESSAGES
+        32,
+        "Maximum number of messages in the response to a query by unique key.",
+        allowed=_QUERY_MESSAGES,
     )
     maxTransferBytesOnMessageInMemory: int = key(
         262_144,
-        "Messages in the answer to a pull, at most, near the end of the log.",
+        "Maximum size of the messages in the response to a pull near the end of the log.",
         unit="bytes",
         allowed=_PULL_BYTES,
     )
     maxTransferCountOnMessageInMemory: int = key(
-        32, "The same as a number of messages.", allowed=_PULL_MESSAGES
+        32, "Maximum number of these messages.", allowed=_PULL_MESSAGES
     )
     maxTransferBytesOnMessageInDisk: int = key(
         65_536,
-        "Messages in the answer to a pull, at most, farther from the end.",
+        "The same farther from the end of the log.",
         unit="bytes",
         allowed=_PULL_BYTES,
     )
     maxTransferCountOnMessageInDisk: int = key(
-        8, "The same as a number of messages.", allowed=_PULL_MESSAGES
+        8, "Maximum number of these messages.", allowed=_PULL_MESSAGES
     )
     accessMessageInMemoryMaxRatio: int = key(
         40,
@@ -159,11 +162,11 @@ class BrokerConfig(Configuration):
         allowed=range(96),
     )
     longPollingEnable: bool = key(
-        True, "Hold pulls at the end of a queue until messages arrive, as long as they allow."
+        True, "Hold pulls at the end of a queue until messages arrive, as long as the pull allows."
     )
     shortPollingTimeMills: int = key(
         1_000,
-        "Without longPollingEnable: how long such pulls are held, whatever arrives.",
+        "Time for which such pulls are held without longPollingEnable.",
         unit="ms",
         allowed=_INTERVALS_MS,
     )
@@ -172,11 +175,11 @@ class BrokerConfig(Configuration):
     )
     transactionTimeOut: int = key(
         6_000,
-        "How old a half message must be before its producers are asked about it.",
+        "Age of a half message at which its producers are asked about it.",
         unit="ms",
         allowed=_INTERVALS_MS,
     )
-    transactionCheckMax: int = key(15, "How often they are asked, at most.", allowed=range(1, 255))
+    transactionCheckMax: int = key(15, "Maximum number of such questions.", allowed=range(1, 255))
     transactionCheckInterval: int = key(
         30_000,
         "Time between two checks of open transactions. RocketMQ 4.9: 60000.",
@@ -187,23 +190,19 @@ class BrokerConfig(Configuration):
         30_000, "Time between two registrations.", unit="ms", allowed=_INTERVALS_MS
     )
     registerBrokerTimeoutMills: int = key(
-        3_000, "How long a name server may take to answer.", unit="ms", allowed=_INTERVALS_MS
+        3_000, "Timeout of requests to name servers.", unit="ms", allowed=_INTERVALS_MS
     )
     flushConsumerOffsetInterval: int = key(
         5_000, "Time between two saves of changed tables.", unit="ms", allowed=_INTERVALS_MS
     )
     flushDelayOffsetInterval: int = key(
         10_000,
-        "Time between two saves of the offsets of delay levels, at most.",
+        "Maximum time between two saves of the offsets of delay levels.",
         unit="ms",
         allowed=_INTERVALS_MS,
     )
 
     def check_together(self) -> None:
-        """Check that there is a second port, and that the broker is a master.
-
-        :raises BadInput: with the key.
-        """
         if 0 < self.listenPort <= VIP_DISTANCE:
             raise BadInput(f"listenPort {self.listenPort}: the port two below is needed, too")
         if self.brokerId:
@@ -214,17 +213,14 @@ class BrokerConfig(Configuration):
 
     @property
     def namesrv_addresses(self) -> tuple[str, ...]:
-        """The name servers."""
         return tuple(word.strip() for word in self.namesrvAddr.split(";") if word.strip())
 
     @property
     def is_sync_master(self) -> bool:
-        """Whether sends wait for a slave."""
         return self.brokerRole == "SYNC_MASTER"
 
     @property
     def listen_address(self) -> str:
-        """The address to listen on."""
         return self.bindAddress or self.brokerIP1
 
 
@@ -249,18 +245,15 @@ class BrokerSettings(NamedTuple):
 
     @property
     def commit_log_path(self) -> Path:
-        """The directory of the log."""
         path = self.broker.storePathCommitLog
         return Path(path) if path else self.store_path / "commitlog"
 
     @property
     def layout(self) -> StoreLayout:
-        """The paths of the store."""
         is_elsewhere = self.commit_log_path != self.store_path / "commitlog"
         return StoreLayout(self.store_path, (self.commit_log_path,) if is_elsewhere else ())
 
     def with_broker(self, **changes: Any) -> "BrokerSettings":
-        """Return these settings with other values for some of the broker's keys."""
         return self._replace(broker=replace(self.broker, **changes))
 
     def ha_port(self, port: int) -> int:
@@ -288,16 +281,17 @@ class BrokerSettings(NamedTuple):
 
 
 def properties_of(text: str) -> dict[str, str]:
-    """Return the keys and values of a ``broker.conf`` as they stand there."""
     return java_properties.loads(text)
 
 
 def parse_settings(text: str, **changes: Any) -> BrokerSettings:
-    """Parse the content of a ``broker.conf``; warn of a broker that any client can reach.
+    """Parse the content of a ``broker.conf``. Log a warning if any client can connect to the
+    broker.
 
-    ``changes`` are keys of the broker that override it. Raises what :func:`settings_of` does.
+    ``changes`` are keys of the broker that override it.
 
-    :raises BadInput: if clients of other machines would be told an address that leads them astray.
+    :raises BadInput: as :func:`settings_of` and :func:`check_advertised`.
+    :raises OSError: if the file of TLS settings cannot be read.
     """
     settings = settings_of(java_properties.loads(text), "broker.conf").with_broker(**changes)
     check_advertised(settings.broker)
@@ -307,27 +301,27 @@ def parse_settings(text: str, **changes: Any) -> BrokerSettings:
 
 
 def check_advertised(config: BrokerConfig) -> None:
-    """Check that the address that clients get is one at which they reach the broker.
+    """Check that clients can reach the broker at the address that it reports to them.
 
-    :raises BadInput: if it is not an address of a machine, or the loopback interface's although the
-        broker listens on others.
+    :raises BadInput: if it is unspecified, or loopback although the broker listens elsewhere.
     """
     listens, advertises = ip_address(config.listen_address), ip_address(config.brokerIP1)
     remedy = "name the address that clients use with --advertise or brokerIP1"
     if advertises.is_unspecified:
-        raise BadInput(f"clients would be told {advertises}, which is no machine's: {remedy}")
+        raise BadInput(
+            f"clients would get {advertises}, which is not a machine's address: {remedy}"
+        )
     if advertises.is_loopback and not listens.is_loopback:
         raise BadInput(
-            f"the broker would listen on {listens} and tell clients of other machines to use "
-            f"{advertises}, which leads them to themselves: {remedy}, or listen on {advertises}"
+            f"the broker would listen on {listens}, but clients on other machines would get "
+            f"{advertises}, their own loopback address: {remedy}, or listen on {advertises}"
         )
 
 
 def settings_of(properties: Mapping[str, str], where: str) -> BrokerSettings:
-    """Return the settings of the keys of a ``broker.conf``; errors name the source ``where``.
+    """Return the settings of a ``broker.conf``; errors name the source ``where``.
 
-    :raises BadInput: if a value is not allowed, a key must not be ignored, or
-        ``storePathCommitLog`` is not the path of one directory.
+    :raises BadInput: if a value is not allowed, or a key must not be ignored.
     :raises OSError: if the file of TLS settings cannot be read.
     """
     tls, values = tls_of_properties(properties)
@@ -338,5 +332,5 @@ def settings_of(properties: Mapping[str, str], where: str) -> BrokerSettings:
     settings = BrokerSettings(broker, store, passed_over, tls, auth)
     path = broker.storePathCommitLog
     if "," in path or (path and not Path(path).is_absolute()):
-        raise BadInput(f"storePathCommitLog {path}: give the whole path of one directory")
+        raise BadInput(f"storePathCommitLog {path}: give the absolute path of one directory")
     return settings

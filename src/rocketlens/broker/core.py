@@ -1,7 +1,7 @@
-"""The parts of a broker that all processors share, each made once, from the parts that it needs.
+"""Creates the parts of a broker that all processors share, each from the parts that it needs.
 
-Nothing is assigned later but `BrokerCore.batches`. Processors, compiled requests, the reader of
-pulls and the life of a broker know the core; other parts get what they need.
+Only `BrokerCore.batches` is assigned later. Processors, compiled requests, the reader of pulls and
+`life` use the core; other parts get only what they need.
 """
 
 import asyncio
@@ -68,7 +68,7 @@ class BrokerCore:
         network: "ChannelGroup",
         index_process: "IndexProcess | None" = None,
     ) -> None:
-        """Read the tables of an open store; they are written to ``disk``.
+        """Read the tables of an open store; later changes are written to ``disk``.
 
         :raises ConfigError: if a table and its backup are damaged.
         :raises BadInput: if the accounts of access control cannot be read.
@@ -82,7 +82,6 @@ class BrokerCore:
         self.clock: Final = clock
         self.rng: Final = rng
         self.network: Final = network
-        """The connections."""
         self.index_process: Final = index_process
         """The process that builds index files; None if the broker builds them itself."""
         self.saver: Final = TableSaver()
@@ -117,26 +116,19 @@ class BrokerCore:
         self.replicas: Final = Replicas(store, config.slaveTimeout, config.haSlaveFallbehindMax)
         self.replies: Final = self._new_replies()
         self.access: Final = self._new_access_control()
-        """Which requests are refused for want of a permission; None if none is."""
+        """None without access control."""
         self.tables: Final = self._all_tables()
-        """Tables that are saved every few seconds and at shutdown, if they changed."""
+        """Tables that are saved periodically and at shutdown, if they changed."""
         self.address: Final = str(store.store_host)
         """The address of this broker for clients, as ``ip:port``."""
         self.store_host: Final = pack_host(store.store_host)
-        """The same address as records have it."""
+        """The same address in the format of records."""
         self.id_prefix: Final = self.store_host.hex().upper()
         """The first part of the offset message id of each message."""
         self._born_hosts: Final[dict[Channel, bytes]] = {}
 
-    @property
-    def highest_delay_level(self) -> int:
-        """The number of delay levels."""
-        return len(self.settings.store.messageDelayLevel.split())
-
     def load_kernels(self) -> None:
-        """Let compiled code handle plain requests from now on. The first call imports numpy, which
-        takes 0.1 s.
-        """
+        """Handle plain requests by compiled code from now on. First call: 0.1 s for numpy."""
         from rocketlens.broker.delivery import compiled_pulls as pulls
         from rocketlens.broker.lookup import compiled as look_ups
         from rocketlens.broker.sends import send_runs as sends
@@ -160,7 +152,7 @@ class BrokerCore:
         reader = self.pull_reader
         held_pulls = HeldPulls(reader.scan, reader.pull_again, clock)
         if self.config.longPollingEnable:
-            self.store.watch_queues(held_pulls.queues, held_pulls.arrived)
+            self.store.watch_queues(held_pulls.queues, held_pulls.on_entry)
         return held_pulls
 
     def _new_replies(self) -> SafeReplies:
@@ -183,22 +175,21 @@ class BrokerCore:
         return (*tables, *offsets, self.timers.progress, self.store.deleted, *of_access)
 
     def born_host(self, channel: Channel) -> bytes:
-        """Return the address of a peer as records have it."""
+        """Return the address of a client in the format of records."""
         packed = self._born_hosts.get(channel)
         if packed is None:
             packed = self._born_hosts[channel] = pack_host(parse_address(channel.address))
         return packed
 
-    def closed(self, channel: Channel) -> None:
-        """Remove the state of a connection."""
+    def on_close(self, channel: Channel) -> None:
         self._born_hosts.pop(channel, None)
-        self.clients.closed(channel)
-        self.held_pulls.closed(channel)
-        self.search.closed(channel)
+        self.clients.on_close(channel)
+        self.held_pulls.on_close(channel)
+        self.search.on_close(channel)
 
 
 def _memory_bytes() -> int:
-    """Return the memory of this machine in bytes; 4 GiB if the system does not report it."""
+    """Return the physical memory; 4 GiB if the system does not report it."""
     with suppress(ValueError, OSError):
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return ASSUMED_MEMORY_BYTES

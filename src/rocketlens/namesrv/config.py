@@ -36,32 +36,30 @@ class NameServerConfig(Configuration):
     )
     orderMessageEnable: bool = key(False, "Put the order of topics into routes.")
     returnOrderTopicConfigToBroker: bool = key(
-        True,
-        "Answer registrations of brokers with the order of topics.",
-        since=SINCE_5,
+        True, "Answer registrations of brokers with the order of topics.", since=SINCE_5
     )
     tls: ServerTls = NO_TLS
     max_connections: int | None = None
-    """None: as many as the process's limit of open files allows."""
+    """None: as many as the limit on open files permits."""
 
     @property
     def kv_config_path(self) -> Path | None:
-        """The file of key-value pairs; None: they are kept in memory only."""
         return Path(self.kvConfigPath) if self.kvConfigPath else None
 
     def properties_in_effect(self) -> dict[str, str]:
-        """Return each key with its value; no value is secret."""
+        """Return each key with its value in effect; no value is secret."""
         return {**self.properties(), **self.tls.properties()}
 
 
 def parse_config(
     text: str, port: int | None = None, address: str | None = None
 ) -> NameServerConfig:
-    """Parse the content of a ``namesrv.conf``; ``port`` and ``address`` override where it listens.
+    """Parse the content of a ``namesrv.conf``; ``port`` and ``address`` override its keys.
 
-    Warns of a name server that any client can reach.
+    Logs a warning if any client can connect to the name server.
 
-    :raises BadInput: if a value is not allowed, or a key must not be ignored.
+    :raises BadInput: if a value is not allowed, or a key has no effect here but must not be
+        ignored.
     :raises OSError: if the file of TLS settings cannot be read.
     """
     tls, values = tls_of_properties(java_properties.loads(text))

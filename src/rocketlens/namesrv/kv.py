@@ -1,12 +1,12 @@
-"""Key-value pairs of operators, by namespace and key; the order of topics is one of them.
+"""Key-value pairs by namespace and key, among them the order of topics.
 
-The file is RocketMQ's own ``kvConfig.json``: ``{"configTable":{namespace:{key:value}}}``, so either
-server can continue with the other's file. A change is on disk before it is answered, or is not
-made. The file is written in a thread, with all changes that arrived during the write before: so
-many changes need few writes, and other requests do not wait for one.
+The file is RocketMQ's ``kvConfig.json``: ``{"configTable":{namespace:{key:value}}}``, so each
+server can use the other's file. A change is written before it is answered; a change that cannot be
+written has no effect. A thread writes the file with all changes that arrived during the previous
+write.
 
-A damaged file does not stop a start: RocketMQ's backup is used, or the table is empty. Either is
-logged as a warning, and the damaged file is kept beside it.
+If the file is damaged, RocketMQ's backup is used, or the table is empty. A warning is logged, and
+the damaged file is copied.
 """
 
 import asyncio
@@ -24,16 +24,16 @@ from rocketlens.store.disk import Disk
 from rocketlens.store.fs import read_bytes
 
 MAX_KV_BYTES: Final = 4 * 1024 * 1024
-"""Names and values that a name server keeps, in UTF-8 bytes together. RocketMQ: no limit."""
+"""Maximum UTF-8 bytes of all names and values. RocketMQ: no limit."""
 _log: Final = logging.getLogger("rocketlens.namesrv")
 
 _DISK_THREAD: Final = WorkThreads(1, "kv")
-"""Writes the file; a slow disk delays nothing else."""
+"""Writes the file; other requests do not wait for it."""
 _FIXED_BYTES: Final = 64
 """Maximum bytes around the namespaces in the file, and around a namespace or a value."""
 
 Table = Mapping[str, Mapping[str, str]]
-"""Must not be changed in place."""
+"""Never changed in place."""
 
 
 class _Change(NamedTuple):
@@ -46,10 +46,10 @@ class _Change(NamedTuple):
 
 
 class KvConfig:
-    """The values, in memory and, if ``path`` is given, in a file that is read now.
+    """The values in memory and, with ``path``, in a file.
 
     :raises OSError: if the file exists and cannot be read.
-    :raises ConfigError: if it is larger than the bound for reading.
+    :raises ConfigError: if it exceeds the bound for reading.
     """
 
     def __init__(self, path: Path | None = None, disk: Disk | None = None) -> None:
@@ -61,23 +61,20 @@ class KvConfig:
         self._writing: asyncio.Task[None] | None = None
 
     async def put(self, namespace: str, key: str, value: str) -> None:
-        """Set a value.
-
-        :raises BadInput: if the table is full.
-        :raises StoreFailed: if it cannot be written; the old value stays.
+        """:raises BadInput: if the table is full.
+        :raises StoreFailed: if the file cannot be written; the old value stays.
         """
         await self._change(namespace, key, value)
 
     async def delete(self, namespace: str, key: str) -> None:
-        """Delete a value; ignored if there is none. Otherwise as `put`."""
+        """Delete a value; no effect if it does not exist. Raises what `put` raises."""
         await self._change(namespace, key, None)
 
     def get(self, namespace: str, key: str) -> str | None:
-        """Return a value; None if there is none."""
         return self._table.get(namespace, {}).get(key)
 
     def namespace(self, namespace: str) -> Mapping[str, str] | None:
-        """Return all values of a namespace; None if it has never had a value.
+        """Return all values of a namespace; None if it has never had one.
 
         The mapping is never changed in place: the same object has the same values.
         """
@@ -105,8 +102,7 @@ class KvConfig:
             self._writing = None
 
     async def _write(self, changes: list[_Change]) -> None:
-        """Make all waiting changes in one write."""
-        table, size, made = self._changed(changes)
+        table, size, made = self._apply(changes)
         failure: RocketLensError | None = None
         if made and table is not self._table:
             try:
@@ -119,7 +115,7 @@ class KvConfig:
         for change in made:
             _end(change, failure)
 
-    def _changed(self, changes: list[_Change]) -> tuple[Table, int, list[_Change]]:
+    def _apply(self, changes: list[_Change]) -> tuple[Table, int, list[_Change]]:
         """Return the table after the changes, its size, and the changes that fit."""
         copies: dict[str, dict[str, str]] = {}
         size, made = self._bytes, []
@@ -163,7 +159,7 @@ def _end(change: _Change, failure: RocketLensError | None) -> None:
         change.done.set_result(None)
     else:
         change.done.set_exception(failure)
-        # The caller may be gone.
+        # Mark it as retrieved: the caller may be gone.
         change.done.exception()
 
 
@@ -202,7 +198,7 @@ def _load(path: Path, disk: Disk) -> Table:
             )
     if problems:
         instead = f"{backup.name} is used" if table else "there are no values"
-        _log.warning("%s; %s, and what is damaged is kept beside it", "; ".join(problems), instead)
+        _log.warning("%s; %s; damaged files are copied", "; ".join(problems), instead)
     return table
 
 

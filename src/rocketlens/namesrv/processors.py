@@ -1,4 +1,4 @@
-"""Request handlers of a name server: one method for each request code."""
+"""Request handlers of a name server, one method for each request code."""
 
 import asyncio
 import zlib
@@ -21,23 +21,19 @@ from rocketlens.wire.commands import brokers as commands
 from rocketlens.wire.declare import read_body, write_body
 
 MAX_LISTED_AT_ONCE: Final = 1_000
-"""Topics or brokers that a name server lists in one piece of work: a millisecond."""
+"""Topics or brokers listed in one step: 1 ms."""
 SUCCESS: Final = Response()
 
 
 class Processors:
-    """Answers from the tables, at once except for registrations of many topics.
+    """Answers requests from the tables, at once except for registrations of many topics.
 
-    Routes and clusters are written as plain JSON with quoted integer keys for every client version:
-    clients that get them unquoted from RocketMQ (before 4.9.4) read both.
+    Routes and clusters are plain JSON with quoted integer keys for every client version. Clients
+    before 4.9.4, which get unquoted keys from RocketMQ, read both.
     """
 
     def __init__(
-        self,
-        routes: RouteTable,
-        kv: KvConfig,
-        clock: Callable[[], float],
-        config: NameServerConfig,
+        self, routes: RouteTable, kv: KvConfig, clock: Callable[[], float], config: NameServerConfig
     ) -> None:
         self.routes: Final = routes
         self.kv: Final = kv
@@ -46,10 +42,9 @@ class Processors:
         self._registering: Final = asyncio.Lock()
         self._namespace_bodies: Final[dict[str, tuple[Mapping[str, str], bytes]]] = {}
         self._in_order: Final[WeakKeyDictionary[Channel, asyncio.Lock]] = WeakKeyDictionary()
-        """By connection: held during a registration, so that its next one waits for it."""
+        """By connection: held during a registration, so that the next one waits."""
 
     def handlers(self) -> dict[int, Handler]:
-        """Return the method for each code."""
         routes = self.routes
         return {
             RequestCode.PUT_KV_CONFIG: self.put_kv,
@@ -62,13 +57,13 @@ class Processors:
             RequestCode.BROKER_HEARTBEAT: self.broker_heartbeat,
             RequestCode.GET_BROKER_MEMBER_GROUP: self.broker_member_group,
             RequestCode.GET_ROUTEINFO_BY_TOPIC: self.route,
-            RequestCode.GET_BROKER_CLUSTER_INFO: lambda _, __: _listed(routes.cluster_info()),
+            RequestCode.GET_BROKER_CLUSTER_INFO: lambda _, __: _json(routes.cluster_info()),
             RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: (
                 lambda _, channel: _topics(routes.topic_names(), channel)
             ),
             RequestCode.GET_TOPICS_BY_CLUSTER: self.topics_of_cluster,
             RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: (
-                lambda _, __: _listed(routes.system_topics())
+                lambda _, __: _json(routes.system_topics())
             ),
             RequestCode.GET_UNIT_TOPIC_LIST: (
                 lambda _, channel: _topics(routes.unit_topics(unit=True, unit_sub=None), channel)
@@ -88,13 +83,11 @@ class Processors:
         }
 
     async def put_kv(self, command: RemotingCommand, _: Channel) -> Response | None:
-        """100: set a value."""
         fields = commands.PUT_KV_CONFIG.request.decode(command.ext_fields)
         await self.kv.put(fields.namespace, fields.key, fields.value)
         return SUCCESS
 
     def get_kv(self, command: RemotingCommand, _: Channel) -> Response:
-        """101: return a value."""
         fields = commands.GET_KV_CONFIG.request.decode(command.ext_fields)
         value = self.kv.get(fields.namespace, fields.key)
         if value is None:
@@ -104,13 +97,11 @@ class Processors:
         return Response(ext_fields=commands.GET_KV_CONFIG.response.encode(made))
 
     async def delete_kv(self, command: RemotingCommand, _: Channel) -> Response | None:
-        """102: delete a value."""
         fields = commands.DELETE_KV_CONFIG.request.decode(command.ext_fields)
         await self.kv.delete(fields.namespace, fields.key)
         return SUCCESS
 
     def list_kv(self, command: RemotingCommand, _: Channel) -> Response:
-        """219: return a namespace."""
         fields = commands.GET_KVLIST_BY_NAMESPACE.request.decode(command.ext_fields)
         body = self._namespace_body(fields.namespace)
         if body is None:
@@ -119,7 +110,7 @@ class Processors:
         return Response(body=body)
 
     def _namespace_body(self, namespace: str) -> bytes | None:
-        """Return a namespace as a body, which is encoded once for each change."""
+        """Return a namespace as JSON, which is encoded once for each change."""
         table = self.kv.namespace(namespace)
         if table is None:
             return None
@@ -132,10 +123,10 @@ class Processors:
         return cached[1]
 
     async def register_broker(self, command: RemotingCommand, channel: Channel) -> Response | None:
-        """103: register a broker with its topics.
+        """Register a broker with its topics.
 
-        Registrations of one connection are applied in their order. One with many topics is parsed
-        in a thread, and applied in pieces between which other requests are handled.
+        Registrations of one connection are applied in their order. A large body is parsed in a
+        thread, and its topics are written in steps; other requests are handled in between.
         """
         fields = commands.REGISTER_BROKER.request.decode(command.ext_fields)
         if fields.body_crc32 and zlib.crc32(command.body) & CRC_MASK != fields.body_crc32:
@@ -156,10 +147,12 @@ class Processors:
                     try:
                         next(steps)
                     except StopIteration as end:
-                        return self._registered(end.value)
+                        return self._registration_response(end.value)
                     await asyncio.sleep(0)
 
-    def _registered(self, registered: commands.RegisterBrokerResponse | None) -> Response:
+    def _registration_response(
+        self, registered: commands.RegisterBrokerResponse | None
+    ) -> Response:
         if registered is None:
             return Response(ResponseCode.SYSTEM_ERROR, remark="register broker failed")
         wants_order = self._config.returnOrderTopicConfigToBroker
@@ -169,13 +162,12 @@ class Processors:
         )
 
     def unregister_broker(self, command: RemotingCommand, channel: Channel) -> Response:
-        """104: unregister a broker."""
         fields = commands.UNREGISTER_BROKER.request.decode(command.ext_fields)
         self.routes.leave(fields.cluster_name, fields.broker_addr, fields.broker_name, channel)
         return SUCCESS
 
     def query_data_version(self, command: RemotingCommand, _: Channel) -> Response:
-        """322: return whether a broker's topics changed since it registered."""
+        """Report if a broker's topics changed since it registered."""
         fields = commands.QUERY_DATA_VERSION.request.decode(command.ext_fields)
         version = self.routes.data_version(fields.cluster_name, fields.broker_addr)
         version_of_broker = read_body(bodies.DataVersion, command.body, LARGE_BODY_BYTES)
@@ -188,25 +180,22 @@ class Processors:
         )
 
     def broker_heartbeat(self, command: RemotingCommand, _: Channel) -> Response:
-        """904: record that a broker is alive."""
         fields = commands.BROKER_HEARTBEAT.request.decode(command.ext_fields)
         self.routes.touch(fields.cluster_name, fields.broker_addr, self._clock())
         return SUCCESS
 
     def broker_member_group(self, command: RemotingCommand, _: Channel) -> Response:
-        """901: return the brokers of one name."""
         fields = commands.GET_BROKER_MEMBER_GROUP.request.decode(command.ext_fields)
         group = bodies.BrokerMemberGroup(
             cluster=fields.cluster_name,
             broker_name=fields.broker_name,
             broker_addrs=self.routes.member_addrs(fields.broker_name),
         )
-        return _listed(bodies.BrokerMemberGroupAnswer(broker_member_group=group))
+        return _json(bodies.BrokerMemberGroupAnswer(broker_member_group=group))
 
     def route(
         self, command: RemotingCommand, channel: Channel
     ) -> Response | Awaitable[Response | None]:
-        """105: return the route of a topic."""
         topic = commands.GET_ROUTEINFO_BY_TOPIC.request.decode(command.ext_fields).topic
         order = (
             self.kv.get(ORDER_TOPIC_NAMESPACE, topic) if self._config.orderMessageEnable else None
@@ -216,18 +205,16 @@ class Processors:
             remark = f"No topic route info in name server for the topic: {topic}{FAQ}"
             return Response(ResponseCode.TOPIC_NOT_EXIST, remark=remark)
         if len(route.broker_datas) > MAX_LISTED_AT_ONCE:
-            return _listed_aside(route, channel)
-        return _listed(route)
+            return _json_in_thread(route, channel)
+        return _json(route)
 
     async def topics_of_cluster(
         self, command: RemotingCommand, channel: Channel
     ) -> Response | None:
-        """224: return the topics of a cluster."""
         fields = commands.GET_TOPICS_BY_CLUSTER.request.decode(command.ext_fields)
         return await _topics(self.routes.topics_of_cluster(fields.cluster), channel)
 
     async def register_topic(self, command: RemotingCommand, channel: Channel) -> Response | None:
-        """217: register one topic's queues."""
         topic = commands.REGISTER_TOPIC_IN_NAMESRV.request.decode(command.ext_fields).topic
         body, limit = command.body, limits.MAX_CLIENT_JSON_BODY_BYTES
         route = await parsed(lambda: read_body(bodies.TopicRouteData, body, limit), body, channel)
@@ -235,62 +222,57 @@ class Processors:
         return SUCCESS
 
     def delete_topic(self, command: RemotingCommand, _: Channel) -> Response:
-        """216: delete a topic."""
         fields = commands.DELETE_TOPIC_IN_NAMESRV.request.decode(command.ext_fields)
         self.routes.delete_topic(fields.topic, fields.cluster_name)
         return SUCCESS
 
     def wipe_write_permission(self, command: RemotingCommand, _: Channel) -> Response:
-        """205: remove write permission from all topics of a broker."""
         fields = commands.WIPE_WRITE_PERM_OF_BROKER.request.decode(command.ext_fields)
         count = self.routes.wipe_write_permission(fields.broker_name)
         made = commands.WipeWritePermissionResponse(wipe_topic_count=count)
         return Response(ext_fields=commands.WIPE_WRITE_PERM_OF_BROKER.response.encode(made))
 
     def add_write_permission(self, command: RemotingCommand, _: Channel) -> Response:
-        """327: add read and write permission to all topics of a broker."""
+        """Add read and write permission to all topics of a broker."""
         fields = commands.ADD_WRITE_PERM_OF_BROKER.request.decode(command.ext_fields)
         count = self.routes.add_write_permission(fields.broker_name)
         made = commands.AddWritePermissionResponse(add_topic_count=count)
         return Response(ext_fields=commands.ADD_WRITE_PERM_OF_BROKER.response.encode(made))
 
     def get_configuration(self, _: RemotingCommand, __: Channel) -> Response:
-        """319: return the configuration as a Java properties file."""
         properties = java_properties.dumps_unescaped(self._config.properties_in_effect())
         return Response(body=properties.encode())
 
     def update_configuration(self, _: RemotingCommand, __: Channel) -> Response:
-        """318: refuse; any client that can connect could change the configuration."""
+        """Refuse: any client that can connect could change the configuration."""
         return Response(ResponseCode.NO_PERMISSION, remark="Can not update config in black list.")
 
 
-def _listed(body: object) -> Response:
-    """Return success with a JSON body."""
+def _json(body: object) -> Response:
     return Response(body=write_body(body))
 
 
-async def _listed_aside(body: object, channel: Channel) -> Response | None:
-    """Return success with a large JSON body, encoded in a thread."""
+async def _json_in_thread(body: object, channel: Channel) -> Response | None:
     encoded = await in_thread(lambda: write_body(body), ANSWER_THREAD, owner=channel)
     return Response(body=encoded)
 
 
 async def _topics(names: Iterator[str | None], channel: Channel) -> Response | None:
-    """Return success with a list of topics, built in pieces; a long one is encoded in a thread."""
+    """Return a list of topics, built in steps; a long one is encoded in a thread."""
     chosen: list[str] = []
     size, pace = 0, Pace()
     for name in names:
         if name is not None:
             chosen.append(name)
-            # In a response a name is followed by two quotes and a comma.
+            # JSON adds two quotes and a comma.
             size += len(name) + 3
             if size > limits.MAX_ANSWER_FRAME_BYTES:
-                remark = f"the names of all topics have over {limits.MAX_ANSWER_FRAME_BYTES} bytes"
+                remark = f"the names of all topics exceed {limits.MAX_ANSWER_FRAME_BYTES} bytes"
                 return Response(ResponseCode.SYSTEM_ERROR, remark=remark)
         await pace.turn()
         if not channel.is_open:
             return None
     body = bodies.TopicList(topic_list=tuple(chosen))
     return (
-        _listed(body) if len(chosen) <= MAX_LISTED_AT_ONCE else await _listed_aside(body, channel)
+        _json(body) if len(chosen) <= MAX_LISTED_AT_ONCE else await _json_in_thread(body, channel)
     )

@@ -1,16 +1,16 @@
-"""The tables of a name server: pure, with the clock as an argument.
+"""The tables of a name server, without input or output; the caller passes the time.
 
-Rules, as in RocketMQ. A broker's topics are written when its broker id is new, its DataVersion has
-changed, or they are missing. Only the master writes them, or, if brokers allow slaves to act for
-it, the slave with the smallest id, and then read-only. Topics that are missing in a later
-registration stay. A broker is dropped when it unregisters, when its channel closes, and when it has
-not registered or sent a heartbeat for 120 s; the topics of a name are dropped with its last broker.
+The rules are RocketMQ's. A broker's topics are written if its broker id is new, its DataVersion has
+changed, or they are missing. Only the master writes them; if brokers permit slaves to act as
+master, the slave with the smallest id does, read-only. Topics that a later registration lacks stay.
+A broker is dropped when it unregisters, when its connection closes, and after 120 s without a
+registration or heartbeat. The last broker of a name takes its topics with it.
 
-Differences from RocketMQ: a broker is superseded only by one with a state version that a controller
-can have assigned, and only if it has one itself; so a forged number does not exclude a broker for
-good. A broker that returns after it was superseded writes all its topics again. One name can be
-reserved for the broker that runs in the same process. Routes have no filter servers: RocketMQ has
-no program any more that is one. Source: ``RouteInfoManager``.
+Differences from RocketMQ: a broker is superseded only by one with a later state version in the
+range of a controller, and only if it has a state version itself, so that a forged number does not
+exclude a broker for ever. A broker that returns after it was superseded writes all its topics
+again. One name can be reserved for the broker in the same process. Routes have no filter servers,
+which RocketMQ does not have any more. Source: ``RouteInfoManager``.
 """
 
 import logging
@@ -42,16 +42,16 @@ from rocketlens.wire.bodies.tables import (
 from rocketlens.wire.commands.brokers import RegisterBrokerRequest, RegisterBrokerResponse
 
 MAX_NAMESRV_QUEUE_DATAS: Final = 1_000_000
-"""Topics times brokers that a name server keeps; more are refused. RocketMQ: no limit."""
+"""Maximum number of topics times brokers. RocketMQ: no limit."""
 MAX_NAMESRV_BROKERS: Final = 10_000
-"""Brokers that a name server keeps; more are refused. RocketMQ: no limit."""
+"""Maximum number of brokers. RocketMQ: no limit."""
 _log: Final = logging.getLogger("rocketlens.namesrv")
 
 EXPIRY_S: Final = 120.0
-"""Seconds without a registration or heartbeat after which a broker is dropped, by default."""
+"""Default seconds without a registration or heartbeat after which a broker is dropped."""
 
 TOPICS_AT_ONCE: Final = 500
-"""Topics of a registration that are written in one step: a millisecond or two."""
+"""Topics of a registration written in one step: 1 to 2 ms."""
 
 BrokerKey = tuple[str, str]
 """Cluster and address."""
@@ -82,7 +82,7 @@ class Reserved(NamedTuple):
     broker_name: str
     address: str
     is_owner: Callable[[Hashable], bool]
-    """Returns whether a channel is that broker's."""
+    """Returns True for a channel of that broker."""
 
 
 class RouteTable:
@@ -90,15 +90,15 @@ class RouteTable:
 
     def __init__(self) -> None:
         self._topics: dict[str, dict[str, QueueData]] = {}
-        """Topic to broker name to queues."""
+        """Queues by topic and broker name."""
         self._names: dict[str, _Name] = {}
         self._clusters: dict[str, dict[str, None]] = {}
-        """Cluster to broker names, in the order of registration."""
+        """Broker names by cluster, in the order of registration."""
         self._live: dict[BrokerKey, _Live] = {}
         self._channels: dict[Hashable, set[BrokerKey]] = {}
         self._queue_datas = 0
         self._topics_of: dict[str, set[str]] = {}
-        """Broker name to its topics."""
+        """Topics by broker name."""
         self.reserved: Reserved | None = None
 
     def register(
@@ -108,19 +108,19 @@ class RouteTable:
         channel: Hashable,
         now_s: float,
     ) -> Generator[None, None, RegisterBrokerResponse | None]:
-        """Register a broker in small steps, between which other requests may be handled.
+        """Register a broker in small steps, between which other requests can be handled. O(its
+        topics).
 
-        O(its topics). If the broker is dropped meanwhile, its remaining topics are skipped. Returns
-        None if it is refused: an unknown broker with exactly one topic is about to register that
-        topic alone, too early. Nothing is changed then, or if another broker has the same id with a
-        later state.
+        If the broker is dropped in between, its remaining topics are skipped. Returns None if the
+        registration is refused: an unknown broker with exactly one topic registers that topic too
+        early. It has no effect then, or if another broker has the same id with a later state.
 
         :raises BadInput: if a name is too long or reserved, or a table is full.
         """
         name, address = request.broker_name, request.broker_addr
         key = request.cluster_name, address
         self._check_reserved(name, address, channel)
-        # First: other brokers may come and go in between.
+        # First: other brokers can register and leave in between.
         yield from self._check_room(request, body)
         version = body.topic_config_table.data_version
         topics = body.topic_config_table.topic_config_table.values()
@@ -163,20 +163,17 @@ class RouteTable:
             _log.info(line, name, request.broker_id, request.cluster_name, address, len(topics))
         self._channels.setdefault(channel, set()).add(key)
         yield from self._write_topics(request, topics, entry, changed=changed)
-        return self._registered(request, entry)
+        return self._registration_response(request, entry)
 
     def leave(self, cluster: str, address: str, broker_name: str, channel: Hashable) -> None:
-        """Drop a broker that unregisters over ``channel``.
-
-        :raises BadInput: if its name or address is reserved.
-        """
+        """:raises BadInput: if the name or address is reserved."""
         self._check_reserved(broker_name, address, channel)
         if (cluster, address) in self._live:
             _log.info("broker %s of %s at %s unregisters", broker_name, cluster, address)
         self.unregister(cluster, address, broker_name)
 
     def unregister(self, cluster: str, address: str, broker_name: str) -> None:
-        """Drop a broker; ignored if it is not registered."""
+        """Drop a broker; no effect if it is not registered."""
         self._forget_live((cluster, address))
         name = self._names.get(broker_name)
         if name is None:
@@ -195,22 +192,19 @@ class RouteTable:
             self._set_perm(broker_name, lambda perm: perm & ~PERM_WRITE)
 
     def touch(self, cluster: str, address: str, now_s: float) -> None:
-        """Record that a broker is alive."""
         live = self._live.get((cluster, address))
         if live is not None:
             live.last_heard_s = now_s
 
     def channel_closed(self, channel: Hashable) -> list[str]:
-        """Drop the brokers whose last registration came over this channel; return their
-        addresses.
-        """
+        """Drop the brokers that registered over this channel last; return their addresses."""
         brokers = list(self._channels.get(channel, ()))
         for cluster, address in brokers:
             self.unregister(cluster, address, self._live[cluster, address].broker_name)
         return [address for _, address in brokers]
 
     def expire(self, now_s: float) -> list[Hashable]:
-        """Drop the brokers whose time is over; return their channels, to be closed."""
+        """Drop expired brokers; return their channels, which the caller closes."""
         expired = [
             (key, live)
             for key, live in self._live.items()
@@ -221,12 +215,11 @@ class RouteTable:
         return [live.channel for _, live in expired]
 
     def data_version(self, cluster: str, address: str) -> DataVersion | None:
-        """Return the known version of a broker's topics."""
         live = self._live.get((cluster, address))
         return None if live is None else live.data_version
 
     def register_topic(self, topic: str, queue_datas: Iterable[QueueData]) -> None:
-        """Register one topic's queues; ignored if one of the brokers is not registered.
+        """Register the queues of a topic; no effect if one of the brokers is not registered.
 
         :raises BadInput: if the name is too long, or a table is full.
         """
@@ -239,22 +232,20 @@ class RouteTable:
             self._put(topic, each)
 
     def delete_topic(self, topic: str, cluster: str | None = None) -> None:
-        """Delete a topic, in one cluster or all; the next change of a broker brings it back."""
+        """Delete a topic, in one cluster or all; a broker's next change registers it again."""
         names = (
             list(self._topics.get(topic, ())) if not cluster else self._clusters.get(cluster, ())
         )
         self._drop_topics(names, [topic])
 
     def wipe_write_permission(self, broker_name: str) -> int:
-        """Remove write permission from all topics of a broker; return how many there are."""
         return self._set_perm(broker_name, lambda perm: perm & ~PERM_WRITE)
 
     def add_write_permission(self, broker_name: str) -> int:
-        """Add read and write permission to all topics of a broker; return how many there are."""
+        """Add read and write permission to all topics of a broker; return their number."""
         return self._set_perm(broker_name, lambda _: PERM_READ_WRITE)
 
     def route(self, topic: str, order_topic_conf: str | None = None) -> TopicRouteData | None:
-        """Return the route of a topic; None if no broker has it."""
         queues = self._topics.get(topic)
         if not queues:
             return None
@@ -265,29 +256,25 @@ class RouteTable:
         )
 
     def cluster_info(self) -> ClusterInfo:
-        """Return all brokers, by name and by cluster."""
         return ClusterInfo(
             broker_addr_table={name: self._broker_data(name) for name in self._names},
             cluster_addr_table={each: tuple(names) for each, names in self._clusters.items()},
         )
 
     def member_addrs(self, broker_name: str) -> dict[int, str]:
-        """Return the brokers of one name: id to address."""
         name = self._names.get(broker_name)
         return dict(name.broker_addrs) if name is not None else {}
 
     @property
     def broker_count(self) -> int:
-        """Number of registered brokers."""
         return len(self._live)
 
     @property
     def topic_count(self) -> int:
-        """Number of topics that have a route."""
         return len(self._topics)
 
     def topic_names(self) -> Iterator[str | None]:
-        """Yield the names of all current topics; tables may change between two."""
+        """Yield the names of all current topics; the tables can change in between."""
         return iter(list(self._topics))
 
     def topics_of_cluster(self, cluster: str) -> Iterator[str | None]:
@@ -297,7 +284,7 @@ class RouteTable:
             yield None if names.keys().isdisjoint(self._topics.get(topic, ())) else topic
 
     def system_topics(self) -> TopicList:
-        """Return the names of clusters and brokers, which are topics, too, and one broker."""
+        """Return the names of clusters and brokers, which are topics, too."""
         listed: dict[str, None] = {}
         for cluster, names in self._clusters.items():
             listed |= {cluster: None, **names}
@@ -305,7 +292,7 @@ class RouteTable:
         return TopicList(topic_list=tuple(listed), broker_addr=addresses[0] if addresses else None)
 
     def unit_topics(self, *, unit: bool | None, unit_sub: bool | None) -> Iterator[str | None]:
-        """Yield each topic's name if it has, or does not have, a unit flag; otherwise None."""
+        """Yield each topic's name, or None if its unit flags differ; a flag None matches both."""
         for topic in list(self._topics):
             queues = next(iter(self._topics.get(topic, {}).values()), None)
             flag = 0 if queues is None else queues.topic_sys_flag
@@ -318,11 +305,11 @@ class RouteTable:
     def _is_superseded(
         self, cluster: str, holder: str | None, address: str, version: DataVersion
     ) -> bool:
-        """Return whether another broker has the same id with a later state."""
+        """Return True if another broker has the same id with a later state."""
         if holder is None or holder == address:
             return False
         live = self._live.get((cluster, holder))
-        # Without a controller the state version is 0, which cannot be compared.
+        # Without a controller the state version is 0 and has no meaning.
         return live is not None and live.data_version.state_version > version.state_version > 0
 
     def _check_reserved(self, name: str, address: str, channel: Hashable) -> None:
@@ -331,11 +318,11 @@ class RouteTable:
             return
         if name == reserved.broker_name:
             raise BadInput(
-                f"the name {name} is that of the broker which runs beside this name server: "
-                "another broker needs another brokerName"
+                f"the name {name} is reserved for the broker in the process of this name server: "
+                "use another brokerName"
             )
         if address == reserved.address:
-            raise BadInput(f"the address {address} is that of the broker {reserved.broker_name}")
+            raise BadInput(f"the address {address} is reserved for broker {reserved.broker_name}")
 
     def _check_room(
         self, request: RegisterBrokerRequest, body: RegisterBrokerBody
@@ -353,7 +340,7 @@ class RouteTable:
             raise BadInput(f"stateVersion {state}: {limits.MAX_STATE_VERSION} at most")
         key = request.cluster_name, request.broker_addr
         if key not in self._live and len(self._live) >= MAX_NAMESRV_BROKERS:
-            raise BadInput(f"{len(self._live)} brokers are here, there is no room for more")
+            raise BadInput(f"{len(self._live)} brokers are registered, the maximum")
         added = 0
         for number, each in enumerate(body.topic_config_table.topic_config_table.values(), 1):
             self._check_topic(each.topic_name)
@@ -372,7 +359,7 @@ class RouteTable:
     def _check_count(self, added: int) -> None:
         if self._queue_datas + added > MAX_NAMESRV_QUEUE_DATAS:
             raise BadInput(
-                f"{self._queue_datas} topics are here, there is no room for {added} more"
+                f"{self._queue_datas} topics are registered, and {added} more exceed the maximum"
             )
 
     def _write_topics(
@@ -408,8 +395,10 @@ class RouteTable:
                 )
                 self._put(each.topic_name, queues)
 
-    def _registered(self, request: RegisterBrokerRequest, entry: _Name) -> RegisterBrokerResponse:
-        """Return the address of the master of a slave."""
+    def _registration_response(
+        self, request: RegisterBrokerRequest, entry: _Name
+    ) -> RegisterBrokerResponse:
+        """Return the master's addresses to a slave; empty for a master."""
         master = entry.broker_addrs.get(MASTER_ID)
         if request.broker_id == MASTER_ID or master is None:
             return RegisterBrokerResponse()

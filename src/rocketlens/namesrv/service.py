@@ -1,6 +1,6 @@
 """A name server as a whole: start and stop.
 
-Several may run at once and do not know each other: every broker registers with all of them.
+Several can run at once, independently: every broker registers with all of them.
 """
 
 import asyncio
@@ -33,9 +33,9 @@ SCAN_INTERVAL_S: Final = 5.0
 
 
 class NameServer:
-    """A name server in the running event loop. ``disk``: writes its key-value pairs.
+    """A name server in the running event loop. ``disk`` writes its key-value pairs.
 
-    :raises ConfigError: if their file is larger than the bound for reading.
+    :raises ConfigError: if their file exceeds the bound for reading.
     """
 
     def __init__(
@@ -58,15 +58,12 @@ class NameServer:
             bounds=ConnectionLimits(connections=most),
             tls=config.tls,
             clock=clock,
-            on_close=self._closed,
+            on_close=self._on_close,
         )
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> Host:
-        """Listen; return the bound address.
-
-        :raises BadInput: if the address cannot be bound.
-        """
+        """:raises BadInput: if the address cannot be bound."""
         host, port = self.config.bindAddress, self.config.listenPort
         try:
             bound = self.server.listen(host, port)
@@ -77,7 +74,7 @@ class NameServer:
         return bound
 
     def status_source(self) -> StatusSource:
-        """Return what this name server says of itself; must be called in its event loop."""
+        """Return the metrics and problems of this name server. Call it in its event loop."""
 
         async def collect() -> "Iterable[Metric]":
             from prometheus_client.core import GaugeMetricFamily
@@ -113,7 +110,6 @@ class NameServer:
         )
 
     async def stop(self, hurried: asyncio.Event | None = None) -> None:
-        """Close the port and all connections; waits some seconds at most."""
         if self._timer is not None:
             self._timer.cancel()
         try:
@@ -126,7 +122,7 @@ class NameServer:
             _log.info("stopped")
 
     def sweep(self) -> None:
-        """Drop brokers whose time is over; runs every 5 s after the start."""
+        """Drop expired brokers; runs every 5 s after the start."""
         for channel in self.routes.expire(self._clock()):
             if isinstance(channel, Channel):
                 _log.warning("the broker at %s sent no heartbeat in time", channel.address)
@@ -136,7 +132,7 @@ class NameServer:
         self._timer = asyncio.get_running_loop().call_later(SCAN_INTERVAL_S, self._tick)
         self.sweep()
 
-    def _closed(self, channel: Channel) -> None:
+    def _on_close(self, channel: Channel) -> None:
         for address in self.routes.channel_closed(channel):
             _log.info("the broker %s is gone: its connection ended", address)
 
@@ -150,10 +146,10 @@ async def run(
 ) -> None:
     """Run a name server until a signal or ``stop``; ``ready`` is called when it listens.
 
-    ``status`` answers for it.
+    ``status`` serves its metrics and health.
 
     :raises BadInput: if it cannot listen.
-    :raises ConfigError: if the file of values is larger than the bound for reading.
+    :raises ConfigError: if the file of key-value pairs exceeds the bound for reading.
     """
     ending = end_on_signals(stop)
     server = NameServer(config)

@@ -1,1 +1,1 @@
-"""Follows brokers as replicas do, and keeps copies of their stores for longer than they do."""
+"""Follows brokers like slaves do, and keeps copies of their stores for longer."""

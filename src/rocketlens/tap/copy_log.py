@@ -1,9 +1,9 @@
-"""The store of one followed broker: opened, begun, compared with its master, and its note kept.
+"""The store of one followed broker: opens it, compares it with the master, and keeps its note.
 
-What is compared before anything is appended: the last record that the copy has must be the same
-bytes at the master. A master whose log ends before the copy's, or has other bytes there, has
-another log than the one that was copied: it was restored from a backup, lost its end, or began
-anew under the same name. Then the copy is put aside, whole, and a new one is begun.
+Before the first append of a connection, the last record of the copy must have the same bytes at the
+master. If the master's log ends before the copy's, or has other bytes there, it is another log: the
+broker was restored from a backup, lost the end of its log, or started empty under the same name.
+The copy is then moved aside, and a new one is started.
 """
 
 import logging
@@ -26,24 +26,22 @@ from rocketlens.tap.masters import REPLACED, Master, directory_name
 from rocketlens.wire.ha import LogBytes
 
 MAX_REPLACED_COPIES: Final = 8
-"""Copies of earlier logs of one broker that a tap keeps; then it copies no other log of it."""
+"""Copies of earlier logs of one broker; with more, it is not copied any more."""
 _log: Final = logging.getLogger("rocketlens.tap")
 
 Begin = Literal["earliest", "latest"] | int
-"""Where a new copy begins: with what the master has, with its last log file, or with the log file
-that has a physical offset.
-"""
+"""The log file at which a new copy starts: first, last, or that with a physical offset."""
 
 _EVERY_HOUR: Final = ";".join(f"{hour:02}" for hour in range(24))
 _FULL_PERCENT: Final = 95
 _NO_HOST: Final = Host("127.0.0.1", 0)
-"""No record is written with it."""
+"""No record is written with this address."""
 KEEP_ALL_HOURS: Final = 876_000
 """A hundred years."""
 
 
 class LogReplaced(CopyFailed):
-    """The master has another log than the one that was copied."""
+    """The master has another log than the copied one."""
 
 
 class LogCopy:
@@ -64,7 +62,6 @@ class LogCopy:
         clock: Callable[[], int] = system_clock,
         threads: bool = True,
     ) -> None:
-        """Choose the directory; nothing is opened."""
         self.broker_name: Final = broker_name
         self.layout: Final = StoreLayout(home / directory_name(broker_name))
         self.store: CopyStore | None = None
@@ -79,14 +76,13 @@ class LogCopy:
 
     @property
     def has_begun(self) -> bool:
-        """Whether there is a copy of the broker's log."""
         return self.layout.tap.is_file()
 
     def open(self, master: Master) -> CopyStore:
-        """Open the store, or begin one; return it.
+        """Open the store, or create one; return it.
 
-        :raises CopyFailed: if the directory has a store that is no copy of this broker's.
-        :raises StoreLocked: if another process has it.
+        :raises CopyFailed: if the directory has a store that is not a copy of this broker's.
+        :raises StoreLocked: if another process has it open.
         :raises BadInput: if the broker's configuration cannot be used.
         :raises OSError: if it cannot be read or written.
         """
@@ -96,11 +92,11 @@ class LogCopy:
         has_log = self.layout.commit_log.is_dir() and any(self.layout.commit_log.iterdir())
         if note is None and has_log:
             raise CopyFailed(
-                f"{self.layout.root} has a store that is no copy, or whose note "
-                f"{self.layout.tap} is lost: choose another --home, or move it away"
+                f"{self.layout.root} has a store that is not a copy, or its note "
+                f"{self.layout.tap} is missing: choose another --home, or move the store away"
             )
         if note is None:
-            before = tuple(each.name for each in self.replaced())
+            before = tuple(each.name for each in self.replaced_copies())
             begin = self._begin_offset(master, "earliest" if before else self._begin)
             note = TapNote(self.broker_name, master.address, begin, replaced=before)
         if note.broker_name != self.broker_name:
@@ -118,8 +114,8 @@ class LogCopy:
         self.store = CopyStore(self.layout, config, options, disk=self._disk, clock=self._clock)
         return self.store
 
-    def replaced(self) -> list[Path]:
-        """Return the directories with copies of earlier logs of the broker, the oldest first."""
+    def replaced_copies(self) -> list[Path]:
+        """Return the directories with copies of earlier logs of the broker, oldest first."""
         root = self.layout.root
         names = (each.name for each in fs.entries(root.parent))
         return sorted(
@@ -140,16 +136,16 @@ class LogCopy:
         return wanted - wanted % size
 
     def start_offset(self, master: Master) -> int:
-        """Return where the master is to begin: with the last record that the copy has.
+        """Return the offset to request from the master: that of the last record of the copy.
 
-        What the master deleted before it was copied becomes a gap. All that the copy has is synced
-        before, because what a replica asks for is also what it says that it has.
+        Log that the master deleted before it was copied becomes a gap. The copy is synced first,
+        because the requested offset also acknowledges the log before it.
 
         :raises LogReplaced: if the master's log ends before the copy does.
         :raises StoreFailed: if the copy could not be synced.
         """
-        store = self._opened()
-        # Queues, too: a tap that is killed again and again must not read all again each time.
+        store = self._open_store()
+        # Queues, too: a tap that is killed repeatedly must not rebuild them each time.
         store.flush()
         if store.failure is not None:
             raise store.failure
@@ -165,13 +161,13 @@ class LogCopy:
             last = None
         self._expected = (store.position, b"")
         if last is not None and last.physical_offset >= master.min_offset:
-            # The filler behind it was copied, too.
+            # With the filler after it, if there is one.
             at = last.physical_offset
             self._expected = (at, store.log_bytes(at))
         at, expected = self._expected
         if not at and master.end_offset > master.segment_bytes:
-            # A master that is asked for offset 0 starts at its last segment. Byte 0 of a log is
-            # always 0: it is the first of the size of a record, which has less than 16 MiB.
+            # A request for offset 0 would start at the last segment. Byte 0 of a log is always 0:
+            # the first byte of the size of a record, which has less than 16 MiB.
             if not expected:
                 store.receive(b"\0")
             self._expected = (1, expected[1:])
@@ -182,7 +178,7 @@ class LogCopy:
         assert self.note is not None  # noqa: S101 - set by `open`
         note = self.note
         gap = TapGap(start, stop, self._clock())
-        # Before the log goes on: a reader must never see a gap without its reason.
+        # Before the log continues: a reader must never see a gap without its reason.
         self._write(replace(note, gaps=(*note.gaps, gap)[-limits.MAX_DAMAGE_REPORTS :]))
         store.continue_at(stop)
         _log.error(
@@ -194,19 +190,19 @@ class LogCopy:
         )
 
     def take(self, received: list[LogBytes]) -> None:
-        """Append what came, after it was compared with what the copy has of it.
+        """Append received log, after comparing it with the copy.
 
         :raises LogReplaced: if the master has other bytes than the copy.
-        :raises CopyFailed: if it does not go on where the copy ends.
-        :raises StoreFull, StoreBusy: if nothing can be written now; the bytes are kept.
+        :raises CopyFailed: if the log does not continue at the end of the copy.
+        :raises StoreFull, StoreBusy: if the store cannot append now; the bytes are kept.
         """
-        store = self._opened()
+        store = self._open_store()
         for log in received:
             store.receive(self._unknown_part(store, log))
         store.append_received()
 
     def _unknown_part(self, store: CopyStore, log: LogBytes) -> memoryview:
-        """Return the part of log bytes that the copy does not have; compare the other."""
+        """Return the bytes that the copy does not have; compare the others."""
         at, expected = self._expected
         if not expected:
             if log.physical_offset != store.received_offset:
@@ -222,34 +218,32 @@ class LogCopy:
         count = min(len(log.body), len(expected))
         if log.body[:count] != expected[:count]:
             raise LogReplaced(
-                f"broker {self.broker_name} has another record at physical offset {at} than the "
-                "one that was copied"
+                f"broker {self.broker_name} and the copy have different records at physical "
+                f"offset {at}"
             )
         self._expected = (at + count, expected[count:])
         return log.body[count:]
 
     @property
     def is_compared(self) -> bool:
-        """Whether all that the copy has of what was requested came, and was the same."""
+        """True if the master sent all requested bytes of the copy, and they were equal."""
         return not self._expected[1]
 
     def put_aside(self) -> None:
-        """Close the store of a log that the master does not have any more, and keep it aside.
-
-        :raises CopyFailed: if as many copies are kept as may be.
-        :raises OSError: if it cannot be moved.
+        """:raises CopyFailed: if the maximum number of copies is kept.
+        :raises OSError: if the store cannot be moved.
         """
-        root, kept = self.layout.root, self.replaced()
+        root, kept = self.layout.root, self.replaced_copies()
         if len(kept) >= MAX_REPLACED_COPIES:
             raise CopyFailed(
-                f"{len(kept)} copies of other logs of the broker are kept already: move or delete "
-                f"{kept[0]} and those like it"
+                f"{len(kept)} copies of earlier logs of the broker are kept, the maximum: move or "
+                f"delete {kept[0]} and those like it"
             )
         kept_bytes = sum(file.stat().st_size for each in kept for file in each.glob("commitlog/*"))
         if 0 < self._most_bytes <= kept_bytes:
             raise CopyFailed(
-                f"{kept_bytes} bytes of copies of other logs of the broker are kept already, and a "
-                f"copy may have {self._most_bytes}: move or delete {kept[0]} and those like it"
+                f"{kept_bytes} bytes of copies of earlier logs of the broker are kept, and "
+                f"{self._most_bytes} are allowed: move or delete {kept[0]} and those like it"
             )
         self.close(abruptly=False)
         number = 1
@@ -265,10 +259,7 @@ class LogCopy:
         self.note = None
 
     def note_progress(self, master: Master | None, problem: str) -> None:
-        """Write how far the copy has come; ``master`` is None if it could not be asked.
-
-        :raises OSError: if it cannot be written.
-        """
+        """:raises OSError: if the note cannot be written."""
         note, store = self.note, self.store
         if note is None or store is None:
             return
@@ -292,12 +283,12 @@ class LogCopy:
         self._disk.write_durably(self.layout.tap, note.encode())
         self.note = note
 
-    def _opened(self) -> CopyStore:
+    def _open_store(self) -> CopyStore:
         assert self.store is not None  # noqa: S101 - the caller opened it
         return self.store
 
     def close(self, *, abruptly: bool) -> None:
-        """Close the store, as a killed process does if ``abruptly``."""
+        """Close the store; ``abruptly``: without a final save, like a killed process."""
         store, self.store = self.store, None
         if store is not None:
             (store.close_abruptly if abruptly else store.close)()

@@ -1,17 +1,17 @@
-"""Follows one broker: connects, appends, acknowledges, and begins again after whatever ends it.
+"""Follows one broker: connects, appends, acknowledges, and reconnects after any failure.
 
 ======================  ========================================================================
-what                    when
+action                  when
 ======================  ========================================================================
-acknowledgement         when what came is synced, and at least every 5 s; with ``no_ack`` only the
-                        first one, which says where to begin, is repeated
-runtime information     every 10 s: where the master's log begins and ends
+acknowledgement         when received log is synced, and at least every 5 s; with ``no_ack`` only
+                        the first one, which requests an offset, is repeated
+runtime information     every 10 s: first and last offset of the master's log
 tables                  every 10 s: topics, groups, offsets
-note                    every 10 s, and at each change of what is wrong
+note                    every 10 s, and at each change of the problem
 cleaning                every 10 s
-a new connection        1 s after the old one ended, then 2 s and so on up to 10 s; at once, when
-                        the master deleted what comes next, or another one is registered; 2 s after
-                        the master had another log, then 4 s and so on up to 10 minutes
+a new connection        1 s after the old one ended, then 2 s and so on up to 10 s; at once if the
+                        master deleted the next log, or another master is registered; 2 s after the
+                        master had another log, then 4 s and so on up to 10 minutes
 ======================  ========================================================================
 
 An acknowledged offset is durable here: with ``brokerRole=SYNC_MASTER`` a producer's send waits for
@@ -44,30 +44,30 @@ from rocketlens.tap.stream import LogStream, open_stream
 from rocketlens.wire.ha import LogBytes
 
 MAX_TAP_PAUSE_S: Final = 10.0
-"""Seconds between two connections of a tap to a broker that does not answer. RocketMQ: 5."""
+"""Maximum seconds between two connections to a broker that does not answer. RocketMQ: 5."""
 MAX_REPLACED_PAUSE_S: Final = 600.0
-"""Seconds before the log of a broker that had many others is copied."""
+"""Maximum seconds before the log of a broker is copied that had many other logs."""
 _log: Final = logging.getLogger("rocketlens.tap")
 
 REPORT_S: Final = 5.0
-"""RocketMQ: ``haSendHeartbeatInterval``; a master closes a connection that is silent for 20 s."""
+"""RocketMQ: ``haSendHeartbeatInterval``. A master closes a connection that is silent for 20 s."""
 NO_DATA_S: Final = 20.0
 POLL_S: Final = 10.0
 FIRST_PAUSE_S: Final = 1.0
 ROOM_S: Final = 1.0
-"""Seconds between two tries to write what there was no room for."""
+"""Seconds between two attempts to write log that exceeded the room."""
 
 
 def replaced_pause_s(copies: int) -> float:
-    """Return the seconds before the log of a master is copied that had so many others."""
+    """Return the seconds before the next copy, after ``copies`` of other logs."""
     return float(min(FIRST_PAUSE_S * 2 ** min(copies, 30), MAX_REPLACED_PAUSE_S))
 
 
 class Follower:
-    """Follows one broker until :meth:`stop`. Belongs to the running event loop.
+    """Follows one broker. Belongs to the running event loop.
 
-    ``problem`` says why nothing is copied now, or why it is not known how much is to be copied;
-    empty if all is well.
+    ``problem`` is the reason why no log is copied now, or why the rest of the log is unknown; empty
+    if there is no problem.
     """
 
     def __init__(
@@ -79,7 +79,6 @@ class Follower:
         acknowledges: bool = True,
         disk: Disk | None = None,
     ) -> None:
-        """Nothing is connected or opened yet."""
         self._cluster: Final = cluster
         self._topology: Final = topology
         self._acknowledges: Final = acknowledges
@@ -97,19 +96,18 @@ class Follower:
         self._tables_problem = ""
         self._room: asyncio.TimerHandle | None = None
         self.has_started: Final = asyncio.Event()
-        """Set when the master was asked for its log, or could not be reached; and at the end."""
+        """Set when the log was requested, or the master could not be reached; and at the end."""
 
     @property
     def is_receiving(self) -> bool:
-        """Whether the log is being received."""
         is_connected = self._stream is not None and not self._stream.ended.done()
         return is_connected and not self._is_full
 
     async def run(self) -> None:
-        """Follow until this is cancelled, or something ends it for good, which is raised.
+        """Follow until this is cancelled, or fails permanently.
 
-        :raises CopyFailed, StoreLocked, BadInput: before the first connection: nothing else tries.
-        :raises StoreFailed: when a sync failed; the store is closed as if the process was killed.
+        :raises CopyFailed, StoreLocked, BadInput: before the first connection only.
+        :raises StoreFailed: if a sync failed. The store must be closed abruptly.
         """
         pause_s = 0.0
         try:
@@ -130,12 +128,12 @@ class Follower:
                     self._note(str(error))
                 except (RocketLensError, OSError) as error:
                     self._note(str(error))
-                except Exception as error:  # noqa: BLE001 - the copies of other brokers go on
+                except Exception as error:  # noqa: BLE001 - copies of other brokers must continue
                     _log.exception("broker %s: this is a bug", self.copy.broker_name)
                     self._note(repr(error))
                 self.has_started.set()
                 self._clean()
-                # The master may have another address by now.
+                # The master may have another address now.
                 self._topology.forget(self.copy.broker_name)
                 pause_s = FIRST_PAUSE_S if self.received_bytes > before else pause_s + FIRST_PAUSE_S
                 pause_s = min(pause_s, MAX_TAP_PAUSE_S)
@@ -145,25 +143,21 @@ class Follower:
             self.has_started.set()
 
     def _is_temporary(self, error: Exception) -> bool:
-        """Return whether a broker is only absent, and its name is no mistake."""
+        """Return True if the broker is only absent, and its name is not wrong."""
         return isinstance(error, MasterAbsent) and (error.is_known or self.copy.has_begun)
 
     def _put_aside(self) -> float:
-        """Put the copy of another log aside; return the seconds to wait before the next copy.
-
-        A copy that cannot be put aside now is put aside later.
-        """
+        """Move the copy of another log aside, now or later; return the seconds to wait."""
         try:
             self.copy.put_aside()
-            return replaced_pause_s(len(self.copy.replaced()))
+            return replaced_pause_s(len(self.copy.replaced_copies()))
         except CopyFailed as error:
             self._note(str(error))
         except OSError as error:
-            self._note(f"the copy of another log cannot be put aside: {error}")
+            self._note(f"the copy of another log cannot be moved aside: {error}")
         return 0.0
 
     def _clean(self) -> None:
-        """Delete what is expired, while there is no connection."""
         store = self.copy.store
         if store is not None:
             with suppress(OSError, RocketLensError):
@@ -188,7 +182,7 @@ class Follower:
             self.copy.note_progress(self.master, problem)
 
     async def _follow(self) -> None:
-        """Follow over one connection; returns when a new one is needed at once."""
+        """Follow over one connection; return if a new one is needed at once."""
         copy = self.copy
         self.master = master = await find_master(self._cluster, self._topology, copy.broker_name)
         store = copy.open(master)
@@ -210,9 +204,7 @@ class Follower:
             self._disconnect()
 
     async def _watch(self, stream: LogStream) -> None:
-        """Report, poll and clean until the connection ends, which is raised; or return when the
-        master deleted what comes next.
-        """
+        """Report, poll and clean; return if the master deleted the next log."""
         loop = asyncio.get_running_loop()
         polled_s = loop.time()
         while True:
@@ -229,18 +221,18 @@ class Follower:
                     return
 
     async def _poll(self) -> bool:
-        """Ask the master where its log is now, copy its tables, and clean; return False if the
-        master deleted what comes next, or is not the one that is connected.
+        """Get the state of the master's log, copy its tables, and clean; return False if the master
+        deleted the next log, or another master is registered.
 
-        A master that cannot be asked now may send its log all the same: name servers can be down.
+        If the master cannot be asked now, its log can still be received: name servers can be down.
 
         :raises LogReplaced: if the master's log ends before the copy does.
-        :raises CopyFailed: if it cannot be followed any more.
+        :raises CopyFailed: if the broker cannot be followed any more.
         """
         store, before = self.copy.store, self.master
         assert store is not None  # noqa: S101 - it is open while there is a connection
         assert before is not None  # noqa: S101 - likewise
-        # The copy may get longer than the end that the master answers before that answer is here.
+        # Before the request: the copy can grow past the master's answer in the meantime.
         end_offset = store.end_offset
         try:
             master = await find_master(self._cluster, self._topology, self.copy.broker_name)
@@ -248,7 +240,7 @@ class Follower:
             self._topology.forget(self.copy.broker_name)
             self._clean()
             if not self._is_full:
-                self._note(f"its log is received, but where it ends is not known: {error}")
+                self._note(f"its log is received, but the end of the log is unknown: {error}")
             return True
         self.master = master
         if (master.ha_host, master.ha_port) != (before.ha_host, before.ha_port):
@@ -273,12 +265,11 @@ class Follower:
         except (RocketLensError, OSError) as error:
             self._tables_problem = str(error)
             if self._tables_problem != before:
-                _log.warning("broker %s: its tables are not taken over: %s", master.name, error)
+                _log.warning("broker %s: its tables are not copied: %s", master.name, error)
 
-    # What the connection calls.
+    # Callbacks of the connection.
 
     def _take(self, received: list[LogBytes]) -> None:
-        """Append log bytes."""
         self.received_bytes += sum(len(log.body) for log in received)
         try:
             self.copy.take(received)
@@ -287,18 +278,17 @@ class Follower:
         self._report(is_due=False)
 
     def _on_heartbeat(self, next_offset: int) -> None:
-        """Check that the master has sent what was asked for.
+        """Check that the master has sent the requested log.
 
-        :raises CopyFailed: if it has nothing to send, and the copy has.
+        :raises CopyFailed: if it reached its end without the last record of the copy.
         """
         if not self.copy.is_compared:
             raise CopyFailed(
                 f"broker {self.copy.broker_name} did not send its log from physical offset "
-                f"{self._start} on, which it should have; it stands at {next_offset}"
+                f"{self._start} on, although it should have it; its next offset is {next_offset}"
             )
 
     def _wait_for_room(self, error: StoreFull | StoreBusy) -> None:
-        """Read nothing more until what came could be written."""
         assert self._stream is not None  # noqa: S101 - it called
         if not self._is_full:
             self.problem = str(error)
@@ -316,7 +306,7 @@ class Follower:
             self.copy.take([])
         except (StoreFull, StoreBusy) as error:
             self._wait_for_room(error)
-        except Exception as error:  # noqa: BLE001 - it is raised where the stream is waited for
+        except Exception as error:  # noqa: BLE001 - `_watch` raises it
             self._is_full = False
             stream.fail(error)
         else:
@@ -327,14 +317,14 @@ class Follower:
             self._report(is_due=False)
 
     def _report(self, *, is_due: bool) -> None:
-        """Report what is synced; ask to be told when more is."""
+        """Report the synced offset; register for the next sync."""
         stream, store = self._stream, self.copy.store
         if stream is None or store is None:
             return
         if store.failure is not None:
             stream.fail(store.failure)
             return
-        # Until all that was compared has come, the copy may be of another log.
+        # Until the comparison is complete, the master can have another log.
         can = self._acknowledges and self.copy.is_compared
         offset = max(store.flushed_offset, self._start) if can else self._start
         if is_due or offset > self._reported >= 0 or (self._reported < 0 and offset > self._start):
@@ -344,13 +334,13 @@ class Follower:
             self._waits = True
             loop = asyncio.get_running_loop()
 
-            def synced(_: StoreFailed | None) -> None:
+            def on_sync(_: StoreFailed | None) -> None:
                 with suppress(RuntimeError):
-                    loop.call_soon_threadsafe(self._synced)
+                    loop.call_soon_threadsafe(self._on_sync)
 
-            store.when_durable(store.end_offset, synced)
+            store.when_durable(store.end_offset, on_sync)
 
-    def _synced(self) -> None:
+    def _on_sync(self) -> None:
         self._waits = False
         self._report(is_due=False)
 

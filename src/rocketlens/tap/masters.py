@@ -1,4 +1,4 @@
-"""What a tap must know of the broker it follows, and its tables: topics, groups and offsets."""
+"""Finds the master of a followed broker, and copies its tables: topics, groups and offsets."""
 
 import json
 import re
@@ -27,16 +27,16 @@ from rocketlens.wire.commands.groups import (
 from rocketlens.wire.declare import AnyCommand, NoFields
 
 _DIRECTORY_NAME: Final = re.compile(r"[A-Za-z0-9%|_-][A-Za-z0-9%|_.-]{0,199}")
-"""What a broker's name may be to be that of a directory."""
+"""Broker names that are also safe names of directories."""
 REPLACED: Final = ".replaced-"
-"""In the name of the directory of a log that a broker does not have any more."""
+"""Part of the name of a directory with a copy of an earlier log."""
 _NUMBERS: Final = {
     "mappedFileSizeCommitLog": ("mappedFileSizeCommitLog", "mapedFileSizeCommitLog"),
     "mappedFileSizeConsumeQueue": ("mappedFileSizeConsumeQueue", "mapedFileSizeConsumeQueue"),
     "maxHashSlotNum": ("maxHashSlotNum",),
     "maxIndexNum": ("maxIndexNum",),
 }
-"""Keys of the broker on which the bytes of its copy depend, each with its spellings."""
+"""Keys of the broker on which the bytes of the copy depend, each with its spellings."""
 _HOST: Final = re.compile(r"[A-Za-z0-9:%_-]([A-Za-z0-9:%_.-]{0,252}[A-Za-z0-9])?")
 _MAX_PORT: Final = 65_535
 _MAX_FILE_BYTES: Final = 1 << 40
@@ -44,10 +44,9 @@ _FOLLOWED_ROLES: Final = ("ASYNC_MASTER", "SYNC_MASTER")
 
 
 class MasterAbsent(CopyFailed):
-    """The broker has no master that is registered now, and may have one later.
+    """The broker has no registered master now, and can have one later.
 
-    ``is_known``: whether a name server knows the broker, for example by its slaves, or none knows
-    any broker yet.
+    ``is_known``: a name server knows the broker, for example by its slaves, or knows no broker yet.
     """
 
     def __init__(self, message: str, *, is_known: bool) -> None:
@@ -56,7 +55,7 @@ class MasterAbsent(CopyFailed):
 
 
 class Master(NamedTuple):
-    """A master, as it and the name servers describe it now."""
+    """A master, from its own answers and the name servers'."""
 
     name: str
     address: str
@@ -65,29 +64,23 @@ class Master(NamedTuple):
     min_offset: int
     end_offset: int
     config: dict[str, str]
-    """The keys of its store on which the copy depends, with our names."""
+    """The store's keys on which the copy depends, with our names."""
 
     @property
     def segment_bytes(self) -> int:
-        """The size of its log files."""
         return int(self.config["mappedFileSizeCommitLog"])
 
     def store_config(self, **own: Any) -> StoreConfig:
-        """Return the configuration of the copy; ``own`` keys are not the broker's.
-
-        :raises BadInput: if the broker's cannot be used.
-        """
+        """:raises BadInput: if the broker's configuration cannot be used."""
         return replace(StoreConfig.from_properties(self.config)[0], **own)
 
 
 async def find_master(cluster: ClusterCalls, topology: Topology, name: str) -> Master:
-    """Return the master of a broker.
-
-    :raises MasterAbsent: if there is no such broker, or it has no master.
+    """:raises MasterAbsent: if there is no such broker, or it has no master.
     :raises CopyFailed: if its master cannot be followed.
-    :raises BadAnswer: if it says what cannot be.
-    :raises BrokerError: if the broker refuses.
-    :raises RemotingError: if it, or no name server, answers.
+    :raises BadAnswer: if an answer is invalid.
+    :raises BrokerError: if the broker refuses a request.
+    :raises RemotingError: if the broker, or every name server, does not answer.
     """
     brokers = (await topology.brokers()).value
     if name not in brokers:
@@ -102,7 +95,7 @@ async def find_master(cluster: ClusterCalls, topology: Topology, name: str) -> M
     table = await runtime_table(cluster, address)
     least, end = (runtime_number(table.get(f"commitLog{end}Offset")) for end in ("Min", "Max"))
     if least is None or end is None or not max(least, 0) <= end:
-        raise BadAnswer(address, "GET_BROKER_RUNTIME_INFO", "it does not tell where its log is")
+        raise BadAnswer(address, "GET_BROKER_RUNTIME_INFO", "it lacks the offsets of the log")
     # RocketMQ 4.9 has -1 as the minimum of a log without files.
     least, end = int(end if least < 0 else least), int(end)
     try:
@@ -113,10 +106,7 @@ async def find_master(cluster: ClusterCalls, topology: Topology, name: str) -> M
 
 
 def directory_name(broker_name: str) -> str:
-    """Return the name of the directory for a broker's store.
-
-    :raises CopyFailed: if it would be none that is safe.
-    """
+    """:raises CopyFailed: if the name is not safe for a directory."""
     if not _DIRECTORY_NAME.fullmatch(broker_name) or REPLACED in broker_name:
         raise CopyFailed(f"broker name {broker_name[:300]!r} cannot be the name of a directory")
     return broker_name
@@ -131,27 +121,24 @@ def _ha_address(config: dict[str, str], address: str, name: str) -> tuple[str, i
             f"{' or '.join(_FOLLOWED_ROLES)} without a controller"
         )
     if config.get("enableDLegerCommitLog") == "true":
-        raise CopyFailed(f"broker {name} cannot be followed: its log is one of DLedger")
+        raise CopyFailed(f"broker {name} cannot be followed: its log has DLedger's format")
     host, _, port = address.rpartition(":")
     ha_host = config.get("brokerIP2") or host.strip("[]")
     if not _HOST.fullmatch(ha_host) or ".." in ha_host:
-        raise ValueError(f"brokerIP2 is {ha_host[:300]!r}, which is no address")
+        raise ValueError(f"brokerIP2 is {ha_host[:300]!r}, which is not an address")
     ha_port = _number(config, "haListenPort", _MAX_PORT) or int(port) + 1
     return ha_host, ha_port
 
 
 def _number(config: dict[str, str], key: str, most: int) -> int:
-    """Return a number of a configuration; 0 if it is not there.
-
-    :raises ValueError: if it is not a number from 1 to ``most``.
-    """
+    """:raises ValueError: if the value is not a number from 1 to ``most``. Missing: 0."""
     text = config.get(key) or ""
     if not text:
         return 0
-    # Very long numbers take long to read.
+    # Very long numbers take long to parse.
     number = int(text) if text.isascii() and text.isdigit() and len(text) < 20 else 0
     if not 0 < number <= most:
-        raise ValueError(f"{key} is {text[:300]!r}, which is no number from 1 to {most}")
+        raise ValueError(f"{key} is {text[:300]!r}, which is not a number from 1 to {most}")
     return number
 
 
@@ -162,11 +149,11 @@ def _store_keys(config: dict[str, str], name: str) -> dict[str, str]:
         if number:
             keys[ours] = str(number)
     if "mappedFileSizeCommitLog" not in keys:
-        raise CopyFailed(f"broker {name} does not tell the size of its log files")
+        raise CopyFailed(f"broker {name} does not report the size of its log files")
     slots = int(keys.get("maxHashSlotNum", DEFAULT_GEOMETRY.slot_count))
     entries = int(keys.get("maxIndexNum", DEFAULT_GEOMETRY.entry_count))
     if Geometry(slots, entries).file_bytes > DEFAULT_GEOMETRY.file_bytes:
-        # The copy has an index of its own: no broker decides how much room that takes.
+        # The copy builds its own index, whose size a broker must not decide.
         for key in ("maxHashSlotNum", "maxIndexNum"):
             keys.pop(key, None)
     levels = config.get("messageDelayLevel")
@@ -185,13 +172,13 @@ _UNKNOWN: Final = frozenset({ResponseCode.REQUEST_CODE_NOT_SUPPORTED})
 async def copy_tables(
     cluster: ClusterCalls, address: str, layout: StoreLayout, disk: Disk, written: dict[str, bytes]
 ) -> None:
-    """Request the tables of a master, as a slave does, and write those that are not as ``written``,
+    """Request the tables of a master as a slave does, and write those that differ from ``written``,
     which is updated. A broker need not have all of them.
 
-    The answer is the text of the broker's own file in ``config/``; it is written as it is, if it is
+    The answer is the content of the broker's file in ``config/``; it is written unchanged, if it is
     JSON. If one table fails, the others are still written.
 
-    :raises BrokerError: if the broker refuses one.
+    :raises BrokerError: if the broker refuses a request.
     :raises RemotingError: if it does not answer, or a table is not JSON.
     :raises OSError: if a file cannot be written.
     """
@@ -215,7 +202,7 @@ def _check_table(address: str, command: AnyCommand, body: bytes) -> None:
     try:
         is_table = isinstance(json.loads(body), Mapping)
     except (ValueError, RecursionError):
-        # RocketMQ 4.9 writes numbers as names, which is no JSON.
+        # RocketMQ 4.9 writes numbers as names, which is not JSON.
         is_table = body.lstrip().startswith(b"{") and body.rstrip().endswith(b"}")
     if not is_table or len(body) > limits.MAX_JSON_BODY_BYTES:
         raise BadAnswer(address, command.code.name, "it is not a table")

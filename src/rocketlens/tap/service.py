@@ -1,4 +1,4 @@
-"""Follows several brokers at once, in one event loop, and says how far each copy is."""
+"""Follows several brokers in one event loop, and reports the progress of each copy."""
 
 import asyncio
 import logging
@@ -23,9 +23,9 @@ _log: Final = logging.getLogger("rocketlens.tap")
 
 
 _MEANINGS: Final = {
-    "connected": "Whether the log of the broker is received: 1 or 0.",
-    "behind_bytes": "Bytes of the broker's log that are not copied, as far as is known.",
-    "behind_seconds": "How old the last copied message was when something was not copied; or 0.",
+    "connected": "1 if the log of the broker is received, 0 if not.",
+    "behind_bytes": "Bytes of the broker's log that are not copied, as far as known.",
+    "behind_seconds": "Age of the last copied message if the copy is not complete, otherwise 0.",
     "offset": "Physical offset up to which the log is copied.",
     "synced_offset": "Physical offset up to which the copy is synced.",
     "gaps": "Parts of the broker's log that were deleted before they were copied.",
@@ -33,24 +33,23 @@ _MEANINGS: Final = {
     "connections": "Connections to the broker since the start.",
 }
 _COUNTERS: Final = frozenset({"received_bytes", "connections"})
-"""Values that only rise."""
 _NO_BROKER: Final = "all brokers: no broker is registered at the name servers yet"
 WATCH_S: Final = 10.0
-"""Seconds between two looks for brokers that were registered meanwhile."""
+"""Seconds between two checks for new brokers."""
 
 
 class TapOptions(NamedTuple):
-    """What a tap follows, and how."""
+    """The brokers that a tap follows, and the bounds of their copies."""
 
     home: Path
     """Each broker's copy is a directory in it, by the broker's name."""
     brokers: tuple[str, ...] = ()
-    """Names of brokers; empty for all that are registered, also those that are later."""
+    """Names of brokers; empty for all current and later ones."""
     begin: Begin = "earliest"
     acknowledges: bool = True
     retention_hours: int | None = None
     retention_bytes: int = 0
-    """Most bytes of each copy's log; 0 for no bound."""
+    """Maximum bytes of each copy's log; 0 for no bound."""
 
 
 class Tap:
@@ -64,7 +63,6 @@ class Tap:
         client_options: Mapping[str, Any] | None = None,
         disk: Disk | None = None,
     ) -> None:
-        """Nothing is connected or opened yet."""
         self._options: Final = options
         self._disk: Final = disk
         self._cluster: Final = ClusterCalls(name_servers, **(client_options or {}))
@@ -77,11 +75,11 @@ class Tap:
     async def start(self) -> None:
         """Open the copies, and connect; return when each follower has tried once.
 
-        If no broker is registered, or if of several that were not named some cannot be followed,
-        they are tried again.
+        If no broker is registered, or some of several unnamed brokers cannot be followed, they are
+        tried again.
 
-        :raises CopyFailed: if a broker that was named cannot be followed, or no one can.
-        :raises StoreLocked, BadInput, OSError, RemotingError: if it cannot be begun.
+        :raises CopyFailed: if a named broker cannot be followed, or no broker can.
+        :raises StoreLocked, BadInput, OSError, RemotingError: if it cannot start.
         """
         named = self._options.brokers
         if len(set(named)) != len(named):
@@ -106,17 +104,14 @@ class Tap:
             raise failures[0]
         self._tasks.clear()
         for follower, task in zip(self.followers, first_tries, strict=True):
-            self._go_on(follower, None if task.done() else task)
+            self._keep_following(follower, None if task.done() else task)
         if not named:
             if not names:
                 _log.warning(_NO_BROKER)
             self._watch = asyncio.create_task(self._follow_later_ones(set(names)))
 
     def _follower(self, name: str) -> Follower:
-        """Return a follower of a broker, which does nothing yet.
-
-        :raises CopyFailed: if the name cannot be that of a directory.
-        """
+        """:raises CopyFailed: if the name cannot be that of a directory."""
         options = self._options
         copy = LogCopy(
             options.home,
@@ -127,30 +122,24 @@ class Tap:
             disk=self._disk,
         )
         return Follower(
-            self._cluster,
-            self._topology,
-            copy,
-            acknowledges=options.acknowledges,
-            disk=self._disk,
+            self._cluster, self._topology, copy, acknowledges=options.acknowledges, disk=self._disk
         )
 
-    def _go_on(self, follower: Follower, task: asyncio.Task[None] | None = None) -> None:
-        """Follow from now on, also if that is not possible yet."""
+    def _keep_following(self, follower: Follower, task: asyncio.Task[None] | None = None) -> None:
+        """Follow from now on, even if the broker cannot be followed yet."""
         follower.has_started.set()
         task = task or asyncio.create_task(follower.run())
         task.add_done_callback(lambda _: self._has_ended.set())
         self._tasks.append(task)
 
     async def _follow_later_ones(self, known: set[str]) -> None:
-        """Follow brokers that are registered from now on. One that cannot be followed is tried
-        again, and ends nothing.
-        """
+        """Follow brokers that are registered later; retry those that cannot be followed yet."""
         while True:
             await asyncio.sleep(WATCH_S)
             try:
                 names = set((await self._topology.brokers()).value) - known
             except (RocketLensError, OSError, ValueError) as error:
-                _log.warning("brokers that are new cannot be looked for: %s", error)
+                _log.warning("the check for new brokers failed: %s", error)
                 continue
             known |= names
             for name in sorted(names):
@@ -161,22 +150,22 @@ class Tap:
                     continue
                 _log.info("broker %s was registered, and is followed from now on", name)
                 self.followers.append(follower)
-                self._go_on(follower)
+                self._keep_following(follower)
 
     @property
     def failure(self) -> BaseException | None:
-        """What ended a follower for good; None if all go on."""
+        """The error of a follower that failed permanently; None if there is none."""
         for task in self._tasks:
             if task.done() and not task.cancelled() and task.exception() is not None:
                 return task.exception()
         return None
 
     async def ended(self) -> None:
-        """Wait until a follower ended for good."""
+        """Wait until a follower fails permanently."""
         await self._has_ended.wait()
 
     async def stop(self) -> None:
-        """Close all connections and stores; a store whose sync failed as if killed."""
+        """Close all connections and stores; abruptly if a sync failed."""
         tasks = [*self._tasks, *((self._watch,) if self._watch else ())]
         for task in tasks:
             task.cancel()
@@ -188,7 +177,6 @@ class Tap:
         await self._cluster.close()
 
     def problems(self) -> Sequence[str]:
-        """Return why a log is not received now."""
         if not self.followers:
             return [_NO_BROKER]
         return [
@@ -196,7 +184,6 @@ class Tap:
         ]
 
     async def metrics(self) -> "Iterable[Metric]":
-        """Return the values of all followers, for Prometheus."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
         metrics: dict[str, Any] = {}
@@ -232,7 +219,7 @@ async def run(
 ) -> None:
     """Run a tap until a signal or ``stop``; ``ready`` is called when it has started.
 
-    Raises what :meth:`Tap.start` does, and what ended a follower for good.
+    Raises what :meth:`Tap.start` raises, and the error of a follower that failed permanently.
     """
     shutdown = end_on_signals(stop)
     tap = Tap(name_servers, options, client_options=client_options)

@@ -1,4 +1,4 @@
-"""For the tests of other projects: a name server and a broker, there in well under a second.
+"""Starts a name server and a broker for the tests of other projects, in well under a second.
 
 ::
 
@@ -11,15 +11,15 @@
         with rocketmq.admin() as admin:
             assert len(admin.query_message("Orders", "ORDER-1")) == 1
 
-A test with ``@pytest.mark.rocketmq(autoCreateTopicEnable=False)`` has a broker with these keys of
-``broker.conf``. A broker for many tests::
+``@pytest.mark.rocketmq(autoCreateTopicEnable=False)`` sets keys of ``broker.conf`` for the broker
+of a test. A broker for many tests::
 
     shared = rocketlens.testing.cluster_fixture("session", autoCreateTopicEnable=False)
 
 Without pytest: ``with rocketlens.testing.cluster() as rocketmq:``, or ``async with``.
 
-There is no pytest entry point on purpose: each start of pytest would import it, and pytest would
-rewrite the assertions of this whole package, used or not.
+The plugin is not a pytest entry point: each start of pytest would import it, and pytest would
+rewrite the assertions of the whole package.
 """
 
 from importlib import import_module
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 __all__ = ["Cluster", "cluster", "cluster_fixture"]
 
 
-if not TYPE_CHECKING:  # a type checker shall say so of a name that there is not
+if not TYPE_CHECKING:  # so that type checkers report unknown names
 
     def __getattr__(name: str) -> object:
         """Import a name when it is first used: the pytest plugin imports this package first.
 
-        :raises AttributeError: when there is none of that name.
+        :raises AttributeError: if there is no such name.
         """
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,7 +1,7 @@
-"""A name server and a broker inside the process that asks for them.
+"""A name server and a broker in the caller's process.
 
-They run in a thread with an event loop of its own, so they answer whatever the caller's threads
-and event loops do meanwhile; all clients, ours and others, meet them over real sockets.
+They run in a thread with its own event loop, so the caller's threads and loops do not delay them.
+All clients connect over real sockets.
 """
 
 import asyncio
@@ -26,35 +26,32 @@ from rocketlens.net.sync import LoopThread
 
 DEFAULTS: Final = {
     "listenPort": "0",
-    # Files are made in their full length; what tests send is little.
+    # Files are created in their full length, and tests send little.
     "mappedFileSizeCommitLog": str(16 * 1024 * 1024),
     "mappedFileSizeConsumeQueue": str(20_000),
     "maxHashSlotNum": "5000",
     "maxIndexNum": "20000",
-    # A disk that is nearly full is not what the tests are about.
+    # A nearly full disk must not fail the tests.
     "diskMaxUsedSpaceRatio": "98",
     "diskSpaceCleanForciblyRatio": "99",
     "diskSpaceWarningLevelRatio": "100",
 }
-"""What differs from a broker's own defaults, in RocketMQ's keys."""
+"""Keys of ``broker.conf`` that differ from the broker's defaults."""
 
 OUR_OWN: Final = frozenset({"namesrvAddr", "storePathRootDir", "storePathCommitLog"})
 
 
 def cluster(
-    directory: str | PathLike[str] | None = None,
-    *,
-    build_index: bool = False,
-    **broker_conf: Any,
+    directory: str | PathLike[str] | None = None, *, build_index: bool = False, **broker_conf: Any
 ) -> "Cluster":
-    """Return a name server and a broker, to be started by ``with`` or ``async with``.
+    """Return a name server and a broker; start them by ``with`` or ``async with``.
 
-    The store is made in ``directory``, and stays; without one it is in a temporary directory that
-    is deleted in the end. ``broker_conf`` has keys of a ``broker.conf``, such as
-    ``autoCreateTopicEnable=False``. Messages are found at once either way; with ``build_index``
-    there are index files, too, which loads a compiler.
+    The store is created in ``directory``, and stays; by default it is in a temporary directory,
+    which is deleted at the end. ``broker_conf`` has keys of a ``broker.conf``, such as
+    ``autoCreateTopicEnable=False``. Messages are found at once, with or without ``build_index``,
+    which writes index files, too, and loads a compiler.
 
-    :raises BadInput: when a key is unknown or asks for access control, or a value cannot be.
+    :raises BadInput: if a key is unknown or selects access control, or a value is invalid.
     """
     values = {key: _text(value) for key, value in broker_conf.items()}
     ours = OUR_OWN & values.keys()
@@ -79,14 +76,10 @@ class _Running(Struct):
 
 
 class Cluster:
-    """A name server and a broker; what `cluster` gives. Started once."""
+    """A name server and a broker, created by `cluster`. Can be started once."""
 
     def __init__(
-        self,
-        settings: BrokerSettings,
-        directory: str | PathLike[str] | None,
-        *,
-        build_index: bool,
+        self, settings: BrokerSettings, directory: str | PathLike[str] | None, *, build_index: bool
     ) -> None:
         self._settings: Final = settings
         self._directory: Final = None if directory is None else Path(directory)
@@ -95,7 +88,7 @@ class Cluster:
 
     @property
     def name_server(self) -> str:
-        """The address that clients are given, such as ``127.0.0.1:40123``."""
+        """The address for clients, such as ``127.0.0.1:40123``."""
         return self._started.name_server_address
 
     @property
@@ -117,11 +110,11 @@ class Cluster:
         return SyncMQAdmin(self.name_server, **options)
 
     def start(self) -> None:
-        """Start both; they answer when this returns.
+        """Start both; they accept requests when this returns.
 
-        :raises BadInput: when they run already.
-        :raises StoreLocked: when another process has the store.
-        :raises OSError: when a port is taken, or the directory cannot be used.
+        :raises BadInput: if they run already.
+        :raises StoreLocked: if another process has the store open.
+        :raises OSError: if a port is in use, or the directory cannot be used.
         """
         if self._running is not None:
             raise BadInput("this cluster runs already")
@@ -135,7 +128,7 @@ class Cluster:
             raise
 
     def stop(self) -> None:
-        """Stop both, and delete a temporary directory. No effect when they do not run."""
+        """Stop both, and delete a temporary directory. No effect if they do not run."""
         running, self._running = self._running, None
         if running is None:
             return
@@ -148,7 +141,7 @@ class Cluster:
     def kill_broker(self) -> None:
         """End the broker as a broken network would: the name server still lists it.
 
-        Its store is left as a crash leaves it. For tests of what happens then.
+        Its store is left as after a crash.
         """
         running = self._started
         running.thread.run(running.broker.close_abruptly())
@@ -175,25 +168,21 @@ class Cluster:
     @property
     def _started(self) -> _Running:
         if self._running is None:
-            raise BadInput("this cluster does not run: use it inside `with cluster() as ...`")
+            raise BadInput("this cluster is not running: use it inside `with cluster() as ...`")
         return self._running
 
     def __enter__(self) -> Self:
-        """Start."""
         self.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop."""
         self.stop()
 
     async def __aenter__(self) -> Self:
-        """Start, while the caller's event loop goes on."""
         await asyncio.to_thread(self.start)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Stop, while the caller's event loop goes on."""
         await asyncio.to_thread(self.stop)
 
 

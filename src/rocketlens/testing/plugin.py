@@ -1,8 +1,8 @@
-"""The pytest fixture ``rocketmq``; named in a ``conftest.py`` as one of its ``pytest_plugins``.
+"""The pytest fixture ``rocketmq``; add this module to ``pytest_plugins`` of a ``conftest.py``.
 
 ``@pytest.mark.rocketmq(autoCreateTopicEnable=False)`` sets keys of ``broker.conf`` for the broker
-of a test; :func:`cluster_fixture` makes fixtures of other scopes. Servers are imported when the
-first test wants them.
+of a test; :func:`cluster_fixture` creates fixtures of other scopes. The servers are imported when
+the first test needs them.
 """
 
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -28,11 +28,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def rocketmq(tmp_path: "Path", request: pytest.FixtureRequest) -> "Iterator[Cluster]":
-    """Return a name server and an empty broker of this test's own, on free loopback ports."""
+    """Return a name server and an empty broker for this test, on free loopback ports."""
     from rocketlens.testing.embedded import cluster
 
     conf: dict[str, Any] = {}
-    # The nearest mark counts most: that of the function, then of its class, then of the module.
+    # The mark of the function overrides that of its class, which overrides that of the module.
     for mark in reversed(list(request.node.iter_markers(MARKER))):
         conf |= mark.kwargs
     with cluster(tmp_path / "rocketmq", **conf) as running:
@@ -48,8 +48,8 @@ def cluster_fixture(
     """Return a fixture of a name server and a broker, for a name in a ``conftest.py``.
 
     ``shared_rocketmq = cluster_fixture("session", autoCreateTopicEnable=False)``: the tests of a
-    scope share one broker, which starts empty. ``build_index`` and ``broker_conf`` are as
-    `rocketlens.testing.cluster` has them.
+    scope share one broker, which starts empty. ``build_index`` and ``broker_conf`` are as in
+    `rocketlens.testing.cluster`.
     """
 
     @pytest.fixture(scope=scope)

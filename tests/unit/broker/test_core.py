@@ -123,8 +123,8 @@ def test_configuration_comes_from_a_broker_conf(caplog):
         ("brokerIP1=localhost", "brokerIP1 'localhost': give an IPv4 or IPv6 address"),
         ("brokerId=1", "this broker cannot be a slave"),
         ("brokerRole=SLAVE", "this broker cannot be a slave"),
-        ("storePathCommitLog=/a,/b", "storePathCommitLog /a,/b: give the whole path of one"),
-        ("storePathCommitLog=log", "storePathCommitLog log: give the whole path of one"),
+        ("storePathCommitLog=/a,/b", "storePathCommitLog /a,/b: give the absolute path of one"),
+        ("storePathCommitLog=log", "storePathCommitLog log: give the absolute path of one"),
         ("flushDiskType=NEVER", "flushDiskType 'NEVER'"),
     ],
 )

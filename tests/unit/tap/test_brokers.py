@@ -202,8 +202,8 @@ async def test_only_the_named_brokers_are_followed(tmp_path, log):
     [
         ({"brokerRole": "SLAVE"}, (), "its role is SLAVE"),
         ({"enableControllerMode": "true"}, (), "in controller mode"),
-        ({"enableDLegerCommitLog": "true"}, (), "its log is one of DLedger"),
-        ({"mappedFileSizeCommitLog": ""}, (), "does not tell the size of its log files"),
+        ({"enableDLegerCommitLog": "true"}, (), "its log has DLedger's format"),
+        ({"mappedFileSizeCommitLog": ""}, (), "does not report the size of its log files"),
         ({}, ("x",), "no name server knows broker x; they know brok"),
     ],
 )

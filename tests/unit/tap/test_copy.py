@@ -211,7 +211,7 @@ async def test_a_copy_that_cannot_be_put_aside_is_when_it_can(tmp_path, log, mon
     async with tapped(tmp_path, log) as (master, tap):
         await master.acknowledged(len(log))
         master.log = log[:5_000]
-        await until(lambda: any("cannot be put aside" in one for one in tap.problems()))
+        await until(lambda: any("cannot be moved aside" in one for one in tap.problems()))
         await until((tmp_path / "broker-a.replaced-0001").is_dir)
         await until(lambda: tap.followers[0].copy.store is not None)
         await reaches(tap, 4_000)
@@ -230,7 +230,7 @@ async def test_a_table_that_is_refused_does_not_keep_the_others_waiting(tmp_path
         assert not tap.problems()
     assert not (tmp_path / "broker-a/config/consumerOffset.json").exists()
     # Once, and not at every try.
-    assert caplog.text.count("its tables are not taken over") == 1
+    assert caplog.text.count("its tables are not copied") == 1
 
 
 async def test_a_copy_that_is_larger_than_it_may_be_loses_its_oldest_files(tmp_path, log):
@@ -284,7 +284,7 @@ async def has_other_log(tap, length, count):
     """Wait until the copy is longer than a log will be, after so many were put aside."""
     copy = tap.followers[0].copy
     await until(
-        lambda: len(copy.replaced()) == count and copy.store and copy.store.position > length
+        lambda: len(copy.replaced_copies()) == count and copy.store and copy.store.position > length
     )
 
 
@@ -296,7 +296,7 @@ async def test_a_master_that_keeps_changing_is_waited_for_and_only_so_many_copie
         for number, length in enumerate((80_000, 60_000, 40_000, 20_000)):
             await has_other_log(tap, length, number)
             master.log = log[:length]
-        await until(lambda: any("3 copies of other logs" in one for one in tap.problems()))
+        await until(lambda: any("3 copies of earlier logs" in one for one in tap.problems()))
         assert tap.failure is None
     aside = sorted(each.name for each in tmp_path.iterdir())
     assert aside == ["broker-a", *(f"broker-a.replaced-{number:04}" for number in (1, 2, 3))]
@@ -351,7 +351,7 @@ async def test_a_store_that_is_no_copy_is_never_written(tmp_path, log):
         send_many(store, 3)
     before = content_of(tmp_path / "broker-a")
     async with followed(master_of(log)) as address:
-        with pytest.raises(CopyFailed, match="has a store that is no copy"):
+        with pytest.raises(CopyFailed, match="has a store that is not a copy"):
             await start(address, tmp_path)
     assert content_of(tmp_path / "broker-a") == before
 

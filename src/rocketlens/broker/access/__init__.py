@@ -1,1 +1,1 @@
-"""Who may ask a broker for what: accounts as in RocketMQ 4, or users and policies as in 5."""
+"""Access control of a broker: accounts as in RocketMQ 4, or users and policies as in RocketMQ 5."""

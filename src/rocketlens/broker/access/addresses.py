@@ -1,4 +1,4 @@
-"""Which addresses a client may have: patterns of plain_acl.yml, and ranges of RocketMQ 5.
+"""Parses patterns of client addresses: those of plain_acl.yml, and the ranges of RocketMQ 5.
 
 A pattern of plain_acl.yml:
 
@@ -12,13 +12,13 @@ nothing                                  no address
 ``10.0.0.{1,2}``, ``2001:db8::{1,2}``    each of them
 ``192.168.*.*``, ``192.168.1-5.*``       addresses whose numbers are in these ranges; the first
                                          number is not a range
-``2001:db8:*``, ``2001:db8:1-20:*``      the same of IPv6, where ``*`` is the end: it stands for all
+``2001:db8:*``, ``2001:db8:1-20:*``      the same for IPv6; ``*`` stands only at the end, for all
                                          groups that follow; ``::*`` is ``:0:*``
 =======================================  ==========================================================
 
-RocketMQ looks only at the first range of an IPv4 pattern: its ``192.168.1-5.7`` matches
-``192.168.3.99``, too. Here every number must fit. A range right behind ``::`` is refused: RocketMQ
-takes it for another group than its writer. Source: ``RemoteAddressStrategyFactory``,
+RocketMQ compares only the first range of an IPv4 pattern: its ``192.168.1-5.7`` also matches
+``192.168.3.99``. Here every number must match. A range directly after ``::`` is refused: RocketMQ
+applies it to another group than the pattern means. Source: ``RemoteAddressStrategyFactory``,
 ``IPAddressUtils``.
 """
 
@@ -39,7 +39,7 @@ _MAX_SHOWN: Final = 100
 
 @lru_cache(maxsize=4096)
 def parse_address(text: str) -> Address | None:
-    """Return an address; None if the text is not one. The zone of an IPv6 address is left out."""
+    """Parse an address without the zone of IPv6; return None if it is invalid."""
     try:
         return ip_address(text.partition("%")[0])
     except ValueError:
@@ -47,9 +47,9 @@ def parse_address(text: str) -> Address | None:
 
 
 def parse_pattern(text: str | None) -> AddressPattern | None:
-    """Return a pattern of plain_acl.yml as a function; None if it is blank and matches nothing.
+    """Return the predicate of a pattern of plain_acl.yml; None if it is blank and matches nothing.
 
-    :raises BadInput: when it is not one of those above.
+    :raises BadInput: if it has none of the forms above.
     """
     if text is None or not text.strip():
         return None
@@ -68,10 +68,7 @@ def parse_pattern(text: str | None) -> AddressPattern | None:
 
 
 def parse_source(text: str) -> AddressPattern:
-    """Return an address or a range, such as ``10.0.0.0/8``, of RocketMQ 5 as a function.
-
-    :raises BadInput: when it is neither.
-    """
+    """:raises BadInput: if it is neither an address nor a range like ``10.0.0.0/8``."""
     try:
         if "/" not in text:
             single = ip_address(text)
@@ -112,7 +109,7 @@ def _range_6(text: str) -> AddressPattern:
     if is_open:
         parts.pop()
     first = next((n for n, word in enumerate(parts) if "-" in word), len(parts))
-    # Behind a range only "*" may stand.
+    # Only "*" can follow a range.
     if any("*" in word for word in parts) or first < len(parts) - 1:
         raise _bad(text)
     head, ranged = parts[:first], parts[first:]

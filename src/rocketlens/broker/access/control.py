@@ -1,20 +1,20 @@
-"""The access control of one broker, of either kind: opened, put before its handlers, watched.
+"""The access control of one broker, of either kind: reads its files and tables, and decides.
 
-A stored message is read by those who may read each topic that it is of; a copy is of the topics of
-its original:
+Reading a stored message needs permission for each of its topics; a copy has the topics of its
+original:
 
 ==============================================  ====================================================
-a message in                                    is of
+a message in                                    has the topics
 ==============================================  ====================================================
-a topic where messages wait (delays, timers,    its ``REAL_TOPIC`` instead, and if that is a retry
-transactions) or lie that were given up         topic, the next line, too
+a topic where messages wait (delays, timers,    its ``REAL_TOPIC`` instead; if that is a retry
+transactions) or are kept after giving up       topic, also the topics of the next line
 a group's retry or dead letter topic            that topic, its ``RETRY_TOPIC`` and its
                                                 ``DLQ_ORIGIN_TOPIC``
 any other topic                                 that topic
 ==============================================  ====================================================
 
-A client in a namespace names the origin of what it sends back without it. If the group of the copy
-is in a namespace that has such a topic, that one is meant.
+A client in a namespace names the origin of a message that it sends back without the namespace. If
+the namespace of the copy's group has that topic, it is the origin.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
-from rocketlens.broker.access.guard import Audit, guarded
+from rocketlens.broker.access.guard import Audit, guard_handlers
 from rocketlens.broker.access.needs import reading_need, writing_need
 from rocketlens.broker.access.plain_files import PlainAcl, load_files
 from rocketlens.broker.access.plain_rules import PlainRules
@@ -51,12 +51,12 @@ from rocketlens.wire.codes import RequestCode
 from rocketlens.wire.command import RemotingCommand
 
 WATCH_INTERVAL_S: Final = 5.0
-"""Between two looks at the files of accounts."""
+"""Seconds between two checks for changed files."""
 _OF_GROUPS: Final = (props.RETRY_TOPIC, props.DLQ_ORIGIN_TOPIC)
 
 
 class AccessControl:
-    """Decides which requests a broker refuses for want of a permission."""
+    """Decides which requests have the permissions that they need."""
 
     def __init__(
         self,
@@ -68,44 +68,47 @@ class AccessControl:
     ) -> None:
         """Read accounts, or users and policies.
 
-        :raises BadInput: when a file of accounts cannot be understood, or is not to be found.
-        :raises OSError: when a file or a table cannot be read or written.
+        :raises BadInput: if a file of accounts is invalid, or its directory is unknown.
+        :raises OSError: if a file or a table cannot be read or written.
         """
         config = settings.auth
         self._audit: Final = Audit()
         self._topics: Final = topics
         self.accounts: Final = PlainAcl(config.home) if config.aclEnable else None
-        """Accounts of RocketMQ 4; None where there are users."""
+        """Accounts of RocketMQ 4; None if there are users."""
         self.users: Final = None if config.aclEnable else _users(settings, disk, clock, save)
-        """Users of RocketMQ 5; None where there are accounts."""
+        """Users of RocketMQ 5; None if there are accounts."""
         self.tables: Final[tuple[Table, ...]] = (
             () if self.users is None else (self.users.users, self.users.acls)
         )
-        """Tables that are saved together with the broker's others."""
+        """Tables that are saved together with the broker's other tables."""
         self._producers: Final[WeakKeyDictionary[Channel, RemotingCommand]] = WeakKeyDictionary()
         """By connection: its last heartbeat, without its body and its signature."""
 
     @property
     def _rules(self) -> PlainRules | Users:
-        """The rules in force now."""
         if self.users is not None:
             return self.users
         assert self.accounts is not None  # noqa: S101 - one of both
         return self.accounts.loaded.rules
 
-    def guarded(self, handlers: Mapping[int, Handler]) -> dict[int, Handler]:
-        """Return a broker's handlers behind its checks."""
-        # The rules are looked up for each request: they are others when files have changed.
-        return guarded(handlers, lambda asked, host: self._rules.decide(asked, host), self._audit)  # noqa: PLW0108
+    def guard_handlers(self, handlers: Mapping[int, Handler]) -> dict[int, Handler]:
+        """Wrap a broker's handlers with checks."""
+
+        def decide(command: RemotingCommand, host: str) -> Response | None:
+            # For each request, because changed files replace the rules.
+            return self._rules.decide(command, host)
+
+        return guard_handlers(handlers, decide, self._audit)
 
     def secret_for(
         self, code: int, user: bytes | None, host: str, topic: str | None, group: str | None = None
     ) -> str | None:
-        """Return the secret that a user's send to a topic, look-up, or pull for a group must be
-        signed with, if that is all that is left to check; empty if it need not be signed, else
-        None.
+        """Return the secret that must sign a send, look-up or pull; empty if no signature is
+        needed.
 
-        The topic of a send is not a group's. ``user`` is ASCII.
+        Return None if the request is refused, or if only `decide` can check it. Only the signature
+        remains to be checked by the caller. ``topic`` is not a group's; ``user`` is ASCII.
         """
         fields = {}
         if topic is not None:
@@ -117,9 +120,7 @@ class AccessControl:
         return self._rules.secret_for(RemotingCommand(code, ext_fields=fields), host)
 
     def may_read_all(self, code: int, user: bytes | None, host: str, topic: str) -> bool:
-        """Return whether a request that was let through may read each message of a topic, which is
-        not one of copies.
-        """
+        """Return True if an admitted request can read all messages of ``topic``."""
         if has_copies(topic):
             return False
         command = _unsigned(code, None if user is None else user.decode())
@@ -128,9 +129,10 @@ class AccessControl:
     def decide_reading(
         self, command: RemotingCommand, channel: Channel, record: Record
     ) -> Response | None:
-        """Return the refusal of a request that names a message by its offset; None if it may read.
+        """Return the refusal of a request that names a message by its offset; None if it can read
+        the message.
 
-        RocketMQ compares such a request with the topic that it names, and not with the record's.
+        RocketMQ checks the topic that the request names, and not the record's.
         """
         refusal = self.decide_origins(command, host_of(channel), record.topic, record.properties)
         return self._audited(command, channel, refusal)
@@ -138,7 +140,7 @@ class AccessControl:
     def reader_of(
         self, command: RemotingCommand, channel: Channel, topic: str
     ) -> "MessageReader | None":
-        """Return which messages of a topic a request gets that was let through; None for all."""
+        """Return the filter for messages that a request can read; None if it can read all."""
         if not has_copies(topic):
             return None
         return MessageReader(self, command.code, self._user_of(command), host_of(channel))
@@ -146,10 +148,7 @@ class AccessControl:
     def decide_origins(
         self, command: RemotingCommand, host: str, topic: str, properties: bytes, *, skip: str = ""
     ) -> Response | None:
-        """Return the refusal of a request that reads a message; None if it may. For any thread.
-
-        ``skip`` is a topic that the request may use.
-        """
+        """Return the refusal to read a message, except in topic ``skip``. For any thread."""
         for each in topics_of(topic, properties, lambda name: self._topics.get(name) is not None):
             if each != skip:
                 refusal = self._rules.refuse_need(command, host, reading_need(each))
@@ -158,10 +157,7 @@ class AccessControl:
         return None
 
     def seen_by(self, command: RemotingCommand, channel: Channel) -> Callable[[str], bool]:
-        """Return a predicate: may a topic, or a group by its retry topic, be listed?
-
-        For any thread.
-        """
+        """Return a predicate for topics, and retry topics, that a list can show. For any thread."""
         unsigned = command._replace(body=b"")
         host = host_of(channel)
         return lambda topic: self._rules.may_see(unsigned, host, topic)
@@ -169,9 +165,9 @@ class AccessControl:
     def decide_writing(
         self, command: RemotingCommand, channel: Channel, topic: str
     ) -> Response | None:
-        """Return why a request may not write to a topic; None if it may.
+        """Return the refusal of a request that writes to a topic; None if it can.
 
-        The topic is the message's own, which the request need not name: it stores a reply there, or
+        ``topic`` is that of the message, which the request need not name: it stores a reply, or
         ends a transaction.
         """
         refusal = self._rules.refuse_need(command, host_of(channel), writing_need(topic))
@@ -180,10 +176,10 @@ class AccessControl:
     def decide_copying(
         self, command: RemotingCommand, channel: Channel, topic: str, properties: bytes
     ) -> Response | None:
-        """Return the refusal of a request that stores a message in a group's topic; None if it may.
+        """Return the refusal of a request that stores a message in a group's topic; None if it can.
 
-        Consumers take it for a copy of a message of the topic that its properties name, so its
-        sender must be allowed to read there. RocketMQ compares the group alone.
+        Consumers treat the message as a copy from the topic that its properties name, so its sender
+        needs permission to read that topic. RocketMQ checks the group only.
         """
         refusal = self.decide_origins(command, host_of(channel), topic, properties, skip=topic)
         return self._audited(command, channel, refusal)
@@ -196,20 +192,17 @@ class AccessControl:
         return refusal
 
     def remember_producer(self, command: RemotingCommand, channel: Channel) -> None:
-        """Remember whose heartbeat made a connection a member of producer groups."""
+        """Remember the user whose heartbeat registered producer groups on a connection."""
         self._producers[channel] = _unsigned(command.code, self._user_of(command))
 
     def _user_of(self, command: RemotingCommand) -> str | None:
-        """Return the user of a request that was let through, for later decisions."""
+        """Return the user of an admitted request, for later decisions."""
         if self.users is not None:
             return self.users.proven_user(command)
         return command.ext_fields.get(ACCESS_KEY)
 
     def may_check(self, channel: Channel, topic: str) -> bool:
-        """Return whether a connection may be sent a half message of a topic, to check it.
-
-        A user without permission to send to a topic has no transactions there.
-        """
+        """Return True if a producer can get half messages of ``topic``: its user can send there."""
         heartbeat = self._producers.get(channel)
         if heartbeat is None:
             return False
@@ -217,22 +210,19 @@ class AccessControl:
         return refusal is None
 
     def watch(self) -> None:
-        """Look whether files have changed."""
+        """Read files of accounts again if they changed."""
         if self.accounts is not None:
             self.accounts.watch()
 
     def close(self) -> None:
-        """Stop looking."""
         if self.accounts is not None:
             self.accounts.close()
 
     @property
     def refused(self) -> int:
-        """Number of requests refused since the start."""
         return self._audit.refused
 
     def runtime(self) -> dict[str, str]:
-        """Return the values for tools (28); RocketMQ has none of them."""
         return {
             "accessControl": "users" if self.accounts is None else "accounts",
             "accessControlProblem": "" if self.accounts is None else self.accounts.problem,
@@ -241,7 +231,7 @@ class AccessControl:
 
 
 class MessageReader(Struct, frozen=True):
-    """Whose request reads messages, each of which it may read or not."""
+    """Filters messages by the permissions of one request."""
 
     access: AccessControl
     code: int
@@ -249,17 +239,14 @@ class MessageReader(Struct, frozen=True):
     host: str
 
     def may_read(self, content: memoryview) -> bool:
-        """Return whether a record is for it. For any thread."""
+        """Return True if the request can read a record. For any thread."""
         record, command = RecordView(content), _unsigned(self.code, self.user)
         topic, properties = record.topic, record.properties
         return self.access.decide_origins(command, self.host, topic, properties) is None
 
 
 def topics_of(topic: str, properties: bytes, is_topic: Callable[[str], bool]) -> tuple[str, ...]:
-    """Return the topics all of which one must be allowed to read for a message.
-
-    ``properties`` are those of its record; ``is_topic`` says whether the broker has a topic.
-    """
+    """Return the topics of a message: reading it needs permission for all."""
     if not has_copies(topic):
         return (topic,)
     named = props.parse(decode_utf8(properties))
@@ -277,7 +264,6 @@ def topics_of(topic: str, properties: bytes, is_topic: Callable[[str], bool]) ->
 
 
 def _unsigned(code: int, user: str | None) -> RemotingCommand:
-    """Return the parts of an admitted request that later decisions need."""
     return RemotingCommand(code, ext_fields={} if user is None else {ACCESS_KEY: user})
 
 

@@ -1,7 +1,6 @@
 """Checks each request before its handler runs, and logs refusals.
 
-Without access control handlers are as they were, so it costs nothing then. A refused request is
-answered, unless it is one-way. Bodies that take a while are checked in a thread.
+A refused request is answered, unless it is one-way. Large bodies are checked in a thread.
 """
 
 import logging
@@ -20,9 +19,9 @@ from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
 
 LARGE_SIGNED_BYTES: Final = 1024 * 1024
-"""Bodies from this size on are checked in a thread: a millisecond."""
+"""Larger bodies are checked in a thread: a signature of this many takes 1 ms."""
 LINES_PER_S: Final = 20
-"""Lines of the log about refused requests; more in a second are counted."""
+"""Maximum log lines about refused requests in a second; the others are counted."""
 _MAX_SHOWN: Final = 100
 _NAMES: Final = {code.value: code.name for code in RequestCode}
 AUDITED: Final = frozenset(
@@ -52,19 +51,17 @@ Decide = Callable[[RemotingCommand, str], Response | None]
 
 
 class Audit:
-    """Writes to the log ``rocketlens.audit``: refused requests, and what administrators asked."""
+    """Writes refused and administrators' requests to the log ``rocketlens.audit``."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """Count from zero; ``clock`` is in seconds."""
         self.refused = 0
-        """Requests."""
         self._clock: Final = clock
         self._since_s = clock()
         self._lines = 0
         self._left_out = 0
 
     def refuse(self, command: RemotingCommand, channel: Channel, refusal: Response) -> None:
-        """Write a line, or count it if there were many in this second."""
+        """Write a line, or count the refusal if there were many in this second."""
         self.refused += 1
         now_s = self._clock()
         if now_s - self._since_s >= 1:
@@ -79,20 +76,22 @@ class Audit:
         _log.warning("refused %s: %s%s", _request_text(command, channel), why, more)
 
     def admit(self, command: RemotingCommand, channel: Channel) -> None:
-        """Write down that an administrator's request is let through."""
         _log.info("admitted %s", _request_text(command, channel))
 
 
-def guarded(handlers: Mapping[int, Handler], decide: Decide, audit: Audit) -> dict[int, Handler]:
-    """Return handlers that run only for requests that are let through.
+def guard_handlers(
+    handlers: Mapping[int, Handler], decide: Decide, audit: Audit
+) -> dict[int, Handler]:
+    """Return handlers that run only for admitted requests.
 
-    Codes without a handler get one, too: what is supported is nothing to tell strangers.
+    Codes without a handler get one, too, so that clients without permission do not learn which
+    codes are supported.
     """
     by_code = {**dict.fromkeys(map(int, RequestCode), _unsupported), **handlers}
-    return {code: _guarded(handler, decide, audit) for code, handler in by_code.items()}
+    return {code: _guard(handler, decide, audit) for code, handler in by_code.items()}
 
 
-def _guarded(handler: Handler, decide: Decide, audit: Audit) -> Handler:
+def _guard(handler: Handler, decide: Decide, audit: Audit) -> Handler:
     def check(command: RemotingCommand, channel: Channel) -> Answer:
         if _is_large(command):
             return check_later(command, channel)
@@ -150,4 +149,4 @@ _SUBJECTS: Final = (
     "group",
     "consumerGroup",
 )
-"""Fields, of which the first that is there says in the log what a request was about."""
+"""Fields that name the object of a request in the log: the first present one."""

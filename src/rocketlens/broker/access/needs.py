@@ -1,13 +1,12 @@
 """The permissions that each request needs: resources, and actions on them.
 
-RocketMQ 5 says it in annotations of its header classes, and in a switch for those with a rule of
-their own: sends, pulls, heartbeats, offsets and locks. A request for which it says nothing needs a
-user and no more. What this broker asks beyond that is in `STRICTER`, with the reason. Accounts of
-RocketMQ 4 need permissions for the same resources, for some requests
-(:mod:`rocketlens.broker.access.plain_rules`).
+RocketMQ 5 declares them in annotations of its header classes, and in a switch for sends, pulls,
+heartbeats, offsets and locks. Requests without a declaration need only a user. `STRICTER` has
+permissions that only this broker requires, with the reasons. Accounts of RocketMQ 4 need
+permissions for the same resources, for some requests (:mod:`rocketlens.broker.access.plain_rules`).
 
 A retry topic stands for its group. A heartbeat or a lock that names another group's retry topic
-needs that group, too: RocketMQ 5 does not look at it. Source:
+needs permission for that group, too: RocketMQ 5 does not check it. Source:
 ``DefaultAuthorizationContextBuilder``, ``RocketMQAction``, ``RocketMQResource``.
 """
 
@@ -75,7 +74,7 @@ BY_FIELDS: Final[Mapping[int, tuple[tuple[Action, ...], Mapping[str, Kind]]]] = 
     RequestCode.QUERY_CONSUMER_OFFSET: (_SUB_GET, {"topic": Kind.TOPIC, **_OF_GROUP}),
     RequestCode.UPDATE_CONSUMER_OFFSET: (_SUB_UPDATE, {"topic": Kind.TOPIC, **_OF_GROUP}),
 }
-"""The fields that name resources, in the order in which they are looked at."""
+"""The fields that name resources, in the order of the checks."""
 
 ON_THE_CLUSTER: Final[Mapping[int, tuple[Action, ...]]] = {
     **dict.fromkeys(
@@ -112,9 +111,9 @@ _SENDS: Final[Mapping[int, tuple[str, str]]] = {
 
 
 def needs_of(command: RemotingCommand, cluster: str) -> list[Need]:
-    """Return what a request to a broker of ``cluster`` needs: all of it.
+    """Return all permissions that a request needs.
 
-    :raises CommandBodyError: when its resources stand in a body that cannot be read.
+    :raises CommandBodyError: if its body names resources and is invalid.
     """
     code, fields = command.code, command.ext_fields
     by_fields = BY_FIELDS.get(code)
@@ -135,17 +134,15 @@ def needs_of(command: RemotingCommand, cluster: str) -> list[Need]:
 
 
 def reading_need(topic: str) -> Need:
-    """Return the permission that reading a message of a topic needs."""
     return _of_topic(topic, _SUB_GET, _SUB_GET)
 
 
 def writing_need(topic: str) -> Need:
-    """Return the permission that storing a message in a topic needs."""
     return _of_topic(topic, _PUB, _SUB)
 
 
 def listing_needs(topic: str) -> Iterator[Need]:
-    """Yield what lets one see a topic, or the group of a retry topic, in a list: each is enough."""
+    """Yield permissions of which one suffices to see a topic, or a retry topic's group."""
     for action in _SEEING:
         yield _of_topic(topic, (action,), (action,))
 
@@ -164,7 +161,7 @@ def _of_fields(
             else:
                 resource = Resource(kind, each) if kind is Kind.TOPIC else _group(each)
                 yield Need(resource, actions)
-    # RocketMQ leaves them out where the request names a group, too, be it another one.
+    # RocketMQ does not check them if the request names a group, even another one.
     yield from of_retry_topics
 
 
@@ -213,7 +210,7 @@ JSON_CODES: Final = frozenset(
 
 
 _NAMELESS: Final[tuple[Mapping[str, object], ...]] = ({},)
-"""In place of an empty list, so that a request that names nothing needs a permission, too."""
+"""Replaces an empty list, so that a request that names nothing needs a permission, too."""
 
 
 def _topics_in_body(command: RemotingCommand, _: str) -> Iterator[Need]:
@@ -266,9 +263,9 @@ STRICTER: Final[Mapping[int, Callable[[RemotingCommand, str], Iterator[Need]]]] 
     RequestCode.LITE_PULL_MESSAGE: _pull,
     RequestCode.CLONE_GROUP_OFFSET: _source_group,
 }
-"""Requests for which RocketMQ asks nothing, or not all, though they change what others use, or read
-any topic's messages: 361 pulls, 33 without a topic reads whatever is at an offset, and 314 tells
-how far another group came.
+"""Requests that RocketMQ checks less or not at all, although they change what others use, or read
+messages of any topic: 361 pulls, 33 without a topic reads any offset, and 314 reveals the progress
+of another group.
 """
 
 
@@ -277,7 +274,7 @@ def _members(body: bytes) -> dict[str, object]:
         raise CommandBodyError(f"{len(body)} bytes, {limits.MAX_CLIENT_JSON_BODY_BYTES} allowed")
     value = loads(body, CommandBodyError)
     if not isinstance(value, dict):
-        raise CommandBodyError("no JSON object")
+        raise CommandBodyError("not a JSON object")
     return value
 
 
@@ -286,5 +283,4 @@ def _list(value: object) -> list[dict[str, object]]:
 
 
 def _text(value: object) -> str:
-    """Return a name as the handlers read it."""
     return str(value or "")

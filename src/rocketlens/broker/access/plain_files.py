@@ -1,4 +1,4 @@
-"""``conf/plain_acl.yml`` and the files of ``conf/acl``: read, and read again when they change.
+"""Reads ``conf/plain_acl.yml`` and the files of ``conf/acl``, again when they change.
 
 ::
 
@@ -16,10 +16,10 @@
       groupPerms:
       - orders-group=SUB
 
-All files count or none: as long as one is damaged, the rules of before stay in force. At the start
-that is an error. An account that two files have is the one of the first: those of ``conf/acl`` in
-the order of their names, then ``plain_acl.yml``. RocketMQ's requests to change them are refused:
-an operator changes the files. Source: ``PlainPermissionManager``.
+If one file is damaged, all previous rules stay in force; at the start, that is an error. If two
+files have the same account, the first one counts: those of ``conf/acl`` in the order of their
+names, then ``plain_acl.yml``. RocketMQ's requests to change the files are refused. Source:
+``PlainPermissionManager``.
 """
 
 import asyncio
@@ -43,16 +43,16 @@ from rocketlens.wire.bodies.tables import DataVersion
 from rocketlens.wire.declare import TEXT, fields_of, read_member
 
 MAX_ACL_FILE_BYTES: Final = 1024 * 1024
-"""Largest file of accounts, in bytes: some 5,000 accounts. RocketMQ: any."""
+"""Maximum bytes of a file of accounts: some 5,000 accounts. RocketMQ: no limit."""
 _log: Final = logging.getLogger("rocketlens.broker")
 FILES_READ: Final = 100
-"""Files in ``conf/acl`` at most. RocketMQ: any number."""
+"""Maximum number of files in ``conf/acl``. RocketMQ: no limit."""
 _SUFFIXES: Final = (".yml", ".yaml")
 _DEFAULT: Final = "plain_acl.yml"
 _TOOLS: Final = "tools.yml"
 
 Stamp = tuple[tuple[str, int, int, int], ...]
-"""By what it is seen that a file changed: path, inode, size and modification time of each."""
+"""Path, inode, size and modification time of each file: a difference means a change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +70,12 @@ class LoadedFiles:
 class PlainAcl:
     """The accounts of a broker. Belongs to its event loop; files are read in threads.
 
-    ``problem`` is the error in the files; older rules are in force until it is mended.
+    ``problem`` is the error in the files, while older rules are in force.
     """
 
     def __init__(self, home: Path) -> None:
-        """Read the files now; none needs to be there.
-
-        :raises BadInput: when one cannot be understood.
-        :raises OSError: when one cannot be read.
+        """:raises BadInput: if a file is invalid.
+        :raises OSError: if a file cannot be read.
         """
         self._conf: Final = home / "conf"
         self.default_file: Final = self._conf / _DEFAULT
@@ -88,21 +86,20 @@ class PlainAcl:
         self._warn()
 
     def watch(self) -> None:
-        """Read the files again if they changed, a moment later."""
+        """Read the files again if they changed, in a task."""
         if self._reload is None or self._reload.done():
             self._reload = asyncio.get_running_loop().create_task(self.read_again())
 
     def close(self) -> None:
-        """Stop reading."""
         if self._reload is not None:
             self._reload.cancel()
 
     async def read_again(self) -> None:
-        """Read the files if they changed; if they are damaged, older rules stay in force."""
+        """Read the files if they changed; if they are damaged, the previous rules stay in force."""
         stamp = await in_thread(lambda: _stamp_of(self._conf))
         if stamp == self._stamp:
             return
-        # Also if they are damaged: they are read again when they change again.
+        # Damaged files are not read again until they change.
         self._stamp = stamp
         try:
             self.loaded = await in_thread(lambda: load_files(self._conf))
@@ -151,10 +148,8 @@ def _stamp_of(conf: Path) -> Stamp:
 
 
 def load_files(conf: Path) -> LoadedFiles:
-    """Read all files of a directory ``conf``.
-
-    :raises BadInput: when one cannot be understood.
-    :raises OSError: when one cannot be read.
+    """:raises BadInput: if a file is invalid.
+    :raises OSError: if a file cannot be read.
     """
     accounts: dict[str, Account] = {}
     configs: list[PlainAccessConfig] = []
@@ -172,7 +167,7 @@ def load_files(conf: Path) -> LoadedFiles:
             for config in _configs(value.get("accounts")):
                 account = account_of(config)
                 if account.access_key in accounts:
-                    warnings.append(f"{path}: accessKey {account.access_key} is there before")
+                    warnings.append(f"{path}: accessKey {account.access_key} is a duplicate")
                     continue
                 accounts[account.access_key] = account
                 configs.append(config)
@@ -192,9 +187,9 @@ def load_files(conf: Path) -> LoadedFiles:
 
 
 def _read(path: Path) -> tuple[dict[str, Any], list[str]]:
-    """Return the members of a file, none if it is empty or not there, and warnings.
+    """Return the members of a file, and warnings; no members if it is empty or missing.
 
-    :raises BadInput: when it is not YAML of that form, or other users can write to it.
+    :raises BadInput: if it is invalid, or other users can write to it.
     """
     warnings = []
     try:
@@ -206,22 +201,22 @@ def _read(path: Path) -> tuple[dict[str, Any], list[str]]:
     if mode & stat.S_IWOTH:
         raise BadInput(f"{path} is world-writable and is not used: chmod o-w {path}")
     if stat.S_IMODE(mode) & 0o077 and content.strip():
-        warnings.append(f"{path} holds secret keys that others may read: chmod 600 {path}")
+        warnings.append(f"{path} has secret keys that other users can read: chmod 600 {path}")
     if len(content) > MAX_ACL_FILE_BYTES:
         raise BadInput(f"{path} has over {MAX_ACL_FILE_BYTES} bytes")
     try:
-        # Not the faster one in C: it would hold up the event loop from within its thread.
+        # Not the faster loader in C: it would block the event loop, although it runs in a thread.
         value = yaml.safe_load(content.decode("utf-8-sig"))
     except yaml.MarkedYAMLError as error:
-        # Not its text: it quotes the line, which may hold a secret.
+        # Not the error's text: it quotes the line, which can contain a secret.
         line = error.problem_mark.line + 1 if error.problem_mark else 0
-        raise BadInput(f"{path}: line {line} is no YAML") from None
+        raise BadInput(f"{path}: line {line} is not valid YAML") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise BadInput(f"{path} is no YAML ({type(error).__name__})") from None
+        raise BadInput(f"{path} is not valid YAML ({type(error).__name__})") from None
     if value is None:
         return {}, []
     if not isinstance(value, dict) or not all(isinstance(name, str) for name in value):
-        raise BadInput(f"{path}: names and values are expected")
+        raise BadInput(f"{path}: expected names and values")
     return value, warnings
 
 
@@ -235,7 +230,7 @@ def _configs(value: Any) -> list[PlainAccessConfig]:
 
 def _config_of(value: Any, number: int) -> PlainAccessConfig:
     if not isinstance(value, dict):
-        raise BadInput(f"account {number} has no names and values")
+        raise BadInput(f"account {number}: expected names and values")
     values: dict[str, Any] = {}
     for row in fields_of(PlainAccessConfig):
         each, where = value.get(row.wire_name), f"{row.wire_name} of account {number}"
@@ -257,7 +252,7 @@ def _text(value: Any, name: str) -> str | None:
         return "true" if value else "false"
     if isinstance(value, int):
         return str(value)
-    raise BadInput(f"{name} is not a text: put it in quotes")
+    raise BadInput(f"{name} is not a string: put it in quotes")
 
 
 def _texts(value: Any, name: str) -> list[str]:

@@ -1,9 +1,9 @@
-"""Access control of RocketMQ 4 ("ACL 1.0"): accounts, and whether one may do what a request asks.
+"""Access control of RocketMQ 4 ("ACL 1.0"): accounts and their permissions.
 
-A request is let through if its address is in a white list, all accounts' or its own account's.
-Otherwise it must be signed with the secret of an account that may do what it asks: for some codes
-be an administrator's, for others have a permission (PUB or SUB) for topics and groups. What an
-account says of a name counts, else its default, else DENY.
+A request is admitted if its address is in the global white list, or in that of its account.
+Otherwise it must be signed with the secret of an account that has the permission: some codes need
+an administrator, others a permission (PUB or SUB) for topics and groups. The account's permission
+for the name counts, else its default, else DENY.
 
 =====================  ============================================================================
 request                needs
@@ -29,10 +29,10 @@ others                 an account
 
 RocketMQ 4.9.7 checks nothing for 320, 361, 41, 42, 222, 223, 307, 309, 314, 352 and 370, lets every
 account read and change all accounts (50, 51, 53, 54), read the configuration (26) and delete files
-(27, 306, 316, 329), and knows no 18 and 225. Which messages of a topic of copies are read, and
-whose transaction is ended, is decided when the message is known: `refuse_need`. Which fields name
-topics and groups is in :mod:`rocketlens.broker.access.needs`. Source: ``PlainPermissionManager``,
-``PlainAccessValidator``, ``Permission``.
+(27, 306, 316, 329), and does not have 18 and 225. `refuse_need` checks permissions that depend on
+the message: to read copies, and to end a transaction. :mod:`rocketlens.broker.access.needs` has the
+fields that name topics and groups. Source: ``PlainPermissionManager``, ``PlainAccessValidator``,
+``Permission``.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -53,9 +53,9 @@ from rocketlens.wire.command import RemotingCommand
 
 _MAX_SHOWN: Final = 100
 _KEY_CHARACTERS: Final = 7
-"""An access key and a secret have so many at least, as in RocketMQ."""
+"""Minimum length of an access key and of a secret, as in RocketMQ."""
 _EXCEPTION: Final = "org.apache.rocketmq.acl.common.AclException: "
-"""How RocketMQ's remarks begin; clients may look for it."""
+"""The beginning of RocketMQ's remarks; clients can depend on it."""
 
 
 class Permission(IntFlag):
@@ -114,12 +114,12 @@ _BY_FIELDS: Final = {
     for code, (actions, kinds) in BY_FIELDS.items()
     if code in _CHECKED - STRICTER.keys() and actions != (Action.PUB,)
 }
-"""Those that need SUB for the names in some fields, groups with their prefix: found at once."""
+"""Requests that need SUB for the names in some fields, with the prefix of groups: a shortcut."""
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """One account, checked."""
+    """One account with parsed permissions."""
 
     access_key: str
     secret_key: str = field(repr=False)
@@ -128,40 +128,39 @@ class Account:
     default_topic: Permission = Permission.DENY
     default_group: Permission = Permission.DENY
     permissions: Mapping[str, Permission] = field(default_factory=dict)
-    """By topic, groups by their retry topics."""
+    """By topic; for groups, by retry topic."""
 
     def may(self, resource: str, needed: Permission) -> bool:
-        """Return whether it has a permission for a topic, or for the group of a retry topic."""
         owned = self.permissions.get(resource)
         if owned is None:
             is_group = resource.startswith(RETRY_PREFIX)
             owned = self.default_group if is_group else self.default_topic
-        # As integers: operators of flags take longer than all the rest of a decision.
+        # As integers: operators of flags take longer than the rest of a decision.
         bits = int(owned)
         return not bits & _DENY and bits & int(needed) != 0
 
 
 class PlainRules:
-    """All accounts of a broker. Never changed: another state of the files is another object."""
+    """All accounts of a broker. Immutable: changed files make a new object."""
 
     def __init__(
         self,
         accounts: Mapping[str, Account] | None = None,
         white_addresses: tuple[AddressPattern, ...] = (),
     ) -> None:
-        """Take accounts by their access keys, and the addresses that need none."""
+        """``accounts`` are by access key; ``white_addresses`` need no account."""
         self.accounts: Final = accounts or {}
         self._white_addresses: Final = white_addresses
 
     def decide(self, command: RemotingCommand, host: str) -> Response | None:
-        """Return the refusal of a request from an address; None if it is let through."""
-        return _refused(self._problem(command, host))
+        """Return the refusal of a request from an address; None if it is admitted."""
+        return _refusal(self._problem(command, host))
 
     def secret_for(self, command: RemotingCommand, host: str) -> str | None:
-        """Return the secret that a request must be signed with to be let through.
+        """Return the secret that must sign a request; empty if no signature is needed.
 
-        Empty if it need not be signed; None if it is refused, or `decide` must say. Neither its
-        body nor its signature is looked at.
+        Return None if the request is refused, or if only `decide` can check it. Ignores the
+        request's body and signature.
         """
         account = self.accounts.get(command.ext_fields.get(acl.ACCESS_KEY, ""))
         if self._is_white(account, host):
@@ -171,13 +170,11 @@ class PlainRules:
         return account.secret_key
 
     def refuse_need(self, command: RemotingCommand, host: str, need: Need) -> Response | None:
-        """Return the refusal of a request that was let through, and turns out to need more; None if
-        it may.
-        """
-        return _refused(self._lack(command, host, [_permission_of(need)]))
+        """Return the refusal of an admitted request that needs a further permission."""
+        return _refusal(self._lack(command, host, [_permission_of(need)]))
 
     def may_see(self, command: RemotingCommand, host: str, topic: str) -> bool:
-        """Return whether a topic, or the group of a retry topic, is in a list that is asked for."""
+        """Return True if a list can show a topic, or the group of a retry topic."""
         either = Permission.PUB | Permission.SUB
         return self._lack(command, host, [(topic, either)]) is None
 
@@ -189,12 +186,12 @@ class PlainRules:
         if self._is_white(account, host):
             return None
         if account is None:
-            # Deleted since its request was let through.
+            # The account was deleted after its request was admitted.
             return f"No acl config for {access_key[:_MAX_SHOWN]}"
         return _lacking(account, needed)
 
     def _is_white(self, account: Account | None, host: str) -> bool:
-        """Return whether an address needs no account, or no permissions of this one."""
+        """Return True if an address needs no account, or no permissions of this account."""
         address = parse_address(host)
         if address is None:
             return False
@@ -220,7 +217,7 @@ class PlainRules:
         return _permission_problem(account, command)
 
 
-def _refused(problem: str | None) -> Response | None:
+def _refusal(problem: str | None) -> Response | None:
     if problem is None:
         return None
     return Response(ResponseCode.SYSTEM_ERROR, remark=_EXCEPTION + problem)
@@ -232,7 +229,7 @@ def _permission_problem(account: Account, command: RemotingCommand) -> str | Non
     except CommandBodyError as error:
         return str(error)
     if (TRACE_TOPIC, Permission.PUB) in needed:
-        # Every account may say what became of its messages.
+        # Every account can send traces of its messages.
         return None
     if command.code in ADMIN_CODES and not account.is_admin:
         return (
@@ -243,7 +240,7 @@ def _permission_problem(account: Account, command: RemotingCommand) -> str | Non
 
 
 def _lacking(account: Account, needed: Iterable[tuple[str, Permission]]) -> str | None:
-    """Return which permission an account lacks, in RocketMQ's words."""
+    """Return the first permission that an account lacks, in RocketMQ's words."""
     if account.is_admin and not account.permissions:
         return None
     for resource, permission in needed:
@@ -256,9 +253,9 @@ def _lacking(account: Account, needed: Iterable[tuple[str, Permission]]) -> str 
 
 
 def _needed(command: RemotingCommand) -> Iterator[tuple[str, Permission]]:
-    """Yield what a request needs, groups as their retry topics.
+    """Yield the permissions that a request needs; groups by their retry topics.
 
-    :raises CommandBodyError: when its body names topics or groups, and cannot be read.
+    :raises CommandBodyError: if its body names topics or groups, and is invalid.
     """
     names = _BY_FIELDS.get(command.code)
     if names is not None:
@@ -271,7 +268,6 @@ def _needed(command: RemotingCommand) -> Iterator[tuple[str, Permission]]:
 
 
 def _permission_of(need: Need) -> tuple[str, Permission]:
-    """Return which permission a need of RocketMQ 5 is with accounts."""
     if need.resource.kind is Kind.GROUP:
         return RETRY_PREFIX + need.resource.name, Permission.SUB
     is_sent_to = need.actions == (Action.PUB,)
@@ -279,11 +275,7 @@ def _permission_of(need: Need) -> tuple[str, Permission]:
 
 
 def account_of(config: PlainAccessConfig) -> Account:
-    """Return an account, checked.
-
-    :raises BadInput: when a key is too short, or a permission or an address cannot be read. No
-        secret is in its text.
-    """
+    """:raises BadInput: if a part is invalid. The message has no secret."""
     access_key, secret_key = config.access_key or "", config.secret_key or ""
     if min(len(access_key), len(secret_key)) < _KEY_CHARACTERS:
         raise BadInput(

@@ -1,15 +1,15 @@
-"""Access control of RocketMQ 5 ("ACL 2.0"): users, policies, and which of them decides.
+"""Access control of RocketMQ 5 ("ACL 2.0"): users, policies, and the precedence of their entries.
 
-A policy has entries: what may (``Allow``) or may not (``Deny``) be done to a resource, perhaps only
-from some addresses. A resource is ``Topic:orders`` (literal), ``Topic:orders*`` (prefixed),
-``Topic:*`` (any of its kind) or ``*`` (any). A user may do something if one of the actions that
-would allow it is in an entry that fits, and the one that counts most says ``Allow``: literal before
-prefixed before any, the longer prefix before the shorter. Entries of the ``Default`` policy count
-only where none of the ``Custom`` one fits. Users of type ``Super`` may do everything.
+An entry of a policy allows or denies actions on a resource, optionally for some addresses only. A
+resource is ``Topic:orders`` (literal), ``Topic:orders*`` (prefixed), ``Topic:*`` (any of its kind)
+or ``*`` (any). A user has a permission if an entry matches one of the sufficient actions, and the
+matching entry with the highest precedence says ``Allow``: literal before prefixed before any,
+longer prefixes before shorter ones. Entries of the ``Default`` policy count only if none of the
+``Custom`` policy matches. Users of type ``Super`` have all permissions.
 
-Where two entries count the same, here ``Deny`` decides, and in RocketMQ the one that allows; its
-commands cannot make two such entries. Source: ``AclAuthorizationHandler``, ``Resource``,
-``PolicyEntry``, ``Environment``, ``AuthorizationMetadataManagerImpl``.
+If two entries have equal precedence, ``Deny`` decides here, and ``Allow`` in RocketMQ; its commands
+cannot create such entries. Source: ``AclAuthorizationHandler``, ``Resource``, ``PolicyEntry``,
+``Environment``, ``AuthorizationMetadataManagerImpl``.
 """
 
 from collections.abc import Mapping
@@ -27,18 +27,18 @@ from rocketlens.wire.bodies.auth import AclInfo, PolicyEntryInfo, PolicyInfo, Us
 E = TypeVar("E", bound=StrEnum)
 
 USER: Final = "User:"
-"""How the subject of a user begins; there are no other subjects."""
+"""The prefix of a user's subject; RocketMQ has no other subjects."""
 
 
 class UserType(StrEnum):
-    """Whether a user may do everything."""
+    """A user of type SUPER has all permissions."""
 
     SUPER = "Super"
     NORMAL = "Normal"
 
 
 class UserStatus(StrEnum):
-    """Whether a user may do anything at all."""
+    """A user with status DISABLE has no permission."""
 
     ENABLE = "enable"
     DISABLE = "disable"
@@ -56,7 +56,7 @@ class Kind(StrEnum):
 
 
 class Pattern(Enum):
-    """How a resource names topics or groups; the first counts most."""
+    """The form in which a resource names topics or groups, by precedence."""
 
     LITERAL = 0
     PREFIXED = 1
@@ -86,21 +86,21 @@ class Decision(StrEnum):
 
 
 class PolicyType(StrEnum):
-    """Which entries count first: those of CUSTOM."""
+    """Entries of CUSTOM count before those of DEFAULT."""
 
     CUSTOM = "Custom"
     DEFAULT = "Default"
 
 
 def named(names: type[E], text: str | None) -> E | None:
-    """Return the member that a text names, in any case of letters; None if it names none."""
+    """Return the member with this value, ignoring case; None if there is none."""
     name = (text or "").lower()
     return next((each for each in names if each.value.lower() == name), None)
 
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """One user. The password is a secret: it is in no text that this makes."""
+    """One user. The password is secret: no text of this class contains it."""
 
     username: str
     password: str = field(repr=False)
@@ -108,7 +108,7 @@ class User:
     status: UserStatus = UserStatus.ENABLE
 
     def info(self) -> UserInfo:
-        """Return it as it is on the wire, with its password."""
+        """Return its form on the wire, with the password."""
         return UserInfo(
             username=self.username,
             password=self.password,
@@ -118,7 +118,7 @@ class User:
 
 
 class Resource(NamedTuple):
-    """One resource, or many by a pattern."""
+    """One resource, or a pattern of several."""
 
     kind: Kind
     name: str = ""
@@ -126,7 +126,7 @@ class Resource(NamedTuple):
 
     @property
     def key(self) -> str:
-        """How it is written, such as ``Topic:orders*``."""
+        """Its text, such as ``Topic:orders*``."""
         if self.kind is Kind.ANY:
             return "*"
         star = "" if self.pattern is Pattern.LITERAL else "*"
@@ -134,7 +134,6 @@ class Resource(NamedTuple):
 
     @classmethod
     def parse(cls, text: str | None) -> Self | None:
-        """Return the resource that a text names; None if it names none."""
         if not text or not text.strip():
             return None
         if text == "*":
@@ -150,7 +149,7 @@ class Resource(NamedTuple):
         return cls(kind, name)
 
     def matches(self, other: "Resource") -> bool:
-        """Return whether a literal resource is this one, or one of these."""
+        """Return True if ``other``, a literal resource, is this one or fits this pattern."""
         if self.kind is Kind.ANY:
             return True
         if self.kind is not other.kind:
@@ -161,7 +160,7 @@ class Resource(NamedTuple):
 
 
 class Need(NamedTuple):
-    """A resource, and the actions one of which must be allowed."""
+    """A resource, and actions of which one must be allowed."""
 
     resource: Resource
     actions: tuple[Action, ...]
@@ -174,12 +173,11 @@ class Entry(Struct, frozen=True):
     actions: frozenset[Action]
     decision: Decision
     info: PolicyEntryInfo
-    """As it is on the wire."""
+    """The form on the wire."""
     sources: tuple[AddressPattern, ...] = ()
-    """None: any address."""
+    """Empty: any address."""
 
     def fits(self, need: Need, address: Address | None) -> bool:
-        """Return whether it says something about a need, from an address."""
         return (
             self.resource.matches(need.resource)
             and (Action.ALL in self.actions or not self.actions.isdisjoint(need.actions))
@@ -191,7 +189,7 @@ class Entry(Struct, frozen=True):
 
     @property
     def rank(self) -> tuple[bool, int, int, bool]:
-        """Its rank among entries that fit: the lowest rank counts most."""
+        """Precedence among entries that fit: the lowest decides."""
         return (
             self.resource.kind is Kind.ANY,
             self.resource.pattern.value,
@@ -201,13 +199,12 @@ class Entry(Struct, frozen=True):
 
 
 class Acl(Struct, frozen=True):
-    """All policies of a subject, each with its entries in the order in which they came."""
+    """All policies of a subject; entries in the order of the request."""
 
     subject: str
     policies: Mapping[PolicyType, tuple[Entry, ...]]
 
     def decision(self, need: Need, address: Address | None) -> Decision | None:
-        """Return what counts for a need; None if no entry fits."""
         for policy_type in PolicyType:
             fitting = [
                 each for each in self.policies.get(policy_type, ()) if each.fits(need, address)
@@ -217,7 +214,7 @@ class Acl(Struct, frozen=True):
         return None
 
     def updated(self, other: "Acl") -> "Acl":
-        """Return this with the entries of another: those of the same resource are replaced."""
+        """Return a copy with the entries of ``other``, which replace those of the same resource."""
         policies = dict(self.policies)
         for policy_type, entries in other.policies.items():
             by_resource = {each.resource: each for each in policies.get(policy_type, ())}
@@ -226,7 +223,7 @@ class Acl(Struct, frozen=True):
         return replace(self, policies=policies)
 
     def without(self, policy_type: PolicyType, resource: Resource) -> "Acl":
-        """Return this without the entry of a resource, and without a policy that is empty then."""
+        """Return a copy without the entry of a resource; drop a policy that becomes empty."""
         policies = dict(self.policies)
         kept = tuple(each for each in policies.get(policy_type, ()) if each.resource != resource)
         if kept:
@@ -236,7 +233,7 @@ class Acl(Struct, frozen=True):
         return replace(self, policies=policies)
 
     def info(self, resource_filter: str = "") -> AclInfo:
-        """Return it as it is on the wire, or its entries whose resources contain a text."""
+        """Return the form on the wire, with entries whose resource contains ``resource_filter``."""
         policies = []
         for policy_type, entries in self.policies.items():
             chosen = [each.info for each in entries if resource_filter in each.resource.key]
@@ -246,10 +243,7 @@ class Acl(Struct, frozen=True):
 
 
 def acl_of(acl: AclInfo, subject: str) -> Acl:
-    """Return the policies of a subject, checked.
-
-    :raises BadInput: in RocketMQ's words, when an entry cannot be read.
-    """
+    """:raises BadInput: if an entry is invalid, in RocketMQ's words."""
     policies: dict[PolicyType, tuple[Entry, ...]] = {}
     for policy in acl.policies or ():
         if policy.entries:
@@ -288,6 +282,6 @@ def _entry_of(policy_entry: PolicyEntryInfo) -> Entry:
 
 
 def subject_of(text: str | None) -> str | None:
-    """Return the subject that a text names, as ``User:name``; None if it names none."""
+    """Return a subject as ``User:name``; None if the text is not a subject."""
     before, _, name = (text or "").partition(":")
     return USER + name if before.lower() == "user" else None

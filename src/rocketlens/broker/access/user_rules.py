@@ -1,12 +1,11 @@
-"""Users and their policies (RocketMQ 5): who a request is of, whether it may, and changes of both.
+"""Users and policies of RocketMQ 5: decides requests, and changes users and policies.
 
-They are in ``config/authUsers.json`` and ``config/authAcls.json``, where RocketMQ has RocksDB.
-Members are named as on the wire. The passwords are in clear, for signatures are made with them: the
-files are for the broker's user only. An entry that cannot be read is left out, and so allows
-nothing.
+Their files are ``config/authUsers.json`` and ``config/authAcls.json``; RocketMQ uses RocksDB.
+Members have the names of the wire. Passwords are in clear text, because signatures need them: only
+the broker's user can read the files. An invalid entry is left out, so it allows nothing.
 
-Tables are the event loop's. Decisions are made on it, or in a thread where a body is large; they
-look up two values that are never changed in place. Remarks are RocketMQ's. Source:
+Tables belong to the event loop. Decisions are made there, or in a thread if a body is large; they
+read two values that are never changed in place. Remarks are RocketMQ's. Source:
 ``DefaultAuthenticationHandler``, ``AuthenticationMetadataManagerImpl``,
 ``UserAuthorizationHandler``, ``AuthMigrator``.
 """
@@ -54,22 +53,22 @@ from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.declare import members_of, read_member
 
 MAX_USERS: Final = 10_000
-"""Users, and subjects with policies, of one broker. RocketMQ: any number."""
+"""Maximum number of users, and of subjects with policies. RocketMQ: no limit."""
 _log: Final = logging.getLogger("rocketlens.broker")
 _MAX_SHOWN: Final = 100
 
 
 class ProvenUser(str):
-    """The name of the user whose request was let through, if its signature was verified.
+    """The name of a user whose signature was verified when the request was admitted.
 
-    No request that was read from a connection has it.
+    Requests from a connection never have this type.
     """
 
     __slots__ = ()
 
 
 class Refused(BadInput):
-    """A change of users or policies is not possible; answered with code 16."""
+    """A change of users or policies is invalid; answered with code 16."""
 
     code = ResponseCode.NO_PERMISSION
 
@@ -81,7 +80,6 @@ class UserTable(EntryTable[User]):
     MEMBER = "users"
 
     def decode_entry(self, value: Any) -> User | None:
-        """Return the user that a member of the table is, or None if it is not one."""
         info = read_member(UserInfo, value)
         if info is None or not info.username or not info.password:
             return None
@@ -91,18 +89,17 @@ class UserTable(EntryTable[User]):
         return User(info.username, info.password, user_type, status)
 
     def encode_entry(self, entry: User) -> dict[str, Any]:
-        """Return the entry of a user in the file."""
         return members_of(entry.info())
 
 
 class AclTable(EntryTable[Acl]):
-    """Policies by subject: ``User:alice``."""
+    """Policies by subject, such as ``User:alice``."""
 
     FILE = "authAcls.json"
     MEMBER = "acls"
 
     def decode_entry(self, value: Any) -> Acl | None:
-        """Return what a subject may do; None if any of it cannot be read."""
+        """Parse the policies of a subject; return None if any entry is invalid."""
         info = read_member(AclInfo, value)
         if info is None or not (info.subject or "").startswith(USER):
             return None
@@ -110,11 +107,10 @@ class AclTable(EntryTable[Acl]):
             made = acl_of(info, info.subject or "")
         except BadInput:
             return None
-        # What is not as it was written may deny less than it did.
+        # If parsing lost a part, the rest could allow more than the original.
         return made if made.info() == info else None
 
     def encode_entry(self, entry: Acl) -> dict[str, Any]:
-        """Return the entry of a subject's policies in the file."""
         return members_of(entry.info())
 
 
@@ -131,12 +127,8 @@ class Users:
         *,
         save: Callable[[Table], asyncio.Future[bool]],
     ) -> None:
-        """Read the tables, and make the users that are there from the start.
-
-        ``save`` writes one of both; its future has whether it was written.
-
-        :raises ConfigError: when a table is larger than any that is read.
-        :raises OSError: when one cannot be read or written.
+        """:raises ConfigError: if a table exceeds the bound for reading.
+        :raises OSError: if a table cannot be read or written.
         """
         self._cluster: Final = cluster
         self._authorizes: Final = config.authorizationEnabled
@@ -154,8 +146,7 @@ class Users:
     # Decisions.
 
     def decide(self, command: RemotingCommand, host: str) -> Response | None:
-        """Return the refusal of a request from an address; None if it is let through."""
-        return _refused(self._problem(command, host))
+        return _refusal(self._problem(command, host))
 
     def _problem(self, command: RemotingCommand, host: str) -> str | None:
         username = command.ext_fields.get(acl.ACCESS_KEY, "")
@@ -172,7 +163,7 @@ class Users:
         return self._policy_problem(command, self._user_of(command), host)
 
     def _user_of(self, command: RemotingCommand) -> User | None:
-        """Return the user of a request that was let through; None if nothing proves whose it is."""
+        """Return the user of an admitted request; None if no signature proves it."""
         name = command.ext_fields.get(acl.ACCESS_KEY, "")
         user = self.users.entries.get(name)
         if (
@@ -186,7 +177,7 @@ class Users:
         return user if is_signed and user.status is UserStatus.ENABLE else None
 
     def proven_user(self, command: RemotingCommand) -> ProvenUser | None:
-        """Return the name of the user of a request that was let through; None as above."""
+        """Return the name of the user of an admitted request; None if no signature proves it."""
         user = self._user_of(command)
         return None if user is None else ProvenUser(user.username)
 
@@ -202,7 +193,6 @@ class Users:
         return self._unmet(needs, user, host)
 
     def secret_for(self, command: RemotingCommand, host: str) -> str | None:
-        """Return the secret that a request must be signed with, as `PlainRules` does."""
         user = self.users.entries.get(command.ext_fields.get(acl.ACCESS_KEY, ""))
         if (
             user is None
@@ -214,19 +204,16 @@ class Users:
         return user.password or None
 
     def may_see(self, command: RemotingCommand, host: str, topic: str) -> bool:
-        """Return whether a topic, or the group of a retry topic, is in a list that is asked for."""
         return any(self.refuse_need(command, host, need) is None for need in listing_needs(topic))
 
     def refuse_need(self, command: RemotingCommand, host: str, need: Need) -> Response | None:
-        """Return the refusal of a request that was let through, and turns out to need more."""
         user = self._user_of(command)
         is_super = user is not None and user.user_type is UserType.SUPER
         if is_super or not self._authorizes or command.code in self._needs_no_policy:
             return None
-        return _refused(self._unmet([need], user, host))
+        return _refusal(self._unmet([need], user, host))
 
     def _unmet(self, needs: Sequence[Need], user: User | None, host: str) -> str | None:
-        """Return what a user lacks of what a request needs."""
         if not needs:
             return None
         if user is None:
@@ -243,7 +230,6 @@ class Users:
         return None
 
     def is_of_super(self, command: RemotingCommand) -> bool:
-        """Return whether a request is signed by a user who may do everything."""
         user = self.users.entries.get(command.ext_fields.get(acl.ACCESS_KEY, ""))
         return (
             user is not None
@@ -252,13 +238,10 @@ class Users:
             and acl.verify(command.ext_fields, command.body, user.password)
         )
 
-    # Changes. Each is answered when it is on the disk.
+    # Changes. Each returns after it is written.
 
     async def create_user(self, username: str, user: UserInfo) -> None:
-        """Make a user.
-
-        :raises Refused: when there is one of that name, or the password is missing.
-        """
+        """:raises Refused: if the user exists, or the password is missing."""
         if not username.strip():
             raise Refused("username can not be blank")
         if not (user.password or "").strip():
@@ -273,13 +256,10 @@ class Users:
             named(UserStatus, user.user_status) or UserStatus.ENABLE,
         )
         self.users.put_all({username: made})
-        await self._saved(self.users)
+        await self._save_all(self.users)
 
     async def update_user(self, username: str, user: UserInfo) -> None:
-        """Change those members of a user that ``user`` has.
-
-        :raises Refused: when there is none.
-        """
+        """:raises Refused: if the user does not exist."""
         old = self.users.entries.get(username)
         if old is None:
             raise Refused("The user is not exist")
@@ -291,24 +271,18 @@ class Users:
             status=named(UserStatus, user.user_status) or old.status,
         )
         self.users.put_all({username: changed})
-        await self._saved(self.users)
+        await self._save_all(self.users)
 
     async def delete_user(self, username: str) -> None:
-        """Remove a user and its policies; nothing happens if there is none.
-
-        :raises Refused: when the name is blank.
-        """
+        """:raises Refused: if the name is blank."""
         if not username.strip():
             raise Refused("username can not be blank")
         self.users.remove(username)
         self.acls.remove(USER + username)
-        await self._saved(self.users, self.acls)
+        await self._save_all(self.users, self.acls)
 
     async def put_acl(self, subject: str, policies: AclInfo) -> None:
-        """Add policies to a subject, or replace those of the same resources.
-
-        :raises Refused: when the subject is not there, or an entry cannot be read.
-        """
+        """:raises Refused: if the subject does not exist, or an entry is invalid."""
         try:
             made = acl_of(policies, subject)
         except BadInput as error:
@@ -319,14 +293,14 @@ class Users:
         if old is None:
             _check_room(self.acls.entries)
         self.acls.put_all({subject: made if old is None else old.updated(made)})
-        await self._saved(self.acls)
+        await self._save_all(self.acls)
 
     async def delete_acl(
         self, subject: str | None, policy_type: str | None, resource: str | None
     ) -> None:
         """Remove the policies of a subject, or their entry of one resource.
 
-        :raises Refused: when the subject is not there, or has none.
+        :raises Refused: if the subject does not exist, or has no policies.
         """
         if subject is None:
             raise Refused("The subject is null.")
@@ -346,19 +320,21 @@ class Users:
             self.acls.remove(subject)
         else:
             self.acls.put_all({subject: kept})
-        await self._saved(self.acls)
+        await self._save_all(self.acls)
 
-    async def _saved(self, *tables: UserTable | AclTable) -> None:
+    async def _save_all(self, *tables: UserTable | AclTable) -> None:
         written = await asyncio.gather(*map(self._save, tables))
         if not all(written):
-            raise StoreBusy("it is in force, but could not be written yet, and will be")
+            raise StoreBusy(
+                "the change is in force, but could not be written yet: it will be retried"
+            )
 
     def migrate(self, accounts: Iterable[PlainAccessConfig]) -> None:
-        """Make users of accounts of plain_acl.yml that are not there, and write them.
+        """Create and save users from accounts of plain_acl.yml that have none yet.
 
-        Their white lists are not taken over: policies have none that need no signature.
+        White lists are not migrated: policies cannot exempt an address from signatures.
 
-        :raises OSError: when they cannot be written.
+        :raises OSError: if the users cannot be written.
         """
         made = []
         for account in accounts:
@@ -372,21 +348,21 @@ class Users:
                 subject = USER + name
                 self.acls.put_all({subject: acl_of(AclInfo(policies=policies), subject)})
             if (account.white_remote_address or "").strip():
-                _log.warning("the white list of account %s is not taken over", printable(name))
+                _log.warning("the white list of account %s is not migrated", printable(name))
             made.append(name)
         if made:
             self.users.save()
             self.acls.save()
-            _log.info("made users of %d accounts", len(made))
+            _log.info("created users from %d accounts", len(made))
 
 
-def _refused(problem: str | None) -> Response | None:
+def _refusal(problem: str | None) -> Response | None:
     return None if problem is None else Response(ResponseCode.NO_PERMISSION, remark=problem)
 
 
 def _check_room(entries: dict[str, object] | dict[str, User] | dict[str, Acl]) -> None:
     if len(entries) >= MAX_USERS:
-        raise Refused(f"there are {MAX_USERS} already")
+        raise Refused(f"{MAX_USERS} are allowed, and all are in use")
 
 
 def _policies_of(account: PlainAccessConfig) -> tuple[PolicyInfo, ...]:
@@ -414,7 +390,8 @@ def _policies_of(account: PlainAccessConfig) -> tuple[PolicyInfo, ...]:
 def _entry_of(resource: str, permission: str) -> PolicyEntryInfo:
     names = permission.strip().split("|")
     actions = tuple(each.value for each in (Action.PUB, Action.SUB) if each.value.upper() in names)
-    # What RocketMQ 4 does not know means DENY there.
+    # RocketMQ 4 treats an unknown permission as DENY.
+
     is_known = len(actions) == len(names)
     return PolicyEntryInfo(
         resource=resource,

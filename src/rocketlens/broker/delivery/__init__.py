@@ -1,1 +1,1 @@
-"""Messages on their way to consumers: pulls that wait, delays, timers, transactions."""
+"""Delivers messages to consumers: pulls and held pulls, delays, timers, transactions."""

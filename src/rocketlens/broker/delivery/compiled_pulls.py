@@ -1,11 +1,10 @@
-"""Pulls whose request is read by compiled code: from its bytes to those of the reply.
+"""Handles plain pulls with compiled code, from the bytes of the request to those of the reply.
 
-What is usual is answered: codes 11 and 361 in either header, with texts of printable ASCII, where
-:mod:`rocketlens.broker.delivery.pull_reader` has something to say at once. All else (a refusal, a
-pull that may have to be held, an offset that was reset, an error) is left to
-``broker.requests.query``, which defines what is answered: this gives the same bytes and changes
-the same tables, or nothing. Where access control is on, it is asked for each pull; one that it
-refuses, or may refuse, is left to others, and so are topics of copies.
+It handles codes 11 and 361 in either header format, with texts of printable ASCII, if
+:mod:`rocketlens.broker.delivery.pull_reader` can answer at once. ``broker.requests.query`` handles
+all other cases: refusals, pulls that could be held, resets, errors, and topics of copies under
+access control. It also defines the result: this module returns the same bytes and changes the same
+tables, or does nothing.
 """
 
 import logging
@@ -18,7 +17,7 @@ import numpy as np
 from rocketlens import limits
 from rocketlens.broker.delivery.held_pulls import PullFields
 from rocketlens.broker.delivery.pull_filter import PullRefused
-from rocketlens.broker.delivery.pull_reader import FOUND, PullReader, answered_fields
+from rocketlens.broker.delivery.pull_reader import FOUND, PullReader, response_fields
 from rocketlens.formats.compiled import pull_constants as constants
 from rocketlens.formats.compiled.pull import read_request
 from rocketlens.formats.compiled.request_constants import CODE, F_SIGNATURE, F_USER, NUMBERS
@@ -38,18 +37,17 @@ if TYPE_CHECKING:
 _log: Final = logging.getLogger("rocketlens.broker")
 
 CODES: Final = RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE
-"""Of the requests that are answered."""
 _REQUEST_BYTES: Final = 4096
 _MAX_TOGETHER_BYTES: Final = 64 * 1024
-"""Replies to pulls that came together are sent when they have so many bytes."""
+"""Replies to consecutive pulls are sent together up to this size."""
 _MARK: Final = limits.MAX_INT
 
 
 class CompiledPulls:
-    """Answers usual pulls; see `net.Runs`."""
+    """Handles plain pulls; see `net.Runs`."""
 
     def __init__(self, reader: PullReader, rights: "AccessControl | None" = None) -> None:
-        """Load the kernel; in any thread. Without ``rights`` each pull is let through."""
+        """Load the kernel; in any thread. Without ``rights``, all pulls are permitted."""
         self._has_failed = False
         self._reader: Final = reader
         self._rights: Final = rights
@@ -66,7 +64,7 @@ class CompiledPulls:
     def take(
         self, channel: Channel, received: memoryview, max_count: int
     ) -> tuple[int, int, bytes]:
-        """Answer pulls from the beginning of ``received`` on; see `net.Runs`."""
+        """Answer pulls at the beginning of ``received``; see `net.Runs`."""
         frames = np.frombuffer(received, np.uint8)
         ends_at = perf_counter() + limits.MAX_TURN_S
         end = size = 0
@@ -83,12 +81,12 @@ class CompiledPulls:
                 if perf_counter() >= ends_at:
                     break
         finally:
-            # An error keeps this frame, and what is received must be released.
+            # The traceback of an error keeps this frame, but ``received`` must be released.
             del frames
         return len(replies), end, b"".join(replies)
 
     def answer(self, channel: Channel, received: bytes) -> bytes | None:
-        """Return the reply to the only request in ``received``; None if it is left to others."""
+        """Return the reply to a single request; None if it needs another handler."""
         length = len(received)
         if length > _REQUEST_BYTES:
             return None
@@ -103,22 +101,21 @@ class CompiledPulls:
     def _reply(self, channel: Channel, received: bytes | memoryview) -> bytes | None:
         try:
             request = self._fields(received)
-            if not self._is_let_through(request, channel, received):
+            if not self._is_permitted(request, channel, received):
                 return None
             return self._pull(request, channel)
         except OSError:
-            # A file cannot be opened now, as without a free descriptor. The usual way says so.
+            # For example, no file descriptor is free. The other handler reports it.
             return None
-        except Exception:  # noqa: BLE001 - the usual way fails alike, and words it
+        except Exception:  # noqa: BLE001 - the other handler fails, too, and reports it
             if not self._has_failed:
                 self._has_failed = True
-                _log.warning("a compiled pull failed, and more may: pulls are slow", exc_info=True)
+                _log.warning("compiled code failed for a pull: pulls are slow", exc_info=True)
             return None
 
-    def _is_let_through(
+    def _is_permitted(
         self, request: PullFields, channel: Channel, received: bytes | memoryview
     ) -> bool:
-        """Return whether access control lets a pull through, of which it may read all messages."""
         rights, numbers = self._rights, self._numbers
         if rights is None:
             return True
@@ -177,9 +174,9 @@ class CompiledPulls:
 
 
 def _found_header() -> bytes:
-    """Return the header of a reply with messages; its numbers are those of a `%`."""
+    """Return the header of a reply with messages, as a format string for its numbers."""
     marks = "@1@", "@2@", "@3@"
-    fields = answered_fields(*marks)
+    fields = response_fields(*marks)
     command = RemotingCommand(ResponseCode.SUCCESS, _MARK, RESPONSE_FLAG, FOUND, fields)
     header = header_json.encode(command).replace(b"%", b"%%")
     for mark in (*marks, str(_MARK)):
@@ -191,9 +188,7 @@ _FOUND: Final = _found_header()
 
 
 def _field_names(*, is_signed: bool) -> list[str | None]:
-    """Return the names of the fields of a pull in the kernel's order; what is signed has no other
-    fields than RocketMQ's consumers write.
-    """
+    """Return names in the kernel's order. Signed pulls have only fields of RocketMQ's consumers."""
     wire = PULL_MESSAGE.request.wire_names
     names: list[str | None] = [
         wire[name]

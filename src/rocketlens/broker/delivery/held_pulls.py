@@ -1,17 +1,16 @@
-"""Pulls that wait for messages.
+"""Holds pulls until messages arrive.
 
-A pull that allows it (``sysFlag`` 2) and finds itself at the end of its queue is held instead of
-answered. It is done again, and answered,
+A pull that allows it (``sysFlag`` 2), and has the offset of the end of its queue, is held. It is
+repeated and answered when
 
-* when an entry that passes its filter is appended to its queue;
-* when its time is over;
-* when its topic, its group or its group's subscriptions change, or the broker stops.
+* an entry that passes its filter is appended to its queue;
+* its time is over;
+* its topic, its group or its group's subscriptions change, or the broker stops.
 
-If its connection ends it is dropped. Held pulls of one queue that have the same filter are looked
-at together, so an append costs nothing but a look whether there are any, however many there are,
-and new entries are compared with each filter once. Those that want the same messages get what was
-read for the first of them. All work is done in turns of a few milliseconds.
-Source: ``PullRequestHoldService``, which looks at the time every five seconds.
+It is dropped when its connection ends. Held pulls of one queue with the same filter are checked
+together: new entries are compared once for each filter, and pulls with equal requests share the
+messages that are read. An append only checks if the queue has held pulls. Work is done in turns of
+a few milliseconds. Source: ``PullRequestHoldService``, which checks times every five seconds.
 """
 
 import asyncio
@@ -30,16 +29,16 @@ from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.commands.messages import PULL_MESSAGE
 
 MAX_SUSPEND_S: Final = 600.0
-"""Seconds that a pull waits for messages. RocketMQ: any; its clients ask for 15 or 20."""
+"""Maximum seconds for which a pull is held. RocketMQ: no limit; its clients request 15 or 20."""
 MAX_HELD_PULLS_OF_CONNECTION: Final = 10_000
-"""Pulls of one connection that wait for messages; more are answered at once. RocketMQ: any."""
+"""Held pulls of one connection; further ones are answered at once. RocketMQ: no limit."""
 MAX_HELD_PULLS_BYTES: Final = 256 * 1024 * 1024
-"""Memory for pulls that wait for messages: 120,000 of the usual ones. RocketMQ: no limit."""
+"""Memory for held pulls: 120,000 typical ones. RocketMQ: no limit."""
 TICK_S: Final = 0.2
-"""A held pull is answered about so long after its time is over, at most."""
+"""Maximum delay of the answer after the time of a pull is over."""
 
 _PULL_BYTES: Final = 2_000
-"""Memory of a held pull, without the characters and codes of its subscription."""
+"""Memory of a held pull without the characters and codes of its subscription."""
 _CODE_BYTES: Final = 100
 
 K = TypeVar("K")
@@ -50,7 +49,7 @@ Queue = tuple[str, int]
 class PullFields(NamedTuple):
     """The fields of a pull's header that the broker reads.
 
-    A named tuple of these alone: the whole header takes four times as long to make.
+    A named tuple of these only: the whole header takes four times as long to create.
     """
 
     consumer_group: str
@@ -68,10 +67,7 @@ class PullFields(NamedTuple):
 
     @classmethod
     def of(cls, ext_fields: Mapping[str, str]) -> Self:
-        """Read the header of a pull.
-
-        :raises FieldError: as :meth:`HeaderCodec.decode`, for these fields.
-        """
+        """:raises FieldError: as :meth:`HeaderCodec.decode`, for these fields."""
         return cls._make(_pick(ext_fields))
 
 
@@ -88,18 +84,18 @@ class HeldPull(Struct, eq=False):
     is_held: bool = False
     tick: int = 0
     size_bytes: int = 0
-    alike: "_Alike | None" = None
+    pull_set: "_PullSet | None" = None
 
     def __post_init__(self) -> None:
-        """Keep nothing twice, and estimate what is kept."""
+        """Drop data that ``request`` has, and estimate the memory."""
         self.command = self.command._replace(ext_fields={}, body=b"")
         texts = (self.request.consumer_group, self.request.topic, self.request.subscription or "")
         codes = len(self.pull_filter.tag_codes or ())
         self.size_bytes = _PULL_BYTES + codes * _CODE_BYTES + 4 * sum(map(len, texts))
 
 
-class _Alike(Struct, eq=False):
-    """The held pulls of one queue that have one filter, and up to where no entry passes it."""
+class _PullSet(Struct, eq=False):
+    """Held pulls of one queue with one filter; no entry below ``scanned`` passes it."""
 
     queue: Queue
     pull_filter: PullFilter
@@ -108,21 +104,18 @@ class _Alike(Struct, eq=False):
 
 
 class QueueScan(NamedTuple):
-    """The result of a look at new entries of a queue."""
+    """The result of a check of new entries."""
 
     match: int | None
-    """Offset of the first entry that passes."""
+    """Offset of the first entry that passes; None if none does."""
     scanned: int
-    """No entry below it passes, but for that one."""
+    """No entry below it passes, except ``match``."""
     is_end: bool
-    """Whether there are no more entries."""
+    """True at the end of the queue."""
 
 
 class ReadOnce(Struct, eq=False):
-    """The last result, reused by pulls that woke together and ask exactly the same.
-
-    All pulls of a queue wake at once, and mostly want the same messages.
-    """
+    """The last result, which equal pulls reuse: all pulls of a queue wake together."""
 
     question: object = None
     result: Any = None
@@ -135,12 +128,12 @@ class _Due(NamedTuple):
     from_offset: int
     """No entry below it passes their filter."""
     must_answer: bool
-    """Whether they are answered even if they find nothing."""
+    """True if they are answered even if they find nothing."""
     read: ReadOnce
 
 
 class HeldPulls:
-    """All held pulls of a broker; belongs to the running event loop."""
+    """All held pulls of a broker. Belongs to the running event loop."""
 
     def __init__(
         self,
@@ -148,33 +141,32 @@ class HeldPulls:
         answer: Callable[[HeldPull, int, ReadOnce], Response],
         clock: Callable[[], float],
     ) -> None:
-        """Hold none yet.
-
-        ``scan`` looks at the entries of a queue from an offset on; ``answer`` does a pull again, of
+        """``scan`` checks the entries of a queue from an offset on; ``answer`` repeats a pull, of
         which no entry below the offset passes the filter. ``clock`` is monotonic, in seconds.
         """
         self.scan: Final = scan
         self.answer = answer
-        self.queues: Final[dict[Queue, dict[PullFilter, _Alike]]] = {}
-        self.count = self.kept_bytes = self.not_held = 0
-        """How many there are, what they take in memory, and how many found no room so far."""
+        self.queues: Final[dict[Queue, dict[PullFilter, _PullSet]]] = {}
+        self.count = self.kept_bytes = 0
+        self.not_held = 0
+        """Number of pulls that exceeded a bound."""
         self._clock: Final = clock
         self._groups: Final[dict[str, dict[HeldPull, None]]] = {}
         self._channels: Final[dict[Channel, dict[HeldPull, None]]] = {}
         self._ticks: Final[dict[int, dict[HeldPull, None]]] = {}
-        """By when their time is over."""
+        """By the tick at which their time is over."""
         self._arrived: Final[deque[Queue]] = deque()
         """Queues with new entries."""
         self._has_arrived: Final[set[Queue]] = set()
-        self._looking: Final[deque[_Alike]] = deque()
-        """Those of the queues that are being looked at."""
+        self._looking: Final[deque[_PullSet]] = deque()
+        """Pulls of these queues, which are being checked."""
         self._due: Final[deque[_Due]] = deque()
         self._behind: list[tuple[HeldPull, int]] = []
-        """Pulls that are due, and whose peer does not read now."""
+        """Pulls that are due, while their client does not read."""
         self._is_scheduled = self._is_stopping = False
 
     def hold(self, pull: HeldPull, timeout_s: float) -> bool:
-        """Hold a pull whose offset is the end of its queue; return False if there is no room."""
+        """Hold a pull whose offset is the end of its queue; return False if a bound is reached."""
         of_channel = self._channels.get(pull.channel, ())
         if (
             self._is_stopping
@@ -194,50 +186,48 @@ class HeldPulls:
         pull.channel.set_aside(pull.command)
         return True
 
-    def arrived(self, queue: Queue) -> None:
-        """Check a queue that got an entry, in the next turn of the event loop."""
+    def on_entry(self, queue: Queue) -> None:
+        """Check a queue with a new entry, in the next turn of the event loop."""
         if queue not in self._has_arrived:
             self._has_arrived.add(queue)
             self._arrived.append(queue)
             self._schedule()
 
     def tick(self) -> None:
-        """Answer the pulls whose time is over; called every `TICK_S`."""
+        """Answer the pulls whose time is over. Call it every `TICK_S`."""
         now_tick = int(self._clock() / TICK_S)
         for tick in [each for each in self._ticks if each <= now_tick]:
             self._make_due(self._ticks.pop(tick))
         behind, self._behind = self._behind, []
         for pull, from_offset in behind:
-            self._due.append(_Due([pull], from_offset, must_answer=True, read=ReadOnce()))
-        if self._due:
-            self._schedule()
+            self._make_due({pull: None}, from_offset)
 
-    def topic_changed(self, topic: str) -> None:
+    def on_topic_change(self, topic: str) -> None:
         """Answer the pulls of a topic that was changed or deleted. O(queues with pulls)."""
-        for queue, alikes in self.queues.items():
+        for queue, pull_sets in self.queues.items():
             if queue[0] == topic:
-                for alike in alikes.values():
-                    self._make_due(alike.pulls)
+                for pull_set in pull_sets.values():
+                    self._make_due(pull_set.pulls)
 
-    def group_changed(self, group: str) -> None:
-        """Answer the pulls of a group that changed, or whose subscriptions did."""
+    def on_group_change(self, group: str) -> None:
         self._make_due(self._groups.get(group, {}))
 
-    def closed(self, channel: Channel) -> None:
-        """Drop the pulls of a connection that ended."""
+    def on_close(self, channel: Channel) -> None:
         self._make_due(self._channels.get(channel, {}))
 
     async def answer_all(self) -> None:
-        """Answer all pulls, and hold none from now on."""
+        """Answer all pulls, and refuse to hold others from now on."""
         self._is_stopping = True
         for pulls in self._channels.values():
             self._make_due(pulls)
-        while self._due:  # noqa: ASYNC110 - their turns are waited for
+        while self._due:  # noqa: ASYNC110 - `_take_turn` answers them
             await asyncio.sleep(0)
 
-    def _make_due(self, pulls: dict[HeldPull, None]) -> None:
+    def _make_due(
+        self, pulls: dict[HeldPull, None], from_offset: int = 0, *, must_answer: bool = True
+    ) -> None:
         if pulls:
-            self._due.append(_Due(list(reversed(pulls)), 0, must_answer=True, read=ReadOnce()))
+            self._due.append(_Due(list(reversed(pulls)), from_offset, must_answer, ReadOnce()))
             self._schedule()
 
     def _schedule(self) -> None:
@@ -268,18 +258,17 @@ class HeldPulls:
     def _has_work(self) -> bool:
         return bool(self._due or self._looking or self._arrived)
 
-    def _look_at(self, alike: _Alike) -> None:
-        """Compare new entries of a queue with one filter."""
-        if not alike.pulls:
+    def _look_at(self, pull_set: _PullSet) -> None:
+        if not pull_set.pulls:
             return
-        match, alike.scanned, is_end = self.scan(alike.queue, alike.pull_filter, alike.scanned)
+        match, pull_set.scanned, is_end = self.scan(
+            pull_set.queue, pull_set.pull_filter, pull_set.scanned
+        )
         if match is not None:
-            self._due.append(
-                _Due(list(reversed(alike.pulls)), match, must_answer=False, read=ReadOnce())
-            )
-            self._forget(alike)
+            self._make_due(pull_set.pulls, match, must_answer=False)
+            self._forget(pull_set)
         elif not is_end:
-            self._looking.append(alike)
+            self._looking.append(pull_set)
 
     def _answer_one(self, due: _Due) -> None:
         pull = due.pulls.pop()
@@ -292,7 +281,9 @@ class HeldPulls:
         elif pull.channel.is_behind:
             self._behind.append((pull, due.from_offset))
         else:
-            scanned = pull.alike.scanned if pull.alike and due.must_answer else due.from_offset
+            scanned = (
+                pull.pull_set.scanned if pull.pull_set and due.must_answer else due.from_offset
+            )
             response = self.answer(pull, scanned, due.read)
             if due.must_answer or response.code != ResponseCode.PULL_NOT_FOUND:
                 self._release(pull)
@@ -302,32 +293,32 @@ class HeldPulls:
 
     def _add_to_queue(self, pull: HeldPull) -> None:
         queue = pull.request.topic, pull.request.queue_id
-        alikes = self.queues.setdefault(queue, {})
-        alike = alikes.get(pull.pull_filter)
-        if alike is None:
-            alike = alikes[pull.pull_filter] = _Alike(
+        pull_sets = self.queues.setdefault(queue, {})
+        pull_set = pull_sets.get(pull.pull_filter)
+        if pull_set is None:
+            pull_set = pull_sets[pull.pull_filter] = _PullSet(
                 queue, pull.pull_filter, pull.request.queue_offset
             )
-        alike.pulls[pull] = None
-        pull.alike = alike
+        pull_set.pulls[pull] = None
+        pull.pull_set = pull_set
 
-    def _forget(self, alike: _Alike) -> None:
-        """Let pulls that are held from now on check entries on their own."""
-        alikes = self.queues.get(alike.queue, {})
-        if alikes.get(alike.pull_filter) is alike:
-            del alikes[alike.pull_filter]
-            if not alikes:
-                del self.queues[alike.queue]
+    def _forget(self, pull_set: _PullSet) -> None:
+        """Remove a set, so that later pulls with its filter form a new one."""
+        pull_sets = self.queues.get(pull_set.queue, {})
+        if pull_sets.get(pull_set.pull_filter) is pull_set:
+            del pull_sets[pull_set.pull_filter]
+            if not pull_sets:
+                del self.queues[pull_set.queue]
 
     def _release(self, pull: HeldPull) -> None:
         pull.is_held = False
         self.count -= 1
         self.kept_bytes -= pull.size_bytes
-        alike = pull.alike
-        if alike is not None:
-            alike.pulls.pop(pull, None)
-            if not alike.pulls:
-                self._forget(alike)
+        pull_set = pull.pull_set
+        if pull_set is not None:
+            pull_set.pulls.pop(pull, None)
+            if not pull_set.pulls:
+                self._forget(pull_set)
         _remove(self._groups, pull.request.consumer_group, pull)
         _remove(self._channels, pull.channel, pull)
         _remove(self._ticks, pull.tick, pull)

@@ -1,8 +1,8 @@
-"""Which messages of a queue a pull gets: by tags, or by an expression over properties.
+"""Filters pulled messages by tag or by SQL92 expression.
 
-Tags are compared by their hash codes, as the queue has them; the client compares the texts. An
-expression is evaluated for each message, by its record. Brokers of RocketMQ that keep no bit maps
-(``enableCalcFilterBitMap``, off) do the same. Source: ``ExpressionMessageFilter``.
+Tags are compared by the hash codes of queue entries; the client compares the texts. An expression
+is evaluated on the record of each message, as in RocketMQ without ``enableCalcFilterBitMap``.
+Source: ``ExpressionMessageFilter``.
 """
 
 from functools import lru_cache
@@ -23,47 +23,45 @@ if TYPE_CHECKING:
 PARSE_FAILED: Final = "parse the consumer's subscription failed"
 
 ENTRIES_PER_PULL: Final = 4_000
-"""Entries that one pull reads at most when their tags do not match: 5 ms. RocketMQ: 16,000."""
+"""Maximum entries that a pull compares by tag: 5 ms. RocketMQ: 16,000."""
 _RECORD_COST: Final = 8
 """Cost of reading the properties of a record, in entries and in nodes of an expression."""
 _MIN_RECORDS: Final = 16
 
 _KEPT_CHARACTERS: Final = 1_000
-"""Subscriptions of at most so many characters are parsed once for many pulls."""
+"""Parsed subscriptions of up to this length are cached."""
 _KEPT: Final = 1_000
 
 
 class PullFilter(NamedTuple):
-    """Which messages pass; equal for equal subscriptions."""
+    """A filter for messages. Equal subscriptions make equal filters."""
 
     tag_codes: frozenset[int] | None = None
     """Hash codes of the tags that pass; None for all."""
     expression: Sql92 | None = None
     reader: "MessageReader | None" = None
-    """Which messages access control lets it have; None for all."""
+    """The messages that access control permits; None for all."""
 
     @property
     def is_all(self) -> bool:
-        """Return whether every message passes."""
         return self.tag_codes is None and not self.needs_records
 
     @property
     def needs_records(self) -> bool:
-        """Return whether entries do not tell all that decides."""
+        """True if entries alone cannot decide."""
         return self.expression is not None or self.reader is not None
 
     @property
     def entries_at_once(self) -> int:
-        """Return how many entries are looked at in one piece of work."""
         if not self.needs_records:
             return ENTRIES_PER_PULL
         nodes = 0 if self.expression is None else self.expression.node_count
         return max(ENTRIES_PER_PULL // (_RECORD_COST + nodes), _MIN_RECORDS)
 
     def passes_entry(self, entry: QueueEntry) -> bool:
-        """Return whether a message may pass, by its entry.
+        """Return True if the entry passes; the record can still fail.
 
-        Without its tags code it passes: the client compares tags, too.
+        An entry without a tags code passes: the client compares tags, too.
         """
         codes = self.tag_codes
         # The tags code as Java's int.
@@ -74,7 +72,7 @@ class PullFilter(NamedTuple):
         )
 
     def passes_record(self, content: memoryview) -> bool:
-        """Return whether a message passes whose entry does, by its record."""
+        """Return True if a message passes, of which the entry does."""
         if self.reader is not None and not self.reader.may_read(content):
             return False
         if self.expression is None:
@@ -84,7 +82,7 @@ class PullFilter(NamedTuple):
 
 
 class PullRefused(Exception):
-    """A pull that is not allowed, or whose subscription cannot be used: code and remark."""
+    """A pull is not permitted, or its subscription is invalid: code and remark."""
 
     def __init__(self, code: ResponseCode, remark: str) -> None:
         super().__init__(remark)
@@ -96,10 +94,7 @@ ALL_MESSAGES: Final = PullFilter()
 
 
 def parse_filter(kind: str | None, expression: str | None, *, with_sql92: bool) -> PullFilter:
-    """Parse a subscription; ``with_sql92``: whether expressions over properties are allowed.
-
-    :raises PullRefused: when it is not well-formed, or of a kind that is not known or not allowed.
-    """
+    """:raises PullRefused: if the subscription is invalid, or of an unknown or disabled type."""
     if kind in (None, "", TAG_TYPE):
         if not expression or expression == ALL_TAGS:
             return ALL_MESSAGES

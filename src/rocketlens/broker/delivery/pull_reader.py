@@ -9,14 +9,13 @@ entries whose messages are deleted           MESSAGE_WAS_REMOVING               
 its end                                      OFFSET_OVERFLOW_ONE                   19    same
 beyond its end                               OFFSET_OVERFLOW_BADLY                 21    max
 before its first message                     OFFSET_TOO_SMALL                      21    min
-any, and the group was reset elsewhere       OFFSET_RESET                          21    there
+any, and the group has another reset offset  OFFSET_RESET                          21    reset
 empty queue, offset 0                        NO_MESSAGE_IN_QUEUE                   19    0
 empty queue, offset above 0                  NO_MESSAGE_IN_QUEUE                   21    0
 ===========================================  ====================================  ====  ========
 
-Which messages match is in :mod:`rocketlens.broker.delivery.pull_filter`. A message is returned only
-if its record is whole and belongs to its entry. Any other is skipped and logged, and the next
-offset is behind it. Source: ``PullMessageProcessor``, ``DefaultMessageStore.getMessage``.
+A message is returned only if its record is whole and belongs to its entry. Other entries are logged
+and skipped. Source: ``PullMessageProcessor``, ``DefaultMessageStore.getMessage``.
 """
 
 import logging
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
 
 _NO_CODES: Final = array("i")
 _KEPT_CODES: Final = 100
-"""Of subscriptions with at most so many tags their sorted codes are kept."""
+"""The sorted codes of subscriptions with up to this many tags are cached."""
 
 _log: Final = logging.getLogger("rocketlens.broker")
 
@@ -61,10 +60,10 @@ class Budget(NamedTuple):
     disk_bytes: int
     disk_count: int
     in_memory_from: int
-    """From this physical offset on, the log is assumed to be in memory."""
+    """The log from this physical offset on is assumed to be in memory."""
 
     def room_at(self, physical_offset: int) -> tuple[int, int]:
-        """Return the number of messages and bytes up to which one at an offset may be added."""
+        """Return the maximum messages and bytes with a record at ``physical_offset``."""
         if physical_offset >= self.in_memory_from:
             return min(self.message_count, self.memory_count), self.memory_bytes
         return min(self.message_count, self.disk_count), self.disk_bytes
@@ -82,28 +81,28 @@ class PullRecords:
         queue_offset: int,
     ) -> None:
         self.slices: Final[list[memoryview]] = []
-        """The records in their order; some that follow one another in the log are one slice."""
+        """The records in their order; consecutive records of the log can be one slice."""
         self.count = self.size_bytes = 0
         self.queue_offset = queue_offset
-        """The entries below it are done with."""
+        """The next entry to check."""
         self.is_full = False
-        """True if the record at ``queue_offset`` did not fit into the response."""
+        """True if the record at ``queue_offset`` exceeds the budget."""
         self.has_lost = False
-        """Whether a record was not there, or damaged."""
+        """True if a record was missing or damaged."""
         self._store: Final = store
         self._queue: Final = queue
         self._filter: Final = pull_filter
         self._budget: Final = budget
         self._is_compiled: Final = (
             not pull_filter.needs_records
-            # Light queues have records of other topics. A topic of other characters can have
-            # been written in several ways.
+            # Light queues have records of other topics. Topics that are not ASCII can have
+            # several encodings.
             and not queue.topic.startswith(LMQ_PREFIX)
             and queue.topic.isascii()
         )
 
     def collect(self, stop: int) -> None:
-        """Look at entries up to a queue offset, until there are enough records."""
+        """Check entries below ``stop``, until there are enough records."""
         step = self._budget.message_count
         while (
             self.queue_offset < stop
@@ -111,7 +110,7 @@ class PullRecords:
             and not self.is_full
         ):
             entries = self._queue.read_bytes(self.queue_offset, min(step, stop - self.queue_offset))
-            # Few are read where many match, and few times where few do.
+            # Start small in case all entries match; grow in case few do.
             step *= 4
             if not entries:
                 break
@@ -127,17 +126,17 @@ class PullRecords:
                 position = (self.queue_offset - first) * ENTRY_BYTES
                 is_taken = self._take_one(decode_entry(entries, position))
                 if is_taken and self._is_compiled:
-                    # Where one is as it should be, the next are, too.
+                    # The record is sound: continue with compiled code.
                     break
 
     def _take_run(self, entries: memoryview) -> None:
-        """Take records from one segment, up to the first that needs a look at it alone."""
+        """Take records of one segment by compiled code, up to the first that it cannot decide."""
         physical_offset = decode_entry(entries).physical_offset
         segment = self._store.log_from(physical_offset)
         if segment is None:
             return
         view, base_offset = segment
-        # One budget holds for all of the stretch.
+        # Stay on one side of the boundary, where one budget applies.
         start, stop = base_offset, base_offset + len(view)
         boundary = self._budget.in_memory_from
         if physical_offset >= boundary:
@@ -159,7 +158,6 @@ class PullRecords:
         self.slices.extend([view[begin:end] for begin, end in zip(bounds, bounds, strict=True)])
 
     def _take_one(self, entry: QueueEntry) -> bool:
-        """Take the record of one entry if there is room; return whether it was taken."""
         if not self._filter.passes_entry(entry):
             self.queue_offset += 1
             return False
@@ -198,12 +196,12 @@ def entry_record(
     if record.total_size == len(content) and _is_of(record, queue, queue_offset):
         return content
     message = f"{queue.topic}/{queue.queue_id}/{queue_offset}"
-    _log.error("pull skips %s: its queue entry leads to another message", message)
+    _log.error("pull skips %s: its queue entry refers to another message", message)
     return None
 
 
 def _is_of(record: RecordView, queue: QueueWriter, queue_offset: int) -> bool:
-    """Return whether a record belongs to a queue; light queues have records of other topics."""
+    """Return True if a record belongs to a queue; light queues have records of other topics."""
     return (record.topic == queue.topic and record.queue == (queue.queue_id, queue_offset)) or (
         queue.topic.startswith(LMQ_PREFIX)
     )
@@ -223,19 +221,18 @@ _kept_array = lru_cache(1_000)(_array)
 
 
 FoundQueue = tuple[QueueWriter | None, int, int]
-"""The queue of a pull, if it has or had messages, with its first and next offset."""
+"""The queue of a pull, its first and its next offset; None, 0 and 0 if it never had messages."""
 FOUND: Final = "FOUND"
-"""The remark of a response with messages."""
 
 
 class PullResult(NamedTuple):
-    """Messages of a pull, or why there are none; ``status`` is the response's remark."""
+    """The messages of a pull, or the reason for none; ``status`` is the response's remark."""
 
     status: str
     code: ResponseCode
     next_offset: int
     slices: tuple[memoryview | bytes, ...] = ()
-    """The bytes of the records, together."""
+    """The bytes of the records, concatenated."""
     record_count: int = 0
 
 
@@ -243,10 +240,7 @@ class PullReader:
     """Reads the messages of pulls, at once or after they were held."""
 
     def __init__(self, core: "BrokerCore", memory_bytes: int) -> None:
-        """Read from the broker's store; ``memory_bytes`` of its log are assumed in memory.
-
-        Only the store, the tables and the configuration of ``core`` need to be there.
-        """
+        """``core`` needs only store, tables and configuration yet."""
         self._store: Final = core.store
         self._topics, self._groups, self._clients = core.topics, core.groups, core.clients
         self._offsets, self._stats = core.offsets, core.stats
@@ -255,16 +249,15 @@ class PullReader:
 
     @property
     def in_memory_from(self) -> int:
-        """The physical offset from which on the log is assumed to be in memory."""
         return self._store.end_offset - self._memory_bytes
 
     def is_reset(self, request: PullFields) -> bool:
-        """Return whether the offset of a pull was reset, and its group does not know it yet."""
+        """Return True if the group's offset was reset, and no pull has continued from there yet."""
         queue = request.consumer_group, request.topic, request.queue_id
         return queue in self._offsets.resets
 
-    def moved(self, request: PullFields) -> PullResult | None:
-        """Return the offset that a group was reset to; None without a reset, or if it is there."""
+    def take_reset(self, request: PullFields) -> PullResult | None:
+        """Return the reset offset for a group that does not know it yet; None if there is none."""
         queue = request.consumer_group, request.topic, request.queue_id
         reset = self._offsets.resets.pop(queue, None)
         if reset is None or reset.queue_offset == request.queue_offset:
@@ -272,17 +265,14 @@ class PullReader:
         return PullResult("OFFSET_RESET", ResponseCode.PULL_OFFSET_MOVED, reset.queue_offset)
 
     def pull_again(self, pull: HeldPull, scanned: int, read: ReadOnce) -> Response:
-        """Answer a held pull; no entry below ``scanned`` passes its filter.
-
-        ``read`` has the result of the pull before it.
-        """
+        """Answer a held pull; no entry below ``scanned`` passes its filter."""
         request = pull.request
         try:
             self.check_allowed(request, pull.channel)
             pull_filter = self.filter_of(request)._replace(reader=pull.pull_filter.reader)
         except PullRefused as refusal:
             return self.response(request, PullResult(refusal.remark, refusal.code, 0))
-        moved = self.moved(request)
+        moved = self.take_reset(request)
         if moved is not None:
             return self.response(request, moved)
         offset = request.queue_offset
@@ -298,17 +288,17 @@ class PullReader:
     def _get_once(
         self, request: PullFields, pull_filter: PullFilter, offset: int, read: ReadOnce
     ) -> PullResult:
-        """Return the messages at an offset, which may have been read for another pull just now."""
+        """Return the messages at an offset, which another pull can have read just before."""
         queue = self._store.queues.get(request.topic, request.queue_id)
         bounds = request.max_message_nums, request.max_message_bytes
-        # A queue of the same name is another one if the topic was deleted meanwhile.
+        # The queue object: a topic that was deleted and created again has another one.
         question = queue, pull_filter, offset, bounds
         if question == read.question:
             last: PullResult = read.result
             return last
         result = self.get(request, pull_filter, offset, self.queue_of(request))
         if result.code == ResponseCode.SUCCESS:
-            # Only messages stay what they are; copied, they hold no segment.
+            # Only messages are still right later. A copy keeps no segment open.
             result = result._replace(slices=(b"".join(result.slices),))
             read.question, read.result = question, result
         return result
@@ -326,14 +316,13 @@ class PullReader:
                 content = None
                 if pull_filter.needs_records:
                     content = entry_record(self._store, queue, entry, offset)
-                # One that is damaged is for the pull to skip.
+                # The pull itself skips a damaged record.
                 if content is None or pull_filter.passes_record(content):
                     return QueueScan(offset, offset, is_end=False)
             offset += 1
         return QueueScan(None, offset, is_end=not entries or offset >= queue.next_offset)
 
     def count(self, result: PullResult) -> None:
-        """Count a pull and its messages for the statistics of the broker."""
         stats = self._stats
         if result.code == ResponseCode.SUCCESS:
             stats.get_found += 1
@@ -342,7 +331,7 @@ class PullReader:
             stats.get_missed += 1
 
     def check_allowed(self, request: PullFields, channel: Channel) -> None:
-        """Raise PullRefused if the queue may not be pulled."""
+        """:raises PullRefused: if the group cannot pull from the queue."""
         if not self._config.brokerPermission & PERM_READ:
             remark = f"the broker[{self._config.brokerIP1}] pulling message is forbidden"
             raise PullRefused(ResponseCode.NO_PERMISSION, remark)
@@ -368,7 +357,7 @@ class PullReader:
             raise PullRefused(ResponseCode.INVALID_PARAMETER, remark)
 
     def filter_of(self, request: PullFields) -> PullFilter:
-        """Return what a pull is to get; raise PullRefused if its subscription cannot be used."""
+        """:raises PullRefused: if the group's subscription is missing, outdated or invalid."""
         with_sql92 = self._config.enablePropertyFilter
         if request.sys_flag & SUBSCRIPTION_FLAG:
             return parse_filter(
@@ -403,7 +392,7 @@ class PullReader:
     def get(
         self, request: PullFields, pull_filter: PullFilter, offset: int, found: FoundQueue
     ) -> PullResult:
-        """Return the messages at an offset; see the table above. ``found``: by `queue_of`."""
+        """Return the messages at an offset, as in the module's table."""
         queue, low, high = found
         if queue is None or high == 0:
             code = ResponseCode.PULL_OFFSET_MOVED if offset else ResponseCode.PULL_NOT_FOUND
@@ -414,10 +403,19 @@ class PullReader:
             return PullResult("OFFSET_OVERFLOW_ONE", ResponseCode.PULL_NOT_FOUND, offset)
         if offset > high:
             return PullResult("OFFSET_OVERFLOW_BADLY", ResponseCode.PULL_OFFSET_MOVED, high)
-        return self._collect(queue, request, pull_filter, (offset, high))
+        budget = self.budget(request)
+        records = PullRecords(self._store, queue, pull_filter, budget, offset)
+        records.collect(min(high, offset + max(pull_filter.entries_at_once, budget.message_count)))
+        next_offset = records.queue_offset
+        if records.count:
+            slices = tuple(records.slices)
+            return PullResult(FOUND, ResponseCode.SUCCESS, next_offset, slices, records.count)
+        if next_offset == offset:
+            return PullResult("OFFSET_FOUND_NULL", ResponseCode.PULL_NOT_FOUND, offset)
+        status = "MESSAGE_WAS_REMOVING" if records.has_lost else "NO_MATCHED_MESSAGE"
+        return PullResult(status, ResponseCode.PULL_RETRY_IMMEDIATELY, next_offset)
 
     def budget(self, request: PullFields) -> Budget:
-        """Return the bounds of a pull."""
         config = self._config
         max_bytes = min(
             limits.MAX_ANSWER_FRAME_BYTES,
@@ -435,35 +433,12 @@ class PullReader:
             self.in_memory_from,
         )
 
-    def _collect(
-        self,
-        queue: QueueWriter,
-        request: PullFields,
-        pull_filter: PullFilter,
-        span: tuple[int, int],
-    ) -> PullResult:
-        """Return as many matching messages as the budget allows."""
-        budget = self.budget(request)
-        first, high = span
-        records = PullRecords(self._store, queue, pull_filter, budget, first)
-        records.collect(min(high, first + max(pull_filter.entries_at_once, budget.message_count)))
-        offset = records.queue_offset
-        if records.count:
-            slices = tuple(records.slices)
-            return PullResult(FOUND, ResponseCode.SUCCESS, offset, slices, records.count)
-        if offset == first:
-            return PullResult("OFFSET_FOUND_NULL", ResponseCode.PULL_NOT_FOUND, offset)
-        status = "MESSAGE_WAS_REMOVING" if records.has_lost else "NO_MATCHED_MESSAGE"
-        return PullResult(status, ResponseCode.PULL_RETRY_IMMEDIATELY, offset)
-
     def response(self, request: PullFields, result: PullResult) -> Response:
-        """Return the response to a pull, with the bounds of its queue."""
         _, low, high = self.queue_of(request)
-        fields = answered_fields(str(result.next_offset), str(low), str(high))
+        fields = response_fields(str(result.next_offset), str(low), str(high))
         return Response(result.code, fields, b"".join(result.slices), result.status)
 
     def queue_of(self, request: PullFields) -> FoundQueue:
-        """Look up the queue that a pull names."""
         queues = self._store.queues
         queue = queues.get(request.topic, request.queue_id)
         if queue is None:
@@ -471,17 +446,16 @@ class PullReader:
         return queue, queues.min_offset_of(queue), queue.next_offset
 
     def commit(self, request: PullFields) -> None:
-        """Set the offset that a pull brings, in a queue of which it is known that it exists."""
+        """Set the committed offset of a pull, in a queue that exists."""
         if request.sys_flag & COMMIT_OFFSET_FLAG:
-            # If the offset table is full, that is counted; the messages are returned anyway.
+            # A full table counts the refusal; the pull still returns its messages.
             with suppress(BadInput):
                 self._offsets.put(
                     request.consumer_group, request.topic, request.queue_id, request.commit_offset
                 )
 
 
-def answered_fields(next_offset: str, low: str, high: str) -> dict[str, str]:
-    """Return the fields of the response to a pull: the next offset, and the bounds of the queue."""
+def response_fields(next_offset: str, low: str, high: str) -> dict[str, str]:
     return {
         "suggestWhichBrokerId": "0",
         "nextBeginOffset": next_offset,

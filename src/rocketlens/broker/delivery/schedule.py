@@ -1,11 +1,10 @@
 """Delivers delayed messages when they are due.
 
-Queue n of DELAY_TOPIC has the messages of delay level n + 1, and the tags code of each entry is the
-time at which its message is due. A due message is stored again in its real topic, with
-unchanged properties. The progress of each level is in ``config/delayOffset.json``. It is written
-after a delivery, at most once a second, so messages of the last second are delivered again after a
-crash; RocketMQ writes it every ``flushDelayOffsetInterval``, 10 s. Source:
-``ScheduleMessageService``.
+Queue n of DELAY_TOPIC has the messages of delay level n + 1; the tags code of an entry is the time
+at which its message is due. A due message is stored again in its real topic, with the same
+properties. ``config/delayOffset.json`` has the progress of each level. It is written after a
+delivery, at most once a second, so a crash repeats the deliveries of the last second; RocketMQ
+writes it every ``flushDelayOffsetInterval``, 10 s. Source: ``ScheduleMessageService``.
 """
 
 import logging
@@ -32,7 +31,7 @@ from rocketlens.store.write.refused_writes import RefusedWrites
 
 
 class CopyWriter:
-    """Stores copies, and counts them as messages."""
+    """Stores copies of messages, and counts them."""
 
     def __init__(self, store: MessageStore, stats: BrokerStats) -> None:
         self._store: Final = store
@@ -49,7 +48,7 @@ class CopyWriter:
         reconsume_times: int | None = None,
         prepared_transaction_offset: int = 0,
     ) -> None:
-        """Store a message in another queue, with its own values unless told otherwise.
+        """Store a copy of a message in another queue, with the given values changed.
 
         :raises StoreError: if the store cannot append now.
         """
@@ -88,7 +87,6 @@ class Schedule:
         clock: Callable[[], int],
         levels: str,
     ) -> None:
-        """Deliver from where ``offsets`` says; ``levels`` is ``messageDelayLevel``."""
         self._store: Final = store
         self._copies: Final = copies
         self._offsets: Final = offsets
@@ -96,7 +94,7 @@ class Schedule:
         delays_ms = parse_delay_levels(levels)
         queue_ids = {queue.queue_id for queue in store.queues.of_topic(DELAY_TOPIC)}
         self._delays_ms: Final = dict(enumerate(delays_ms[1:], 1))
-        """Milliseconds by level. Levels of an earlier configuration are delivered, too."""
+        """Milliseconds by level, including levels of an earlier configuration."""
         for queue_id in sorted(queue_ids):
             self._delays_ms.setdefault(queue_id + 1, max(delays_ms))
         self._refused: Final = {
@@ -110,7 +108,7 @@ class Schedule:
         }
 
     def deliver_due(self, at_once: int = AT_ONCE) -> int:
-        """Deliver due messages, up to a number for each level; return how many.
+        """Deliver due messages, up to ``at_once`` for each level; return their number.
 
         Stops at the first that cannot be stored now; the next call tries it again.
         """
@@ -130,7 +128,10 @@ class Schedule:
             while offset < queue.next_offset and delivered < at_once:
                 if not self._is_due(queue, offset, self._delays_ms[level], now_ms):
                     break
-                self._store_again(queue, offset)
+                record = waiting_record(store, queue, offset)
+                target = record and real_queue(props.parse(decode_utf8(record.properties)))
+                if record and target:
+                    self._copies.write(record, *target)
                 offset += 1
                 delivered += 1
         except (OSError, StoreError, SegmentLost) as error:
@@ -142,11 +143,6 @@ class Schedule:
         return delivered
 
     def _is_due(self, queue: QueueWriter, offset: int, delay_ms: int, now_ms: int) -> bool:
-        """Return whether a message is due.
-
-        A message due later than its level's delay from now was written with other delays, or while
-        the clock was ahead: it is due now.
-        """
         entry = queue.entry(offset)
         if entry is None:
             return False
@@ -154,24 +150,15 @@ class Schedule:
         if not entry.has_tags_code:
             record = waiting_record(self._store, queue, offset)
             due_ms = 0 if record is None else record.store_timestamp_ms + delay_ms
+        # A time later than the level's delay from now was written with other delays, or while the
+        # clock was ahead: the message is due now.
         return not now_ms < due_ms <= now_ms + delay_ms
-
-    def _store_again(self, queue: QueueWriter, queue_offset: int) -> None:
-        """Store a delayed message in its real topic; skip and log it if it is damaged.
-
-        :raises StoreError: if the store cannot append now.
-        :raises SegmentLost: if its record cannot be read now.
-        """
-        record = waiting_record(self._store, queue, queue_offset)
-        target = record and real_queue(props.parse(decode_utf8(record.properties)))
-        if record and target:
-            self._copies.write(record, *target)
 
 
 def waiting_record(store: MessageStore, queue: QueueWriter, queue_offset: int) -> Record | None:
-    """Return a message that waits in a queue; None, and log it, if it is damaged or deleted.
+    """Return a waiting message of a queue; log it and return None if it is damaged or deleted.
 
-    :raises OSError: if it cannot be read now; so do StoreError and SegmentLost.
+    :raises OSError: if it cannot be read now. StoreError and SegmentLost, too.
     """
     entry = queue.entry(queue_offset)
     if entry is None or entry.is_filler:
@@ -183,14 +170,12 @@ def waiting_record(store: MessageStore, queue: QueueWriter, queue_offset: int) -
             return commitlog_record.decode(content, physical_offset=entry.physical_offset)
         except RecordError as error:
             problem = str(error)
-    _log.error("message %d that waits in %s is lost: %s", queue_offset, queue.topic, problem)
+    _log.error("message %d waiting in %s is lost: %s", queue_offset, queue.topic, problem)
     return None
 
 
 def real_queue(properties: Mapping[str, str]) -> tuple[str, int] | None:
-    """Return the topic and queue in which a message that waited is stored; None, and log it, if
-    its properties name none that can be.
-    """
+    """Return the topic and queue of a waiting message; log and return None if they are invalid."""
     topic = properties.get(props.REAL_TOPIC, "")
     queue_id = properties.get(props.REAL_QUEUE_ID, "")
     if (
@@ -199,7 +184,7 @@ def real_queue(properties: Mapping[str, str]) -> tuple[str, int] | None:
         or not (queue_id.isascii() and queue_id.isdigit() and len(queue_id) < 10)
     ):
         _log.error(
-            "a message that waits is skipped: its real topic and queue are %.80r/%.20r",
+            "a waiting message is skipped: its real topic and queue are invalid: %.80r/%.20r",
             topic,
             queue_id,
         )

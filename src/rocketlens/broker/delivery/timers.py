@@ -1,4 +1,4 @@
-"""Delivers messages with a delivery time of their own (RocketMQ 5's timers) when they are due.
+"""Delivers messages with their own delivery time (RocketMQ 5's timers) when they are due.
 
 ======================  ========================================================================
 property                due
@@ -8,18 +8,19 @@ property                due
 ``TIMER_DELIVER_MS``    at that time
 ======================  ========================================================================
 
-The first of them counts; a delay level makes all three go. A message that is due already is stored
-like any other. Else ``TIMER_OUT_MS`` is the second before the one in which it is due: it is
-delivered when that second is over, so up to a second late, and never early.
+The first of them counts; a delay level replaces all three. A message that is already due is stored
+like any other. Otherwise ``TIMER_OUT_MS`` is the start of the second that contains the last
+millisecond before the delivery time. The message is delivered when that second is over: up to a
+second late, never early.
 
-They wait in queue 0 of the topic of timers, in the order in which they were sent. The broker reads
-this queue as it grows, and keeps in memory the queue offsets by the second of ``TIMER_OUT_MS``: 8
-bytes a message. A due message is stored again in its real topic, with two properties more. How far
-that came is in ``config/timercheck`` (:mod:`rocketlens.broker.tables.timer_progress`), at most a
-second late: a start reads the queue from the first message that waits, and continues.
+Timers wait in queue 0 of their topic, in the order of arrival. The broker reads this queue as it
+grows, and keeps queue offsets in memory by the second of ``TIMER_OUT_MS``: 8 bytes a message. A due
+message is stored again in its real topic, with two more properties. ``config/timercheck``
+(:mod:`rocketlens.broker.tables.timer_progress`) has the progress, written every second: the broker
+starts to read at the first waiting message.
 
-A message with ``TIMER_DEL_UNIQKEY`` is not delivered, and nor is, of those due in the same second,
-the one with that unique key. Sources: ``TimerMessageStore``, ``HookUtils``.
+A message with ``TIMER_DEL_UNIQKEY`` is not delivered. It deletes the message with that unique key
+that is due in the same second. Sources: ``TimerMessageStore``, ``HookUtils``.
 """
 
 import heapq
@@ -49,20 +50,19 @@ from rocketlens.wire.declare import read_i64
 SECOND_MS: Final = 1000
 """RocketMQ's default ``timerPrecisionMs``."""
 ROLL_WINDOW_MS: Final = 172_800 * SECOND_MS
-"""A message that waits longer than two days is stored again on the way, because the log is deleted
-after some days. RocketMQ: ``timerRollWindowSlot``."""
+"""Longer waits are stored again, because the log is deleted. RocketMQ: ``timerRollWindowSlot``."""
 
 
 class TimerRefused(MessageIllegal):
-    """The broker refuses a message with a delivery time. The text is RocketMQ's."""
+    """The broker refuses a message with a delivery time, with RocketMQ's text."""
 
     code = ResponseCode.SYSTEM_ERROR
 
 
 def out_time_ms(properties: Mapping[str, str], now_ms: int, max_delay_ms: int) -> int | None:
-    """Return the ``TIMER_OUT_MS`` of a message; None if it is due already.
+    """Return the ``TIMER_OUT_MS`` of a message; None if it is already due.
 
-    :raises MessageIllegal: if that is not a number or too far off, or a deletion is due already.
+    :raises MessageIllegal: if the time is not a number or too late, or a deletion is already due.
     """
     illegal = MessageIllegal(
         "timer message illegal, the delay time should not be bigger than the max delay "
@@ -92,16 +92,16 @@ def _deliver_ms(properties: Mapping[str, str], now_ms: int) -> int:
 
 
 def _wrapped(number: int) -> int:
-    """Return a number as Java's 64 bits hold it."""
+    """Return a number as a signed 64-bit integer of Java."""
     return (number + 2**63) % 2**64 - 2**63
 
 
 def slot_ms(out_ms: int, store_timestamp_ms: int) -> int:
-    """Return the ``TIMER_OUT_MS`` at which a stored message is taken up: its own, or earlier.
+    """Return the ``TIMER_OUT_MS`` at which a stored message is handled: its own, or earlier.
 
-    What waits longer than the window is stored again when the window is over, or half of it, if
-    little would be left then. This follows from the record alone, so that every start of a broker
-    finds the same.
+    A message that waits longer than the window is stored again after the window, or after half of
+    it if little would remain. The result depends only on the record, so each start of a broker
+    computes the same.
     """
     since_ms = store_timestamp_ms // SECOND_MS * SECOND_MS
     rest_ms = out_ms - since_ms - ROLL_WINDOW_MS
@@ -111,18 +111,17 @@ def slot_ms(out_ms: int, store_timestamp_ms: int) -> int:
 
 
 MAX_WAITING_TIMERS: Final = 10_000_000
-"""Messages with a delivery time of their own that wait on a broker, 8 bytes each; more are refused.
-RocketMQ: 2**31 - 1 for each second (timerCongestNumEachSlot)."""
+"""Waiting timers, 8 bytes each. RocketMQ: 2**31 - 1 a second (timerCongestNumEachSlot)."""
 _log: Final = logging.getLogger("rocketlens.broker")
 
 READ_AT_ONCE: Final = 128
-"""Waiting messages that are read in one piece of work: 1 to 2 ms."""
+"""Timers that are read in one step: 1 to 2 ms."""
 _MAX_DIGITS: Final = 18
 _OUT_START: Final = f"{props.TIMER_OUT_MS}\x01".encode()
 _DELETED_START: Final = f"{props.TIMER_DELETED_KEY}\x01".encode()
 
 _DeletedKey = tuple[str, str]
-"""A topic, empty where it does not count, and the unique key of messages."""
+"""Topic and unique key of a deleted message. The topic is empty if it does not count."""
 
 
 class _Slot(Struct):
@@ -130,15 +129,15 @@ class _Slot(Struct):
 
     queue_offsets: "array[int]" = field(default_factory=lambda: array("q"))
     deletions: "array[int] | None" = None
-    """The queue offsets of those that delete others; they are in ``queue_offsets``, too."""
+    """The queue offsets of messages that delete others; ``queue_offsets`` has them, too."""
     deleted_keys: frozenset[_DeletedKey] | None = None
-    """Keys of messages that are not delivered; None until the first is delivered."""
+    """Keys of messages that are not delivered; None before the first delivery."""
     index: int = 0
-    """How many are delivered."""
+    """Number of delivered messages."""
 
 
 class Timers:
-    """The messages of a broker that wait for their time; belongs to the running event loop."""
+    """The timers of a broker. Belongs to the running event loop."""
 
     def __init__(
         self,
@@ -150,10 +149,10 @@ class Timers:
         *,
         by_topic: bool,
     ) -> None:
-        """Create an empty set: the queue is read by :meth:`step`.
+        """Create an empty set: :meth:`step` reads the queue.
 
-        In RocketMQ a message deletes those of any topic. ``by_topic``: it deletes those of its own,
-        for senders that may not send to any.
+        ``by_topic``: a message deletes only messages of its own topic. In RocketMQ it deletes those
+        of any topic, even if its sender has no permission for them.
         """
         self._store: Final = store
         self._copies: Final = copies
@@ -166,15 +165,13 @@ class Timers:
         self._times: Final[list[int]] = []
         """The seconds of ``_slots``, as a heap."""
         self._first_offsets: Final[list[tuple[int, int]]] = []
-        """The first queue offset that waits in each slot, and its second, as a heap; with outdated
-        pairs.
-        """
+        """First waiting queue offset and second of each slot, as a heap; can be outdated."""
         self.progress.fit_to_queue(*self._span())
         self.progress.oldest = lambda: (self._oldest_waiting(), self._oldest_late())
         self._next_offset = self.progress.queue_offset
-        """The queue offset that is read next."""
+        """The queue offset to read next."""
         self._read_store_ms = 0
-        """When the message read last was stored."""
+        """The store time of the last message read."""
         self.waiting = 0
         """Number of messages that were read and wait."""
         self._refused: Final = RefusedWrites(
@@ -185,10 +182,9 @@ class Timers:
         )
 
     def redirect(self, topic: str, queue_id: int, properties: dict[str, str]) -> tuple[str, int]:
-        """Return topic and queue of a message: others if it has to wait, and then its properties
-        get those that a timer has.
+        """Return the topic and queue in which to store a message; add properties if it must wait.
 
-        :raises MessageIllegal: if it has a delivery time that it may not have.
+        :raises MessageIllegal: as :meth:`check`.
         """
         out_ms = self.check(properties) if topic != TIMER_TOPIC else None
         if out_ms is None:
@@ -199,10 +195,7 @@ class Timers:
         return TIMER_TOPIC, 0
 
     def check(self, properties: Mapping[str, str]) -> int | None:
-        """Return the ``TIMER_OUT_MS`` of a message; None if it does not have to wait.
-
-        :raises MessageIllegal: if it has a delivery time that it may not have.
-        """
+        """:raises MessageIllegal: if the delivery time is invalid or not permitted."""
         if props.TIMER_OUT_MS in properties or props.TIMER_NAMES.isdisjoint(properties):
             return None
         if not self._is_enabled:
@@ -218,18 +211,17 @@ class Timers:
 
     @property
     def unread(self) -> int:
-        """Number of messages in the queue that were not read yet."""
         return self._span()[1] - self._next_offset
 
     @property
     def behind_ms(self) -> int:
-        """How long the oldest message that waits is overdue, in milliseconds."""
+        """Milliseconds by which the oldest waiting message is overdue."""
         if not self._times:
             return 0
         return max(self._clock() - self._times[0] - SECOND_MS, 0)
 
     def step(self, at_once: int) -> int:
-        """Read new messages of the queue, and deliver up to ``at_once``; return how many it was.
+        """Read new messages of the queue, and deliver up to ``at_once``; return the number of both.
 
         Stops at the first that cannot be stored now; the next call tries it again.
         """
@@ -259,7 +251,7 @@ class Timers:
             self._add(entry)
             self._next_offset += 1
         if not entries:
-            # A file of the queue is missing: the next one may be there.
+            # A file of the queue is missing: continue with the next one.
             file_entries = queue.file_bytes // ENTRY_BYTES
             self._next_offset += file_entries - self._next_offset % file_entries
         if self._next_offset > self.progress.next_queue_offset:
@@ -313,19 +305,18 @@ class Timers:
                 break
             delivered += self._deliver(queue, time_ms, at_once - delivered)
         if not self._times and self._next_offset >= queue.next_offset:
-            # Where the clock was set back, what is sent now is not late.
+            # After the clock was set back, new messages are not late.
             self.progress.set_back(now_ms // SECOND_MS * SECOND_MS)
         return delivered
 
     def _is_complete(self, queue: QueueWriter, time_ms: int) -> bool:
-        """Return whether all messages of a second were read: none is stored after it is over."""
+        """Return True if all messages of a second were read. None is stored after it is over."""
         if self._next_offset >= queue.next_offset:
             return True
         started = self._next_offset >= self.progress.next_queue_offset
         return started and self._read_store_ms > time_ms + SECOND_MS
 
     def _deliver(self, queue: QueueWriter, time_ms: int, at_once: int) -> int:
-        """Deliver messages of a second that is over; return how many."""
         slot = self._slots[time_ms]
         if slot.deleted_keys is None:
             slot.deleted_keys = self._deleted_keys(queue, slot)
@@ -363,10 +354,7 @@ class Timers:
     def _store_again(
         self, record: Record, time_ms: int, deleted_keys: frozenset[_DeletedKey]
     ) -> None:
-        """Store a message in its real topic, or again in the timers' one if it waits on.
-
-        :raises StoreError: if the store cannot append now.
-        """
+        """Store a message in its real topic, or in the topic of timers if it must wait longer."""
         properties = _properties_of(record)
         topic, queue_id = TIMER_TOPIC, 0
         is_deleted = (
@@ -400,7 +388,7 @@ class Timers:
         return min((slot.queue_offsets[slot.index] for slot in slots), default=None)
 
     def _late_times(self) -> Iterator[int]:
-        """Yield the seconds before those that are delivered now: walk down the heap to them."""
+        """Yield seconds before ``read_time_ms``, from the top of the heap."""
         positions = [0]
         while positions:
             position = positions.pop()
@@ -414,7 +402,6 @@ def _properties_of(record: Record) -> dict[str, str]:
 
 
 def _number_after(properties: bytes, start: bytes) -> int | None:
-    """Return the number that a property has; None if it is missing, or not a number."""
     position = properties.find(start)
     while position > 0 and properties[position - 1] != 2:
         position = properties.find(start, position + 1)

@@ -1,1 +1,1 @@
-"""A broker from its start to its end: service, registration, index process, metrics."""
+"""The life of a broker: service, registration, index process, metrics."""

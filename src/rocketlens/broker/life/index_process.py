@@ -1,15 +1,13 @@
-"""Runs the process that builds index files beside a broker, and restarts it.
+"""Runs the process that builds index files for a broker, and restarts it.
 
-The process prints ``ready`` in its first line, runs as long as its standard input is open, and
-prints the reason on standard error if it ends earlier. So it never outlives the broker, not even a
-killed one. A failed process is restarted after 1 s, then 2 s, and so on up to a minute; after a
-minute's run the wait is 1 s again. Meanwhile the index falls behind, but no message is lost to
-look-ups: they search the log.
+The process prints ``ready`` in its first line, and runs until its standard input is closed. So it
+never outlives the broker, not even a killed one. If it ends earlier, it prints the reason to
+standard error. A failed process is restarted after 1 s, then 2 s, and so on up to a minute; after
+it ran for a minute, the wait is 1 s again. Meanwhile look-ups search the log itself.
 
-A process that hangs does not end, so its progress is watched. If there is something to index and
-the index files have not grown for a minute (three until it prints ``ready``), it is killed and
-restarted. Each time that this does not help, the time is doubled, because the machine may just be
-slow.
+A process that hangs is detected by its progress: if the index files do not grow for a minute (three
+until it prints ``ready``) although they lack log, it is killed and restarted. The time doubles with
+each kill without progress in between, because the machine can be slow.
 """
 
 import asyncio
@@ -24,39 +22,34 @@ from time import monotonic
 from typing import Final
 
 MAX_BUILDER_HUNG_S: Final = 3600.0
-"""Seconds without a word after which a builder of index files is ended; at first it is less."""
+"""Maximum seconds without progress before a builder of index files is killed."""
 MAX_BUILDER_RESTART_S: Final = 60.0
-"""Seconds until a builder of index files that ended is started again; at first it is less."""
+"""Maximum seconds before a builder that ended is restarted."""
 _log: Final = logging.getLogger("rocketlens.broker")
 
 FIRST_WAIT_S: Final = 1.0
 STEADY_S: Final = 60.0
 """Seconds of running after which the next restart is quick again."""
 STOP_S: Final = 2.0
-"""Seconds that a process may take to end after its input is closed. It may be cut off at any
-point.
-"""
+"""Seconds until the end after its input is closed. It can be killed at any point."""
 HUNG_S: Final = 60.0
-"""Seconds in which the index files must grow if there is something to index."""
+"""Seconds in which the index files must grow if they lack log."""
 HUNG_STARTING_S: Final = 180.0
 """The same before the first progress: Spark and its workers start."""
 _LINE_CHARACTERS: Final = 500
 OWN_LINE: Final = "rocketlens: "
-"""How notes and errors of our commands begin."""
+"""The prefix of notes and errors of our commands."""
 
 
 def next_wait_s(before_s: float, ran_s: float) -> float:
-    """Return the seconds to wait after a process that ran for ``ran_s``.
-
-    ``before_s``: seconds waited before it was started; 0 for the first.
-    """
+    """Return the next wait after a process ran for ``ran_s``; ``before_s`` is 0 at first."""
     if before_s == 0 or ran_s >= STEADY_S:
         return FIRST_WAIT_S
     return min(2 * before_s, MAX_BUILDER_RESTART_S)
 
 
 class IndexProcess:
-    """Runs a command, and restarts it when it ends; belongs to the running event loop.
+    """Runs a command, and restarts it when it ends. Belongs to the running event loop.
 
     ``state`` is one line for operators: ``starting``, ``running``, ``starts again in 4 s: REASON``,
     or ``stopped``.
@@ -69,17 +62,16 @@ class IndexProcess:
         waits_s: Callable[[float, float], float] = next_wait_s,
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        """Prepare to run ``command``, a program and its arguments."""
         self.state = "stopped"
         self.failures = 0
         self.was_killed = False
-        """Whether :meth:`stop` had to kill the process; the next start repairs what it left."""
+        """True if :meth:`stop` had to kill the process. The next start repairs the files."""
         self._safe_offset = -1
         self._moved_s = 0.0
         self._hung_count = 0
         self._is_hung = False
         self._has_indexed = False
-        """Whether the index files have grown since the process started."""
+        """True if the index files have grown since the process started."""
         self._command: Final = tuple(command)
         self._waits_s: Final = waits_s
         self._clock: Final = clock
@@ -88,19 +80,16 @@ class IndexProcess:
         self._ending: Final = asyncio.Event()
 
     def start(self) -> None:
-        """Start the process, and restart it until :meth:`stop`."""
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def watch(self, safe_offset: int, log_end: int) -> None:
-        """Kill the process if it hangs, and what it left if it ended; must be called every few
-        seconds.
+        """Kill a hanging process, and the children of one that ended. Call this every few seconds.
 
-        ``safe_offset``: the physical offset that index files cover; ``log_end``: the one they can
-        reach.
+        Index files cover the log to ``safe_offset``, and can cover it to ``log_end``.
         """
         now_s, process = self._clock(), self._process
         if process is not None and process.returncode is not None:
-            # What it started has its pipes as well, so its end was not noticed.
+            # Its children keep the pipes open, so `_run_once` still waits.
             _kill(process)
             return
         if safe_offset != self._safe_offset or safe_offset >= log_end or process is None:
@@ -116,7 +105,7 @@ class IndexProcess:
             _kill(process)
 
     async def stop(self, within_s: float = STOP_S) -> None:
-        """Stop the process: close its input, and kill it ``within_s`` seconds later."""
+        """Close the input of the process, and kill it ``within_s`` seconds later."""
         task = self._task
         if task is None:
             return
@@ -155,12 +144,8 @@ class IndexProcess:
                     await self._ending.wait()
 
     async def _run_once(self) -> str:
-        """Run the process until it ends; return its last line of output.
-
-        :raises OSError: if it cannot be started.
-        """
-        # In its own session, so that Ctrl-C in a terminal reaches only the broker, which then stops
-        # it.
+        """Run the process until it ends; return its last line of output."""
+        # In its own session: Ctrl-C in a terminal reaches only the broker, which stops it.
         process = self._process = await asyncio.create_subprocess_exec(
             *self._command, stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True
         )
@@ -169,18 +154,17 @@ class IndexProcess:
         self._moved_s, self._is_hung, self._has_indexed = self._clock(), False, False
         _log.info("the index builder is started: process %d", process.pid)
         last_line, _, code = await asyncio.gather(
-            complaint_of(process.stderr, "index builder"), self._hear(process), process.wait()
+            complaint_of(process.stderr, "index builder"), self._wait_ready(process), process.wait()
         )
         self._process = None
         if self._is_hung:
             return "it hung: the index files did not grow, though there was something to index"
         if code < 0:
-            # What it printed before is not why it ended.
+            # Its last line is not the reason.
             return f"it was killed by {_signal_name(-code)}"
         return last_line or f"exit code {code}"
 
-    async def _hear(self, process: Process) -> None:
-        """Set the state when the process prints that it is ready."""
+    async def _wait_ready(self, process: Process) -> None:
         async for line in pipe_lines(process.stdout):
             if line.startswith("ready"):
                 self.state = "running"
@@ -188,17 +172,17 @@ class IndexProcess:
 
 
 def _kill(process: Process) -> None:
-    """Kill the process with its JVM and workers: they are in its session.
+    """Kill the process with its JVM and workers, which are in its session.
 
-    The JVM and the daemon of workers lead groups of their own, and take some time to notice that
-    the process has ended. Until then they could write what the broker or the next process writes.
+    The JVM and the daemon of workers lead their own process groups, and notice the end of the
+    process late. Until then they could write files of the broker or of the next process.
     """
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    # Where there is no /proc, the others end with their standard input.
+    # Without /proc, the others end when their standard input is closed.
     for directory in Path("/proc").glob("[0-9]*"):
         pid = int(directory.name)
-        # It may have ended meanwhile.
+        # It may have ended.
         with suppress(OSError):
             if os.getsid(pid) == process.pid:
                 os.kill(pid, signal.SIGKILL)
@@ -212,9 +196,7 @@ def _signal_name(number: int) -> str:
 
 
 async def complaint_of(stream: asyncio.StreamReader | None, name: str) -> str:
-    """Return the last line that the program itself wrote, or the last of all: Spark and its JVM
-    write to the same pipe. Each line goes to the log as one of ``name``.
-    """
+    """Return the last line of the program itself, or of all: its JVM writes to the same pipe."""
     last = own = ""
     async for line in pipe_lines(stream):
         last = line or last
@@ -225,7 +207,6 @@ async def complaint_of(stream: asyncio.StreamReader | None, name: str) -> str:
 
 
 async def pipe_lines(stream: asyncio.StreamReader | None) -> AsyncIterator[str]:
-    """Yield the lines of a pipe, each cut to a bounded length."""
     assert stream is not None  # noqa: S101 - it is a pipe
     rest = b""
     while block := await stream.read(65_536):

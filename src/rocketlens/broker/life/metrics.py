@@ -1,9 +1,8 @@
-"""The values of a broker for Prometheus, and whether it can do its work.
+"""The metrics of a broker for Prometheus, and its problems.
 
-Names and labels are those of RocketMQ 5's own exporter (``metricsExporterType=PROM``) where it has
-the value; the others begin with ``rocketlens_``. Nothing is counted for them that the broker does
-not count anyway: values are read when they are asked for. Source: ``BrokerMetricsManager``,
-``DefaultStoreMetricsManager``.
+Names and labels are those of RocketMQ 5's own exporter (``metricsExporterType=PROM``) if it has the
+value; the others begin with ``rocketlens_``. Values are read on request; nothing is counted for
+them alone. Source: ``BrokerMetricsManager``, ``DefaultStoreMetricsManager``.
 """
 
 from collections import Counter, deque
@@ -35,11 +34,10 @@ if TYPE_CHECKING:
     from rocketlens.net.channel import Channel
 
 MAX_METRIC_SERIES: Final = 20_000
-"""Values by topic and group in one answer of that port: 2 MiB. RocketMQ: no limit, or 50,000."""
+"""Values by topic and group in one response: 2 MiB. RocketMQ: no limit, or 50,000."""
 NODE_LABELS: Final = ("cluster", "node_type", "node_id")
-"""Labels that every value has: cluster, ``broker``, and the broker's name."""
+"""Labels of every value: cluster, ``broker``, and the broker's name."""
 _NAME_CHARACTERS: Final = 120
-"""Of a name in a label."""
 
 
 _OF_DEAD_LETTERS: Final = (
@@ -57,13 +55,13 @@ _OF_DEAD_LETTERS: Final = (
         "When the newest dead letter of a group was stored.",
     ),
 )
-"""Of groups that have any, in the order in which `_dead_letters` finds them."""
+"""Values of groups with dead letters, in the order of `_dead_letters`."""
 _MAX_CAUSE_GROUPS: Final = 100
 """Groups whose dead letters are read for their causes, in 20 MB."""
 _MAX_LETTERS_READ: Final = 1_000
-"""Dead letters that are read for one answer; the others are read for the next ones."""
+"""Dead letters that are read for one response; the next ones read the rest."""
 _COUNTERS: Final = frozenset({"rocketmq_messages_in", "rocketmq_send_to_dlq_messages"})
-"""Those by topic or group."""
+"""Counters by topic or group."""
 
 
 class Value(NamedTuple):
@@ -203,18 +201,17 @@ VALUES: Final = (
         lambda core: len(core.name_servers.name_taken),
     ),
 )
-"""Values of the whole broker; the name of a counter gets ``_total`` behind it."""
+"""Values of the whole broker. The exporter appends ``_total`` to the name of a counter."""
 
 
 class CauseReader:
-    """Reads dead letters for their causes, each once: those that came since it read last."""
+    """Reads dead letters for their causes, each once."""
 
     def __init__(self) -> None:
         self._queues: Final[dict[tuple[str, int], deque[tuple[int, int, str]]]] = {}
         """Queue offset, store time and cause of the newest letters of a queue."""
 
     async def read(self, core: "BrokerCore", pace: Pace) -> list[tuple[str, list[LetterCause]]]:
-        """Return the causes of each group, of letters that are not deleted."""
         left = _MAX_LETTERS_READ
         groups: list[tuple[str, list[LetterCause]]] = []
         queues, topics = core.store.queues, dict(core.topics.topics)
@@ -244,7 +241,6 @@ class CauseReader:
 
 
 def _cause_at(core: "BrokerCore", topic: str, queue_id: int, queue_offset: int) -> tuple[int, str]:
-    """Return store time and cause of a dead letter; no cause if it cannot be read."""
     queue = core.store.queues.get(topic, queue_id)
     entry = None if queue is None else queue.entry(queue_offset)
     if entry is None or entry.is_filler:
@@ -258,7 +254,7 @@ def _cause_at(core: "BrokerCore", topic: str, queue_id: int, queue_offset: int) 
 
 
 async def collect(core: "BrokerCore", reader: CauseReader) -> "list[Metric]":
-    """Return all values of a broker; in its event loop, in pieces of some milliseconds."""
+    """Return all metrics. Runs in the broker's event loop, in pieces of some milliseconds."""
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
     node = (core.config.brokerClusterName, "broker", core.config.brokerName)
@@ -324,7 +320,7 @@ async def collect(core: "BrokerCore", reader: CauseReader) -> "list[Metric]":
 
 
 def problems(core: "BrokerCore") -> list[str]:
-    """Return why a broker cannot do its work now; empty if it can."""
+    """Return the reasons why a broker cannot do its work now; empty if it can."""
     reasons: list[str] = []
     if core.store.refusal is not None:
         reasons.append(f"messages are refused: {core.store.refusal}")
@@ -335,7 +331,6 @@ def problems(core: "BrokerCore") -> list[str]:
 
 
 async def _stored(core: "BrokerCore", pace: Pace) -> Counter[tuple[str, ...]]:
-    """Return the number of messages of each topic."""
     counts: Counter[tuple[str, ...]] = Counter()
     for topic, next_offset in core.store.queues.lengths():
         counts[topic,] += next_offset
@@ -344,7 +339,6 @@ async def _stored(core: "BrokerCore", pace: Pace) -> Counter[tuple[str, ...]]:
 
 
 async def _lags(core: "BrokerCore", pace: Pace) -> dict[tuple[str, ...], int]:
-    """Return the number of messages that each group is behind in each of its topics."""
     lags: dict[tuple[str, ...], int] = {}
     for name, offsets in list(core.offsets.table.items()):
         topic, _, group = name.partition(GROUP_SEPARATOR)
@@ -358,7 +352,7 @@ async def _lags(core: "BrokerCore", pace: Pace) -> dict[tuple[str, ...], int]:
 
 
 async def _dead_letters(core: "BrokerCore", pace: Pace) -> dict[str, dict[tuple[str, ...], float]]:
-    """Return the values of `_OF_DEAD_LETTERS`, each by group; times are of what is not deleted."""
+    """Return the values of `_OF_DEAD_LETTERS` by group; times are of letters not deleted."""
     values: dict[str, dict[tuple[str, ...], float]] = {name: {} for name, _ in _OF_DEAD_LETTERS}
     kept, ever, oldest, newest = values.values()
     queues = core.store.queues
@@ -378,7 +372,7 @@ async def _dead_letters(core: "BrokerCore", pace: Pace) -> dict[str, dict[tuple[
             for queue_id, first, end in ends
             for at in ((first, end - 1) if first < end else ())
         ]
-        # Of a message that cannot be read it is -1.
+        # -1 for a message that cannot be read.
         if min(times_ms, default=-1) >= 0:
             oldest[group], newest[group] = min(times_ms) / 1000, max(times_ms) / 1000
         await pace.turn()
@@ -386,7 +380,6 @@ async def _dead_letters(core: "BrokerCore", pace: Pace) -> dict[str, dict[tuple[
 
 
 async def _producers(core: "BrokerCore", pace: Pace) -> Counter[tuple[str, ...]]:
-    """Return the number of connections that have producers, by language and version."""
     counts: Counter[tuple[str, ...]] = Counter()
     counted: set[Channel] = set()
     for members in list(core.clients.producers.values()):
@@ -399,7 +392,6 @@ async def _producers(core: "BrokerCore", pace: Pace) -> Counter[tuple[str, ...]]
 
 
 async def _consumers(core: "BrokerCore", pace: Pace) -> Counter[tuple[str, ...]]:
-    """Return the number of members of each group, by language, version and way of consuming."""
     counts: Counter[tuple[str, ...]] = Counter()
     for name, group in list(core.clients.consumers.items()):
         mode = "" if group.consume_type is None else group.consume_type.value.lower()
@@ -419,7 +411,6 @@ def _reserve_ms(core: "BrokerCore") -> int:
 
 
 def markdown_rows() -> Iterable[str]:
-    """Return the table of values of a whole broker, for its documentation."""
     yield "| Name | Type | Meaning |"
     yield "| --- | --- | --- |"
     for value in VALUES:

@@ -1,35 +1,34 @@
 """Registers this broker's topics with the name servers (103), and unregisters it (104).
 
-This happens at the start, every 30 seconds, and at once when a topic changes. Changes that come
-during a registration go together with the next one. Each name server has a task of its own, so one
-that is slow or cannot be reached delays no other. A request that changes a topic waits for the name
-servers that know this broker; one that has to receive all topics first is not waited for, since
-that takes seconds if there are many.
+It registers at the start, every 30 seconds, and when a topic changes. Changes during a registration
+are sent together with the next one. Each name server has its own task, so a slow one does not delay
+others. A request that changes a topic waits for the name servers that know this broker, but not for
+one that must receive all topics first, which can take seconds.
 
 ======================================  ========================================================
-a name server                           is sent
+a name server that                      is sent
 ======================================  ========================================================
-that may not know this broker           all topics, in parts if there are many
-that knows it from this connection      the topics that changed
-and nothing changed                     all topics; if there are many, a question for the version
-                                        that it knows (322), which keeps the broker alive there
+may not know this broker                all topics, in parts if there are many
+knows it from this connection           the topics that changed
+knows it, and no topic changed          all topics; if there are many, a query of the version that
+                                        it has (322), which also keeps the broker alive there
 ======================================  ========================================================
 
-A RocketMQ name server accepts topics only with a version that it does not know. So each part has a
-version of its own that no table ever has, and the last part has the true one. A name server that
-received only some of the parts is recognized by its version.
+A RocketMQ name server accepts topics only with a version that it does not have. So each part has a
+version that no table ever has, and the last part has the true one. If a name server received only
+some parts, its version shows that.
 
-A name server accepts every registration: of another broker with the same ``brokerName`` by mistake,
-or of any program that can reach it. From then on clients send to that address. So each name server
-is asked, before and after a registration, for the route of the topic that has the broker's own
-name, which every broker has. A conflict is logged, is in the runtime information (28), and in
-``rocketlens/name_taken.json`` of the store, for ``doctor``::
+A name server accepts every registration: also of another broker with the same ``brokerName``, or of
+any other program. Clients then send to that address. So before and after a registration, each name
+server is asked for the route of the broker's own name, which is a topic of every broker. A conflict
+is logged, and reported in the runtime information (28) and in ``rocketlens/name_taken.json`` of the
+store, for ``doctor``::
 
     {"brokerName":"broker-a","takenBy":{"10.0.0.5:9876":"10.0.0.9:10911"},"times":1,
      "lastBy":"10.0.0.9:10911","lastTimestampMs":1700000000000}
 
-``takenBy`` is empty once all name servers lead to this broker again. The file is deleted when the
-broker starts.
+``takenBy`` is empty once all name servers return this broker again. The start of the broker deletes
+the file.
 """
 
 import asyncio
@@ -67,21 +66,21 @@ _log: Final = logging.getLogger("rocketlens.broker")
 
 TOPICS_IN_A_PART: Final = 1_000
 """At most 600 KB, which a name server must parse before the timeout. RocketMQ: all topics in one
-body, or 800 topics (``splitRegistrationSize``) if that is switched on.
+body, or 800 topics (``splitRegistrationSize``) if that is enabled.
 """
 REMINDER_MS: Final = 600_000
-"""Milliseconds between two log lines about the same conflict while it lasts."""
+"""Milliseconds between two log lines about the same lasting conflict."""
 _MAX_SHOWN: Final = 300
-"""Characters of an address in the log and in the file."""
+"""Maximum length of an address in the log and in the file."""
 
 _THREAD: Final = WorkThreads(1, "registration")
-"""A thread of its own: a broker must stay registered, even if many bodies wait to be parsed."""
+"""A separate thread: a broker must stay registered, even if many bodies wait to be parsed."""
 
 
 async def _all_topics(core: BrokerCore, *, is_forced: bool) -> AsyncIterator[bytes]:
-    """Yield the bodies that together have all topics of now; the last one has the true version.
+    """Yield bodies with all current topics; the last one has the true version.
 
-    ``is_forced``: yield at least two, so that a name server accepts the topics whatever it knows.
+    ``is_forced``: yield at least two, so that a name server accepts them whatever version it has.
     """
     table, now_ms = core.topics.table, core.clock()
     version, topics = table.data_version, list(table.entries.items())
@@ -91,7 +90,7 @@ async def _all_topics(core: BrokerCore, *, is_forced: bool) -> AsyncIterator[byt
     for later_count, start in zip(reversed(range(len(starts))), starts, strict=True):
         part, of_part = dict(topics[start : start + TOPICS_IN_A_PART]), version
         if later_count:
-            # A table counts changes from 0 on, so negative counters are free for parts.
+            # Counters of tables start at 0, so parts use negative ones.
             of_part = replace(version, counter=-later_count, timestamp_ms=now_ms)
         yield await _body_with(part, of_part, core.config.brokerPermission)
 
@@ -116,7 +115,7 @@ class Registrar:
         self._local_addresses: Final[dict[str, str]] = {}
         """By name server: the local address of the connection to it."""
         self._logged_ms: Final[dict[str, int]] = {}
-        """By name server: when the last failure was logged."""
+        """By name server: the time of the last logged failure."""
         self._watch: Final = NameWatch(core)
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -125,15 +124,13 @@ class Registrar:
         return frozenset(self._local_addresses.values())
 
     async def start(self) -> None:
-        """Register with the name servers, and stay registered until :meth:`stop`."""
         if not self._namesrvs:
             return
-        await _logged(self.register())
+        await _log_failure(self.register())
         self._tasks = [asyncio.create_task(self._keep(address)) for address in self._namesrvs]
         self._servers.are_served = True
 
     async def stop(self) -> None:
-        """Unregister from the name servers."""
         self._servers.are_served = False
         tasks, self._tasks = self._tasks, []
         for task in tasks:
@@ -146,12 +143,12 @@ class Registrar:
             commands.UnregisterBrokerRequest(**self._own_fields())
         )
         try:
-            await asyncio.gather(*(self._leave(address, fields) for address in self._namesrvs))
+            await asyncio.gather(*(self._unregister(address, fields) for address in self._namesrvs))
         finally:
-            # Also if there is no time left to wait for a response.
+            # Also if the time for responses is over.
             await self._pool.close()
 
-    async def _leave(self, address: str, fields: dict[str, str]) -> None:
+    async def _unregister(self, address: str, fields: dict[str, str]) -> None:
         try:
             channel = await self._channel(address)
             await self._ask(channel, RequestCode.UNREGISTER_BROKER, fields)
@@ -159,11 +156,10 @@ class Registrar:
             self._note(address, error)
 
     async def register(self) -> None:
-        """Send all name servers what they lack, and wait for each until the timeout."""
+        """Update all name servers, and wait for each until the timeout."""
         await asyncio.gather(*(self._update(address) for address in self._namesrvs))
 
     async def _keep(self, address: str) -> None:
-        """Register with one name server in each period, and when topics change."""
         state = self._servers.states[address]
         while True:
             with suppress(TimeoutError):
@@ -172,12 +168,11 @@ class Registrar:
             state.wake.clear()
             announced, state.next = state.next, None
             try:
-                await _logged(self._update(address))
+                await _log_failure(self._update(address))
             finally:
                 _end(announced)
 
     async def _update(self, address: str) -> None:
-        """Send one name server what it lacks."""
         state = self._servers.states[address]
         async with state.turn:
             try:
@@ -189,7 +184,7 @@ class Registrar:
                 self._note(address, error)
             else:
                 self._servers.failures.pop(address, None)
-        # Not waited for: a slow disk must not end the broker's registration.
+        # Do not wait: a slow disk must not end the broker's registration.
         self.core.saver.save_changed([self._watch])
 
     async def _channel(self, address: str) -> Channel:
@@ -198,12 +193,9 @@ class Registrar:
         return channel
 
     async def _send_changes(self, address: str, state: NameServerState) -> bool:
-        """Send what changed to a name server that knows this broker; False if it needs all.
-
-        It costs O(changes), not O(topics): clients wait for it.
-        """
+        """Send changed topics, O(changes); return False if the name server needs all topics."""
         channel, table = state.channel, self.core.topics.table
-        assert channel is not None  # noqa: S101 - it was told over it
+        assert channel is not None  # noqa: S101 - it received all topics over it
         names = table.changed_since(state.counter)
         if names is None or len(names) > TOPICS_IN_A_PART:
             return False
@@ -231,13 +223,10 @@ class Registrar:
             await self._ask(channel, *self._registration(body))
         state.channel, state.counter = channel, counter
         if not await self._is_ours(address, channel) and not is_forced:
-            # Once more, so that the topics are this broker's again, too.
+            # Again, so that the topics' routes lead to this broker, too.
             await self._send_all(address, channel, state)
 
     async def _is_ours(self, address: str, channel: Channel) -> bool:
-        """Look up the address to which this broker's name leads; return whether it is this
-        broker's.
-        """
         try:
             answer = await self._ask(channel, *self._watch.question())
         except BrokerError:
@@ -245,9 +234,7 @@ class Registrar:
         return self._watch.note(address, answer.body)
 
     async def _is_forgotten(self, channel: Channel, version: DataVersion) -> bool:
-        """Return whether the name server knows another version of the topics; asking keeps it
-        alive.
-        """
+        """Return True if the name server has another version; the query keeps the broker alive."""
         fields = commands.QUERY_DATA_VERSION.request.encode(
             commands.QueryDataVersionRequest(**self._own_fields())
         )
@@ -259,7 +246,6 @@ class Registrar:
             return True
 
     def _own_fields(self) -> dict[str, Any]:
-        """Return the fields of requests to name servers that say which broker asks."""
         config = self.core.config
         return {
             "broker_name": config.brokerName,
@@ -281,9 +267,7 @@ class Registrar:
     async def _ask(
         self, channel: Channel, code: int, fields: dict[str, str], body: bytes = b""
     ) -> RemotingCommand:
-        """Send a request over one connection.
-
-        :raises BrokerError: if the response has another code than 0.
+        """:raises BrokerError: if the response has another code than 0.
         :raises RemotingError: if there is no response.
         """
         answer = await channel.request(code, fields, body, timeout_s=self._timeout_s)
@@ -292,7 +276,6 @@ class Registrar:
         return answer
 
     def _note(self, address: str, error: RocketLensError) -> None:
-        """Record a failure; it is logged at first, and again while it lasts."""
         now_ms = self.core.clock()
         is_new = address not in self._servers.failures
         if is_new or now_ms - self._logged_ms.get(address, 0) >= REMINDER_MS:
@@ -304,7 +287,7 @@ class Registrar:
 
 
 class NameWatch(Table):
-    """Tracks the addresses to which name servers lead under this broker's name."""
+    """Tracks conflicts: addresses of other brokers that name servers return for this one's name."""
 
     def __init__(self, core: BrokerCore) -> None:
         self.core: Final = core
@@ -312,7 +295,6 @@ class NameWatch(Table):
         core.disk.remove_file(self._path)
 
     def question(self) -> tuple[int, dict[str, str]]:
-        """Return the code and the fields of the request for the route of the broker's name."""
         request = commands.GetRouteInfoRequest(
             topic=self.core.config.brokerName, accept_standard_json_only=True
         )
@@ -321,7 +303,7 @@ class NameWatch(Table):
         )
 
     def note(self, name_server: str, body: bytes) -> bool:
-        """Compare a route with this broker's address; return False if it leads elsewhere."""
+        """Compare a route with this broker's address; return False if they differ."""
         config, core = self.core.config, self.core
         try:
             route = read_body(TopicRouteData, body)
@@ -334,14 +316,14 @@ class NameWatch(Table):
         ]
         other = next((each for each in addresses if each != core.address), None)
         if other is not None:
-            self._taken(name_server, other[:_MAX_SHOWN])
+            self._record_conflict(name_server, other[:_MAX_SHOWN])
         elif core.name_servers.name_taken.pop(name_server, None) is not None:
             self.is_changed = True
-            line = "name server %s leads to this broker again under the name %s"
+            line = "name server %s returns this broker again under the name %s"
             _log.warning(line, name_server, config.brokerName)
         return other is None
 
-    def _taken(self, name_server: str, other: str) -> None:
+    def _record_conflict(self, name_server: str, other: str) -> None:
         core = self.core
         is_known = core.name_servers.name_taken.get(name_server) == other
         if is_known and core.clock() - core.name_servers.name_last_taken[1] < REMINDER_MS:
@@ -351,9 +333,8 @@ class NameWatch(Table):
         core.name_servers.name_last_taken = other, core.clock()
         self.is_changed = True
         _log.warning(
-            "name server %s leads to %s under the name %s, not to this broker at %s: another one "
-            "registered under it and is sent its messages; each broker needs a brokerName of its "
-            "own",
+            "name server %s returns %s under the name %s, not this broker at %s: another broker "
+            "registered under it and gets its messages; each broker needs its own brokerName",
             name_server,
             other,
             core.config.brokerName,
@@ -361,7 +342,6 @@ class NameWatch(Table):
         )
 
     def snapshot(self) -> Callable[[], None]:
-        """Return a function that writes the conflicts noted until now, in any thread."""
         core = self.core
         last_by, last_ms = core.name_servers.name_last_taken
         value = {
@@ -375,8 +355,8 @@ class NameWatch(Table):
         return lambda: core.disk.write_durably(self._path, content)
 
 
-async def _logged(work: Coroutine[Any, Any, None]) -> None:
-    """Register; log a failure, whatever it is, since the next time may pass."""
+async def _log_failure(work: Coroutine[Any, Any, None]) -> None:
+    """Await a registration; log any failure, because the next attempt can succeed."""
     try:
         await work
     except Exception as error:  # noqa: BLE001 - see above
@@ -389,8 +369,6 @@ def _end(announced: asyncio.Future[None] | None) -> None:
 
 
 async def _body_with(topics: Mapping[str, StoredTopic], version: DataVersion, perm: int) -> bytes:
-    """Return the body that registers some topics, by their names."""
-
     def write() -> bytes:
         table = {
             name: wire_topic(topic, perm) for name, topic in topics.items() if is_registrable(name)

@@ -3,8 +3,8 @@
 ======================  =======================================================================
 work                    when
 ======================  =======================================================================
-sample counts           every second
-delayed messages        every 0.1 s, those with a level and those with a time of their own
+counts                  sampled every second
+delayed messages        every 0.1 s, delay levels and timers
 held pulls              every 0.2 s, those whose time is over
 consumer offsets        every 5 s and at the stop, with tables not written before
 delay offsets           after a delivery, at most every second, and at the stop
@@ -68,36 +68,30 @@ if TYPE_CHECKING:
     from rocketlens.broker.requests.transaction_checks import TransactionChecks
 
 MIN_STOP_INDEX_S: Final = 1.0
-"""Seconds for index entries when a server stops, however long the rest took."""
+"""Minimum seconds for index entries when a server stops."""
 MIN_CONNECTIONS: Final = 16
-"""Connections that a broker allows, however few files a process may have open."""
+"""Minimum number of connections, whatever the limit on open files."""
 MIN_QUEUE_FILES: Final = 128
-"""Files of queues that a broker has open, however few a process may have."""
+"""Minimum number of open files of queues, whatever that limit."""
 _log: Final = logging.getLogger("rocketlens.broker")
 
 SAMPLE_INTERVAL_S: Final = 1.0
 SCHEDULE_INTERVAL_S: Final = 0.1
 DELIVERED_AT_ONCE: Final = 16
-"""Delayed messages of one level that are delivered in one piece of work: 1 ms."""
+"""Delayed messages of one level that are delivered in one step: 1 ms."""
 DELAY_SAVE_INTERVAL_S: Final = 1.0
-"""Maximum seconds between two saves of delay offsets; ``flushDelayOffsetInterval`` if that is
-less.
-"""
+"""Maximum seconds between two saves of delay offsets, as ``flushDelayOffsetInterval``."""
 WATCH_INTERVAL_S: Final = 5.0
 _FAMILIES: Final = (
     *(group, heartbeat, inspection, offset, query, recall, relay, reply, runtime, send_back, topic),
 )
-"""Modules of requests."""
 PORT_TRIES: Final = 20
 OTHER_FILES: Final = 256
 """Descriptors for mapped files of log and index, connections to name servers, and others."""
 
 
 class BrokerService:
-    """A broker. Created, started and stopped in one event loop; an async context manager.
-
-    After the start ``core`` has its store and tables, and ``address`` its address.
-    """
+    """A broker: created, started and stopped in one event loop; an async context manager."""
 
     def __init__(
         self,
@@ -111,13 +105,10 @@ class BrokerService:
         rng: random.Random | None = None,
         disk: Disk | None = None,
     ) -> None:
-        """Prepare; nothing is opened yet.
-
-        ``build_index`` False leaves index files to others; ``index_command`` is a program that
-        builds them instead, see :mod:`rocketlens.broker.life.index_process`. ``with_kernels``:
-        whether compiled code handles plain requests. ``max_connections``: None for as many as the
-        open files allow that a process may have. ``disk``: where the store and the tables are
-        written.
+        """``build_index`` False leaves index files to other programs; ``index_command`` is a
+        program that builds them, see :mod:`rocketlens.broker.life.index_process`. ``with_kernels``
+        enables compiled handling of plain requests. ``max_connections`` None: as many as the limit
+        on open files permits. ``disk`` writes the store and the tables.
         """
         self.settings: Final = settings
         self._build_index: Final = build_index and not index_command
@@ -142,17 +133,15 @@ class BrokerService:
 
     @property
     def core(self) -> BrokerCore:
-        """The store and the tables of a started broker."""
         assert self._core is not None  # noqa: S101 - only while it is started
         return self._core
 
     @property
     def address(self) -> str:
-        """The address of the broker for clients, as ``ip:port``."""
         return self.core.address
 
     def status_source(self) -> StatusSource:
-        """Return what this broker says of itself; must be called in its event loop."""
+        """Return the metrics and problems of this broker. Call it in the broker's event loop."""
         reader = metrics.CauseReader()
 
         async def collect() -> "Iterable[Metric]":
@@ -172,7 +161,7 @@ class BrokerService:
     async def start(self) -> None:
         """Open the store and listen; the broker is registered when this returns.
 
-        :raises StoreLocked: at once, if another process has the store open.
+        :raises StoreLocked: if another process has the store open.
         :raises OSError: if a port is in use, or the store cannot be used.
         :raises BadInput: if the store does not fit the configuration.
         """
@@ -181,15 +170,15 @@ class BrokerService:
         self._server = RemotingServer(
             self._handlers,
             tls=self.settings.tls.server,
-            on_close=self._closed,
+            on_close=self._on_close,
             bounds=ConnectionLimits(connections=most),
         )
         try:
             host = self._listen(self._server)
-            # No request is handled before the next turn of the loop, and then there are handlers.
+            # Requests are handled from the next turn of the loop on: `_open` sets the handlers.
             self._open(host, self._server.group)
             if self._with_kernels:
-                # At once: under load there may be no descriptor left to import from.
+                # Now: under load there may be no descriptor left for imports.
                 self.core.load_kernels()
             keep_objects()
             await self._listen_for_slaves()
@@ -224,9 +213,9 @@ class BrokerService:
         )
 
     async def stop(self, hurried: asyncio.Event | None = None) -> None:
-        """Unregister, answer current requests, and close the store; later calls do nothing.
+        """Unregister, answer current requests, and close the store; later calls have no effect.
 
-        Waits for clients some seconds at most, and not at all once ``hurried`` is set.
+        Waits some seconds for clients, or until ``hurried`` is set.
         """
         began_s = time.monotonic()
         self._state = "stopping"
@@ -255,7 +244,6 @@ class BrokerService:
             self._checks.close()
 
     async def _answer_and_close(self) -> None:
-        """Unregister from the name servers and end the connections of clients."""
         registrar, self._registrar = self._registrar, None
         if registrar is not None:
             await within(registrar.stop(), limits.MAX_UNREGISTER_S)
@@ -282,7 +270,7 @@ class BrokerService:
             _log.info("broker %s stopped", core.config.brokerName)
 
     async def close_abruptly(self) -> None:
-        """Close everything as if this process were killed; for tests."""
+        """Close the broker as if this process were killed; for tests."""
         self._cancel_timers()
         if self._server is not None:
             await self._server.stop(0)
@@ -297,7 +285,6 @@ class BrokerService:
             core.store.close_abruptly()
 
     def _listen(self, server: RemotingServer) -> Host:
-        """Listen on both ports; return the first."""
         config = self.settings.broker
         address = config.listen_address
         port = config.listenPort or _free_port(address)
@@ -306,10 +293,7 @@ class BrokerService:
         return Host(config.brokerIP1, port)
 
     async def _listen_for_slaves(self) -> None:
-        """Listen on the port for slaves.
-
-        :raises OSError: if it is in use, and was configured.
-        """
+        """:raises OSError: if the port is in use, and it was configured."""
         config, core = self.settings.broker, self.core
         port = self.settings.ha_port(core.store.store_host.port)
         if not port:
@@ -322,7 +306,6 @@ class BrokerService:
             _log.warning("slaves cannot connect, because port %d is in use: %s", port, error)
 
     def _open(self, host: Host, network: ChannelGroup) -> None:
-        """Open the store and create the processors."""
         options = StoreOptions(store_host=host, build_index=self._build_index)
         store = MessageStore(
             self.settings.layout, self.settings.store, options, disk=self._disk, clock=self._clock
@@ -352,16 +335,14 @@ class BrokerService:
             of_users, of_accounts = users.USER_HANDLERS, users.ACCOUNT_HANDLERS
             family = of_accounts if core.access.users is None else of_users
             self._handlers.update(handlers_of(core, family))
-            self._handlers.update(core.access.guarded(self._handlers))
+            self._handlers.update(core.access.guard_handlers(self._handlers))
 
-    def _closed(self, channel: Channel) -> None:
+    def _on_close(self, channel: Channel) -> None:
         if self._core is not None:
-            self._core.closed(channel)
+            self._core.on_close(channel)
 
     def _deliver(self) -> bool:
-        """Deliver some due messages; their offsets are saved soon after. There may be more if it
-        returns True.
-        """
+        """Deliver some due messages, and save progress; return True if there may be more."""
         core = self.core
         delivered = core.timers.step(DELIVERED_AT_ONCE)
         if self._schedule is not None:
@@ -385,13 +366,10 @@ class BrokerService:
 
     def _clean(self) -> None:
         if self.core.store.clean():
-            self.core.search.segments_changed()
+            self.core.search.refresh_readers()
 
     def _every(self, interval_s: float, work: Callable[[], object]) -> None:
-        """Run work periodically, and again after other requests if it returns True.
-
-        After a failure, which is logged, it runs again the next time.
-        """
+        """Run ``work`` periodically, and soon again if it returns True; log its failures."""
         loop = asyncio.get_running_loop()
         name = f"{getattr(work, '__qualname__', work)}"
 
@@ -427,8 +405,7 @@ async def run(
 ) -> None:
     """Run a broker until a signal or ``stop``; ``ready`` is called with its address.
 
-    ``status`` answers for it.
-    Raises what :meth:`BrokerService.start` does.
+    ``status`` serves its metrics and health. Raises what :meth:`BrokerService.start` raises.
     """
     shutdown = end_on_signals(stop)
     service = BrokerService(settings, build_index=build_index, index_command=index_command)
@@ -445,9 +422,9 @@ async def run(
 
 
 def max_connections(open_files: int) -> int:
-    """Return how many connections are allowed so that the store has files left to open.
+    """Return the maximum number of connections that leaves enough files for the store.
 
-    The store may open a quarter of all as queues, two descriptors each, and some others.
+    It can open a quarter of the files as queues, two descriptors each, and some others.
     """
     queues = max(open_files // 2, MIN_QUEUE_FILES)
     others = min(OTHER_FILES, open_files // 4)
@@ -455,10 +432,7 @@ def max_connections(open_files: int) -> int:
 
 
 def _free_port(address: str) -> int:
-    """Return a free port whose ports two below and one above are free, too.
-
-    :raises OSError: if there is none.
-    """
+    """Return a free port with free ports two below and one above."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     for _ in range(PORT_TRIES):
         with socket.create_server((address, 0), family=family) as first:

@@ -1,15 +1,14 @@
-"""Look-ups by compiled code: a request's bytes to those of its reply.
+"""Handles plain look-ups with compiled code, from the bytes of the request to those of the reply.
 
-What is usual is answered: codes 12 and 33 in either header, a topic and a key in ASCII, and a few
-messages, or the newest of many, that are recognized as they stand. All else is left to
-``broker.requests.query``, which defines what is answered: this gives the same bytes, or nothing.
-Where access control is on, it is asked for each request, and for the topic of a message that is
-viewed; a request that it refuses, or may refuse, is left to others, and so are topics of copies.
+It handles codes 12 and 33 in either header format, with a topic and a key in ASCII, if few messages
+match or the newest of many are requested, and their records are sound. ``broker.requests.query``
+handles all other cases and defines the result: this module returns the same bytes, or nothing. The
+same holds for requests that access control refuses or cannot decide alone, and topics of copies.
 
-One call answers, with what a snapshot of memory, index files and segments knows of the log. The end
-of the log that it lacks is not read into memory if it is short: its records are compared with the
-request. Where it is longer, it is read here: in the thread that reads it every quarter of a second,
-each piece would hold up the event loop for longer, since the two take turns with the interpreter.
+A kernel answers from a snapshot of memory, index files and segments. If the log has grown only a
+little since, the kernel compares the new records with the request. Otherwise the new part is read
+into memory here, on the event loop: reading it in the thread of look-ups would block the loop for
+longer, because the two compete for the interpreter.
 """
 
 from array import array
@@ -43,29 +42,29 @@ if TYPE_CHECKING:
     from rocketlens.broker.access.control import AccessControl
 
 MAX_LOOP_LOOK_UP_BYTES: Final = 1024 * 1024
-"""Records that a look-up on the event loop answers with, in bytes: likewise."""
+"""Maximum bytes of records in the reply to a look-up on the event loop."""
 MAX_LOOP_UNSORTED_ENTRIES: Final = 32 * 1024
-"""Entries in memory that a look-up on the event loop compares one by one: 30 us."""
+"""Unsorted entries in memory that such a look-up compares one by one: 30 us."""
 MAX_LOOP_INDEX_FILES: Final = 32
-"""Index files that a look-up on the event loop looks at: likewise, if none of them is in memory."""
+"""Index files that such a look-up reads: 30 us, if none of them is in memory."""
 _MAX_SEGMENTS: Final = 32
-"""The newest ones."""
+"""Number of newest segments in a snapshot."""
 
 
 class LogParts(NamedTuple):
-    """Index files and segments of the log: what seldom changes."""
+    """Index files and segments of the log, which seldom change."""
 
     rows: tuple[int, ...]
     file_count: int
     segment_count: int
     kept: tuple[Any, ...]
-    """What the addresses of segments in ``rows`` are of."""
+    """Owners of the memory of segments that ``rows`` refers to."""
     files: NewestFirst
     segments: list[Segment]
-    """Both as the reader had them."""
+    """The objects of the reader from which this was made."""
 
     def are_of(self, reader: StoreReader) -> bool:
-        """Return whether the reader still has the same files and segments."""
+        """Return True if the reader still has the same files and segments."""
         return self.files is reader.index.newest_first and self.segments is reader.log.segments
 
 
@@ -75,14 +74,14 @@ class LogSnapshot(NamedTuple):
     read_to: int
     reader: StoreReader
     version: int
-    """Of the index files, which may be rejected."""
+    """Version of the index files, which changes when one is rejected."""
     sources: Any
     runs: tuple[EntryRun, ...]
-    """What the addresses in ``sources`` are of, as those of ``parts``."""
+    """Owners of the memory that ``sources`` refers to, together with ``parts``."""
     parts: LogParts
 
     def is_of(self, index: LiveIndex) -> bool:
-        """Return whether files and log are those of the index, and nothing was found damaged."""
+        """Return True if files and log are those of the index, without damage."""
         tail, reader = index.tail, index.reader
         return (
             self.reader is reader
@@ -93,10 +92,9 @@ class LogSnapshot(NamedTuple):
 
 
 def snapshot_of(index: LiveIndex, old: LogSnapshot | None = None) -> LogSnapshot | None:
-    """Return a snapshot; None if look-ups have to read log first, or look at too much.
+    """Return a snapshot; None if a look-up must read the log first, or exceeds a bound.
 
-    The thread of look-ups must be kept from working, or be the one that calls this. ``old`` is the
-    one before, of which most may hold.
+    For the thread of look-ups, or while `Turns.try_begin` blocks it. Reuses parts of ``old``.
     """
     tail, reader = index.tail, index.reader
     runs = None if tail is None or tail.damage or index.unread else tail.packed_runs
@@ -140,7 +138,6 @@ def _parts_of(reader: StoreReader) -> LogParts:
 
 
 CODES: Final = RequestCode.QUERY_MESSAGE, RequestCode.VIEW_MESSAGE_BY_ID
-"""Of the requests that are answered."""
 _OPAQUE: Final = limits.MAX_INT
 _MARKS: Final = "@1@", "@2@"
 _REQUEST_BYTES: Final = 4096
@@ -155,7 +152,7 @@ class _Requester(NamedTuple):
 
 
 class CompiledLookUps:
-    """Answers usual look-ups; made once for each broker, in any thread."""
+    """Handles plain look-ups. Created once for each broker, in any thread."""
 
     def __init__(
         self,
@@ -164,10 +161,7 @@ class CompiledLookUps:
         config: BrokerConfig,
         rights: "AccessControl | None" = None,
     ) -> None:
-        """Prepare what kernels read and write; entries in memory are packed from now on.
-
-        Without ``rights`` each look-up is let through.
-        """
+        """Load the kernel. Without ``rights``, all look-ups are permitted."""
         self._store: Final = store
         self._rights: Final = rights
         self._search: Final = search
@@ -184,7 +178,7 @@ class CompiledLookUps:
         self._outbox_view: Final = memoryview(outbox)
         self._inbox: Final = np.frombuffer(inbox, np.uint8)
         self._frames: Any = self._inbox
-        """What the request to be read is in."""
+        """The buffer with the current request."""
         names = QUERY_MESSAGE.response.wire_names.values()
         of_query = _header_parts(dict(zip(names, _MARKS, strict=True)))
         of_view = _header_parts({})
@@ -204,7 +198,7 @@ class CompiledLookUps:
     def take(
         self, channel: Channel, received: memoryview, max_count: int
     ) -> tuple[int, int, bytes]:
-        """Answer look-ups from the beginning of ``received`` on; see `net.Runs`."""
+        """Answer look-ups at the beginning of ``received``; see `net.Runs`."""
         self._frames = np.frombuffer(received, np.uint8)
         length, end, size = len(received), 0, 0
         replies: list[bytes] = []
@@ -217,12 +211,12 @@ class CompiledLookUps:
                 size += len(reply)
                 replies.append(reply)
         finally:
-            # No array may view what is received any more, also after an error.
+            # ``received`` must be released, also after an error.
             self._frames = self._inbox
         return len(replies), end, b"".join(replies)
 
     def answer(self, channel: Channel, received: bytes) -> bytes | None:
-        """Return the reply to the only request in ``received``; None if it is left to others."""
+        """Return the reply to a single request; None if it needs another handler."""
         length = len(received)
         if length > _REQUEST_BYTES:
             return None
@@ -233,9 +227,7 @@ class CompiledLookUps:
     def _reply(
         self, channel: Channel, received: memoryview, position: int, length: int
     ) -> bytes | None:
-        """Return the reply to the request at ``position``, in the first ``length`` bytes; None if
-        it is left to others.
-        """
+        """Return the reply to the request at ``position``; None if it needs another handler."""
         search = self._search
         snapshot = search.snapshot
         if snapshot is None or not snapshot.is_of(search.index):
@@ -243,7 +235,7 @@ class CompiledLookUps:
         state = self._ask(snapshot, position, length)
         if state == constants.BEHIND:
             state = self._ask(self._snapshot_now(channel), position, length)
-        if state not in _WRITTEN or not self._is_let_through(channel, received):
+        if state not in _WRITTEN or not self._is_permitted(channel, received):
             return None
         reply_bytes = self._numbers[constants.REPLY_LENGTH]
         is_proven = state == constants.ANSWERED
@@ -254,7 +246,6 @@ class CompiledLookUps:
         )
 
     def _ask(self, snapshot: LogSnapshot | None, position: int, length: int) -> int:
-        """Write the reply to a request; return what became of it."""
         store = self._store
         last = store.last_appended
         if snapshot is None or last is None:
@@ -265,12 +256,8 @@ class CompiledLookUps:
         )
         return state
 
-    def _is_let_through(self, channel: Channel, received: memoryview) -> bool:
-        """Return whether access control lets the request through that was read.
-
-        `_requester` is whose it is then. Also False when a signature alone cannot decide; the
-        ordinary path then does.
-        """
+    def _is_permitted(self, channel: Channel, received: memoryview) -> bool:
+        """Return True if the signature alone permits the request; set `_requester`."""
         rights = self._rights
         if rights is None:
             return True
@@ -290,7 +277,7 @@ class CompiledLookUps:
             return False
         signature = acl.value_at(received, numbers, F_SIGNATURE) or b""
         if secret and not acl.is_signed(signed, signature, secret):
-            # Earlier clients add a field when they have signed the others: see `acl.verify`.
+            # Earlier clients add a field after they signed the others: see `acl.verify`.
             if not is_query or numbers[2 * constants.Q_IS_UNIQUE + 1] < 0:
                 return False
             signed = acl.signed_values(received, numbers, _ORDER_WITHOUT_FLAG)
@@ -300,9 +287,7 @@ class CompiledLookUps:
         return not is_query or (name is not None and not has_copies(name))
 
     def _is_answer(self, end: int, *, is_proven: bool) -> bool:
-        """Return whether what was written up to ``end`` is the answer: to a view only if a record
-        begins there, and it may be read.
-        """
+        """Return True if the reply is right; that to a view must have a readable record."""
         if self._numbers[constants.REQUEST_CODE] == RequestCode.QUERY_MESSAGE:
             return True
         if is_proven and self._rights is None:
@@ -312,18 +297,16 @@ class CompiledLookUps:
         return self._may_view(record, offset, is_proven=is_proven)
 
     def _may_view(self, record: memoryview, offset: int, *, is_proven: bool) -> bool:
-        """Return whether the record that was viewed may be read, and a queue leads to it unless it
-        ``is_proven`` that it begins there.
+        """Return True if the client can read the record, and it is proven or a queue refers to
+        it.
         """
         numbers, rights = self._numbers, self._rights
         start = numbers[constants.TOPIC_START]
         topic = bytes(record[start : start + numbers[constants.TOPIC_BYTES]])
         if not topic.isascii():
             return False
-        name, position = (
-            topic.decode(),
-            (numbers[constants.QUEUE_ID], numbers[constants.QUEUE_OFFSET]),
-        )
+        name = topic.decode()
+        position = numbers[constants.QUEUE_ID], numbers[constants.QUEUE_OFFSET]
         if rights is not None:
             reader = self._requester
             code = RequestCode.VIEW_MESSAGE_BY_ID
@@ -332,12 +315,12 @@ class CompiledLookUps:
         return is_proven or self._search.has_entry(name, position, offset, len(record))
 
     def _snapshot_now(self, channel: Channel) -> LogSnapshot | None:
-        """Read the end of the log into memory, if that takes little; return the snapshot then."""
+        """Read the end of the log into memory, if it is short; return the new snapshot."""
         search, index = self._search, self._search.index
         if not search.turns.try_begin(channel):
             return None
         try:
-            if index.is_at_hand:
+            if index.needs_few_reads:
                 index.catch_up(to_end=True).pack()
                 self._renew_snapshot()
         finally:
@@ -346,16 +329,13 @@ class CompiledLookUps:
         return snapshot if snapshot is not None and snapshot.is_of(index) else None
 
     def _renew_snapshot(self) -> None:
-        """Store what look-ups need from now on, if memory read on, or another log is there.
-
-        The thread of look-ups must be kept from working, or be the one that calls this.
-        """
+        """Replace the snapshot. For the thread of look-ups, or while it is blocked."""
         search = self._search
         search.snapshot = snapshot_of(search.index, search.snapshot) or search.snapshot
 
 
 def _header_parts(ext_fields: dict[str, str]) -> list[bytes]:
-    """Return a reply's header in parts, between which are the values of fields, and its opaque."""
+    """Return the parts of a reply's header between the values of fields and opaque."""
     command = RemotingCommand(0, _OPAQUE, RESPONSE_FLAG, None, ext_fields)
     rest, parts = header_json.encode(command), []
     for mark in (*ext_fields.values(), str(_OPAQUE)):
@@ -378,7 +358,6 @@ _VIEW_FIELDS: Final = _VIEW["physical_offset"], _VIEW["topic"]
 
 
 def _cells_of(names: tuple[str, ...]) -> list[str | None]:
-    """Return the names of all fields of a request; None for a field that it does not have."""
     cells: list[str | None] = [*names, *[None] * (FIELD_COUNT - len(names))]
     cells[F_USER], cells[F_SIGNATURE] = acl.ACCESS_KEY, acl.SIGNATURE
     return cells

@@ -9,12 +9,12 @@ from ``open_at`` to ``read_to``       memory
 from ``read_to`` on                   nothing: each look-up calls `catch_up` first
 ====================================  ==========================================================
 
-Once index files cover half of what is in memory, they are opened again, and memory drops what they
-cover. Without a builder every message is still found, and memory grows by 8 bytes for each key and
-unique key: 200 MiB for 12 million messages with one key each.
+When index files cover half of the entries in memory, they are opened again and memory drops those
+entries. Without a builder, memory grows by 8 bytes for each key and unique key: 200 MiB for 12
+million messages with one key each.
 
-Only one thread at a time may use it, not always the same. A look-up that is done in pieces keeps
-its first reader open with `using`.
+Not thread-safe; any thread can use it in turn. A look-up in pieces keeps its first reader open with
+`using`.
 """
 
 from collections import Counter
@@ -28,11 +28,11 @@ from rocketlens.store.read.index.tail import AT_ONCE_BYTES, Tail
 from rocketlens.store.write.message_store import MessageStore
 
 MAX_INDEX_GAP_BYTES: Final = 16 * 1024 * 1024
-"""Log between index files that a broker reads again when they are opened anew: 20 ms."""
+"""Log between index files that can be read again after a reopening: 20 ms."""
 STEP_BYTES: Final = 2 * 1024 * 1024
 """Bytes of log that one step reads into memory: 2 ms."""
 REOPEN_ENTRIES: Final = 1_000_000
-"""With more entries in memory, index files are opened again once they cover half of them."""
+"""With more entries in memory, index files are opened again when they cover half."""
 _ALL_BYTES: Final = 1 << 62
 
 
@@ -47,11 +47,11 @@ class LiveIndex:
         self.open_at = self.read_to = 0
         self._reopen_at = 0
         self._users: Final[Counter[StoreReader]] = Counter()
-        """Number of look-ups in progress that use a reader."""
+        """Number of running look-ups that use a reader."""
 
     @property
-    def is_at_hand(self) -> bool:
-        """Whether so little has to be read first that a look-up can be done on the event loop."""
+    def needs_few_reads(self) -> bool:
+        """True if a look-up needs few enough reads to run on the event loop."""
         tail = self.tail
         return (
             tail is not None
@@ -62,11 +62,11 @@ class LiveIndex:
 
     @property
     def is_far_behind(self) -> bool:
-        """Whether more than one step has to be read first."""
+        """True if a look-up must read more than one step first."""
         return bool(self.unread) or self.store.end_offset - self.read_to > STEP_BYTES
 
     def open(self) -> Tail:
-        """Compute which parts of the log index files do not cover; keep what memory has of them."""
+        """Compute the parts of the log that index files do not cover."""
         reader, tail = self.reader, self.tail
         uncovered = reader.index.uncovered()
         open_at = uncovered[-1][0]
@@ -85,16 +85,16 @@ class LiveIndex:
         return tail
 
     def step(self) -> bool:
-        """Read one step, evict what index files cover; return whether there is more to read."""
+        """Read one step, and evict covered entries; return True if there is more to read."""
         self._evict_indexed()
         self.catch_up().compact()
         return bool(self.unread) or self.store.end_offset > self.read_to
 
     def catch_up(self, *, to_end: bool = False) -> Tail:
-        """Read one step, or all, of the log that index files do not cover into memory.
+        """Read one step, or all, of the uncovered log into memory.
 
-        The end of the log comes from the store. A reader that does not know it looks behind the end
-        for records after a gap, which takes a hundred times as long.
+        The end comes from the store: without it, a reader searches for records after the end, as
+        after a gap, which takes a hundred times as long.
         """
         end = self.store.end_offset
         if end > self.reader.log.max_offset:
@@ -114,7 +114,7 @@ class LiveIndex:
         return tail
 
     def first_offset(self, begin_ms: int | None) -> int:
-        """Return an offset before which no record has the time ``begin_ms`` or a later one."""
+        """Return an offset before which no record was stored at ``begin_ms`` or later."""
         if begin_ms is None:
             return 0
         in_files = self.reader.index.first_offset(begin_ms)
@@ -123,9 +123,7 @@ class LiveIndex:
         return min(offsets, default=self.read_to)
 
     def reject(self, corrupt: CorruptIndexFile) -> None:
-        """Stop using a damaged index file. Its log is read again, and index files are opened
-        late.
-        """
+        """Stop using a damaged index file: read its log again, and reopen index files later."""
         self.reader.reject_index_file(corrupt)
         self.open()
         unread_start = min((start for start, _ in self.unread), default=self.open_at)
@@ -133,7 +131,7 @@ class LiveIndex:
 
     @contextmanager
     def using(self, reader: StoreReader) -> Iterator[None]:
-        """Keep a reader open during a look-up that is done in pieces."""
+        """Keep a reader open during a look-up in pieces."""
         self._users[reader] += 1
         try:
             yield
@@ -145,7 +143,6 @@ class LiveIndex:
                     reader.close()
 
     def close(self) -> None:
-        """Unmap everything."""
         self.reader.close()
 
     def _evict_indexed(self) -> None:
@@ -161,7 +158,7 @@ class LiveIndex:
     def _reopen(self) -> None:
         """Open the index files again, unless they cover less than before.
 
-        They cover less for a moment while a builder writes to them, and if one of them is damaged.
+        They cover less while a builder writes to them, or if one of them is damaged.
         """
         reader = StoreReader(self.store.layout)
         uncovered = reader.index.uncovered()
@@ -177,5 +174,4 @@ class LiveIndex:
 
 
 def _gap_bytes(uncovered: list[tuple[int, int | None]]) -> int:
-    """Return the total length of the ranges that have an end."""
     return sum(stop - start for start, stop in uncovered if stop is not None)

@@ -1,14 +1,13 @@
-"""Look-ups in a store that is being written, done in pieces.
+"""Look-ups in a store that is being written, in pieces.
 
 Candidates are verified newest first, until enough match, as for a store directory
-(`rocketlens.query.lookup.message_filter`). A look-up that takes too long ends with what it has
-found, and reports what it did not compare.
+(`rocketlens.query.lookup.message_filter`). A look-up that exceeds its time returns its matches, and
+reports the part that it did not search.
 
-By tag, candidates are entries of a topic's queues. An entry has the hash code of its message's tag,
-which different tags can share. Entries whose tags code is not a hash code are candidates, too: in
-DELAY_TOPIC it is the time of delivery, and with RocketMQ's ``enableConsumeQueueExt`` an address
-of another file. Store times are read from the records. They are in no order, because a clock may be
-set back.
+For a tag, candidates are entries of a topic's queues with the tag's hash code, which several tags
+can share. Entries whose tags code is not a hash code are candidates, too: in DELAY_TOPIC it is the
+time of delivery, and with RocketMQ's ``enableConsumeQueueExt`` an address in another file. Store
+times are read from the records. They are not sorted, because a clock can be set back.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -41,7 +40,7 @@ _HASH_CODES: Final = 2**31
 
 
 _NOT_LOOKED_AT: Final = (2**63, False)
-"""The newest message of a queue that was not read yet may be the newest of all."""
+"""The first bound of a queue: its newest message can be the newest of all."""
 
 
 def tagged_newest_first(
@@ -49,10 +48,9 @@ def tagged_newest_first(
 ) -> Iterator[tuple[int, None]]:
     """Yield the physical offsets of candidates, newest first.
 
-    Entries are read as the iteration proceeds; after entries without a candidate it yields
-    :data:`~rocketlens.store.read.index.index_files.PAUSE`. May run in any thread beside the one
-    that appends, if no other thread uses ``log``: the store's own reader belongs to that thread.
-    Read errors are added to ``failures``.
+    Entries are read during the iteration; after entries without a candidate it yields
+    :data:`~rocketlens.store.read.index.index_files.PAUSE`. For any thread that owns ``log``. Read
+    errors are added to ``failures``.
     """
     topic = message_filter.topic
     queues = [] if topic is None else store.queues.of_topic(topic)
@@ -64,7 +62,7 @@ def tagged_newest_first(
 
 
 def deleted_part(store: MessageStore, topic: str) -> list[str]:
-    """Return why messages of a deleted topic are not found, if the log may still have some."""
+    """Return the reason why messages of a deleted topic that the log can have are not found."""
     end_offset = store.deleted.ends.get(topic, 0)
     if end_offset <= store.min_offset:
         return []
@@ -80,7 +78,7 @@ def _candidates(
 ) -> Iterator[tuple[int, bool]]:
     """Yield the physical offsets of the candidates of one queue, newest first.
 
-    An offset with False is an upper bound of all that follow; one comes first, and one after each
+    An offset with False is an upper bound of all that follow: one comes first, and one after each
     block of entries.
     """
     yield _NOT_LOOKED_AT
@@ -111,7 +109,6 @@ def _candidates(
 
 
 def _read(queue: QueueWriter, start: int, stop: int, failures: list[str]) -> "npt.NDArray[np.void]":
-    """Return the entries from ``start`` to below ``stop``, which are of one file."""
     name = f"{queue.topic}/{queue.queue_id}"
     try:
         entries = read_entries(queue, start, stop)
@@ -127,7 +124,7 @@ def _read(queue: QueueWriter, start: int, stop: int, failures: list[str]) -> "np
 def _in_time(
     log: CommitLog, message_filter: MessageFilter, offsets: "npt.NDArray[np.int64]"
 ) -> "npt.NDArray[np.int64]":
-    """Drop the offsets of messages that were stored outside the filter's time range."""
+    """Drop the offsets of messages stored outside the filter's time range."""
     is_in_time = np.ones(len(offsets), np.bool_)
     start = 0
     while start < len(offsets):
@@ -141,7 +138,7 @@ def _in_time(
         try:
             content = log.map(segment).array()
         except RecordError:
-            # Verifying the candidates reports that the segment cannot be read.
+            # The verification of candidates reports the unreadable segment.
             return offsets
         times = store_timestamps(content, offsets[here] - segment.base_offset)
         is_late = times > message_filter.end
@@ -153,7 +150,7 @@ def _in_time(
 
 
 class FoundRecords(Struct, frozen=True):
-    """Stored records in the log's order, and what could not be searched."""
+    """Records in the log's order, and the parts that could not be searched."""
 
     body: bytes = b""
     count: int = 0
@@ -166,7 +163,7 @@ class LookUp(NamedTuple):
     message_filter: MessageFilter
     max_num: int
     may_read: Callable[[memoryview], bool] | None = None
-    """Whether a record may be returned that passes the filter; None if each may."""
+    """Decides if the client can read a matching record; None if it can read all."""
 
 
 def by_key(index: LiveIndex, look_up: LookUp) -> Work[FoundRecords]:
@@ -184,17 +181,14 @@ def by_key(index: LiveIndex, look_up: LookUp) -> Work[FoundRecords]:
 
 
 def _by_key_once(index: LiveIndex, look_up: LookUp) -> Work[FoundRecords]:
-    """Read the new part of the log, then search newest first, until enough is found.
-
-    :raises CorruptIndexFile: if an index file turns out to be damaged.
-    """
+    """:raises CorruptIndexFile: if an index file is damaged."""
     message_filter = look_up.message_filter
     hashes = {key_hash(message_filter.topic or "", message_filter.index_key)}
     tail, reader = index.catch_up(to_end=True), index.reader
     hits = reader.index.find(hashes, pauses=True)
     candidates = newest_first(hits, tail.find(hashes))
     first = index.first_offset(message_filter.begin)
-    records = yield from verified(index.store, reader.log, look_up, candidates, first_offset=first)
+    records = yield from verify(index.store, reader.log, look_up, candidates, first_offset=first)
     if not records.count and not records.failures:
         for _ in reader.index.counting_slots():
             if (yield):
@@ -206,15 +200,12 @@ def _by_key_once(index: LiveIndex, look_up: LookUp) -> Work[FoundRecords]:
 
 
 def is_record_start(index: LiveIndex, record: Record) -> Work[bool]:
-    """Return whether a record starts at its offset, by walking to it.
-
-    :raises Busy: if time runs out.
-    """
+    """Walk to the record's offset; raises Busy if time runs out."""
     reader = index.reader
     with index.using(reader):
         for _ in reader.approach_start(record):
             if (yield):
-                raise Busy(_late(f"whether a record begins at {record.physical_offset} is open"))
+                raise Busy(_late(f"offset {record.physical_offset} was not checked"))
         return reader.is_record_start(record)
 
 
@@ -224,13 +215,13 @@ def by_tag(store: MessageStore, log: CommitLog, look_up: LookUp) -> Work[FoundRe
         log.refresh()
     failures: list[str] = []
     candidates = tagged_newest_first(store, log, look_up.message_filter, failures)
-    records = yield from verified(store, log, look_up, candidates)
+    records = yield from verify(store, log, look_up, candidates)
     if records.count < look_up.max_num:
         failures += deleted_part(store, look_up.message_filter.topic or "")
     return replace(records, failures=records.failures + tuple(failures))
 
 
-def verified(
+def verify(
     store: MessageStore,
     log: CommitLog,
     look_up: LookUp,
@@ -238,10 +229,7 @@ def verified(
     *,
     first_offset: int = 0,
 ) -> Work[FoundRecords]:
-    """Return the newest matching candidates; candidates must come newest first.
-
-    None before ``first_offset`` matches.
-    """
+    """Return the newest matches. ``candidates`` come newest first, none before ``first_offset``."""
     records: list[memoryview] = []
     failures: list[str] = []
     room = limits.MAX_ANSWER_FRAME_BYTES
@@ -279,14 +267,11 @@ def verified(
 
 
 def _late(part: str) -> str:
-    return f"the look-up took too long and was ended: {part}"
+    return f"the look-up exceeded its time: {part}"
 
 
 def segment_at(log: CommitLog, offset: int) -> tuple[memoryview, int]:
-    """Return the bytes of the segment with an offset, and its base offset.
-
-    Returns an empty view if it cannot be read: then the record cannot be read, either.
-    """
+    """Return the segment with an offset, and its base offset; empty if it cannot be read."""
     segment = log.segment_of(offset)
     if segment is None:
         return memoryview(b""), offset

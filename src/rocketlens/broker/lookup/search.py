@@ -1,18 +1,15 @@
-"""Look-ups in the store that the broker is writing: their schedule and their threads.
+"""Schedules look-ups in the store that the broker is writing.
 
-A message is found as soon as its send is answered: each look-up first reads the part of the log
-appended since the last one into memory (:mod:`rocketlens.broker.lookup.live_index`). Every hit is
-compared with its record before it is returned (:mod:`rocketlens.broker.lookup.look_up`).
+A message can be found as soon as its send is answered: each look-up first reads the new part of the
+log into memory (:mod:`rocketlens.broker.lookup.live_index`). Every hit is compared with its record
+(:mod:`rocketlens.broker.lookup.look_up`). The log is also read several times a second, in steps of
+some milliseconds, so that look-ups have little to read.
 
-So that no look-up has much to read, the log is also read several times a second without any
-look-up, in steps of some milliseconds.
-
-One look-up or step at a time uses the memory and the index files. A usual look-up is answered on
-the event loop by compiled code (:mod:`rocketlens.broker.lookup.compiled`). All others are done in a
-thread, where each connection has its turn for a millisecond
-(:mod:`rocketlens.broker.lookup.turns`). Look-ups by tag, which read the entries of whole queues,
-have a second thread and a reader of the log of their own: look-ups by key and by id never wait for
-them. Look-ups of a closed connection are dropped.
+One look-up or step at a time uses memory and index files. Compiled code answers plain look-ups on
+the event loop (:mod:`rocketlens.broker.lookup.compiled`). Others run in a thread, in which each
+connection has turns of a millisecond (:mod:`rocketlens.broker.lookup.turns`). Look-ups by tag,
+which read whole queues, have a second thread and their own reader of the log, so that look-ups by
+key and id do not wait for them. Look-ups of a closed connection are dropped.
 """
 
 import asyncio
@@ -34,16 +31,15 @@ if TYPE_CHECKING:
     from rocketlens.broker.lookup.compiled import LogSnapshot
 
 MAX_LOOK_UPS_OF_CONNECTION: Final = 1_000
-"""Look-ups by key and id of one connection that wait; more are answered "busy". RocketMQ: any."""
+"""Look-ups by key and id of one connection that can wait; more get "busy". RocketMQ: no limit."""
 MAX_LOOK_UP_S: Final = 10.0
-"""Seconds of processor time after which a look-up is answered with what was found. RocketMQ: none,
-but its clients wait 15 s."""
+"""Processor time after which a look-up returns its matches. RocketMQ: no limit."""
 MAX_LOOK_UP_WAIT_S: Final = 60.0
-"""Seconds of elapsed time after which a look-up is answered with what was found."""
+"""Seconds of elapsed time after which a look-up returns its matches."""
 MAX_TAG_LOOK_UPS_OF_CONNECTION: Final = 64
-"""Look-ups by tag of one connection that a broker lets wait: each reads the entries of a topic."""
+"""Look-ups by tag of one connection that can wait: each reads the entries of a topic."""
 MAX_TAG_LOOK_UPS: Final = 1_000
-"""Look-ups by tag of all connections that a broker lets wait."""
+"""Look-ups by tag of all connections that can wait."""
 T = TypeVar("T")
 
 _log: Final = logging.getLogger("rocketlens.broker")
@@ -61,19 +57,15 @@ TAG_BOUNDS: Final = KEY_BOUNDS._replace(
 
 
 class LiveSearch:
-    """Searches the store of a running broker.
-
-    ``index`` may be used only in the thread of ``turns``, or while that thread is kept from
-    working.
-    """
+    """Searches the store of a running broker. ``index`` belongs to the thread of ``turns``."""
 
     def __init__(self, store: MessageStore) -> None:
         self._store: Final = store
         self.index: Final = LiveIndex(store)
         self.snapshot: LogSnapshot | None = None
-        """What compiled look-ups keep of the log; they set it."""
+        """The snapshot of compiled look-ups, which they set."""
         self.has_read: Callable[[], None] = lambda: None
-        """Called when memory has read on, or the log is another one; they set it, too."""
+        """Called when memory has read more, or the log has changed. Compiled look-ups set it."""
         self._tag_log: CommitLog | None = None
         """The reader of look-ups by tag, for their thread only."""
         self.turns: Final = Turns(THREAD_NAME, KEY_BOUNDS)
@@ -82,7 +74,6 @@ class LiveSearch:
 
     @property
     def waiting(self) -> int:
-        """Number of look-ups that wait or run in the threads."""
         return self.turns.waiting + self.tag_turns.waiting
 
     async def open(self) -> None:
@@ -91,50 +82,36 @@ class LiveSearch:
         self._reader = asyncio.create_task(self._catch_up_loop())
 
     def by_key(self, look_up: LookUp, owner: Owner | None = None) -> "asyncio.Future[FoundRecords]":
-        """Return the newest records that have a key or unique key of a topic.
-
-        ``owner`` is the connection that sent the request.
+        """Return the newest records of a topic with a key or unique key.
 
         :raises Busy: if too many look-ups wait. The future raises it if this one waited too long.
         """
         return self.turns.put(owner, look_ups.by_key(self.index, look_up))
 
     def by_tag(self, look_up: LookUp, owner: Owner | None = None) -> "asyncio.Future[FoundRecords]":
-        """Return the newest records that have a tag of a topic.
-
-        O(entries of its queues): index files of before 5.5 have no tags.
-
-        :raises Busy: as :meth:`by_key`.
-        """
+        """Return the newest records of a topic with a tag, as :meth:`by_key`. O(queue entries)."""
         return self.tag_turns.put(owner, self._by_tag(look_up))
 
     async def is_record_start(self, record: Record, owner: Owner | None = None) -> bool:
-        """Return whether a record starts at its physical offset.
-
-        :raises Busy: as :meth:`by_key`.
-        """
+        """:raises Busy: as :meth:`by_key`."""
         position = record.queue_id, record.queue_offset
         if self.has_entry(record.topic, position, record.physical_offset, record.total_size):
             return True
         return await self.turns.put(owner, look_ups.is_record_start(self.index, record))
 
     def has_entry(self, topic: str, position: tuple[int, int], offset: int, size: int) -> bool:
-        """Return whether an entry leads to a record; ``position`` is queue id and queue offset."""
+        """Return True if the queue entry at ``position`` (id and offset) refers to the record."""
         queue_id, queue_offset = position
         queue = self._store.queues.get(topic, queue_id)
         entry = queue.entry(queue_offset) if queue and queue_offset >= 0 else None
         return entry is not None and entry[:2] == (offset, size)
 
-    def closed(self, owner: Owner) -> None:
-        """Drop the look-ups of a closed connection."""
+    def on_close(self, owner: Owner) -> None:
         self.turns.drop(owner)
         self.tag_turns.drop(owner)
 
     def between_look_ups(self, work: Callable[[], T]) -> "asyncio.Future[T]":
-        """Run work on the index in the thread of look-ups, between two pieces.
-
-        The future raises what ``work`` raises.
-        """
+        """Run work on the index in the thread of look-ups, between two pieces."""
         return self.turns.put(None, _once(work))
 
     def _step(self) -> bool:
@@ -142,8 +119,8 @@ class LiveSearch:
         self.has_read()
         return is_more
 
-    def segments_changed(self) -> None:
-        """Update the readers after segments were deleted; then nothing keeps their bytes."""
+    def refresh_readers(self) -> None:
+        """Update the readers after segments were deleted, so that they release the files."""
         self.between_look_ups(self._refresh_log)
         if self._tag_log is not None:
             self.tag_turns.put(None, _once(self._tag_log.refresh))
@@ -154,24 +131,23 @@ class LiveSearch:
         self.has_read()
 
     def close(self) -> None:
-        """Wait for the current piece of a look-up, and unmap everything."""
+        """Wait for the current piece of a look-up, and unmap all files."""
         if self._reader is not None:
             self._reader.cancel()
         self.turns.close()
         self.tag_turns.close()
-        # It holds views of segments and index files.
+        # It has views of segments and index files.
         self.snapshot = None
         self.index.close()
         if self._tag_log is not None:
             self._tag_log.close()
 
     async def _catch_up_loop(self) -> None:
-        """Read what is appended, in steps, with look-ups between them."""
         while True:
             try:
                 while await self.between_look_ups(self._step):
                     pass
-            except Exception as error:  # noqa: BLE001 - whatever it is, the next time may pass
+            except Exception as error:  # noqa: BLE001 - try again in the next round
                 _log.warning("the log could not be read for look-ups: %s", error)
             await asyncio.sleep(READ_INTERVAL_S)
 

@@ -1,12 +1,10 @@
-"""A thread for long look-ups: they run in pieces of a millisecond, each connection in its turn.
+"""Runs look-ups in a thread, in pieces of a millisecond, with turns for each connection.
 
-A look-up is a generator. It yields after each piece, is sent whether its time is over, and then
-ends with what it has found. So no connection waits for another's whole look-up, only for one piece
-of each other connection.
+A look-up is a generator. It yields after each piece and receives True if its time is over; then it
+returns its matches. So no connection waits for a whole look-up of another one.
 
-Look-ups that have not begun go first and have the larger share of turns: those that need only one
-piece end soon, even if long ones run, also of the same connection. The long look-ups of one
-connection run one after another.
+New look-ups have the larger share of turns: those that need only one piece end soon, even during
+long ones of the same connection. The long look-ups of one connection run one after another.
 """
 
 import asyncio
@@ -25,38 +23,33 @@ from rocketlens.net.pace import Owner
 from rocketlens.wire.codes import ResponseCode
 
 MAX_LOOK_UP_TURN_S: Final = 0.001
-"""Seconds that one look-up has the thread of look-ups before others have their turn."""
+"""Seconds of one piece of a look-up."""
 T = TypeVar("T")
 Work = Generator[None, bool | None, T]
-"""Yields after each piece, and is sent True when its time is over: then it ends with what
-it found so far.
-"""
+"""Yields after each piece, and receives True if its time is over: then it returns its matches."""
 
 FRESH_TURNS: Final = 4
-"""Turns of look-ups that begin, for each turn of those that continue."""
+"""Turns of new look-ups for each turn of continued ones."""
 
 
 class LookUpLimits(NamedTuple):
-    """Bounds for look-ups: how many wait, how long they wait, and how long they run."""
+    """Bounds on the number, waiting time and running time of look-ups."""
 
     of_one: int
-    """Maximum of one connection."""
     of_all: int
     work_s: float
-    """Seconds of the thread's processor time, for this look-up and for others since its request."""
+    """Processor time of the thread since the request, for this look-up and others."""
     wait_s: float
-    """Seconds of elapsed time."""
 
 
 class Busy(RocketLensError):
-    """A look-up is refused, or dropped before it began, because there are too many."""
+    """A look-up is refused, or dropped before its first piece, because too many wait."""
 
     code = ResponseCode.SYSTEM_BUSY
     retriable = True
 
 
 def piece_end_s() -> float:
-    """Return when a piece that begins now ends, by `time.perf_counter`."""
     return time.perf_counter() + MAX_LOOK_UP_TURN_S
 
 
@@ -69,18 +62,17 @@ class _Job(Struct, eq=False):
     deadline_s: float
     worked_until_s: float
     pieces: int = 0
-    """Number of pieces done."""
     is_dropped: bool = False
 
 
 _Ring = OrderedDict[Owner | None, deque[_Job]]
-"""Look-ups by their owners; the first owner is the next."""
+"""Look-ups by owner; the first owner has the next turn."""
 
 
 class Turns:
     """One thread and its queue; created and used in one event loop.
 
-    The owner ``None`` is the broker itself, whose work has no bounds.
+    The owner ``None`` is the broker itself, whose work is unbounded.
     """
 
     def __init__(
@@ -95,7 +87,7 @@ class Turns:
         self._clock: Final = clock
         self._work_clock: Final = work_clock
         self._worked_s = 0.0
-        """Of all look-ups; the broker's own work does not count."""
+        """Processor time of all look-ups, without the broker's own work."""
         self._loop: Final = asyncio.get_running_loop()
         self._working: Final = threading.Lock()
         """Held during each piece, and by the event loop while it reads the end of the log."""
@@ -107,32 +99,27 @@ class Turns:
         self._begun: Final[_Ring] = OrderedDict()
         self._current: _Job | None = None
         self._abandoned: Final[list[_Job]] = []
-        """Jobs that were begun, then dropped."""
+        """Jobs that were started, then dropped."""
         self._count = self._turn = 0
         self._is_closed = False
         self._thread: Final = threading.Thread(target=self._run, name=name, daemon=True)
 
     @property
     def waiting(self) -> int:
-        """Number of look-ups that wait or run."""
         return self._count
 
     def try_begin(self, owner: Owner | None) -> bool:
-        """Keep the thread from working until :meth:`end`; False if it works or the owner is queued.
-
-        For work of some milliseconds at most, on the event loop.
+        """Block the thread until :meth:`end`; return False if it works or ``owner`` waits for
+        it.
         """
         return owner not in self._waiting and self._working.acquire(blocking=False)
 
     def end(self) -> None:
-        """Let the thread work again."""
+        """Unblock the thread."""
         self._working.release()
 
     def put(self, owner: Owner | None, work: Work[T]) -> "asyncio.Future[T]":
-        """Queue a look-up; the future has its result or its error.
-
-        :raises Busy: if too many wait.
-        """
+        """Queue a look-up; raises Busy if too many wait."""
         bounds = self.bounds
         future: asyncio.Future[T] = self._loop.create_future()
         deadline_s = self._clock() + bounds.wait_s
@@ -141,9 +128,9 @@ class Turns:
             if self._is_closed:
                 raise Busy("the broker is stopping")
             if owner is not None and self._waiting[owner] >= bounds.of_one:
-                raise Busy(f"{bounds.of_one} look-ups of this connection wait already: ask later")
+                raise Busy(f"{bounds.of_one} look-ups of this connection wait: try again later")
             if owner is not None and self._count >= bounds.of_all:
-                raise Busy(f"{bounds.of_all} look-ups wait already: ask later")
+                raise Busy(f"{bounds.of_all} look-ups wait: try again later")
             self._waiting[owner] += 1
             self._count += 1
             self._fresh.setdefault(owner, deque()).append(job)
@@ -170,7 +157,7 @@ class Turns:
             job.future.cancel()
 
     def close(self) -> None:
-        """Wait for the current piece; all remaining futures are cancelled."""
+        """Wait for the current piece; cancel all remaining futures."""
         with self._changed:
             self._is_closed = True
             self._changed.notify()
@@ -198,14 +185,13 @@ class Turns:
                     outcome = self._run_piece(job)
             if job is not None:
                 self._on_done(job, is_done=outcome is not None)
-            # Release the lock first: a caller that receives the result finds the thread free.
+            # After the release of the lock: the receiver of the result finds the thread free.
             if outcome is not None and job is not None:
-                # The loop is closed if it did not wait for its broker to stop.
+                # The loop may be closed already.
                 with suppress(RuntimeError):
                     self._loop.call_soon_threadsafe(_give, job.future, *outcome)
 
     def _next(self) -> _Job | None:
-        """Take the job whose turn it is."""
         self._turn += 1
         ring = self._fresh
         if not ring or (self._begun and self._turn % (FRESH_TURNS + 1) == 0):
@@ -219,7 +205,7 @@ class Turns:
         return job
 
     def _run_piece(self, job: _Job) -> tuple[Any, Exception | None] | None:
-        """Run a piece of a look-up; return its result or its error if that was the last."""
+        """Run a piece of a look-up; return its result or error after the last one."""
         owner, work = job.owner, job.work
         is_late = owner is not None and (
             self._worked_s > job.worked_until_s or self._clock() > job.deadline_s
@@ -228,11 +214,10 @@ class Turns:
         try:
             if owner is not None and not owner.is_open:
                 work.close()
-                return None, Busy("the connection is gone")
+                return None, Busy("the connection is closed")
             if not job.pieces and is_late:
                 work.close()
-                problem = "too many look-ups wait: this one could not begin in time: ask later"
-                return None, Busy(problem)
+                return None, Busy("too many look-ups wait: this one timed out; try again later")
             work.send(is_late if job.pieces else None)
             job.pieces += 1
         except StopIteration as end:
@@ -245,7 +230,7 @@ class Turns:
         return None
 
     def _on_done(self, job: _Job, *, is_done: bool) -> None:
-        """Queue a look-up again that has more work, behind those of other owners."""
+        """Remove a finished look-up; queue another one again, after those of other owners."""
         with self._changed:
             self._current = None
             if job.is_dropped:
@@ -261,7 +246,6 @@ class Turns:
 
 
 def _give(future: asyncio.Future[Any], result: Any, error: Exception | None) -> None:
-    """Set the result of a future, in the event loop."""
     if future.done():
         return
     if error is None:

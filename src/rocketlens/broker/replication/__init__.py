@@ -1,1 +1,1 @@
-"""Slaves of this broker: the log is sent to them, and sends wait for them."""
+"""Replication to slaves of this broker."""

@@ -1,24 +1,23 @@
 """Sends the log to slaves, and holds responses to sends until their messages are safe.
 
-The protocol is that of :mod:`rocketlens.wire.ha`. A slave is whatever speaks it: a RocketMQ broker
-with ``brokerRole=SLAVE``, or ``rocketlens tap``.
+The protocol is that of :mod:`rocketlens.wire.ha`. A slave is a RocketMQ broker with
+``brokerRole=SLAVE``, or ``rocketlens tap``.
 
 ======================  ========================================================================
-a slave                 is sent
+a slave that            is sent
 ======================  ========================================================================
-that asks for offset 0  the log from the start of its last segment on, as RocketMQ does
-that asks for another   the log from exactly there on
-ahead of the log, or    heartbeats only: there is nothing that it could be sent
-behind its beginning
+requests offset 0       the log from the start of its last segment on, as RocketMQ does
+requests another        the log from there on
+is outside the log      heartbeats only
 ======================  ========================================================================
 
-What is appended is sent at once if a producer waits for it, and otherwise within
-:data:`TICK_S`. A slave's report counts only up to what it was sent over this connection, so one
-that has another log acknowledges nothing. Source: ``DefaultHAService``, ``DefaultHAConnection``.
+New records are sent at once if a producer waits for them, otherwise within :data:`TICK_S`. A
+slave's report counts only up to the offset sent over this connection, so a slave with another log
+acknowledges nothing. Source: ``DefaultHAService``, ``DefaultHAConnection``.
 
 A send waits until its message is durable: here, at a slave, or both. The store's flush thread
-calls back when a round of syncing has ended. All responses that this round made durable are sent in
-one step of the event loop.
+reports the end of each sync. All responses for messages that became durable are sent in one step of
+the event loop.
 
 ====================  =============================  ===========================================
 ``flushDiskType``     ``brokerRole``                 a send waits for
@@ -43,13 +42,9 @@ from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.ha import ReportReader, encode_header
 
 MAX_REPORTS_A_TICK: Final = 512
-"""Reports of the slaves of one address, and reads with less than a report, in 50 ms. Then they are
-not read until the next 50 ms, so that others have the event loop. RocketMQ: any number.
-"""
+"""Reports of one address in a tick; then reading pauses. RocketMQ: no limit."""
 MAX_REPLICAS: Final = 16
-"""Slaves that may copy the log of a broker at once; one address has at most half of these places.
-RocketMQ: any number.
-"""
+"""Maximum number of slaves; half of them can have one address. RocketMQ: no limit."""
 _log: Final = logging.getLogger("rocketlens.broker")
 
 TICK_S: Final = 0.05
@@ -58,16 +53,14 @@ FRAME_BYTES: Final = 32_768
 _FRAMES_AT_ONCE: Final = 8
 """Frames of one write to the socket."""
 _WRITES_AT_ONCE: Final = 4
-"""Writes for one slave before other work of the event loop has its turn."""
+"""Writes for one slave in one turn of the event loop."""
 _UNSENT_BYTES: Final = 4 * FRAME_BYTES * _FRAMES_AT_ONCE
 FIRST_REPORT_S: Final = 5.0
-"""A slave that did not say where to begin is disconnected after so many seconds."""
+"""Seconds without the first report after which a slave is disconnected."""
 HEARTBEAT_S: Final = 5.0
 """RocketMQ: ``haSendHeartbeatInterval``."""
 SILENCE_S: Final = 20.0
-"""Seconds without a report after which a slave is disconnected. RocketMQ:
-``haHousekeepingInterval``.
-"""
+"""The same after the first report. RocketMQ: ``haHousekeepingInterval``."""
 
 
 class SlaveConnection(asyncio.Protocol):
@@ -83,10 +76,9 @@ class SlaveConnection(asyncio.Protocol):
         self._is_read = True
         self.host = self.address = ""
         self.acknowledged_offset = -1
-        """Up to where the slave has the log durably; -1 until it said so."""
+        """The slave has the log durably up to here; -1 before its first report."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Add this slave, unless there are too many."""
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=_UNSENT_BYTES)
         peer = transport.get_extra_info("peername") or ("a closed connection", 0)
@@ -96,11 +88,9 @@ class SlaveConnection(asyncio.Protocol):
 
     @property
     def has_reported(self) -> bool:
-        """Whether the slave said where to begin."""
         return self._start >= 0
 
     def data_received(self, received: bytes) -> None:
-        """Read reports; the first one says where the slave wants to begin."""
         count = self._reports.feed(received)
         if self._reports.failure is not None:
             self.close(str(self._reports.failure))
@@ -117,20 +107,17 @@ class SlaveConnection(asyncio.Protocol):
             _log.info("slave %s copies the log from offset %d on", self.address, self._position)
         if self._start <= newest <= self._position:
             self.acknowledged_offset = newest
-            self._replicas.acknowledged()
+            self._replicas.on_report()
         self.send()
 
     def pause_writing(self) -> None:
-        """Wait until the slave has read more."""
         self._is_paused = True
 
     def resume_writing(self) -> None:
-        """Send on."""
         self._is_paused = False
         self.send()
 
     def send(self) -> None:
-        """Send what the slave lacks, as long as it reads."""
         for _ in range(_WRITES_AT_ONCE):
             if self._transport is None or self._is_paused or self._position < 0:
                 return
@@ -161,9 +148,7 @@ class SlaveConnection(asyncio.Protocol):
             self._transport.write(content)
 
     def tick(self) -> None:
-        """Send what is new; a heartbeat if there was nothing for a while. Close the connection if
-        the slave does not report. Read again if reading was paused.
-        """
+        """Send new records or a heartbeat; disconnect a silent slave; resume paused reading."""
         now_s = asyncio.get_running_loop().time()
         bound_s = SILENCE_S if self.has_reported else FIRST_REPORT_S
         if now_s - self._reported_s > bound_s:
@@ -177,27 +162,21 @@ class SlaveConnection(asyncio.Protocol):
             self._write(encode_header(self._position, 0))
 
     def close(self, reason: str) -> None:
-        """Close the connection at once."""
         if self._transport is not None:
             _log.warning("slave %s is disconnected: %s", self.address, reason)
             self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Remove this slave."""
         del exc
         self._transport = None
         self._replicas.remove(self)
 
 
 class Replicas:
-    """All slaves that are connected. Belongs to the running event loop."""
+    """All connected slaves. Belongs to the running event loop."""
 
     def __init__(self, store: MessageStore, timeout_ms: int, max_behind_bytes: int) -> None:
-        """Nothing is listened on yet.
-
-        ``timeout_ms``: how long a send waits for a slave. ``max_behind_bytes``: a slave that lacks
-        as much of the log is not waited for.
-        """
+        """Sends wait ``timeout_ms`` for slaves that lack less than ``max_behind_bytes`` of log."""
         self._store: Final = store
         self._timeout_s: Final = timeout_ms / 1000
         self._max_behind_bytes: Final = max_behind_bytes
@@ -210,20 +189,15 @@ class Replicas:
         self._is_woken = False
 
     async def listen(self, address: str, port: int) -> None:
-        """Listen for slaves.
-
-        :raises OSError: if the port is in use.
-        """
         self._server = await self._loop.create_server(lambda: SlaveConnection(self), address, port)
 
     @property
     def count(self) -> int:
-        """Number of slaves that are connected."""
         return len(self._slaves)
 
     @property
     def behind_bytes(self) -> int:
-        """Bytes of log that the slave lacks that has most of it; 0 without a slave."""
+        """Bytes of log that the most advanced slave lacks; 0 without a slave."""
         return max(self._store.end_offset - self._acknowledged_offset, 0) if self._slaves else 0
 
     @property
@@ -232,14 +206,11 @@ class Replicas:
 
     @property
     def last_segment_offset(self) -> int:
-        """The physical offset of the first byte of the log's last segment."""
         end_offset = self._store.end_offset
         return end_offset - end_offset % self._store.config.mappedFileSizeCommitLog
 
     def log_from(self, physical_offset: int) -> tuple[memoryview, int] | None:
-        """Return a segment of the log as `MessageStore.log_from` does; None also if it cannot be
-        read now.
-        """
+        """Return a segment as `MessageStore.log_from`; None also if it cannot be read now."""
         try:
             return self._store.log_from(physical_offset)
         except (StoreError, OSError) as error:
@@ -251,8 +222,8 @@ class Replicas:
     ) -> "Response | asyncio.Future[Response | None]":
         """Return ``response`` once a slave has the log durably up to ``end_offset``.
 
-        Its code is 11, SLAVE_NOT_AVAILABLE, at once if no slave is near enough, and 12,
-        FLUSH_SLAVE_TIMEOUT, after the timeout.
+        Its code is SLAVE_NOT_AVAILABLE (11) if no slave is close enough, FLUSH_SLAVE_TIMEOUT (12)
+        if late.
         """
         acknowledged_offset = self._acknowledged_offset
         if acknowledged_offset < 0 or end_offset - acknowledged_offset >= self._max_behind_bytes:
@@ -266,7 +237,7 @@ class Replicas:
         return waiting.future
 
     def add(self, slave: SlaveConnection) -> None:
-        """Add a slave that connected. If there is no room, the oldest one without a report goes."""
+        """Add a new slave. If there are too many, disconnect the oldest one without a report."""
         same_host = [each for each in self._slaves if each.host == slave.host]
         for slaves, bound, of in (
             (same_host, MAX_REPLICAS // 2, f" of {slave.host}"),
@@ -276,27 +247,25 @@ class Replicas:
                 continue
             oldest = next((each for each in slaves if not each.has_reported), None)
             if oldest is None:
-                slave.close(f"{bound} slaves{of} are connected already")
+                slave.close(f"{bound} slaves{of} are connected, the maximum")
                 return
             self.remove(oldest)
-            oldest.close("it did not report, and another slave needs its place")
+            oldest.close("it did not report, and another slave replaces it")
         self._slaves[slave] = None
         if self._timer is None:
             self._timer = self._loop.call_later(TICK_S, self._tick)
 
     def may_read_on(self, host: str, reports: int) -> bool:
-        """Count reports of a host; return False if it has had its share until the next tick."""
+        """Count reports of a host; return False if it reached the bound of this tick."""
         self._reports[host] += reports
         return self._reports[host] < MAX_REPORTS_A_TICK
 
     def remove(self, slave: SlaveConnection) -> None:
-        """Remove a slave whose connection ended."""
         if slave in self._slaves:
             del self._slaves[slave]
             _log.info("slave %s is gone", slave.address)
 
-    def acknowledged(self) -> None:
-        """Answer the sends of all that a slave has."""
+    def on_report(self) -> None:
         offset = self._acknowledged_offset
         while self._waiting and self._waiting[0][0] <= offset:
             self._waiting.popleft()[1].end()
@@ -317,7 +286,6 @@ class Replicas:
             self._timer = self._loop.call_later(TICK_S, self._tick)
 
     def close(self) -> None:
-        """Stop listening, and close all connections; what was not sent is dropped."""
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -328,7 +296,7 @@ class Replicas:
 
 
 class PendingReply:
-    """A response that waits; after the timeout it has another code."""
+    """A response that waits; after the timeout it gets another code."""
 
     __slots__ = ("_response", "_timer", "future")
 
@@ -348,7 +316,6 @@ class PendingReply:
             self.future.set_result(self._response._replace(code=late))
 
     def end(self, failure: StoreError | None = None) -> None:
-        """Set the result of the future: the response, or ``failure``."""
         self._timer.cancel()
         if self.future.done():
             return
@@ -363,11 +330,10 @@ WhenDurable = Callable[[int, Callable[[StoreFailed | None], None]], None]
 
 
 class SafeReplies:
-    """Responses to sends, when their messages are as safe as the configuration wants.
+    """Holds responses to sends until their messages are as safe as configured.
 
-    ``when_durable`` and ``slaves`` are None where a send does not wait for them. The first is the
-    store's: it calls back, in any thread, when the log is durable below an offset. Belongs to the
-    running event loop.
+    ``when_durable`` and ``slaves`` are None if sends do not wait for them. ``when_durable`` calls
+    back in any thread. Belongs to the running event loop.
     """
 
     def __init__(
@@ -383,10 +349,11 @@ class SafeReplies:
         self._is_scheduled = False
 
     def reply(self, end_offset: int, response: Response) -> Pending:
-        """Return ``response`` once the log is safe below ``end_offset``, or why it is not.
+        """Return ``response`` once the log is safe below ``end_offset``, or with the code of a
+        failure.
 
-        If the disk is late its code is 10, FLUSH_DISK_TIMEOUT. Fails with StoreFailed if the log
-        can never become durable.
+        Its code is FLUSH_DISK_TIMEOUT (10) if the disk is late. Fails with StoreFailed if a sync
+        failed.
         """
         if self._when_durable is None:
             return self._at_slave(end_offset, response)
@@ -395,7 +362,9 @@ class SafeReplies:
         self._when_durable(end_offset, lambda failure: self._on_durable(pending, failure))
         if self._slaves is None:
             return pending.future
-        return asyncio.ensure_future(_both(pending.future, self._at_slave(end_offset, response)))
+        return asyncio.ensure_future(
+            _await_both(pending.future, self._at_slave(end_offset, response))
+        )
 
     def _at_slave(self, end_offset: int, response: Response) -> Pending:
         slaves = self._slaves
@@ -414,7 +383,9 @@ class SafeReplies:
             pending.end(failure)
 
 
-async def _both(durable: asyncio.Future[Response | None], at_slave: Pending) -> Response | None:
+async def _await_both(
+    durable: asyncio.Future[Response | None], at_slave: Pending
+) -> Response | None:
     here = await durable
     there = at_slave if isinstance(at_slave, Response) else await at_slave
     return here if there is None or there.code == ResponseCode.SUCCESS else there

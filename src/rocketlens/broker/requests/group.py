@@ -1,9 +1,8 @@
-"""Configuration of consumer groups, for operators and tools.
+"""Consumer groups: create or change one (200) or many (225), return all (201) or one (352), delete
+(207), return topics with offsets (343) and the subscription to a topic (345).
 
-Create or change one (200) or many (225), return all (201) or one (352), delete (207), topics in
-which one has offsets (343), its subscription to a topic (345). A group is changed as a whole:
-members that a request does not have get RocketMQ's defaults. Changes are answered when they are
-written. Source: ``AdminBrokerProcessor``.
+A request replaces the whole group: missing members get RocketMQ's defaults. Changes are answered
+after they are written. Source: ``AdminBrokerProcessor``.
 """
 
 from collections.abc import Callable
@@ -11,7 +10,7 @@ from typing import Any, Final
 
 from rocketlens import limits
 from rocketlens.broker.core import BrokerCore
-from rocketlens.broker.requests.answers import Handlers, Pending, when_all_saved, when_saved
+from rocketlens.broker.requests.answers import Handlers, Pending, when_saved
 from rocketlens.broker.tables.topics import GroupTable, default_group
 from rocketlens.errors import CommandBodyError
 from rocketlens.model.rocketmq import RETRY_PREFIX, SYSTEM_GROUPS, group_problem
@@ -26,7 +25,7 @@ from rocketlens.wire.commands import groups as commands
 from rocketlens.wire.declare import write_body
 
 _BY_GROUP: Final = frozenset({GroupTable.MEMBER, "forbiddenTable"})
-"""Members of the table that have a member for each group."""
+"""Members of the table that are objects by group."""
 _MAXIMA: Final = {
     "brokerId": 2**63 - 1,
     "consumeTimeoutMinute": 2**31 - 1,
@@ -39,12 +38,11 @@ _MAXIMA: Final = {
 
 
 def update(core: BrokerCore, command: RemotingCommand, _: Channel) -> Pending:
-    """Create a group, or change it."""
     return _update(core, [_read(command.body)] if command.body else [])
 
 
 def update_many(core: BrokerCore, command: RemotingCommand, _: Channel) -> Pending:
-    """Create or change groups: all of them, or none if one is invalid."""
+    """Create or change groups: all, or none if one is invalid."""
     configs = _object(_read(command.body)).get("groupConfigList")
     return _update(core, configs if isinstance(configs, list) else [])
 
@@ -53,7 +51,7 @@ def _update(core: BrokerCore, configs: list[Any]) -> Pending:
     groups = core.groups
     checked: dict[str, dict[str, Any]] = {}
     for each in configs:
-        members = _checked(_object(each))
+        members = _check_members(_object(each))
         problem = group_problem(members["groupName"], limits.MAX_NEW_GROUP_CHARACTERS)
         if problem is None and not members["consumeEnable"]:
             problem = _system_problem(members["groupName"], "consumeEnable stays true")
@@ -62,14 +60,13 @@ def _update(core: BrokerCore, configs: list[Any]) -> Pending:
         checked[members["groupName"]] = members
     saved = groups.put(checked) if checked else None
     for group in checked:
-        core.held_pulls.group_changed(group)
-    return when_saved(saved, f"group {', '.join(checked)}")
+        core.held_pulls.on_group_change(group)
+    return when_saved(f"group {', '.join(checked)}", saved)
 
 
 async def all_groups(
     core: BrokerCore, command: RemotingCommand, channel: Channel
 ) -> Response | None:
-    """Return all groups that may be seen, and the version of the table."""
     table = core.groups.table
     least_bytes, pace = 0, Pace()
     for name, members in list(table.entries.items()):
@@ -87,7 +84,6 @@ async def all_groups(
 
 
 def configuration(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response:
-    """Return a group; it is created now if groups are created automatically."""
     request = commands.GET_SUBSCRIPTIONGROUP_CONFIG.request.decode(command.ext_fields)
     group = core.groups.find(request.group)
     if group is None:
@@ -96,7 +92,6 @@ def configuration(core: BrokerCore, command: RemotingCommand, _: Channel) -> Res
 
 
 async def delete(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response:
-    """Delete a group, and its offsets if that is requested."""
     request = commands.DELETE_SUBSCRIPTIONGROUP.request.decode(command.ext_fields)
     problem = _system_problem(request.group_name, "it cannot be deleted")
     if problem is not None:
@@ -104,21 +99,19 @@ async def delete(core: BrokerCore, command: RemotingCommand, _: Channel) -> Resp
     old_name = command.ext_fields.get("removeOffset", "")
     saves = [core.groups.remove(request.group_name)]
     if request.clean_offset or old_name.lower() == "true":
-        core.offsets.remove(request.group_name)
+        core.offsets.remove(group=request.group_name)
         saves.append(core.saver.save(core.offsets))
-    core.held_pulls.group_changed(request.group_name)
-    return await when_all_saved(f"group {request.group_name}", *saves)
+    core.held_pulls.on_group_change(request.group_name)
+    return await when_saved(f"group {request.group_name}", *saves)
 
 
 def topics(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response:
-    """Return the topics in which a group has offsets."""
     request = commands.QUERY_TOPICS_BY_CONSUMER.request.decode(command.ext_fields)
     topics = tuple(core.offsets.topics_of(request.group))
     return Response(body=write_body(TopicList(topic_list=topics, broker_addr=core.address)))
 
 
 def subscription(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response:
-    """Return the subscription of a group's connected consumers to a topic."""
     request = commands.QUERY_SUBSCRIPTION_BY_CONSUMER.request.decode(command.ext_fields)
     group = core.clients.consumers.get(request.group)
     subscription = group.subscriptions.get(request.topic) if group else None
@@ -127,7 +120,7 @@ def subscription(core: BrokerCore, command: RemotingCommand, _: Channel) -> Resp
 
 
 def _shown(table: dict[str, Any], is_shown: Callable[[str], bool]) -> dict[str, Any]:
-    """Return the groups that a client may see; each is compared by its retry topic."""
+    """Return the groups that the client can see; a permission names a group by its retry topic."""
     return {
         member: {group: each for group, each in value.items() if is_shown(RETRY_PREFIX + group)}
         if member in _BY_GROUP and isinstance(value, dict)
@@ -137,12 +130,12 @@ def _shown(table: dict[str, Any], is_shown: Callable[[str], bool]) -> dict[str, 
 
 
 def _system_problem(group: str, reason: str) -> str | None:
-    """Return why a change to a system group is refused; None for other groups."""
+    """Return the reason why a change of a system group is refused; None for other groups."""
     return f"{group} is a group of RocketMQ's own: {reason}" if group in SYSTEM_GROUPS else None
 
 
 def _min_bytes(value: Any) -> int:
-    """Return the minimum length of a value of a group as JSON."""
+    """Return the minimum length of a value as JSON."""
     if isinstance(value, str):
         return len(value)
     if isinstance(value, dict):
@@ -158,12 +151,12 @@ def _read(body: bytes) -> Any:
 
 def _object(value: Any) -> dict[str, Any]:
     if type(value) is not dict:
-        raise CommandBodyError("not a SubscriptionGroupConfig: no object")
+        raise CommandBodyError("SubscriptionGroupConfig: expected a JSON object")
     return value
 
 
-def _checked(config: dict[str, Any]) -> dict[str, Any]:
-    """Return all members of a group; unknown members are returned unchanged.
+def _check_members(config: dict[str, Any]) -> dict[str, Any]:
+    """Return all members of a group, with defaults for missing ones; unknown members are kept.
 
     :raises CommandBodyError: if a member has another type or is out of range.
     """

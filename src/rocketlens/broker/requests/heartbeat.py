@@ -1,13 +1,14 @@
-"""Clients: heartbeat (34), unregister (35), locks of queues (41, 42), and what tools ask of them.
+"""Clients: heartbeat (34), unregister (35), locks of queues (41, 42), and queries of tools.
 
-Members of groups (38, 203, 204, 328), consumer progress (208, 317), groups of a topic (300).
+The queries are members of groups (38, 203, 204, 328), consumer progress (208, 317), and groups of a
+topic (300).
 
-A consumer's first heartbeat creates its group and its retry topic, and is answered when the
-name servers know that topic: tools find a group's brokers by its route.
+A consumer's first heartbeat creates its group and its retry topic, and is answered when the name
+servers know that topic, by whose route tools find the brokers of a group.
 
-Orderly consumers lock queues to have them to themselves. A queue that is not here is not locked;
-the broker name that a queue is asked for with does not count. Sources:
-``ClientManageProcessor``, ``ConsumerManageProcessor``, ``AdminBrokerProcessor``.
+Orderly consumers lock queues that they read. A queue that this broker does not have is not locked;
+the broker name in the request is ignored. Sources: ``ClientManageProcessor``,
+``ConsumerManageProcessor``, ``AdminBrokerProcessor``.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ from rocketlens import limits
 from rocketlens.broker.core import BrokerCore
 from rocketlens.broker.delivery.large_answers import row_bytes
 from rocketlens.broker.delivery.pull_filter import PullRefused, parse_filter
-from rocketlens.broker.requests.answers import Handlers, failed
+from rocketlens.broker.requests.answers import Handlers, system_error
 from rocketlens.broker.requests.offset import store_time
 from rocketlens.broker.tables.clients import Client
 from rocketlens.broker.tables.topics import StoredTopic
@@ -42,26 +43,26 @@ MAX_HEARTBEAT_GROUPS: Final = 1_000
 """Groups in one heartbeat. RocketMQ: no limit."""
 T = TypeVar("T")
 _PRODUCER_BYTES: Final = 60
-"""Bytes of a producer in the response with all producers at least, without its id."""
+"""Minimum bytes of a producer in the response with all producers, without its id."""
 
 
 async def heartbeat(
     core: BrokerCore, command: RemotingCommand, channel: Channel
 ) -> Response | None:
-    """Register all groups of a client, with turns for others; stop if its connection is closed."""
+    """Register all groups of a client, in pieces; stop if its connection is closed."""
     if core.access is not None:
         core.access.remember_producer(command, channel)
     beat = await _read(bodies.HeartbeatData, command, channel)
     groups = len(beat.producer_datas) + len(beat.consumer_datas)
     if groups > MAX_HEARTBEAT_GROUPS:
-        return failed(f"{groups} groups in one heartbeat, {MAX_HEARTBEAT_GROUPS} allowed")
+        return system_error(f"{groups} groups in one heartbeat, {MAX_HEARTBEAT_GROUPS} allowed")
     if not channel.is_open:
         return None
     core.clients.admit(beat, channel)
     client, pace = Client(beat.client_id, command.language, command.version), Pace()
     wants_subscriptions = beat.heartbeat_fingerprint == 0
+    # These end when the name servers know new retry topics.
     announced: list[asyncio.Future[None]] = []
-    """End when the name servers know new retry topics."""
     for consumer in beat.consumer_datas:
         wants_subscriptions |= _add_consumer(core, consumer, channel, client, beat)
         topic = core.topics.pending.get(RETRY_PREFIX + consumer.group_name)
@@ -86,33 +87,28 @@ def _add_consumer(
     client: Client,
     beat: bodies.HeartbeatData,
 ) -> bool:
-    """Add a consumer, and its retry topic; return whether it is to send its subscriptions again."""
+    """Add a consumer, and its retry topic; return True if it must send its subscriptions again."""
     config = core.groups.find(consumer.group_name)
     if config is None:
         return False
-    _create_retry_topic(core, consumer, int(config.get("retryQueueNums", 1)))
-    is_incomplete, is_other = core.clients.add_consumer(
+    topic = RETRY_PREFIX + consumer.group_name
+    if topic_problem(topic) is None and core.topics.has_room_for(topic):
+        sys_flag = UNIT_SUB_FLAG if consumer.unit_mode else 0
+        core.topics.create_for_group(topic, int(config.get("retryQueueNums", 1)), sys_flag)
+    is_incomplete, is_resubscribed = core.clients.add_consumer(
         consumer,
         channel,
         client,
         fingerprint=beat.heartbeat_fingerprint,
-        # Without a fingerprint it is not the short form, whatever it says.
+        # A heartbeat without a fingerprint has its subscriptions, whatever the flag says.
         without_sub=beat.without_sub and beat.heartbeat_fingerprint != 0,
     )
-    if is_other:
-        core.held_pulls.group_changed(consumer.group_name)
+    if is_resubscribed:
+        core.held_pulls.on_group_change(consumer.group_name)
     return is_incomplete
 
 
-def _create_retry_topic(core: BrokerCore, consumer: bodies.ConsumerData, queue_count: int) -> None:
-    topic = RETRY_PREFIX + consumer.group_name
-    if topic_problem(topic) is None and core.topics.has_room_for(topic):
-        sys_flag = UNIT_SUB_FLAG if consumer.unit_mode else 0
-        core.topics.create_for_group(topic, queue_count, sys_flag)
-
-
 def unregister(core: BrokerCore, command: RemotingCommand, channel: Channel) -> Response:
-    """Unregister a client's producer or consumer."""
     request = commands.UNREGISTER_CLIENT.request.decode(command.ext_fields)
     if request.producer_group is not None:
         core.clients.remove_producer(request.producer_group, channel)
@@ -122,7 +118,7 @@ def unregister(core: BrokerCore, command: RemotingCommand, channel: Channel) -> 
 
 
 def check(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response:
-    """Check a subscription; consumers ask this before they start, unless it is by tags."""
+    """Check a subscription. Consumers request this before they start, except for tags."""
     request = read_body(bodies.CheckClientRequest, command.body, limits.MAX_CLIENT_JSON_BODY_BYTES)
     subscription = request.subscription
     if subscription is not None:
@@ -138,17 +134,15 @@ def check(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response:
 
 
 def consumer_ids(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response:
-    """Return the client ids of a group."""
     request = commands.GET_CONSUMER_LIST_BY_GROUP.request.decode(command.ext_fields)
     group = core.clients.consumers.get(request.consumer_group)
     if group is None:
-        return failed(f"no consumer for this group, {request.consumer_group[:300]}")
+        return system_error(f"no consumer for this group, {request.consumer_group[:300]}")
     ids = tuple(client.client_id for client in group.members.values())
     return Response(body=write_body(bodies.ConsumerIdList(consumer_ids=ids)))
 
 
 def connections(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response:
-    """Return the clients of a group, and their subscriptions."""
     request = commands.GET_CONSUMER_CONNECTION_LIST.request.decode(command.ext_fields)
     group = core.clients.consumers.get(request.consumer_group)
     if group is None:
@@ -167,7 +161,6 @@ def connections(core: BrokerCore, command: RemotingCommand, _: Channel) -> Respo
 async def consume_stats(
     core: BrokerCore, command: RemotingCommand, channel: Channel
 ) -> Response | None:
-    """Return a group's progress in each queue of one topic, or of all it has offsets in."""
     request = commands.GET_CONSUME_STATS.request.decode(command.ext_fields)
     group = request.consumer_group
     names = [request.topic] if request.topic else core.offsets.topics_of(group)
@@ -187,7 +180,6 @@ async def consume_stats(
 async def broker_consume_stats(
     core: BrokerCore, command: RemotingCommand, channel: Channel
 ) -> Response | None:
-    """Return the progress of every group in every topic it has offsets in."""
     request = commands.GET_BROKER_CONSUME_STATS.request.decode(command.ext_fields)
     names: dict[str, list[str]] = {group: [] for group in core.groups.table.entries}
     pace = Pace()
@@ -210,7 +202,6 @@ async def broker_consume_stats(
 def _consumed_topics(
     core: BrokerCore, group: str, names: list[str], *, is_order: bool
 ) -> list[StoredTopic]:
-    """Return the topics for which a group's progress is returned."""
     online = core.clients.consumers.get(group)
     topics = []
     for name in names:
@@ -250,16 +241,14 @@ def _row_bytes(core: BrokerCore, topic: str) -> int:
 
 
 def producer_connections(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response:
-    """Return the clients of a producer group."""
     request = commands.GET_PRODUCER_CONNECTION_LIST.request.decode(command.ext_fields)
     members = core.clients.producers.get(request.producer_group)
     if members is None:
-        return failed(f"the producer group[{request.producer_group[:300]}] not exist")
+        return system_error(f"the producer group[{request.producer_group[:300]}] not exist")
     return Response(body=write_body(bodies.ProducerConnection(connections=_connections(members))))
 
 
 async def producers(core: BrokerCore, _: RemotingCommand, channel: Channel) -> Response | None:
-    """Return the clients of all producer groups."""
     now_ms = core.clock()
     least_bytes, pace = 0, Pace()
     by_group: dict[str, dict[Channel, Client]] = {}
@@ -276,27 +265,22 @@ async def producers(core: BrokerCore, _: RemotingCommand, channel: Channel) -> R
 async def _progress_in(
     core: BrokerCore, group: str, topic: StoredTopic, queue_count: int, pace: Pace
 ) -> dict[MessageQueue, OffsetWrapper]:
-    broker_name = core.config.brokerName
+    name, broker_name = topic.topic, core.config.brokerName
     progress: dict[MessageQueue, OffsetWrapper] = {}
     for queue_id in range(queue_count):
-        queue = MessageQueue(topic=topic.topic, broker_name=broker_name, queue_id=queue_id)
-        progress[queue] = _progress(core, group, topic.topic, queue_id)
+        queue = MessageQueue(topic=name, broker_name=broker_name, queue_id=queue_id)
+        offset = max(core.offsets.get(group, name, queue_id) or 0, 0)
+        progress[queue] = OffsetWrapper(
+            broker_offset=core.store.queues.max_offset(name, queue_id),
+            consumer_offset=offset,
+            pull_offset=offset,
+            last_timestamp_ms=max(store_time(core, name, queue_id, offset - 1), 0),
+        )
         await pace.turn()
     return progress
 
 
-def _progress(core: BrokerCore, group: str, topic: str, queue_id: int) -> OffsetWrapper:
-    offset = max(core.offsets.get(group, topic, queue_id) or 0, 0)
-    return OffsetWrapper(
-        broker_offset=core.store.queues.max_offset(topic, queue_id),
-        consumer_offset=offset,
-        pull_offset=offset,
-        last_timestamp_ms=max(store_time(core, topic, queue_id, offset - 1), 0),
-    )
-
-
 def groups_of_topic(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response:
-    """Return the groups that subscribe to a topic or have offsets in it."""
     request = commands.QUERY_TOPIC_CONSUME_BY_WHO.request.decode(command.ext_fields)
     groups = dict.fromkeys(core.clients.groups_of(request.topic))
     groups.update(dict.fromkeys(core.offsets.groups_of(request.topic)))
@@ -335,7 +319,7 @@ def _connections(members: Mapping[Channel, Client]) -> tuple[bodies.ClientConnec
 
 
 async def lock(core: BrokerCore, command: RemotingCommand, channel: Channel) -> Response:
-    """Lock queues; return those that the client has to itself."""
+    """Lock queues; return those of which the client holds the lock."""
     request = await _read_locks(command, channel)
     group, client_id = request.consumer_group, request.client_id
     locked = tuple(
@@ -347,7 +331,6 @@ async def lock(core: BrokerCore, command: RemotingCommand, channel: Channel) -> 
 
 
 async def unlock(core: BrokerCore, command: RemotingCommand, channel: Channel) -> Response:
-    """Unlock queues."""
     request = await _read_locks(command, channel)
     for queue in request.queues:
         core.queue_locks.unlock(

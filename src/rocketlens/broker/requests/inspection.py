@@ -1,11 +1,11 @@
 """Inspection by tools and slaves: topics, entries of a queue, the configuration, offsets.
 
-All topics (21), system topics (305), entries of a consume queue (321), configuration (26). A change
-of the configuration (25) is refused: any client that can connect could decide where files are
-written. Expired files can be deleted at once (306). Counts by name (315) are not kept; the response
-is RocketMQ's own for a topic without recent messages.
+All topics (21), system topics (305), entries of a consume queue (321), configuration (26). Expired
+files can be deleted at once (306). A change of the configuration (25) is refused: any client that
+can connect could change the paths of files. Statistics by name (315) do not exist; the response is
+RocketMQ's for a topic without recent messages.
 
-Slaves take over, besides the log, topics (21) and groups (201) as tools get them, and
+Slaves copy, besides the log, topics (21) and groups (201) in the form of tools, and
 
 ====  ============================  ===========================================================
 code  name                          body
@@ -17,7 +17,7 @@ code  name                          body
 402   GET_ALL_MESSAGE_REQUEST_MODE  a table without entries: all consumers pull
 ====  ============================  ===========================================================
 
-The last three are of RocketMQ 5. Sources: ``AdminBrokerProcessor``, ``SlaveSynchronize``.
+The last three belong to RocketMQ 5. Sources: ``AdminBrokerProcessor``, ``SlaveSynchronize``.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from collections.abc import Callable
 from typing import Final
 
 from rocketlens.broker.core import BrokerCore
-from rocketlens.broker.requests.answers import Handlers, failed
+from rocketlens.broker.requests.answers import Handlers, system_error
 from rocketlens.broker.tables.topics import topic_table
 from rocketlens.formats import java_properties
 from rocketlens.model.rocketmq import RETRY_PREFIX, SYSTEM_TOPICS
@@ -41,7 +41,7 @@ from rocketlens.wire.commands import groups as commands
 from rocketlens.wire.declare import members_of, write_body, write_object
 
 MAX_QUEUE_ENTRIES_ANSWERED: Final = 10_000
-"""Entries of a queue in one answer (321). RocketMQ: no limit."""
+"""Entries of a queue in one response (321). RocketMQ: no limit."""
 _ENTRIES_READ: Final = 500
 _NAME_BYTES: Final = 40
 _OFFSET_BYTES: Final = 24
@@ -50,7 +50,6 @@ _TOPIC_BYTES: Final = 100
 
 
 async def topics(core: BrokerCore, command: RemotingCommand, channel: Channel) -> Response | None:
-    """Return the configuration of all topics that may be seen, and the table's version."""
     topics = core.topics.table.entries
     least_bytes = _TOPIC_BYTES * len(topics) + 2 * sum(map(len, topics))
     advice = "ask for one topic at a time (351)"
@@ -63,14 +62,12 @@ async def topics(core: BrokerCore, command: RemotingCommand, channel: Channel) -
 
 
 def system_topics(core: BrokerCore, _: RemotingCommand, __: Channel) -> Response:
-    """Return the topics that clients may not create, change or delete."""
     config = core.config
     names = SYSTEM_TOPICS | {config.brokerName, config.brokerClusterName}
     return Response(body=write_body(TopicList(topic_list=tuple(sorted(names)))))
 
 
 def configuration(core: BrokerCore, _: RemotingCommand, __: Channel) -> Response:
-    """Return the configuration in effect, a line for each key."""
     values = core.settings.properties_in_effect(core.store.store_host.port)
     version = commands.GetBrokerConfigResponse(
         version=write_object(DataVersion(timestamp_ms=core.stats.started_ms))
@@ -82,36 +79,36 @@ def configuration(core: BrokerCore, _: RemotingCommand, __: Channel) -> Response
 
 
 def update_configuration(_: BrokerCore, __: RemotingCommand, ___: Channel) -> Response:
-    """Refuse to change the configuration."""
-    remark = "the configuration cannot be updated from afar: change the broker's file"
+    remark = "the configuration cannot be changed remotely: edit the broker's file"
     return Response(ResponseCode.NO_PERMISSION, remark=remark)
 
 
 def count(_: BrokerCore, command: RemotingCommand, __: Channel) -> Response:
-    """Return RocketMQ's error for a count that is not kept."""
+    """Return RocketMQ's error for a count that does not exist."""
     request = commands.VIEW_BROKER_STATS_DATA.request.decode(command.ext_fields)
-    return failed(f"The stats <{request.stats_name[:300]}> <{request.stats_key[:300]}> not exist")
+    return system_error(
+        f"The stats <{request.stats_name[:300]}> <{request.stats_key[:300]}> not exist"
+    )
 
 
 async def clean(core: BrokerCore, _: RemotingCommand, __: Channel) -> Response | None:
-    """Delete expired files now, not at the next round, and queue files without messages.
+    """Delete expired files now, and queue files without messages.
 
-    Any client that can connect can request this: a full disk alone is not a reason to delete.
+    Any client that can connect can request this, so a full disk alone is not a reason to delete.
     """
     if core.store.clean(may_force=False):
-        core.search.segments_changed()
+        core.search.refresh_readers()
     while core.store.clean_queues():  # noqa: ASYNC110 - it does the work
         await asyncio.sleep(0)
     return Response()
 
 
 async def queue(core: BrokerCore, command: RemotingCommand, channel: Channel) -> Response | None:
-    """Return entries of a queue, and the subscription of a group to its topic."""
     request = commands.QUERY_CONSUME_QUEUE.request.decode(command.ext_fields)
     store, name = core.store, f"{request.queue_id}@{request.topic[:300]}"
     queue = store.queues.get(request.topic, request.queue_id)
     if queue is None:
-        return failed(f"{name} is not exist!")
+        return system_error(f"{name} is not exist!")
     low = store.queues.min_offset(request.topic, request.queue_id)
     if not low <= request.index < queue.next_offset:
         return Response(remark=f"Index {request.index} of {name} is not exist!")
@@ -156,14 +153,13 @@ async def _entries(queue: QueueWriter, offset: int, count: int) -> tuple[Consume
 async def consumer_offsets(
     core: BrokerCore, command: RemotingCommand, channel: Channel
 ) -> Response | None:
-    """Return the offsets of all groups that may be seen, in topics that may be seen."""
     offsets, access = core.offsets, core.access
     least_bytes, pace = 0, Pace()
     for name, queues in list(offsets.table.items()):
         least_bytes += _NAME_BYTES + len(name) + _OFFSET_BYTES * len(queues)
         await pace.turn()
     async with core.large_answers.turn(channel, least_bytes, "ask for one group at a time"):
-        is_shown = None if access is None else _both_seen(access.seen_by(command, channel))
+        is_shown = None if access is None else _sees_both(access.seen_by(command, channel))
         value = offsets.value()
 
         def encode() -> bytes:
@@ -176,32 +172,29 @@ async def consumer_offsets(
 
 
 def delay_offsets(core: BrokerCore, _: RemotingCommand, __: Channel) -> Response:
-    """Return up to where each delay level is delivered.
+    """Return the offset up to which each delay level is delivered.
 
-    What was delivered is in the log before the offset is here, but a slave may have the offset
-    first. If this broker then ends, the slave lacks that message: as with RocketMQ.
+    A slave can have the offset before the delivered message. If this broker then ends, the slave
+    lacks that message, as in RocketMQ.
     """
     return _json(core.delay_offsets.value())
 
 
 def timers(core: BrokerCore, _: RemotingCommand, __: Channel) -> Response:
-    """Return how far messages with a delivery time of their own are delivered."""
     return Response(body=core.timers.progress.checkpoint().encode_for_slave())
 
 
 def timer_metrics(core: BrokerCore, _: RemotingCommand, __: Channel) -> Response:
-    """Return an empty table."""
     version = members_of(DataVersion(timestamp_ms=core.stats.started_ms))
     return _json({"dataVersion": version, "timingCount": {}})
 
 
 def request_modes(_: BrokerCore, __: RemotingCommand, ___: Channel) -> Response:
-    """Return an empty table."""
     return _json({"messageRequestModeMap": {}})
 
 
-def _both_seen(is_seen: Callable[[str], bool]) -> Callable[[str], bool]:
-    """Return a predicate: may both the topic and the group of ``topic@group`` be listed?"""
+def _sees_both(is_seen: Callable[[str], bool]) -> Callable[[str], bool]:
+    """Return a predicate for ``topic@group``: True if the client can see both."""
 
     def is_shown(name: str) -> bool:
         topic, _, group = name.partition("@")

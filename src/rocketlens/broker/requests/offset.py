@@ -1,9 +1,9 @@
-"""Offsets of queues (29 to 32) and of consumer groups (14, 15)."""
+"""Offsets of queues (29 to 32) and of consumer groups (14, 15, 222, 314)."""
 
 from typing import Final
 
 from rocketlens.broker.core import BrokerCore
-from rocketlens.broker.requests.answers import Handlers, failed, not_saved
+from rocketlens.broker.requests.answers import Handlers, system_error, unsaved_error
 from rocketlens.formats.commitlog_record import store_timestamp_at
 from rocketlens.model.rocketmq import group_problem
 from rocketlens.net.channel import Channel, Response
@@ -20,7 +20,7 @@ NO_ZERO: Final = "Not found, do not set to zero, maybe this group boot first"
 
 
 def search(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response:
-    """Return the offset of the first message at or after a time, or UPPER: the last before."""
+    """Return the offset of the first message at or after a time; for UPPER, the last before it."""
     request = commands.SEARCH_OFFSET_BY_TIMESTAMP.request.decode(command.ext_fields)
     is_upper = (request.boundary_type or "").upper() == UPPER
     return _offset(
@@ -31,19 +31,16 @@ def search(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response:
 
 
 def max_offset(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response:
-    """Return the offset of a queue's next message."""
     request = commands.GET_MAX_OFFSET.request.decode(command.ext_fields)
     return _offset(core.store.queues.max_offset(request.topic, request.queue_id))
 
 
 def min_offset(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response:
-    """Return the offset of the first message of a queue that is not deleted."""
     request = commands.GET_MIN_OFFSET.request.decode(command.ext_fields)
     return _offset(core.store.queues.min_offset(request.topic, request.queue_id))
 
 
 def earliest_time(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response:
-    """Return the store time of a queue's first message; -1 if it has none."""
     request = commands.GET_EARLIEST_MSG_STORETIME.request.decode(command.ext_fields)
     first = core.store.queues.min_offset(request.topic, request.queue_id)
     timestamp_ms = store_time(core, request.topic, request.queue_id, first)
@@ -51,7 +48,7 @@ def earliest_time(core: BrokerCore, command: RemotingCommand, _: Channel) -> Res
 
 
 def query(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response:
-    """Return a group's offset: 0 if it has none and the first message is still in memory."""
+    """Return a group's offset; 0 if it has none and the first message is still in memory."""
     request = commands.QUERY_CONSUMER_OFFSET.request.decode(command.ext_fields)
     group, topic, queue_id = request.consumer_group, request.topic, request.queue_id
     offset = core.offsets.get(group, topic, queue_id)
@@ -65,14 +62,13 @@ def query(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response:
 
 
 def _is_in_memory(core: BrokerCore, topic: str, queue_id: int) -> bool:
-    """Return whether a queue's first message is assumed to be in memory."""
+    """Return True if a queue's first message is assumed to be in memory."""
     queue = core.store.queues.get(topic, queue_id)
     entry = queue.entry(0) if queue else None
     return entry is None or entry.physical_offset >= core.pull_reader.in_memory_from
 
 
 def update(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response:
-    """Store a group's offset."""
     request = commands.UPDATE_CONSUMER_OFFSET.request.decode(command.ext_fields)
     if core.topics.get(request.topic) is None:
         remark = f"Topic {request.topic[:300]} not exist!"
@@ -81,7 +77,7 @@ def update(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response:
         remark = f"Group {request.consumer_group[:300]} not exist!"
         return Response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark=remark)
     if not may_commit(core, request.consumer_group, request.topic, request.queue_id):
-        return failed(f"Topic {request.topic[:300]} has no queue {request.queue_id}")
+        return system_error(f"Topic {request.topic[:300]} has no queue {request.queue_id}")
     if (request.consumer_group, request.topic, request.queue_id) in core.offsets.resets:
         return Response(remark="Offset has been previously reset")
     core.offsets.put(request.consumer_group, request.topic, request.queue_id, request.commit_offset)
@@ -89,9 +85,9 @@ def update(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response:
 
 
 async def reset(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response | None:
-    """Reset the offset of a group: in one queue, or in all of a topic.
+    """Reset the offset of a group in one queue, or in all queues of a topic.
 
-    Its consumers, of any version, get the new offset in the answer to their next pull.
+    Consumers of any version get the new offset in the response to their next pull.
     """
     request = commands.INVOKE_BROKER_TO_RESET_OFFSET.request.decode(command.ext_fields)
     topic, group = request.topic, request.group
@@ -103,25 +99,25 @@ async def reset(core: BrokerCore, command: RemotingCommand, _: Channel) -> Respo
         return Response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark=remark)
     queue_id = -1 if request.queue_id is None else request.queue_id
     if queue_id >= config.queue_count:
-        return failed(f"Topic {topic} has no queue {queue_id}")
+        return system_error(f"Topic {topic} has no queue {queue_id}")
     queue_ids = range(config.read_queue_count)
     if queue_id >= 0:
         queue_ids = range(queue_id, queue_id + 1)
     if not queue_ids:
-        return failed("No queues to reset.")
+        return system_error("No queues to reset.")
     pace = Pace()
     offsets: dict[int, int] = {}
     for queue_id in queue_ids:
         queue_offset = _reset_offset(core, request, queue_id)
         if isinstance(queue_offset, str):
-            return failed(queue_offset)
+            return system_error(queue_offset)
         offsets[queue_id] = queue_offset
         await pace.turn()
     for queue_id, queue_offset in offsets.items():
         core.offsets.reset(group, topic, queue_id, queue_offset)
-    core.held_pulls.group_changed(group)
+    core.held_pulls.on_group_change(group)
     if not await core.saver.save(core.offsets):
-        return not_saved(f"the offsets of group {group} in topic {topic}")
+        return unsaved_error(f"the offsets of group {group} in topic {topic}")
     broker_name = core.config.brokerName
     table = {
         MessageQueue(topic=topic, broker_name=broker_name, queue_id=queue_id): offset
@@ -133,7 +129,7 @@ async def reset(core: BrokerCore, command: RemotingCommand, _: Channel) -> Respo
 def _reset_offset(
     core: BrokerCore, request: commands.ResetOffsetRequest, queue_id: int
 ) -> int | str:
-    """Return where a queue is reset to, or why it is not."""
+    """Return the reset offset of a queue, or the problem."""
     queues, topic = core.store.queues, request.topic
     low, high = queues.min_offset(topic, queue_id), queues.max_offset(topic, queue_id)
     offset = request.offset
@@ -148,7 +144,6 @@ def _reset_offset(
 
 
 async def clone(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response | None:
-    """Copy the offsets of one group to another: in one topic, or in all."""
     request = commands.CLONE_GROUP_OFFSET.request.decode(command.ext_fields)
     source = request.source_group
     problem = group_problem(request.target_group)
@@ -162,15 +157,14 @@ async def clone(core: BrokerCore, command: RemotingCommand, _: Channel) -> Respo
             core.offsets.clone(source, topic, request.target_group)
         await pace.turn()
     if not await core.saver.save(core.offsets):
-        return not_saved(f"the offsets of group {request.target_group}")
+        return unsaved_error(f"the offsets of group {request.target_group}")
     return Response()
 
 
 def may_commit(core: BrokerCore, group: str, topic: str, queue_id: int) -> bool:
-    """Return whether a group can have an offset in a queue; a refusal is counted.
+    """Return True if a group can have an offset in a queue; count a refusal.
 
-    A topic whose queue count was reduced still has the queues that were written to, and groups
-    have offsets in them.
+    A topic whose queue count was reduced still has the queues that have messages, with offsets.
     """
     config = core.topics.get(topic)
     if (

@@ -1,14 +1,14 @@
-"""Reading messages: pulls (11 and 361), queries (12), and by offset in the log (33).
+"""Reads messages: pulls (11 and 361), queries (12), and by offset in the log (33).
 
-:mod:`rocketlens.broker.delivery.pull_reader` says what a pull gets. A pull that would be answered
-with 19 and allows it is held: :mod:`rocketlens.broker.delivery.held_pulls`. Most pulls and queries
-do not come here: :mod:`rocketlens.broker.delivery.compiled_pulls` and
-:mod:`rocketlens.broker.lookup.compiled` answer them alike.
+:mod:`rocketlens.broker.delivery.pull_reader` reads the messages of a pull. A pull that would get
+code 19 and can wait is held: :mod:`rocketlens.broker.delivery.held_pulls`. Compiled code handles
+most pulls and queries, with the same results: :mod:`rocketlens.broker.delivery.compiled_pulls` and
+:mod:`rocketlens.broker.lookup.compiled`.
 
-A query by key, unique key or tag returns only messages that match, each once. RocketMQ's brokers
-also return those whose keys have the same hash, which its clients then drop, and return a message
-twice that has a key twice. If nothing was found and something could not be searched, the response
-is an error, never "not found". Sources: ``PullMessageProcessor``, ``QueryMessageProcessor``.
+A query by key, unique key or tag returns only matching messages, each once. RocketMQ's brokers also
+return messages whose key has the same hash, which its clients drop, and return a message twice if
+it has a key twice. If no message was found and a part could not be searched, the response is an
+error, never "not found". Sources: ``PullMessageProcessor``, ``QueryMessageProcessor``.
 """
 
 from typing import Final
@@ -19,7 +19,7 @@ from rocketlens.broker.delivery.held_pulls import HeldPull, PullFields
 from rocketlens.broker.delivery.pull_filter import PullRefused
 from rocketlens.broker.delivery.pull_reader import PullResult
 from rocketlens.broker.lookup.look_up import FoundRecords, LookUp
-from rocketlens.broker.requests.answers import Handlers, failed
+from rocketlens.broker.requests.answers import Handlers, system_error
 from rocketlens.errors import RecordError
 from rocketlens.formats.commitlog_record import RecordView
 from rocketlens.net.channel import Channel, Response
@@ -30,10 +30,7 @@ from rocketlens.wire.commands import messages as commands
 
 
 def pull(core: BrokerCore, command: RemotingCommand, channel: Channel) -> Response | None:
-    """Return the messages of a queue from an offset on, and commit an offset if requested.
-
-    None if the pull is held.
-    """
+    """Return messages, and commit an offset if requested; None if the pull is held."""
     request = PullFields.of(command.ext_fields)
     try:
         core.pull_reader.check_allowed(request, channel)
@@ -43,7 +40,7 @@ def pull(core: BrokerCore, command: RemotingCommand, channel: Channel) -> Respon
     if core.access is not None:
         reader = core.access.reader_of(command, channel, request.topic)
         pull_filter = pull_filter if reader is None else pull_filter._replace(reader=reader)
-    moved = core.pull_reader.moved(request)
+    moved = core.pull_reader.take_reset(request)
     if moved is not None:
         return core.pull_reader.response(request, moved)
     found = core.pull_reader.queue_of(request)
@@ -78,7 +75,6 @@ _PICK_OFFSET: Final = commands.VIEW_MESSAGE_BY_ID.request.picker("physical_offse
 
 
 async def query(core: BrokerCore, command: RemotingCommand, channel: Channel) -> Response:
-    """Return the newest messages of a topic that have a key, a unique key or a tag."""
     topic, key, max_num, begin_ms, end_ms, is_unique_key, kind = _PICK(command.ext_fields)
     config = core.config
     is_unique = is_unique_key or kind == UNIQUE_TYPE
@@ -117,13 +113,12 @@ def _answer(core: BrokerCore, records: FoundRecords) -> Response:
     nothing = {"indexLastUpdateTimestamp": "0", "indexLastUpdatePhyoffset": "0"}
     if records.failures:
         failure = records.failures[0][: limits.MAX_REMARK_CHARACTERS]
-        remark = f"not everything could be searched: {failure}"
+        remark = f"the search is incomplete: {failure}"
         return Response(ResponseCode.SYSTEM_ERROR, nothing, remark=remark)
     return Response(ResponseCode.QUERY_NOT_FOUND, nothing, remark=NOT_FOUND)
 
 
 async def view(core: BrokerCore, command: RemotingCommand, channel: Channel) -> Response:
-    """Return the record that begins at an offset of the log."""
     (offset,) = _PICK_OFFSET(command.ext_fields)
     return await view_record(core, offset, command, channel)
 
@@ -131,10 +126,7 @@ async def view(core: BrokerCore, command: RemotingCommand, channel: Channel) -> 
 async def view_record(
     core: BrokerCore, offset: int, command: RemotingCommand, channel: Channel
 ) -> Response:
-    """Return the record that begins at an offset of the log as the body of an answer.
-
-    ``command`` is the request for which it is read, which access control may refuse.
-    """
+    """Return the record at an offset of the log; ``command`` is for access control."""
     content = core.store.record(offset, 0)
     if content is None:
         return _no_record(offset)
@@ -154,7 +146,7 @@ async def view_record(
 
 
 def _no_record(offset: int, why: str = "") -> Response:
-    return failed(f"can not find message by the offset, {offset}{why}")
+    return system_error(f"can not find message by the offset, {offset}{why}")
 
 
 HANDLERS: Final[Handlers] = {

@@ -1,22 +1,22 @@
-"""Recalls: code 370, which takes back a message with a delivery time of its own (a timer).
+"""Recalls a message with its own delivery time, a timer (370).
 
-A producer of RocketMQ 5 gets a handle for each such message that it sends; with the handle it has
-the message not delivered, until the second in which it is due. The broker stores a second message
-that is due at the same time, and deletes the first then (`broker/delivery/timers`).
+A producer of RocketMQ 5 gets a handle for each timer that it sends. With the handle it can cancel
+the delivery before the message is due. The broker stores a second message that is due at the same
+time and deletes the first one then (`broker/delivery/timers`).
 
 ====================================  ====  ======================================================
-what is wrong                         code  remark
+problem                               code  remark
 ====================================  ====  ======================================================
 ``recallMessageEnable`` is false        16  recall failed, operation is forbidden
-there is no such topic                  17  recall failed, the topic[<topic>] not exist
-the handle cannot be read              604  recall handle is invalid
-it is of another topic                 604  recall failed, topic not match
-it is of another broker                604  recall failed, broker service not available
-it is due already, or too far off      604  recall failed, timestamp invalid
+the topic does not exist                17  recall failed, the topic[<topic>] not exist
+the handle is invalid                  604  recall handle is invalid
+it has another topic                   604  recall failed, topic not match
+it has another broker                  604  recall failed, broker service not available
+it is already due, or too late         604  recall failed, timestamp invalid
 the second message cannot be stored      1  recall failed, execute error
 ====================================  ====  ======================================================
 
-That the first message exists is not checked. Source: ``RecallMessageProcessor``.
+The broker does not check that the first message exists. Source: ``RecallMessageProcessor``.
 """
 
 import logging
@@ -42,25 +42,25 @@ _BODY: Final = b"0"
 
 
 def recall(core: BrokerCore, command: RemotingCommand, channel: Channel) -> Pending:
-    """Store a message that deletes the one of a handle; return the unique key of that one."""
+    """Store a message that deletes the handle's message; return the unique key of the latter."""
     request = RECALL_MESSAGE.request.decode(command.ext_fields)
     if not core.config.recallMessageEnable:
-        return _refused(core, ResponseCode.NO_PERMISSION, "operation is forbidden")
+        return _refusal(core, ResponseCode.NO_PERMISSION, "operation is forbidden")
     if core.topics.get(request.topic) is None:
         shown = request.topic[: limits.MAX_SHOWN_CHARACTERS]
-        return _refused(core, ResponseCode.TOPIC_NOT_EXIST, f"the topic[{shown}] not exist")
+        return _refusal(core, ResponseCode.TOPIC_NOT_EXIST, f"the topic[{shown}] not exist")
     illegal = ResponseCode.ILLEGAL_OPERATION
     try:
         handle = RecallHandle.decode(request.recall_handle)
     except BadInput as error:
         return Response(illegal, _fields(core), remark=str(error))
     if handle.topic != request.topic:
-        return _refused(core, illegal, "topic not match")
+        return _refusal(core, illegal, "topic not match")
     if handle.broker_name != core.config.brokerName:
-        return _refused(core, illegal, "broker service not available")
+        return _refusal(core, illegal, "broker service not available")
     left_ms = handle.due_ms - core.clock()
     if not 0 < left_ms < core.settings.store.timerMaxDelaySec * SECOND_MS:
-        return _refused(core, illegal, "timestamp invalid")
+        return _refusal(core, illegal, "timestamp invalid")
     return _store(core, handle, request.producer_group, channel)
 
 
@@ -88,7 +88,7 @@ def _store(
         )
     except RocketLensError as error:
         _log.warning("a recall from %s is not stored: %s", channel.address, error)
-        return _refused(core, ResponseCode.SYSTEM_ERROR, "execute error")
+        return _refusal(core, ResponseCode.SYSTEM_ERROR, "execute error")
     core.stats.put_total += 1
     response = Response(ext_fields=_fields(core) | {"msgId": handle.unique_key})
     return when_safe(core, appended, response)
@@ -98,7 +98,7 @@ def _fields(core: BrokerCore) -> dict[str, str]:
     return {props.MSG_REGION: core.config.regionId}
 
 
-def _refused(core: BrokerCore, code: ResponseCode, why: str) -> Response:
+def _refusal(core: BrokerCore, code: ResponseCode, why: str) -> Response:
     return Response(code, _fields(core), remark=f"recall failed, {why}")
 
 

@@ -1,26 +1,26 @@
-"""Requests that a broker passes on to a consumer; it passes the answers back.
+"""Relays requests to consumers, and their replies.
 
-How a consumer does (307), and one message for it to handle now (309): the broker finds the
-connection of the group's member by its client id, sends it the request with the same fields, and
-answers with all that the consumer answered. 309 takes the record from the log, by the physical
-offset in ``msgId``; nothing else of the message id counts, and neither offsets nor retries change.
+For the running information of a consumer (307), and for a message that it must handle now (309),
+the broker finds the member's connection by its client id, sends it the same fields, and returns its
+reply. 309 reads the record at the physical offset of ``msgId``; the rest of the message id is
+ignored, and neither offsets nor retries change.
 
 ======================================  ====  ====================================================
-what happens                            code  remark
+event                                   code  remark
 ======================================  ====  ====================================================
-no member of that id is connected       1     The Consumer <g> <c> not online
+no member with that id is connected     1     The Consumer <g> <c> not online
 its client is older than 3.1.8          1     ... Version <v> too low to finish, please upgrade ...
-no answer in 10 s                       207   consumer <g> <c> Timeout: ...
+no reply in 10 s                        207   consumer <g> <c> Timeout: ...
 its connection ends, or is behind       1     invoke consumer <g> <c> Exception: ...
 no record begins at the offset          1     can not find message by the offset, n
 ======================================  ====  ====================================================
 
-Progress of a group's members, as they report it (223): the broker asks each of them (221), or the
-one whose client id is in ``clientAddr``, and answers with the offsets of all that answered in time.
-One that does not is left out, as in RocketMQ, and so is one whose answer cannot be read.
+For the progress of a group's members (223), the broker asks each of them (221), or only the one
+with the client id of ``clientAddr``. It returns the offsets of all that reply in time with a valid
+body, as RocketMQ does.
 
-Fields that sign a request stay here: a consumer needs none of them, and could ask another broker
-with them. Sources: ``AdminBrokerProcessor.callConsumer``, ``Broker2Client``.
+Signatures are not relayed: a consumer does not need them, and could use them at another broker.
+Sources: ``AdminBrokerProcessor.callConsumer``, ``Broker2Client``.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from typing import Final
 
 from rocketlens import limits
 from rocketlens.broker.core import BrokerCore
-from rocketlens.broker.requests.answers import Handlers, failed
+from rocketlens.broker.requests.answers import Handlers, system_error
 from rocketlens.broker.requests.query import view_record
 from rocketlens.broker.tables.clients import Client
 from rocketlens.errors import BadInput, CallTimeout, RocketLensError
@@ -56,11 +56,10 @@ ASKED_AT_ONCE: Final = 64
 """Members of a group that are asked at the same time."""
 
 Status = tuple[str, bytes]
-"""A client id, and the body of its answer."""
+"""A client id, and the body of its reply."""
 
 
 def running_info(core: BrokerCore, command: RemotingCommand, channel: Channel) -> Response | None:
-    """Return the running information of a consumer."""
     request = commands.GET_CONSUMER_RUNNING_INFO.request.decode(command.ext_fields)
     return _relay(core, command, channel, (request.consumer_group, request.client_id))
 
@@ -68,13 +67,12 @@ def running_info(core: BrokerCore, command: RemotingCommand, channel: Channel) -
 async def consume_directly(
     core: BrokerCore, command: RemotingCommand, channel: Channel
 ) -> Response | None:
-    """Let a consumer handle the message at an offset of the log."""
     request = commands.CONSUME_MESSAGE_DIRECTLY.request.decode(command.ext_fields)
     target = request.consumer_group, request.client_id or ""
     try:
         offset = OffsetMessageId.decode(request.msg_id or "").physical_offset
     except BadInput as error:
-        return failed(str(error))
+        return system_error(str(error))
     view = await view_record(core, offset, command, channel)
     if view.code != ResponseCode.SUCCESS:
         return view
@@ -97,53 +95,52 @@ def _relay(
     more_fields: Mapping[str, str] | None = None,
     body: bytes = b"",
 ) -> Response | None:
-    """Send a request to a member of a group; None if its answer is passed on when it comes."""
+    """Relay a request to a member of a group; return None if the reply comes later."""
     consumer_and_client = core.clients.find(*target)
     names = " ".join(f"<{name[: limits.MAX_SHOWN_CHARACTERS]}>" for name in target)
     if consumer_and_client is None:
-        return failed(f"The Consumer {names} not online")
+        return system_error(f"The Consumer {names} not online")
     consumer, client = consumer_and_client
     if client.version < V3_1_8_SNAPSHOT:
         release = version_name(client.version)
         problem = "too low to finish, please upgrade it to V3_1_8_SNAPSHOT"
-        return failed(f"The Consumer <{client.client_id}> Version <{release}> {problem}")
+        return system_error(f"The Consumer <{client.client_id}> Version <{release}> {problem}")
     fields = {**command.ext_fields, **(more_fields or {})}
     for name in _SIGNING_FIELDS & fields.keys():
         del fields[name]
-    passed_on = RemotingCommand(command.code, ext_fields=fields, body=body)
+    relayed = RemotingCommand(command.code, ext_fields=fields, body=body)
     return core.relays.relay(
-        consumer, passed_on, command, channel, lambda answer: _passed_back(names, answer)
+        consumer, relayed, command, channel, lambda reply: _relay_reply(names, reply)
     )
 
 
-def _passed_back(names: str, answer: RemotingCommand | RocketLensError) -> Response:
-    """Return the answer of a consumer, or the reason why there is none."""
+def _relay_reply(names: str, answer: RemotingCommand | RocketLensError) -> Response:
+    """Return the reply of a consumer, or the error in its place."""
     if isinstance(answer, CallTimeout):
         remark = f"consumer {names} Timeout: {answer}"
         return Response(ResponseCode.CONSUME_MSG_TIMEOUT, remark=remark)
     if isinstance(answer, RocketLensError):
-        return failed(f"invoke consumer {names} Exception: {answer}")
+        return system_error(f"invoke consumer {names} Exception: {answer}")
     return Response(answer.code, answer.ext_fields, answer.body, answer.remark)
 
 
 async def consumer_status(core: BrokerCore, command: RemotingCommand, channel: Channel) -> Response:
-    """Return the offsets of the members of a group in a topic."""
     request = commands.INVOKE_BROKER_TO_GET_CONSUMER_STATUS.request.decode(command.ext_fields)
     group = core.clients.consumers.get(request.group)
     members = list(group.members.items()) if group else []
     if not members:
         shown = request.group[: limits.MAX_SHOWN_CHARACTERS]
-        return failed(f"No Any Consumer online in the consumer group: [{shown}]")
+        return system_error(f"No Any Consumer online in the consumer group: [{shown}]")
     for _, client in members:
         if client.version < V3_0_7_SNAPSHOT:
             release = version_name(client.version)
-            return failed(f"the client does not support this feature. version={release}")
+            return system_error(f"the client does not support this feature. version={release}")
     client_id = (request.client_addr or "").strip()
     if client_id:
         members = [member for member in members if member[1].client_id == client_id][:1]
     if core.relays.collecting >= limits.MAX_RELAYS_OF_CONNECTION:
-        problem = f"{limits.MAX_RELAYS_OF_CONNECTION} requests collect answers of consumers already"
-        return Response(ResponseCode.SYSTEM_BUSY, remark=f"{problem}: ask later")
+        problem = f"{limits.MAX_RELAYS_OF_CONNECTION} requests wait for groups of consumers"
+        return Response(ResponseCode.SYSTEM_BUSY, remark=f"{problem}: try again later")
     core.relays.collecting += 1
     try:
         fields = {"topic": request.topic, "group": request.group}
@@ -151,15 +148,17 @@ async def consumer_status(core: BrokerCore, command: RemotingCommand, channel: C
     finally:
         core.relays.collecting -= 1
     if statuses is None:
-        problem = f"{limits.MAX_FRAME_BYTES} bytes: ask for one client id"
-        return failed(f"the consumers of the group answer with more than {problem}")
-    return Response(body=await in_thread(lambda: _merged(statuses), owner=channel))
+        return system_error(
+            f"the replies of the group's consumers exceed {limits.MAX_FRAME_BYTES} bytes: "
+            "ask for one client id"
+        )
+    return Response(body=await in_thread(lambda: _merge(statuses), owner=channel))
 
 
 async def _ask_members(
     core: BrokerCore, members: list[tuple[Channel, Client]], fields: Mapping[str, str]
 ) -> list[Status] | None:
-    """Return the answers of the members; None if they are too large."""
+    """Return the replies of the members; None if they are too large."""
     statuses: list[Status] = []
     for start in range(0, len(members), ASKED_AT_ONCE):
         some_members = members[start : start + ASKED_AT_ONCE]
@@ -185,8 +184,7 @@ async def _ask(
     return client.client_id, bytes(answer.body)
 
 
-def _merged(statuses: list[Status]) -> bytes:
-    """Return the body with all answers that can be read."""
+def _merge(statuses: list[Status]) -> bytes:
     table = {}
     for client_id, body in statuses:
         try:

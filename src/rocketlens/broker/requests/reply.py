@@ -1,23 +1,23 @@
-"""Replies: codes 324 and 325, the second half of a request that a producer sends as a message.
+"""Replies (324, 325) to requests that a producer sent as messages.
 
 ``Producer.request`` of RocketMQ's clients sends a message with its client id in REPLY_TO_CLIENT.
-The consumer that handled it sends a reply to the broker, with that id; the broker passes the reply
-on to the producer's connection (326), and then stores it in ``<cluster>_REPLY_TOPIC``, unless
-``storeReplyMessageEnable`` is false.
+The consumer sends its reply to the broker, with that id. The broker relays it to the producer's
+connection (326), then stores it in ``<cluster>_REPLY_TOPIC``, unless ``storeReplyMessageEnable`` is
+false.
 
 ======================================  =========================================================
-what happens                            remark; the code is 1
+event                                   remark; the code is 1
 ======================================  =========================================================
 the reply names no producer             reply message properties[REPLY_TO_CLIENT] is null
-no producer of that id is connected     push reply message fail, channel of <id> not found.
-it answers with another code than 0     the producer's
-it disconnects, or no answer in 10 s    push reply message to <id>fail.
+no producer with that id is connected   push reply message fail, channel of <id> not found.
+it responds with another code than 0    the producer's
+it disconnects, or no response in 10 s  push reply message to <id>fail.
 ======================================  =========================================================
 
-A reply that may not be stored in its topic is refused as messages are, and not passed on.
+A reply that cannot be stored in its topic is refused like a message, and not relayed.
 
 Sources: ``ReplyMessageProcessor``, ``ProducerManager``. RocketMQ stores a compressed body without
-its flag, so that it cannot be read again; here it is stored with it.
+its flag, so that it cannot be read again; this broker stores the flag.
 """
 
 import asyncio
@@ -47,12 +47,12 @@ _log: Final = logging.getLogger(__name__)
 
 
 def reply(core: BrokerCore, command: RemotingCommand, channel: Channel) -> Pending | None:
-    """Pass a reply on, store it, and return whether the producer has it."""
+    """Relay a reply, store it, and report if the producer received it."""
     is_long = command.code == RequestCode.SEND_REPLY_MESSAGE
     codec = SEND_REPLY_MESSAGE if is_long else SEND_REPLY_MESSAGE_V2
     request = codec.request.decode(command.ext_fields)
     if core.access is not None and request.topic != reply_topic(core.config.brokerClusterName):
-        # Every user may reply, as with RocketMQ, but not store messages in any topic that way.
+        # Every user can reply, as in RocketMQ, but not store messages in any topic by a reply.
         forbidden = core.access.decide_writing(command, channel, request.topic)
         if forbidden is not None:
             return forbidden
@@ -75,27 +75,25 @@ def reply(core: BrokerCore, command: RemotingCommand, channel: Channel) -> Pendi
         remark = f"push reply message fail, channel of <{shown}> not found."
         return _store(core, command, channel, request, remark)
     properties[props.PUSH_REPLY_TIME] = str(core.clock())
-    passed_on = _passed_on(core, command, channel, request, properties)
     return core.relays.relay(
         producer,
-        passed_on,
+        _push_request(core, command, channel, request, properties),
         command,
         channel,
         lambda answer: _store(core, command, channel, request, _failure(shown, answer)),
     )
 
 
-def _passed_on(
+def _push_request(
     core: BrokerCore,
     command: RemotingCommand,
     channel: Channel,
     request: SendMessageRequest,
     properties: dict[str, str],
 ) -> RemotingCommand:
-    """Return the request that has a reply for its producer."""
     text, unit_mode = props.format_properties(properties), bool(request.unit_mode)
     sent = replace(request, properties=text, unit_mode=unit_mode, broker_name=None)
-    # The fields of a send and of a reply that is passed on have the same names.
+    # The fields of a reply have the same names in both requests.
     fields = SEND_REPLY_MESSAGE.request.encode(sent) | {
         "bornHost": channel.address,
         "storeHost": str(core.store.store_host),
@@ -112,7 +110,7 @@ def _store(
     request: SendMessageRequest,
     failure: str | None,
 ) -> Response | asyncio.Future[Response | None]:
-    """Store a reply, and return its response; ``failure``: why no producer has it."""
+    """Store a reply, and return its response; ``failure`` is the reason why no producer has it."""
     code = ResponseCode.SUCCESS if failure is None else ResponseCode.SYSTEM_ERROR
     fields = reply_fields(core.config)
     if failure is None:
@@ -144,9 +142,9 @@ def _store(
 
 
 def _failure(client_id: str, answer: RemotingCommand | RocketLensError) -> str | None:
-    """Return why a producer does not have a reply; None if it confirmed it."""
+    """Return the reason why a producer does not have a reply; None if it confirmed the reply."""
     if isinstance(answer, RocketLensError):
-        _log.info("a reply to %s could not be passed on: %s", client_id, answer)
+        _log.info("a reply to %s could not be relayed: %s", client_id, answer)
         return f"push reply message to {client_id}fail."
     return None if answer.code == ResponseCode.SUCCESS else answer.remark or ""
 

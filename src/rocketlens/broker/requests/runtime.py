@@ -1,6 +1,6 @@
-"""Runtime information of a broker (28): everything that ``clusterList`` and ``brokerStatus`` show.
+"""The runtime information of a broker (28), for ``clusterList`` and ``brokerStatus``.
 
-Names and formats are RocketMQ's, its misspellings included. Tools of 4.9 and of 5 read different
+Names and formats are RocketMQ's, including its misspellings. Tools of 4.9 and 5 read different
 names. Source: ``AdminBrokerProcessor.prepareRuntimeInfo``.
 """
 
@@ -18,7 +18,7 @@ from rocketlens.wire.command import OUR_VERSION, RemotingCommand
 from rocketlens.wire.declare import write_body
 
 _QUEUES: Final = ("send", "pull", "litePull", "query", "ack")
-"""RocketMQ has a thread pool for each; in RocketLens only look-ups are queued."""
+"""RocketMQ's thread pools; in RocketLens only look-ups are queued."""
 _NOT_MEASURED: Final = {
     "getMessageEntireTimeMax": "0",
     "putLatency99": "0.00",
@@ -28,14 +28,13 @@ _NOT_MEASURED: Final = {
     "putMessageFailedTimes": "0",
     "remainTransientStoreBufferNumbs": "2147483647",
 }
-"""Values that are not measured: those of a broker of RocketMQ that has just started."""
+"""Values that are not measured, as in a RocketMQ broker that has just started."""
 _DISK_IS_KNOWN_MS: Final = 1000
-"""For how long the size and use of the disk are not measured again."""
+"""Milliseconds until the disk is measured again."""
 _NO_RATE: Final = ("timerEnqueueTps", "timerDequeueTps")
 
 
 def runtime(core: BrokerCore, _: RemotingCommand, __: Channel) -> Response:
-    """Return the table of runtime information."""
     table = {
         **_service(core),
         **_counts(core),
@@ -105,15 +104,17 @@ def _log(core: BrokerCore) -> dict[str, str]:
         "earliestMessageTimeStamp": str(-1 if first is None else store_timestamp_at(first)),
         "dispatchMaxBuffer": "0",
         "dispatchBehindBytes": "0",
-        "remainHowManyDataToFlush": _size(max(store.end_offset - store.flushed_offset, 0)),
+        "remainHowManyDataToFlush": _in_units(
+            max(store.end_offset - store.flushed_offset, 0), 1000, _DECIMAL
+        ),
     }
 
 
 def _disk_use(core: BrokerCore) -> dict[str, str]:
-    """Return the use of the disk, now or a moment ago.
+    """Return the use of the disk from a recent measurement.
 
-    Not at each request: many of them would keep other threads from running, as each question to
-    the system releases the interpreter's lock and takes it again before they wake.
+    A measurement for each request would slow other threads: each system call releases the
+    interpreter's lock, and takes it again before they wake.
     """
     now_ms = core.clock()
     if core.stats.disk_use and 0 <= now_ms - core.stats.disk_measured_ms < _DISK_IS_KNOWN_MS:
@@ -123,8 +124,8 @@ def _disk_use(core: BrokerCore) -> dict[str, str]:
     ratio = str(max(map(core.disk.used_ratio, layout.disks)))
     core.stats.disk_measured_ms = now_ms
     core.stats.disk_use = {
-        "commitLogDirCapacity": f"Total : {_size_1024(space.total)}, "
-        f"Free : {_size_1024(space.free)}.",
+        "commitLogDirCapacity": f"Total : {_in_units(space.total, 1024, _BINARY)}, "
+        f"Free : {_in_units(space.free, 1024, _BINARY)}.",
         "commitLogDiskRatio": ratio,
         f"commitLogDiskRatio_{layout.commit_log}": ratio,
         "consumeQueueDiskRatio": ratio,
@@ -133,10 +134,7 @@ def _disk_use(core: BrokerCore) -> dict[str, str]:
 
 
 def _index(core: BrokerCore) -> dict[str, str]:
-    """Return which process builds index files, and up to which physical offset.
-
-    These fields are not RocketMQ's, except ``indexBehindBytes``.
-    """
+    """Return the builder of index files and its progress. Only the last field is RocketMQ's."""
     store = core.store
     indexed = store.indexed_offset
     process = core.index_process
@@ -150,7 +148,7 @@ def _index(core: BrokerCore) -> dict[str, str]:
 
 
 def _name_servers(core: BrokerCore) -> dict[str, str]:
-    """Return problems of the registration; empty values if there are none. Not RocketMQ's."""
+    """Return problems of registration; empty values if there are none. Not RocketMQ's fields."""
     conflicts = (
         f"{server} leads to {other}" for server, other in core.name_servers.name_taken.items()
     )
@@ -197,7 +195,7 @@ def _network(core: BrokerCore) -> dict[str, str]:
 
 
 def _delays(core: BrokerCore) -> dict[str, str]:
-    """Return for each delay level the delivered and the maximum offset: ``"3,5"``."""
+    """Return the delivered and the maximum offset of each delay level: ``"3,5"``."""
     table: dict[str, str] = {}
     for level in range(1, DELAY_LEVEL_COUNT + 1):
         max_offset = core.store.queues.max_offset(DELAY_TOPIC, level - 1)
@@ -208,24 +206,19 @@ def _delays(core: BrokerCore) -> dict[str, str]:
 
 
 def _duration(elapsed_ms: int) -> str:
-    """Return a time as RocketMQ does: ``[ 0 days, 1 hours, 2 minutes, 3 seconds ]``."""
+    """Format a time as RocketMQ does: ``[ 0 days, 1 hours, 2 minutes, 3 seconds ]``."""
     minutes, seconds = divmod(max(elapsed_ms, 0) // 1000, 60)
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)
     return f"[ {days} days, {hours} hours, {minutes} minutes, {seconds} seconds ]"
 
 
-def _size(size: int) -> str:
-    """Return a size as RocketMQ does, in decimal units: ``1.5 MB``."""
-    return _in_units(size, 1000, ("kB", "MB", "GB", "TB", "PB"))
-
-
-def _size_1024(size: int) -> str:
-    """Return a size as RocketMQ does, in binary units: ``1.5 MiB``."""
-    return _in_units(size, 1024, ("KiB", "MiB", "GiB", "TiB", "PiB"))
+_DECIMAL: Final = ("kB", "MB", "GB", "TB", "PB")
+_BINARY: Final = ("KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def _in_units(size: int, step: int, units: tuple[str, ...]) -> str:
+    """Format a size as RocketMQ does: ``1.5 MB``."""
     if size < step:
         return f"{size} B"
     value, unit = size / step, 0

@@ -1,6 +1,6 @@
-"""Sending: codes 10 and 310 (one message) and 320 (a batch).
+"""Sends of one message (10 and 310) and of a batch (320).
 
-How a message is changed before it is stored, as in RocketMQ 5:
+Messages are changed as in RocketMQ 5:
 
 ==========================  =======================================================================
 message                     stored
@@ -15,8 +15,8 @@ member of a batch           in its queue; properties unchanged. `rocketlens.brok
                             does the same, faster
 ==========================  =======================================================================
 
-Properties are in the order of Java's ``HashMap``. Bodies are stored as received, compressed or
-not. Sources: ``SendMessageProcessor``, ``AbstractSendMessageProcessor``, ``HookUtils``.
+Properties are in the order of Java's ``HashMap``. Bodies are stored as received, compressed or not.
+Sources: ``SendMessageProcessor``, ``AbstractSendMessageProcessor``, ``HookUtils``.
 """
 
 import asyncio
@@ -73,8 +73,9 @@ if TYPE_CHECKING:
     from rocketlens.broker.sends.send_runs import StoredBatch
 
 MAX_BATCH_MEMBERS: Final = 65_536
-"""Members of one batch; more are refused (13). So many with a unique key and nothing else fill
-RocketMQ's largest message, 4 MiB. RocketMQ: no limit."""
+"""Members of one batch; more are refused (13). This many members with only a unique key fill
+RocketMQ's largest message, 4 MiB. RocketMQ: no limit.
+"""
 _FIELDS: Final = (
     "topic",
     "queue_id",
@@ -101,8 +102,8 @@ class PropertyWriter:
     """Parses the properties of producers and writes the properties of stored messages.
 
     A broker adds MSG_REGION, TRACE_ON, CLUSTER and, if it is missing, UNIQ_KEY to the producer's
-    properties, and writes all in the order of Java's ``HashMap``. Producers send the same names
-    again and again, so the order is cached by the names.
+    properties, and writes all in the order of Java's ``HashMap``. The order is cached by the names,
+    because producers repeat them.
     """
 
     def __init__(self, config: BrokerConfig) -> None:
@@ -118,16 +119,13 @@ class PropertyWriter:
         return properties
 
     def add_key(self, properties: dict[str, str], unique_key: str) -> None:
-        """Add a unique key to properties without one."""
         # Before CLUSTER: the two share a bucket, and RocketMQ adds the unique key first.
         del properties[props.CLUSTER]
         properties[props.UNIQUE_KEY] = unique_key
         properties[props.CLUSTER] = self._own[props.CLUSTER]
 
     def write(self, properties: dict[str, str]) -> bytes:
-        """Return the string form in Java's order, with the last separator. No value may be
-        empty.
-        """
+        """Return the string form in Java's order with the last separator. Values are not empty."""
         names = tuple(properties)
         order = self._orders.get(names)
         if order is None:
@@ -149,13 +147,12 @@ class SendProcessor:
         self._writer: Final = PropertyWriter(core.config)
         self._reply_fields: Final = reply_fields(core.config)
         self._process_id: Final = os.getpid()
-        # Read once: each such call releases the interpreter's lock and takes it again before a
-        # thread that waits for it wakes, which then waits on for tenths of a second.
+        # Read once: each call releases the interpreter's lock, and takes it again before a waiting
+        # thread wakes, which then waits for tenths of a second.
         self._host_hash: Final = hash(socket.gethostname())
         self._key_count = 0
 
     def send(self, command: RemotingCommand, channel: Channel) -> Pending:
-        """Store a message, or the members of a batch, and return their ids and offsets."""
         pick = _pick_long if command.code == RequestCode.SEND_MESSAGE else _pick_short
         fields = pick(command.ext_fields)
         topic, batch = fields[0], fields[7]
@@ -240,7 +237,7 @@ class SendProcessor:
         queue_id: int,
         reconsume_times: int | None,
     ) -> tuple[StoredTopic, int, dict[str, str]]:
-        """Return topic, queue and new properties; after too many tries, the dead letter's."""
+        """Return topic, queue and new properties of a retry; of a dead letter after too many."""
         name = config.topic[len(RETRY_PREFIX) :]
         group = self.core.groups.find(name)
         if group is None:
@@ -248,7 +245,7 @@ class SendProcessor:
         codec = SEND_MESSAGE_V2 if "b" in command.ext_fields else SEND_MESSAGE
         request = codec.request.decode(command.ext_fields)
         max_times = max_retries(group, command.version, request.max_reconsume_times)
-        # Orderly consumers retry in memory, and send only what shall be a dead letter.
+        # Orderly consumers retry in memory, and send only dead letters.
         if (reconsume_times or 0) <= max_times and not self.core.queue_locks.has(name):
             return config, queue_id, {}
         dead = self.core.topics.create_for_group(f"{DEAD_LETTER_PREFIX}{name}", 1)
@@ -300,7 +297,7 @@ class SendProcessor:
     def _store_together(
         self, command: RemotingCommand, channel: Channel, queue_id: int, fields: Fields
     ) -> "StoredBatch | None":
-        """Store the members of a batch by compiled code; return None if that is not for it."""
+        """Store the members of a batch by compiled code; return None if it cannot handle them."""
         topic, _, sys_flag, born_timestamp_ms, _, text, reconsume_times, _ = fields
         batches = self.core.batches
         if batches is None or topic[:1] == "%" or may_be_due_later(text or ""):
@@ -318,16 +315,13 @@ class SendProcessor:
     async def _store_large_batch(
         self, command: RemotingCommand, channel: Channel, queue_id: int, fields: Fields
     ) -> Response | None:
-        """Store a batch in steps of some milliseconds, and let other requests run between them.
-
-        They may store messages of the same queue between two members.
-        """
+        """Store a batch in steps, between which others can store messages in its queue."""
         max_message_bytes = self.core.settings.store.maxMessageSize
         topic, text = fields[0], fields[5] or ""
-        # What is sent one-way is stored even if the producer has closed its connection since.
+        # A one-way batch is stored even after the producer closed its connection.
         owner = None if command.flag & ONE_WAY_FLAG else channel
         members = await in_thread(
-            lambda: _checked_members(command.body, text, max_message_bytes), owner=owner
+            lambda: _read_members(command.body, text, max_message_bytes), owner=owner
         )
         refusal = _refuse_copies(self.core, command, channel, topic, members)
         if refusal is not None:
@@ -336,7 +330,7 @@ class SendProcessor:
         for start in range(0, len(members), limits.MAX_TURN_MEMBERS):
             if topic not in self._topics:
                 remark = f"topic[{topic}] was deleted while the batch was stored"
-                return _refused(self.core, (ResponseCode.TOPIC_NOT_EXIST, remark))
+                return _refusal(self.core, (ResponseCode.TOPIC_NOT_EXIST, remark))
             step = members[start : start + limits.MAX_TURN_MEMBERS]
             ids_of_step, first_of_step, last = self._append(channel, queue_id, fields, step)
             ids.append(ids_of_step)
@@ -349,7 +343,6 @@ class SendProcessor:
     def _append(
         self, channel: Channel, queue_id: int, fields: Fields, members: list[BatchMember]
     ) -> tuple[str, Appended, Appended]:
-        """Store members of a batch; return their ids, the first and the last of them."""
         topic, _, sys_flag, born_timestamp_ms, _, _, reconsume_times, _ = fields
         core = self.core
         appended = core.store.append_batch(
@@ -376,7 +369,7 @@ class SendProcessor:
         }
         properties = props.parse(text)
         if props.UNIQUE_KEY in properties:
-            # Producers of 5.x give the batch itself a key, too.
+            # In RocketMQ 5, the batch itself has a key, too.
             ext_fields["transactionId"] = properties[props.UNIQUE_KEY]
         response = Response(ext_fields=ext_fields)
         if self._is_safe_only and properties.get(props.WAIT, "true").lower() == "true":
@@ -384,7 +377,6 @@ class SendProcessor:
         return response
 
     def _new_key(self) -> str:
-        """Return a unique key for a message that has none."""
         self._key_count += 1
         address = self.core.store.store_host.address
         unique_key = UniqueKey.at(
@@ -400,18 +392,18 @@ class SendProcessor:
 def target_of(
     core: BrokerCore, command: RemotingCommand, channel: Channel, topic: str, queue_id: int
 ) -> tuple[StoredTopic, int] | Response:
-    """Return topic and queue of a message, or the response if it may not be stored there."""
+    """Return topic and queue of a message, or the response if it cannot be stored there."""
     config = core.topics.get(topic)
     if config is None or topic in BROKERS_OWN:
         config, refusal = _topic_for(core, topic, command)
         if config is None:
-            return _refused(core, refusal)
+            return _refusal(core, refusal)
     if not config.perm & PERM_WRITE:
         remark = f"the topic[{topic}] sending message is forbidden"
-        return _refused(core, (ResponseCode.NO_PERMISSION, remark))
+        return _refusal(core, (ResponseCode.NO_PERMISSION, remark))
     if queue_id >= config.queue_count:
         remark = f"request queueId[{queue_id}] is illegal, {topic_text(config)} Producer: "
-        return _refused(core, (ResponseCode.INVALID_PARAMETER, remark + channel.address))
+        return _refusal(core, (ResponseCode.INVALID_PARAMETER, remark + channel.address))
     if queue_id < 0:
         queue_id = core.rng.randrange(max(config.write_queue_count, 1))
     return config, queue_id
@@ -420,7 +412,7 @@ def target_of(
 def refuse_copy(
     core: BrokerCore, command: RemotingCommand, channel: Channel, topic: str, properties: bytes
 ) -> Response | None:
-    """Return the response to a message for a group's topic that may not be stored there."""
+    """Return the refusal of a message for a group's topic; None if it can be stored."""
     access = core.access
     if access is None or not is_group_topic(topic):
         return None
@@ -443,7 +435,7 @@ def _refuse_copies(
 def when_safe(
     core: BrokerCore, appended: Appended, response: Response
 ) -> Response | asyncio.Future[Response | None]:
-    """Return ``response`` once a message is as safe as the configuration wants."""
+    """Return ``response`` once a message is as safe as configured."""
     if not core.replies.is_needed:
         return response
     end_offset = appended.physical_offset + appended.store_size
@@ -453,7 +445,7 @@ def when_safe(
 def _topic_for(
     core: BrokerCore, topic: str, command: RemotingCommand
 ) -> tuple[StoredTopic | None, Refusal]:
-    """Create the topic of a message; return None, and why, if it may not be created."""
+    """Create the topic of a message; return None, and the reason, if that is not possible."""
     problem = topic_problem(topic)
     if problem is not None:
         return None, (ResponseCode.INVALID_PARAMETER, problem)
@@ -480,8 +472,8 @@ def _topic_for(
 def wait_for_level(
     core: BrokerCore, topic: str, queue_id: int, properties: dict[str, str], level: int
 ) -> tuple[str, int]:
-    """Return the queue where a message waits for a delay level; change its properties for it."""
-    level = min(level, core.highest_delay_level)
+    """Return the queue for a delay level; change the properties of a message that waits there."""
+    level = min(level, len(core.settings.store.messageDelayLevel.split()))
     props.remove_timers(properties)
     properties[props.DELAY] = str(level)
     properties[props.REAL_TOPIC] = topic
@@ -490,26 +482,25 @@ def wait_for_level(
 
 
 def max_retries(group: Mapping[str, Any], version: int, requested: int | None) -> int:
-    """Return how often a message may be given back; clients from 3.4.9 on may say it."""
+    """Return the maximum number of retries; clients from 3.4.9 on can request one."""
     if version >= V3_4_9 and requested is not None:
         return requested
     return int(group.get("retryMaxTimes", 16))
 
 
-def _refused(core: BrokerCore, refusal: Refusal) -> Response:
+def _refusal(core: BrokerCore, refusal: Refusal) -> Response:
     return Response(refusal[0], reply_fields(core.config), remark=refusal[1])
 
 
 def _members(body: bytes, max_count: int) -> list[BatchMember]:
-    """Read the first ``max_count`` members of a batch."""
     try:
         return list(islice(batch_body.decode(body), max_count))
     except FormatError as error:
         raise MessageIllegal(f"the message is illegal: {error}") from None
 
 
-def _checked_members(body: bytes, text: str, max_message_bytes: int) -> list[BatchMember]:
-    """Read the members of a large batch, and check each, before any of them is stored."""
+def _read_members(body: bytes, text: str, max_message_bytes: int) -> list[BatchMember]:
+    """Read and check all members of a large batch, before any of them is stored."""
     members = _members(body, MAX_BATCH_MEMBERS + 1)
     if len(members) > MAX_BATCH_MEMBERS:
         problem = f"the message is illegal: a batch of more than {MAX_BATCH_MEMBERS} members"
@@ -527,12 +518,12 @@ def _checked_members(body: bytes, text: str, max_message_bytes: int) -> list[Bat
 
 def _check_no_delay(body: bytes, text: str, members: list[BatchMember]) -> None:
     if may_be_due_later(text) and not props.TIMER_NAMES.isdisjoint(props.parse(text)):
-        # RocketMQ stores its members without the time they are due, and then delivers no timer any
-        # more: it cannot pass over them.
-        raise MessageIllegal("a batch has no delivery time: send its messages one by one")
+        # RocketMQ stores its members without their delivery time, and then delivers no timer any
+        # more, because it cannot skip them.
+        raise MessageIllegal("a batch cannot have a delivery time: send its messages one by one")
     if b"DELAY\x01" not in body and not may_be_due_later(text):
         return
     for each in (text, *(member.properties.decode(errors="replace") for member in members)):
         level = props.parse(each).get(props.DELAY, "0")
         if read_i32(level, props.DELAY) > 0:
-            raise MessageIllegal("a batch has no delayed messages: send them one by one")
+            raise MessageIllegal("a batch cannot have delayed messages: send them one by one")

@@ -1,25 +1,25 @@
-"""Messages that consumers could not handle and give back (36).
+"""Stores messages again that consumers failed to handle and send back (36).
 
 The broker reads the record at the offset and stores a copy:
 
 ==================================  ================================================================
 message                             copy
 ==================================  ================================================================
-given back fewer times than are     in the retry topic, delayed by the level of the request; 0
-allowed                             stands for level 3, and one more with each time
-given back often enough, or with a  in the dead letter topic, at once
+sent back fewer times than          in the retry topic, delayed by the level of the request; 0
+permitted                           means level 3, and one more with each time
+sent back often enough, or with a   in the dead letter topic, at once
 level below 0
 ==================================  ================================================================
 
-Its properties have the topic that it was sent to (RETRY_TOPIC) and the offset message id of the
-first record (ORIGIN_MESSAGE_ID). Source: ``AbstractSendMessageProcessor.consumerSendMsgBack``.
+Its properties have the original topic (RETRY_TOPIC) and the offset message id of the first record
+(ORIGIN_MESSAGE_ID). Source: ``AbstractSendMessageProcessor.consumerSendMsgBack``.
 """
 
 from typing import Final
 
 from rocketlens import limits
 from rocketlens.broker.core import BrokerCore
-from rocketlens.broker.requests.answers import Handlers, failed
+from rocketlens.broker.requests.answers import Handlers, system_error
 from rocketlens.broker.requests.query import view_record
 from rocketlens.broker.requests.send import max_retries, wait_for_level
 from rocketlens.broker.tables.registry import SubscriptionGroupMissing
@@ -33,11 +33,10 @@ from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.commands.messages import CONSUMER_SEND_MSG_BACK, ConsumerSendMessageBackRequest
 
 _FIRST_LEVEL: Final = 3
-"""The delay of the first retry: 10 s."""
+"""The delay level of the first retry: 10 s."""
 
 
 async def send_back(core: BrokerCore, command: RemotingCommand, channel: Channel) -> Response:
-    """Store a copy of a message, to be consumed later."""
     request = CONSUMER_SEND_MSG_BACK.request.decode(command.ext_fields)
     group = core.groups.find(request.consumer_group)
     if group is None:
@@ -68,9 +67,8 @@ def _store(
     queue_id: int,
     max_times: int,
 ) -> Response:
-    """Store a copy of the record in an answer."""
     if view.code != ResponseCode.SUCCESS:
-        return failed(f"look message by offset failed, {request.physical_offset}")
+        return system_error(f"look message by offset failed, {request.physical_offset}")
     record = commitlog_record.decode(view.body, physical_offset=request.physical_offset)
     properties = props.parse(decode_utf8(record.properties))
     properties.setdefault(props.RETRY_TOPIC, record.topic)

@@ -1,10 +1,10 @@
 """Topics: create or change (17), delete (215), statistics (202), configuration (351).
 
-A change is answered when it is written and the name servers know it. Operators change attributes of
+A change is answered when it is written and the name servers have it. Operators change attributes of
 topics as ``+name=value,-name``:
 
 ======================  ============================================  ==========  ==========
-attribute               value                                         changeable  else
+attribute               value                                         changeable  default
 ======================  ============================================  ==========  ==========
 message.type            UNSPECIFIED, MIXED, TRANSACTION, PRIORITY,    yes         NORMAL
                         FIFO, DELAY, LITE, NORMAL
@@ -14,8 +14,8 @@ cleanup.policy          DELETE, COMPACTION                            no        
 queue.type              SimpleCQ                                      no          SimpleCQ
 ======================  ============================================  ==========  ==========
 
-An attribute that cannot be changed can be set when a topic is created. RocketMQ also has queues of
-batches (``BatchCQ``). RocketLens does not, and refuses topics that need them.
+An attribute that is not changeable can be set when a topic is created. RocketLens does not have
+RocketMQ's queues of batches (``BatchCQ``), and refuses topics that need them.
 
 Sources: ``AdminBrokerProcessor``, ``AttributeParser``, ``AttributeUtil``, ``TopicAttributes``.
 """
@@ -26,7 +26,7 @@ from typing import Final, NamedTuple
 from rocketlens import limits
 from rocketlens.broker.core import BrokerCore
 from rocketlens.broker.delivery.large_answers import row_bytes
-from rocketlens.broker.requests.answers import Handlers, Pending, failed, when_all_saved, when_saved
+from rocketlens.broker.requests.answers import Handlers, Pending, system_error, when_saved
 from rocketlens.broker.requests.offset import store_time
 from rocketlens.broker.tables.topics import StoredTopic, wire_topic
 from rocketlens.errors import BadInput, FieldError
@@ -45,17 +45,16 @@ from rocketlens.wire.commands import brokers as commands
 from rocketlens.wire.declare import read_i64, write_body
 
 _REMOVAL_THREAD: Final = WorkThreads(1, "queue-removal")
-"""Deletes queue files; also for a connection that is closed, and only other deletions wait."""
+"""Deletes queue files, also after the connection is closed. Only other deletions wait."""
 
 
 def create(core: BrokerCore, command: RemotingCommand, _: Channel) -> Pending:
-    """Create a topic, or change it."""
     request = commands.UPDATE_AND_CREATE_TOPIC.request.decode(command.ext_fields)
     problem = _problem(request)
     if problem is not None:
         return Response(ResponseCode.INVALID_PARAMETER, remark=problem)
     previous = core.topics.get(request.topic)
-    attributes = changed_attributes(
+    attributes = change_attributes(
         previous.attributes if previous else None, request.attributes or ""
     )
     config = StoredTopic(
@@ -70,8 +69,8 @@ def create(core: BrokerCore, command: RemotingCommand, _: Channel) -> Pending:
         dict(previous.others) if previous else {},
     )
     announced = core.topics.put(config)
-    core.held_pulls.topic_changed(request.topic)
-    return when_saved(announced, f"topic {request.topic}")
+    core.held_pulls.on_topic_change(request.topic)
+    return when_saved(f"topic {request.topic}", announced)
 
 
 def delete(core: BrokerCore, command: RemotingCommand, _: Channel) -> Pending:
@@ -89,37 +88,36 @@ def delete(core: BrokerCore, command: RemotingCommand, _: Channel) -> Pending:
 
 
 async def _delete(core: BrokerCore, topic: str) -> Response:
-    # First: a broker that is killed in between must not bring the messages back later.
+    # First: if the broker is killed in between, recovery must not restore the messages.
     is_marked = core.store.deleted.mark(topic)
     if is_marked and not await core.saver.save(core.store.deleted):
-        return failed(f"topic[{topic}] is not deleted: the disk cannot be written")
-    # Again, at one with the removal: what was sent while the disk was written is deleted, too.
+        return system_error(f"topic[{topic}] is not deleted: the disk cannot be written")
+    # Again, in one step with the removal: messages sent during the write are deleted, too.
     if is_marked:
         core.store.deleted.mark(topic)
     announced = core.topics.remove(topic)
-    core.held_pulls.topic_changed(topic)
-    core.offsets.remove_topic(topic)
+    core.held_pulls.on_topic_change(topic)
+    core.offsets.remove(topic=topic)
     try:
         aside = core.store.deleted.remove_queues(topic)
     except OSError as error:
-        return failed(f"topic[{topic}] is deleted, but not its queues: {error.strerror}")
+        return system_error(f"topic[{topic}] is deleted, but not its queues: {error.strerror}")
     await in_thread(lambda: core.disk.remove_tree(aside), _REMOVAL_THREAD)
     saves = [announced, core.saver.save(core.offsets)]
     if is_marked:
         saves.append(core.saver.save(core.store.deleted))
-    return await when_all_saved(f"topic {topic}", *saves)
+    return await when_saved(f"topic {topic}", *saves)
 
 
 async def statistics(
     core: BrokerCore, command: RemotingCommand, channel: Channel
 ) -> Response | None:
-    """Return the offsets of all queues of a topic, and the time of each one's last message."""
     request = commands.GET_TOPIC_STATS_INFO.request.decode(command.ext_fields)
     config = core.topics.get(request.topic)
     if config is None:
         remark = f"topic[{request.topic[:300]}] not exist"
         return Response(ResponseCode.TOPIC_NOT_EXIST, remark=remark)
-    broker_name, pace = core.config.brokerName, Pace()
+    broker_name, queues, pace = core.config.brokerName, core.store.queues, Pace()
     first = MessageQueue(topic=request.topic, broker_name=broker_name, queue_id=0)
     one = TopicStatsTable(offset_table={first: TopicOffset()})
     least_bytes = row_bytes(one, TopicStatsTable()) * config.queue_count
@@ -128,26 +126,20 @@ async def statistics(
         table: dict[MessageQueue, TopicOffset] = {}
         for queue_id in range(config.queue_count):
             queue = MessageQueue(topic=request.topic, broker_name=broker_name, queue_id=queue_id)
-            table[queue] = _offsets(core, request.topic, queue_id)
+            max_offset = queues.max_offset(request.topic, queue_id)
+            last_ms = store_time(core, request.topic, queue_id, max_offset - 1)
+            table[queue] = TopicOffset(
+                min_offset=queues.min_offset(request.topic, queue_id),
+                max_offset=max_offset,
+                last_update_timestamp_ms=max(last_ms, 0),
+            )
             await pace.turn()
         answer = TopicStatsTable(offset_table=table, topic_put_tps=0.0)
         body = await in_thread(lambda: write_body(answer), ANSWER_THREAD, owner=channel)
         return Response(body=body)
 
 
-def _offsets(core: BrokerCore, topic: str, queue_id: int) -> TopicOffset:
-    store = core.store
-    high = store.queues.max_offset(topic, queue_id)
-    last_ms = store_time(core, topic, queue_id, high - 1)
-    return TopicOffset(
-        min_offset=store.queues.min_offset(topic, queue_id),
-        max_offset=high,
-        last_update_timestamp_ms=max(last_ms, 0),
-    )
-
-
 def configuration(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response:
-    """Return a topic's configuration."""
     request = commands.GET_TOPIC_CONFIG.request.decode(command.ext_fields)
     config = core.topics.get(request.topic)
     if config is None:
@@ -157,7 +149,7 @@ def configuration(core: BrokerCore, command: RemotingCommand, _: Channel) -> Res
 
 
 def _problem(request: commands.CreateTopicRequest) -> str | None:
-    """Return why a topic cannot be created so; None if it can."""
+    """Return the reason why a topic cannot be created or changed; None if it can."""
     problem = topic_problem(request.topic)
     if problem is not None:
         return problem
@@ -172,12 +164,12 @@ def _problem(request: commands.CreateTopicRequest) -> str | None:
     if not 0 <= request.perm <= 7:
         return f"perm {request.perm}: give 0 to 7"
     if request.topic_filter_type not in TopicFilterType.__members__:
-        return f"topicFilterType {request.topic_filter_type[:60]!r}: SINGLE_TAG or MULTI_TAG"
+        return f"topicFilterType {request.topic_filter_type[:60]!r}: give SINGLE_TAG or MULTI_TAG"
     return None
 
 
 class _Attribute(NamedTuple):
-    """The allowed values of one attribute: ``values``, or a number from ``low`` to ``high``."""
+    """The permitted values of one attribute: ``values``, or a number from ``low`` to ``high``."""
 
     values: tuple[str, ...] = ()
     low: int = -1
@@ -198,17 +190,17 @@ _ATTRIBUTES: Final[Mapping[str, _Attribute]] = {
 
 
 class AttributeRefused(BadInput):
-    """Attributes cannot be changed so; the text is RocketMQ's own remark."""
+    """A change of attributes is refused; the text is RocketMQ's remark."""
 
     code = ResponseCode.SYSTEM_ERROR
 
 
-def changed_attributes(attributes: Mapping[str, str] | None, text: str) -> dict[str, str]:
+def change_attributes(attributes: Mapping[str, str] | None, text: str) -> dict[str, str]:
     """Apply ``+name=value,-name`` to the attributes of a topic; return the result.
 
     ``attributes`` is None for a new topic.
 
-    :raises AttributeRefused: if a change is not allowed, in RocketMQ's words.
+    :raises AttributeRefused: if a change is not permitted, in RocketMQ's words.
     """
     changed = dict(attributes or {})
     for signed, value in _parse_changes(text).items():
@@ -235,7 +227,7 @@ def changed_attributes(attributes: Mapping[str, str] | None, text: str) -> dict[
 
 
 def _parse_changes(text: str) -> dict[str, str]:
-    """Return names with their signs, and values ("" after a minus)."""
+    """Return values by signed name (``+name``); empty after a minus."""
     parsed: dict[str, str] = {}
     # As in Java, nothing follows the last comma or equals sign.
     for part in text.rstrip(",").split(",") if text.strip(",") else ():

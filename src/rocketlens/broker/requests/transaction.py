@@ -1,8 +1,8 @@
-"""End of a transaction (37).
+"""Commits and rolls back transactions (37).
 
-A commit stores the half message again, in its real topic, with the half's physical offset in
-``prepared_transaction_offset``; a rollback stores nothing. Both leave a mark in
-OP_MESSAGE_TOPIC, with tag ``d`` and the half's queue offset as body. Source:
+A commit stores the half message again in its real topic, with the half message's physical offset in
+``prepared_transaction_offset``. A rollback stores no message. Both store a mark in
+OP_MESSAGE_TOPIC, with tag ``d`` and the queue offset of the half message as body. Source:
 ``EndTransactionProcessor``, ``TransactionalMessageServiceImpl``.
 """
 
@@ -11,7 +11,7 @@ from typing import Final
 
 from rocketlens.broker.core import BrokerCore
 from rocketlens.broker.delivery.ended_halves import EndedHalves
-from rocketlens.broker.requests.answers import failed
+from rocketlens.broker.requests.answers import system_error
 from rocketlens.broker.requests.send import wait_for_level
 from rocketlens.broker.requests.transaction_checks import TransactionChecks
 from rocketlens.errors import MessageIllegal, RecordError
@@ -42,22 +42,22 @@ class TransactionProcessor:
         self.checks: Final = TransactionChecks(core, self._halves)
 
     async def end(self, command: RemotingCommand, channel: Channel) -> Response:
-        """Commit or roll back a transaction; it stays open if the request says neither."""
+        """Commit or roll back a transaction; no effect if the request says neither."""
         request = commands.END_TRANSACTION.request.decode(command.ext_fields)
         if request.commit_or_rollback not in (commands.COMMIT, commands.ROLLBACK):
             return Response()
         half = self._half(request.commit_log_offset)
         refusal = _refusal(half, request)
         if half is None or refusal is not None:
-            return failed(refusal or "")
+            return system_error(refusal or "")
         if self.core.access is not None:
-            # The request names a topic itself, or none: the half message has the one that counts.
+            # The topic of the half message counts; the request can name another one.
             topic = props.parse(decode_utf8(half.properties)).get(props.REAL_TOPIC, "")
             forbidden = self.core.access.decide_writing(command, channel, topic)
             if forbidden is not None:
                 return forbidden
         await self._halves.read_back(half.physical_offset)
-        # Ignored if it was ended before.
+        # A second end has no effect.
         if not self._halves.is_ended(half.queue_offset):
             if request.commit_or_rollback == commands.COMMIT:
                 self._commit(half)
@@ -65,7 +65,6 @@ class TransactionProcessor:
         return Response()
 
     def _half(self, physical_offset: int) -> Record | None:
-        """Return the half message at a physical offset; None if there is none."""
         content = self.core.store.record(physical_offset, 0)
         if content is None:
             return None
@@ -87,8 +86,8 @@ class TransactionProcessor:
         if level > 0:
             topic, queue_id = wait_for_level(self.core, topic, queue_id, properties, level)
         else:
-            # The time of a half message was checked when it was sent. What may not wait any more,
-            # because the configuration has changed, is delivered.
+            # The delivery time was checked when the half message was sent. If a new configuration
+            # does not permit it any more, the message is delivered at once.
             with suppress(MessageIllegal):
                 topic, queue_id = self.core.timers.redirect(topic, queue_id, properties)
         self.core.copies.write(
@@ -101,7 +100,6 @@ class TransactionProcessor:
         )
 
     def _mark(self, half: Record) -> None:
-        """Store the mark that a half message is ended."""
         self.core.store.append(
             OP_MESSAGE_TOPIC,
             0,
@@ -114,7 +112,7 @@ class TransactionProcessor:
 
 
 def _refusal(half: Record | None, request: commands.EndTransactionRequest) -> str | None:
-    """Return in RocketMQ's words why a transaction cannot be ended; None if it can."""
+    """Return RocketMQ's reason why a transaction cannot be ended; None if it can."""
     if half is None:
         return "Find prepared transaction message failed"
     properties = props.parse(decode_utf8(half.properties))

@@ -1,25 +1,24 @@
-"""Asks producers about transactions that they have not ended (39).
+"""Asks producers for the state of open transactions (39).
 
-Every ``transactionCheckInterval`` all open half messages are gone through, oldest first:
+Every ``transactionCheckInterval``, all open half messages are checked, oldest first:
 
 ================================================  =================================================
-half message                                      what happens
+half message                                      action
 ================================================  =================================================
-younger than ``transactionTimeOut``               the round ends: those behind it are younger still
+younger than ``transactionTimeOut``               the round ends: the next ones are younger
 younger than its CHECK_IMMUNITY_TIME_IN_SECONDS   it waits
-asked about ``transactionCheckMax`` times, or     it is stored in TRANS_CHECK_MAX_TIME_TOPIC, and
-older than ``fileReservedTime``                   not asked about again
-else                                              a connected producer of its group is asked
+checked ``transactionCheckMax`` times, or older   it is stored in TRANS_CHECK_MAX_TIME_TOPIC, and
+than ``fileReservedTime``                         not checked again
+any other                                         a connected producer of its group is asked
 ================================================  =================================================
 
-The answer is an end of the transaction (37). RocketMQ stores a half message again with each check,
-so one that is ended late is ended twice, and its message stored twice. This broker leaves it where
-it is, and counts its checks in memory: counts begin anew when it starts.
+The producer answers with an end of the transaction (37). RocketMQ stores a half message again with
+each check, so a late answer can end it twice and store its message twice. This broker does not
+store it again, and counts its checks in memory: counts restart with the broker.
 
-The offsets of CID_RMQ_SYS_TRANS say, as RocketMQ's, where to continue: from the first open half
-message, with marks from some mark in front of all that may name it. So either broker can take over
-the store of the other. Source: ``TransactionalMessageServiceImpl``,
-``AbstractTransactionalMessageCheckListener``.
+The offsets of CID_RMQ_SYS_TRANS have RocketMQ's meaning: the first open half message, and a mark
+before all marks that can name it. So each broker can take over the store of the other. Source:
+``TransactionalMessageServiceImpl``, ``AbstractTransactionalMessageCheckListener``.
 """
 
 import asyncio
@@ -53,20 +52,18 @@ from rocketlens.wire.declare import read_i32
 _log: Final = logging.getLogger("rocketlens.broker")
 
 WAIT_S: Final = 1.0
-"""Seconds that a round waits until the producers of a group have read their requests.
-
-Then the group's half messages wait for the next round. RocketMQ sends on, into memory.
+"""Seconds that a round waits for producers of a group that do not read. Then the group's half
+messages wait for the next round. RocketMQ buffers the requests in memory.
 """
 _ROUNDS_KEPT: Final = 10_000
-"""Rounds since the oldest open half message for which is kept how many marks there were.
-
-That is three days. Without the later ones RocketMQ reads more marks when it takes over.
+"""Rounds since the oldest open half message for which the number of marks is kept: three days.
+Without later ones, RocketMQ reads more marks when it takes over.
 """
 _HOUR_MS: Final = 3_600_000
 _MAX_DIGITS: Final = 9
 _MAX_OFFSET_DIGITS: Final = 19
 _SETTLED: Final = 255
-"""Not asked about any more: it is discarded, or cannot be read. ``transactionCheckMax`` is less."""
+"""Not checked any more: discarded, or unreadable. ``transactionCheckMax`` is less."""
 
 
 class _Half(NamedTuple):
@@ -77,7 +74,7 @@ class _Half(NamedTuple):
 
 
 class TransactionChecks:
-    """Checks of open transactions; belongs to the running event loop."""
+    """Checks of open transactions. Belongs to the running event loop."""
 
     def __init__(self, core: BrokerCore, halves: EndedHalves) -> None:
         self._core: Final = core
@@ -86,31 +83,23 @@ class TransactionChecks:
         self._reserved_ms: Final = core.settings.store.fileReservedTime * _HOUR_MS
         self._round: asyncio.Task[None] | None = None
         self._next: int | None = None
-        """The first half message that may be open; None before the first round."""
+        """The first half message that can be open; None before the first round."""
         self._marks_from: Final[deque[tuple[int, int]]] = deque()
-        """Queue offsets of half messages, and of marks: half messages from there on have no mark
-        before.
-        """
+        """Pairs: no mark below the second offset names a half message from the first on."""
         self._unsaved = 0, 0, 0
-        """Where to continue, and the end of the log that must be durable before that is saved."""
+        """The offsets to save, after the end of the log that must be durable before."""
         self._times: Final[dict[int, int]] = {}
-        """By queue offset: how often producers were asked about a half message."""
+        """By queue offset: the number of checks of a half message."""
         self._turns: Final[Counter[str]] = Counter()
-        """By group: which producer is next."""
+        """By group: the number of the next producer."""
         self._slow: Final[set[str]] = set()
-        """Groups whose producers do not read, in this round."""
-        self.sent = 0
-        """Number of checks sent to producers."""
-        self.discarded = 0
-        """Number of half messages that are not asked about any more."""
+        """Groups whose producers do not read in this round."""
 
     def tick(self) -> None:
-        """Start a round, unless the last one still runs."""
         if self._round is None or self._round.done():
             self._round = asyncio.create_task(self._try_round())
 
     def close(self) -> None:
-        """End the current round."""
         if self._round is not None:
             self._round.cancel()
 
@@ -121,9 +110,7 @@ class TransactionChecks:
             _log.warning("open transactions wait for their next check: %s", error)
 
     async def run_round(self) -> None:
-        """Check all open half messages.
-
-        :raises OSError: if a queue or the log cannot be read; so does SegmentLost.
+        """:raises OSError: if a queue or the log cannot be read; SegmentLost, too.
         :raises StoreError: if the store cannot append now.
         """
         queues = self._core.store.queues
@@ -131,8 +118,8 @@ class TransactionChecks:
         if queue is None or not queue.next_offset:
             return
         if self._next is None:
-            self._next = self._saved(HALF_MESSAGE_TOPIC)
-            self._marks_from.append((0, self._saved(OP_MESSAGE_TOPIC)))
+            self._next = self._saved_offset(HALF_MESSAGE_TOPIC)
+            self._marks_from.append((0, self._saved_offset(OP_MESSAGE_TOPIC)))
         else:
             self._save()
         start = self._next = max(self._next, queues.min_offset(HALF_MESSAGE_TOPIC, 0))
@@ -146,10 +133,10 @@ class TransactionChecks:
                 await self._check(start, stop)
             finally:
                 self._slow.clear()
-                self._move_on()
+                self._advance()
 
-    def _saved(self, topic: str) -> int:
-        """Return where an earlier broker left off in a queue, or its first offset."""
+    def _saved_offset(self, topic: str) -> int:
+        """Return the saved offset in a queue, at least the first one of the queue."""
         saved = self._core.offsets.get(TRANSACTION_GROUP, topic, 0)
         return max(saved or 0, self._core.store.queues.min_offset(topic, 0))
 
@@ -157,12 +144,12 @@ class TransactionChecks:
         pace, now_ms = Pace(), self._core.clock()
         for queue_offset in self._halves.open_halves(start, stop):
             await pace.turn()
-            # It may have been ended meanwhile.
+            # It may have ended since `open_halves`.
             times = self._times.get(queue_offset, 0)
             if times == _SETTLED or self._halves.is_ended(queue_offset):
                 continue
             half = self._read(queue_offset)
-            if half is None or self._is_ended_by_its_first_offset(half):
+            if half is None or self._is_original_ended(half):
                 self._times[queue_offset] = _SETTLED
                 continue
             age_ms = now_ms - half.record.born_timestamp_ms
@@ -170,9 +157,9 @@ class TransactionChecks:
             if times >= self._config.transactionCheckMax or age_ms > self._reserved_ms:
                 self._discard(half, times)
                 continue
-            # A message born in the future is of a wrong clock, and does not wait for that time.
-            immunity_ms = _immunity_ms(half, self._config.transactionTimeOut)
-            if 0 <= age_ms < immunity_ms:
+            # A birth time in the future comes from a wrong clock: do not wait for it.
+            immunity_ms = 1000 * _number(half.properties.get(props.CHECK_IMMUNITY_TIME))
+            if 0 <= age_ms < max(immunity_ms, self._config.transactionTimeOut):
                 if props.CHECK_IMMUNITY_TIME in half.properties:
                     continue
                 break
@@ -180,10 +167,7 @@ class TransactionChecks:
                 self._times[queue_offset] = times + 1
 
     def _read(self, queue_offset: int) -> _Half | None:
-        """Return a half message; None if it is damaged or not there any more.
-
-        :raises OSError: if it cannot be read now; so does SegmentLost.
-        """
+        """Return a half message; None if it is damaged or deleted. Raises as `waiting_record`."""
         queue = self._core.store.queues.get(HALF_MESSAGE_TOPIC, 0)
         if queue is None:
             return None
@@ -193,11 +177,10 @@ class TransactionChecks:
         properties = props.parse(decode_utf8(record.properties))
         return _Half(record, properties) if real_queue(properties) else None
 
-    def _is_ended_by_its_first_offset(self, half: _Half) -> bool:
-        """Return whether a mark names the half message that this is a copy of.
+    def _is_original_ended(self, half: _Half) -> bool:
+        """Return True if a mark names the original of a half message that RocketMQ copied.
 
-        RocketMQ stores those with an immunity time of their own again, and producers know only the
-        first.
+        It copies those with their own immunity time, and producers know only the original.
         """
         text = half.properties.get(props.TRANSACTION_PREPARED_QUEUE_OFFSET, "")
         if not (text.isascii() and text.isdigit() and len(text) <= _MAX_OFFSET_DIGITS):
@@ -205,7 +188,7 @@ class TransactionChecks:
         return self._halves.is_ended(int(text))
 
     async def _ask(self, half: _Half, times: int) -> bool:
-        """Ask a producer; return False if the group has some, and none of them reads."""
+        """Ask a producer; return False if the group has producers, but none reads."""
         group = half.properties.get(props.PRODUCER_GROUP, "")
         if group in self._slow:
             return False
@@ -227,14 +210,12 @@ class TransactionChecks:
         try:
             channel.tell(RequestCode.CHECK_TRANSACTION_STATE, fields, body)
         except RocketLensError as error:
-            # The connection has just ended.
+            # The connection is closed.
             _log.info("transaction %s is checked later: %s", record.offset_msg_id, error)
-        else:
-            self.sent += 1
         return True
 
     def _members(self, group: str, topic: str) -> list[Channel]:
-        """Return the producers of a group that may see the half messages of a topic."""
+        """Return the producers of a group that can see the half messages of a topic."""
         members = self._core.clients.producers.get(group, {})
         access = self._core.access
         return [
@@ -254,7 +235,7 @@ class TransactionChecks:
         return None
 
     async def _slow_producer(self, group: str, topic: str) -> Channel | None:
-        """Wait a moment until the next producer of a group has read its requests."""
+        """Return a producer of a group after a short wait for one to read its requests."""
         members = self._members(group, topic)
         if members:
             channel = members[self._turns[group] % len(members)]
@@ -266,17 +247,13 @@ class TransactionChecks:
         return self._producer(group, topic)
 
     def _discard(self, half: _Half, times: int) -> None:
-        """Store a half message in the topic of those that are never ended.
-
-        :raises StoreError: if the store cannot append now.
-        """
+        """Store a half message in the topic of abandoned ones."""
         record = half.record
         topic = self._core.topics.create_for_group(CHECK_MAX_TIME_TOPIC, 1)
         properties = half.properties | {props.TRANSACTION_CHECK_TIMES: str(times)}
         self._core.copies.write(record, topic.topic, 0, properties)
-        self.discarded += 1
         _log.error(
-            "transaction %s of group %.80s is not ended after %d checks, and moved to %s",
+            "transaction %s of group %.80s is still open after %d checks, and moved to %s",
             record.offset_msg_id,
             half.properties.get(props.PRODUCER_GROUP, ""),
             times,
@@ -284,12 +261,12 @@ class TransactionChecks:
         )
         self._times[record.queue_offset] = _SETTLED
 
-    def _move_on(self) -> None:
-        """Continue the next time from the first half message that is open, and save that."""
+    def _advance(self) -> None:
+        """Set and save the first open half message, at which the next round starts."""
         assert self._next is not None  # noqa: S101 - only in a round
         stop = self._core.store.queues.max_offset(HALF_MESSAGE_TOPIC, 0)
-        opened = self._halves.open_halves(self._next, stop)
-        self._next = next((each for each in opened if self._times.get(each) != _SETTLED), stop)
+        halves = self._halves.open_halves(self._next, stop)
+        self._next = next((each for each in halves if self._times.get(each) != _SETTLED), stop)
         for queue_offset in [each for each in self._times if each < self._next]:
             del self._times[queue_offset]
         producers = self._core.clients.producers
@@ -301,7 +278,7 @@ class TransactionChecks:
         self._save()
 
     def _save(self) -> None:
-        """Save where to continue, once the ends of all half messages before are durable."""
+        """Save the offsets, once the marks of all earlier half messages are durable."""
         end_offset, halves, marks = self._unsaved
         if self._core.store.flushed_offset < end_offset:
             return
@@ -309,11 +286,11 @@ class TransactionChecks:
             self._core.offsets.put(TRANSACTION_GROUP, HALF_MESSAGE_TOPIC, 0, halves)
             self._core.offsets.put(TRANSACTION_GROUP, OP_MESSAGE_TOPIC, 0, marks)
         except BadInput as error:
-            _log.warning("how far transactions are checked is not saved: %s", error)
+            _log.warning("the progress of transaction checks is not saved: %s", error)
 
 
 def _check_of(half: _Half, times: int) -> tuple[CheckTransactionStateRequest, bytes]:
-    """Return a check: the message with the topic and queue that it was sent to."""
+    """Return a check: the message with its real topic and queue."""
     record = half.record
     key = half.properties.get(props.UNIQUE_KEY)
     properties = half.properties | {props.TRANSACTION_CHECK_TIMES: str(times)}
@@ -336,13 +313,7 @@ def _check_of(half: _Half, times: int) -> tuple[CheckTransactionStateRequest, by
     return request, body
 
 
-def _immunity_ms(half: _Half, timeout_ms: int) -> int:
-    """Return how old a half message must be before its producers are asked."""
-    seconds = _number(half.properties.get(props.CHECK_IMMUNITY_TIME))
-    return max(timeout_ms, seconds * 1000)
-
-
 def _number(text: str | None) -> int:
-    """Return a small number of a property; 0 if there is none."""
+    """Return a small number of a property; 0 if it is missing or invalid."""
     is_number = text is not None and text.isascii() and text.isdigit()
     return int(text) if text and is_number and len(text) <= _MAX_DIGITS else 0

@@ -1,8 +1,8 @@
-"""Users and accounts, as RocketMQ's tools ask for them.
+"""Users and accounts of access control, for RocketMQ's tools.
 
-Version 5 has users (3001 to 3005) and their policies (3006 to 3010); only a super user makes,
-changes or removes one. Changes are answered when they are on the disk. Version 4 has accounts of
-plain_acl.yml (52 and 54); changes of them (50, 51, 53) are refused. Source:
+Version 5 has users (3001 to 3005) and their policies (3006 to 3010); only a super user can create,
+change or delete a super user. Changes are answered after they are written. Version 4 has accounts
+of plain_acl.yml (52 and 54); changes of them (50, 51, 53) are refused. Source:
 ``AdminBrokerProcessor``, ``PlainPermissionManager``.
 """
 
@@ -14,7 +14,7 @@ from rocketlens.broker.access.plain_files import PlainAcl
 from rocketlens.broker.access.policy import UserType, named, subject_of
 from rocketlens.broker.access.user_rules import Refused, Users
 from rocketlens.broker.core import BrokerCore
-from rocketlens.broker.requests.answers import Handlers, failed
+from rocketlens.broker.requests.answers import Handlers, system_error
 from rocketlens.errors import CommandBodyError
 from rocketlens.net.channel import Channel, Response
 from rocketlens.net.pace import in_thread
@@ -39,7 +39,7 @@ _CHANGES: Final[Mapping[int, int]] = {
 """Requests to change accounts, with RocketMQ 4's codes for a failure of each."""
 _ONLY_READ: Final = (
     "this broker only reads plain_acl.yml and the files of conf/acl: change them with an editor, "
-    "they are read again within seconds. Or make users of the accounts: start the broker with "
+    "they are read again within seconds. Or create users from the accounts: start the broker with "
     "authenticationEnabled=true, authorizationEnabled=true and migrateAuthFromV1Enabled=true in "
     "place of aclEnable=true, and change these with rocketlens mqadmin updateUser and updateAcl"
 )
@@ -48,7 +48,6 @@ _VERSIONS: Final = shape_of(dict[str, DataVersion])
 
 
 async def create_user(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response:
-    """Make a user."""
     request = commands.AUTH_CREATE_USER.request.decode(command.ext_fields)
     if not request.username:
         return _BLANK
@@ -60,7 +59,6 @@ async def create_user(core: BrokerCore, command: RemotingCommand, _: Channel) ->
 
 
 async def update_user(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response:
-    """Change a user."""
     request = commands.AUTH_UPDATE_USER.request.decode(command.ext_fields)
     if not request.username:
         return _BLANK
@@ -73,7 +71,6 @@ async def update_user(core: BrokerCore, command: RemotingCommand, _: Channel) ->
 
 
 async def delete_user(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response:
-    """Remove a user and its policies."""
     request = commands.AUTH_DELETE_USER.request.decode(command.ext_fields)
     _check_super(core, request.username or "", command)
     if request.username in _users(core).users.entries:
@@ -82,7 +79,6 @@ async def delete_user(core: BrokerCore, command: RemotingCommand, _: Channel) ->
 
 
 def user(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response:
-    """Return a user, with its password."""
     request = commands.AUTH_GET_USER.request.decode(command.ext_fields)
     if not (request.username or "").strip():
         return _BLANK
@@ -91,7 +87,6 @@ def user(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response:
 
 
 async def list_users(core: BrokerCore, command: RemotingCommand, channel: Channel) -> Response:
-    """Return the users whose names contain a text."""
     text = commands.AUTH_LIST_USER.request.decode(command.ext_fields).filter or ""
     users = _users(core).users.entries
     chosen = tuple(users[name].info() for name in _in_order(users) if _contains(name, text))
@@ -102,20 +97,18 @@ async def list_users(core: BrokerCore, command: RemotingCommand, channel: Channe
 
 
 async def put_acl(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response:
-    """Add policies to a subject, or replace them."""
     request = commands.AUTH_CREATE_ACL.request.decode(command.ext_fields)
     if not command.body:
-        return failed("The body of acl is null")
+        return system_error("The body of acl is null")
     info = read_body(AclInfo, command.body, limits.MAX_CLIENT_JSON_BODY_BYTES)
     subject = subject_of(info.subject) or subject_of(request.subject)
     if subject is None:
-        return failed(_NO_SUBJECT)
+        return system_error(_NO_SUBJECT)
     await _users(core).put_acl(subject, info)
     return Response()
 
 
 async def delete_acl(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response:
-    """Remove the policies of a subject, or one entry."""
     request = commands.AUTH_DELETE_ACL.request.decode(command.ext_fields)
     subject = subject_of(request.subject)
     await _users(core).delete_acl(subject, request.policy_type, request.resource)
@@ -123,24 +116,22 @@ async def delete_acl(core: BrokerCore, command: RemotingCommand, _: Channel) -> 
 
 
 def acl(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response:
-    """Return the policies of a subject."""
     request = commands.AUTH_GET_ACL.request.decode(command.ext_fields)
     subject = subject_of(request.subject)
     if subject is None:
-        return failed(_NO_SUBJECT)
+        return system_error(_NO_SUBJECT)
     policies = _users(core).acls.entries.get(subject)
     return Response() if policies is None else Response(body=write_body(policies.info()))
 
 
 async def list_acls(core: BrokerCore, command: RemotingCommand, channel: Channel) -> Response:
-    """Return the policies of subjects; the filters are texts that names contain."""
     request = commands.AUTH_LIST_ACL.request.decode(command.ext_fields)
     acls = _users(core).acls.entries
     rows, chosen = 0, []
     for subject in _in_order(acls):
         if _contains(subject, request.subject_filter or ""):
             of_resource = request.resource_filter or ""
-            # As in RocketMQ, a filter that is in the subject chooses all of its resources.
+            # As in RocketMQ, a filter that is in the subject selects all its resources.
             info = acls[subject].info("" if of_resource in subject else of_resource)
             if info.policies:
                 rows += sum(max(len(each.entries or ()), 1) for each in info.policies)
@@ -150,10 +141,7 @@ async def list_acls(core: BrokerCore, command: RemotingCommand, channel: Channel
 
 
 def _check_super(core: BrokerCore, username: str, command: RemotingCommand) -> None:
-    """Check that a super user is changed by one.
-
-    :raises Refused: when it is not.
-    """
+    """:raises Refused: if another user changes a super user."""
     user = _users(core).users.entries.get(username)
     is_super = user is not None and user.user_type is UserType.SUPER
     if is_super and not _users(core).is_of_super(command):
@@ -161,16 +149,16 @@ def _check_super(core: BrokerCore, username: str, command: RemotingCommand) -> N
 
 
 def _user_info(core: BrokerCore, command: RemotingCommand, refusal: str) -> UserInfo | Response:
-    """Return the user in a body; ``refusal`` if it is to be super, and its maker is not."""
+    """Return the user in a body; ``refusal`` if only a super user can create it."""
     if not command.body:
         raise CommandBodyError("no UserInfo in the body")
     info = read_body(UserInfo, command.body, limits.MAX_CLIENT_JSON_BODY_BYTES)
     is_super = named(UserType, info.user_type) is UserType.SUPER
-    return failed(refusal) if is_super and not _users(core).is_of_super(command) else info
+    return system_error(refusal) if is_super and not _users(core).is_of_super(command) else info
 
 
 def _in_order(names: Mapping[str, object]) -> list[str]:
-    """Sort as RocketMQ does: by the bytes of UTF-8."""
+    """Sort by the bytes of UTF-8, as RocketMQ does."""
     return sorted(names, key=lambda name: name.encode("utf-8", "surrogatepass"))
 
 
@@ -179,12 +167,10 @@ def _contains(name: str, text: str) -> bool:
 
 
 def refuse_change(_: BrokerCore, command: RemotingCommand, __: Channel) -> Response:
-    """Refuse to change the files of accounts."""
     return Response(_CHANGES[command.code], remark=_ONLY_READ)
 
 
 def account_versions(core: BrokerCore, _: RemotingCommand, __: Channel) -> Response:
-    """Return which state each file of accounts is in."""
     accounts = _accounts(core)
     versions = accounts.loaded.versions
     default = versions.get(str(accounts.default_file), DataVersion())
@@ -199,7 +185,6 @@ def account_versions(core: BrokerCore, _: RemotingCommand, __: Channel) -> Respo
 
 
 async def list_accounts(core: BrokerCore, _: RemotingCommand, __: Channel) -> Response:
-    """Return all accounts, with their secrets."""
     table = _accounts(core).table()
     return Response(body=await in_thread(lambda: write_body(table)))
 

@@ -1,1 +1,1 @@
-"""Sends that are handled together."""
+"""Compiled handling of plain sends and batches."""

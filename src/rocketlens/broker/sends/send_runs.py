@@ -1,23 +1,21 @@
-"""Plain sends of one connection, handled together by compiled code, and members of a batch.
+"""Handles consecutive plain sends of one connection, and batches, with compiled code.
 
-Sends that come together are a run, and so is one alone. What was received is read by a kernel as
-far as it is plain: codes 10 and 310 in either header, JSON as any library writes it, to known
-queues, with a unique key, and names of properties in ASCII. A second kernel writes its records,
-queue entries and replies, and a third makes the records readable. Everything else (a batch, a
-delay, a transaction, a group's topic, a topic to be created, a refusal, no room reserved) ends the
-run, and goes the way of ``broker.requests.send``, which is also the definition of what a run does.
-Where access control is on, each message's signature is checked, and one that is refused, or may be,
-ends the run, too. Where replies wait for the disk or a slave, all of a run wait for its last
-message, and a message whose reply does not wait ends it.
+Plain sends that arrive together are a run; one alone is, too. A kernel reads them: codes 10 and 310
+in either header format, JSON of any library, to known queues, with a unique key, and with ASCII
+names of properties. A second kernel writes records, queue entries and replies, and a third
+publishes the records. Everything else ends the run: a batch, a delay, a transaction, a group's
+topic, a new topic, a refusal, or no reserved room. ``broker.requests.send`` handles these, and
+defines the result of a run. With access control, each signature is checked; a message that is or
+could be refused ends the run. If replies wait for the disk or a slave, all replies of a run wait
+for its last message, and a message whose reply need not wait ends the run.
 
-What is decided by topic and queue, and by user and queue, is decided once a run for each, from the
-tables themselves, so that nothing has to be told when they change.
+Checks that depend only on topic and queue, or on user and queue, run once per run, on the current
+tables.
 
-A batch (code 320) is one request whose body is its members. Its header is read, and its reply
-written, as those of any request (``broker.requests.send``); what is done for each member is done
-here for all of them. What is not plain (a member that cannot be stored, a transaction, a zero byte
-in properties) goes the way of
-``store.write.append.Appender.append_batch``, which is also the definition of what is done here.
+A batch (code 320) is one request whose body has the members. ``broker.requests.send`` reads its
+header and writes its reply; this module stores the members. If one is not plain (it cannot be
+stored, has a transaction, or a zero byte in properties),
+``store.write.append.Appender.append_batch`` stores the batch. It also defines the result.
 """
 
 import asyncio
@@ -64,23 +62,20 @@ if TYPE_CHECKING:
     from rocketlens.store.write.queue.queue_append import QueueWriter
 
 MAX_RUN_QUEUES: Final = 4_096
-"""Queues that such sends can go to at a time; each takes some hundred bytes. With more, all are
-forgotten, and known again when they are sent to.
-"""
+"""Known queues, some hundred bytes each. If there are more, all are dropped."""
 MAX_UNTRIED_SENDS: Final = 15
-"""Sends that come alone and are handled as others after some that could not be a run, since to find
-that out takes a third of the time that such a send takes. RocketMQ: each alone.
+"""Maximum number of single sends that skip the kernels after some that the kernels could not
+handle: a failed attempt takes a third of the time of a send. RocketMQ has no runs.
 """
 MAX_RUN_BYTES: Final = 256 * 1024
-"""Bytes of such sends: their checksums take a fraction of a turn. RocketMQ: each alone."""
+"""Bytes of a run: their checksums take a fraction of a turn. RocketMQ has no runs."""
 CODES: Final = RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_MESSAGE
-"""Of the requests that are handled."""
 
 _TOPICS_BYTES: Final = 256 * 1024
 _TEXT_BYTES: Final = 128 * 1024
 _PLAIN_BYTES: Final = 64 * 1024
 _TOPICS_START: Final = 8
-"""Kernels hash words, which may begin before a topic."""
+"""Kernels hash whole words, which can begin before the topic."""
 _NOTHING: Final[tuple[int, int, bytes]] = (0, 0, b"")
 _NEVER_PLAIN: Final = (
     *(props.MSG_REGION, props.TRACE_ON, props.CLUSTER, props.POP_CHECKPOINT),
@@ -93,7 +88,7 @@ _ANY_SEND: Final = RemotingCommand(RequestCode.SEND_MESSAGE_V2)
 
 
 class SendRuns:
-    """Handles plain sends together; made once for each broker, in any thread."""
+    """Handles runs of plain sends. Created once for each broker, in any thread."""
 
     def __init__(self, core: "BrokerCore") -> None:
         self._core: Final = core
@@ -125,7 +120,7 @@ class SendRuns:
         )
         self._touched: Final = array("q", bytes(8 * limits.MAX_RUN_MESSAGES))
         self._scratch: Final = array("q", bytes(8 * constants.SCRATCH_COUNT))
-        # As much as a run and its last message may have.
+        # Room for a run and its last message.
         signed = bytearray(0 if core.access is None else 2 * MAX_RUN_BYTES)
         self._signed: Final = memoryview(signed)
         self._work: Final = (
@@ -141,26 +136,22 @@ class SendRuns:
             self._work[3],
         )
         self._template: Final = _template(core.id_prefix, core.config)
-        entries, replies = (
-            bytearray(limits.MAX_RUN_MESSAGES * ENTRY_BYTES),
-            bytearray(limits.MAX_RUN_MESSAGES * REPLY_BYTES),
-        )
+        entries = bytearray(limits.MAX_RUN_MESSAGES * ENTRY_BYTES)
+        replies = bytearray(limits.MAX_RUN_MESSAGES * REPLY_BYTES)
         self._written: Final = np.frombuffer(entries, np.uint8), np.frombuffer(replies, np.uint8)
         self._entries: Final = memoryview(entries)
         self._replies: Final = memoryview(replies)
         self._writers: Final[list[QueueWriter]] = []
         self._topics_end = _TOPICS_START
         self._max_count: int = limits.MAX_RUN_MESSAGES
-        """Fewer after a run that access control ended: what is behind it was read in vain."""
+        """Lower after access control ended a run, because the rest of it was parsed in vain."""
         self._skips = self._skips_left = 0
-        """Back-off: after a send that kernels cannot handle the next 1, 3, 7 or 15 single sends are
-        not tried; and how many of these are left.
-        """
+        """Back-off: after a failed attempt, 1, 3, 7 or 15 single sends skip the kernels."""
 
     def take(
         self, channel: Channel, received: memoryview, max_count: int
     ) -> tuple[int, int, bytes]:
-        """Store plain messages from the beginning of ``received`` on; see `net.Runs`."""
+        """Store plain messages at the beginning of ``received``; see `net.Runs`."""
         room = self._core.store.room()
         if room is None or room.byte_offset >= room.limit:
             return _NOTHING
@@ -183,17 +174,14 @@ class SendRuns:
                 if admitted:
                     done = self._store(channel, frames, room, admitted, touched_count)
         finally:
-            # An error keeps this frame, and what is received must be released.
+            # The traceback of an error keeps this frame, but ``received`` must be released.
             del frames
         if reason == constants.UNKNOWN:
-            self._learn(received)
+            self._add_queue(received)
         return done
 
     def answer(self, channel: Channel, received: bytes) -> bytes | None:
-        """Store the only message in ``received``; return its reply, None if it is left to others.
-
-        Where replies wait it is: `broker.requests.send` knows how, for one.
-        """
+        """Store a single message; return its reply, or None if it needs another handler."""
         if self._core.replies.is_needed or not frame.is_whole(received):
             return None
         if self._skips_left:
@@ -230,10 +218,8 @@ class SendRuns:
             return _NOTHING
         entries = []
         for row in self._touched[:touched_count]:
-            at, some = (
-                rows[row * ROW_NUMBERS + constants.AT],
-                rows[row * ROW_NUMBERS + constants.COUNT],
-            )
+            at = rows[row * ROW_NUMBERS + constants.AT]
+            some = rows[row * ROW_NUMBERS + constants.COUNT]
             if some:
                 part = self._entries[at * ENTRY_BYTES : (at + some) * ENTRY_BYTES]
                 entries.append((self._writers[row], part))
@@ -258,13 +244,13 @@ class SendRuns:
         return count, end, replies
 
     def _when_safe(self, channel: Channel, count: int, replies: bytes, last: Appended) -> bytes:
-        """Return the replies to be sent now; none if those of the last message's have to wait."""
+        """Return the replies to send now; none if they wait for the last message."""
         answer = self._core.replies.reply(last.physical_offset + last.store_size, Response())
         if isinstance(answer, Response):
             return _replies_with(answer, replies)
         group = channel.group
 
-        def answered(done: "asyncio.Future[Response | None]") -> None:
+        def on_answer(done: "asyncio.Future[Response | None]") -> None:
             group.awaited.discard(done)
             try:
                 response = done.result() or Response()
@@ -274,11 +260,11 @@ class SendRuns:
 
         channel.hold(count)
         group.awaited.add(answer)
-        answer.add_done_callback(answered)
+        answer.add_done_callback(on_answer)
         return b""
 
     def _count_admitted(self, channel: Channel, received: memoryview, count: int) -> int:
-        """Return how many of the first messages access control lets through, before any other."""
+        """Return the number of messages at the start that access control permits."""
         access = self._core.access
         if access is None:
             return count
@@ -311,7 +297,7 @@ class SendRuns:
         return count
 
     def _are_plain(self, touched_count: int) -> bool:
-        """Read state and room of each queue; return False if a message may not be stored there."""
+        """Read the state of each queue; return False if messages cannot be stored there now."""
         rows, topics, pending = self._rows, self._core.topics.topics, self._core.topics.pending
         for row in self._touched[:touched_count]:
             writer = self._writers[row]
@@ -329,8 +315,7 @@ class SendRuns:
             rows[at + constants.MORE_FLAGS] = MULTI_TAGS_FLAG if is_multi else 0
         return True
 
-    def _learn(self, received: memoryview) -> None:
-        """Add the queue that ended a run to the known ones, if it has messages already."""
+    def _add_queue(self, received: memoryview) -> None:
         queue_id, start, length = self._scratch[:3]
         topic_bytes = bytes(received[start : start + length])
         topic = topic_bytes.decode(errors="replace")
@@ -361,10 +346,10 @@ class SendRuns:
 
 
 def _replies_with(response: Response, replies: bytes) -> bytes:
-    """Return replies as they are if ``response`` is a success, else what it says in their place.
+    """Return replies unchanged if ``response`` is a success; otherwise replace their code and
+    remark.
 
-    A message that is stored and not safe has a code that says so, and its fields; other failures
-    have a remark.
+    Replies for stored messages that are not safe keep their fields.
     """
     if response.code == ResponseCode.SUCCESS:
         return replies
@@ -377,7 +362,6 @@ def _replies_with(response: Response, replies: bytes) -> bytes:
 
 
 def hosts_of(core: "BrokerCore", channel: Channel) -> Hosts:
-    """Return the addresses of a producer and of the broker, as kernels write them."""
     return _hosts_of(core.born_host(channel), core.store_host)
 
 
@@ -400,12 +384,12 @@ _UNREAD_TEXTS: Final = sum(
     for number, name in enumerate(_LONG)
     if name in {"producerGroup", "defaultTopic", "bname"}
 )
-"""A bit for each field that no plain send needs."""
+"""A bit for each field that plain sends ignore."""
 _NAMES: Final = (*_SHORT, *_LONG, props.UNIQUE_KEY, props.TAGS, props.WAIT, *_NEVER_PLAIN)
 
 
 def _template(id_prefix: str, config: BrokerConfig) -> tuple[Any, Any]:
-    """Return a reply without what differs, and where its six parts begin and the last one ends."""
+    """Return a reply's constant parts, and the starts of the six parts with the end of the last."""
     marks = "@1@", "@2@", "@3@", "@4@"
     ext_fields = {
         "msgId": id_prefix + marks[0],
@@ -428,11 +412,11 @@ def _template(id_prefix: str, config: BrokerConfig) -> tuple[Any, Any]:
 
 _HEX_DIGITS: Final = 16
 _NUMBER: Final = limits.MAX_RUN_MESSAGES
-"""Columns are those of a run, of which the members use the first row by turns."""
+"""Columns are those of a run; the members use the first row in turn."""
 
 
 class StoredBatch(NamedTuple):
-    """A batch that was stored: the ids of its members, the first and the last of them."""
+    """A stored batch: the ids of its members, the first and the last of them."""
 
     ids: str
     first: Appended
@@ -440,7 +424,7 @@ class StoredBatch(NamedTuple):
 
 
 class Batches:
-    """Stores the members of plain batches; made once for each broker, in any thread."""
+    """Stores the members of plain batches. Created once for each broker, in any thread."""
 
     def __init__(self, core: "BrokerCore") -> None:
         self._core: Final = core
@@ -471,7 +455,7 @@ class Batches:
     ) -> StoredBatch | None:
         """Store the members of a batch; return None, and store nothing, if it is not plain.
 
-        Errors as `Appender.append_batch`, if there is no room, or nothing more may be written.
+        Raises what `Appender.append_batch` raises if the store cannot append.
         """
         store = self._core.store
         queue = store.queues.get(topic, queue_id)

@@ -1,10 +1,9 @@
 """Connected producers and consumers by group, from their heartbeats.
 
-No client expires by time: it is registered as long as its connection is open, and a connection is
-closed after 120 s without a heartbeat. The memory that one connection can occupy is bounded. When
-all together are over their bound, the largest connection is closed, so that no client is refused
-because of others.
-Sources: ``ProducerManager``, ``ConsumerManager``, ``ConsumerGroupInfo``.
+A client stays registered while its connection is open; a connection without a heartbeat is closed
+after 120 s. The memory of each connection's groups is bounded. If all together exceed their bound,
+the connection with most memory is closed, so that no client is refused because of others. Sources:
+``ProducerManager``, ``ConsumerManager``, ``ConsumerGroupInfo``.
 """
 
 import logging
@@ -22,26 +21,24 @@ from rocketlens.wire.codes import LanguageCode, RequestCode, ResponseCode
 MAX_CONNECTION_GROUPS_BYTES: Final = 8 * 1024 * 1024
 """Memory for the groups of one connection that a broker keeps: 10,000 groups of a few topics."""
 MAX_GROUPS_BYTES: Final = 128 * 1024 * 1024
-"""Memory for the groups of all connections. Above it the connection with most groups is closed.
-RocketMQ: any.
-"""
+"""The same for all connections; then the largest one is closed. RocketMQ: no limit."""
 _log: Final = logging.getLogger("rocketlens.broker")
 
 _MEMBER_BYTES: Final = 700
 _SUBSCRIPTION_BYTES: Final = 600
 _TAG_BYTES: Final = 120
-"""Memory of a member of a group, a subscription and a tag, without their characters."""
+"""Estimates for one member of a group, one subscription and one tag, without their characters."""
 _NAME_SHOWN: Final = 60
 
 
 class HeartbeatRefused(BadInput):
-    """A heartbeat would occupy too much memory of the broker; the text has the bound."""
+    """A heartbeat would need too much memory of the broker; the text has the bound."""
 
     code = ResponseCode.SYSTEM_ERROR
 
 
 GroupKey = tuple[bool, str]
-"""Whether it is a group of consumers, and its name."""
+"""True for a consumer group, False for a producer group; and its name."""
 
 
 class Client(NamedTuple):
@@ -61,10 +58,10 @@ class ConsumerGroup(Struct):
     members: dict[Channel, Client] = field(default_factory=dict)
     subscriptions: dict[str, bodies.SubscriptionData] = field(default_factory=dict)
     fingerprint: int = 0
-    """Of the last heartbeat, as its client computed it; 0 if it did not."""
+    """The fingerprint of subscriptions in the last heartbeat; 0 if it had none."""
 
     def may_follow(self, topic: str) -> bool:
-        """Return whether members may read a topic: those that assign queues subscribe to none."""
+        """Return True if members may read ``topic``: those that assign queues subscribe to none."""
         return not self.subscriptions or topic in self.subscriptions
 
 
@@ -72,30 +69,29 @@ class ClientTable:
     """Connected producers and consumers, by group."""
 
     def __init__(self, notifies: Callable[[str], bool] = lambda _: True) -> None:
-        """Create an empty table; ``notifies`` returns whether a group's members hear of changes."""
+        """``notifies`` returns True if members of a group are notified of changes."""
         self.producers: Final[dict[str, dict[Channel, Client]]] = {}
         self.consumers: Final[dict[str, ConsumerGroup]] = {}
         self._producer_channels: Final[dict[str, Channel]] = {}
-        """By client id, the newest."""
+        """By client id, the newest channel."""
         self._notifies: Final = notifies
         self._sizes: Final[dict[Channel, dict[GroupKey, int]]] = {}
-        """By connection: the memory of each of its groups."""
+        """By connection: the estimated memory of each of its groups."""
         self.total_bytes = 0
         """Estimated memory of all groups of all connections."""
         self.refused = 0
-        """Number of heartbeats refused."""
         self.closed_largest = 0
         """Number of connections closed because they were the largest."""
 
     def admit(self, heartbeat: bodies.HeartbeatData, channel: Channel) -> None:
         """Reserve memory for the groups of a heartbeat, before any of them is added.
 
-        :raises HeartbeatRefused: if it is too much for one connection, or a name is too long.
+        :raises HeartbeatRefused: if one connection would need too much, or a name is too long.
         """
         try:
             sizes = dict(self._sizes.get(channel, {}))
             for key, size in _group_bytes(heartbeat).items():
-                # Without them in it, those of an earlier heartbeat are kept.
+                # A heartbeat without subscriptions keeps those of the previous one.
                 sizes[key] = max(size, sizes.get(key, 0)) if heartbeat.without_sub else size
             _check_bytes(sum(sizes.values()))
         except HeartbeatRefused:
@@ -110,13 +106,13 @@ class ClientTable:
         largest = max(sizes, key=sizes.__getitem__)
         self.closed_largest += 1
         _log.warning(
-            "the connection of %s is closed: of the %d bytes that the groups of all connections "
-            "take, its groups take %d",
+            "the connection of %s is closed: the groups of all connections use %d bytes, "
+            "and its groups use %d of them",
             largest.address,
             self.total_bytes,
             sizes[largest],
         )
-        self.closed(largest)
+        self.on_close(largest)
         largest.abort("it had more groups than any other connection")
 
     def _set_sizes(self, channel: Channel, sizes: dict[GroupKey, int]) -> None:
@@ -151,11 +147,11 @@ class ClientTable:
     ) -> tuple[bool, bool]:
         """Register a consumer, and notify all members if the group changed.
 
-        Return whether the consumer is to send its subscriptions again, and whether the group
-        subscribes to something else than before.
+        Return two flags: the consumer must send its subscriptions again; the group's subscriptions
+        changed.
 
-        ``without_sub``: its subscriptions are left out, because they are those of the heartbeat
-        before, which had the same ``fingerprint``.
+        ``without_sub``: the heartbeat omits subscriptions, because they equal those of the previous
+        one, which had the same ``fingerprint``.
         """
         if channel not in self._sizes:
             return True, False
@@ -170,27 +166,25 @@ class ClientTable:
         group.members[channel] = client
         previous, group.fingerprint = group.fingerprint, fingerprint
         topics = set(group.subscriptions)
-        is_other = not without_sub and _subscribe(group, consumer.subscription_datas)
+        is_resubscribed = not without_sub and _subscribe(group, consumer.subscription_datas)
         if is_changed or topics != group.subscriptions.keys():
             self.notify(consumer.group_name)
         is_incomplete = fingerprint != previous and (without_sub or previous != 0)
-        return is_incomplete, is_other
+        return is_incomplete, is_resubscribed
 
     def remove_producer(self, group: str, channel: Channel) -> None:
-        """Remove a producer."""
         self._release(channel, (False, group))
         members = self.producers.get(group, {})
         client = members.pop(channel, None)
         if client is not None:
             _log.info("producer %s at %s leaves group %s", client.client_id, channel.address, group)
             if self._producer_channels.get(client.client_id) is channel:
-                # One that has other groups is registered again by its next heartbeat.
+                # The next heartbeat registers the client again if it has other groups.
                 del self._producer_channels[client.client_id]
         if not members:
             self.producers.pop(group, None)
 
     def remove_consumer(self, group_name: str, channel: Channel) -> None:
-        """Remove a consumer, and notify the others."""
         self._release(channel, (True, group_name))
         group = self.consumers.get(group_name)
         client = None if group is None else group.members.pop(channel, None)
@@ -203,8 +197,7 @@ class ClientTable:
         else:
             del self.consumers[group_name]
 
-    def closed(self, channel: Channel) -> None:
-        """Remove every client of a connection."""
+    def on_close(self, channel: Channel) -> None:
         for is_consumer, group in list(self._sizes.get(channel, ())):
             if is_consumer:
                 self.remove_consumer(group, channel)
@@ -213,7 +206,7 @@ class ClientTable:
         self._set_sizes(channel, {})
 
     def find(self, group_name: str, client_id: str) -> tuple[Channel, Client] | None:
-        """Return a consumer of a group and its connection: the newest that has this id."""
+        """Return the newest open connection of a group's consumer, with the consumer."""
         group = self.consumers.get(group_name)
         for channel, client in reversed(group.members.items() if group else ()):
             if client.client_id == client_id and channel.is_open:
@@ -221,16 +214,14 @@ class ClientTable:
         return None
 
     def producer_channel(self, client_id: str) -> Channel | None:
-        """Return the connection of a producer: the newest that has this id."""
+        """Return the newest connection of a producer; None if it is closed."""
         channel = self._producer_channels.get(client_id)
         return channel if channel is not None and channel.is_open else None
 
     def groups_of(self, topic: str) -> list[str]:
-        """Return the groups that subscribe to a topic."""
         return [name for name, group in self.consumers.items() if topic in group.subscriptions]
 
     def notify(self, group_name: str) -> None:
-        """Notify the members of a group that it changed (40)."""
         if not self._notifies(group_name):
             return
         for channel in list(self.consumers[group_name].members):
@@ -242,7 +233,7 @@ class ClientTable:
 
 
 def _subscribe(group: ConsumerGroup, subscriptions: Iterable[bodies.SubscriptionData]) -> bool:
-    """Replace subscriptions by newer ones; return whether any wants other messages now."""
+    """Replace older subscriptions; return True if topics or expressions changed."""
     by_topic = {each.topic: each for each in subscriptions}
     is_changed = by_topic.keys() != group.subscriptions.keys()
     for topic in group.subscriptions.keys() - by_topic.keys():
@@ -259,7 +250,7 @@ def _subscribe(group: ConsumerGroup, subscriptions: Iterable[bodies.Subscription
 
 
 def _group_bytes(heartbeat: bodies.HeartbeatData) -> dict[GroupKey, int]:
-    """Return an estimate of the memory that each group of a heartbeat takes.
+    """Estimate the memory of each group of a heartbeat.
 
     :raises HeartbeatRefused: if a name is too long.
     """

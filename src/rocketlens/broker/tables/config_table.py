@@ -2,10 +2,10 @@
 
 The layout is that of RocketMQ 5: tab-indented, one member a line. An integer key (a queue id, a
 delay level) has no quotes; a text key has them, even if it consists of digits. The previous content
-is kept as ``.bak``. Each file is replaced in one step and synced, so a whole one always exists.
+is kept as ``.bak``. Files are replaced atomically and synced.
 
-A damaged table does not stop a start: its backup is used, or the table begins empty. Either is
-logged as a warning, and the damaged file is kept in ``rocketlens/aside/``.
+If a table is damaged, its backup is used, or the table begins empty. A warning is logged, and the
+damaged file is copied to ``rocketlens/aside/``.
 """
 
 import logging
@@ -32,7 +32,7 @@ _KEPT_BYTES: Final = 1024 * 1024
 
 
 def version_in(table: Mapping[str, Any], now_ms: int) -> DataVersion:
-    """Return the count of changes that a table's file has; one of now if it has none."""
+    """Return ``dataVersion`` of a table; a new one if it is missing."""
     version = read_member(DataVersion, table.get("dataVersion"))
     return DataVersion(timestamp_ms=now_ms) if version is None else version
 
@@ -45,23 +45,21 @@ class ConfigFile:
         self._disk = disk
         self._written: bytes | None = None
         self.mark: TableMark | None = None
-        """Identity of the file when it was last read or written; None if it is missing or
-        damaged.
+        """Identity of the file when it was last read or written; None if it is missing or damaged.
         """
 
     @property
     def backup(self) -> Path:
-        """The file as it was before the last change."""
         return self.path.with_name(f"{self.path.name}.bak")
 
     def read(self) -> dict[str, Any]:
         """Return the members of the file, or of the backup if it is damaged; empty if both are.
 
-        Integer keys without quotes are ``int``. Damage is logged, and the damaged file is kept
+        Integer keys without quotes are ``int``. Damage is logged, and the damaged file is copied
         aside.
 
         :raises OSError: if a file exists and cannot be read.
-        :raises ConfigError: if a file is larger than the bound for reading.
+        :raises ConfigError: if a file exceeds `limits.MAX_CONFIG_READ_BYTES`.
         """
         problems: list[str] = []
         table: dict[str, Any] = {}
@@ -83,22 +81,17 @@ class ConfigFile:
         return table
 
     def keep_aside(self, path: Path, content: bytes) -> None:
-        """Copy the bytes of a damaged file to where they disturb nothing."""
         name = f"{path.name}.{zlib.crc32(content):08x}"
         aside = StoreLayout(self.path.parents[1]).aside / name
         if not aside.exists():
             self._disk.write_durably(aside, content)
 
-    def write(self, value: dict[str, Any]) -> bool:
-        """Replace the content durably; return False if it is equal already.
+    def write(self, content: bytes) -> bool:
+        """Replace the content durably; return False if it is unchanged.
 
         :raises OSError: if it cannot be written; the old content stays.
-        :raises ConfigError: if it is larger than the bound for reading; the old content stays.
+        :raises ConfigError: if it exceeds `limits.MAX_CONFIG_BYTES`; the old content stays.
         """
-        return self.write_content(encoded(value))
-
-    def write_content(self, content: bytes) -> bool:
-        """Do what :meth:`write` does, with the bytes of the file."""
         if content == self._written:
             return False
         if len(content) > limits.MAX_CONFIG_BYTES:
@@ -118,7 +111,7 @@ class ConfigFile:
         self._written = content if len(content) <= _KEPT_BYTES else None
 
     def _sound_content(self) -> bytes | None:
-        """Return the content written last; None if there is none, or the file has changed."""
+        """Return the content written last; None if there is none, or if the file changed since."""
         if self._written is not None or self.mark is None:
             return self._written
         content = fs.read_bytes(self.path, self.mark.size + 1)
@@ -129,13 +122,13 @@ def _nothing_in(path: Path) -> str:
     return f"{path} is missing or empty"
 
 
-def encoded(value: Any) -> bytes:
-    """Return the bytes of a table. A lone surrogate, which UTF-8 cannot encode, is escaped."""
+def encode_table(value: Any) -> bytes:
+    """Encode a table. Lone surrogates, which UTF-8 cannot encode, are escaped."""
     return json_dialect.dumps_file(value).encode("utf-8", "backslashreplace")
 
 
 def _read_object(path: Path) -> tuple[dict[str, Any] | None, bytes, str]:
-    """Return the members of a file, its bytes, and its damage; None if it is missing."""
+    """Return the members of a file, its bytes, and the damage; None if it is missing or damaged."""
     content = fs.read_bytes(path, limits.MAX_CONFIG_READ_BYTES + 1)
     if content is None or not content.strip():
         # RocketMQ creates a file before it writes it: an empty file is not damaged.
@@ -152,7 +145,6 @@ def _read_object(path: Path) -> tuple[dict[str, Any] | None, bytes, str]:
 
 
 def damaged_tables(config: Path) -> Iterator[str]:
-    """Return the damage of each table of a store's ``config`` directory, one line each."""
     for name in TABLES:
         path = config / name
         value, _, problem = _read_object(path)
@@ -168,9 +160,7 @@ def damaged_tables(config: Path) -> Iterator[str]:
 
 
 def table_of(value: Any, read: Callable[[Any], Any]) -> dict[str, Any]:
-    """Parse each member of a JSON object with ``read``; leave out members that it returns None
-    for.
-    """
+    """Parse each member of a JSON object with ``read``; leave out those that are None."""
     if not isinstance(value, dict):
         return {}
     pairs = ((str(name), read(inner)) for name, inner in value.items())

@@ -1,12 +1,12 @@
-"""A table of named entries, in memory and in a file of ``config/``: topics, subscription groups.
+"""A table of named entries in memory, and its file in ``config/``: topics, groups, users, policies.
 
-A table is changed in memory, and ``is_changed`` says that its file is out of date. The file is
-written whole at each change. The text of each entry is kept, so that writing 150,000 topics takes
-the time to write 40 MB.
+Changes are made in memory; ``is_changed`` means that the file is out of date. Each save writes the
+whole file. The encoded bytes of each entry are cached, so saving 150,000 topics costs only the
+writing of 40 MB.
 
-An earlier version appended changes of a large table to a file beside it
-(:mod:`rocketlens.store.read.table_changes`). They are read once, and the file is removed when the
-table was written.
+An earlier version appended changes of a large table to a second file
+(:mod:`rocketlens.store.read.table_changes`). That file is read once, and removed after the next
+save.
 """
 
 import json
@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Final, Generic, TypeVar
 from msgspec.structs import replace
 
 from rocketlens import limits
-from rocketlens.broker.tables.config_table import ConfigFile, encoded, table_of, version_in
+from rocketlens.broker.tables.config_table import ConfigFile, encode_table, table_of, version_in
 from rocketlens.broker.tables.table_saver import Table
 from rocketlens.errors import BadInput
 from rocketlens.store.disk import Disk
@@ -29,7 +29,7 @@ from rocketlens.store.read.table_changes import Changes, changes_path, read_chan
 from rocketlens.wire.declare import members_of
 
 MAX_CONFIG_ENTRY_BYTES: Final = 64 * 1024
-"""Largest topic or group in its table, in bytes, with members of newer versions. RocketMQ: none."""
+"""Maximum bytes of one entry, with members of newer versions. RocketMQ: no limit."""
 _log: Final = logging.getLogger(__name__)
 
 E = TypeVar("E")
@@ -37,32 +37,29 @@ E = TypeVar("E")
 FIXED_BYTES: Final = 1024 * 1024
 """Bytes reserved for the members of a table other than its entries."""
 _MAX_CHANGES_KEPT: Final = 10_000
-"""Number of last changes that are remembered, for callers that announce only changes."""
+"""Number of changes that `changed_since` can list."""
 _BETWEEN: Final = b",\n"
 _SHOWN: Final = 300
 _NAMED: Final = 5
 
 
 class EntryTable(Table, Generic[E]):
-    """The entries of a table, by name. No entry is changed in place."""
+    """The entries of a table, by name. Entries are never modified in place."""
 
     FILE: ClassVar[str]
     MEMBER: ClassVar[str]
-    """Name of the last member of the file, which has the entries."""
+    """Name of the last member of the file, which contains the entries."""
 
     def __init__(self, layout: StoreLayout, disk: Disk, clock: Callable[[], int]) -> None:
-        """Read the file, and changes of an earlier version that it lacks.
-
-        :raises ConfigError: if it is larger than the bound for reading.
-        """
+        """:raises ConfigError: if the file exceeds the bound for reading."""
         self._file: Final = ConfigFile(layout.config / self.FILE, disk)
         self._disk: Final = disk
         self._clock: Final = clock
         value = self._file.read()
         self.entries: Final[dict[str, E]] = table_of(value.get(self.MEMBER), self.decode_entry)
-        """Change them only with the methods of this class."""
+        """Use the methods of this class to change them."""
         self.data_version = version_in(value, clock())
-        """The count of changes, which brokers and name servers compare."""
+        """RocketMQ's version of the table, which brokers and name servers compare."""
         self._others: Final = {
             name: member
             for name, member in value.items()
@@ -79,16 +76,16 @@ class EntryTable(Table, Generic[E]):
 
     @abstractmethod
     def decode_entry(self, value: Any) -> E | None:
-        """Return the entry that a member of the table is, or None if it is not one."""
+        """Parse a member of the file; return None if it is invalid."""
 
     @abstractmethod
     def encode_entry(self, entry: E) -> dict[str, Any]:
-        """Return the JSON object that RocketMQ writes for an entry."""
+        """Return the JSON object of an entry, in RocketMQ's form."""
 
     def put_all(self, entries: Mapping[str, E]) -> None:
-        """Add or replace entries, all of them or none, as one change.
+        """Add or replace entries, all or none, as one change.
 
-        :raises BadInput: if one entry or the table would be too large; nothing is changed then.
+        :raises BadInput: if an entry or the table would be too large.
         """
         texts = {name: self._text(name, entry) for name, entry in entries.items()}
         total = self._bytes
@@ -107,7 +104,6 @@ class EntryTable(Table, Generic[E]):
         self._changed(entries)
 
     def remove(self, name: str) -> E | None:
-        """Remove an entry; return it, or None if there is none."""
         self._bytes -= self._size_of(name)
         self._texts.pop(name, None)
         removed = self.entries.pop(name, None)
@@ -116,25 +112,21 @@ class EntryTable(Table, Generic[E]):
         return removed
 
     def changed_since(self, counter: int) -> list[str] | None:
-        """Return the names changed after a counter of changes; None if that is not known any
-        more.
-        """
+        """Return the names changed after ``counter``; None if too many changed since."""
         if not self._changes_from <= counter <= self.data_version.counter:
             return None
         changed_at = self._changed_at
         return list(takewhile(lambda name: changed_at[name] > counter, reversed(changed_at)))
 
     def value(self) -> dict[str, Any]:
-        """Return the table as the JSON object that RocketMQ writes."""
         entries = {name: self.encode_entry(entry) for name, entry in self.entries.items()}
         return {**self._head(), self.MEMBER: entries}
 
     def snapshot(self) -> Callable[[], None]:
-        """Return a function that writes the current table, in any thread."""
         head, texts = self._head(), list(self._texts.values())
 
         def write() -> None:
-            self._file.write_content(self._content(head, texts))
+            self._file.write(self._content(head, texts))
             if self._has_changes_file:
                 self._disk.remove_file(changes_path(self._file.path))
                 self._has_changes_file = False
@@ -143,16 +135,14 @@ class EntryTable(Table, Generic[E]):
 
     def _text(self, name: str, entry: E) -> bytes:
         # Cut the two opening braces with their line ends, and those that close them.
-        content = encoded({"": {name: self.encode_entry(entry)}})
+        content = encode_table({"": {name: self.encode_entry(entry)}})
         return content[len('{\n\t"":{\n') : -len("\n\t}\n}")]
 
     def _size_of(self, name: str) -> int:
-        """Return the bytes of an entry in the file; 0 if there is none."""
         text = self._texts.get(name)
         return 0 if text is None else len(text) + len(_BETWEEN)
 
     def _head(self) -> dict[str, Any]:
-        """Return the members before the entries."""
         return {"dataVersion": members_of(self.data_version), **self._others}
 
     def _changed(self, names: Iterable[str]) -> None:
@@ -169,14 +159,13 @@ class EntryTable(Table, Generic[E]):
 
     def _content(self, head: dict[str, Any], texts: list[bytes]) -> bytes:
         if not texts:
-            return encoded({**head, self.MEMBER: {}})
+            return encode_table({**head, self.MEMBER: {}})
         member = json.dumps(self.MEMBER).encode()
-        # Insert before the line end and brace that close the head's last member.
-        start = encoded(head)[: -len("\n}")]
+        # Insert in front of the head's last line, the closing brace.
+        start = encode_table(head)[: -len("\n}")]
         return b"%s,\n\t%s:{\n%s\n\t}\n}" % (start, member, _BETWEEN.join(texts))
 
     def _apply(self, file: Changes) -> None:
-        """Apply the changes that the table's file lacks; log damaged ones."""
         changes, problem = file.since(self._file.mark), file.problem
         for change in changes or ():
             self.entries.update(table_of(change.put, self.decode_entry))
@@ -187,7 +176,7 @@ class EntryTable(Table, Generic[E]):
             named = ", ".join(repr(name[:_SHOWN]) for name in lost[:_NAMED])
             problem = (
                 f"{self.FILE} was written by another program, and lacks {len(lost)} "
-                f"that were made before: {named}"
+                f"earlier entries: {named}"
             )
         if problem:
             path = changes_path(self._file.path)

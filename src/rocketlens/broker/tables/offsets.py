@@ -1,16 +1,16 @@
 """``config/consumerOffset.json`` and ``config/delayOffset.json``: offsets of groups and levels.
 
-Offsets change with every pull, so they are kept in memory; ``is_changed`` says that the file is out
-of date. The broker writes consumer offsets every few seconds and when it stops: messages in between
-are read again after a crash. It writes delay offsets soon after a delivery, because messages in
-between are delivered again.
+Offsets change with every pull, so they are kept in memory; ``is_changed`` means that the file is
+out of date. The broker writes consumer offsets every few seconds and when it stops: after a crash,
+consumers read the messages in between again. It writes delay offsets soon after a delivery, because
+after a crash those messages are delivered again.
 
-Both files stay when the log is replaced, and their offsets are then of other queues. So each has a
-member that identifies the log (:mod:`rocketlens.broker.tables.offsets`). RocketMQ does not
-know this member, and drops it when it writes the file.
+Both files outlive a replaced log, but then their offsets belong to other queues. So each has a
+member that identifies the log: `LOG_MEMBER`. RocketMQ does not know this member, and drops it when
+it writes the file.
 
-The log may have lost its end, too. An offset behind the end of its queue would then hide every new
-message until the queue has grown past it, so `fit_to_store` corrects offsets:
+The log may also have lost its end. An offset beyond the end of its queue would hide new messages
+until the queue is longer, so `fit_to_store` corrects offsets:
 
 =====================  =====================================================================
 log                    corrected offset
@@ -19,7 +19,7 @@ the same               at most the queue's end; a delay offset at least the queu
 another one            the queue's begin: messages are read or delivered twice, not lost
 =====================  =====================================================================
 
-For the same log, RocketMQ corrects delay offsets so. Source:
+For the same log, RocketMQ corrects delay offsets in this way. Source:
 ``ScheduleMessageService.correctDelayOffset``.
 """
 
@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from rocketlens import limits
-from rocketlens.broker.tables.config_table import ConfigFile, table_of, version_in
+from rocketlens.broker.tables.config_table import ConfigFile, encode_table, table_of, version_in
 from rocketlens.broker.tables.table_saver import Table
 from rocketlens.errors import BadInput
 from rocketlens.formats.commitlog_record import HEADS, MAGIC_V1, MAGIC_V2, MIN_RECORD_BYTES
@@ -44,14 +44,15 @@ from rocketlens.store.write.message_store import MessageStore
 from rocketlens.wire.declare import members_of
 
 MAX_IDENTITY_SEGMENTS: Final = 16
-"""Segments by which a log is recognized again. One that shares none of them may be the same."""
+"""Number of segments that identify a log. Logs without a common segment count as the same."""
 RESET_KEPT_MS: Final = 600_000
-"""Milliseconds for which commits of a group without consumers are ignored after a reset: those of
-one that is only away for a moment. RocketMQ: until a pull, or a restart.
+"""Milliseconds for which commits of a group without consumers are ignored after a reset: its
+consumers may reconnect. RocketMQ: until a pull, or a restart.
 """
 _MAX_BYTES: Final = 4096
 """Bytes of the first record of a segment that are read."""
 _HEAD: Final = HEADS[0].struct_of("total_size", "magic", "physical_offset")
+_SEGMENT: Final = re.compile(rf"[0-9]{{{SEGMENT_NAME_DIGITS}}}")
 _PAIR: Final = re.compile(r"(\d{1,19}):(\d{1,10})", re.ASCII)
 
 SegmentChecksums = Mapping[int, int]
@@ -59,7 +60,7 @@ SegmentChecksums = Mapping[int, int]
 
 
 class LogIdentity:
-    """Caches the checksums of the log in one directory. Use it in one thread at a time."""
+    """Caches the checksums of the log in one directory. Not thread-safe."""
 
     def __init__(self, directory: Path) -> None:
         self._directory: Final = directory
@@ -68,18 +69,18 @@ class LogIdentity:
     def checksums(self) -> SegmentChecksums:
         """Return the checksums of the newest segments that start with a record.
 
-        O(segments): one directory is listed, and each new segment read once.
+        Lists one directory, and reads each new segment once.
 
         :raises OSError: if the log cannot be read.
         """
         checksums: dict[int, int] = {}
-        paths = [Path(entry.path) for entry in fs.entries(self._directory)]
-        segments = [path for path in paths if _is_segment(path.name)]
-        for path in segments[-MAX_IDENTITY_SEGMENTS:]:
-            base_offset = int(path.name)
+        segments = [each for each in fs.entries(self._directory) if _SEGMENT.fullmatch(each.name)]
+        for segment in segments[-MAX_IDENTITY_SEGMENTS:]:
+            base_offset = int(segment.name)
             checksum = self._cache.get(base_offset)
             if checksum is None:
-                checksum = _checksum(fs.read_bytes(path, _MAX_BYTES) or b"", base_offset)
+                content = fs.read_bytes(Path(segment.path), _MAX_BYTES) or b""
+                checksum = _checksum(content, base_offset)
             if checksum is not None:
                 checksums[base_offset] = checksum
         self._cache = checksums
@@ -87,7 +88,7 @@ class LogIdentity:
 
 
 def is_another_log(noted: SegmentChecksums, current: SegmentChecksums) -> bool:
-    """Return whether two logs have common base offsets, but no common checksum."""
+    """Return True if two logs have common base offsets, but no common checksum."""
     shared = noted.keys() & current.keys()
     return bool(shared) and all(noted[each] != current[each] for each in shared)
 
@@ -99,16 +100,10 @@ def parse_checksums(text: Any) -> dict[int, int]:
 
 
 def format_checksums(checksums: SegmentChecksums) -> str:
-    """Return the text that :func:`parse_checksums` parses."""
     return ",".join(f"{base_offset}:{checksums[base_offset]}" for base_offset in sorted(checksums))
 
 
-def _is_segment(name: str) -> bool:
-    return len(name) == SEGMENT_NAME_DIGITS and name.isascii() and name.isdigit()
-
-
 def _checksum(content: bytes, base_offset: int) -> int | None:
-    """Return the checksum of the first record of a segment; None if there is none."""
     if len(content) < MIN_RECORD_BYTES:
         return None
     size, magic, physical_offset = _HEAD.unpack_from(content)
@@ -138,12 +133,12 @@ def _numbers(value: Any) -> dict[int, int] | None:
 
 
 def _size_of(name: str) -> int:
-    """Return the maximum bytes of a name in the file: an escaped character may take six."""
+    """Return the maximum bytes of a name in the file: an escaped character needs up to six."""
     return len(name) * 6 + _NAME_BYTES
 
 
 class Reset(NamedTuple):
-    """Where a group goes on after a reset, and when it was reset."""
+    """The offset at which a group continues after a reset, and the time of the reset."""
 
     queue_offset: int
     since_ms: int
@@ -163,10 +158,7 @@ class ConsumerOffsets(Table):
         clock: Callable[[], int],
         log_checksums: Callable[[], SegmentChecksums] = dict,
     ) -> None:
-        """Read the file.
-
-        :raises ConfigError: if it is larger than the bound for reading.
-        """
+        """:raises ConfigError: if the file exceeds the bound for reading."""
         self._file = ConfigFile(layout.config / "consumerOffset.json", disk)
         self._others = self._file.read()
         self.log: SegmentChecksums = parse_checksums(self._others.pop(LOG_MEMBER, None))
@@ -175,28 +167,24 @@ class ConsumerOffsets(Table):
         self.data_version = version_in(self._others, clock())
         self._clock: Final = clock
         self.resets: Final[dict[tuple[str, str, int], Reset]] = {}
-        """By group, topic and queue id: where a group goes on with its next pull, whatever it asks
-        for, after a reset. Not in the file, because the offsets are."""
+        """By group, topic and queue id: the offset at which the group's next pull continues,
+        whatever offset it has. Not in the file, because `table` has these offsets, too.
+        """
         self._bytes = 0
         self.refused = 0
         """Number of offsets refused: the table was full, or the queue does not exist."""
         self._count_bytes()
 
     def _count_bytes(self) -> None:
-        """Compute the maximum bytes of the offsets in the file."""
         self._bytes = sum(
             _size_of(name) + len(offsets) * _OFFSET_BYTES for name, offsets in self.table.items()
         )
 
     def get(self, group: str, topic: str, queue_id: int) -> int | None:
-        """Return an offset; None if the group has none in that queue."""
         return self.table.get(f"{topic}{GROUP_SEPARATOR}{group}", {}).get(queue_id)
 
     def put(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
-        """Set an offset; :meth:`save` writes it.
-
-        :raises BadInput: if it is a new offset and the table is full.
-        """
+        """:raises BadInput: if the offset is new and the table is full."""
         name = f"{topic}{GROUP_SEPARATOR}{group}"
         offsets = self.table.get(name)
         if offsets is None or queue_id not in offsets:
@@ -210,28 +198,19 @@ class ConsumerOffsets(Table):
         self.is_changed = True
 
     def reset(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
-        """Set an offset, from which the group's next pull continues.
-
-        :raises BadInput: as :meth:`put`.
-        """
+        """Set the offset at which the group's next pull continues. Raises as :meth:`put`."""
         self.put(group, topic, queue_id, queue_offset)
         self.resets[group, topic, queue_id] = Reset(queue_offset, self._clock())
 
     def expire_resets(self, online: Container[str]) -> None:
-        """Drop resets that no pull came for in `RESET_KEPT_MS`, of groups that are not ``online``.
-
-        From then on what a group commits counts again.
-        """
+        """Forget resets older than `RESET_KEPT_MS` of groups that are not ``online``."""
         before_ms = self._clock() - RESET_KEPT_MS
         for key, reset in list(self.resets.items()):
             if reset.since_ms < before_ms and key[0] not in online:
                 del self.resets[key]
 
     def clone(self, group: str, topic: str, other_group: str) -> None:
-        """Set the offsets that another group has to those of a group, in one topic.
-
-        :raises BadInput: as :meth:`put`.
-        """
+        """Copy the offsets in one topic to another group. Raises as :meth:`put`."""
         offsets = self.table.get(f"{topic}{GROUP_SEPARATOR}{group}", {})
         for queue_id, queue_offset in offsets.items():
             self.put(other_group, topic, queue_id, queue_offset)
@@ -243,60 +222,46 @@ class ConsumerOffsets(Table):
             yield topic, group
 
     def topics_of(self, group: str) -> list[str]:
-        """Return the topics in which a group has offsets."""
         end = f"{GROUP_SEPARATOR}{group}"
         return [name[: -len(end)] for name in self.table if name.endswith(end)]
 
     def groups_of(self, topic: str) -> list[str]:
-        """Return the groups that have offsets in a topic."""
         prefix = f"{topic}{GROUP_SEPARATOR}"
         return [name[len(prefix) :] for name in self.table if name.startswith(prefix)]
 
-    def remove_topic(self, topic: str) -> None:
-        """Remove the offsets of all groups in a topic."""
-        for group in self.groups_of(topic):
-            del self.table[f"{topic}{GROUP_SEPARATOR}{group}"]
-            self.is_changed = True
-        for key in [key for key in self.resets if key[1] == topic]:
-            del self.resets[key]
-        self._count_bytes()
-
-    def remove(self, group: str, topic: str | None = None) -> None:
-        """Remove the offsets of a group, in one topic or in all."""
-        for name in list(self.table):
-            topic_of_entry, _, owner = name.rpartition(GROUP_SEPARATOR)
-            if owner == group and topic in (None, topic_of_entry):
-                del self.table[name]
+    def remove(self, *, group: str | None = None, topic: str | None = None) -> None:
+        for each_topic, each_group in self.pairs():
+            if group in (None, each_group) and topic in (None, each_topic):
+                del self.table[f"{each_topic}{GROUP_SEPARATOR}{each_group}"]
                 self.is_changed = True
-        for key in [key for key in self.resets if key[0] == group and topic in (None, key[1])]:
-            del self.resets[key]
+        for key in list(self.resets):
+            if group in (None, key[0]) and topic in (None, key[1]):
+                del self.resets[key]
         self._count_bytes()
 
     def value(self) -> dict[str, Any]:
-        """Return a copy of the table as its file has it."""
         return self._head() | {"offsetTable": {name: dict(of) for name, of in self.table.items()}}
 
     def _head(self) -> dict[str, Any]:
         return {**self._others, "dataVersion": members_of(self.data_version)}
 
     def snapshot(self) -> Callable[[], None]:
-        """Return a function that writes the current offsets, in any thread."""
         value = self._head()
         table = dict(self.table)
 
         def write() -> None:
             log = _log_member(self.log_checksums())
-            # A group copied a moment later may have a later offset, which is also right.
+            # The loop may change an offset in the meantime; either value is right.
             offsets = {name: dict(offsets) for name, offsets in table.items()}
-            self._file.write(value | log | {"offsetTable": offsets})
+            self._file.write(encode_table(value | log | {"offsetTable": offsets}))
 
         return write
 
 
 class DelayOffsets(Table):
-    """For each delay level the next queue offset in its queue to deliver.
+    """The next queue offset to deliver, for each delay level.
 
-    ``delivered`` waits until delivered messages are durable, and raises if they can never be. An
+    ``delivered`` waits until delivered messages are durable, and raises if that is impossible. An
     offset must not be durable before the delivered message, or a power failure loses the message.
     ``log`` and ``log_checksums`` are as in :class:`ConsumerOffsets`.
     """
@@ -309,10 +274,7 @@ class DelayOffsets(Table):
         delivered: Callable[[], None] = lambda: None,
         log_checksums: Callable[[], SegmentChecksums] = dict,
     ) -> None:
-        """Read the file.
-
-        :raises ConfigError: if it is larger than the bound for reading.
-        """
+        """:raises ConfigError: if the file exceeds the bound for reading."""
         self._file = ConfigFile(layout.config / "delayOffset.json", disk)
         self._delivered = delivered
         value = self._file.read()
@@ -322,33 +284,28 @@ class DelayOffsets(Table):
         self.data_version = version_in(value, clock())
 
     def put(self, level: int, queue_offset: int) -> None:
-        """Set the offset of a level."""
         if self.table.get(level) != queue_offset:
             self.table[level] = queue_offset
             self.is_changed = True
 
     def value(self) -> dict[str, Any]:
-        """Return a copy of the table as its file has it."""
         return {"dataVersion": members_of(self.data_version), "offsetTable": dict(self.table)}
 
     def snapshot(self) -> Callable[[], None]:
-        """Return a function that writes the current offsets; it raises what ``delivered`` does."""
         value = self.value()
 
         def write() -> None:
             self._delivered()
-            self._file.write(value | _log_member(self.log_checksums()))
+            self._file.write(encode_table(value | _log_member(self.log_checksums())))
 
         return write
 
 
 def _log_member(checksums: SegmentChecksums) -> dict[str, Any]:
-    """Return the member of a file that identifies its log."""
     return {LOG_MEMBER: format_checksums(checksums)} if checksums else {}
 
 
 def fit_to_store(store: MessageStore, consumers: ConsumerOffsets, delays: DelayOffsets) -> None:
-    """Correct the offsets of groups and of delay levels, and log the corrections."""
     checksums = delays.log_checksums()
     is_another = is_another_log(consumers.log, checksums)
     consumers.is_changed |= is_another

@@ -1,8 +1,8 @@
-"""Locks of queues, by which an orderly consumer has a queue to itself.
+"""Queue locks, which orderly consumers need to read a queue.
 
-A lock is of a group and a queue. It lasts 60 s from when its client last asked for it, and ends
-before that only when the client releases it: neither unregistering nor the end of its connection
-ends it, because the client may still be consuming. Source: ``RebalanceLockManager``.
+A lock belongs to a group and a queue. It expires 60 s after its client last requested it, or when
+the client releases it. It outlives the client's registration and connection, because the client may
+still be consuming. Source: ``RebalanceLockManager``.
 """
 
 from collections import OrderedDict
@@ -10,13 +10,13 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 MAX_QUEUE_LOCKS: Final = 200_000
-"""Locks of queues, groups times queues, that a broker keeps: 80 MiB. RocketMQ: no limit."""
+"""Maximum number of locks: 80 MiB. RocketMQ: no limit."""
 QUEUE_LOCK_S: Final = 60.0
-"""Seconds that a lock of a queue lasts. RocketMQ: rocketmq.broker.rebalance.lockMaxLiveTime, 60."""
+"""Seconds until a lock expires. RocketMQ: rocketmq.broker.rebalance.lockMaxLiveTime, 60."""
 
 
 class QueueLock(NamedTuple):
-    """The client that has a queue to itself, and when it renewed that."""
+    """The client that holds a lock, and the time of its last renewal."""
 
     client_id: str
     renewed_s: float
@@ -26,20 +26,19 @@ class QueueLocks:
     """All locks, the one with the oldest renewal first."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        """Hold none; ``clock`` is monotonic, in seconds."""
+        """Create an empty table; ``clock`` is monotonic, in seconds."""
         self._clock: Final = clock
         self._locks: Final[OrderedDict[tuple[str, str, int], QueueLock]] = OrderedDict()
         self._of_group: Final[dict[str, dict[tuple[str, str, int], None]]] = {}
         self.refused = 0
-        """Locks that there was no room for."""
+        """Number of locks refused because the table was full."""
 
     @property
     def count(self) -> int:
-        """Number of locks, including expired ones."""
         return len(self._locks)
 
     def lock(self, group: str, topic: str, queue_id: int, client_id: str) -> bool:
-        """Lock a queue for a client, or renew its lock; False if another client has it."""
+        """Lock a queue for a client, or renew its lock; return False if another client holds it."""
         key, now_s = (group, topic, queue_id), self._clock()
         lock = self._locks.get(key)
         if lock is not None and lock.client_id != client_id and not _is_over(lock, now_s):
@@ -53,14 +52,13 @@ class QueueLocks:
         return True
 
     def unlock(self, group: str, topic: str, queue_id: int, client_id: str) -> None:
-        """Unlock a queue, if this client has locked it."""
         key = group, topic, queue_id
         lock = self._locks.get(key)
         if lock is not None and lock.client_id == client_id:
             self._drop(key)
 
     def has(self, group: str) -> bool:
-        """Return whether a member of a group has a queue locked. Drops expired locks on the way."""
+        """Return True if a member of a group holds a lock. Drop expired locks of the group."""
         now_s = self._clock()
         while group in self._of_group:
             key = next(iter(self._of_group[group]))

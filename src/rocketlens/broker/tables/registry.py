@@ -1,10 +1,9 @@
-"""Topics and consumer groups of a broker: their rules, and those created automatically.
+"""The topics and consumer groups of a broker: creation, change, removal.
 
-The number of each is bounded; refusals are counted, and logged once a minute. A name in a request
-is checked before a topic or group is created. Every change of topics is written, and announced to
-the name servers, before the request that caused it is answered: each method returns a future that
-ends then. A change that cannot be written stays in memory and is tried again, as in RocketMQ.
-Sources: ``TopicValidator``, ``TopicConfigManager``, ``SubscriptionGroupManager``.
+The number of each is bounded; refusals are counted, and logged once a minute. A change of topics is
+written, and announced to the name servers, before the request that caused it is answered: methods
+return a future that ends then. A change that cannot be written stays in memory and is tried again,
+as in RocketMQ. Sources: ``TopicValidator``, ``TopicConfigManager``, ``SubscriptionGroupManager``.
 """
 
 import asyncio
@@ -38,9 +37,9 @@ from rocketlens.model.rocketmq import (
 from rocketlens.wire.codes import ResponseCode
 
 MAX_GROUPS: Final = 100_000
-"""Subscription groups of a broker, at most. RocketMQ: no limit."""
+"""Maximum number of subscription groups. RocketMQ: no limit."""
 MAX_TOPICS: Final = 150_000
-"""Topics of a broker, at most, of any origin; each takes about 1 KiB. RocketMQ: no limit."""
+"""Maximum number of topics of any origin; each takes about 1 KiB. RocketMQ: no limit."""
 _log: Final = logging.getLogger("rocketlens.broker")
 
 
@@ -65,7 +64,7 @@ class Room:
     """Bounds the number of topics or groups; counts refusals, and logs them once a minute."""
 
     def __init__(self, kind: str, max_count: Callable[[], int], clock: Callable[[], int]) -> None:
-        """Allow ``max_count()`` of a kind, ``topics`` for example."""
+        """Bound the number of ``kind`` (``topics``, for example) by ``max_count()``."""
         self._kind: Final = kind
         self._max_count: Final = max_count
         self._clock: Final = clock
@@ -73,7 +72,7 @@ class Room:
         self.refused = 0
 
     def has(self, count: int, name: str) -> bool:
-        """Return whether ``name`` may be created if there are ``count`` now."""
+        """Return True if ``name`` can be created in addition to ``count`` others."""
         if count < self._max_count():
             return True
         self.refused += 1
@@ -82,7 +81,7 @@ class Room:
         if self._warned_ms is None or now_ms - self._warned_ms >= interval_ms:
             self._warned_ms = now_ms
             _log.warning(
-                "there are %d %s and no room for another: %s is not created, nor were %d before it",
+                "there are %d %s, the maximum: %s is not created; %d were refused before",
                 count,
                 self._kind,
                 name[: limits.MAX_SHOWN_CHARACTERS],
@@ -92,22 +91,18 @@ class Room:
 
 
 PersistFuture = asyncio.Future[Any] | None
-"""Ends when a change is written and announced; None if it is already. Its result is False if the
-change could not be written.
-"""
+"""Ends when a change is written (False if not) and announced; None if it is already."""
 
 Save = Callable[[Table], PersistFuture]
-"""Starts to write a table."""
 
 Announce = Callable[[], PersistFuture]
-"""Starts to announce a change."""
 
 
 class TopicRegistry:
     """The topics of a broker.
 
     ``save`` writes the table, and ``announce`` registers with the name servers. ``pending`` has the
-    topics that are being written or announced, each with the future that ends then.
+    future of each topic that is being written or announced.
     """
 
     def __init__(
@@ -119,7 +114,6 @@ class TopicRegistry:
         save: Save = lambda _: None,
         announce: Announce = lambda: None,
     ) -> None:
-        """Use the table of the store, and create the topics of a new RocketMQ broker."""
         self.table: Final = table
         self.config: Final = config
         self.topics: Final[Mapping[str, StoredTopic]] = table.entries
@@ -133,18 +127,14 @@ class TopicRegistry:
             table.save()
 
     def get(self, topic: str) -> StoredTopic | None:
-        """Return a topic; None if it does not exist."""
         return self.topics.get(topic)
 
     def has_room_for(self, topic: str) -> bool:
-        """Return whether a topic exists or may be created; a refusal is counted and logged."""
+        """Return True if a topic exists or can be created; count and log a refusal."""
         return topic in self.topics or self.room.has(len(self.topics), topic)
 
     def put(self, topic: StoredTopic) -> PersistFuture:
-        """Create or change a topic.
-
-        :raises BadInput: if the bound on topics is reached.
-        """
+        """:raises BadInput: if the bound on topics is reached."""
         if not self.has_room_for(topic.topic):
             raise TooMany(
                 f"{MAX_TOPICS} topics are allowed, and all are in use: delete topics first"
@@ -159,11 +149,15 @@ class TopicRegistry:
         announced = self._persist_and_announce()
         if announced is not None:
             self.pending[topic.topic] = announced
-            announced.add_done_callback(lambda done: self._on_announced(topic.topic, done))
+
+            def on_announced(done: asyncio.Future[Any]) -> None:
+                if self.pending.get(topic.topic) is done:
+                    del self.pending[topic.topic]
+
+            announced.add_done_callback(on_announced)
         return announced
 
     def remove(self, topic: str) -> PersistFuture:
-        """Remove a topic."""
         if self.table.remove(topic) is None:
             return None
         _log.info("topic %s is deleted", topic)
@@ -172,7 +166,7 @@ class TopicRegistry:
     def create_for_send(
         self, topic: str, default_topic: str, queue_count: int, sys_flag: int
     ) -> StoredTopic | None:
-        """Create the topic of a message if ``default_topic`` allows it; return None if not."""
+        """Create the topic of a message if ``default_topic`` permits it; return None if not."""
         default = self.topics.get(default_topic)
         if (
             default is None
@@ -189,10 +183,7 @@ class TopicRegistry:
         return new_topic
 
     def create_for_group(self, topic: str, queue_count: int, sys_flag: int = 0) -> StoredTopic:
-        """Return a retry or dead-letter topic; create it if it does not exist.
-
-        :raises BadInput: if the bound on topics is reached.
-        """
+        """Return or create a retry or dead-letter topic. Raises as :meth:`put`."""
         stored = self.topics.get(topic)
         if stored is None:
             stored = StoredTopic(
@@ -205,14 +196,10 @@ class TopicRegistry:
         saved, announced = self._save(self.table), self._announce()
         if saved is None or announced is None:
             return saved or announced
-        return asyncio.ensure_future(_saved_and_announced(saved, announced))
-
-    def _on_announced(self, topic: str, done: asyncio.Future[Any]) -> None:
-        if self.pending.get(topic) is done:
-            del self.pending[topic]
+        return asyncio.ensure_future(_wait_for_both(saved, announced))
 
 
-async def _saved_and_announced(saved: asyncio.Future[Any], announced: asyncio.Future[Any]) -> Any:
+async def _wait_for_both(saved: asyncio.Future[Any], announced: asyncio.Future[Any]) -> Any:
     await asyncio.wait((saved, announced))
     return saved.result()
 
@@ -249,7 +236,6 @@ class GroupRegistry:
         *,
         save: Save = lambda _: None,
     ) -> None:
-        """Use the table of the store, and create the groups of a new RocketMQ broker."""
         self.table: Final = table
         self.config: Final = config
         self._save: Final = save
@@ -260,10 +246,7 @@ class GroupRegistry:
             table.save()
 
     def put(self, groups: Mapping[str, Mapping[str, Any]]) -> PersistFuture:
-        """Create or change groups, all of them or none.
-
-        :raises BadInput: if the bound on groups is reached.
-        """
+        """:raises BadInput: if the bound on groups is reached. No group is changed then."""
         new = groups.keys() - self.table.entries.keys()
         for name in new:
             if not self.room.has(len(self.table.entries) + len(new) - 1, name):
@@ -274,16 +257,15 @@ class GroupRegistry:
         return self._save(self.table)
 
     def remove(self, group: str) -> PersistFuture:
-        """Remove a group."""
         if self.table.remove(group) is None:
             return None
         _log.info("group %s is deleted", group)
         return self._save(self.table)
 
     def find(self, group: str) -> dict[str, Any] | None:
-        """Return a group, created now if that is allowed; None if it does not exist.
+        """Return a group, created now if the configuration permits that; None if it does not exist.
 
-        The caller does not wait until it is written: a group that is lost is created again.
+        The caller does not wait for the file: a lost group is created again.
         """
         config = self.table.entries.get(group)
         if (
@@ -299,7 +281,6 @@ class GroupRegistry:
         return config
 
     def notifies(self, group: str) -> bool:
-        """Return whether members of a group get a notice when it changes."""
         config = self.find(group)
         return config is None or bool(config.get("notifyConsumerIdsChangedEnable", True))
 

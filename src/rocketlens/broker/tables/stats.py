@@ -1,4 +1,4 @@
-"""Counts of a broker: messages put and delivered, pulls, and their rates over time.
+"""Counts and rates of a broker: messages stored and delivered, pulls.
 
 Source: ``StoreStatsService``, ``BrokerStats``.
 """
@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from msgspec import Struct, field
 
 SPANS_S: Final = (10, 60, 600)
-"""Spans, in seconds, over which rates are averaged."""
+"""Spans of the averages, in seconds."""
 
 
 class _Sample(NamedTuple):
@@ -23,26 +23,25 @@ class _Sample(NamedTuple):
 
 
 class BrokerStats(Struct):
-    """Counts since the start. Call ``sample`` once a second: rates are computed from samples."""
+    """Counts since the start. Call ``sample`` once a second; rates are computed from samples."""
 
     clock: Callable[[], int]
     started_ms: int = 0
     put_total: int = 0
-    """Messages stored."""
     get_total: int = 0
     """Messages delivered to consumers."""
     get_found: int = 0
     """Pulls that returned messages."""
     get_missed: int = 0
-    """Pulls that returned none."""
+    """Pulls that returned no message."""
     put_until_midnight: int = 0
     get_until_midnight: int = 0
-    """Totals at the last midnight of the local zone."""
+    """Totals at the last midnight of the local time zone."""
     put_until_previous_midnight: int = 0
     get_until_previous_midnight: int = 0
-    """Totals at the midnight before it."""
+    """Totals at the midnight before."""
     disk_use: dict[str, str] = field(default_factory=dict)
-    """The use of the disk as tools get it, when it was measured last."""
+    """Disk usage in the form that tools get, from the last measurement."""
     disk_measured_ms: int = 0
     _day: int = 0
     _samples: deque[_Sample] = field(default_factory=lambda: deque(maxlen=SPANS_S[-1] + 1))
@@ -53,24 +52,19 @@ class BrokerStats(Struct):
         self.sample()
 
     def sample(self) -> None:
-        """Record the current counts, and the totals at midnight."""
+        """Record the current counts, and at midnight the totals."""
         now_ms = self.clock()
         self._samples.append(self._counts(now_ms))
         if _day_of(now_ms) != self._day:
             self._day = _day_of(now_ms)
-            self.put_until_previous_midnight, self.put_until_midnight = (
-                self.put_until_midnight,
-                self.put_total,
-            )
-            self.get_until_previous_midnight, self.get_until_midnight = (
-                self.get_until_midnight,
-                self.get_total,
-            )
+            self.put_until_previous_midnight = self.put_until_midnight
+            self.get_until_previous_midnight = self.get_until_midnight
+            self.put_until_midnight, self.get_until_midnight = self.put_total, self.get_total
 
     def rates(self) -> dict[str, str]:
-        """Return counts a second as tools ask for them (28), by their names there.
+        """Return rates per second, by RocketMQ's names (28).
 
-        Each is of the last 10 s, 60 s and 600 s: ``"12.5 3.0 1.1"``.
+        Each value has the averages of the last 10 s, 60 s and 600 s: ``"12.5 3.0 1.1"``.
         """
         delivered = self._rates(lambda sample: sample.get_total)
         return {
@@ -90,12 +84,10 @@ class BrokerStats(Struct):
         return " ".join(str(self._rate(now, count, span_s)) for span_s in SPANS_S)
 
     def _rate(self, now: _Sample, count: Callable[[_Sample], int], span_s: int) -> float:
-        """Return the rate per second since the oldest sample within ``span_s``."""
         oldest = self._samples[max(len(self._samples) - 1 - span_s, 0)]
         elapsed_ms = now.at_ms - oldest.at_ms
         return (count(now) - count(oldest)) * 1000 / elapsed_ms if elapsed_ms > 0 else 0.0
 
 
 def _day_of(now_ms: int) -> int:
-    """Return the ordinal of the day of ``now_ms`` in the local zone."""
     return datetime.fromtimestamp(now_ms / 1000).astimezone().toordinal()

@@ -1,9 +1,9 @@
-"""Writes the broker's tables in threads of their own, so that no request waits for the disk.
+"""Writes the broker's tables in threads, so that no request waits for the disk.
 
-A snapshot of a table is taken on the event loop when its turn comes; a thread encodes, writes and
-syncs it. Each table is written by one thread at a time, so no older state is written after a newer
-one, and of several waiting changes only the last is written. No table waits for another one. A
-table that could not be written is logged and stays changed: the next save writes it.
+The event loop takes a snapshot of a table; a thread encodes, writes and syncs it. Only one thread
+writes a table at a time, so a newer state is never overwritten by an older one. Changes that arrive
+during a write are saved together afterwards. Tables do not wait for each other. A failed write is
+logged, and the table stays changed until the next save.
 """
 
 import asyncio
@@ -17,30 +17,30 @@ _log: Final = logging.getLogger("rocketlens.broker")
 
 TABLE_THREAD: Final = "rocketlens-tables"
 WRITER_COUNT: Final = 4
-"""Tables that are written at once: a large one, and one that waits for the log, delay no topic."""
+"""Tables written at once: a large table, or one that waits for the log, must not delay topics."""
 
 
 class Table(Protocol):
     """A table in memory that is saved in one file."""
 
     is_changed: bool = False
-    """Whether memory has changes that the file does not have."""
+    """True if the file lacks changes in memory."""
 
     @abstractmethod
     def snapshot(self) -> Callable[[], None]:
         """Return a function that writes the current state, in any thread.
 
-        The function raises OSError if it cannot write, or cannot read the log that it refers to.
+        The function raises OSError if it cannot write, or cannot read the log.
         """
 
     def save(self) -> None:
-        """Write the whole table now; raises what the function of :meth:`snapshot` does."""
+        """Write the table now; raises what the function of :meth:`snapshot` raises."""
         self.snapshot()()
         self.is_changed = False
 
 
 class TableSaver:
-    """Saves tables; belongs to the running event loop."""
+    """Saves tables. Belongs to the running event loop."""
 
     def __init__(self) -> None:
         self._loop: Final = asyncio.get_running_loop()
@@ -49,7 +49,7 @@ class TableSaver:
         self._writing: Final[set[Table]] = set()
 
     def save(self, table: Table) -> asyncio.Future[bool]:
-        """Save a table now or in its turn; the future has whether it was written."""
+        """Save a table, after the current write; the result is False if that failed."""
         result = self._queue.get(table)
         if result is None:
             result = self._queue[table] = self._loop.create_future()
@@ -58,7 +58,6 @@ class TableSaver:
         return result
 
     def save_changed(self, tables: Iterable[Table]) -> None:
-        """Save the tables that changed."""
         for table in tables:
             if table.is_changed:
                 self.save(table)
@@ -70,17 +69,17 @@ class TableSaver:
         write = table.snapshot()
         written = self._loop.run_in_executor(self._threads, _try_write, table, write)
         written.add_done_callback(
-            lambda done: self._written(table, result, is_written=done.result())
+            lambda done: self._on_written(table, result, is_written=done.result())
         )
 
-    def _written(self, table: Table, result: asyncio.Future[bool], *, is_written: bool) -> None:
+    def _on_written(self, table: Table, result: asyncio.Future[bool], *, is_written: bool) -> None:
         self._writing.discard(table)
         _end(result, is_written=is_written)
         if table in self._queue:
             self._write(table)
 
     def close(self, tables: Iterable[Table] = ()) -> None:
-        """Wait for the current writes, then write the changed ones of ``tables`` in this thread."""
+        """Wait for the current writes, then write changed ``tables`` in this thread."""
         self._threads.shutdown(wait=True)
         for table, result in self._queue.items():
             table.is_changed = True
@@ -100,7 +99,7 @@ def _end(result: asyncio.Future[bool], *, is_written: bool) -> None:
 def _try_write(table: Table, write: Callable[[], None]) -> bool:
     try:
         write()
-    except Exception as error:  # noqa: BLE001 - whatever it is, the other tables are written
+    except Exception as error:  # noqa: BLE001 - the other tables must still be written
         table.is_changed = True
         _log.warning("a table could not be written and will be tried again: %s", error)
         return False

@@ -1,13 +1,13 @@
-"""``config/timercheck``: which messages with a delivery time of their own are delivered.
+"""``config/timercheck``: which timers (messages with their own delivery time) were delivered.
 
-They are in queue 0 of the topic of timers. Those below ``queue_offset`` are delivered. Of those
-from there up to below ``next_queue_offset``, these are delivered: the ones due before
-``read_time_ms``, and of those due at it, the ones before ``second_queue_offset``. All others wait.
+Timers are in queue 0 of their topic. Those below ``queue_offset`` are delivered. Of those between
+``queue_offset`` and ``next_queue_offset``, the ones due before ``read_time_ms`` are delivered; of
+those due at ``read_time_ms``, the ones below ``second_queue_offset``. All others wait.
 
-RocketMQ reads the file when it takes over the store: it reads the queue from ``queue_offset`` on,
-and so delivers all that wait, and again what was delivered behind the first that waits. When
-RocketMQ wrote the file, what was not read and what is due from ``read_time_ms`` on waits. Its own
-``timerlog`` and ``timerwheel`` would make it deliver again what we delivered, so they are removed.
+RocketMQ reads the file when it takes over the store. It then reads the queue from ``queue_offset``
+on: it delivers all waiting timers, and repeats those delivered after the first waiting one. If
+RocketMQ wrote the file, timers that it had not read, and those due from ``read_time_ms`` on, wait.
+Its ``timerlog`` and ``timerwheel`` would make it repeat our deliveries, so they are removed.
 """
 
 from collections.abc import Callable
@@ -28,8 +28,8 @@ from rocketlens.store.layout import StoreLayout
 class TimerProgress(Table):
     """The progress of timers, in memory and in the file.
 
-    ``delivered`` waits until delivered messages are durable, as in
-    :class:`rocketlens.broker.tables.offsets.DelayOffsets`, and ``log_checksums`` is as there.
+    ``delivered`` and ``log_checksums`` are as in
+    :class:`rocketlens.broker.tables.offsets.DelayOffsets`.
     """
 
     def __init__(
@@ -40,7 +40,8 @@ class TimerProgress(Table):
         delivered: Callable[[], None],
         log_checksums: Callable[[], SegmentChecksums] = dict,
     ) -> None:
-        """Read the file; damage makes it begin anew, and then messages are delivered twice.
+        """Read the file. If it is damaged, start at the beginning; messages are then delivered
+        twice.
 
         :raises OSError: if the file exists and cannot be read.
         """
@@ -50,8 +51,8 @@ class TimerProgress(Table):
         self._removed_caches = False
         self.path: Final = layout.config / "timercheck"
         self.oldest: Callable[[], tuple[int, int | None]] = lambda: (self.queue_offset, None)
-        """Returns the lowest queue offset that waits or was not read since the start, and the
-        lowest of those due before ``read_time_ms``: after a clock was set back.
+        """Returns two queue offsets: the lowest that waits or was not read since the start, and the
+        lowest of those due before ``read_time_ms``, which exist after a clock was set back.
         """
         self.log_checksums: Final = log_checksums
         self.read_time_ms = 0
@@ -73,8 +74,8 @@ class TimerProgress(Table):
         self._version_counter = min(max(checkpoint.version_counter, 0), limits.MAX_INT)
         self.read_time_ms = max(checkpoint.read_time_ms, 0)
         if not checkpoint.is_own:
-            # RocketMQ keeps what waits in files of its own: where the first of it is, is unknown.
-            # It has no checksum, and never comes further than the clock.
+            # RocketMQ keeps waiting timers in its own files, so the first one is unknown.
+            # The file has no checksum; its time cannot be later than the clock.
             self.read_time_ms = min(self.read_time_ms, now_ms)
             self.next_queue_offset = max(checkpoint.queue_offset, 0)
             return
@@ -85,10 +86,7 @@ class TimerProgress(Table):
             self.log = {checkpoint.log_segment_offset: checkpoint.log_segment_crc}
 
     def fit_to_queue(self, low: int, high: int) -> None:
-        """Correct what does not fit a queue that has entries from ``low`` to below ``high``.
-
-        In another log, everything waits.
-        """
+        """Correct offsets outside ``low`` to ``high``; in another log, all timers wait."""
         if self.log and is_another_log(self.log, self.log_checksums()):
             self.read_time_ms = self.second_queue_offset = self.next_queue_offset = 0
             self.queue_offset = 0
@@ -97,27 +95,26 @@ class TimerProgress(Table):
         self.next_queue_offset = min(max(self.next_queue_offset, low), high)
 
     def is_delivered(self, queue_offset: int, slot_ms: int) -> bool:
-        """Return whether a message below ``next_queue_offset`` was delivered before the start."""
+        """Return True if a timer below ``next_queue_offset`` was delivered before the start."""
         return slot_ms < self.read_time_ms or (
             slot_ms == self.read_time_ms and queue_offset < self.second_queue_offset
         )
 
     def advance(self, slot_ms: int, queue_offset: int) -> None:
-        """Record progress: messages due before ``slot_ms`` are delivered, and of those due then all
-        below ``queue_offset``. It never moves back.
+        """Record delivery of timers due before ``slot_ms``, and of those at it below
+        ``queue_offset``.
         """
         now = (self.read_time_ms, self.second_queue_offset)
         self.read_time_ms, self.second_queue_offset = max(now, (slot_ms, queue_offset))
         self.is_changed = True
 
     def set_back(self, slot_ms: int) -> None:
-        """Set an earlier time, when nothing waits; ignored if it is not earlier."""
+        """Set an earlier time, if no timer waits; ignored if it is not earlier."""
         if slot_ms < self.read_time_ms - 1000:
             self.read_time_ms, self.second_queue_offset = slot_ms, 0
             self.is_changed = True
 
     def checkpoint(self) -> TimerCheckpoint:
-        """Return the current state as the file has it."""
         next_offset, (oldest_waiting, oldest_late) = self.next_queue_offset, self.oldest()
         if oldest_late is not None:
             next_offset = min(next_offset, oldest_late)
@@ -132,7 +129,6 @@ class TimerProgress(Table):
         )
 
     def snapshot(self) -> Callable[[], None]:
-        """Return a function that writes the current state; it raises what ``delivered`` does."""
         self._version_counter += 1
         checkpoint = self.checkpoint()
 
@@ -148,7 +144,6 @@ class TimerProgress(Table):
         return write
 
     def _remove_caches(self) -> None:
-        """Remove what RocketMQ derived from the queue, once the file that replaces it is there."""
         if not self._removed_caches:
             self._disk.remove_tree(self._layout.root / "timerlog")
             self._disk.remove_file(self._layout.root / "timerwheel")

@@ -1,6 +1,6 @@
 """``config/topics.json`` and ``config/subscriptionGroup.json``: topics and subscription groups.
 
-Unknown members are kept and written back, so a newer RocketMQ loses nothing.
+Unknown members are kept and written back, so that a newer RocketMQ loses nothing.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,7 +28,7 @@ _FILTER_TYPES: Final = ("SINGLE_TAG", "MULTI_TAG")
 
 
 class StoredTopic(Struct):
-    """One topic. ``perm`` is a sum of ``PERM_READ``, ``PERM_WRITE`` and ``PERM_INHERIT``."""
+    """A topic of the broker; ``perm`` is a sum of ``PERM_*``."""
 
     topic: str
     read_queue_count: int = 16
@@ -43,20 +43,15 @@ class StoredTopic(Struct):
 
     @property
     def queue_count(self) -> int:
-        """Queues that clients may read or write."""
         return max(self.read_queue_count, self.write_queue_count)
 
     def encode(self) -> dict[str, Any]:
-        """Return the JSON object that RocketMQ writes."""
         members = {name: getattr(self, attribute) for name, attribute in _TOPIC_FIELDS.items()}
         return dict(sorted({**members, **self.others}.items()))
 
     @classmethod
     def decode(cls, value: Any) -> Self | None:
-        """Parse a member of ``topicConfigTable``; return None if it is not a topic.
-
-        A field with a value that RocketMQ cannot have there is dropped: it gets its default.
-        """
+        """Parse a topic; None if it is none. Invalid fields get their default."""
         if not isinstance(value, dict) or not isinstance(value.get("topicName"), str):
             return None
         members: dict[str, Any] = {}
@@ -65,13 +60,12 @@ class StoredTopic(Struct):
             attribute = _TOPIC_FIELDS.get(name)
             if attribute is None:
                 others[name] = member_value
-            elif _may_be(attribute, member_value):
+            elif _is_valid(attribute, member_value):
                 members[attribute] = member_value
         return cls(**members, others=others)
 
 
-def _may_be(attribute: str, value: Any) -> bool:
-    """Return whether a field of a topic may have a value, so that commands can carry it."""
+def _is_valid(attribute: str, value: Any) -> bool:
     if type(value) is int:
         return attribute in _NUMBERS and 0 <= value < 2**31
     if type(value) is str:
@@ -89,18 +83,13 @@ class TopicTable(EntryTable[StoredTopic]):
     MEMBER = "topicConfigTable"
 
     def decode_entry(self, value: Any) -> StoredTopic | None:
-        """Parse a member of the table; return None if it is not a topic."""
         return StoredTopic.decode(value)
 
     def encode_entry(self, entry: StoredTopic) -> dict[str, Any]:
-        """Return the JSON object that RocketMQ writes for a topic."""
         return entry.encode()
 
     def put(self, *topics: StoredTopic) -> None:
-        """Add or replace topics, all of them or none, as one change.
-
-        :raises BadInput: if one is too large for the table.
-        """
+        """:raises BadInput: if a topic or the table is too large. No topic is changed then."""
         self.put_all({topic.topic: topic for topic in topics})
 
 
@@ -111,25 +100,20 @@ class GroupTable(EntryTable[dict[str, Any]]):
     MEMBER = "subscriptionGroupTable"
 
     def decode_entry(self, value: Any) -> dict[str, Any] | None:
-        """Parse a member of the table; return None if it is not a group."""
         return value if isinstance(value, dict) else None
 
     def encode_entry(self, entry: dict[str, Any]) -> dict[str, Any]:
-        """Return the JSON object that RocketMQ writes for a group."""
         return entry
 
     def put(self, group: str, **members: Any) -> dict[str, Any]:
-        """Add a group with RocketMQ's defaults, or change members of it; return all its members.
-
-        :raises BadInput: if it is too large for the table.
-        """
+        """Add a group with RocketMQ's defaults, or change members of it; return all its members."""
         self.put_many({group: members})
         return self.entries[group]
 
     def put_many(self, groups: Mapping[str, Mapping[str, Any]]) -> None:
-        """Add or change groups, all of them or none; each value has the members that change.
+        """Add groups, or change the given members of groups, all or none.
 
-        :raises BadInput: if one group or the table is too large.
+        :raises BadInput: if a group or the table is too large.
         """
         self.put_all(
             {
@@ -145,7 +129,6 @@ class GroupTable(EntryTable[dict[str, Any]]):
 
 
 def default_group(group: str) -> dict[str, Any]:
-    """Return a subscription group with RocketMQ's defaults."""
     return {
         "attributes": {},
         "brokerId": 0,
@@ -167,10 +150,7 @@ def default_group(group: str) -> dict[str, Any]:
 def topic_table(
     table: TopicTable, is_shown: Callable[[str], bool] | None = None
 ) -> Callable[[], TopicConfigTable]:
-    """Return a function that builds the wire form of all current topics, in any thread.
-
-    With ``is_shown`` it builds some of them.
-    """
+    """Return a function that builds the wire form of the current topics, in any thread."""
     version, stored = table.data_version, dict(table.entries)
 
     def make() -> TopicConfigTable:
@@ -185,15 +165,12 @@ def topic_table(
 
 
 def is_registrable(topic: str) -> bool:
-    """Return whether a name server accepts this topic name; a table may have any name."""
+    """Return True if a name server accepts this topic name; the table may have others."""
     return 0 < len(topic) <= limits.MAX_TOPIC_CHARACTERS and topic.isprintable()
 
 
 def wire_topic(topic: StoredTopic, broker_perm: int = 7) -> TopicConfig:
-    """Return the wire form of a topic, with no more permission than the broker has.
-
-    The broker's permission has no bit for inheritance: that of the topic stays.
-    """
+    """Return the wire form of a topic, restricted to ``broker_perm`` except inheritance."""
     return TopicConfig(
         topic_name=topic.topic,
         read_queue_nums=topic.read_queue_count,

@@ -198,7 +198,7 @@ accounts:
         codes = [(await send(app, topic)).code for topic in ("Orders", "Other", "Closed", "Typo")]
         assert codes == [0, 0, 16, 16]
         assert (await Signer(world, "old-admin")(RequestCode.AUTH_LIST_USER)).code == 0
-        assert "old-admin is not taken over" in caplog.text
+        assert "old-admin is not migrated" in caplog.text
 
 
 def test_a_broker_whose_accounts_cannot_be_read_does_not_start(tmp_path, monkeypatch):
@@ -206,7 +206,7 @@ def test_a_broker_whose_accounts_cannot_be_read_does_not_start(tmp_path, monkeyp
         async with with_accounts(tmp_path, text):
             pytest.fail("it started")
 
-    with pytest.raises(BadInput, match="is no YAML"):
+    with pytest.raises(BadInput, match="is not valid YAML"):
         asyncio.run(start("accounts: ["))
     monkeypatch.delenv("ROCKETMQ_HOME", raising=False)
 
@@ -230,7 +230,7 @@ async def test_files_are_watched_while_it_runs(tmp_path, monkeypatch):
         path.write_text("accounts: [\n")
         access.watch()
         await access.accounts._reload
-        assert "line 2 is no YAML" in access.runtime()["accessControlProblem"]
+        assert "line 2 is not valid YAML" in access.runtime()["accessControlProblem"]
 
 
 POLICY = b"""{"policies":[{"entries":[

@@ -10,7 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketlens import limits
-from rocketlens.broker.access.guard import AUDITED, LARGE_SIGNED_BYTES, LINES_PER_S, Audit, guarded
+from rocketlens.broker.access.guard import (
+    AUDITED,
+    LARGE_SIGNED_BYTES,
+    LINES_PER_S,
+    Audit,
+    guard_handlers,
+)
 from rocketlens.broker.access.needs import BY_FIELDS, ON_THE_CLUSTER, STRICTER, needs_of
 from rocketlens.broker.access.policy import Action
 from rocketlens.broker.access_config import AuthConfig, codes_in
@@ -51,7 +57,7 @@ def test_a_handler_runs_only_if_the_request_is_let_through():
         return Response()
 
     audit = Audit()
-    handlers = guarded({10: handler}, Rules().decide, audit)
+    handlers = guard_handlers({10: handler}, Rules().decide, audit)
     assert handlers[10](command(10), Peer()).code == 16
     assert done == []
     assert handlers[10](command(10, "app"), Peer()).code == 0
@@ -60,7 +66,7 @@ def test_a_handler_runs_only_if_the_request_is_let_through():
 
 
 def test_every_code_is_guarded():
-    handlers = guarded({}, Rules().decide, Audit())
+    handlers = guard_handlers({}, Rules().decide, Audit())
     assert handlers.keys() == set(map(int, RequestCode))
     for code, handler in handlers.items():
         assert handler(command(code), Peer()).code == 16
@@ -74,7 +80,7 @@ async def test_a_large_body_is_checked_in_a_thread_and_then_handled(user):
 
     large = bytes(LARGE_SIGNED_BYTES + 1)
     for handler in (slow, lambda request, _: Response(remark=str(len(request.body)))):
-        handlers = guarded({10: handler, 25: handler}, Rules().decide, Audit())
+        handlers = guard_handlers({10: handler, 25: handler}, Rules().decide, Audit())
         for code in (10, 25):
             answer = await handlers[code](command(code, user, large), Peer())
             assert answer.remark == ("no\nway" if user is None else str(len(large)))
@@ -82,7 +88,7 @@ async def test_a_large_body_is_checked_in_a_thread_and_then_handled(user):
 
 def test_the_audit_log_has_lines_of_what_was_refused_and_what_administrators_did(caplog):
     caplog.set_level(logging.INFO, "rocketlens.audit")
-    handlers = guarded({}, Rules().decide, Audit(Seconds(5.0)))
+    handlers = guard_handlers({}, Rules().decide, Audit(Seconds(5.0)))
     handlers[10](command(10, topic="a\x1b[2J"), Peer())
     handlers[17](command(17, "admin\n", topic="New"), Peer())
     handlers[10](command(10, "app", topic="Quiet"), Peer())
@@ -96,7 +102,7 @@ def test_the_audit_log_has_lines_of_what_was_refused_and_what_administrators_did
 def test_many_refusals_are_counted_instead_of_written(caplog):
     clock = Seconds(5.0)
     audit = Audit(clock)
-    handlers = guarded({}, Rules().decide, audit)
+    handlers = guard_handlers({}, Rules().decide, audit)
     for _ in range(LINES_PER_S + 5):
         handlers[10](command(10), Peer())
     assert len(caplog.records) == LINES_PER_S
@@ -206,7 +212,7 @@ def test_a_request_needs_what_its_body_names(code, body, expected):
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        (b"[]", "no JSON object"),
+        (b"[]", "not a JSON object"),
         (b" " * (limits.MAX_CLIENT_JSON_BODY_BYTES + 1), "bytes, .* allowed"),
     ],
 )

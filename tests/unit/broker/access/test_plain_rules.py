@@ -235,17 +235,17 @@ async def test_an_account_of_two_files_is_that_of_the_first(tmp_path, caplog):
     assert is_let_in(acl, "orders-app", "another-one")
     assert not is_let_in(acl, "orders-app", "12345678")
     assert is_let_in(acl, "third-app", "12345678")
-    assert "orders-app is there before" in caplog.text
+    assert "orders-app is a duplicate" in caplog.text
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("accounts: [", "line 1 is no YAML"),
-        ("a: b\n\tc: SECRET99", "line 2 is no YAML"),
+        ("accounts: [", "line 1 is not valid YAML"),
+        ("a: b\n\tc: SECRET99", "line 2 is not valid YAML"),
         ("- a", "names and values"),
         ("accounts: 7", "accounts is not a list"),
-        ("accounts: [7]", "account 1 has no names"),
+        ("accounts: [7]", "account 1: expected names"),
         ("accounts: [{accessKey: orders-app, secretKey: SECRET}]", "longer than 6"),
         ("accounts: [{accessKey: orders-app, secretKey: 1.5e99}]", "longer than 6|quotes"),
         ("accounts: [{accessKey: orders-app, secretKey: 2001-01-01}]", "put it in quotes"),
@@ -254,8 +254,8 @@ async def test_an_account_of_two_files_is_that_of_the_first(tmp_path, caplog):
         ("accounts: [{accessKey: orders-app, secretKey: SECRET99, admin: 7}]", "admin"),
         ("accounts: [{accessKey: orders-app, secretKey: SECRET99, topicPerms: a}]", "list"),
         ("globalWhiteRemoteAddresses: [10.0.0]", "'10.0.0' is not an address"),
-        ("a: !!python/object/apply:os.getcwd []", "is no YAML"),
-        ("a: " + "[" * 5000, "is no YAML"),
+        ("a: !!python/object/apply:os.getcwd []", "is not valid YAML"),
+        ("a: " + "[" * 5000, "is not valid YAML"),
         ("#" * (MAX_ACL_FILE_BYTES + 1), "bytes"),
     ],
 )

@@ -156,7 +156,7 @@ async def test_a_resource_that_is_none_removes_no_policies(users):
 async def test_the_number_of_users_is_bounded(users, monkeypatch):
     monkeypatch.setattr("rocketlens.broker.access.user_rules.MAX_USERS", 2)
     await users.create_user("app", UserInfo(password="x"))
-    with pytest.raises(Refused, match="there are 2"):
+    with pytest.raises(Refused, match="2 are allowed"):
         await users.create_user("third", UserInfo(password="x"))
 
 

@@ -447,14 +447,14 @@ async def test_an_answer_that_fits_no_frame_is_refused_before_it_is_built(
     monkeypatch.setattr(large_answers, "row_bytes", lambda *_: 90)
     for module in ("heartbeat", "topic"):
         monkeypatch.setattr(f"rocketlens.broker.requests.{module}.row_bytes", lambda *_: 90)
-    monkeypatch.setattr(heartbeat, "_progress", not_built)
+    monkeypatch.setattr(heartbeat, "_progress_in", not_built)
     refused = await world.call(code, **QUESTIONS[code])
     assert refused.code == ResponseCode.SYSTEM_ERROR
-    assert f"{len(whole.body) // 3} are the most: " in refused.remark
+    assert f"{len(whole.body) // 3} are allowed: " in refused.remark
 
 
 async def test_the_progress_of_20_groups_in_65536_queues_is_refused_at_once(world, monkeypatch):
-    monkeypatch.setattr(heartbeat, "_progress", not_built)
+    monkeypatch.setattr(heartbeat, "_progress_in", not_built)
     await fill(world, 65_536, 20)
     answer = await world.call(RequestCode.GET_BROKER_CONSUME_STATS, isOrder=False)
     assert answer.code == ResponseCode.SYSTEM_ERROR

@@ -351,8 +351,8 @@ async def test_a_broker_notices_that_its_name_was_taken_says_so_and_takes_it_bac
         # Its topics are its own again, too.
         queues = world.core.topics.get("T").write_queue_count
         assert await impostor.route() == (world.service.address, queues)
-        assert f"leads to {impostor.address} under the name broker-a" in caplog.text
-        assert "leads to this broker again" in caplog.text
+        assert f"returns {impostor.address} under the name broker-a" in caplog.text
+        assert "returns this broker again" in caplog.text
         table = await figures(world)
         assert (table["brokerNameTaken"], table["brokerNameTakenTimes"]) == ("", "1")
         assert await saved(world)
@@ -374,11 +374,11 @@ async def test_a_name_that_stays_taken_is_told_once_and_shown_as_long_as_it_is(t
             await world.service._registrar.register()
         shown = (await figures(world))["brokerNameTaken"]
         assert shown == f"{stub.address} leads to 10.9.9.9:1"
-        assert caplog.text.count("leads to 10.9.9.9:1") == 1
+        assert caplog.text.count("returns 10.9.9.9:1") == 1
         # It is not forgotten while it lasts.
         world.clock.now_ms += 600_000
         await world.service._registrar.register()
-        assert caplog.text.count("leads to 10.9.9.9:1") == 2
+        assert caplog.text.count("returns 10.9.9.9:1") == 2
         assert (await figures(world))["brokerNameTakenTimes"] == "1"
         assert await saved(world)
         assert world.core.store.layout.name_taken.exists()

@@ -189,7 +189,7 @@ async def change(rng, store, side, number):
     elif kind == 4 and len(segments := store._log.list_segments()) > 3:
         segments[0].path.unlink()
         store._log.list_segments()
-        side.search.segments_changed()
+        side.search.refresh_readers()
 
 
 async def compare(rng, store, count, damaged=(), odd=0.2):
@@ -310,7 +310,7 @@ def test_no_look_up_keeps_the_bytes_of_a_deleted_segment_on_the_disk(tmp_path, m
             store._log.list_segments()[0].path.unlink()
             store._log.list_segments()
             for search in (side.search, other):
-                search.segments_changed()
+                search.refresh_readers()
                 await search.between_look_ups(lambda: None)
             kept = deleted()
             side.search.close()

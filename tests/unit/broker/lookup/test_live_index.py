@@ -73,7 +73,7 @@ def test_without_any_builder_log_is_in_memory_before_anyone_asks(tmp_path):
         sent = send_many(store, 4000, body_bytes=300)
         read_all(index)
         assert index.read_to == store.end_offset
-        assert index.is_at_hand
+        assert index.needs_few_reads
         assert_found(index, sent, 97)
 
 

@@ -181,7 +181,7 @@ async def test_a_look_up_whose_time_is_over_says_what_it_did_not_search(tmp_path
         given = [each.physical_offset for each in records_of(found.body)]
         assert given == sent[-found.count :]
         (failure,) = found.failures
-        assert failure.startswith("the look-up took too long and was ended: the log before ")
+        assert failure.startswith("the look-up exceeded its time: the log before ")
 
 
 async def test_a_slot_that_other_keys_crowd_holds_up_nobody(tmp_path, monkeypatch):
@@ -278,7 +278,7 @@ async def test_a_damaged_message_is_an_error_and_never_an_empty_answer(world, /)
     assert "checksum" in view.remark
     answer = await world.query("broken")
     assert answer.code == ResponseCode.SYSTEM_ERROR
-    assert answer.remark.startswith("not everything could be searched: ")
+    assert answer.remark.startswith("the search is incomplete: ")
     assert (await world.query("sound")).code == 0
 
 

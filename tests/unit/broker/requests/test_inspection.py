@@ -13,7 +13,7 @@ from rocketlens import limits
 from rocketlens.broker.access_config import AuthConfig
 from rocketlens.broker.config import BrokerConfig
 from rocketlens.broker.life import metrics
-from rocketlens.broker.requests.runtime import _size, _size_1024
+from rocketlens.broker.requests.runtime import _BINARY, _DECIMAL, _in_units
 from rocketlens.broker.tables.stats import BrokerStats
 from rocketlens.errors import StoreFull
 from rocketlens.formats import java_properties, timer_checkpoint
@@ -46,7 +46,7 @@ async def test_rocketmqs_own_topics_are_told(world):
 async def test_the_configuration_is_told_and_never_changed_from_afar(world):
     code = RequestCode.UPDATE_BROKER_CONFIG
     answer = await world.call(code, b"flushDiskType=SYNC_FLUSH\nbrokerName=x\n")
-    assert (answer.code, "cannot be updated from afar" in answer.remark) == (16, True)
+    assert (answer.code, "cannot be changed remotely" in answer.remark) == (16, True)
     told = await world.call(RequestCode.GET_BROKER_CONFIG)
     lines = told.body.decode().splitlines()
     assert {"brokerName=broker-a", "flushDiskType=ASYNC_FLUSH", "traceOn=true"} <= set(lines)
@@ -241,14 +241,14 @@ def test_the_disk_is_measured_once_a_second_however_often_it_is_asked_for(tmp_pa
     ("size", "text"), [(0, "0 B"), (999, "999 B"), (1500, "1.5 kB"), (2_000_000, "2.0 MB")]
 )
 def test_sizes_read_as_rocketmqs(size, text):
-    assert _size(size) == text
+    assert _in_units(size, 1000, _DECIMAL) == text
 
 
 @pytest.mark.parametrize(
     ("size", "text"), [(1023, "1023 B"), (1536, "1.5 KiB"), (252 << 30, "252.0 GiB")]
 )
 def test_binary_sizes_read_as_rocketmqs(size, text):
-    assert _size_1024(size) == text
+    assert _in_units(size, 1024, _BINARY) == text
 
 
 NAME = re.compile(r"(rocketmq|rocketlens)_[a-z_]+")

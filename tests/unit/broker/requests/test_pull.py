@@ -140,7 +140,7 @@ async def test_an_entry_that_leads_to_another_message_gives_none(world, /, caplo
     set_entry(world, offset, other.physical_offset, other.store_size)
     answer = await world.pull(offset)
     assert (bodies(answer), answer.ext_fields["nextBeginOffset"]) == ([b"2"], str(offset + 2))
-    assert "leads to another message" in caplog.text
+    assert "refers to another message" in caplog.text
 
 
 @within(in_broker, "tmp_path")

@@ -135,7 +135,7 @@ def test_more_look_ups_by_tag_than_may_wait_are_answered_busy(tmp_path, monkeypa
         done, waiting = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
         (busy,) = [future.result() for future in done]
         assert busy.code == ResponseCode.SYSTEM_BUSY
-        assert busy.remark == "2 look-ups of this connection wait already: ask later"
+        assert busy.remark == "2 look-ups of this connection wait: try again later"
         assert bodies(await world.query("k")) == [b"body"]
         assert (await world.call(RequestCode.VIEW_MESSAGE_BY_ID, offset=0)).code == 0
         told = json.loads((await world.call(RequestCode.GET_BROKER_RUNTIME_INFO)).body)["table"]

@@ -162,8 +162,8 @@ async def test_requests_that_wait_for_consumers_keep_nobody_from_being_served(wo
     assert world.core.network.in_flight == 0
     assert all(each.connection.unanswered == 0 for each in world.core.network.channels)
     answer = await running_info(world)
-    words = "requests wait for answers of clients already, 3 of a connection and 1000 at most"
-    assert (answer.code, answer.remark) == (2, f"{words}: ask later")
+    words = "too many requests wait for clients: 3 of a connection, 1000 of all are allowed"
+    assert (answer.code, answer.remark) == (2, f"{words}; try again later")
     other = await Consumer(world).join("c2")
     assert (await running_info(other.world, "c2")).code == 4
     await consumer.pool.close()

@@ -240,7 +240,7 @@ def test_a_large_batch_is_stored_whole_and_in_order(tmp_path, flush):
     [
         ((b"", ""), "a batch of more than 1200 members: send it in parts"),
         ((bytes(1001), ""), "member 1200 of the batch is too large"),
-        ((b"", properties_of(DELAY=1)), "a batch has no delayed messages"),
+        ((b"", properties_of(DELAY=1)), "a batch cannot have delayed messages"),
     ],
 )
 @pytest.mark.broker(maxMessageSize=1000, mappedFileSizeConsumeQueue=60_000)

@@ -95,7 +95,7 @@ async def test_a_topic_whose_deletion_cannot_be_written_down_is_not_deleted(worl
         ({"readQueueNums": -1}, "readQueueNums -1: give 0 to 65536"),
         ({"writeQueueNums": 2**31 - 1}, "writeQueueNums 2147483647: give 0 to 65536"),
         ({"perm": 8}, "perm 8: give 0 to 7"),
-        ({"topicFilterType": "ANY"}, "topicFilterType 'ANY': SINGLE_TAG or MULTI_TAG"),
+        ({"topicFilterType": "ANY"}, "topicFilterType 'ANY': give SINGLE_TAG or MULTI_TAG"),
     ],
 )
 @within(in_broker, "tmp_path")

@@ -12,7 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rocketlens.broker.tables.config_table import ConfigFile, damaged_tables, version_in
+from rocketlens.broker.tables.config_table import (
+    ConfigFile,
+    damaged_tables,
+    encode_table,
+    version_in,
+)
 from rocketlens.broker.tables.offsets import ConsumerOffsets, DelayOffsets
 from rocketlens.broker.tables.topics import GroupTable, StoredTopic, TopicTable
 from rocketlens.model.text import json_dialect
@@ -74,9 +79,9 @@ def test_the_content_before_is_the_backup_and_serves_when_the_file_is_damaged(tm
     path = tmp_path / "config" / "x.json"
     file = ConfigFile(path, Disk())
     assert file.read() == {}
-    assert file.write({"a": 1})
-    assert not file.write({"a": 1})
-    assert file.write({"a": 2})
+    assert file.write(encode_table({"a": 1}))
+    assert not file.write(encode_table({"a": 1}))
+    assert file.write(encode_table({"a": 2}))
     assert json.loads(file.backup.read_text()) == {"a": 1}
     assert not caplog.messages
     path.write_text('{"a": ')
@@ -87,7 +92,7 @@ def test_the_content_before_is_the_backup_and_serves_when_the_file_is_damaged(tm
     kept = list((tmp_path / "rocketlens" / "aside").iterdir())
     assert [each.read_text() for each in kept] == ['{"a": ']
     # What is damaged never replaces the backup, which is all there is.
-    assert damaged.write({"a": 3})
+    assert damaged.write(encode_table({"a": 3}))
     assert json.loads(file.backup.read_text()) == {"a": 1}
     path.write_text('{"a": ')
     file.backup.write_text("[]")
@@ -248,7 +253,7 @@ def test_the_file_has_what_its_layout_says_of_all_entries(tmp_path, kind):
     table.put_all({"007": table.entries["T0"], "\u6807": table.entries["T1"]})
     table.save()
     other = ConfigFile(tmp_path / "other.json", QuickDisk())
-    other.write(table.value())
+    other.write(encode_table(table.value()))
     content = (tmp_path / "config" / kind.FILE).read_bytes()
     assert content == (tmp_path / "other.json").read_bytes()
     assert again(tmp_path, kind).entries == table.entries
@@ -331,7 +336,7 @@ def test_what_another_program_wrote_since_counts_and_what_it_lacks_is_reported(t
     found = again(tmp_path)
     assert "X1" in found.entries
     assert "New" not in found.entries
-    assert "was written by another program, and lacks 1 that were made before: 'New'" in caplog.text
+    assert "was written by another program, and lacks 1 earlier entries: 'New'" in caplog.text
 
 
 names = st.text(st.sampled_from("%|aZ09_-"), min_size=1, max_size=4) | st.sampled_from(

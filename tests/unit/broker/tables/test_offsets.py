@@ -42,9 +42,9 @@ def test_offsets_are_kept_until_saved_and_forgotten_when_removed(tmp_path):
     offsets.save()
     offsets = ConsumerOffsets(layout, Disk(), Clock())
     assert [offsets.get("g", "T", 0), offsets.get("g", "T", 1)] == [5, None]
-    offsets.remove("g", "T")
+    offsets.remove(group="g", topic="T")
     assert offsets.topics_of("g") == ["U"]
-    offsets.remove("g")
+    offsets.remove(group="g")
     assert offsets.table == {}
     delays = DelayOffsets(layout, Disk(), Clock())
     delays.table[3] = 9
@@ -62,7 +62,7 @@ def test_offsets_that_would_not_be_read_back_are_refused(tmp_path, monkeypatch):
     offsets.put("g", "T", 0, 1)
     offsets.save()
     assert (tmp_path / "config" / "consumerOffset.json").stat().st_size < 4000
-    offsets.remove("g")
+    offsets.remove(group="g")
     offsets.put("g", "T", 0, 1)
 
 
@@ -72,7 +72,7 @@ def test_offsets_of_deleted_topics_take_no_room(tmp_path, monkeypatch):
     for number in range(100):
         topic = f"{number}" + "T" * 300
         offsets.put("g", topic, 0, 1)
-        offsets.remove_topic(topic)
+        offsets.remove(topic=topic)
     assert offsets.table == {}
 
 

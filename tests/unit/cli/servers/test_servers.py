@@ -125,13 +125,13 @@ def test_where_a_broker_listens_and_what_it_tells_clients(words, listens, advert
 @pytest.mark.parametrize(
     ("words", "conf", "said"),
     [
-        (("--bind", "0.0.0.0"), "", "told 0.0.0.0, which is no machine's: name the address"),
-        (("--bind", "::"), "", "told ::, which is no machine's"),
-        (("--advertise", "0.0.0.0"), "", "told 0.0.0.0"),
-        ((), "bindAddress=0.0.0.0", "listen on 0.0.0.0 and tell clients .* to use 127.0.0.1"),
-        ((), "bindAddress=10.0.0.5", "listen on 10.0.0.5 and tell clients .* to use 127.0.0.1"),
-        (("--bind", "0.0.0.0", "--advertise", "::1"), "", "to use ::1"),
-        ((), "bindAddress=0.0.0.0\nbrokerIP1=127.0.0.2", "to use 127.0.0.2"),
+        (("--bind", "0.0.0.0"), "", "get 0.0.0.0, which is not a machine's address: name"),
+        (("--bind", "::"), "", "get ::, which is not a machine's address"),
+        (("--advertise", "0.0.0.0"), "", "get 0.0.0.0"),
+        ((), "bindAddress=0.0.0.0", "listen on 0.0.0.0, but clients .* would get 127.0.0.1"),
+        ((), "bindAddress=10.0.0.5", "listen on 10.0.0.5, but clients .* would get 127.0.0.1"),
+        (("--bind", "0.0.0.0", "--advertise", "::1"), "", "get ::1"),
+        ((), "bindAddress=0.0.0.0\nbrokerIP1=127.0.0.2", "get 127.0.0.2"),
     ],
 )
 def test_an_address_that_leads_clients_astray_is_refused(tmp_path, words, conf, said):
