@@ -152,7 +152,7 @@ async def test_many_topics_are_listed_whole_and_too_many_for_an_answer_are_refus
         patched.setattr(limits, "MAX_ANSWER_FRAME_BYTES", 10)
         refused = await name_server.ask(206)
         assert refused.code == 1
-        assert "have over 10 bytes" in refused.remark
+        assert "exceed 10 bytes" in refused.remark
 
 
 @on_a_name_server(kvConfigPath="kv.json", orderMessageEnable=True)

@@ -119,7 +119,7 @@ async def test_a_log_is_received_on_while_name_servers_do_not_know_where_its_bro
             server.err()
         else:
             server.brokers.clear()
-        await until(lambda: any("where it ends is not known" in one for one in tap.problems()))
+        await until(lambda: any("the end of the log is unknown" in one for one in tap.problems()))
         master.append(log[20_000:])
         await master.acknowledged(len(log))
         connected = {one.name: one for one in await tap.metrics()}["rocketlens_tap_connected"]
