@@ -117,7 +117,7 @@ def test_nothing_is_left_running_or_open():
 def test_outside_of_with_it_says_that_it_does_not_run():
     made = cluster()
     for name in ("name_server", "broker", "store"):
-        with pytest.raises(BadInput, match="does not run"):
+        with pytest.raises(BadInput, match="is not running"):
             getattr(made, name)
     made.stop()
 
