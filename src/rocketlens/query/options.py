@@ -2,15 +2,7 @@
 
 Functions of stores, clusters, several sources and blocking clients declare
 ``**options: Unpack[FindOptions]`` and pass them to a parser, which has the defaults and checks:
-
-==================  ===========================================================================
-keywords            parser
-==================  ===========================================================================
-`FindOptions`       `rocketlens.query.request.FindRequest.parse`
-`ScanOptions`       `rocketlens.query.request.FindRequest.parse_scan`
-`TailOptions`       `rocketlens.query.request.tail_filter`
-`StoryOptions`      `rocketlens.query.request.StoryRequest.parse`
-==================  ===========================================================================
+``parse``, ``parse_scan`` and ``tail_filter`` of `rocketlens.query.request`.
 """
 
 import functools

@@ -3,18 +3,6 @@
 :class:`StoreExamination` determines each fact on first use, and changes nothing. `Store.status`,
 the console and ``rocketlens doctor`` print the facts.
 
-| fact | source |
-|---|---|
-| how it was closed | its lock, and RocketMQ's file ``abort`` |
-| which broker wrote it | the text of the lock file; directories and topics of certain releases |
-| topics, messages, times, the log's end | `rocketlens.query.facts.topic_list` |
-| groups | `rocketlens.query.facts.groups` |
-| the index builder | ``rocketlens/synced`` and ``rocketlens/index.json`` |
-| the broker that a tap copies | ``rocketlens/tap.json`` |
-| damage of the log | with `Depth.LOG` each record, else missing files and the log without index |
-| faults of queues | their last records in the log, and the records of their last entries |
-| faults of consumer offsets | the bounds of their queues |
-
 ``rocketlens index verify`` (`rocketlens.pipeline.verify`) compares every queue entry. A log of more
 than `rocketlens.limits.MAX_TOPIC_SCAN_BYTES` is not read, so its queues are not checked.
 """

@@ -1,17 +1,8 @@
 """Filters messages by their content: with an expression (`filters/where`) and a pattern.
 
 Bodies are decoded only if necessary: conditions on properties and fields are checked first.
-
-=====================================  =========================================================
-a condition needs                      result
-=====================================  =========================================================
-a body that cannot be decompressed,    no match, and counted: the answer is incomplete, and its
-or decoded, or has no known format     coverage has the number and the reason
-a body that a rule declares binary     it has no text and no values: NULL
-values that cannot be compared         no match, as in a broker; counted and mentioned
-a property that no message has, but    NULL; the coverage suggests the field of the body
-bodies have a field of that name
-=====================================  =========================================================
+`rocketlens.query.tally` describes messages that cannot be decided. A body that a rule declares
+binary has no text and no values: NULL.
 """
 
 import json
