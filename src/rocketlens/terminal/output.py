@@ -1,4 +1,15 @@
-"""stdout and stderr of commands: notes, colours, times, and exit codes."""
+"""stdout and stderr of commands: notes, colours, times, and exit codes.
+
+=====  ============  ==============================================================================
+code   name          meaning
+=====  ============  ==============================================================================
+0      OK            found; done; consistent; healthy
+1      NO            not found, and everything was searched; inconsistent; unhealthy
+2      FAILED        wrong usage, or an error
+3      INCOMPLETE    something could not be searched, even if something was found
+130    INTERRUPTED   ended by Ctrl-C
+=====  ============  ==============================================================================
+"""
 
 import os
 import re
@@ -145,15 +156,10 @@ class ExitCode(IntEnum):
     """The result of a command."""
 
     OK = 0
-    """Found; done; consistent; healthy."""
     NO = 1
-    """Not found, and everything was searched; inconsistent; unhealthy."""
     FAILED = 2
-    """Wrong usage, or an error."""
     INCOMPLETE = 3
-    """Something could not be searched, even if something was found."""
     INTERRUPTED = 130
-    """Ended by Ctrl-C."""
 
 
 TIMES_HELP: Final = (
