@@ -306,7 +306,7 @@ def twenty_topics(tmp_path_factory):
 @pytest.mark.parametrize(
     ("name", "arguments", "most"),
     [
-        ("view_message", ["OFFSET MESSAGE ID"], (16, 48, 53)),
+        ("view_message", ["OFFSET MESSAGE ID"], (16, 49, 54)),
         ("query_by_queue_offset", ["Topic17", 1, 0], (19, 53, 69)),
         ("query_message", ["Topic17", "order-17"], (24, 118, 149)),
         ("query_message", [None, "order-17"], (25, 125, 164)),
