@@ -89,7 +89,8 @@ def batches(
         if not with_body:
             yield batch(part, placed, pa.nulls(len(part), pa.binary()))
         elif not part.sys_flags & COMPRESSED:
-            yield batch(part, placed, _bytes(part))
+            bodies = _array(part.content, *part_slices(part, "body"), as_text=False)
+            yield batch(part, placed, bodies)
         else:
             for first, end, *body in _decompressed(part):
                 yield batch(part.part(first, end), placed[first:end], *body)
@@ -129,11 +130,13 @@ def _batch(
     origin: tuple[str | None, str | None],
 ) -> Any:
     fields = rows.as_array
-    unique_key = _text(rows, "unique_key")
+    topic, tags, unique_key = (
+        _array(rows.content, *part_slices(rows, name)) for name in ("topic", "tags", "unique_key")
+    )
     made = {
         "physical_offset": numbers(offsets),
-        "topic": _text(rows, "topic"),
-        "tags": _text(rows, "tags"),
+        "topic": topic,
+        "tags": tags,
         "keys": _keys(rows),
         "unique_key": unique_key,
         "born_host": _hosts(rows, "born"),
@@ -155,12 +158,6 @@ def _batch(
     names = [name for name in COLUMNS if with_derived or name not in DERIVED]
     arrays = [made[name] if name in made else numbers(fields[name]) for name in names]
     return pa.RecordBatch.from_arrays(arrays, names)
-
-
-def _bytes(rows: Rows) -> Any:
-    offsets, values = gather(rows.content, *part_slices(rows, "body"), as_text=False)
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(values)]
-    return pa.Array.from_buffers(pa.binary(), len(rows), buffers)
 
 
 def text_columns(bodies: Any, *, with_text: bool) -> dict[str, Any]:
@@ -211,24 +208,19 @@ def life_columns(
     return {"state": names.take(numbers(states.astype(np.int32))), "real_topic": real_topics}
 
 
-def _text(rows: Rows, part: Any) -> Any:
-    """Return one part of each record as text, null if it is absent."""
-    starts, lengths = part_slices(rows, part)
-    present = lengths >= 0
-    bitmap = None if present.all() else np.packbits(present, bitorder="little")
-    return _strings(rows.content, starts, lengths, bitmap)
-
-
-def _strings(
+def _array(
     content: memoryview,
-    starts: "npt.NDArray[np.int64]",
+    starts: "Numbers",
     lengths: "npt.NDArray[np.int32]",
-    bitmap: Any = None,
+    *,
+    as_text: bool = True,
 ) -> Any:
-    offsets, values = gather(content, starts, lengths, as_text=True)
-    valid = None if bitmap is None else pa.py_buffer(bitmap)
+    """Return slices of the content as texts or bytes; a negative length gives null."""
+    offsets, values = gather(content, starts, lengths, as_text=as_text)
+    present = lengths >= 0
+    valid = None if present.all() else pa.py_buffer(np.packbits(present, bitorder="little"))
     buffers = [valid, pa.py_buffer(offsets), pa.py_buffer(values)]
-    return pa.Array.from_buffers(pa.string(), len(starts), buffers)
+    return pa.Array.from_buffers(pa.string() if as_text else pa.binary(), len(starts), buffers)
 
 
 def _keys(rows: Rows) -> Any:
@@ -237,13 +229,13 @@ def _keys(rows: Rows) -> Any:
         pa.list_(pa.field("element", pa.string())),
         len(rows),
         [None, pa.py_buffer(offsets)],
-        children=[_strings(rows.content, starts, lengths)],
+        children=[_array(rows.content, starts, lengths)],
     )
 
 
 def _properties(rows: Rows) -> Any:
     offsets, *both = property_slices(rows)
-    names, values = (_strings(rows.content, *one) for one in both)
+    names, values = (_array(rows.content, *one) for one in both)
     return pa.MapArray.from_arrays(numbers(offsets), names, values)
 
 

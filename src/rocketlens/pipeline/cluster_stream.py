@@ -38,7 +38,6 @@ from rocketlens.client.connect.route import MessageQueue
 from rocketlens.client.search.queue_stretch import QueueStretch
 from rocketlens.errors import BadInput
 from rocketlens.pipeline.cluster_scan import ClusterScan
-from rocketlens.pipeline.stream import SharePartition
 
 QueueOffsets = dict[MessageQueue, int]
 
@@ -142,7 +141,7 @@ class ClusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for queue, stop in from_json(end).items()
             if queue in begins
         ]
-        return list(map(SharePartition, self._scan.cut(stretches)))
+        return list(map(InputPartition, self._scan.cut(stretches)))
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Return the record batches of one stretch; runs in an executor.

@@ -21,7 +21,7 @@ from rocketlens.bulk.messages import DAMAGE_COLUMNS, BatchScan
 from rocketlens.bulk.options import ForeignOption, choice_option, is_cluster, known_options
 from rocketlens.errors import BadInput
 from rocketlens.pipeline.session import use_this_python
-from rocketlens.pipeline.stream import TABLES, RocketMQStreamReader, SharePartition
+from rocketlens.pipeline.stream import TABLES, RocketMQStreamReader
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import (
@@ -122,7 +122,7 @@ class RocketMQReader(DataSourceReader):
         :raises RemotingError: if a name server or broker does not answer.
         """
         # Spark rejects a source without partitions.
-        return list(map(SharePartition, self.scan.shares())) or [SharePartition(None)]
+        return list(map(InputPartition, self.scan.shares())) or [InputPartition(None)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Return the record batches of one share; runs in an executor.

@@ -21,7 +21,7 @@ that after a power cut an index has no entry for a record that the log lost.
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -58,22 +58,12 @@ from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.log.commitlog import CommitLog
 from rocketlens.store.read.state import read_state, read_synced_offset
 
-if TYPE_CHECKING:
-    from rocketlens.client.search.queue_stretch import QueueStretch
-
 MAX_STREAM_TRIGGER_BYTES: Final = 256 << 20
 """The default of ``maxBytesPerTrigger``: bytes of log in one batch of a stream."""
 LATEST: Final = 2**63 - 1
 """Beyond the end of every log."""
 TABLES: Final = ("messages", "damage", "index_entries")
 """The values of the option ``table``."""
-
-
-class SharePartition(InputPartition):
-    """A share of a batch read or a stream, as Spark's type."""
-
-    def __init__(self, share: "Share | QueueStretch | None") -> None:
-        super().__init__(share)
 
 
 class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -174,7 +164,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 for low, high in missing(log, begin.physical_offset, last.physical_offset):
                     self._lost(deletion(log, low, high, begin))
             return [
-                SharePartition(Share(one, known_start=known_start, placed_end=begin.placed_end))
+                InputPartition(Share(one, known_start=known_start, placed_end=begin.placed_end))
                 for one, known_start in stretches(
                     log,
                     begin.physical_offset,

@@ -104,7 +104,7 @@ def test_what_spark_says_of_an_error_of_the_source_is_shortened_to_it(run, golde
             "[PYTHON_DATA_SOURCE_ERROR] Failed to generate Python data source read partitions: "
             "Traceback (most recent call last):\n"
             '  File "source.py", line 163, in partitions\n'
-            "    return list(map(SharePartition, self.scan.shares()))\n"
+            "    return list(map(InputPartition, self.scan.shares()))\n"
             "rocketlens.errors.TopicNotFound: the cluster has no topic 'Ordrs'\n SQLSTATE: 38000"
         )
 

@@ -1,8 +1,4 @@
-"""Users, their permissions, and the accounts of plain_acl.yml.
-
-Of RocketMQ 5: a user (3001, 3002, 3004), the policies of a subject (3006, 3007, 3009), and arrays
-of both (3005, 3010). Of RocketMQ 4: all accounts of a broker (54).
-"""
+"""Users, policies, and the accounts of plain_acl.yml."""
 
 from rocketlens.wire.declare import WireStruct
 

@@ -1,8 +1,4 @@
-"""Clients of a broker: heartbeats (34), connections, locks, and the requests to consumers.
-
-Connections of consumers (203, 38, 300) and producers (204, 328), locks (41, 42), requests to
-consumers (220) and their responses (221, 307, 309), subscriptions (345), entries of queues (321).
-"""
+"""Clients of a broker: heartbeats, connections, locks, and the answers of consumers."""
 
 from collections.abc import Mapping
 from enum import Enum

@@ -1,13 +1,7 @@
 """Routes, topics, groups and offsets of queues: the tables of name servers and brokers.
 
-Routes (105), clusters (106), and lists of topics (206, 224, 304). Topics: their configuration (351,
-21), and a broker's registration of all (103). The configuration of consumer groups (200, 225, 352).
-Offsets of many queues at once, by queue: of a topic (202), of a group (208), of all (317), after a
-reset (222). A broker's counts (315), and tables of text: its runtime information (28), a name
-server's values (219).
-
-A plain registration is the JSON of a RegisterBrokerBody; brokers older than 3.0.11 send only its
-``topicConfigSerializeWrapper``. Compressed it is one zlib stream of:
+A plain registration (103) is the JSON of a RegisterBrokerBody; brokers older than 3.0.11 send only
+its ``topicConfigSerializeWrapper``. Compressed it is one zlib stream of:
 
 =========  =====================================================================================
 type       field

@@ -1,8 +1,8 @@
-"""Access control: the accounts of RocketMQ 4 (50 to 54), users and policies of 5 (3001 to 3010).
+"""Access control: the accounts of RocketMQ 4, users and policies of RocketMQ 5.
 
-The bodies are in :mod:`rocketlens.wire.bodies.auth`. Requests 3001 and 3002 have a UserInfo, 3006
-and 3007 an AclInfo. 3004, 3005, 3009 and 3010 are answered with one of these, or an array; if
-nothing was found, with success and no body.
+The bodies are in :mod:`rocketlens.wire.bodies.auth`: requests that write, and answers, have a
+UserInfo or an AclInfo, or an array of them. If nothing was found, the answer is success and no
+body.
 """
 
 from typing import Final

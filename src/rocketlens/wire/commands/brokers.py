@@ -1,11 +1,7 @@
-"""The name server, and topics on brokers.
+"""Requests to name servers, and about topics on brokers.
 
-Name server: brokers (103, 104), routes (105, 106), topics (206, 216, 224, 304), key-value pairs
-(100 to 102, 219). Sent by brokers and operators only: the version of a broker's topics (322),
-heartbeats between registrations (904), brokers of one name (901), one topic's queues (217), write
-permission of a broker's topics (205, 327).
-
-Topics on a broker: create or change (17), delete (215), configuration (351, 21), offsets (202).
+Only brokers and operators send QUERY_DATA_VERSION, BROKER_HEARTBEAT, GET_BROKER_MEMBER_GROUP,
+REGISTER_TOPIC_IN_NAMESRV and the requests about write permission.
 """
 
 from typing import Final

@@ -1,15 +1,4 @@
-"""Clients, groups and offsets, and the requests of tools about groups and brokers.
-
-Clients: heartbeat (34), unregister (35), a group's members (38, 40), locks (41, 42). Brokers to
-consumers: 220, 221, 307, 309. Offsets: of queues (29 to 32) and of consumer groups (14, 15, copied
-by 314, reset by 222).
-
-Groups: create or change (200, 225), all (201), one (352), delete (207), connections (203, 204,
-328), progress (208, 317), their topics (343) and subscriptions (345), and those of a topic (300).
-Queues: their entries (321). Counts by name (315). Brokers: runtime information (28), configuration
-(26, changed by 25), and offsets that slaves take over: those of consumers (43) and of delayed
-messages (45).
-"""
+"""Clients, groups and offsets, and the requests of tools about groups and brokers."""
 
 from typing import Final
 

@@ -1,13 +1,8 @@
 """Sending, pulling and finding messages, and transactions.
 
-Sends: codes 10, 310, 320, and for replies 324 and 325, which share one header; 36, a message that
-failed; 326, a reply that a broker forwards; and 370, which recalls a message. The body is the
-message's, or for 320 the batch. Every Java client since 3.x sends 310, 320 or 325, whose fields
-have letters for names; other clients can send 10 and 324.
-
-Pulls of a queue: 11, and 361 of lite pull consumers since 5.0. Queries: by key (12) and by offset
-in the log (33); the body of an answer is stored records. Transactions: end one (37, one-way) and,
-from broker to producer, ask for its outcome (39).
+The body of a send is the message's, or the batch. Every Java client since 3.x sends the codes 310,
+320 or 325, whose fields have letters for names; other clients can send 10 and 324. The body of the
+answer to a query or a view is stored records.
 """
 
 from typing import Final
